@@ -1,0 +1,117 @@
+use std::{error::Error as StdError, fmt, sync::Arc};
+
+/// Why there is no credential. Opaque and cheap to clone, because one failed run answers many callers.
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+/// What a caller can do about an [`Error`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The plugin, or a file, is not there: install it ([`Error::hint`] may say how).
+    NotFound,
+    /// The plugin policy, or the state of the program's file, forbids the run.
+    NotAllowed,
+    /// The plugin needs a person at a terminal and there is none.
+    NeedsTerminal,
+    /// The plugin ran and failed, or could not be started.
+    Failed,
+    /// The plugin answered something that is not a credential.
+    BadAnswer,
+    /// The kubeconfig, or another configuration, is wrong.
+    BadConfig,
+    /// The time budget of the run was used up.
+    TimedOut,
+}
+
+struct Inner {
+    kind: Kind,
+    message: String,
+    notes: Vec<(&'static str, String)>,
+    hint: Option<String>,
+    stderr: Option<String>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    /// What the user can do next, such as how to install the plugin. Cleaned of control characters.
+    pub fn hint(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
+    /// Labelled facts for people, in order: `("needed by", "user `prod` in …, line 14")`.
+    pub fn notes(&self) -> &[(&'static str, String)] {
+        &self.0.notes
+    }
+
+    /// The last of what the plugin wrote to its stderr, cleaned and masked. Not part of `Display`,
+    /// `Debug` or any log.
+    pub fn stderr(&self) -> Option<&str> {
+        self.0.stderr.as_deref()
+    }
+}
+
+/// Builders, for this crate only: an error outside is read, not made.
+impl Error {
+    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self(Arc::new(Inner {
+            kind,
+            message: message.into(),
+            notes: Vec::new(),
+            hint: None,
+            stderr: None,
+            source: None,
+        }))
+    }
+
+    pub(crate) fn note(self, label: &'static str, text: impl Into<String>) -> Self {
+        self.change(|inner| inner.notes.push((label, text.into())))
+    }
+
+    pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
+        self.change(|inner| inner.hint = Some(hint.into()))
+    }
+
+    pub(crate) fn with_stderr(self, stderr: impl Into<String>) -> Self {
+        self.change(|inner| inner.stderr = Some(stderr.into()))
+    }
+
+    pub(crate) fn because(self, source: impl StdError + Send + Sync + 'static) -> Self {
+        self.change(|inner| inner.source = Some(Box::new(source)))
+    }
+
+    /// Builders run before the error is shared, so there is always exactly one owner.
+    fn change(mut self, change: impl FnOnce(&mut Inner)) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            change(inner);
+        }
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.0.kind)
+            .field("message", &self.0.message)
+            .field("notes", &self.0.notes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|s| s as _)
+    }
+}

@@ -1,0 +1,1 @@
+//! From an exec plan to a credential: ask, run, read.

@@ -1,0 +1,15 @@
+//! What is said between a Kubernetes client and an external credential provider.
+//!
+//! Messages, the [`Secret`] they carry, and the YAML and JSON [`Node`]s they are read from. No
+//! input or output, no runtime: both ends of the talk, `keyward-host` and `keyward-plugin`, stand
+//! on this crate and never know each other.
+
+pub mod exec;
+pub mod json;
+pub mod node;
+mod secret;
+pub mod text;
+pub mod time;
+
+pub use node::Node;
+pub use secret::Secret;
