@@ -1,5 +1,9 @@
 //! The project's gates and chores: `cargo xtask COMMAND`.
 
+mod check;
+mod packages;
+mod sh;
+mod test;
 mod vectors;
 
 use std::{
@@ -13,11 +17,10 @@ fn main() -> ExitCode {
     let command = args.next().unwrap_or_default();
     let rest: Vec<String> = args.collect();
     let outcome = match command.as_str() {
-        "vectors" => vectors::run(
-            &rest
-                .first()
-                .map_or_else(|| root().join("vectors"), PathBuf::from),
-        ),
+        "test" => test::run(&rest),
+        "check" => check::run(),
+        "advisories" => check::advisories(),
+        "vectors" => vectors(rest.first()),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
@@ -30,7 +33,17 @@ fn main() -> ExitCode {
     }
 }
 
-const USAGE: &str = "usage: cargo xtask vectors [DIR]";
+const USAGE: &str = "usage: cargo xtask COMMAND
+
+  test [FILTER]    install what the tests need, run all of them and the vectors
+  check            format, lints, documentation, licences and sources
+  advisories       known vulnerabilities of the dependencies
+  vectors [DIR]    run the reference's cases through the real code";
+
+fn vectors(folder: Option<&String>) -> Result<bool, String> {
+    let count = vectors::run(&folder.map_or_else(|| root().join("vectors"), PathBuf::from))?;
+    Ok(count.failed == 0 && count.passed > 0)
+}
 
 /// The workspace's folder.
 fn root() -> &'static Path {

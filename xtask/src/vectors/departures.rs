@@ -17,8 +17,5 @@ const RULES: &[Rule] = &[];
 
 /// The reason for which this case may differ, if a rule covers it.
 pub(super) fn explains(file: &str, case: &Value) -> Option<&'static str> {
-    RULES
-        .iter()
-        .find(|rule| rule.file == file && (rule.applies)(case))
-        .map(|rule| rule.reason)
+    RULES.iter().find(|rule| rule.file == file && (rule.applies)(case)).map(|rule| rule.reason)
 }

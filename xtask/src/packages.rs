@@ -1,0 +1,59 @@
+//! The Debian packages that the tests need.
+
+use std::process::Command;
+
+use crate::sh;
+
+/// A program the tests start, and the package it comes in.
+const NEEDED: &[(&str, &str)] = &[
+    ("kubectl", "kubernetes-client"),
+    ("openssl", "openssl"),
+    ("curl", "curl"),
+    ("python3", "python3-minimal"),
+];
+
+/// Installs what is missing when we may (root, or sudo without a password); otherwise names it.
+/// The tests that need it then fail, each with the package's name.
+pub fn install() -> Result<(), String> {
+    let missing: Vec<&str> = NEEDED
+        .iter()
+        .filter(|(program, _)| !on_path(program))
+        .map(|(_, package)| *package)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let Some(prefix) = privilege() else {
+        eprintln!("missing Debian packages, and neither root nor sudo: {}", missing.join(" "));
+        return Ok(());
+    };
+    let apt = |args: &[&str]| {
+        let words: Vec<&str> =
+            prefix.iter().copied().chain(["apt-get", "-qq"]).chain(args.iter().copied()).collect();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).env("DEBIAN_FRONTEND", "noninteractive");
+        sh::run(&mut command)
+    };
+    apt(&["update"])?;
+    let mut args = vec!["install", "--yes", "--no-install-recommends"];
+    args.extend(&missing);
+    if !apt(&args)? {
+        eprintln!("could not install: {}", missing.join(" "));
+    }
+    Ok(())
+}
+
+fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// How to become root: not at all, by sudo, or `None` when there is no way.
+fn privilege() -> Option<Vec<&'static str>> {
+    let output = |program: &str, args: &[&str]| Command::new(program).args(args).output().ok();
+    let id = output("id", &["-u"])?;
+    if id.stdout.trim_ascii() == b"0" {
+        return Some(Vec::new());
+    }
+    output("sudo", &["-n", "true"])?.status.success().then(|| vec!["sudo", "-n"])
+}

@@ -1,0 +1,36 @@
+//! Runs a command of ours and says what it is.
+
+use std::process::{Command, Stdio};
+
+/// Runs `command`, shown first; whether it succeeded.
+pub fn run(command: &mut Command) -> Result<bool, String> {
+    eprintln!("$ {}", show(command));
+    let status = command
+        .status()
+        .map_err(|e| format!("cannot start `{}`: {e}", command.get_program().display()))?;
+    Ok(status.success())
+}
+
+/// Whether a program of this name can be started at all.
+pub fn has(program: &str) -> bool {
+    Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok()
+}
+
+/// `cargo` as the one that runs us.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(crate::root());
+    command
+}
+
+fn show(command: &Command) -> String {
+    let mut words = vec![command.get_program().to_string_lossy().into_owned()];
+    words.extend(command.get_args().map(|a| a.to_string_lossy().into_owned()));
+    words.join(" ")
+}
