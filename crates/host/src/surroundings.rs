@@ -1,8 +1,16 @@
 //! What a program stands in: environment, working directory, terminal. Tests build their own.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    io,
+    path::{Path, PathBuf},
+};
 
 /// The surroundings of this process, or made-up ones. Read afresh at each use (EN-01).
+///
+/// This is the only place that reads the environment. The `Debug` of made-up surroundings shows
+/// the names of the variables, never their values.
 #[derive(Debug, Clone)]
 pub struct Surroundings(Inner);
 
@@ -13,7 +21,7 @@ enum Inner {
 }
 
 /// Made-up surroundings.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Fixed {
     /// Environment, in order.
     pub vars: Vec<(OsString, OsString)>,
@@ -34,5 +42,135 @@ impl Surroundings {
     /// Made-up ones.
     pub fn fixed(fixed: Fixed) -> Self {
         Self(Inner::Fixed(Box::new(fixed)))
+    }
+
+    /// The value of a variable; the last one where it is set twice. Empty is not unset.
+    pub fn var(&self, name: impl AsRef<OsStr>) -> Option<OsString> {
+        let name = name.as_ref();
+        match &self.0 {
+            Inner::Process => env::var_os(name),
+            Inner::Fixed(fixed) => fixed
+                .vars
+                .iter()
+                .rev()
+                .find(|(key, _)| key == name)
+                .map(|(_, value)| value.clone()),
+        }
+    }
+
+    /// The whole environment, in order.
+    pub fn vars(&self) -> Vec<(OsString, OsString)> {
+        match &self.0 {
+            Inner::Process => env::vars_os().collect(),
+            Inner::Fixed(fixed) => fixed.vars.clone(),
+        }
+    }
+
+    /// The working directory. Fails when it was deleted or may not be read.
+    pub fn cwd(&self) -> io::Result<PathBuf> {
+        match &self.0 {
+            Inner::Process => env::current_dir(),
+            Inner::Fixed(fixed) => Ok(fixed.cwd.clone()),
+        }
+    }
+
+    /// The user's home: what `$HOME` says (`%USERPROFILE%` on Windows), as kubectl takes it.
+    pub fn home(&self) -> Option<PathBuf> {
+        let name = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+        self.var(name)
+            .filter(|home| !home.is_empty())
+            .map(PathBuf::from)
+    }
+
+    /// `path` against the working directory; absolute paths, and all of them when there is no
+    /// working directory, stay as they are.
+    pub fn absolute(&self, path: &Path) -> PathBuf {
+        if path.is_absolute() {
+            return path.to_owned();
+        }
+        self.cwd()
+            .map_or_else(|_| path.to_owned(), |cwd| cwd.join(path))
+    }
+
+    /// Whether fd 0 is a terminal (IT-07).
+    pub fn stdin_is_terminal(&self) -> bool {
+        match &self.0 {
+            Inner::Process => io::IsTerminal::is_terminal(&io::stdin()),
+            Inner::Fixed(fixed) => fixed.stdin_is_terminal,
+        }
+    }
+
+    /// Whether there is a controlling terminal, whatever fd 0 is.
+    pub fn has_terminal(&self) -> bool {
+        match &self.0 {
+            Inner::Process => controlling_terminal(),
+            Inner::Fixed(fixed) => fixed.has_terminal,
+        }
+    }
+}
+
+#[cfg(unix)]
+fn controlling_terminal() -> bool {
+    use rustix::fs::{Mode, OFlags};
+    rustix::fs::open(
+        "/dev/tty",
+        OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .is_ok()
+}
+
+#[cfg(not(unix))]
+fn controlling_terminal() -> bool {
+    io::IsTerminal::is_terminal(&io::stdin())
+}
+
+impl std::fmt::Debug for Fixed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<_> = self.vars.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Fixed")
+            .field("vars", &names)
+            .field("cwd", &self.cwd)
+            .field("stdin_is_terminal", &self.stdin_is_terminal)
+            .field("has_terminal", &self.has_terminal)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made_up() -> Surroundings {
+        Surroundings::fixed(Fixed {
+            vars: vec![
+                ("HOME".into(), "/home/ann".into()),
+                ("TOKEN".into(), "s3cr3t".into()),
+                ("HOME".into(), "/home/bea".into()),
+            ],
+            cwd: "/work".into(),
+            ..Fixed::default()
+        })
+    }
+
+    #[test]
+    fn the_last_of_two_equal_names_counts() {
+        assert_eq!(made_up().home(), Some(PathBuf::from("/home/bea")));
+    }
+
+    #[test]
+    fn relative_paths_go_through_the_working_directory() {
+        assert_eq!(
+            made_up().absolute(Path::new("a/b")),
+            Path::new("/work").join("a/b")
+        );
+        assert_eq!(made_up().absolute(Path::new("/a")), Path::new("/a"));
+    }
+
+    #[test]
+    fn debug_shows_names_and_no_values() {
+        let shown = format!("{:?}", made_up());
+        assert!(shown.contains("TOKEN"), "{shown}");
+        assert!(!shown.contains("s3cr3t"), "{shown}");
     }
 }
