@@ -10,6 +10,8 @@ pub mod node;
 mod secret;
 pub mod text;
 pub mod time;
+pub mod url;
 
 pub use node::Node;
 pub use secret::Secret;
+pub use url::Url;

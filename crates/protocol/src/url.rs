@@ -1,0 +1,499 @@
+//! URLs as the reference reads and prints them, which is more tolerant than the standards.
+
+use std::{fmt, net::Ipv6Addr};
+
+use crate::Secret;
+
+/// A URL, split into its parts as Go's `url.Parse` does it.
+///
+/// Almost any text is one: a missing scheme or host is no fault here, so whoever needs them asks
+/// for them. [`Url::text`] is the URL as the reference would print it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Url {
+    scheme: String,
+    /// What follows `scheme:` when it does not begin with a slash.
+    opaque: String,
+    user: Option<User>,
+    /// Host and port, unescaped; bytes, because escapes may spell any.
+    host: Vec<u8>,
+    /// Whether the authority was left out altogether (`file:/x`).
+    hostless: bool,
+    path: String,
+    query: Option<String>,
+    fragment: String,
+}
+
+/// Who a URL says is asking.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// The name, unescaped.
+    pub name: String,
+    /// The password, unescaped, where a colon introduced one.
+    pub password: Option<Secret>,
+}
+
+/// Why a text is not a URL. It does not repeat the text, which may hold a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UrlError(&'static str);
+
+impl Url {
+    /// Reads a URL or a relative reference.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
+        if text.bytes().any(|b| b < b' ' || b == 0x7f) {
+            return Err(UrlError("a control character in it"));
+        }
+        unescape(fragment, Part::Fragment)?;
+        let (scheme, rest) = split_scheme(text)?;
+        let (rest, query) = match rest.split_once('?') {
+            Some((rest, query)) => (rest, Some(query.to_owned())),
+            None => (rest, None),
+        };
+        let mut url = Self {
+            scheme: scheme.to_ascii_lowercase(),
+            opaque: String::new(),
+            user: None,
+            host: Vec::new(),
+            hostless: false,
+            path: String::new(),
+            query,
+            fragment: fragment.to_owned(),
+        };
+        let mut path = rest;
+        if !rest.starts_with('/') {
+            if !url.scheme.is_empty() {
+                rest.clone_into(&mut url.opaque);
+                return Ok(url);
+            }
+            if rest.split('/').next().is_some_and(|s| s.contains(':')) {
+                return Err(UrlError("a colon in the first part of a relative path"));
+            }
+        }
+        let relative = url.scheme.is_empty();
+        if let Some(rest) = rest
+            .strip_prefix("//")
+            .filter(|rest| !(relative && rest.starts_with('/')))
+        {
+            let end = rest.find('/').unwrap_or(rest.len());
+            url.read_authority(&rest[..end])?;
+            path = &rest[end..];
+        } else {
+            url.hostless = !relative && rest.starts_with('/');
+        }
+        unescape(path, Part::Path)?;
+        path.clone_into(&mut url.path);
+        Ok(url)
+    }
+
+    /// The scheme in lower case; empty when there is none.
+    pub fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    /// Who is asking, where the URL says so.
+    pub fn user(&self) -> Option<&User> {
+        self.user.as_ref()
+    }
+
+    /// The host without port and brackets; `None` when there is none or it is not UTF-8.
+    pub fn host(&self) -> Option<&str> {
+        let host = std::str::from_utf8(&self.host).ok()?;
+        let host = match host.strip_prefix('[') {
+            Some(rest) => rest.rsplit_once(']').map_or(rest, |(host, _)| host),
+            None => host.rsplit_once(':').map_or(host, |(host, _)| host),
+        };
+        (!host.is_empty()).then_some(host)
+    }
+
+    /// The port that is spelt out, if it is a possible one.
+    pub fn port(&self) -> Option<u16> {
+        let host = std::str::from_utf8(&self.host).ok()?;
+        let port = match host.strip_prefix('[') {
+            Some(rest) => rest.rsplit_once(']')?.1.strip_prefix(':')?,
+            None => host.rsplit_once(':')?.1,
+        };
+        port.parse().ok()
+    }
+
+    /// The path, still escaped.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The URL as the reference prints it, password included.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        if !self.scheme.is_empty() {
+            out.push_str(&self.scheme);
+            out.push(':');
+        }
+        if self.opaque.is_empty() {
+            self.push_authority(&mut out);
+            let path = canonical(&self.path, Part::Path);
+            if !path.is_empty() && !path.starts_with('/') && !self.host.is_empty() {
+                out.push('/');
+            }
+            if out.is_empty() && path.split('/').next().is_some_and(|s| s.contains(':')) {
+                out.push_str("./");
+            }
+            out.push_str(&path);
+        } else {
+            out.push_str(&self.opaque);
+        }
+        if let Some(query) = &self.query {
+            out.push('?');
+            out.push_str(query);
+        }
+        if !self.fragment.is_empty() {
+            out.push('#');
+            out.push_str(&canonical(&self.fragment, Part::Fragment));
+        }
+        out
+    }
+
+    fn read_authority(&mut self, authority: &str) -> Result<(), UrlError> {
+        let (user, host) = match authority.rsplit_once('@') {
+            Some((user, host)) => (Some(user), host),
+            None => (None, authority),
+        };
+        self.host = read_host(&self.scheme, host)?;
+        if let Some(user) = user {
+            if !user.bytes().all(is_user_byte) {
+                return Err(UrlError("a character that a user name cannot have"));
+            }
+            let (name, password) = match user.split_once(':') {
+                Some((name, password)) => (name, Some(password)),
+                None => (user, None),
+            };
+            let text = |escaped: &str| -> Result<String, UrlError> {
+                String::from_utf8(unescape(escaped, Part::User)?)
+                    .map_err(|_| UrlError("a user name or password that is not UTF-8"))
+            };
+            self.user = Some(User {
+                name: text(name)?,
+                password: password.map(|p| text(p).map(Secret::new)).transpose()?,
+            });
+        }
+        Ok(())
+    }
+
+    fn push_authority(&self, out: &mut String) {
+        let bare = self.host.is_empty() && self.user.is_none();
+        if bare && (self.scheme.is_empty() || self.hostless) {
+            return;
+        }
+        if !(bare && self.path.is_empty()) {
+            out.push_str("//");
+        }
+        if let Some(user) = &self.user {
+            push_escaped(out, user.name.as_bytes(), Part::User);
+            if let Some(password) = &user.password {
+                out.push(':');
+                push_escaped(out, password.expose().as_bytes(), Part::User);
+            }
+            out.push('@');
+        }
+        push_escaped(out, &self.host, Part::Host);
+    }
+}
+
+/// Shows the URL without its password.
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = self.clone();
+        if let Some(user) = &mut shown.user
+            && user.password.is_some()
+        {
+            user.password = Some(Secret::new("xxxxx"));
+        }
+        f.write_str(&shown.text())
+    }
+}
+
+impl fmt::Display for UrlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not a URL: {}", self.0)
+    }
+}
+
+impl std::error::Error for UrlError {}
+
+/// The part of a URL that an escape stands in: each has its own rules.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Path,
+    Host,
+    Zone,
+    User,
+    Fragment,
+}
+
+/// The scheme (empty when there is none) and what follows its colon.
+fn split_scheme(text: &str) -> Result<(&str, &str), UrlError> {
+    for (i, byte) in text.bytes().enumerate() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' => {}
+            b'0'..=b'9' | b'+' | b'-' | b'.' if i > 0 => {}
+            b':' if i == 0 => return Err(UrlError("no scheme before the colon")),
+            b':' => return Ok((&text[..i], &text[i + 1..])),
+            _ => break,
+        }
+    }
+    Ok(("", text))
+}
+
+/// Checks and unescapes `host[:port]`.
+fn read_host(scheme: &str, host: &str) -> Result<Vec<u8>, UrlError> {
+    match host.rfind('[') {
+        Some(0) => return read_literal(host),
+        Some(_) => return Err(UrlError("a bracket inside the host")),
+        None => {}
+    }
+    if let Some(first) = host.find(':') {
+        // More than one colon is let pass for schemes other than the web's own: databases
+        // list several hosts that way.
+        let colon = match scheme {
+            "http" | "https" => first,
+            _ => host.rfind(':').unwrap_or(first),
+        };
+        check_port(&host[colon..])?;
+    }
+    unescape(host, Part::Host)
+}
+
+/// Checks and unescapes `[IPv6%25zone][:port]`.
+fn read_literal(host: &str) -> Result<Vec<u8>, UrlError> {
+    let end = host
+        .rfind(']')
+        .ok_or(UrlError("an opening bracket without a closing one"))?;
+    check_port(&host[end + 1..])?;
+    let inside = &host[1..end];
+    let address = match inside.find("%25") {
+        Some(zone) => {
+            let mut address = unescape(&inside[..zone], Part::Host)?;
+            address.extend(unescape(&inside[zone..], Part::Zone)?);
+            address
+        }
+        None => unescape(inside, Part::Host)?,
+    };
+    let known = std::str::from_utf8(&address).is_ok_and(|text| match text.split_once('%') {
+        Some((ip, zone)) => !zone.is_empty() && ip.parse::<Ipv6Addr>().is_ok(),
+        None => text.parse::<Ipv6Addr>().is_ok(),
+    });
+    if !known {
+        return Err(UrlError("brackets around something that is not IPv6"));
+    }
+    let mut out = vec![b'['];
+    out.extend(address);
+    out.push(b']');
+    out.extend(host[end + 1..].bytes());
+    Ok(out)
+}
+
+fn check_port(port: &str) -> Result<(), UrlError> {
+    let fine = match port.strip_prefix(':') {
+        Some(digits) => digits.bytes().all(|b| b.is_ascii_digit()),
+        None => port.is_empty(),
+    };
+    fine.then_some(())
+        .ok_or(UrlError("a port that is not a number"))
+}
+
+/// Resolves the escapes of a part, refusing what may not stand there.
+fn unescape(text: &str, part: Part) -> Result<Vec<u8>, UrlError> {
+    const BAD: UrlError = UrlError("a `%` that is not an escape");
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte == b'%' {
+            let (high, low) = (hex(bytes.next()), hex(bytes.next()));
+            let value = high.zip(low).map(|(h, l)| h << 4 | l).ok_or(BAD)?;
+            let percent = value == b'%';
+            match part {
+                // A host may only escape what is not ASCII; and a percent sign.
+                Part::Host if value < 0x80 && !percent => return Err(BAD),
+                Part::Zone if !percent && value != b' ' && escapes(value, Part::Host) => {
+                    return Err(BAD);
+                }
+                _ => out.push(value),
+            }
+        } else {
+            if matches!(part, Part::Host | Part::Zone) && byte < 0x80 && escapes(byte, part) {
+                return Err(UrlError("a character that a host cannot have"));
+            }
+            out.push(byte);
+        }
+    }
+    Ok(out)
+}
+
+fn hex(byte: Option<u8>) -> Option<u8> {
+    let digit = char::from(byte?).to_digit(16)?;
+    u8::try_from(digit).ok()
+}
+
+/// The part as it would be printed: as it was written if that is a valid spelling, else escaped
+/// afresh. The text was accepted by [`unescape`] before.
+fn canonical(text: &str, part: Part) -> String {
+    let valid = text.bytes().all(|b| {
+        matches!(
+            b,
+            b'!' | b'$'
+                | b'&'
+                | b'\''
+                | b'('
+                | b')'
+                | b'*'
+                | b'+'
+                | b','
+                | b';'
+                | b'='
+                | b':'
+                | b'@'
+                | b'['
+                | b']'
+                | b'%'
+        ) || !escapes(b, part)
+    });
+    if valid || text == "*" {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    push_escaped(&mut out, &unescape(text, part).unwrap_or_default(), part);
+    out
+}
+
+fn push_escaped(out: &mut String, bytes: &[u8], part: Part) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in bytes {
+        if escapes(byte, part) {
+            out.push('%');
+            out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            out.push(char::from(DIGITS[usize::from(byte & 15)]));
+        } else {
+            out.push(char::from(byte));
+        }
+    }
+}
+
+/// Whether a byte must be escaped in a part.
+fn escapes(byte: u8, part: Part) -> bool {
+    if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
+        return false;
+    }
+    match part {
+        Part::Host | Part::Zone => !matches!(
+            byte,
+            b'!' | b'$'
+                | b'&'
+                | b'\''
+                | b'('
+                | b')'
+                | b'*'
+                | b'+'
+                | b','
+                | b';'
+                | b'='
+                | b':'
+                | b'['
+                | b']'
+                | b'<'
+                | b'>'
+                | b'"'
+        ),
+        Part::Path => !matches!(
+            byte,
+            b'$' | b'&' | b'+' | b',' | b'/' | b':' | b';' | b'=' | b'@'
+        ),
+        Part::User => !matches!(byte, b'$' | b'&' | b'+' | b',' | b';' | b'='),
+        Part::Fragment => !matches!(
+            byte,
+            b'$' | b'&'
+                | b'+'
+                | b','
+                | b'/'
+                | b':'
+                | b';'
+                | b'='
+                | b'?'
+                | b'@'
+                | b'!'
+                | b'('
+                | b')'
+                | b'*'
+        ),
+    }
+}
+
+fn is_user_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn printed(text: &str) -> String {
+        Url::parse(text).unwrap().text()
+    }
+
+    #[test]
+    fn scheme_is_lowered_and_path_kept() {
+        assert_eq!(
+            printed("HTTPS://Proxy:12345/a%2fb"),
+            "https://Proxy:12345/a%2fb"
+        );
+        assert_eq!(printed("http://h/a b"), "http://h/a%20b");
+        assert_eq!(printed("http://h?x#a%20b\u{e9}"), "http://h?x#a%20b%C3%A9");
+    }
+
+    #[test]
+    fn a_relative_reference_is_a_url_too() {
+        assert_eq!(printed("proxy"), "proxy");
+        assert_eq!(printed(""), "");
+        assert_eq!(printed("//h/x"), "//h/x");
+        assert_eq!(printed("a?"), "a?");
+        assert_eq!(printed("file:/x"), "file:/x");
+        assert_eq!(printed("file:///x"), "file:///x");
+        assert_eq!(printed("localhost:3128"), "localhost:3128");
+    }
+
+    #[test]
+    fn user_and_password_are_unescaped_and_hidden() {
+        let url = Url::parse("socks5://me:p%40ss@h:1").unwrap();
+        assert_eq!(url.user().unwrap().name, "me");
+        assert_eq!(url.user().unwrap().password, Some(Secret::new("p@ss")));
+        assert_eq!(url.text(), "socks5://me:p%40ss@h:1");
+        assert_eq!(format!("{url:?}"), "socks5://me:xxxxx@h:1");
+    }
+
+    #[test]
+    fn host_and_port_come_apart() {
+        let url = Url::parse("https://[fe80::1%25en0]:6443").unwrap();
+        assert_eq!((url.host(), url.port()), (Some("fe80::1%en0"), Some(6443)));
+        let url = Url::parse("https://example.com").unwrap();
+        assert_eq!((url.host(), url.port()), (Some("example.com"), None));
+    }
+
+    #[test]
+    fn faults_are_named_without_the_text() {
+        for text in [
+            "invalid- url\n",
+            ":x",
+            "http://h:port",
+            "http://a:1:2",
+            "http://[1.2.3.4]",
+            "http://[::1",
+            "http://h%41",
+            "http://us er@h",
+            "http://h/%zz",
+            "1a:b/c",
+            "http://a b",
+        ] {
+            let error = Url::parse(text).expect_err(text);
+            assert!(error.to_string().starts_with("not a URL: "), "{error}");
+        }
+    }
+}
