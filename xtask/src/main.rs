@@ -1,5 +1,6 @@
 //! The project's gates and chores: `cargo xtask COMMAND`.
 
+mod bench;
 mod check;
 mod packages;
 mod sh;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
         "check" => check::run(),
         "advisories" => check::advisories(),
         "vectors" => vectors(rest.first()),
+        "bench" => bench::run(&rest),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
@@ -38,7 +40,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   test [FILTER]    install what the tests need, run all of them and the vectors
   check            format, lints, documentation, licences and sources
   advisories       known vulnerabilities of the dependencies
-  vectors [DIR]    run the reference's cases through the real code";
+  vectors [DIR]    run the reference's cases through the real code
+  bench [ROW…]     measure ours beside the limits and the peers [--json]";
 
 fn vectors(folder: Option<&String>) -> Result<bool, String> {
     let count = vectors::run(&folder.map_or_else(|| root().join("vectors"), PathBuf::from))?;

@@ -1,0 +1,36 @@
+//! `cargo xtask bench`: ours, the peers and the bare limit on the same work, in one run.
+//!
+//! A figure alone says more about the machine than about us, so every row measures its variants in
+//! turn, round after round, and the table shows medians, their spread, and the ratio to the row's
+//! first variant, the limit. A bar is a promise about such a figure.
+
+mod measure;
+mod rows;
+mod table;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let json = args.iter().any(|a| a == "--json");
+    let only: Vec<&String> = args.iter().filter(|a| !a.starts_with("--")).collect();
+    let mut reports = Vec::new();
+    for (name, make) in rows::ALL {
+        if !only.is_empty() && !only.iter().any(|o| name.contains(o.as_str())) {
+            continue;
+        }
+        let report = measure::run(name, make());
+        if !json {
+            print!("{}", table::text(&report));
+        }
+        reports.push(report);
+    }
+    if json {
+        println!("{}", table::json(&reports));
+    } else {
+        println!("load average: {}", measure::load());
+    }
+    let broken = reports.iter().flat_map(|r| &r.bars).filter(|b| !b.holds).count();
+    println!("{} bars broken", broken);
+    if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,116 @@
+//! Runs the variants of a row in turn and boils the rounds down.
+
+use std::fs;
+
+/// Rounds that every variant takes part in; an odd number has a middle.
+const ROUNDS: usize = 7;
+
+/// One way to do a row's work.
+pub struct Variant {
+    /// Who does it: `ours`, `bare Arc clone`, …
+    pub label: &'static str,
+    /// Does the work and tells the figure, in the row's unit. `Err` names a peer that is missing.
+    pub run: Box<dyn FnMut() -> Result<f64, String>>,
+}
+
+/// Some work, done in several ways. The first variant is the limit that ratios refer to.
+pub struct Row {
+    /// Unit of the figures.
+    pub unit: &'static str,
+    /// The ways.
+    pub variants: Vec<Variant>,
+    /// Promises about them.
+    pub bars: Vec<Bar>,
+}
+
+/// A promise about a row's medians.
+pub struct Bar {
+    /// What is promised.
+    pub promise: &'static str,
+    /// The value it is about, and the most it may be.
+    pub judge: fn(&Report) -> (f64, f64),
+}
+
+/// What was measured.
+pub struct Report {
+    /// The row's name.
+    pub name: &'static str,
+    /// Unit of the figures.
+    pub unit: &'static str,
+    /// A line for each variant.
+    pub lines: Vec<Line>,
+    /// A line for each promise.
+    pub bars: Vec<Verdict>,
+}
+
+/// One variant's figures.
+pub struct Line {
+    /// Who.
+    pub label: &'static str,
+    /// Sorted figures of all rounds, or why there are none.
+    pub figures: Result<Vec<f64>, String>,
+}
+
+/// Whether a promise was kept.
+pub struct Verdict {
+    /// What was promised.
+    pub promise: &'static str,
+    /// What was seen.
+    pub seen: f64,
+    /// The most it may be.
+    pub most: f64,
+    /// Seen is at most that.
+    pub holds: bool,
+}
+
+impl Report {
+    /// The median of a variant; infinite when it did not run, so that no bar holds by absence.
+    pub fn median(&self, label: &str) -> f64 {
+        self.lines
+            .iter()
+            .find(|l| l.label == label)
+            .and_then(|l| l.figures.as_ref().ok())
+            .map_or(f64::INFINITY, |f| f[f.len() / 2])
+    }
+
+    /// The ratio of two medians.
+    pub fn ratio(&self, label: &str, to: &str) -> f64 {
+        self.median(label) / self.median(to)
+    }
+}
+
+/// Measures a row: one round of warm-up, then the counted ones, interleaved.
+pub fn run(name: &'static str, row: Row) -> Report {
+    let Row { unit, mut variants, bars } = row;
+    let mut lines: Vec<Line> =
+        variants.iter().map(|v| Line { label: v.label, figures: Ok(Vec::new()) }).collect();
+    for round in 0..=ROUNDS {
+        for (variant, line) in variants.iter_mut().zip(&mut lines) {
+            let Ok(figures) = &mut line.figures else { continue };
+            match (variant.run)() {
+                Ok(figure) if round > 0 => figures.push(figure),
+                Ok(_) => {}
+                Err(missing) => line.figures = Err(missing),
+            }
+        }
+    }
+    for line in &mut lines {
+        if let Ok(figures) = &mut line.figures {
+            figures.sort_by(f64::total_cmp);
+        }
+    }
+    let mut report = Report { name, unit, lines, bars: Vec::new() };
+    report.bars = bars
+        .iter()
+        .map(|bar| {
+            let (seen, most) = (bar.judge)(&report);
+            Verdict { promise: bar.promise, seen, most, holds: seen <= most }
+        })
+        .collect();
+    report
+}
+
+/// The machine's load, as the kernel tells it.
+pub fn load() -> String {
+    fs::read_to_string("/proc/loadavg").map_or_else(|_| "unknown".into(), |s| s.trim().to_owned())
+}

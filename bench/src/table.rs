@@ -1,0 +1,71 @@
+//! The table that people read and the JSON that scripts do.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use crate::measure::{Report, load};
+
+/// A report as lines of text.
+pub fn text(report: &Report) -> String {
+    let mut out = format!("\n{}\n", report.name);
+    let limit = report.lines.first().map_or("", |l| l.label);
+    for line in &report.lines {
+        match &line.figures {
+            Ok(figures) => {
+                let _ = writeln!(
+                    out,
+                    "  {:<44} {:>10} {:<6} {:>6.2}x   ({} … {})",
+                    line.label,
+                    number(figures[figures.len() / 2]),
+                    report.unit,
+                    report.ratio(line.label, limit),
+                    number(figures[0]),
+                    number(figures[figures.len() - 1]),
+                );
+            }
+            Err(missing) => {
+                let _ = writeln!(out, "  {:<44} missing: {missing}", line.label);
+            }
+        }
+    }
+    for bar in &report.bars {
+        let verdict = if bar.holds { "holds " } else { "BROKEN" };
+        let (seen, most) = (number(bar.seen), number(bar.most));
+        let _ = writeln!(out, "  {verdict} {}: {seen} (at most {most})", bar.promise);
+    }
+    out
+}
+
+/// All reports as one JSON document.
+pub fn json(reports: &[Report]) -> Value {
+    let rows: Vec<Value> = reports
+        .iter()
+        .map(|report| {
+            let variants: Vec<Value> = report
+                .lines
+                .iter()
+                .map(|line| match &line.figures {
+                    Ok(figures) => json!({ "label": line.label, "median": figures[figures.len() / 2], "rounds": figures }),
+                    Err(missing) => json!({ "label": line.label, "missing": missing }),
+                })
+                .collect();
+            let bars: Vec<Value> = report
+                .bars
+                .iter()
+                .map(|b| json!({ "promise": b.promise, "seen": b.seen, "most": b.most, "holds": b.holds }))
+                .collect();
+            json!({ "row": report.name, "unit": report.unit, "variants": variants, "bars": bars })
+        })
+        .collect();
+    json!({ "load": load(), "rows": rows })
+}
+
+/// Three digits that mean something.
+fn number(value: f64) -> String {
+    match value {
+        v if v >= 100.0 => format!("{v:.0}"),
+        v if v >= 10.0 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}
