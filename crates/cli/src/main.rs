@@ -1,1 +1,41 @@
-fn main() {}
+//! The program `keyward`: explains, runs and carries external Kubernetes credentials.
+//!
+//! Each command is one file of `commands/` with its own `Args` and `run`. Only this crate prints:
+//! data to stdout, everything for people to stderr.
+
+mod args;
+mod commands;
+mod duration;
+mod failure;
+mod flags;
+mod globals;
+mod log;
+mod mask;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::{args::Cli, globals::Globals};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and version are data and go to stdout; wrong use exits with 2, which is clap's own
+        // code for it too.
+        Err(wrong) => {
+            let code = wrong.exit_code();
+            return match wrong.print() {
+                Ok(()) => ExitCode::from(u8::try_from(code).unwrap_or(2)),
+                Err(_) => ExitCode::SUCCESS,
+            };
+        }
+    };
+    let globals = Globals::new(cli.flags);
+    log::start(&globals);
+    match cli.command.run(&globals) {
+        Ok(code) => code,
+        Err(failure) => failure.report(&globals),
+    }
+}

@@ -1,0 +1,30 @@
+//! The commands, one file each: `Args` says what it takes, `run` does it.
+
+mod completions;
+mod credential;
+mod plan;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::{failure::Failure, globals::Globals};
+
+/// What to do. A new command is a file here, a variant, and a line in [`Command::run`].
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Plan(plan::Args),
+    Credential(credential::Args),
+    Completions(completions::Args),
+}
+
+impl Command {
+    /// Does it.
+    pub(crate) fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Plan(args) => plan::run(args, globals),
+            Self::Credential(args) => credential::run(args, globals),
+            Self::Completions(args) => completions::run(args, globals),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Why a command did not do what was asked, and how that is told.
+
+use std::{borrow::Cow, error::Error as _, io, process::ExitCode};
+
+use keyward_host::{Error, Kind};
+
+use crate::{globals::Globals, output};
+
+/// The end of a command that could not do its work. Becomes a message on stderr and an exit code.
+#[derive(Debug)]
+pub(crate) struct Failure(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    code: Code,
+    message: String,
+    notes: Vec<(Cow<'static, str>, String)>,
+    hint: Option<String>,
+    stderr: Option<String>,
+    /// The reader of stdout went away: nothing to say, and not our fault.
+    quiet: bool,
+}
+
+/// The exit codes of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    Failed = 1,
+    Usage = 2,
+    NeedsTerminal = 3,
+    NotAllowed = 4,
+}
+
+impl Failure {
+    /// It was tried and did not work.
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(Code::Failed, message)
+    }
+
+    /// It makes no sense to try.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Code::Usage, message)
+    }
+
+    fn new(code: Code, message: impl Into<String>) -> Self {
+        Self(Box::new(Inner {
+            code,
+            message: message.into(),
+            notes: Vec::new(),
+            hint: None,
+            stderr: None,
+            quiet: false,
+        }))
+    }
+
+    /// Adds a labelled fact.
+    pub(crate) fn note(
+        mut self,
+        label: impl Into<Cow<'static, str>>,
+        text: impl Into<String>,
+    ) -> Self {
+        self.0.notes.push((label.into(), text.into()));
+        self
+    }
+
+    /// Says what to do next.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// What happened, in one line.
+    pub(crate) fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The labelled facts, in order.
+    pub(crate) fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0
+            .notes
+            .iter()
+            .map(|(label, text)| (label.as_ref(), text.as_str()))
+    }
+
+    /// What to do next.
+    pub(crate) fn advice(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
+    /// The exit code it leads to.
+    pub(crate) fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// Prints the message to stderr, secrets masked, and gives the exit code.
+    pub(crate) fn report(&self, globals: &Globals) -> ExitCode {
+        if self.0.quiet {
+            return ExitCode::SUCCESS;
+        }
+        let style = output::Style::of_stderr(globals);
+        output::tell(&globals.mask.apply(&self.layout(style)));
+        ExitCode::from(self.0.code as u8)
+    }
+
+    fn layout(&self, style: output::Style) -> String {
+        let mut text = format!("{} {}\n", style.error("error:"), self.0.message);
+        for (label, note) in self.notes() {
+            text += &format!("  {label}: {}\n", note.replace('\n', "\n    "));
+        }
+        if let Some(stderr) = self
+            .0
+            .stderr
+            .as_deref()
+            .map(str::trim_end)
+            .filter(|s| !s.is_empty())
+        {
+            text += "  the plugin said:\n";
+            for line in stderr.lines() {
+                text += &format!("    {line}\n");
+            }
+        }
+        if let Some(hint) = &self.0.hint {
+            text += &format!("\n{} {hint}\n", style.hint("hint:"));
+        }
+        text
+    }
+}
+
+/// Each error of the chain says only its own part, so each gets a line.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match error.kind() {
+            Kind::NeedsTerminal => Code::NeedsTerminal,
+            Kind::NotAllowed => Code::NotAllowed,
+            _ => Code::Failed,
+        };
+        let mut failure = Self::new(code, error.to_string());
+        let mut cause = error.source();
+        while let Some(reason) = cause {
+            failure = failure.note("because", reason.to_string());
+            cause = reason.source();
+        }
+        for (label, text) in error.notes() {
+            failure = failure.note(*label, text);
+        }
+        failure.0.hint = error.hint().map(str::to_owned);
+        failure.0.stderr = error.stderr().map(str::to_owned);
+        failure
+    }
+}
+
+/// The errors of writing to stdout, the only thing the program writes to.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        let mut failure =
+            Self::failed("stdout could not be written").note("because", error.to_string());
+        failure.0.quiet = error.kind() == io::ErrorKind::BrokenPipe;
+        failure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Failure;
+    use crate::output::Style;
+
+    #[test]
+    fn the_layout_is_message_then_facts_then_hint() {
+        let mut failure = Failure::failed("plugin `aws` failed with exit code 1")
+            .note("needed by", "user `prod` in `config`, line 14")
+            .hint("log in first");
+        failure.0.stderr = Some("no session\nrun `aws sso login`\n".to_owned());
+        assert_eq!(
+            failure.layout(Style::plain()),
+            "error: plugin `aws` failed with exit code 1\n\
+             \x20 needed by: user `prod` in `config`, line 14\n\
+             \x20 the plugin said:\n\
+             \x20   no session\n\
+             \x20   run `aws sso login`\n\
+             \n\
+             hint: log in first\n"
+        );
+    }
+}

@@ -1,0 +1,267 @@
+//! The flags that every command takes, before or after its name, spelled as kubectl spells them.
+
+use std::{fmt, path::PathBuf, time::Duration};
+
+use clap::{Args, builder::BoolishValueParser};
+use keyward_protocol::Secret;
+
+use crate::duration;
+
+const IDENTITY: &str = "Cluster and identity (as kubectl spells them)";
+const PLUGINS: &str = "Plugins";
+const GENERAL: &str = "General";
+
+/// What can be said to every command.
+///
+/// An empty text means the same as a flag that is not there, as with kubectl.
+#[derive(Args, Clone, Default)]
+pub(crate) struct Flags {
+    /// Path to the kubeconfig file, instead of $KUBECONFIG or ~/.kube/config
+    #[arg(long, global = true, value_name = "FILE", help_heading = IDENTITY, hide_short_help = true)]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// Name of the kubeconfig context to use
+    #[arg(long, global = true, value_name = "NAME", help_heading = IDENTITY)]
+    pub(crate) context: Option<String>,
+
+    /// Name of the kubeconfig cluster to use
+    #[arg(long, global = true, value_name = "NAME", help_heading = IDENTITY, hide_short_help = true)]
+    pub(crate) cluster: Option<String>,
+
+    /// Name of the kubeconfig user to use
+    #[arg(long, global = true, value_name = "NAME", help_heading = IDENTITY, hide_short_help = true)]
+    pub(crate) user: Option<String>,
+
+    /// Namespace to use
+    #[arg(short, long, global = true, value_name = "NAME", help_heading = IDENTITY, hide_short_help = true)]
+    pub(crate) namespace: Option<String>,
+
+    /// Address of the API server
+    #[arg(short, long, global = true, value_name = "URL", help_heading = IDENTITY, hide_short_help = true)]
+    pub(crate) server: Option<String>,
+
+    /// Name to check the server's certificate against, where it is not the host of the address
+    #[arg(long, global = true, value_name = "NAME", help_heading = IDENTITY, hide_short_help = true)]
+    pub(crate) tls_server_name: Option<String>,
+
+    /// Path to the certificate authority of the server
+    #[arg(long, global = true, value_name = "FILE", help_heading = IDENTITY, hide_short_help = true)]
+    pub(crate) certificate_authority: Option<String>,
+
+    /// Do not check the server's certificate: connections are open to attack
+    #[arg(
+        long, global = true, value_name = "BOOL", help_heading = IDENTITY, hide_short_help = true,
+        num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        value_parser = BoolishValueParser::new()
+    )]
+    pub(crate) insecure_skip_tls_verify: Option<bool>,
+
+    /// URL of the proxy to the server (http, https or socks5)
+    #[arg(long, global = true, value_name = "URL", help_heading = IDENTITY, hide_short_help = true)]
+    pub(crate) proxy_url: Option<String>,
+
+    /// Ask the server not to compress its answers
+    #[arg(
+        long, global = true, value_name = "BOOL", help_heading = IDENTITY, hide_short_help = true,
+        num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        value_parser = BoolishValueParser::new()
+    )]
+    pub(crate) disable_compression: Option<bool>,
+
+    /// Bearer token; no plugin runs then
+    #[arg(long, global = true, value_name = "TOKEN", help_heading = IDENTITY, hide_short_help = true, value_parser = secret)]
+    pub(crate) token: Option<Secret>,
+
+    /// User name for basic authentication
+    #[arg(long, global = true, value_name = "NAME", help_heading = IDENTITY, hide_short_help = true)]
+    pub(crate) username: Option<String>,
+
+    /// Password for basic authentication
+    #[arg(long, global = true, value_name = "PASSWORD", help_heading = IDENTITY, hide_short_help = true, value_parser = secret)]
+    pub(crate) password: Option<Secret>,
+
+    /// Path to a client certificate
+    #[arg(long, global = true, value_name = "FILE", help_heading = IDENTITY, hide_short_help = true)]
+    pub(crate) client_certificate: Option<String>,
+
+    /// Path to the key of the client certificate
+    #[arg(long, global = true, value_name = "FILE", help_heading = IDENTITY, hide_short_help = true)]
+    pub(crate) client_key: Option<String>,
+
+    /// User to impersonate
+    #[arg(long = "as", global = true, value_name = "NAME", help_heading = IDENTITY, hide_short_help = true)]
+    pub(crate) as_user: Option<String>,
+
+    /// Group to impersonate; can be repeated
+    #[arg(long, global = true, value_name = "NAME", help_heading = IDENTITY, hide_short_help = true)]
+    pub(crate) as_group: Vec<String>,
+
+    /// UID to impersonate
+    #[arg(long, global = true, value_name = "UID", help_heading = IDENTITY, hide_short_help = true)]
+    pub(crate) as_uid: Option<String>,
+
+    /// How long one request to the server may take (5s, 2m; 0 is for ever)
+    #[arg(long, global = true, value_name = "DURATION", help_heading = IDENTITY, hide_short_help = true, value_parser = duration::timeout)]
+    pub(crate) request_timeout: Option<Duration>,
+
+    /// Path to the kuberc file with the plugin policy, instead of $KUBERC or ~/.kube/kuberc
+    #[arg(long, global = true, value_name = "FILE", help_heading = PLUGINS, hide_short_help = true)]
+    pub(crate) kuberc: Option<PathBuf>,
+
+    /// How long a plugin may take (1m30s, 500ms); the default is 60s, or 10m with a person at the
+    /// terminal
+    #[arg(long, global = true, value_name = "DURATION", help_heading = PLUGINS, hide_short_help = true, value_parser = duration::budget)]
+    pub(crate) plugin_timeout: Option<Duration>,
+
+    /// What a plugin sees of our environment: `inherit` (all of it), `clean` (nothing), or names
+    /// with commas between them
+    #[arg(long, global = true, value_name = "inherit|clean|NAME,…", help_heading = PLUGINS, hide_short_help = true)]
+    pub(crate) plugin_env: Option<PluginEnv>,
+
+    /// Run this plugin although its file could be changed by others; can be repeated
+    #[arg(long, global = true, value_name = "PATH", help_heading = PLUGINS, hide_short_help = true)]
+    pub(crate) trust_plugin: Vec<PathBuf>,
+
+    /// Treat as errors what is otherwise a warning
+    #[arg(long, global = true, help_heading = PLUGINS, hide_short_help = true)]
+    pub(crate) strict: bool,
+
+    /// Say more on stderr; repeat it or give a level (-v, -vv, -vvv, -v=3)
+    #[arg(
+        short, global = true, value_name = "N", help_heading = GENERAL,
+        num_args = 0..=1, require_equals = true, default_missing_value = "1"
+    )]
+    pub(crate) verbose: Vec<u8>,
+}
+
+/// What a plugin sees of our environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PluginEnv {
+    /// All of it.
+    Inherit,
+    /// Nothing of it.
+    Clean,
+    /// The variables of these names.
+    Only(Vec<String>),
+}
+
+impl Flags {
+    /// How much to say: 0 warnings, 1 what happens, 2 details, 3 everything.
+    pub(crate) fn verbosity(&self) -> u8 {
+        self.verbose.iter().fold(0, |sum, n| sum.saturating_add(*n))
+    }
+}
+
+impl std::str::FromStr for PluginEnv {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "inherit" => Ok(Self::Inherit),
+            "clean" => Ok(Self::Clean),
+            names => names
+                .split(',')
+                .map(|name| match name.trim() {
+                    "" => Err("a name is empty; say `inherit`, `clean`, or names with commas between them".to_owned()),
+                    name if name.contains('=') => Err("names only, without values".to_owned()),
+                    name => Ok(name.to_owned()),
+                })
+                .collect::<Result<_, _>>()
+                .map(Self::Only),
+        }
+    }
+}
+
+/// Secrets are hidden because they are [`Secret`]s; the rest is of no use in a log.
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flags")
+            .field("context", &self.context)
+            .finish_non_exhaustive()
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the shape that clap asks for")]
+fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
+    Ok(Secret::new(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::PluginEnv;
+    use crate::args::Cli;
+
+    fn flags(line: &str) -> super::Flags {
+        match Cli::try_parse_from(line.split(' ')) {
+            Ok(cli) => cli.flags,
+            Err(wrong) => panic!("{wrong}"),
+        }
+    }
+
+    #[test]
+    fn a_flag_may_stand_before_or_after_the_command() {
+        for line in [
+            "keyward --context a plan",
+            "keyward plan --context a",
+            "keyward plan --context=a",
+        ] {
+            assert_eq!(flags(line).context.as_deref(), Some("a"), "{line}");
+        }
+    }
+
+    #[test]
+    fn levels_are_counted_or_given() {
+        for (line, level) in [
+            ("keyward plan", 0),
+            ("keyward plan -v", 1),
+            ("keyward -vv plan", 2),
+            ("keyward plan -v -v -v", 3),
+            ("keyward plan -v=6", 6),
+        ] {
+            assert_eq!(flags(line).verbosity(), level, "{line}");
+        }
+    }
+
+    #[test]
+    fn switches_are_bare_or_have_a_value() {
+        for (line, value) in [
+            ("keyward plan", None),
+            ("keyward plan --insecure-skip-tls-verify", Some(true)),
+            ("keyward --insecure-skip-tls-verify plan", Some(true)),
+            ("keyward plan --insecure-skip-tls-verify=false", Some(false)),
+        ] {
+            assert_eq!(flags(line).insecure_skip_tls_verify, value, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_environment_is_a_word_or_names() {
+        for (text, value) in [
+            ("inherit", PluginEnv::Inherit),
+            ("clean", PluginEnv::Clean),
+            ("A,B", PluginEnv::Only(vec!["A".into(), "B".into()])),
+        ] {
+            assert_eq!(
+                flags(&format!("keyward plan --plugin-env {text}")).plugin_env,
+                Some(value)
+            );
+        }
+        for wrong in ["A,,B", "A=1", ","] {
+            assert!(wrong.parse::<PluginEnv>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn debug_shows_no_secret() {
+        let shown = format!(
+            "{:?}",
+            flags("keyward plan --token s3cr3t --password pa55word")
+        );
+        assert!(
+            !shown.contains("s3cr3t") && !shown.contains("pa55word"),
+            "{shown}"
+        );
+    }
+}

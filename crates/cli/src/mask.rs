@@ -1,0 +1,85 @@
+//! Hides known secrets in everything the program says to people.
+
+use std::{
+    borrow::Cow,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use keyward_protocol::Secret;
+
+/// What stands in the place of a secret.
+pub(crate) const HIDDEN: &str = "[hidden]";
+
+/// Anything shorter is more likely to be a part of ordinary words than a secret worth the name.
+const SHORTEST: usize = 4;
+
+/// The secrets of this run. Cheap to clone; all clones know the same secrets.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Mask(Arc<Mutex<Vec<Secret>>>);
+
+impl Mask {
+    /// From now on this text is hidden; each line of it too, because a key in PEM may be told line
+    /// by line.
+    pub(crate) fn learn(&self, secret: &Secret) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = secret.expose().trim();
+        for part in std::iter::once(text).chain(text.lines().map(str::trim)) {
+            let dull = part.len() < SHORTEST || part.starts_with("-----");
+            if !dull && !known.iter().any(|k| k.expose() == part) {
+                known.push(Secret::new(part));
+            }
+        }
+        // A secret that contains another must be replaced first, or its rest would show.
+        known.sort_by_key(|k| std::cmp::Reverse(k.expose().len()));
+    }
+
+    /// The text without any known secret.
+    pub(crate) fn apply<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = Cow::Borrowed(text);
+        for secret in known.iter() {
+            if text.contains(secret.expose()) {
+                text = Cow::Owned(text.replace(secret.expose(), HIDDEN));
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyward_protocol::Secret;
+
+    use super::Mask;
+
+    #[test]
+    fn the_longer_secret_is_hidden_first() {
+        let mask = Mask::default();
+        mask.learn(&Secret::new("token"));
+        mask.learn(&Secret::new("token-and-more"));
+        assert_eq!(
+            mask.apply("a token-and-more b token c"),
+            "a [hidden] b [hidden] c"
+        );
+    }
+
+    #[test]
+    fn a_line_of_a_key_is_hidden_and_its_frame_is_not() {
+        let mask = Mask::default();
+        mask.learn(&Secret::new(
+            "-----BEGIN PRIVATE KEY-----\nMIIabc\n-----END PRIVATE KEY-----\n",
+        ));
+        assert_eq!(mask.apply("x MIIabc y"), "x [hidden] y");
+        assert_eq!(
+            mask.apply("-----BEGIN PRIVATE KEY-----"),
+            "-----BEGIN PRIVATE KEY-----"
+        );
+    }
+
+    #[test]
+    fn a_text_of_three_letters_is_left_alone() {
+        let mask = Mask::default();
+        mask.learn(&Secret::new("abc"));
+        assert_eq!(mask.apply("abc"), "abc");
+    }
+}

@@ -1,0 +1,104 @@
+//! The way out: data to stdout, words for people to stderr.
+
+use std::io::{self, IsTerminal, Write};
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::{failure::Failure, globals::Globals};
+
+/// The `-o` of a command that prints.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Output {
+    /// How to print it
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_name = "FORMAT",
+        default_value = "text"
+    )]
+    pub(crate) format: Format,
+}
+
+/// How data is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Text,
+    /// For programs; docs/cli.md has the schema
+    Json,
+}
+
+/// Writes data to stdout, all of it or an error.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// Writes data to stdout as indented JSON with a line break at its end.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let mut text = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
+    text.push('\n');
+    print(&text)
+}
+
+/// Writes words to stderr. When even that fails there is nobody left to tell.
+pub(crate) fn tell(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// How words look: plain, or with colours that carry no meaning of their own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Style {
+    colour: bool,
+}
+
+impl Style {
+    /// No colours at all.
+    pub(crate) const fn plain() -> Self {
+        Self { colour: false }
+    }
+
+    /// What fits stderr.
+    pub(crate) fn of_stderr(globals: &Globals) -> Self {
+        Self {
+            colour: globals.colour() && io::stderr().is_terminal(),
+        }
+    }
+
+    /// What fits stdout.
+    pub(crate) fn of_stdout(globals: &Globals) -> Self {
+        Self {
+            colour: globals.colour() && io::stdout().is_terminal(),
+        }
+    }
+
+    /// The word before a message.
+    pub(crate) fn error(self, text: &str) -> String {
+        self.wrap("1;31", text)
+    }
+
+    /// The word before a warning.
+    pub(crate) fn warning(self, text: &str) -> String {
+        self.wrap("1;33", text)
+    }
+
+    /// The word before a hint.
+    pub(crate) fn hint(self, text: &str) -> String {
+        self.wrap("1;36", text)
+    }
+
+    /// A label or heading.
+    pub(crate) fn label(self, text: &str) -> String {
+        self.wrap("1", text)
+    }
+
+    fn wrap(self, code: &str, text: &str) -> String {
+        if self.colour {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
