@@ -64,20 +64,13 @@ mod tests {
         while let Some(mut command) = commands.pop() {
             commands.extend(command.get_subcommands().cloned());
             let help = command.render_long_help().to_string();
-            let examples = help
-                .lines()
-                .map(str::trim)
-                .filter(|l| l.starts_with("keyward "));
+            let examples = help.lines().map(str::trim).filter(|l| l.starts_with("keyward "));
             for example in examples {
                 // A pipe or a redirection belongs to the shell.
-                let words = example
-                    .split_whitespace()
-                    .take_while(|w| !matches!(*w, "|" | ">" | "#"));
+                let words =
+                    example.split_whitespace().take_while(|w| !matches!(*w, "|" | ">" | "#"));
                 if let Err(wrong) = Cli::try_parse_from(words) {
-                    panic!(
-                        "`{example}` of `{}` is refused: {wrong}",
-                        command.get_name()
-                    );
+                    panic!("`{example}` of `{}` is refused: {wrong}", command.get_name());
                 }
                 seen += 1;
             }

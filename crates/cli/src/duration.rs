@@ -65,9 +65,7 @@ fn parse(text: &str) -> Result<Duration, String> {
         if whole.is_empty() && fraction.is_empty() {
             return Err(wrong());
         }
-        let end = after
-            .find(|c: char| c == '.' || c.is_ascii_digit())
-            .unwrap_or(after.len());
+        let end = after.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(after.len());
         let (unit, after) = after.split_at(end);
         let scale = unit_nanos(unit).ok_or_else(wrong)?;
         nanos = amount(whole, fraction, scale)
@@ -81,9 +79,7 @@ fn parse(text: &str) -> Result<Duration, String> {
 }
 
 fn split_digits(text: &str) -> (&str, &str) {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text.split_at(end)
 }
 
@@ -139,9 +135,7 @@ mod tests {
             let read = parse(text).map(|d| d.as_millis());
             assert_eq!(read, Ok(millis), "{text}");
         }
-        for wrong in [
-            "", "30", "s", ".s", "1d", "1 s", "-1s", "+", "1s ", "3000000h", "１s",
-        ] {
+        for wrong in ["", "30", "s", ".s", "1d", "1 s", "-1s", "+", "1s ", "3000000h", "１s"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -75,10 +75,7 @@ impl Failure {
 
     /// The labelled facts, in order.
     pub(crate) fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0
-            .notes
-            .iter()
-            .map(|(label, text)| (label.as_ref(), text.as_str()))
+        self.0.notes.iter().map(|(label, text)| (label.as_ref(), text.as_str()))
     }
 
     /// What to do next.
@@ -106,12 +103,7 @@ impl Failure {
         for (label, note) in self.notes() {
             text += &format!("  {label}: {}\n", note.replace('\n', "\n    "));
         }
-        if let Some(stderr) = self
-            .0
-            .stderr
-            .as_deref()
-            .map(str::trim_end)
-            .filter(|s| !s.is_empty())
+        if let Some(stderr) = self.0.stderr.as_deref().map(str::trim_end).filter(|s| !s.is_empty())
         {
             text += "  the plugin said:\n";
             for line in stderr.lines() {

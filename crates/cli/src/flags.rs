@@ -175,9 +175,7 @@ impl std::str::FromStr for PluginEnv {
 /// Secrets are hidden because they are [`Secret`]s; the rest is of no use in a log.
 impl fmt::Debug for Flags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flags")
-            .field("context", &self.context)
-            .finish_non_exhaustive()
+        f.debug_struct("Flags").field("context", &self.context).finish_non_exhaustive()
     }
 }
 
@@ -202,11 +200,9 @@ mod tests {
 
     #[test]
     fn a_flag_may_stand_before_or_after_the_command() {
-        for line in [
-            "keyward --context a plan",
-            "keyward plan --context a",
-            "keyward plan --context=a",
-        ] {
+        for line in
+            ["keyward --context a plan", "keyward plan --context a", "keyward plan --context=a"]
+        {
             assert_eq!(flags(line).context.as_deref(), Some("a"), "{line}");
         }
     }
@@ -243,10 +239,7 @@ mod tests {
             ("clean", PluginEnv::Clean),
             ("A,B", PluginEnv::Only(vec!["A".into(), "B".into()])),
         ] {
-            assert_eq!(
-                flags(&format!("keyward plan --plugin-env {text}")).plugin_env,
-                Some(value)
-            );
+            assert_eq!(flags(&format!("keyward plan --plugin-env {text}")).plugin_env, Some(value));
         }
         for wrong in ["A,,B", "A=1", ","] {
             assert!(wrong.parse::<PluginEnv>().is_err(), "{wrong}");
@@ -255,13 +248,7 @@ mod tests {
 
     #[test]
     fn debug_shows_no_secret() {
-        let shown = format!(
-            "{:?}",
-            flags("keyward plan --token s3cr3t --password pa55word")
-        );
-        assert!(
-            !shown.contains("s3cr3t") && !shown.contains("pa55word"),
-            "{shown}"
-        );
+        let shown = format!("{:?}", flags("keyward plan --token s3cr3t --password pa55word"));
+        assert!(!shown.contains("s3cr3t") && !shown.contains("pa55word"), "{shown}");
     }
 }

@@ -23,39 +23,25 @@ impl Globals {
         for secret in [&flags.token, &flags.password].into_iter().flatten() {
             mask.learn(secret);
         }
-        Self {
-            flags,
-            surroundings: Surroundings::process(),
-            mask,
-        }
+        Self { flags, surroundings: Surroundings::process(), mask }
     }
 
     /// The kubeconfig that kubectl would read.
     pub(crate) fn kubeconfig(&self) -> Result<Kubeconfig, Failure> {
-        let explicit = self
-            .flags
-            .kubeconfig
-            .as_deref()
-            .filter(|p| !p.as_os_str().is_empty());
+        let explicit = self.flags.kubeconfig.as_deref().filter(|p| !p.as_os_str().is_empty());
         Ok(Kubeconfig::load(&self.surroundings, explicit)?)
     }
 
     /// The cluster and user that files and flags lead to.
     pub(crate) fn target(&self) -> Result<Target, Failure> {
-        let target = self
-            .kubeconfig()?
-            .resolve(&self.overrides(), &self.surroundings)?;
+        let target = self.kubeconfig()?.resolve(&self.overrides(), &self.surroundings)?;
         self.learn(&target);
         Ok(target)
     }
 
     /// Which plugins may run.
     pub(crate) fn rules(&self) -> Result<Rules, Failure> {
-        let explicit = self
-            .flags
-            .kuberc
-            .as_deref()
-            .filter(|p| !p.as_os_str().is_empty());
+        let explicit = self.flags.kuberc.as_deref().filter(|p| !p.as_os_str().is_empty());
         let mut rules = Rules::load(&self.surroundings, explicit)?;
         rules.trusted.clone_from(&self.flags.trust_plugin);
         Ok(rules)
@@ -102,10 +88,7 @@ impl Globals {
             self.mask.learn(secret);
         }
         let exec = user.exec.iter().flat_map(|exec| &exec.env);
-        let provider = user
-            .auth_provider
-            .iter()
-            .flat_map(|provider| &provider.config);
+        let provider = user.auth_provider.iter().flat_map(|provider| &provider.config);
         for (_, secret) in exec.chain(provider) {
             self.mask.learn(secret);
         }

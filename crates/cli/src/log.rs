@@ -59,9 +59,7 @@ where
         if self.detailed {
             write!(writer, "{}: ", event.metadata().target())?;
         }
-        context
-            .field_format()
-            .format_fields(writer.by_ref(), event)?;
+        context.field_format().format_fields(writer.by_ref(), event)?;
         writeln!(writer)
     }
 }

@@ -57,10 +57,7 @@ mod tests {
         let mask = Mask::default();
         mask.learn(&Secret::new("token"));
         mask.learn(&Secret::new("token-and-more"));
-        assert_eq!(
-            mask.apply("a token-and-more b token c"),
-            "a [hidden] b [hidden] c"
-        );
+        assert_eq!(mask.apply("a token-and-more b token c"), "a [hidden] b [hidden] c");
     }
 
     #[test]
@@ -70,10 +67,7 @@ mod tests {
             "-----BEGIN PRIVATE KEY-----\nMIIabc\n-----END PRIVATE KEY-----\n",
         ));
         assert_eq!(mask.apply("x MIIabc y"), "x [hidden] y");
-        assert_eq!(
-            mask.apply("-----BEGIN PRIVATE KEY-----"),
-            "-----BEGIN PRIVATE KEY-----"
-        );
+        assert_eq!(mask.apply("-----BEGIN PRIVATE KEY-----"), "-----BEGIN PRIVATE KEY-----");
     }
 
     #[test]

@@ -11,12 +11,7 @@ use crate::{failure::Failure, globals::Globals};
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Output {
     /// How to print it
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_name = "FORMAT",
-        default_value = "text"
-    )]
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "text")]
     pub(crate) format: Format,
 }
 
@@ -62,16 +57,12 @@ impl Style {
 
     /// What fits stderr.
     pub(crate) fn of_stderr(globals: &Globals) -> Self {
-        Self {
-            colour: globals.colour() && io::stderr().is_terminal(),
-        }
+        Self { colour: globals.colour() && io::stderr().is_terminal() }
     }
 
     /// What fits stdout.
     pub(crate) fn of_stdout(globals: &Globals) -> Self {
-        Self {
-            colour: globals.colour() && io::stdout().is_terminal(),
-        }
+        Self { colour: globals.colour() && io::stdout().is_terminal() }
     }
 
     /// The word before a message.
@@ -95,10 +86,6 @@ impl Style {
     }
 
     fn wrap(self, code: &str, text: &str) -> String {
-        if self.colour {
-            format!("\x1b[{code}m{text}\x1b[0m")
-        } else {
-            text.to_owned()
-        }
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }

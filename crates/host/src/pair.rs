@@ -43,8 +43,6 @@ impl Pair {
 
 impl std::fmt::Debug for Pair {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pair")
-            .field("common_name", &self.common_name)
-            .finish_non_exhaustive()
+        f.debug_struct("Pair").field("common_name", &self.common_name).finish_non_exhaustive()
     }
 }

@@ -49,12 +49,9 @@ impl Surroundings {
         let name = name.as_ref();
         match &self.0 {
             Inner::Process => env::var_os(name),
-            Inner::Fixed(fixed) => fixed
-                .vars
-                .iter()
-                .rev()
-                .find(|(key, _)| key == name)
-                .map(|(_, value)| value.clone()),
+            Inner::Fixed(fixed) => {
+                fixed.vars.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.clone())
+            }
         }
     }
 
@@ -77,9 +74,7 @@ impl Surroundings {
     /// The user's home: what `$HOME` says (`%USERPROFILE%` on Windows), as kubectl takes it.
     pub fn home(&self) -> Option<PathBuf> {
         let name = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
-        self.var(name)
-            .filter(|home| !home.is_empty())
-            .map(PathBuf::from)
+        self.var(name).filter(|home| !home.is_empty()).map(PathBuf::from)
     }
 
     /// `path` against the working directory; absolute paths, and all of them when there is no
@@ -88,8 +83,7 @@ impl Surroundings {
         if path.is_absolute() {
             return path.to_owned();
         }
-        self.cwd()
-            .map_or_else(|_| path.to_owned(), |cwd| cwd.join(path))
+        self.cwd().map_or_else(|_| path.to_owned(), |cwd| cwd.join(path))
     }
 
     /// Whether fd 0 is a terminal (IT-07).
@@ -112,12 +106,8 @@ impl Surroundings {
 #[cfg(unix)]
 fn controlling_terminal() -> bool {
     use rustix::fs::{Mode, OFlags};
-    rustix::fs::open(
-        "/dev/tty",
-        OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
-    .is_ok()
+    rustix::fs::open("/dev/tty", OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
+        .is_ok()
 }
 
 #[cfg(not(unix))]
@@ -160,10 +150,7 @@ mod tests {
 
     #[test]
     fn relative_paths_go_through_the_working_directory() {
-        assert_eq!(
-            made_up().absolute(Path::new("a/b")),
-            Path::new("/work").join("a/b")
-        );
+        assert_eq!(made_up().absolute(Path::new("a/b")), Path::new("/work").join("a/b"));
         assert_eq!(made_up().absolute(Path::new("/a")), Path::new("/a"));
     }
 

@@ -31,9 +31,7 @@ impl Version {
 
     /// The version with exactly this `apiVersion` text.
     pub fn parse(api_version: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|v| v.api_version() == api_version)
+        Self::ALL.into_iter().find(|v| v.api_version() == api_version)
     }
 }
 

@@ -101,11 +101,7 @@ impl fmt::Debug for Node {
 
 impl fmt::Display for SyntaxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} (line {}, column {})",
-            self.what, self.line, self.column
-        )
+        write!(f, "{} (line {}, column {})", self.what, self.line, self.column)
     }
 }
 

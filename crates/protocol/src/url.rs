@@ -70,9 +70,8 @@ impl Url {
             }
         }
         let relative = url.scheme.is_empty();
-        if let Some(rest) = rest
-            .strip_prefix("//")
-            .filter(|rest| !(relative && rest.starts_with('/')))
+        if let Some(rest) =
+            rest.strip_prefix("//").filter(|rest| !(relative && rest.starts_with('/')))
         {
             let end = rest.find('/').unwrap_or(rest.len());
             url.read_authority(&rest[..end])?;
@@ -263,9 +262,7 @@ fn read_host(scheme: &str, host: &str) -> Result<Vec<u8>, UrlError> {
 
 /// Checks and unescapes `[IPv6%25zone][:port]`.
 fn read_literal(host: &str) -> Result<Vec<u8>, UrlError> {
-    let end = host
-        .rfind(']')
-        .ok_or(UrlError("an opening bracket without a closing one"))?;
+    let end = host.rfind(']').ok_or(UrlError("an opening bracket without a closing one"))?;
     check_port(&host[end + 1..])?;
     let inside = &host[1..end];
     let address = match inside.find("%25") {
@@ -295,8 +292,7 @@ fn check_port(port: &str) -> Result<(), UrlError> {
         Some(digits) => digits.bytes().all(|b| b.is_ascii_digit()),
         None => port.is_empty(),
     };
-    fine.then_some(())
-        .ok_or(UrlError("a port that is not a number"))
+    fine.then_some(()).ok_or(UrlError("a port that is not a number"))
 }
 
 /// Resolves the escapes of a part, refusing what may not stand there.
@@ -401,10 +397,7 @@ fn escapes(byte: u8, part: Part) -> bool {
                 | b'>'
                 | b'"'
         ),
-        Part::Path => !matches!(
-            byte,
-            b'$' | b'&' | b'+' | b',' | b'/' | b':' | b';' | b'=' | b'@'
-        ),
+        Part::Path => !matches!(byte, b'$' | b'&' | b'+' | b',' | b'/' | b':' | b';' | b'=' | b'@'),
         Part::User => !matches!(byte, b'$' | b'&' | b'+' | b',' | b';' | b'='),
         Part::Fragment => !matches!(
             byte,
@@ -441,10 +434,7 @@ mod tests {
 
     #[test]
     fn scheme_is_lowered_and_path_kept() {
-        assert_eq!(
-            printed("HTTPS://Proxy:12345/a%2fb"),
-            "https://Proxy:12345/a%2fb"
-        );
+        assert_eq!(printed("HTTPS://Proxy:12345/a%2fb"), "https://Proxy:12345/a%2fb");
         assert_eq!(printed("http://h/a b"), "http://h/a%20b");
         assert_eq!(printed("http://h?x#a%20b\u{e9}"), "http://h?x#a%20b%C3%A9");
     }
