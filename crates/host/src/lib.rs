@@ -13,6 +13,7 @@ mod credential;
 mod error;
 pub mod exec;
 pub mod flight;
+pub mod image;
 pub mod kubeconfig;
 pub mod observer;
 pub mod pair;

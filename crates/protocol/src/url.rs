@@ -114,6 +114,16 @@ impl Url {
         port.parse().ok()
     }
 
+    /// Host and port together, unescaped: bytes, because escapes may spell any.
+    pub fn authority(&self) -> &[u8] {
+        &self.host
+    }
+
+    /// The path with its escapes resolved: bytes, because escapes may spell any.
+    pub fn decoded_path(&self) -> Vec<u8> {
+        unescape(&self.path, Part::Path).unwrap_or_default()
+    }
+
     /// The path, still escaped.
     pub fn path(&self) -> &str {
         &self.path

@@ -4,6 +4,7 @@ mod departures;
 mod exec_info_helper;
 mod exec_input;
 mod exec_output;
+mod image_match;
 mod kubeconfig;
 mod plugin_policy;
 
@@ -23,6 +24,7 @@ const FILES: &[(&str, Check)] = &[
     ("exec-info-helper", exec_info_helper::check),
     ("kubeconfig", kubeconfig::check),
     ("plugin-policy", plugin_policy::check),
+    ("image-match", image_match::check),
 ];
 
 /// Runs every vector file of `folder`, names each failure, and ends with `N passed, M failed`.

@@ -1,0 +1,69 @@
+//! Texts of which all that begin another text are found by one search.
+
+/// Sorted texts, each knowing the longest other one that it begins with.
+#[derive(Debug)]
+pub(super) struct Chain<T>(Vec<Link<T>>);
+
+#[derive(Debug)]
+struct Link<T> {
+    text: Vec<u8>,
+    parent: Option<usize>,
+    value: T,
+}
+
+impl<T> Chain<T> {
+    /// Takes texts in ascending order, each once.
+    pub(super) fn new(sorted: impl IntoIterator<Item = (Vec<u8>, T)>) -> Self {
+        let mut links: Vec<Link<T>> = Vec::new();
+        for (text, value) in sorted {
+            // Whatever begins this text begins the one before it too, or is that one.
+            let mut parent = links.len().checked_sub(1);
+            while let Some(at) = parent.filter(|at| !text.starts_with(&links[*at].text)) {
+                parent = links[at].parent;
+            }
+            links.push(Link { text, parent, value });
+        }
+        Self(links)
+    }
+
+    /// Calls `found` for every text of the chain that `text` begins with, the longest first.
+    pub(super) fn each<I>(&self, text: I, mut found: impl FnMut(&[u8], &T))
+    where
+        I: Iterator<Item = u8> + Clone,
+    {
+        let after = self.0.partition_point(|link| link.text.iter().copied().le(text.clone()));
+        let mut at = after.checked_sub(1);
+        while let Some(link) = at.map(|at| &self.0[at]) {
+            let mut bytes = text.clone();
+            if link.text.iter().all(|byte| bytes.next() == Some(*byte)) {
+                found(&link.text, &link.value);
+            }
+            at = link.parent;
+        }
+    }
+}
+
+impl<T> Default for Chain<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_beginning_is_found_longest_first() {
+        let texts = ["", "a", "ab", "abc", "abd", "b"];
+        let chain = Chain::new(texts.map(|t| (t.as_bytes().to_vec(), ())));
+        let begin = |text: &str| {
+            let mut found = Vec::new();
+            chain.each(text.bytes(), |t, ()| found.push(String::from_utf8_lossy(t).into_owned()));
+            found
+        };
+        assert_eq!(begin("abcz"), ["abc", "ab", "a", ""]);
+        assert_eq!(begin("ac"), ["a", ""]);
+        assert_eq!(begin("c"), [""]);
+    }
+}

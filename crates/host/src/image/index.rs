@@ -1,0 +1,313 @@
+//! Many patterns, compiled so that a lookup does not try them one by one.
+//!
+//! Patterns are sorted by port and number of labels, then by their labels from the right, as in a
+//! telephone book. At each label the index follows the child of exactly that name, the child of
+//! `*`, and those globs whose literals stand in the label. Nothing in a lookup allocates.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::{BuildHasherDefault, Hasher},
+};
+
+use super::{
+    chain::Chain,
+    glob::{Gaps, Glob, find, in_order, odd_matches},
+    pattern::{Name, Pattern},
+};
+
+/// How ports and paths are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reading {
+    /// As the kubelet does: ports equal, the path a prefix by text (`/foo` also means `/foobar`).
+    #[default]
+    Kubelet,
+    /// The kubelet's, but a path ends where a segment ends.
+    Strict,
+    /// As the original proposal has it: a port counts only where the pattern has one.
+    Proposal,
+}
+
+impl Reading {
+    pub(super) fn port_fits(self, pattern: &[u8], image: &[u8]) -> bool {
+        pattern == image || (self == Self::Proposal && pattern.is_empty())
+    }
+
+    pub(super) fn path_fits(self, pattern: &[u8], image: &[u8]) -> bool {
+        image.strip_prefix(pattern).is_some_and(|rest| {
+            self != Self::Strict
+                || pattern.is_empty()
+                || pattern.ends_with(b"/")
+                || rest.first().is_none_or(|b| matches!(b, b'/' | b':' | b'@'))
+        })
+    }
+}
+
+/// Compiled patterns. A pattern's number is its place in the list it came from.
+#[derive(Debug, Default)]
+pub struct Index {
+    reading: Reading,
+    /// By port, then by number of dots in the host: the level where the walk begins.
+    roots: Map<Vec<u8>, Vec<Option<usize>>>,
+    levels: Vec<Level>,
+    leaves: Vec<Chain<Vec<usize>>>,
+}
+
+/// The choices at one label. A child is a level, or a leaf behind the last label.
+#[derive(Debug, Default)]
+struct Level {
+    exact: Map<Vec<u8>, usize>,
+    any: Option<usize>,
+    /// By prefix, then by suffix read backwards.
+    gaps: Chain<Chain<Middles>>,
+    odd: Vec<(String, usize)>,
+}
+
+/// The globs of one prefix and suffix, told apart by what stands between.
+#[derive(Debug, Default)]
+struct Middles {
+    /// `prefix*suffix`: nothing.
+    none: Option<usize>,
+    /// By their first literal: all their literals, and the child.
+    first: Map<Vec<u8>, Vec<(Vec<Vec<u8>>, usize)>>,
+    /// The lengths that first literals have.
+    lengths: Vec<usize>,
+}
+
+type Map<K, V> = HashMap<K, V, BuildHasherDefault<Fnv>>;
+
+impl Index {
+    /// Compiles patterns.
+    pub fn new<'p>(patterns: impl IntoIterator<Item = &'p Pattern>, reading: Reading) -> Self {
+        let mut index = Self { reading, ..Self::default() };
+        let mut groups: BTreeMap<(&[u8], usize), Vec<(&Pattern, usize)>> = BTreeMap::new();
+        for (number, pattern) in patterns.into_iter().enumerate() {
+            let group = (&pattern.port[..], pattern.labels.len());
+            groups.entry(group).or_default().push((pattern, number));
+        }
+        for ((port, labels), group) in groups {
+            let root = index.level(&group, 0);
+            let roots = index.roots.entry(port.to_vec()).or_default();
+            roots.resize(labels, None);
+            roots[labels - 1] = Some(root);
+        }
+        index
+    }
+
+    /// Calls `found` with the number of every pattern that means this image, in no order.
+    pub fn each(&self, name: &Name<'_>, mut found: impl FnMut(usize)) {
+        self.each_of_port(name.port(), name, &mut found);
+        if self.reading == Reading::Proposal && !name.port().is_empty() {
+            self.each_of_port(b"", name, &mut found);
+        }
+    }
+
+    /// The lowest number of a pattern that means this image.
+    pub fn first(&self, name: &Name<'_>) -> Option<usize> {
+        let mut first = None;
+        self.each(name, |number| first = Some(first.map_or(number, |f: usize| f.min(number))));
+        first
+    }
+
+    fn each_of_port(&self, port: &[u8], name: &Name<'_>, found: &mut impl FnMut(usize)) {
+        let Some(roots) = self.roots.get(port) else { return };
+        let dots = name.host.iter().filter(|b| **b == b'.').count();
+        if let Some(Some(root)) = roots.get(dots) {
+            self.walk(*root, &name.host, &name.path, found);
+        }
+    }
+
+    /// Follows the last label of `host`, then the rest of it.
+    fn walk(&self, level: usize, host: &[u8], path: &[u8], found: &mut impl FnMut(usize)) {
+        let dot = host.iter().rposition(|b| *b == b'.');
+        let label = &host[dot.map_or(0, |dot| dot + 1)..];
+        self.levels[level].each(label, |child| match dot {
+            Some(dot) => self.walk(child, &host[..dot], path, found),
+            None => self.leaves[child].each(path.iter().copied(), |prefix, numbers| {
+                if self.reading.path_fits(prefix, path) {
+                    numbers.iter().for_each(|number| found(*number));
+                }
+            }),
+        });
+    }
+
+    /// Compiles patterns that agree in everything right of the label at `depth`.
+    fn level(&mut self, patterns: &[(&Pattern, usize)], depth: usize) -> usize {
+        let mut children: BTreeMap<&Glob, Vec<(&Pattern, usize)>> = BTreeMap::new();
+        for (pattern, number) in patterns {
+            children.entry(&pattern.labels[depth]).or_default().push((pattern, *number));
+        }
+        let mut level = Level::default();
+        let mut gaps: BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Middles>> = BTreeMap::new();
+        for (glob, group) in children {
+            let last = group.iter().all(|(pattern, _)| pattern.labels.len() == depth + 1);
+            let child = if last { self.leaf(&group) } else { self.level(&group, depth + 1) };
+            match glob {
+                Glob::Exact(text) => _ = level.exact.insert(text.clone(), child),
+                Glob::Any => level.any = Some(child),
+                Glob::Gaps(Gaps { prefix, middles, suffix }) => {
+                    let reversed = suffix.iter().rev().copied().collect();
+                    let suffixes = gaps.entry(prefix.clone()).or_default();
+                    suffixes.entry(reversed).or_default().add(middles, child);
+                }
+                Glob::Odd(pattern) => level.odd.push((pattern.clone(), child)),
+            }
+        }
+        level.gaps = Chain::new(gaps.into_iter().map(|(prefix, s)| (prefix, Chain::new(s))));
+        self.levels.push(level);
+        self.levels.len() - 1
+    }
+
+    /// Compiles patterns that differ in nothing but the path.
+    fn leaf(&mut self, patterns: &[(&Pattern, usize)]) -> usize {
+        let mut paths: BTreeMap<Vec<u8>, Vec<usize>> = BTreeMap::new();
+        for (pattern, number) in patterns {
+            paths.entry(pattern.path.clone()).or_default().push(*number);
+        }
+        self.leaves.push(Chain::new(paths));
+        self.leaves.len() - 1
+    }
+}
+
+impl Level {
+    /// Calls `found` with every child that means this label.
+    fn each(&self, label: &[u8], mut found: impl FnMut(usize)) {
+        if let Some(child) = self.exact.get(label) {
+            found(*child);
+        }
+        if let Some(child) = self.any {
+            found(child);
+        }
+        self.gaps.each(label.iter().copied(), |prefix, suffixes| {
+            let rest = &label[prefix.len()..];
+            suffixes.each(rest.iter().rev().copied(), |suffix, middles| {
+                middles.each(&rest[..rest.len() - suffix.len()], &mut found);
+            });
+        });
+        for (pattern, child) in &self.odd {
+            if odd_matches(pattern, label) {
+                found(*child);
+            }
+        }
+    }
+}
+
+impl Middles {
+    fn add(&mut self, literals: &[Vec<u8>], child: usize) {
+        let Some(first) = literals.first() else {
+            self.none = Some(child);
+            return;
+        };
+        if !self.lengths.contains(&first.len()) {
+            self.lengths.push(first.len());
+        }
+        self.first.entry(first.clone()).or_default().push((literals.to_vec(), child));
+    }
+
+    /// Calls `found` with every child whose literals stand in `text` in their order.
+    fn each(&self, text: &[u8], found: &mut impl FnMut(usize)) {
+        if let Some(child) = self.none {
+            found(child);
+        }
+        for length in &self.lengths {
+            for (at, window) in text.windows(*length).enumerate() {
+                let Some(globs) = self.first.get(window) else { continue };
+                // A literal that stands here twice is one literal: take its first place.
+                if find(text, window) != Some(at) {
+                    continue;
+                }
+                for (literals, child) in globs {
+                    if in_order(&literals[1..], &text[at + length..]) {
+                        found(*child);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Short keys from a configuration that its owner wrote: no need for a keyed hash.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const READINGS: [Reading; 3] = [Reading::Kubelet, Reading::Strict, Reading::Proposal];
+
+    fn patterns(texts: &[&str]) -> Vec<Pattern> {
+        texts.iter().filter_map(|text| Pattern::parse(text).ok()).collect()
+    }
+
+    fn numbers(index: &Index, image: &str) -> Vec<usize> {
+        let mut numbers = Vec::new();
+        if let Some(name) = Name::parse(image) {
+            index.each(&name, |number| numbers.push(number));
+        }
+        numbers.sort_unstable();
+        numbers
+    }
+
+    #[test]
+    fn every_pattern_that_means_the_image_is_found() {
+        let list = patterns(&[
+            "*.io", "a*.io", "*b.io", "a*b.io", "ab.io", "*x*.io", "ab.io/p", "ab.io:1",
+        ]);
+        let index = Index::new(&list, Reading::Kubelet);
+        assert_eq!(numbers(&index, "ab.io/path"), [0, 1, 2, 3, 4, 6]);
+        assert_eq!(numbers(&index, "ab.io:1/path"), [7]);
+        assert_eq!(numbers(&index, "axxb.io"), [0, 1, 2, 3, 5]);
+    }
+
+    #[test]
+    fn a_strict_path_ends_with_a_segment() {
+        let list = patterns(&["r.io/foo"]);
+        assert_eq!(numbers(&Index::new(&list, Reading::Kubelet), "r.io/foobar"), [0]);
+        assert!(numbers(&Index::new(&list, Reading::Strict), "r.io/foobar").is_empty());
+        assert_eq!(numbers(&Index::new(&list, Reading::Strict), "r.io/foo/bar"), [0]);
+    }
+
+    #[test]
+    fn the_proposal_asks_for_a_port_only_where_the_pattern_has_one() {
+        let list = patterns(&["r.io", "r.io:80"]);
+        assert_eq!(numbers(&Index::new(&list, Reading::Proposal), "r.io:80/x"), [0, 1]);
+        assert_eq!(numbers(&Index::new(&list, Reading::Proposal), "r.io/x"), [0]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn the_index_and_the_plain_matcher_agree(
+            texts in prop::collection::vec("[ab*]{0,4}(\\.[ab*]{0,3}){0,2}(:1)?(/[ab/]{0,3})?", 0..12),
+            image in "[ab]{0,4}(\\.[ab]{0,3}){0,2}(:1)?(/[ab/]{0,4})?",
+        ) {
+            let list = patterns(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+            for reading in READINGS {
+                let one_by_one: Vec<usize> = Name::parse(&image).map_or_else(Vec::new, |name| {
+                    (0..list.len()).filter(|n| list[*n].matches(&name, reading)).collect()
+                });
+                prop_assert_eq!(numbers(&Index::new(&list, reading), &image), one_by_one);
+            }
+        }
+    }
+}

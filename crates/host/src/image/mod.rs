@@ -1,0 +1,9 @@
+//! Credentials for pulling images: which provider is meant, and what it answers.
+
+mod chain;
+mod glob;
+mod index;
+mod pattern;
+
+pub use index::{Index, Reading};
+pub use pattern::{Name, Pattern, PatternError};
