@@ -24,13 +24,14 @@ pub enum Kind {
     TimedOut,
 }
 
+#[derive(Clone)]
 struct Inner {
     kind: Kind,
     message: String,
     notes: Vec<(&'static str, String)>,
     hint: Option<String>,
     stderr: Option<String>,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl Error {
@@ -73,6 +74,11 @@ impl Error {
         self.change(|inner| inner.notes.push((label, text.into())))
     }
 
+    /// A note that comes before those already there: who needed it matters more than how it failed.
+    pub(crate) fn note_first(self, label: &'static str, text: impl Into<String>) -> Self {
+        self.change(|inner| inner.notes.insert(0, (label, text.into())))
+    }
+
     pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
         self.change(|inner| inner.hint = Some(hint.into()))
     }
@@ -82,21 +88,36 @@ impl Error {
     }
 
     pub(crate) fn because(self, source: impl StdError + Send + Sync + 'static) -> Self {
-        self.change(|inner| inner.source = Some(Box::new(source)))
+        self.change(|inner| inner.source = Some(Arc::new(source)))
     }
 
-    /// Builders run before the error is shared, so there is always exactly one owner.
+    /// An error that is already shared (a policy file's fault) is copied first.
     fn change(mut self, change: impl FnOnce(&mut Inner)) -> Self {
-        if let Some(inner) = Arc::get_mut(&mut self.0) {
-            change(inner);
-        }
+        change(Arc::make_mut(&mut self.0));
         self
     }
 }
 
+/// The message alone; `{:#}` adds the causes, the notes and the hint, a line each, as the program
+/// prints them. What the plugin wrote is in neither.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
+        f.write_str(&self.0.message)?;
+        if !f.alternate() {
+            return Ok(());
+        }
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            write!(f, "\n  cause: {error}")?;
+            cause = error.source();
+        }
+        for (label, text) in self.notes() {
+            write!(f, "\n  {label}: {text}")?;
+        }
+        match self.hint() {
+            Some(hint) => write!(f, "\n\nhint: {hint}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -114,4 +135,13 @@ impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_deref().map(|s| s as _)
     }
+}
+
+/// Text from strangers, safe inside a line of ours: control characters by their names, and no line
+/// breaks.
+pub(crate) fn inline(text: &str) -> String {
+    keyward_protocol::text::clean(text)
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }

@@ -1,0 +1,306 @@
+//! Reads kubectl's kuberc for its plugin policy, and for nothing else.
+
+use std::{
+    ffi::OsStr,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use keyward_protocol::{
+    Node,
+    node::{Entry, Value},
+};
+
+use super::{Policy, Rules};
+use crate::{Error, Kind, Surroundings, error::inline};
+
+const GROUP: &str = "kubectl.config.k8s.io";
+const POLICY: &str = "credentialPluginPolicy";
+const ALLOWLIST: &str = "credentialPluginAllowlist";
+/// What a v1beta1 `Preference` may have. One more could be a misspelt policy.
+const FIELDS: [&str; 6] = ["apiVersion", "kind", "defaults", "aliases", POLICY, ALLOWLIST];
+
+pub(super) fn load(surroundings: &Surroundings, explicit: Option<&Path>) -> Result<Rules, Error> {
+    if let Some(variable) = switched_off(surroundings) {
+        if explicit.is_some() {
+            return Err(Error::new(
+                Kind::BadConfig,
+                format!("`--kuberc` is given, but `{variable}` switches kuberc off"),
+            ));
+        }
+        return Ok(Rules { switched_off: Some(variable), ..Rules::default() });
+    }
+    let (file, asked_for) = match (explicit, surroundings.var("KUBERC")) {
+        (Some(file), _) => (file.to_owned(), true),
+        (None, Some(file)) if !file.is_empty() => (PathBuf::from(file), true),
+        _ => match surroundings.home() {
+            Some(home) => (home.join(".kube").join("kuberc"), false),
+            None => return Ok(Rules::default()),
+        },
+    };
+    match read(&surroundings.absolute(&file)) {
+        Ok(policy) => Ok(Rules { policy, origin: Some(file), ..Rules::default() }),
+        Err(Unread::Absent) if !asked_for => Ok(Rules::default()),
+        Err(unread) => {
+            let error = unread.into_error(&file);
+            if asked_for {
+                return Err(error);
+            }
+            Ok(Rules { origin: Some(file), fault: Some(error), ..Rules::default() })
+        }
+    }
+}
+
+fn switched_off(surroundings: &Surroundings) -> Option<&'static str> {
+    if surroundings.var("KUBERC").as_deref() == Some(OsStr::new("off")) {
+        return Some("KUBERC");
+    }
+    surroundings
+        .var("KUBECTL_KUBERC")
+        .is_some_and(|value| value.eq_ignore_ascii_case("false"))
+        .then_some("KUBECTL_KUBERC")
+}
+
+enum Unread {
+    Absent,
+    Io(io::Error),
+    /// What is wrong, and the line where.
+    Wrong(String, u32),
+    /// A policy that does not hold together.
+    Invalid(Error, u32),
+}
+
+impl Unread {
+    fn into_error(self, file: &Path) -> Error {
+        let closed = |error: Error, line: u32| {
+            let place = match line {
+                0 => format!("`{}`", file.display()),
+                line => format!("`{}`, line {line}", file.display()),
+            };
+            error
+                .note("kuberc", place)
+                .with_hint("no plugin runs until the file is understood; `KUBERC=off` ignores it")
+        };
+        match self {
+            Self::Absent => {
+                Error::new(Kind::BadConfig, format!("kuberc `{}` is not there", file.display()))
+            }
+            Self::Io(error) => {
+                closed(Error::new(Kind::BadConfig, "cannot read the kuberc"), 0).because(error)
+            }
+            Self::Wrong(what, line) => closed(Error::new(Kind::BadConfig, what), line),
+            Self::Invalid(error, line) => closed(error, line),
+        }
+    }
+}
+
+fn read(file: &Path) -> Result<Policy, Unread> {
+    let bytes = fs::read(file).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Unread::Absent,
+        _ => Unread::Io(error),
+    })?;
+    parse(&bytes)
+}
+
+/// The policy of the first document that is a `Preference` (PP-18). A document that is unreadable, or
+/// has another policy than the one that counts, is a fault: its author meant something by it.
+fn parse(bytes: &[u8]) -> Result<Policy, Unread> {
+    let mut said: Option<Document> = None;
+    let mut others = Vec::new();
+    for (text, line) in split(bytes) {
+        let node = Node::from_json_or_yaml(text).map_err(|error| {
+            Unread::Wrong(format!("the kuberc cannot be read: {}", error.what), error.line + line)
+        })?;
+        if matches!(node.value, Value::Null) {
+            continue;
+        }
+        let document = Document { node, line };
+        if said.is_none() && document.version().is_some() {
+            said = Some(document);
+        } else {
+            others.push(document);
+        }
+    }
+    let Some(said) = said else {
+        return match others.first() {
+            None => Ok(Policy::AllowAll),
+            Some(other) => Err(Unread::Wrong(
+                format!("the kuberc has no `Preference` of a version of `{GROUP}` that is known"),
+                other.place(),
+            )),
+        };
+    };
+    for other in &others {
+        if other.has_policy() && other.words() != said.words() {
+            return Err(Unread::Wrong(
+                "the kuberc has a plugin policy in a document that does not count".into(),
+                other.place(),
+            ));
+        }
+    }
+    said.policy()
+}
+
+/// Cuts a stream at lines that are `---` and nothing but blanks or a comment after it, as kubectl
+/// does. Each part comes with the number of lines before it.
+fn split(bytes: &[u8]) -> Vec<(&[u8], u32)> {
+    let mut parts = Vec::new();
+    let (mut start, mut first, mut at, mut line) = (0, 0, 0, 0_u32);
+    for text in bytes.split_inclusive(|&b| b == b'\n') {
+        let separates = text
+            .strip_prefix(b"---")
+            .map(<[u8]>::trim_ascii)
+            .is_some_and(|rest| rest.is_empty() || rest[0] == b'#');
+        if separates && start < at {
+            parts.push((&bytes[start..at], first));
+            (start, first) = (at, line);
+        }
+        at += text.len();
+        line += 1;
+    }
+    parts.push((&bytes[start..], first));
+    parts
+}
+
+struct Document {
+    node: Node,
+    /// Lines before it.
+    line: u32,
+}
+
+#[derive(PartialEq, Clone, Copy)]
+enum Version {
+    V1Alpha1,
+    V1Beta1,
+}
+
+impl Document {
+    fn version(&self) -> Option<Version> {
+        let is = |key: &str, text: &str| {
+            self.node
+                .get(key)
+                .is_some_and(|node| matches!(&node.value, Value::Text(found) if found == text))
+        };
+        if !is("kind", "Preference") {
+            return None;
+        }
+        if is("apiVersion", &format!("{GROUP}/v1beta1")) {
+            Some(Version::V1Beta1)
+        } else if is("apiVersion", &format!("{GROUP}/v1alpha1")) {
+            Some(Version::V1Alpha1)
+        } else {
+            None
+        }
+    }
+
+    fn place(&self) -> u32 {
+        self.line + self.node.line
+    }
+
+    fn has_policy(&self) -> bool {
+        self.words() != (None, None)
+    }
+
+    /// What is said about plugins, as values to compare.
+    fn words(&self) -> (Option<String>, Option<String>) {
+        let said = |key| {
+            self.node.get(key).filter(|node| !matches!(node.value, Value::Null)).map(Node::to_json)
+        };
+        (said(POLICY), said(ALLOWLIST))
+    }
+
+    fn policy(&self) -> Result<Policy, Unread> {
+        let Value::Map(entries) = &self.node.value else {
+            return Err(self.wrong("the kuberc is not a mapping", self.node.line));
+        };
+        if self.version() == Some(Version::V1Alpha1) && self.has_policy() {
+            return Err(self.wrong(
+                &format!("`{GROUP}/v1alpha1` has no plugin policy; `v1beta1` has"),
+                self.node.line,
+            ));
+        }
+        if let Some(stranger) = entries.iter().find(|e| !FIELDS.contains(&e.key.as_str())) {
+            return Err(self.wrong(
+                &format!("the kuberc has an unknown field `{}`", inline(&stranger.key)),
+                stranger.line,
+            ));
+        }
+        for key in ["defaults", "aliases"] {
+            if let Some(node) = self.node.get(key)
+                && !matches!(node.value, Value::List(_) | Value::Null)
+            {
+                return Err(self.wrong(&format!("`{key}` of the kuberc is not a list"), node.line));
+            }
+        }
+        let name = match self.node.get(POLICY) {
+            None => "",
+            Some(node) => self.text(node, POLICY)?,
+        };
+        let place = self.node.get(POLICY).map_or(self.node.line, |n| n.line);
+        Policy::new(name, self.allowlist()?)
+            .map_err(|error| Unread::Invalid(error, self.line + place))
+    }
+
+    fn allowlist(&self) -> Result<Option<Vec<String>>, Unread> {
+        let Some(list) = self.node.get(ALLOWLIST) else {
+            return Ok(None);
+        };
+        match &list.value {
+            Value::Null => Ok(None),
+            Value::List(items) => {
+                items.iter().map(|item| self.entry(item)).collect::<Result<_, _>>().map(Some)
+            }
+            _ => Err(self.wrong(&format!("`{ALLOWLIST}` is not a list"), list.line)),
+        }
+    }
+
+    /// One entry: `command`, or `name`, its deprecated alias; both only if they are equal (PP-19).
+    fn entry(&self, item: &Node) -> Result<String, Unread> {
+        let entries: &[Entry] = match &item.value {
+            Value::Map(entries) => entries,
+            Value::Null => &[],
+            _ => {
+                return Err(self.wrong(
+                    &format!("an entry of `{ALLOWLIST}` is not a mapping with `command`"),
+                    item.line,
+                ));
+            }
+        };
+        let (mut name, mut command) = ("", "");
+        for entry in entries {
+            match entry.key.as_str() {
+                "name" => name = self.text(&entry.value, "name")?,
+                "command" => command = self.text(&entry.value, "command")?,
+                other => {
+                    return Err(self.wrong(
+                        &format!(
+                            "an entry of `{ALLOWLIST}` has an unknown field `{}`",
+                            inline(other)
+                        ),
+                        entry.line,
+                    ));
+                }
+            }
+        }
+        match (name, command) {
+            (name, "") => Ok(name.to_owned()),
+            (name, command) if name.is_empty() || name == command => Ok(command.to_owned()),
+            _ => Err(self.wrong(
+                &format!("an entry of `{ALLOWLIST}` has a `name` and another `command`"),
+                item.line,
+            )),
+        }
+    }
+
+    fn text<'a>(&self, node: &'a Node, field: &str) -> Result<&'a str, Unread> {
+        match &node.value {
+            Value::Text(text) => Ok(text),
+            Value::Null => Ok(""),
+            _ => Err(self.wrong(&format!("`{field}` of the kuberc is not a text"), node.line)),
+        }
+    }
+
+    fn wrong(&self, what: &str, line: u32) -> Unread {
+        Unread::Wrong(what.to_owned(), self.line + line)
+    }
+}

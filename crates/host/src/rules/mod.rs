@@ -1,0 +1,338 @@
+//! Which programs may run: kuberc's plugin policy, and the state of the file itself.
+//!
+//! The policy decides exactly as kubectl's does. What kubectl lets pass with a warning, a kuberc that
+//! cannot be fully understood, stops every plugin here: a policy must not be lost by a typing error.
+
+mod file;
+mod kuberc;
+mod lookup;
+
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
+
+pub use file::Identity;
+pub use lookup::Missing;
+pub(crate) use lookup::clean;
+
+use crate::{Error, Kind, Surroundings, error::inline};
+
+/// kuberc's `credentialPluginPolicy` with its allowlist, validated.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// Everything may run.
+    #[default]
+    AllowAll,
+    /// Nothing may run.
+    DenyAll,
+    /// Only these, by name or path.
+    Allowlist(Vec<String>),
+}
+
+/// The policy in force, where it came from, and how strict we are about files.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Rules {
+    /// The policy.
+    pub policy: Policy,
+    /// The kuberc it came from.
+    pub origin: Option<PathBuf>,
+    /// The variable that switched kuberc off, if one did.
+    pub switched_off: Option<&'static str>,
+    /// Why the kuberc in the default place could not be understood. While this is set nothing runs.
+    pub fault: Option<Error>,
+    /// Programs allowed although their file is writable or owned by others, by name or path.
+    pub trusted: Vec<PathBuf>,
+    /// Folders searched after `PATH`, for programs that were not started from a shell. None by
+    /// default; [`usual_folders`] has a list.
+    pub folders: Vec<PathBuf>,
+}
+
+/// A program that was found and may run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// The absolute path that will be executed.
+    pub path: PathBuf,
+    /// The file that was checked; it is compared again right before the run.
+    pub identity: Identity,
+    /// What is odd about it but allowed (group-writable, or trusted by name).
+    pub warnings: Vec<String>,
+}
+
+/// What the policy says about a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It may run, because everything may.
+    Allowed,
+    /// It may run, because of this entry.
+    Listed(String),
+    /// Nothing may run.
+    DeniedAll,
+    /// No entry of the allowlist is this program.
+    NotListed,
+    /// It is not listed by its text, and leads to no program that could be compared.
+    Unresolvable,
+    /// The policy file is not understood, so nothing may run.
+    Unknown,
+}
+
+/// A command, judged: the verdict, and where it leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judgement {
+    /// What the policy says.
+    pub verdict: Verdict,
+    /// Where the command leads, as the text that was compared.
+    pub found: Result<PathBuf, Missing>,
+}
+
+impl Policy {
+    /// Validates a policy as kuberc writes it (PP-01 to PP-04): its name, and the allowlist, where
+    /// `None` is "not there", which differs from empty.
+    pub fn new(name: &str, allowlist: Option<Vec<String>>) -> Result<Self, Error> {
+        let wrong = |message: String| Err(Error::new(Kind::BadConfig, message));
+        let policy = match name {
+            "" | "AllowAll" => Self::AllowAll,
+            "DenyAll" => Self::DenyAll,
+            "Allowlist" => {
+                let Some(list) = allowlist else {
+                    return wrong("the plugin policy is `Allowlist` and there is no list".into());
+                };
+                if list.is_empty() {
+                    return wrong(
+                        "the plugin policy is `Allowlist` and the list is empty; `DenyAll` says that nothing may run".into(),
+                    );
+                }
+                for (index, entry) in list.iter().enumerate() {
+                    let number = index + 1;
+                    if entry.is_empty() {
+                        return wrong(format!("entry {number} of the plugin allowlist is blank"));
+                    }
+                    if clean(Path::new(entry)).as_os_str() != OsStr::new(entry) {
+                        return wrong(format!(
+                            "entry {number} of the plugin allowlist is not a clean path (no `./`, `..` or trailing `/`)"
+                        ));
+                    }
+                }
+                return Ok(Self::Allowlist(list));
+            }
+            other => {
+                return wrong(format!(
+                    "`{}` is no plugin policy: it is `AllowAll`, `DenyAll` or `Allowlist`",
+                    inline(other)
+                ));
+            }
+        };
+        if allowlist.is_some() {
+            return wrong(format!(
+                "there is a plugin allowlist, but the plugin policy is `{}`",
+                policy.name()
+            ));
+        }
+        Ok(policy)
+    }
+
+    /// The policy's name in kuberc.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::AllowAll => "AllowAll",
+            Self::DenyAll => "DenyAll",
+            Self::Allowlist(_) => "Allowlist",
+        }
+    }
+}
+
+impl Rules {
+    /// Rules with this policy and nothing else.
+    pub fn new(policy: Policy) -> Self {
+        Self { policy, ..Self::default() }
+    }
+
+    /// Reads `--kuberc`, `$KUBERC` or `~/.kube/kuberc` (PP-14 to PP-19).
+    ///
+    /// Fails closed (D4): a file that was asked for and cannot be understood is an error; one in the
+    /// default place becomes [`Rules::fault`], so that users without a plugin are left alone and no
+    /// plugin runs.
+    pub fn load(surroundings: &Surroundings, explicit: Option<&Path>) -> Result<Self, Error> {
+        kuberc::load(surroundings, explicit)
+    }
+
+    /// Decides by policy (PP-05). Looks at no file but to find the program.
+    pub fn judge(&self, command: &str, surroundings: &Surroundings) -> Judgement {
+        let find = |command: &str| lookup::find(command, surroundings, &self.folders);
+        let found = find(command);
+        let verdict = match &self.policy {
+            _ if self.fault.is_some() => Verdict::Unknown,
+            Policy::AllowAll => Verdict::Allowed,
+            Policy::DenyAll => Verdict::DeniedAll,
+            Policy::Allowlist(list) => judge_by_list(list, command, found.as_deref(), find),
+        };
+        Judgement { verdict, found }
+    }
+
+    /// Finds `command` (`PATH` for a bare name, EX-03), decides by policy and checks the file.
+    ///
+    /// Fails with [`Kind::NotAllowed`], [`Kind::NotFound`], or [`Kind::Failed`] for a file that is
+    /// there and cannot be executed.
+    pub fn admit(&self, command: &str, surroundings: &Surroundings) -> Result<Program, Error> {
+        let judgement = self.judge(command, surroundings);
+        if let Some(refusal) = self.refusal(command, &judgement.verdict) {
+            return Err(refusal);
+        }
+        let found = judgement.found.map_err(|missing| not_found(command, &missing))?;
+        let path = surroundings.absolute(&found);
+        let by_name =
+            matches!(judgement.verdict, Verdict::Listed(_)) || self.trusts(command, &path);
+        Self::check_file(command, path, by_name)
+    }
+
+    fn trusts(&self, command: &str, path: &Path) -> bool {
+        self.trusted.iter().any(|entry| entry.as_os_str() == OsStr::new(command) || entry == path)
+    }
+
+    fn check_file(command: &str, path: PathBuf, by_name: bool) -> Result<Program, Error> {
+        let unreadable = |error: std::io::Error| {
+            Error::new(Kind::Failed, format!("cannot look at plugin `{}`", inline(command)))
+                .note("file", path.display().to_string())
+                .because(error)
+        };
+        // The identity comes first: what changes after it is noticed before the run.
+        let identity = Identity::of(&path).map_err(unreadable)?;
+        let findings = file::inspect(&path).map_err(unreadable)?;
+        let mut warnings = findings.warnings;
+        if !findings.faults.is_empty() {
+            if !by_name {
+                let mut error = Error::new(
+                    Kind::NotAllowed,
+                    format!("plugin `{}` is refused: others could change it", inline(command)),
+                );
+                for fault in findings.faults {
+                    error = error.note("because", fault);
+                }
+                return Err(error.with_hint(
+                    "correct the owner and the mode, or name the plugin in the kuberc's allowlist",
+                ));
+            }
+            warnings.extend(findings.faults);
+        }
+        Ok(Program { path, identity, warnings })
+    }
+
+    fn refusal(&self, command: &str, verdict: &Verdict) -> Option<Error> {
+        let command = inline(command);
+        let why = match verdict {
+            Verdict::Allowed | Verdict::Listed(_) => return None,
+            Verdict::Unknown => return self.fault.clone(),
+            Verdict::DeniedAll => "no plugin may run".to_owned(),
+            Verdict::NotListed => "it is not in the allowlist".to_owned(),
+            Verdict::Unresolvable => {
+                "it is not in the allowlist by its name, and no such program was found".to_owned()
+            }
+        };
+        let error = Error::new(
+            Kind::NotAllowed,
+            format!("plugin `{command}` is not allowed by policy: {why}"),
+        )
+        .note("policy", self.policy.name());
+        Some(match &self.origin {
+            Some(origin) => error.note("set in", format!("`{}`", origin.display())),
+            None => error,
+        })
+    }
+}
+
+/// Folders where package managers put programs and which a desktop session's `PATH` often lacks.
+pub fn usual_folders(surroundings: &Surroundings) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> =
+        ["/opt/homebrew/bin", "/usr/local/bin", "/home/linuxbrew/.linuxbrew/bin", "/snap/bin"]
+            .into_iter()
+            .map(PathBuf::from)
+            .collect();
+    if let Some(home) = surroundings.home() {
+        folders.extend(
+            [".krew/bin", ".local/bin", "bin", "google-cloud-sdk/bin"]
+                .map(|below| home.join(below)),
+        );
+    }
+    folders
+}
+
+fn judge_by_list(
+    list: &[String],
+    command: &str,
+    found: Result<&Path, &Missing>,
+    find: impl Fn(&str) -> Result<PathBuf, Missing>,
+) -> Verdict {
+    let text = if lookup::is_bare(command) {
+        clean(Path::new(command))
+    } else {
+        lookup::explicit(command)
+    };
+    // A program behind a relative element of `PATH` has a path to compare, although it will not run.
+    let path = match found {
+        Ok(path) => path,
+        Err(Missing::Relative(path)) => path,
+        Err(_) => &text,
+    };
+    let named = |entry: &&String| {
+        let entry = OsStr::new(entry.as_str());
+        entry == text.as_os_str() || entry == path.as_os_str()
+    };
+    if let Some(entry) = list.iter().find(named) {
+        return Verdict::Listed(entry.clone());
+    }
+    let Ok(path) = found else {
+        return Verdict::Unresolvable;
+    };
+    let leads_there = |entry: &&String| {
+        Path::new(entry.as_str()).file_name() == path.file_name()
+            && find(entry).is_ok_and(|other| other.as_os_str() == path.as_os_str())
+    };
+    match list.iter().find(leads_there) {
+        Some(entry) => Verdict::Listed(entry.clone()),
+        None => Verdict::NotListed,
+    }
+}
+
+fn not_found(command: &str, missing: &Missing) -> Error {
+    let plugin = inline(command);
+    let list = |folders: &[PathBuf]| {
+        let texts: Vec<String> = folders.iter().map(|f| f.display().to_string()).collect();
+        texts.join(", ")
+    };
+    match missing {
+        Missing::Nowhere { looked, unusable } => {
+            let error = Error::new(Kind::NotFound, format!("plugin `{plugin}` was not found"));
+            let error = if looked.is_empty() {
+                error.note("looked in", "no folder: `PATH` is empty")
+            } else {
+                error.note("looked in", list(looked))
+            };
+            match unusable {
+                Some(path) => error.note(
+                    "passed over",
+                    format!("`{}`, which may not be executed", path.display()),
+                ),
+                None => error,
+            }
+        }
+        Missing::Relative(path) => Error::new(
+            Kind::NotFound,
+            format!("plugin `{plugin}` was found only through a relative element of `PATH`"),
+        )
+        .note(
+            "passed over",
+            format!("`{}`, which depends on the working directory", path.display()),
+        ),
+        Missing::Folder(path) => {
+            Error::new(Kind::Failed, format!("plugin `{plugin}` is a folder, not a program"))
+                .note("file", path.display().to_string())
+        }
+        Missing::NotExecutable(path) => {
+            Error::new(Kind::Failed, format!("plugin `{plugin}` may not be executed"))
+                .note("file", path.display().to_string())
+                .with_hint(format!("chmod +x {}", path.display()))
+        }
+    }
+}
