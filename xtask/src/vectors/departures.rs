@@ -13,7 +13,27 @@ struct Rule {
     reason: &'static str,
 }
 
-const RULES: &[Rule] = &[];
+const RULES: &[Rule] = &[Rule {
+    file: "plugin-policy",
+    applies: |case| {
+        let command = case["command"].as_str().unwrap_or_default();
+        let last = command.rsplit('/').next().unwrap_or_default();
+        command.contains('/') && !command.starts_with('/') && cleans_to(command, last)
+    },
+    reason: "D5: a path (`./x`) is never turned into a search of PATH for `x`",
+}];
+
+/// Whether a relative path means the bare `name` once `.` and `..` are gone.
+fn cleans_to(path: &str, name: &str) -> bool {
+    let mut left: Vec<&str> = Vec::new();
+    for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        match (part, left.last()) {
+            ("..", Some(&last)) if last != ".." => drop(left.pop()),
+            _ => left.push(part),
+        }
+    }
+    left == [name]
+}
 
 /// The reason for which this case may differ, if a rule covers it.
 pub(super) fn explains(file: &str, case: &Value) -> Option<&'static str> {
