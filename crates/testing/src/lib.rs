@@ -1,4 +1,10 @@
-//! Real parts for the workspace's own tests.
+//! Real parts for the workspace's own tests, for `keyward demo` and for the benchmarks: a TLS API
+//! server that demands and checks credentials, a throw-away certificate authority, local proxies.
 
+pub mod authority;
+mod error;
 #[cfg(target_os = "linux")]
 pub mod pty;
+pub mod server;
+
+pub use error::Error;
