@@ -1,6 +1,70 @@
-//! JSON as Go's `encoding/json` writes it: `<`, `>`, `&`, U+2028 and U+2029 escaped.
+//! JSON as Go's `encoding/json` writes it.
 
-/// Appends `text` as a JSON string.
-pub fn push_text(_out: &mut String, _text: &str) {
-    todo!()
+use std::fmt::Write as _;
+
+/// Appends `text` as a JSON string: `<`, `>`, `&`, U+2028 and U+2029 escaped besides what must be.
+pub fn push_text(out: &mut String, text: &str) {
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\0'..='\u{1f}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(character));
+            }
+            _ => out.push(character),
+        }
+    }
+    out.push('"');
+}
+
+/// A finite number as JSON has it: plain digits from 1e-6 up to 1e21, an exponent beyond.
+pub(crate) fn number(value: f64) -> String {
+    let size = value.abs();
+    if size == 0.0 || (1e-6..1e21).contains(&size) {
+        return format!("{value}");
+    }
+    // Rust leaves out the plus of a positive exponent.
+    let text = format!("{value:e}");
+    match text.split_once('e') {
+        Some((digits, exponent)) if !exponent.starts_with('-') => format!("{digits}e+{exponent}"),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_escaped_as_go_does_it() {
+        let mut out = String::new();
+        push_text(&mut out, "a\"\\\u{8}\u{c}\n\r\t\u{1}<>&\u{2028}\u{7f}é");
+        assert_eq!(
+            out,
+            r#""a\"\\\b\f\n\r\t\u0001\u003c\u003e\u0026\u2028"#.to_owned() + "\u{7f}é\""
+        );
+    }
+
+    #[test]
+    fn a_number_gets_an_exponent_where_go_gives_it_one() {
+        for (value, text) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.5, "1.5"),
+            (1e20, "100000000000000000000"),
+            (1e21, "1e+21"),
+            (0.000_001, "0.000001"),
+            (1.25e-7, "1.25e-7"),
+            (-1e-9, "-1e-9"),
+            (18_446_744_073_709_551_616.0, "18446744073709552000"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
 }

@@ -1,0 +1,194 @@
+//! YAML and JSON documents as a tree of [`Node`]s that remember where they stood.
+
+mod decode;
+mod json;
+mod resolve;
+mod yaml;
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+pub use decode::DecodeError;
+
+/// How deep lists and mappings may stand in each other. The reference stops at 10,000; nobody
+/// writes such a document, and every walk over the tree would need as many stack frames.
+pub const MAX_DEPTH: usize = 500;
+
+/// A value and the place it was read from.
+#[derive(Clone, PartialEq)]
+pub struct Node {
+    /// What stands there.
+    pub value: Value,
+    /// Line, counted from 1; 0 when unknown.
+    pub line: u32,
+    /// Column, counted from 1; 0 when unknown.
+    pub column: u32,
+}
+
+/// What a [`Node`] holds, after YAML 1.1 resolution as go-yaml does it.
+#[derive(Clone, PartialEq)]
+pub enum Value {
+    /// `null`, `~` or nothing.
+    Null,
+    /// A boolean.
+    Bool(bool),
+    /// A number, in the text that the reference would print for it in JSON.
+    Number(String),
+    /// A text. It may be secret, which is why it is wiped and `Debug` does not show it.
+    Text(Zeroizing<String>),
+    /// A sequence.
+    List(Vec<Node>),
+    /// A mapping. From YAML: sorted by key, keys unique (the last duplicate won), which is what
+    /// the reference makes of it. From JSON: as written, duplicates included; [`Node::get`] finds
+    /// the last.
+    Map(Vec<Entry>),
+}
+
+/// One key of a mapping.
+#[derive(Clone, PartialEq)]
+pub struct Entry {
+    /// The key, as the text that JSON would have.
+    pub key: String,
+    /// Line of the key.
+    pub line: u32,
+    /// What it stands for.
+    pub value: Node,
+}
+
+/// Why a document could not be read. It tells the place and the kind of fault, never the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SyntaxError {
+    /// What is wrong, in a few words.
+    pub what: String,
+    /// Line, counted from 1.
+    pub line: u32,
+    /// Column, counted from 1.
+    pub column: u32,
+}
+
+impl Node {
+    /// Reads the first document of a YAML 1.1 stream as go-yaml does: last duplicate key wins,
+    /// merge keys, aliases within a budget, a byte order mark ignored. Empty input is `Null`.
+    pub fn from_yaml(bytes: &[u8]) -> Result<Self, SyntaxError> {
+        yaml::read(bytes)
+    }
+
+    /// Reads one JSON value, and nothing but white space after it, as Go's `encoding/json` does.
+    pub fn from_json(bytes: &[u8]) -> Result<Self, SyntaxError> {
+        json::read(bytes)
+    }
+
+    /// Reads JSON when the first character that is not blank is `{`, else YAML: what the
+    /// reference does with an answer or a kubeconfig.
+    pub fn from_json_or_yaml(bytes: &[u8]) -> Result<Self, SyntaxError> {
+        if looks_like_json(bytes) { Self::from_json(bytes) } else { Self::from_yaml(bytes) }
+    }
+
+    /// A text of our own, that stood nowhere.
+    pub fn from_text(text: impl Into<String>) -> Self {
+        Self::new(Value::Text(Zeroizing::new(text.into())))
+    }
+
+    /// A value of our own, that stood nowhere.
+    pub fn new(value: Value) -> Self {
+        Self { value, line: 0, column: 0 }
+    }
+
+    /// The value of `key` in a mapping; the last one where JSON repeated the key.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.entry(key).map(|entry| &entry.value)
+    }
+
+    /// The entry of `key` in a mapping, for the place of the key itself.
+    pub fn entry(&self, key: &str) -> Option<&Entry> {
+        match &self.value {
+            Value::Map(entries) => entries.iter().rfind(|entry| entry.key == key),
+            _ => None,
+        }
+    }
+
+    /// Whether it is `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(self.value, Value::Null)
+    }
+
+    /// The node as compact JSON in the reference's form (IN-08): what was read from YAML has its
+    /// keys sorted and its numbers reprinted, what was read from JSON keeps both as they were;
+    /// `<`, `>` and `&` are escaped.
+    pub fn to_json(&self) -> String {
+        let mut out = String::new();
+        self.push_json(&mut out);
+        out
+    }
+
+    /// Appends what [`Node::to_json`] returns.
+    pub(crate) fn push_json(&self, out: &mut String) {
+        match &self.value {
+            Value::Null => out.push_str("null"),
+            Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+            Value::Number(text) => out.push_str(text),
+            Value::Text(text) => crate::json::push_text(out, text),
+            Value::List(items) => {
+                out.push('[');
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    item.push_json(out);
+                }
+                out.push(']');
+            }
+            Value::Map(entries) => {
+                out.push('{');
+                for (index, entry) in entries.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    crate::json::push_text(out, &entry.key);
+                    out.push(':');
+                    entry.value.push_json(out);
+                }
+                out.push('}');
+            }
+        }
+    }
+}
+
+/// Whether the reference would take `bytes` for JSON: the first thing that is not white space, in
+/// Unicode's sense, is an opening brace.
+pub(crate) fn looks_like_json(bytes: &[u8]) -> bool {
+    let first = bytes.utf8_chunks().next();
+    first.is_some_and(|chunk| chunk.valid().trim_start().starts_with('{'))
+}
+
+impl Value {
+    /// What it is, in one word for messages.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "boolean",
+            Self::Number(_) => "number",
+            Self::Text(_) => "text",
+            Self::List(_) => "list",
+            Self::Map(_) => "mapping",
+        }
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}:{}", self.value.kind(), self.line, self.column)
+    }
+}
+
+impl fmt::Display for SyntaxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (line {}, column {})", self.what, self.line, self.column)
+    }
+}
+
+impl std::error::Error for SyntaxError {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fmt::Write as _;
+
+use super::*;
+
+fn yaml(text: &str) -> String {
+    match Node::from_yaml(text.as_bytes()) {
+        Ok(node) => node.to_json(),
+        Err(error) => format!("error: {error}"),
+    }
+}
+
+fn json(text: &str) -> String {
+    match Node::from_json(text.as_bytes()) {
+        Ok(node) => node.to_json(),
+        Err(error) => format!("error: {error}"),
+    }
+}
+
+#[test]
+fn plain_scalars_are_what_yaml_1_1_says() {
+    for (text, expected) in [
+        ("yes", "true"),
+        ("Off", "false"),
+        ("y", "true"),
+        ("~", "null"),
+        ("", "null"),
+        ("nUll", "\"nUll\""),
+        ("010", "8"),
+        ("0o17", "15"),
+        ("0x1F", "31"),
+        ("-0b11", "-3"),
+        ("0b-11", "-3"),
+        ("1_000", "1000"),
+        ("08", "8"),
+        ("+12", "12"),
+        ("18446744073709551615", "18446744073709551615"),
+        ("18446744073709551616", "18446744073709552000"),
+        ("-9223372036854775809", "-9223372036854776000"),
+        ("1e3", "1000"),
+        ("1e400", "\"1e400\""),
+        (".5", "0.5"),
+        (".1_0", "0.1"),
+        (".5_", "\".5_\""),
+        ("1.2.3", "\"1.2.3\""),
+        ("12:30:45", "\"12:30:45\""),
+        ("2001-01-01", "\"2001-01-01\""),
+        ("'yes'", "\"yes\""),
+        ("!!str yes", "\"yes\""),
+        ("!!int '7'", "7"),
+        ("!!float 7", "7"),
+        ("!mine 7", "\"7\""),
+        ("!!binary aGk=", "\"hi\""),
+        ("<<", r#""\u003c\u003c""#),
+    ] {
+        assert_eq!(yaml(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_wrong_tag_is_an_error() {
+    for text in ["!!int x", "!!bool 1", "!!null x", "!!float x", "!!binary '?'", "!!timestamp x"] {
+        assert!(yaml(text).starts_with("error: tagged"), "{text}");
+    }
+}
+
+#[test]
+fn keys_become_texts_sorted() {
+    assert_eq!(
+        yaml("b: 1\n7: 2\nyes: 3\n1.5: 4\n1000000.0: 5"),
+        r#"{"1.5":4,"1e+06":5,"7":2,"b":1,"true":3}"#
+    );
+}
+
+#[test]
+fn the_last_duplicate_wins_even_over_what_json_cannot_have() {
+    assert_eq!(yaml("a: 1\na: {b: .nan}\na: 2"), r#"{"a":2}"#);
+    assert!(yaml("a: {~: 1}").starts_with("error: this cannot be a key"));
+    assert!(yaml("a: .inf").starts_with("error: this number"));
+}
+
+#[test]
+fn merge_keys_act_where_they_stand() {
+    let base = "x: &x {a: 1, b: 2}\nw: &w {a: 3}\n";
+    assert_eq!(
+        yaml(&format!("{base}z: {{a: 0, <<: *x}}")),
+        r#"{"w":{"a":3},"x":{"a":1,"b":2},"z":{"a":1,"b":2}}"#
+    );
+    assert_eq!(
+        yaml(&format!("{base}z: {{<<: [*w, *x], b: 9}}")),
+        r#"{"w":{"a":3},"x":{"a":1,"b":2},"z":{"a":3,"b":9}}"#
+    );
+    assert!(yaml("a: {<<: 1}").starts_with("error: `<<` needs"));
+}
+
+#[test]
+fn an_alias_must_have_an_anchor_that_does_not_contain_it() {
+    assert!(yaml("a: *x").starts_with("error: an alias has no anchor"));
+    assert!(yaml("&a [*a]").starts_with("error: an anchor contains its own alias"));
+    assert!(yaml("&a {b: *a}").starts_with("error: an anchor contains its own alias"));
+}
+
+#[test]
+fn aliases_of_aliases_do_not_explode() {
+    let mut text = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
+    for level in 1..10 {
+        let alias = format!("*a{}", level - 1);
+        let ten = [alias.as_str(); 10].join(",");
+        let _ = writeln!(text, "a{level}: &a{level} [{ten}]");
+    }
+    assert!(yaml(&text).starts_with("error: aliases make the document too large"));
+}
+
+#[test]
+fn only_the_first_document_counts() {
+    assert_eq!(yaml("a: 1\n---\n{ no"), r#"{"a":1}"#);
+    assert_eq!(yaml("\u{feff}a: 1\r\n"), r#"{"a":1}"#);
+    assert_eq!(yaml("# nothing\n"), "null");
+}
+
+#[test]
+fn a_syntax_error_tells_the_place() {
+    assert!(yaml("a:\n\tb: 1").contains("line 2, column 1"));
+    assert!(
+        yaml("a: 1\nb: \u{1}")
+            .contains("control character stands in the document (line 2, column 4)")
+    );
+    let error = Node::from_yaml(b"a: 1\n\nb: \xff").unwrap_err();
+    assert_eq!((error.line, error.column), (3, 4));
+    assert_eq!(
+        json("{\"a\": 1,\n \"é\": x}"),
+        "error: a value was expected here (line 2, column 7)"
+    );
+}
+
+#[test]
+fn json_keeps_order_duplicates_and_spelling_of_numbers() {
+    assert_eq!(
+        json("{\"b\": 1.0, \"a\": [1e2, -0, {}], \"b\": null} \n"),
+        r#"{"b":1.0,"a":[1e2,-0,{}],"b":null}"#
+    );
+    let node = Node::from_json(br#"{"b": 1, "b": true}"#).unwrap();
+    assert_eq!(node.get("b").unwrap().bool("b"), Ok(Some(true)));
+}
+
+#[test]
+fn json_texts_are_read_as_go_does() {
+    let text = |bytes: &[u8]| Node::from_json(bytes).unwrap().text("").unwrap().unwrap().to_owned();
+    assert_eq!(text(br#""\ud83d\ude00\u00e9\/\n""#), "😀é/\n");
+    assert_eq!(text(br#""\ud800x\udc00\ud800\u0041""#), "\u{fffd}x\u{fffd}\u{fffd}A");
+    assert_eq!(text(b"\"\xe2\x82x\xff\""), "\u{fffd}\u{fffd}x\u{fffd}");
+}
+
+#[test]
+fn json_is_strict() {
+    for text in [
+        "",
+        "{",
+        "[1,]",
+        "{\"a\":1,}",
+        "{a:1}",
+        "01",
+        "1.",
+        "1e",
+        "-",
+        "tru",
+        "\"\n\"",
+        "\"\\x\"",
+        "\"\\u12g4\"",
+        "{} x",
+        "{\"a\" 1}",
+        "\u{feff}{}",
+        "\"a",
+        "[1 2]",
+        "+1",
+        ".5",
+    ] {
+        assert!(json(text).starts_with("error"), "{text}");
+    }
+}
+
+#[test]
+fn what_nests_too_deeply_is_refused_and_what_nearly_does_is_not() {
+    let nest = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+    for read in [json, yaml] {
+        assert_eq!(read(&nest(MAX_DEPTH - 1)), nest(MAX_DEPTH - 1));
+        assert!(read(&nest(MAX_DEPTH + 1)).starts_with("error: nested too deeply"));
+        assert!(read(&"[".repeat(300_000)).starts_with("error: nested too deeply"));
+    }
+    let mut chain = "a0: &a0 [x]\n".to_owned();
+    for level in 1..=MAX_DEPTH {
+        let _ = writeln!(chain, "a{level}: &a{level} [*a{}]", level - 1);
+    }
+    let error = yaml(&chain);
+    assert!(error.starts_with("error: nested") || error.starts_with("error: aliases"), "{error}");
+}
+
+#[test]
+fn a_brace_after_unicode_blanks_means_json() {
+    assert!(looks_like_json("\u{a0}\u{2003} {".as_bytes()));
+    assert!(!looks_like_json(b"\xef\xbb\xbf{"));
+    assert!(!looks_like_json(b" \xff{"));
+    assert!(!looks_like_json(b""));
+}
+
+#[test]
+fn a_view_of_the_wrong_type_names_field_and_place_but_not_the_value() {
+    let node = Node::from_yaml(b"user:\n  token: 12345").unwrap();
+    let token = node.get("user").unwrap().get("token").unwrap();
+    let error = token.text("users[0].user.token").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`users[0].user.token` must be a text, not a number (quotes are missing) (line 2, column 10)"
+    );
+}

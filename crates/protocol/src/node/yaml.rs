@@ -1,0 +1,445 @@
+//! YAML 1.1 as go-yaml composes it: events to raw nodes, raw nodes to [`Node`]s.
+
+use std::{
+    collections::HashMap,
+    io::{self, BufRead, Read},
+    rc::Rc,
+};
+
+use libyaml_safer::{Error, Event, EventData, Parser};
+use zeroize::Zeroizing;
+
+use super::{
+    Entry, MAX_DEPTH, Node, SyntaxError, Value,
+    resolve::{self, Scalar},
+};
+
+/// Reads the first document; whatever follows it is not looked at.
+pub(super) fn read(bytes: &[u8]) -> Result<Node, SyntaxError> {
+    let Some((raws, root, shared)) = compose(bytes)? else {
+        return Ok(Node { value: Value::Null, line: 1, column: 1 });
+    };
+    let mut decoder =
+        Decoder { raws, shared, depth: 0, visits: 1, alias_visits: 0, alias_depth: 0 };
+    match decoder.node(root)? {
+        (_, Some(fault)) => Err(*fault),
+        (node, None) => Ok(node),
+    }
+}
+
+/// A node as it was written, aliases not followed yet.
+struct Raw {
+    kind: Kind,
+    line: u32,
+    column: u32,
+}
+
+enum Kind {
+    Scalar {
+        text: Zeroizing<String>,
+        tag: Option<String>,
+        /// Plain, so that its looks decide what it is.
+        plain: bool,
+    },
+    List(Rc<Vec<usize>>),
+    /// Keys and values in turn.
+    Map(Rc<Vec<usize>>),
+    Alias {
+        target: usize,
+        /// Being followed right now.
+        open: bool,
+    },
+}
+
+/// Builds the raw nodes of the first document, the index of its root, and whether any of them
+/// has an anchor.
+fn compose(bytes: &[u8]) -> Result<Option<(Vec<Raw>, usize, bool)>, SyntaxError> {
+    let mut parser = Parser::new();
+    parser.set_input(Chunks(bytes));
+    let mut next = || parser.parse().map_err(|error| syntax(bytes, &error));
+    next()?;
+    if let EventData::StreamEnd = next()?.data {
+        return Ok(None);
+    }
+    let mut raws: Vec<Raw> = Vec::new();
+    let mut anchors: HashMap<String, usize> = HashMap::new();
+    let mut open: Vec<usize> = Vec::new();
+    loop {
+        let event = next()?;
+        let (line, column) = place(&event);
+        let (kind, anchor, opens) = match event.data {
+            EventData::Scalar { anchor, tag, value, plain_implicit, .. } => {
+                let kind = Kind::Scalar { text: Zeroizing::new(value), tag, plain: plain_implicit };
+                (kind, anchor, false)
+            }
+            EventData::SequenceStart { anchor, .. } => (Kind::List(Rc::default()), anchor, true),
+            EventData::MappingStart { anchor, .. } => (Kind::Map(Rc::default()), anchor, true),
+            EventData::Alias { anchor } => {
+                let Some(&target) = anchors.get(&anchor) else {
+                    return Err(fault("an alias has no anchor before it", line, column));
+                };
+                let open = false;
+                (Kind::Alias { target, open }, None, false)
+            }
+            EventData::SequenceEnd | EventData::MappingEnd => {
+                open.pop();
+                continue;
+            }
+            // The end of the document: everything is closed, the root came first.
+            _ => return Ok(Some((raws, 0, !anchors.is_empty()))),
+        };
+        let index = raws.len();
+        if let Some(anchor) = anchor {
+            anchors.insert(anchor, index);
+        }
+        raws.push(Raw { kind, line, column });
+        if let Some(&parent) = open.last()
+            && let Kind::List(children) | Kind::Map(children) = &mut raws[parent].kind
+        {
+            // Not shared before the document is complete.
+            Rc::make_mut(children).push(index);
+        }
+        if opens {
+            if open.len() >= MAX_DEPTH {
+                return Err(fault("nested too deeply", line, column));
+            }
+            open.push(index);
+        }
+    }
+}
+
+/// What makes a node impossible in JSON, if it is still there in the end: the reference converts
+/// only after duplicates have gone.
+type Fault = Option<Box<SyntaxError>>;
+
+struct Decoder {
+    raws: Vec<Raw>,
+    /// Whether a raw node may be visited more than once, so that its text must be left in it.
+    shared: bool,
+    depth: usize,
+    visits: u32,
+    alias_visits: u32,
+    alias_depth: u32,
+}
+
+impl Decoder {
+    fn node(&mut self, index: usize) -> Result<(Node, Fault), SyntaxError> {
+        let entered = self.enter(index)?;
+        let (value, fault) = match &self.raws[entered.target].kind {
+            Kind::List(children) => {
+                let children = Rc::clone(children);
+                self.list(&children)?
+            }
+            Kind::Map(children) => {
+                let children = Rc::clone(children);
+                self.map(&children)?
+            }
+            Kind::Scalar { .. } | Kind::Alias { .. } => self.scalar(entered.target)?,
+        };
+        self.leave(&entered);
+        let Raw { line, column, .. } = self.raws[entered.target];
+        let node = Node { value, line, column };
+        Ok((node, fault))
+    }
+
+    fn scalar(&mut self, index: usize) -> Result<(Value, Fault), SyntaxError> {
+        let shared = self.shared;
+        let Raw { kind, line, column } = &mut self.raws[index];
+        let (line, column) = (*line, *column);
+        let Kind::Scalar { text, tag, plain } = kind else {
+            return Err(fault(LOOP, line, column));
+        };
+        let scalar =
+            scalar(tag.as_deref(), *plain, text).map_err(|what| fault(what, line, column))?;
+        let value = match scalar {
+            Scalar::Null => Value::Null,
+            Scalar::Bool(value) => Value::Bool(value),
+            Scalar::Int(value) => Value::Number(value.to_string()),
+            Scalar::Uint(value) => Value::Number(value.to_string()),
+            Scalar::Float(value) => {
+                let Some(text) = resolve::float(value) else {
+                    let fault = fault("this number does not exist in JSON", line, column);
+                    return Ok((Value::Null, Some(Box::new(fault))));
+                };
+                Value::Number(text)
+            }
+            Scalar::Text if shared => Value::Text(text.clone()),
+            Scalar::Text => Value::Text(std::mem::take(text)),
+            Scalar::Binary(text) => Value::Text(Zeroizing::new(text)),
+        };
+        Ok((value, None))
+    }
+
+    fn map(&mut self, children: &[usize]) -> Result<(Value, Fault), SyntaxError> {
+        let mut map = Map::default();
+        self.fill(&mut map, children)?;
+        Ok(map.finish())
+    }
+
+    fn list(&mut self, children: &[usize]) -> Result<(Value, Fault), SyntaxError> {
+        let mut items = Vec::with_capacity(children.len());
+        let mut first = None;
+        for &child in children {
+            let (item, fault) = self.node(child)?;
+            items.push(item);
+            first = first.or(fault);
+        }
+        Ok((Value::List(items), first))
+    }
+
+    /// Puts the pairs of a mapping into `map`; merge keys in the place where they stand.
+    fn fill(&mut self, map: &mut Map, children: &[usize]) -> Result<(), SyntaxError> {
+        for pair in children.chunks_exact(2) {
+            let (key, value) = (pair[0], pair[1]);
+            if self.is_merge(key) {
+                self.merge(map, value)?;
+                continue;
+            }
+            let line = self.raws[key].line;
+            let text = self.key(key)?;
+            let (node, fault) = self.node(value)?;
+            match text {
+                Ok(text) => map.insert(text, line, node, fault),
+                Err(fault) => map.lasting = map.lasting.take().or(Some(Box::new(fault))),
+            }
+        }
+        Ok(())
+    }
+
+    /// The text of a key, or the fault of having none.
+    fn key(&mut self, index: usize) -> Result<Result<String, SyntaxError>, SyntaxError> {
+        let index = self.enter(index)?;
+        let raw = &self.raws[index.target];
+        let (line, column) = (raw.line, raw.column);
+        let Kind::Scalar { text, tag, plain } = &raw.kind else {
+            return Err(fault("a key must be a scalar", line, column));
+        };
+        let scalar =
+            scalar(tag.as_deref(), *plain, text).map_err(|what| fault(what, line, column))?;
+        let key = resolve::key(&scalar, text)
+            .ok_or_else(|| fault("this cannot be a key in JSON", line, column));
+        self.leave(&index);
+        Ok(key)
+    }
+
+    fn is_merge(&self, index: usize) -> bool {
+        match &self.raws[index].kind {
+            Kind::Scalar { text, tag, plain } => {
+                text.as_str() == "<<" && (*plain || tag.as_deref() == Some(MERGE))
+            }
+            _ => false,
+        }
+    }
+
+    /// Merges a mapping, or several, of which earlier ones win.
+    fn merge(&mut self, map: &mut Map, index: usize) -> Result<(), SyntaxError> {
+        let Kind::List(children) = &self.raws[index].kind else {
+            return self.merge_one(map, index);
+        };
+        let children = Rc::clone(children);
+        for &child in children.iter().rev() {
+            self.merge_one(map, child)?;
+        }
+        Ok(())
+    }
+
+    fn merge_one(&mut self, map: &mut Map, index: usize) -> Result<(), SyntaxError> {
+        let (line, column) = (self.raws[index].line, self.raws[index].column);
+        let target = match self.raws[index].kind {
+            Kind::Alias { target, .. } => target,
+            _ => index,
+        };
+        if !matches!(self.raws[target].kind, Kind::Map(_)) {
+            return Err(fault("`<<` needs a mapping or a list of them", line, column));
+        }
+        let entered = self.enter(index)?;
+        if let Kind::Map(children) = &self.raws[entered.target].kind {
+            let children = Rc::clone(children);
+            self.fill(map, &children)?;
+        }
+        self.leave(&entered);
+        Ok(())
+    }
+
+    /// Counts a visit, and follows an alias to what it stands for.
+    fn enter(&mut self, index: usize) -> Result<Entered, SyntaxError> {
+        self.visit(index)?;
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(self.fault_at("nested too deeply", index));
+        }
+        let Kind::Alias { target, open } = &mut self.raws[index].kind else {
+            return Ok(Entered { target: index, alias: None });
+        };
+        let target = *target;
+        if std::mem::replace(open, true) {
+            return Err(self.fault_at(LOOP, index));
+        }
+        self.alias_depth += 1;
+        self.visit(target)?;
+        Ok(Entered { target, alias: Some(index) })
+    }
+
+    fn leave(&mut self, entered: &Entered) {
+        self.depth -= 1;
+        let Some(alias) = entered.alias else { return };
+        self.alias_depth -= 1;
+        if let Kind::Alias { open, .. } = &mut self.raws[alias].kind {
+            *open = false;
+        }
+    }
+
+    /// The reference's budget against documents that grow by aliases of aliases.
+    fn visit(&mut self, index: usize) -> Result<(), SyntaxError> {
+        self.visits = self.visits.saturating_add(1);
+        if self.alias_depth > 0 {
+            self.alias_visits = self.alias_visits.saturating_add(1);
+        }
+        if self.alias_visits > 100
+            && self.visits > 1000
+            && f64::from(self.alias_visits) / f64::from(self.visits) > allowed_share(self.visits)
+        {
+            return Err(self.fault_at("aliases make the document too large", index));
+        }
+        Ok(())
+    }
+
+    fn fault_at(&self, what: &str, index: usize) -> SyntaxError {
+        fault(what, self.raws[index].line, self.raws[index].column)
+    }
+}
+
+/// A node that is being visited, and the alias that led there.
+struct Entered {
+    target: usize,
+    alias: Option<usize>,
+}
+
+const LOOP: &str = "an anchor contains its own alias";
+const MERGE: &str = "tag:yaml.org,2002:merge";
+
+/// How much of all visits may come from aliases: nearly all in small documents, a tenth in huge
+/// ones.
+fn allowed_share(visits: u32) -> f64 {
+    const LOW: f64 = 400_000.0;
+    const HIGH: f64 = 4_000_000.0;
+    let visits = f64::from(visits);
+    if visits <= LOW {
+        0.99
+    } else if visits >= HIGH {
+        0.10
+    } else {
+        0.99 - 0.89 * ((visits - LOW) / (HIGH - LOW))
+    }
+}
+
+fn scalar(tag: Option<&str>, plain: bool, text: &str) -> Result<Scalar, &'static str> {
+    match tag {
+        None | Some("") if !plain => Ok(Scalar::Text),
+        tag => resolve::resolve(tag, text),
+    }
+}
+
+/// A mapping under construction.
+#[derive(Default)]
+struct Map {
+    entries: Vec<Entry>,
+    /// Where each key is, once there are too many to look through.
+    places: HashMap<String, usize>,
+    /// Faults of entries, by index; a later duplicate takes the fault away with the value.
+    faults: Vec<(usize, Box<SyntaxError>)>,
+    /// The fault of a key, which nothing takes away.
+    lasting: Fault,
+}
+
+impl Map {
+    const FEW: usize = 16;
+
+    fn insert(&mut self, key: String, line: u32, value: Node, fault: Fault) {
+        let index = if let Some(index) = self.find(&key) {
+            self.faults.retain(|(at, _)| *at != index);
+            let entry = &mut self.entries[index];
+            (entry.line, entry.value) = (line, value);
+            index
+        } else {
+            let index = self.entries.len();
+            if index == Self::FEW {
+                let keys = self.entries.iter().map(|entry| entry.key.clone());
+                self.places = keys.zip(0..).collect();
+            }
+            if index >= Self::FEW {
+                self.places.insert(key.clone(), index);
+            }
+            self.entries.push(Entry { key, line, value });
+            index
+        };
+        self.faults.extend(fault.map(|fault| (index, fault)));
+    }
+
+    fn find(&self, key: &str) -> Option<usize> {
+        if self.entries.len() <= Self::FEW {
+            self.entries.iter().position(|entry| entry.key == key)
+        } else {
+            self.places.get(key).copied()
+        }
+    }
+
+    fn finish(mut self) -> (Value, Fault) {
+        self.entries.sort_by(|a, b| a.key.cmp(&b.key));
+        let fault = self.faults.into_iter().next().map(|(_, fault)| fault);
+        (Value::Map(self.entries), self.lasting.or(fault))
+    }
+}
+
+/// The input in the portions in which the reference reads it. It matters for what stands after the
+/// first document: a bad byte there is noticed only if it is in a portion that was needed.
+struct Chunks<'a>(&'a [u8]);
+
+impl BufRead for Chunks<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        Ok(&self.0[..self.0.len().min(512)])
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.0 = &self.0[amount..];
+    }
+}
+
+impl Read for Chunks<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.0.read(out)
+    }
+}
+
+fn place(event: &Event) -> (u32, u32) {
+    let count = |zero_based: u64| u32::try_from(zero_based + 1).unwrap_or(u32::MAX);
+    (count(event.start_mark.line), count(event.start_mark.column))
+}
+
+/// The parser's complaint; its texts are fixed and never quote the document.
+fn syntax(bytes: &[u8], error: &Error) -> SyntaxError {
+    let Some(mark) = error.problem_mark() else {
+        return unreadable(bytes);
+    };
+    let count = |zero_based: u64| u32::try_from(zero_based + 1).unwrap_or(u32::MAX);
+    fault(error.problem(), count(mark.line), count(mark.column))
+}
+
+/// The parser does not say where a bad byte stands, so look for the first.
+fn unreadable(bytes: &[u8]) -> SyntaxError {
+    let chunk = bytes.utf8_chunks().next();
+    let good = chunk.map_or("", |chunk| chunk.valid());
+    let allowed = |c: char| matches!(c, '\t' | '\n' | '\r' | '\u{85}') || !c.is_control();
+    let (before, what) = match good.find(|c| !allowed(c)) {
+        Some(at) => (&good[..at], "a control character stands in the document"),
+        None => (good, "a byte is not UTF-8"),
+    };
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    fault(what, count(line), count(column))
+}
+
+fn fault(what: &str, line: u32, column: u32) -> SyntaxError {
+    SyntaxError { what: what.to_owned(), line, column }
+}
