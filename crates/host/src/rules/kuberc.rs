@@ -179,7 +179,7 @@ impl Document {
         let is = |key: &str, text: &str| {
             self.node
                 .get(key)
-                .is_some_and(|node| matches!(&node.value, Value::Text(found) if found == text))
+                .is_some_and(|node| matches!(&node.value, Value::Text(found) if found.as_str() == text))
         };
         if !is("kind", "Preference") {
             return None;
