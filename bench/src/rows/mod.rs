@@ -1,5 +1,6 @@
 //! The rows, one file each.
 
+mod image;
 mod startup;
 
 use crate::measure::Row;
@@ -8,4 +9,6 @@ use crate::measure::Row;
 pub const ALL: &[(&str, fn() -> Row)] = &[
     ("program: --version", startup::version),
     ("program: plan and credential", startup::commands),
+    ("image: one match", image::one),
+    ("image: lookup", image::many),
 ];

@@ -27,15 +27,15 @@ impl<T> Chain<T> {
     }
 
     /// Calls `found` for every text of the chain that `text` begins with, the longest first.
-    pub(super) fn each<I>(&self, text: I, mut found: impl FnMut(&[u8], &T))
+    pub(super) fn each<'t, I>(&self, text: &I, mut found: impl FnMut(&[u8], &T))
     where
-        I: Iterator<Item = u8> + Clone,
+        I: Iterator<Item = &'t u8> + Clone,
     {
-        let after = self.0.partition_point(|link| link.text.iter().copied().le(text.clone()));
+        let after = self.0.partition_point(|link| link.text.iter().le(text.clone()));
         let mut at = after.checked_sub(1);
         while let Some(link) = at.map(|at| &self.0[at]) {
             let mut bytes = text.clone();
-            if link.text.iter().all(|byte| bytes.next() == Some(*byte)) {
+            if link.text.iter().all(|byte| bytes.next() == Some(byte)) {
                 found(&link.text, &link.value);
             }
             at = link.parent;
@@ -59,7 +59,9 @@ mod tests {
         let chain = Chain::new(texts.map(|t| (t.as_bytes().to_vec(), ())));
         let begin = |text: &str| {
             let mut found = Vec::new();
-            chain.each(text.bytes(), |t, ()| found.push(String::from_utf8_lossy(t).into_owned()));
+            chain.each(&text.as_bytes().iter(), |t, ()| {
+                found.push(String::from_utf8_lossy(t).into_owned())
+            });
             found
         };
         assert_eq!(begin("abcz"), ["abc", "ab", "a", ""]);

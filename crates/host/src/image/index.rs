@@ -9,6 +9,8 @@ use std::{
     hash::{BuildHasherDefault, Hasher},
 };
 
+use memchr::memrchr;
+
 use super::{
     chain::Chain,
     glob::{Gaps, Glob, find, in_order, odd_matches},
@@ -68,10 +70,16 @@ struct Middles {
     /// `prefix*suffix`: nothing.
     none: Option<usize>,
     /// By their first literal: all their literals, and the child.
-    first: Map<Vec<u8>, Vec<(Vec<Vec<u8>>, usize)>>,
+    first: Map<Vec<u8>, Vec<Ordered>>,
     /// The lengths that first literals have.
     lengths: Vec<usize>,
 }
+
+/// Literals in their order, and the child they lead to.
+type Ordered = (Vec<Vec<u8>>, usize);
+
+/// A pattern and its number.
+type Numbered<'p> = (&'p Pattern, usize);
 
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<Fnv>>;
 
@@ -79,7 +87,7 @@ impl Index {
     /// Compiles patterns.
     pub fn new<'p>(patterns: impl IntoIterator<Item = &'p Pattern>, reading: Reading) -> Self {
         let mut index = Self { reading, ..Self::default() };
-        let mut groups: BTreeMap<(&[u8], usize), Vec<(&Pattern, usize)>> = BTreeMap::new();
+        let mut groups: BTreeMap<(&[u8], usize), Vec<Numbered<'_>>> = BTreeMap::new();
         for (number, pattern) in patterns.into_iter().enumerate() {
             let group = (&pattern.port[..], pattern.labels.len());
             groups.entry(group).or_default().push((pattern, number));
@@ -118,21 +126,23 @@ impl Index {
 
     /// Follows the last label of `host`, then the rest of it.
     fn walk(&self, level: usize, host: &[u8], path: &[u8], found: &mut impl FnMut(usize)) {
-        let dot = host.iter().rposition(|b| *b == b'.');
+        let dot = memrchr(b'.', host);
         let label = &host[dot.map_or(0, |dot| dot + 1)..];
         self.levels[level].each(label, |child| match dot {
             Some(dot) => self.walk(child, &host[..dot], path, found),
-            None => self.leaves[child].each(path.iter().copied(), |prefix, numbers| {
+            None => self.leaves[child].each(&path.iter(), |prefix, numbers| {
                 if self.reading.path_fits(prefix, path) {
-                    numbers.iter().for_each(|number| found(*number));
+                    for number in numbers {
+                        found(*number);
+                    }
                 }
             }),
         });
     }
 
     /// Compiles patterns that agree in everything right of the label at `depth`.
-    fn level(&mut self, patterns: &[(&Pattern, usize)], depth: usize) -> usize {
-        let mut children: BTreeMap<&Glob, Vec<(&Pattern, usize)>> = BTreeMap::new();
+    fn level(&mut self, patterns: &[Numbered<'_>], depth: usize) -> usize {
+        let mut children: BTreeMap<&Glob, Vec<Numbered<'_>>> = BTreeMap::new();
         for (pattern, number) in patterns {
             children.entry(&pattern.labels[depth]).or_default().push((pattern, *number));
         }
@@ -158,7 +168,7 @@ impl Index {
     }
 
     /// Compiles patterns that differ in nothing but the path.
-    fn leaf(&mut self, patterns: &[(&Pattern, usize)]) -> usize {
+    fn leaf(&mut self, patterns: &[Numbered<'_>]) -> usize {
         let mut paths: BTreeMap<Vec<u8>, Vec<usize>> = BTreeMap::new();
         for (pattern, number) in patterns {
             paths.entry(pattern.path.clone()).or_default().push(*number);
@@ -177,9 +187,9 @@ impl Level {
         if let Some(child) = self.any {
             found(child);
         }
-        self.gaps.each(label.iter().copied(), |prefix, suffixes| {
+        self.gaps.each(&label.iter(), |prefix, suffixes| {
             let rest = &label[prefix.len()..];
-            suffixes.each(rest.iter().rev().copied(), |suffix, middles| {
+            suffixes.each(&rest.iter().rev(), |suffix, middles| {
                 middles.each(&rest[..rest.len() - suffix.len()], &mut found);
             });
         });

@@ -3,6 +3,7 @@
 use std::{borrow::Cow, fmt};
 
 use keyward_protocol::Url;
+use memchr::{memchr, memrchr};
 
 use super::{Reading, glob::Glob};
 
@@ -48,11 +49,28 @@ impl Pattern {
 
     /// Whether it means this image.
     pub fn matches(&self, name: &Name<'_>, reading: Reading) -> bool {
-        let mut labels = name.host.rsplit(|b| *b == b'.');
         reading.port_fits(&self.port, name.port())
             && reading.path_fits(&self.path, &name.path)
-            && self.labels.iter().all(|glob| labels.next().is_some_and(|label| glob.matches(label)))
-            && labels.next().is_none()
+            && self.host_fits(&name.host)
+    }
+
+    /// Takes labels off the right end of `host`, one for each of ours.
+    fn host_fits(&self, mut host: &[u8]) -> bool {
+        let Some((first, others)) = self.labels.split_last() else { return false };
+        for glob in others {
+            let rest = match glob {
+                // No search for the dot where we know how long the label must be.
+                Glob::Exact(text) => {
+                    host.strip_suffix(&text[..]).and_then(|h| h.strip_suffix(b"."))
+                }
+                glob => memrchr(b'.', host)
+                    .filter(|dot| glob.matches(&host[dot + 1..]))
+                    .map(|dot| &host[..dot]),
+            };
+            let Some(rest) = rest else { return false };
+            host = rest;
+        }
+        memchr(b'.', host).is_none() && first.matches(host)
     }
 }
 
@@ -72,16 +90,12 @@ impl<'a> Name<'a> {
 
     /// A name of ordinary characters needs no URL parser.
     fn plain(text: &'a [u8]) -> Option<Self> {
-        let slash = text.iter().position(|b| *b == b'/').unwrap_or(text.len());
-        let (authority, path) = text.split_at(slash);
-        let (host, port) = match authority.iter().position(|b| *b == b':') {
+        let (authority, path) = text.split_at(memchr(b'/', text).unwrap_or(text.len()));
+        let (host, port) = match memchr(b':', authority) {
             Some(colon) => (&authority[..colon], &authority[colon + 1..]),
             None => (authority, &[][..]),
         };
-        let ordinary = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
-        let fits = host.iter().all(ordinary)
-            && port.iter().all(u8::is_ascii_digit)
-            && path.iter().all(|b| ordinary(b) || matches!(b, b'/' | b':' | b'@'));
+        let fits = all(host, is_host) && all(port, is_digit) && all(path, is_path);
         fits.then_some(Self { host: host.into(), port: port.into(), path: path.into() })
     }
 
@@ -98,6 +112,25 @@ impl<'a> Name<'a> {
     pub(super) fn port(&self) -> &[u8] {
         &self.port
     }
+}
+
+/// Whether all bytes fit. Without an early exit the compiler looks at many of them at once.
+fn all(text: &[u8], fits: impl Fn(u8) -> bool) -> bool {
+    text.iter().fold(true, |ok, byte| ok & fits(*byte))
+}
+
+fn is_host(byte: u8) -> bool {
+    let letter = (byte | 0x20).wrapping_sub(b'a') < 26;
+    letter | is_digit(byte) | (byte == b'.') | (byte == b'-') | (byte == b'_')
+}
+
+fn is_digit(byte: u8) -> bool {
+    byte.wrapping_sub(b'0') < 10
+}
+
+/// A byte that stands for itself in the path of a URL.
+fn is_path(byte: u8) -> bool {
+    (byte > b' ') & (byte < 0x7f) & (byte != b'%') & (byte != b'?') & (byte != b'#')
 }
 
 /// Host and port of an authority, as Go's `net.SplitHostPort` sees them; where that fails, all of

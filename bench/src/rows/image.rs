@@ -1,0 +1,125 @@
+//! Which patterns mean an image: one, a thousand, ten thousand.
+
+use std::{hint::black_box, time::Instant};
+
+use keyward_host::image::{Index, Name, Pattern, Reading};
+
+use crate::measure::{Bar, Row, Variant};
+
+/// One pattern, one image.
+pub fn one() -> Row {
+    let pattern = Pattern::parse("*.dkr.ecr.*.amazonaws.com/team").expect("a pattern");
+    Row {
+        unit: "ns",
+        variants: vec![Variant {
+            label: "ours: one match",
+            run: Box::new(move || {
+                Ok(nanos(200_000, || {
+                    let image = black_box("012345678910.dkr.ecr.eu-west-1.amazonaws.com/team/app");
+                    let name = Name::parse(image).expect("an image");
+                    black_box(pattern.matches(&name, Reading::Kubelet));
+                }))
+            }),
+        }],
+        bars: vec![Bar {
+            promise: "one match under 60 ns",
+            judge: |r| (r.median("ours: one match"), 60.0),
+        }],
+    }
+}
+
+/// A lookup among many, half of them partial globs of the same number of labels.
+pub fn many() -> Row {
+    Row {
+        unit: "ns",
+        variants: vec![
+            lookup("ours: of 1", 1),
+            lookup("ours: of 1,000", 1_000),
+            lookup("ours: of 10,000", 10_000),
+        ],
+        bars: vec![
+            Bar {
+                promise: "a lookup in 1,000 patterns under 1 µs",
+                judge: |r| (r.median("ours: of 1,000"), 1_000.0),
+            },
+            Bar {
+                promise: "a lookup in 10,000 patterns under 2 µs",
+                judge: |r| (r.median("ours: of 10,000"), 2_000.0),
+            },
+            Bar { promise: "allocations in a lookup", judge: |_| (allocations(), 0.0) },
+        ],
+    }
+}
+
+fn lookup(label: &'static str, count: usize) -> Variant {
+    let list = patterns(count);
+    let index = Index::new(&list, Reading::Kubelet);
+    let images = images(count);
+    let mut next = 0;
+    Variant {
+        label,
+        run: Box::new(move || {
+            Ok(nanos(50_000, || {
+                next = (next + 1) % images.len();
+                let name = Name::parse(&images[next]).expect("an image");
+                black_box(index.first(&name));
+            }))
+        }),
+    }
+}
+
+/// Half literal, half partial globs of four shapes, all of three labels.
+fn patterns(count: usize) -> Vec<Pattern> {
+    (0..count)
+        .map(|n| {
+            let text = match n % 8 {
+                1 => format!("team{n}*.registry.io"),
+                3 => format!("*-{n}.registry.io"),
+                5 => format!("eu*{n}.registry.io"),
+                7 => format!("*x{n}x*.registry.io"),
+                _ => format!("r{n}.registry.io/team"),
+            };
+            Pattern::parse(&text).expect("a pattern")
+        })
+        .collect()
+}
+
+/// Images of every shape, and some that nothing means.
+fn images(count: usize) -> Vec<String> {
+    (0..1_000)
+        .map(|n| {
+            let n = (n * 7) % count.max(8);
+            match n % 9 {
+                1 => format!("team{n}a.registry.io/app"),
+                3 => format!("prod-{n}.registry.io/app"),
+                5 => format!("eu-west-{n}.registry.io/app"),
+                7 => format!("ax{n}xb.registry.io/app"),
+                8 => format!("nobody{n}.registry.io/app"),
+                _ => format!("r{n}.registry.io/team/app"),
+            }
+        })
+        .collect()
+}
+
+fn allocations() -> f64 {
+    let list = patterns(1_000);
+    let index = Index::new(&list, Reading::Kubelet);
+    let images = images(1_000);
+    let info = allocation_counter::measure(|| {
+        for image in &images {
+            black_box(Name::parse(image).and_then(|name| index.first(&name)));
+        }
+    });
+    #[expect(clippy::cast_precision_loss, reason = "a count near zero")]
+    let count = info.count_total as f64;
+    count
+}
+
+/// Nanoseconds for one turn.
+fn nanos(turns: u32, mut turn: impl FnMut()) -> f64 {
+    let begin = Instant::now();
+    for _ in 0..turns {
+        turn();
+    }
+    begin.elapsed().as_secs_f64() * 1e9 / f64::from(turns)
+}
