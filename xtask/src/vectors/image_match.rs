@@ -11,7 +11,8 @@ pub(super) fn check(case: &Value) -> Result<(), String> {
     }
     // Where both are bad the reference names the pattern only.
     let fault = case["error"].as_str();
-    if fault != Some("pattern_unparsable") && image.is_none() != (fault == Some("image_unparsable")) {
+    if fault != Some("pattern_unparsable") && image.is_none() != (fault == Some("image_unparsable"))
+    {
         return Err(format!("the image parses: {}", image.is_some()));
     }
     let seen = match (&pattern, &image) {

@@ -5,6 +5,7 @@ mod exec_info_helper;
 mod exec_input;
 mod exec_output;
 mod image_match;
+mod keyring;
 mod kubeconfig;
 mod plugin_policy;
 
@@ -25,6 +26,7 @@ const FILES: &[(&str, Check)] = &[
     ("kubeconfig", kubeconfig::check),
     ("plugin-policy", plugin_policy::check),
     ("image-match", image_match::check),
+    ("keyring", keyring::check),
 ];
 
 /// Runs every vector file of `folder`, names each failure, and ends with `N passed, M failed`.

@@ -3,7 +3,9 @@
 mod chain;
 mod glob;
 mod index;
+mod keyring;
 mod pattern;
 
 pub use index::{Index, Reading};
+pub use keyring::{Keyring, Login, read_auths};
 pub use pattern::{Name, Pattern, PatternError};

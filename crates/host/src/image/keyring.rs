@@ -1,0 +1,139 @@
+//! Logins by registry pattern, looked up in the order in which a pull tries them.
+
+use std::collections::BTreeMap;
+
+use base64::{
+    Engine as _,
+    alphabet::STANDARD,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+use keyward_protocol::{Node, Secret, Url, node::DecodeError};
+
+use super::{Index, Name, Pattern, Reading};
+
+/// Where Docker Hub's login is kept, and what short names fall back to.
+const DOCKER_HUB: &str = "index.docker.io";
+
+/// A user name and password for a registry.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Login {
+    /// The name.
+    pub username: String,
+    /// The password or token.
+    pub password: Secret,
+}
+
+/// Logins from one or several sources.
+///
+/// Keys are compared in reverse byte order, so that of two keys with the same host the longer path
+/// comes first, and a literal before a `*`; under one key the earlier source comes first.
+#[derive(Debug, Default)]
+pub struct Keyring {
+    logins: BTreeMap<String, Vec<Login>>,
+    /// The keys in order of lookup, and their index.
+    order: Vec<String>,
+    /// For each pattern of the index its place in `order`; keys that parse as no pattern have none.
+    places: Vec<usize>,
+    index: Index,
+}
+
+impl Keyring {
+    /// Adds the logins of one source, such as a provider's answer or the `auths` of a docker
+    /// configuration. A key that is no URL is passed over.
+    pub fn add(&mut self, logins: impl IntoIterator<Item = (String, Login)>) {
+        for (location, login) in logins {
+            if let Some(key) = key(&location) {
+                self.logins.entry(key).or_default().push(login);
+            }
+        }
+        self.order = self.logins.keys().rev().cloned().collect();
+        let parsed = self.order.iter().map(|key| Pattern::parse(key).ok()).enumerate();
+        let (places, patterns): (Vec<_>, Vec<_>) =
+            parsed.filter_map(|(place, pattern)| Some((place, pattern?))).unzip();
+        self.places = places;
+        self.index = Index::new(&patterns, Reading::Kubelet);
+    }
+
+    /// The keys, in order of lookup.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.order.iter().map(String::as_str)
+    }
+
+    /// The logins to try for an image, best first, each with the key it stands under.
+    pub fn lookup(&self, image: &str) -> Vec<(&str, &Login)> {
+        let mut places = Vec::new();
+        if let Some(name) = Name::parse(image) {
+            self.index.each(&name, |number| places.push(self.places[number]));
+        }
+        places.sort_unstable();
+        let mut keys: Vec<&str> = places.iter().map(|place| self.order[*place].as_str()).collect();
+        if keys.is_empty() && is_docker_hub(image) {
+            keys.push(DOCKER_HUB);
+        }
+        let logins =
+            |key| self.logins.get(key).into_iter().flatten().map(move |login| (key, login));
+        keys.into_iter().flat_map(logins).collect()
+    }
+}
+
+/// Reads the logins of a docker configuration's `auths`: one entry that cannot be read fails all,
+/// because nobody can tell which image it was for.
+pub fn read_auths(auths: &Node) -> Result<Vec<(String, Login)>, DecodeError> {
+    let entries = auths.map("auths")?.unwrap_or_default();
+    entries
+        .iter()
+        .map(|entry| Ok((entry.key.clone(), read_login(&entry.value, &entry.key)?)))
+        .collect()
+}
+
+fn read_login(node: &Node, key: &str) -> Result<Login, DecodeError> {
+    node.map(key)?;
+    let field =
+        |name| Ok(node.get(name).map(|n| n.text(name)).transpose()?.flatten().unwrap_or_default());
+    let auth: &str = field("auth")?;
+    let (username, password) = (field("username")?, field("password")?);
+    if auth.is_empty() {
+        return Ok(Login { username: username.to_owned(), password: Secret::new(password) });
+    }
+    split_auth(auth).ok_or_else(|| node.mismatch("auth", "the Base64 of `name:password`"))
+}
+
+/// Splits a docker `auth` field: standard Base64, padded or not, line breaks ignored.
+fn split_auth(auth: &str) -> Option<Login> {
+    let either =
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let text: String = auth.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+    let bytes = GeneralPurpose::new(&STANDARD, either).decode(text).ok()?;
+    let text = Secret::new(String::from_utf8_lossy(&bytes));
+    let (username, password) = text.expose().split_once(':')?;
+    Some(Login { username: username.to_owned(), password: Secret::new(password) })
+}
+
+/// A location as it is compared: without `http://` or `https://`, and without the registry API's
+/// `/v1/` or `/v2/`. `None` for one that is no URL.
+fn key(location: &str) -> Option<String> {
+    let schemed = location.starts_with("https://") || location.starts_with("http://");
+    let url =
+        if schemed { Url::parse(location) } else { Url::parse(&format!("https://{location}")) };
+    let url = url.ok()?;
+    let path = url.decoded_path();
+    let path = match path.strip_prefix(b"/v1/").or(path.strip_prefix(b"/v2/")) {
+        Some(_) => &path[3..],
+        None => &path[..],
+    };
+    let mut key = url.authority().to_vec();
+    if path != b"/" {
+        key.extend(path);
+    }
+    Some(String::from_utf8_lossy(&key).into_owned())
+}
+
+/// Whether a name without its registry's name means Docker Hub. It does for `localhost/x` too.
+fn is_docker_hub(image: &str) -> bool {
+    match image.split_once('/') {
+        None => !image.is_empty(),
+        Some(("", _)) => false,
+        Some(("docker.io" | DOCKER_HUB, _)) => true,
+        Some((host, _)) => !host.contains(['.', ':']),
+    }
+}
