@@ -4,7 +4,9 @@
 //! input or output, no runtime: both ends of the talk, `keyward-host` and `keyward-plugin`, stand
 //! on this crate and never know each other.
 
+pub mod duration;
 pub mod exec;
+pub mod image;
 pub mod json;
 pub mod node;
 mod secret;

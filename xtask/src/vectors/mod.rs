@@ -7,6 +7,7 @@ mod exec_output;
 mod image_match;
 mod keyring;
 mod kubeconfig;
+mod kubelet_response;
 mod plugin_policy;
 
 use std::{fs, path::Path};
@@ -27,6 +28,7 @@ const FILES: &[(&str, Check)] = &[
     ("plugin-policy", plugin_policy::check),
     ("image-match", image_match::check),
     ("keyring", keyring::check),
+    ("kubelet-response", kubelet_response::check),
 ];
 
 /// Runs every vector file of `folder`, names each failure, and ends with `N passed, M failed`.

@@ -7,21 +7,12 @@ use base64::{
     alphabet::STANDARD,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use keyward_protocol::{Node, Secret, Url, node::DecodeError};
+use keyward_protocol::{Node, Secret, Url, image::Login, node::DecodeError};
 
 use super::{Index, Name, Pattern, Reading};
 
 /// Where Docker Hub's login is kept, and what short names fall back to.
 const DOCKER_HUB: &str = "index.docker.io";
-
-/// A user name and password for a registry.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Login {
-    /// The name.
-    pub username: String,
-    /// The password or token.
-    pub password: Secret,
-}
 
 /// Logins from one or several sources.
 ///

@@ -7,5 +7,5 @@ mod keyring;
 mod pattern;
 
 pub use index::{Index, Reading};
-pub use keyring::{Keyring, Login, read_auths};
+pub use keyring::{Keyring, read_auths};
 pub use pattern::{Name, Pattern, PatternError};

@@ -1,0 +1,363 @@
+//! The image credential protocol: `credentialprovider.kubelet.k8s.io` v1alpha1, v1beta1 and v1,
+//! and the form of the original proposal.
+
+use jiff::Timestamp;
+
+use crate::{
+    Node, Secret, duration, json,
+    node::{DecodeError, Entry, SyntaxError, Value},
+    time,
+};
+
+/// A version of the kubelet's protocol. The shapes are equal, so it is a value, not a type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Version {
+    /// `credentialprovider.kubelet.k8s.io/v1alpha1`
+    V1Alpha1,
+    /// `credentialprovider.kubelet.k8s.io/v1beta1`
+    V1Beta1,
+    /// `credentialprovider.kubelet.k8s.io/v1`
+    V1,
+}
+
+impl Version {
+    /// All of them, oldest first.
+    pub const ALL: [Self; 3] = [Self::V1Alpha1, Self::V1Beta1, Self::V1];
+
+    /// The `apiVersion` text.
+    pub const fn api_version(self) -> &'static str {
+        match self {
+            Self::V1Alpha1 => "credentialprovider.kubelet.k8s.io/v1alpha1",
+            Self::V1Beta1 => "credentialprovider.kubelet.k8s.io/v1beta1",
+            Self::V1 => "credentialprovider.kubelet.k8s.io/v1",
+        }
+    }
+
+    /// The version with exactly this `apiVersion` text.
+    pub fn parse(api_version: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|v| v.api_version() == api_version)
+    }
+}
+
+/// What a puller asks a provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The version both sides speak; `None` is the original proposal's form, which names no version.
+    pub version: Option<Version>,
+    /// The image, without tag and digest.
+    pub image: String,
+    /// A token of the pod's service account. Said under v1 only.
+    pub token: Option<Secret>,
+    /// Annotations of that service account. Said under v1 only.
+    pub annotations: Vec<(String, String)>,
+}
+
+/// What a provider answered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Response {
+    /// Under which key the answer may be kept.
+    pub key: CacheKey,
+    /// For how long, in nanoseconds; `None` leaves it to the configuration.
+    pub duration: Option<i64>,
+    /// Logins by registry pattern.
+    pub auth: Vec<(String, Login)>,
+}
+
+/// Under which key an answer may be kept: for one image, one registry, or all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CacheKey {
+    /// This image only.
+    Image,
+    /// All images of this registry.
+    Registry,
+    /// All images.
+    Global,
+    /// A word we do not know: the answer is not accepted.
+    Other(String),
+}
+
+/// A user name and password.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Login {
+    /// The name.
+    pub username: String,
+    /// The password or token.
+    pub password: Secret,
+}
+
+/// What a provider of the original proposal answered: one login, and until when.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProposalResponse {
+    /// The login.
+    pub login: Login,
+    /// Until when it may be kept; `None` is not at all.
+    pub expires: Option<Timestamp>,
+}
+
+/// Why an answer was not accepted. No variant carries text of the answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResponseError {
+    /// Not a JSON object with texts for `kind` and `apiVersion`.
+    Unreadable(DecodeError),
+    /// Another version than the one asked for.
+    VersionMismatch {
+        /// The version found, if it is one we know.
+        found: Option<Version>,
+    },
+    /// A wrong kind, an unknown or repeated field, or a field of the wrong type.
+    Decode(DecodeError),
+}
+
+impl Request {
+    /// The one-line JSON that a provider reads from its stdin, newline included.
+    pub fn to_json(&self) -> Secret {
+        let mut out = String::from("{");
+        if let Some(version) = self.version {
+            out.push_str("\"kind\":\"CredentialProviderRequest\",\"apiVersion\":");
+            json::push_text(&mut out, version.api_version());
+            out.push(',');
+        }
+        out.push_str("\"image\":");
+        json::push_text(&mut out, &self.image);
+        if self.version == Some(Version::V1) {
+            if let Some(token) = &self.token {
+                out.push_str(",\"serviceAccountToken\":");
+                json::push_text(&mut out, token.expose());
+            }
+            self.push_annotations(&mut out);
+        }
+        out.push_str("}\n");
+        Secret::new(out)
+    }
+
+    fn push_annotations(&self, out: &mut String) {
+        let mut sorted: Vec<_> = self.annotations.iter().collect();
+        sorted.sort();
+        for (number, (name, value)) in sorted.into_iter().enumerate() {
+            out.push_str(if number == 0 { ",\"serviceAccountAnnotations\":{" } else { "," });
+            json::push_text(out, name);
+            out.push(':');
+            json::push_text(out, value);
+        }
+        if !self.annotations.is_empty() {
+            out.push('}');
+        }
+    }
+
+    /// Reads a request, for whoever writes a provider. Unknown fields are ignored.
+    pub fn read(stdin: &[u8]) -> Result<Self, DecodeError> {
+        let node = Node::from_json(stdin).map_err(syntax)?;
+        node.map("request")?;
+        let version = match text(&node, "apiVersion")? {
+            Some(text) => Some(Version::parse(text).ok_or_else(|| {
+                place(&node, "apiVersion").mismatch("apiVersion", "a known version")
+            })?),
+            None => None,
+        };
+        if version.is_some() && text(&node, "kind")? != Some("CredentialProviderRequest") {
+            return Err(place(&node, "kind").mismatch("kind", "`CredentialProviderRequest`"));
+        }
+        let mut annotations = Vec::new();
+        if let Some(entries) =
+            node.get("serviceAccountAnnotations").map(|n| n.map("serviceAccountAnnotations"))
+        {
+            for entry in entries?.unwrap_or_default() {
+                let value = entry.value.text("serviceAccountAnnotations")?.unwrap_or_default();
+                annotations.push((entry.key.clone(), value.to_owned()));
+            }
+        }
+        Ok(Self {
+            version,
+            image: text(&node, "image")?.unwrap_or_default().to_owned(),
+            token: text(&node, "serviceAccountToken")?.filter(|t| !t.is_empty()).map(Secret::new),
+            annotations,
+        })
+    }
+}
+
+impl Response {
+    /// Reads what a provider printed when asked in `version`: strictly JSON, strictly these fields.
+    pub fn read(stdout: &[u8], version: Version) -> Result<Self, ResponseError> {
+        let unreadable = ResponseError::Unreadable;
+        let node = Node::from_json(stdout).map_err(|e| unreadable(syntax(e)))?;
+        node.map("answer").map_err(unreadable)?;
+        let folded = |name| folded_text(&node, name).map_err(unreadable);
+        let (found, kind) = (folded("apiVersion")?, folded("kind")?);
+        if found != version.api_version() {
+            return Err(ResponseError::VersionMismatch { found: Version::parse(found) });
+        }
+        if kind != "CredentialProviderResponse" {
+            let place = place(&node, "kind");
+            return Err(ResponseError::Decode(
+                place.mismatch("kind", "`CredentialProviderResponse`"),
+            ));
+        }
+        Self::decode(&node).map_err(ResponseError::Decode)
+    }
+
+    fn decode(node: &Node) -> Result<Self, DecodeError> {
+        const FIELDS: &[&str] = &["apiVersion", "kind", "cacheKeyType", "cacheDuration", "auth"];
+        only(node, "answer", FIELDS)?;
+        let duration =
+            match node.get("cacheDuration").filter(|n| !n.is_null()) {
+                Some(node) => {
+                    let text = node.text("cacheDuration")?.unwrap_or_default();
+                    let parsed = duration::parse(text);
+                    Some(parsed.ok_or_else(|| {
+                        node.mismatch("cacheDuration", "a duration such as `10m`")
+                    })?)
+                }
+                None => None,
+            };
+        let mut auth: Vec<(String, Login)> = Vec::new();
+        if let Some(entries) = node.get("auth").map(|n| n.map("auth")).transpose()?.flatten() {
+            for entry in entries {
+                if auth.iter().any(|(pattern, _)| *pattern == entry.key) {
+                    return Err(fault(
+                        &entry.value,
+                        "`auth` has the same pattern twice".to_owned(),
+                    ));
+                }
+                auth.push((entry.key.clone(), read_login(&entry.value)?));
+            }
+        }
+        let key = match text(node, "cacheKeyType")?.unwrap_or_default() {
+            "Image" => CacheKey::Image,
+            "Registry" => CacheKey::Registry,
+            "Global" => CacheKey::Global,
+            other => CacheKey::Other(other.to_owned()),
+        };
+        Ok(Self { key, duration, auth })
+    }
+
+    /// The answer as a provider prints it.
+    pub fn to_json(&self, version: Version) -> Secret {
+        let mut out = String::from("{\"kind\":\"CredentialProviderResponse\",\"apiVersion\":");
+        json::push_text(&mut out, version.api_version());
+        out.push_str(",\"cacheKeyType\":");
+        json::push_text(&mut out, self.key.name());
+        if let Some(nanos) = self.duration {
+            out.push_str(",\"cacheDuration\":");
+            json::push_text(&mut out, &duration::format(nanos));
+        }
+        out.push_str(",\"auth\":{");
+        for (number, (pattern, login)) in self.auth.iter().enumerate() {
+            if number > 0 {
+                out.push(',');
+            }
+            json::push_text(&mut out, pattern);
+            out.push_str(":{\"username\":");
+            json::push_text(&mut out, &login.username);
+            out.push_str(",\"password\":");
+            json::push_text(&mut out, login.password.expose());
+            out.push('}');
+        }
+        out.push_str("}}\n");
+        Secret::new(out)
+    }
+}
+
+impl CacheKey {
+    /// The word on the wire.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Image => "Image",
+            Self::Registry => "Registry",
+            Self::Global => "Global",
+            Self::Other(word) => word,
+        }
+    }
+}
+
+impl ProposalResponse {
+    /// Reads what a provider of the original proposal printed. Type meta may be left out, but is
+    /// checked where it is there.
+    pub fn read(stdout: &[u8]) -> Result<Self, ResponseError> {
+        let node =
+            Node::from_json_or_yaml(stdout).map_err(|e| ResponseError::Unreadable(syntax(e)))?;
+        node.map("answer").map_err(ResponseError::Unreadable)?;
+        Self::decode(&node).map_err(ResponseError::Decode)
+    }
+
+    fn decode(node: &Node) -> Result<Self, DecodeError> {
+        let kind = text(node, "kind")?;
+        if !matches!(kind, None | Some("" | "RegistryCredentialPluginResponse")) {
+            return Err(place(node, "kind").mismatch("kind", "`RegistryCredentialPluginResponse`"));
+        }
+        let version = text(node, "apiVersion")?.unwrap_or_default();
+        if !version.is_empty() && version.rsplit('/').next() != Some("v1alpha1") {
+            return Err(place(node, "apiVersion").mismatch("apiVersion", "`v1alpha1`"));
+        }
+        let expires = match node.get("expirationTimestamp").filter(|n| !n.is_null()) {
+            Some(node) => {
+                let parsed = node.text("expirationTimestamp")?.and_then(time::parse_rfc3339);
+                Some(
+                    parsed
+                        .ok_or_else(|| node.mismatch("expirationTimestamp", "an RFC 3339 time"))?,
+                )
+            }
+            None => None,
+        };
+        let login = Login {
+            username: text(node, "username")?.unwrap_or_default().to_owned(),
+            password: Secret::new(text(node, "password")?.unwrap_or_default()),
+        };
+        Ok(Self { login, expires })
+    }
+}
+
+fn read_login(node: &Node) -> Result<Login, DecodeError> {
+    if node.is_null() {
+        return Ok(Login::default());
+    }
+    only(node, "auth", &["username", "password"])?;
+    Ok(Login {
+        username: text(node, "username")?.unwrap_or_default().to_owned(),
+        password: Secret::new(text(node, "password")?.unwrap_or_default()),
+    })
+}
+
+/// Refuses unknown and repeated fields.
+fn only(node: &Node, what: &str, fields: &[&str]) -> Result<(), DecodeError> {
+    let entries = node.map(what)?.unwrap_or_default();
+    for (number, entry) in entries.iter().enumerate() {
+        if !fields.contains(&entry.key.as_str()) {
+            return Err(fault(&entry.value, format!("`{what}` has no such field")));
+        }
+        if entries[..number].iter().any(|earlier| earlier.key == entry.key) {
+            return Err(fault(&entry.value, format!("`{what}` has the same field twice")));
+        }
+    }
+    Ok(())
+}
+
+fn text<'n>(node: &'n Node, field: &str) -> Result<Option<&'n str>, DecodeError> {
+    node.get(field).map_or(Ok(None), |node| node.text(field))
+}
+
+/// The text of a field whose name is compared without regard to case, as the reference does when
+/// it looks for the version; the last one counts.
+fn folded_text<'n>(node: &'n Node, field: &str) -> Result<&'n str, DecodeError> {
+    let Value::Map(entries) = &node.value else { return Ok("") };
+    let mut found = "";
+    for Entry { key, value, .. } in entries {
+        if key.eq_ignore_ascii_case(field) {
+            found = value.text(field)?.unwrap_or(found);
+        }
+    }
+    Ok(found)
+}
+
+fn fault(node: &Node, what: String) -> DecodeError {
+    DecodeError { what, line: node.line, column: node.column }
+}
+
+fn syntax(SyntaxError { what, line, column }: SyntaxError) -> DecodeError {
+    DecodeError { what, line, column }
+}
+
+/// The field's own place, or the object's where it is missing.
+fn place<'n>(node: &'n Node, field: &str) -> &'n Node {
+    node.get(field).unwrap_or(node)
+}
