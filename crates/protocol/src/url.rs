@@ -40,10 +40,25 @@ impl Url {
     /// Reads a URL or a relative reference.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
+        let mut url = Self::parse_parts(text, false)?;
+        unescape(fragment, Part::Fragment)?;
+        fragment.clone_into(&mut url.fragment);
+        Ok(url)
+    }
+
+    /// Reads what may stand in a request line, as Go's `url.ParseRequestURI` does: an absolute URL
+    /// or an absolute path, and a `#` is a character like others.
+    pub fn parse_request(text: &str) -> Result<Self, UrlError> {
+        if text.is_empty() {
+            return Err(UrlError("nothing in it"));
+        }
+        Self::parse_parts(text, true)
+    }
+
+    fn parse_parts(text: &str, request: bool) -> Result<Self, UrlError> {
         if text.bytes().any(|b| b < b' ' || b == 0x7f) {
             return Err(UrlError("a control character in it"));
         }
-        unescape(fragment, Part::Fragment)?;
         let (scheme, rest) = split_scheme(text)?;
         let (rest, query) = match rest.split_once('?') {
             Some((rest, query)) => (rest, Some(query.to_owned())),
@@ -57,7 +72,7 @@ impl Url {
             hostless: false,
             path: String::new(),
             query,
-            fragment: fragment.to_owned(),
+            fragment: String::new(),
         };
         let mut path = rest;
         if !rest.starts_with('/') {
@@ -65,13 +80,16 @@ impl Url {
                 rest.clone_into(&mut url.opaque);
                 return Ok(url);
             }
+            if request && text != "*" {
+                return Err(UrlError("neither a scheme nor an absolute path"));
+            }
             if rest.split('/').next().is_some_and(|s| s.contains(':')) {
                 return Err(UrlError("a colon in the first part of a relative path"));
             }
         }
         let relative = url.scheme.is_empty();
         if let Some(rest) =
-            rest.strip_prefix("//").filter(|rest| !(relative && rest.starts_with('/')))
+            rest.strip_prefix("//").filter(|rest| !(relative && (request || rest.starts_with('/'))))
         {
             let end = rest.find('/').unwrap_or(rest.len());
             url.read_authority(&rest[..end])?;
@@ -124,9 +142,35 @@ impl Url {
         unescape(&self.path, Part::Path).unwrap_or_default()
     }
 
+    /// Whether there is a host, or at least a port.
+    pub fn has_host(&self) -> bool {
+        !self.host.is_empty()
+    }
+
+    /// Whether something else than a slash follows the scheme (`host:80`).
+    pub fn is_opaque(&self) -> bool {
+        !self.opaque.is_empty()
+    }
+
     /// The path, still escaped.
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// Drops the query. A `?` that nothing follows stays, as in the reference.
+    pub fn clear_query(&mut self) {
+        self.query = self.query.take().filter(String::is_empty);
+    }
+
+    /// The URL as the reference prints it, but for its password: fit to be shown.
+    pub fn masked(&self) -> String {
+        let mut shown = self.clone();
+        if let Some(user) = &mut shown.user
+            && user.password.is_some()
+        {
+            user.password = Some(Secret::new("xxxxx"));
+        }
+        shown.text()
     }
 
     /// The URL as the reference prints it, password included.
@@ -209,13 +253,7 @@ impl Url {
 /// Shows the URL without its password.
 impl fmt::Debug for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = self.clone();
-        if let Some(user) = &mut shown.user
-            && user.password.is_some()
-        {
-            user.password = Some(Secret::new("xxxxx"));
-        }
-        f.write_str(&shown.text())
+        f.write_str(&self.masked())
     }
 }
 
@@ -226,6 +264,18 @@ impl fmt::Display for UrlError {
 }
 
 impl std::error::Error for UrlError {}
+
+/// `address` fit to be shown, even if it is no URL at all: without what may be a password.
+pub fn mask(address: &str) -> String {
+    match Url::parse(address) {
+        Ok(url) if url.user().is_some_and(|user| user.password.is_some()) => url.masked(),
+        Ok(url) if !url.is_opaque() => address.to_owned(),
+        _ => match address.rsplit_once('@') {
+            Some((_, host)) => format!("xxxxx@{host}"),
+            None => address.to_owned(),
+        },
+    }
+}
 
 /// The part of a URL that an escape stands in: each has its own rules.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -467,6 +517,25 @@ mod tests {
         assert_eq!(url.user().unwrap().password, Some(Secret::new("p@ss")));
         assert_eq!(url.text(), "socks5://me:p%40ss@h:1");
         assert_eq!(format!("{url:?}"), "socks5://me:xxxxx@h:1");
+    }
+
+    #[test]
+    fn a_password_is_masked_even_in_what_is_no_url() {
+        for text in ["http://u:hunter2@p:1", "u:hunter2@p", "http://u:hunter2@p:x/"] {
+            assert!(!mask(text).contains("hunter2"), "{text}");
+        }
+        assert_eq!(mask("https://h:1/p"), "https://h:1/p");
+    }
+
+    #[test]
+    fn a_request_has_no_fragment_and_no_relative_path() {
+        let mut url = Url::parse_request("https://h/p#f?x=1").unwrap();
+        url.clear_query();
+        assert_eq!(url.text(), "https://h/p%23f");
+        for text in ["", "h", "a/b"] {
+            assert!(Url::parse_request(text).is_err(), "{text:?}");
+        }
+        assert_eq!(Url::parse_request("//h/p").unwrap().host(), None);
     }
 
     #[test]
