@@ -73,6 +73,7 @@ impl Globals {
                 groups: flags.as_group.clone(),
                 extra: Vec::new(),
             },
+            strict: flags.strict,
         }
     }
 

@@ -1,5 +1,7 @@
 use std::{error::Error as StdError, fmt, sync::Arc};
 
+use crate::kubeconfig::Problem;
+
 /// Why there is no credential. Opaque and cheap to clone, because one failed run answers many callers.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
@@ -31,6 +33,7 @@ struct Inner {
     notes: Vec<(&'static str, String)>,
     hint: Option<String>,
     stderr: Option<String>,
+    problems: Vec<Problem>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -50,6 +53,11 @@ impl Error {
         &self.0.notes
     }
 
+    /// What is wrong with the kubeconfig, problem by problem; empty for errors of other kinds.
+    pub fn problems(&self) -> &[Problem] {
+        &self.0.problems
+    }
+
     /// The last of what the plugin wrote to its stderr, cleaned and masked. Not part of `Display`,
     /// `Debug` or any log.
     pub fn stderr(&self) -> Option<&str> {
@@ -66,6 +74,7 @@ impl Error {
             notes: Vec::new(),
             hint: None,
             stderr: None,
+            problems: Vec::new(),
             source: None,
         }))
     }
@@ -85,6 +94,10 @@ impl Error {
 
     pub(crate) fn with_stderr(self, stderr: impl Into<String>) -> Self {
         self.change(|inner| inner.stderr = Some(stderr.into()))
+    }
+
+    pub(crate) fn with_problems(self, problems: Vec<Problem>) -> Self {
+        self.change(|inner| inner.problems = problems)
     }
 
     pub(crate) fn because(self, source: impl StdError + Send + Sync + 'static) -> Self {

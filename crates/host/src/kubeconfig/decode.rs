@@ -1,0 +1,474 @@
+//! From a document to a [`Kubeconfig`]: types and names are checked for every entry, used or not,
+//! because the reference does so too.
+
+use std::{collections::HashMap, mem, path::Path, sync::Arc};
+
+use base64::{
+    Engine,
+    alphabet::STANDARD,
+    engine::{GeneralPurpose, GeneralPurposeConfig},
+};
+use keyward_protocol::{
+    Node, Secret,
+    exec::Version,
+    node::{Entry, Value},
+};
+
+use super::{
+    AuthProvider, Class, Cluster, Context, Exec, Kubeconfig, Named, Place, Preferences, Problem,
+    Subject, User,
+};
+
+/// Reads one document. All its problems are added to `problems`; what is returned is only
+/// meaningful if there were none.
+pub(super) fn decode(
+    bytes: &[u8],
+    file: Option<Arc<Path>>,
+    problems: &mut Vec<Problem>,
+) -> Kubeconfig {
+    let mut reader = Reader { file, subject: None, within: "", problems };
+    match Node::from_yaml(bytes) {
+        Ok(document) => reader.document(document),
+        Err(error) => {
+            let place = reader.place(error.line);
+            reader.problems.push(Problem::new(
+                Class::Load,
+                place,
+                format!("not a kubeconfig: {}", error.what),
+            ));
+            Kubeconfig::default()
+        }
+    }
+}
+
+struct Reader<'a> {
+    file: Option<Arc<Path>>,
+    /// The entry being read, for messages.
+    subject: Option<Subject>,
+    /// What stands before the names of the fields being read, for messages.
+    within: &'static str,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn document(&mut self, document: Node) -> Kubeconfig {
+        let mut config = Kubeconfig::default();
+        for entry in self.fields(document) {
+            match entry.key.as_str() {
+                "apiVersion" => self.version(entry),
+                "kind" => self.kind(entry),
+                "current-context" => {
+                    config.current_context_place = self.place(entry.line);
+                    config.current_context = self.text(entry);
+                }
+                "clusters" => {
+                    config.clusters = self.list(entry, "cluster", Subject::Cluster, Self::cluster);
+                }
+                "users" => config.users = self.list(entry, "user", Subject::User, Self::user),
+                "contexts" => {
+                    config.contexts = self.list(entry, "context", Subject::Context, Self::context);
+                }
+                "preferences" => config.preferences = self.preferences(entry),
+                "extensions" => config.extensions = self.extensions(entry),
+                _ => {}
+            }
+        }
+        config
+    }
+
+    /// Missing or empty is v1; `/v1` is the same in another spelling.
+    fn version(&mut self, entry: Entry) {
+        let line = entry.line;
+        let version = self.text(entry);
+        if !matches!(version.as_str(), "" | "/" | "v1" | "/v1") {
+            self.fault(line, "apiVersion", "must be `v1`");
+        }
+    }
+
+    fn kind(&mut self, entry: Entry) {
+        let line = entry.line;
+        let kind = self.text(entry);
+        if !matches!(kind.as_str(), "" | "Config") {
+            self.fault(line, "kind", "must be `Config`");
+        }
+    }
+
+    fn cluster(&mut self, node: Node) -> Cluster {
+        let mut cluster = Cluster::default();
+        for entry in self.fields(node) {
+            match entry.key.as_str() {
+                "server" => cluster.server = self.text(entry),
+                "tls-server-name" => cluster.tls_server_name = self.text(entry),
+                "insecure-skip-tls-verify" => cluster.insecure_skip_tls_verify = self.flag(entry),
+                "certificate-authority" => cluster.certificate_authority = self.text(entry),
+                "certificate-authority-data" => {
+                    cluster.certificate_authority_data = self.bytes(&entry);
+                }
+                "proxy-url" => cluster.proxy_url = self.text(entry),
+                "disable-compression" => cluster.disable_compression = self.flag(entry),
+                "extensions" => cluster.extensions = self.extensions(entry),
+                _ => {}
+            }
+        }
+        cluster
+    }
+
+    fn user(&mut self, node: Node) -> User {
+        let mut user = User::default();
+        for entry in self.fields(node) {
+            match entry.key.as_str() {
+                "token" => user.token = self.secret(entry),
+                "tokenFile" => user.token_file = self.text(entry),
+                "username" => user.username = self.text(entry),
+                "password" => user.password = self.secret(entry),
+                "client-certificate" => user.client_certificate = self.text(entry),
+                "client-certificate-data" => user.client_certificate_data = self.bytes(&entry),
+                "client-key" => user.client_key = self.text(entry),
+                "client-key-data" => user.client_key_data = secret_from(self.bytes(&entry)),
+                "as" => user.impersonate.user = self.text(entry),
+                "as-uid" => user.impersonate.uid = self.text(entry),
+                "as-groups" => user.impersonate.groups = self.texts(entry),
+                "as-user-extra" => {
+                    user.impersonate.extra = self
+                        .inner(entry)
+                        .into_iter()
+                        .map(|entry| (entry.key.clone(), self.texts(entry)))
+                        .collect();
+                }
+                "exec" if !is_null(&entry) => user.exec = Some(self.exec(entry)),
+                "auth-provider" if !is_null(&entry) => {
+                    user.auth_provider = Some(self.auth_provider(entry));
+                }
+                "extensions" => user.extensions = self.extensions(entry),
+                _ => {}
+            }
+        }
+        user
+    }
+
+    fn exec(&mut self, entry: Entry) -> Exec {
+        let mut exec = Exec { place: self.place(entry.line), ..Exec::default() };
+        let fields = self.inner(entry);
+        self.within = "exec.";
+        for entry in fields {
+            match entry.key.as_str() {
+                "apiVersion" => exec.api_version = self.text(entry),
+                "command" => exec.command = self.text(entry),
+                "args" => exec.args = self.texts(entry),
+                "env" => exec.env = self.variables(entry),
+                "installHint" => exec.install_hint = self.text(entry),
+                "provideClusterInfo" => exec.provide_cluster_info = self.flag(entry),
+                "interactiveMode" => exec.interactive_mode = self.text(entry),
+                _ => {}
+            }
+        }
+        self.within = "";
+        // Later versions must say it (EV-04, EV-05).
+        let lenient = [Version::V1Alpha1, Version::V1Beta1];
+        if exec.interactive_mode.is_empty()
+            && Version::parse(&exec.api_version).is_some_and(|v| lenient.contains(&v))
+        {
+            "IfAvailable".clone_into(&mut exec.interactive_mode);
+        }
+        exec
+    }
+
+    fn variables(&mut self, entry: Entry) -> Vec<(String, Secret)> {
+        let mut variables = Vec::new();
+        for item in self.items(entry) {
+            let (mut name, mut value) = (String::new(), Secret::default());
+            for entry in self.fields(item) {
+                match entry.key.as_str() {
+                    "name" => name = self.text(entry),
+                    "value" => value = self.secret(entry),
+                    _ => {}
+                }
+            }
+            variables.push((name, value));
+        }
+        variables
+    }
+
+    fn auth_provider(&mut self, entry: Entry) -> AuthProvider {
+        let mut provider =
+            AuthProvider { place: self.place(entry.line), ..AuthProvider::default() };
+        let fields = self.inner(entry);
+        self.within = "auth-provider.";
+        for entry in fields {
+            match entry.key.as_str() {
+                "name" => provider.name = self.text(entry),
+                "config" => {
+                    provider.config = self
+                        .inner(entry)
+                        .into_iter()
+                        .map(|entry| (entry.key.clone(), self.secret(entry)))
+                        .collect();
+                }
+                _ => {}
+            }
+        }
+        self.within = "";
+        provider
+    }
+
+    fn context(&mut self, node: Node) -> Context {
+        let mut context = Context::default();
+        for entry in self.fields(node) {
+            match entry.key.as_str() {
+                "cluster" => context.cluster = self.text(entry),
+                "user" => context.user = self.text(entry),
+                "namespace" => context.namespace = self.text(entry),
+                "extensions" => context.extensions = self.extensions(entry),
+                _ => {}
+            }
+        }
+        context
+    }
+
+    fn preferences(&mut self, entry: Entry) -> Preferences {
+        let mut preferences = Preferences::default();
+        for entry in self.inner(entry) {
+            match entry.key.as_str() {
+                "colors" => preferences.colors = self.flag(entry),
+                "extensions" => preferences.extensions = self.extensions(entry),
+                _ => {}
+            }
+        }
+        preferences
+    }
+
+    /// A list of `{name, extension}`. A name may come again after a null, as in the reference,
+    /// which cannot tell such an extension from none.
+    fn extensions(&mut self, entry: Entry) -> Vec<Named<Node>> {
+        let mut found: Vec<Named<Node>> = Vec::new();
+        let mut known: HashMap<String, usize> = HashMap::new();
+        for item in self.items(entry) {
+            let place = self.place(item.line);
+            let (mut name, mut value) = (String::new(), Node::new(Value::Null));
+            for entry in self.fields(item) {
+                match entry.key.as_str() {
+                    "name" => name = self.text(entry),
+                    "extension" => value = entry.value,
+                    _ => {}
+                }
+            }
+            let named = Named { name, place, value };
+            match known.get(&named.name) {
+                Some(&at) if found[at].value.is_null() => found[at] = named,
+                Some(&at) => self.twice(&named.name, &found[at].place, named.place, "extensions"),
+                None => {
+                    known.insert(named.name.clone(), found.len());
+                    found.push(named);
+                }
+            }
+        }
+        found
+    }
+
+    /// A list of `{name, INNER}` with unique names.
+    fn list<T: Default>(
+        &mut self,
+        entry: Entry,
+        inner: &'static str,
+        subject: fn(String) -> Subject,
+        read: fn(&mut Self, Node) -> T,
+    ) -> Vec<Named<T>> {
+        let field = entry.key.clone();
+        let items = self.items(entry);
+        let mut list = Vec::with_capacity(items.len());
+        for item in items {
+            let place = self.place(item.line);
+            let (mut name, mut body) = (None, None);
+            for entry in self.fields(item) {
+                match entry.key.as_str() {
+                    "name" => name = Some(entry),
+                    key if key == inner => body = Some(entry.value),
+                    _ => {}
+                }
+            }
+            let name = name.map(|entry| self.text(entry)).unwrap_or_default();
+            self.subject = Some(subject(name));
+            let value = body.map(|node| read(self, node)).unwrap_or_default();
+            let (Subject::Cluster(name) | Subject::User(name) | Subject::Context(name)) =
+                self.subject.take().unwrap_or_else(|| subject(String::new()));
+            list.push(Named { name, place, value });
+        }
+        self.unique(&list, &field, subject);
+        list
+    }
+
+    fn unique<T>(&mut self, list: &[Named<T>], field: &str, subject: fn(String) -> Subject) {
+        let mut known: HashMap<&str, &Place> = HashMap::with_capacity(list.len());
+        for named in list {
+            if let Some(first) = known.get(named.name.as_str()) {
+                self.subject = Some(subject(named.name.clone()));
+                self.twice(&named.name, first, named.place.clone(), field);
+                self.subject = None;
+            } else {
+                known.insert(&named.name, &named.place);
+            }
+        }
+    }
+
+    /// The names of two entries are the same. Only the name is shown: the entries hold secrets (D7).
+    fn twice(&mut self, name: &str, first: &Place, place: Place, field: &str) {
+        let mut problem = Problem::new(
+            Class::DuplicateName,
+            place,
+            format!(
+                "has the name `{}` twice, first in line {}",
+                keyward_protocol::text::clean(name),
+                first.line
+            ),
+        )
+        .field(field);
+        problem.subject.clone_from(&self.subject);
+        self.problems.push(problem);
+    }
+
+    /// The fields of a mapping; none for `null`.
+    fn fields(&mut self, node: Node) -> Vec<Entry> {
+        self.mapping("", node)
+    }
+
+    /// The fields of the mapping that a field holds.
+    fn inner(&mut self, entry: Entry) -> Vec<Entry> {
+        let Entry { key, value, .. } = entry;
+        self.mapping(&key, value)
+    }
+
+    fn mapping(&mut self, field: &str, node: Node) -> Vec<Entry> {
+        match node.value {
+            Value::Map(entries) => entries,
+            Value::Null => Vec::new(),
+            value => {
+                self.mismatch(node.line, field, "a mapping", &value);
+                Vec::new()
+            }
+        }
+    }
+
+    /// The items of the list that a field holds; none for `null`.
+    fn items(&mut self, entry: Entry) -> Vec<Node> {
+        match entry.value.value {
+            Value::List(items) => items,
+            Value::Null => Vec::new(),
+            value => {
+                self.mismatch(entry.line, &entry.key, "a list", &value);
+                Vec::new()
+            }
+        }
+    }
+
+    fn text(&mut self, entry: Entry) -> String {
+        self.text_of(entry.value, &entry.key)
+    }
+
+    fn text_of(&mut self, node: Node, field: &str) -> String {
+        match node.value {
+            // Taken out, not copied, so that a secret stays in one place.
+            Value::Text(mut text) => mem::take(&mut *text),
+            Value::Null => String::new(),
+            value => {
+                self.mismatch(node.line, field, "a text", &value);
+                String::new()
+            }
+        }
+    }
+
+    fn texts(&mut self, entry: Entry) -> Vec<String> {
+        let key = entry.key.clone();
+        let items = self.items(entry);
+        items.into_iter().map(|item| self.text_of(item, &key)).collect()
+    }
+
+    fn secret(&mut self, entry: Entry) -> Secret {
+        Secret::new(self.text(entry))
+    }
+
+    fn flag(&mut self, entry: Entry) -> bool {
+        match entry.value.value {
+            Value::Bool(flag) => flag,
+            Value::Null => false,
+            value => {
+                self.mismatch(entry.line, &entry.key, "`true` or `false`", &value);
+                false
+            }
+        }
+    }
+
+    /// Bytes in base64, or as a list of numbers, which Go reads too.
+    fn bytes(&mut self, entry: &Entry) -> Vec<u8> {
+        let bytes = match &entry.value.value {
+            Value::Null => Some(Vec::new()),
+            Value::Text(text) => from_base64(text),
+            Value::List(items) => items
+                .iter()
+                .map(|item| match &item.value {
+                    Value::Number(number) => number.parse().ok(),
+                    Value::Null => Some(0),
+                    _ => None,
+                })
+                .collect(),
+            _ => None,
+        };
+        bytes.unwrap_or_else(|| {
+            self.fault(entry.line, &entry.key, "must be a text in base64");
+            Vec::new()
+        })
+    }
+
+    fn mismatch(&mut self, line: u32, field: &str, expected: &str, found: &Value) {
+        let found = match found {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean (quotes are missing?)",
+            Value::Number(_) => "a number (quotes are missing?)",
+            Value::Text(_) => "a text",
+            Value::List(_) => "a list",
+            Value::Map(_) => "a mapping",
+        };
+        self.fault(line, field, &format!("must be {expected}, not {found}"));
+    }
+
+    fn fault(&mut self, line: u32, field: &str, message: &str) {
+        let mut problem = Problem::new(Class::Load, self.place(line), message);
+        if !field.is_empty() {
+            problem.field = Some(format!("{}{field}", self.within));
+        }
+        problem.subject.clone_from(&self.subject);
+        self.problems.push(problem);
+    }
+
+    fn place(&self, line: u32) -> Place {
+        Place { file: self.file.clone(), line }
+    }
+}
+
+fn is_null(entry: &Entry) -> bool {
+    entry.value.is_null()
+}
+
+/// Base64 as Go reads it: padded, line breaks anywhere, unused bits ignored.
+fn from_base64(text: &str) -> Option<Vec<u8>> {
+    const ENGINE: GeneralPurpose = GeneralPurpose::new(
+        &STANDARD,
+        GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+    );
+    if text.contains(['\r', '\n']) {
+        let joined = zeroize::Zeroizing::new(text.replace(['\r', '\n'], ""));
+        ENGINE.decode(joined.as_bytes()).ok()
+    } else {
+        ENGINE.decode(text).ok()
+    }
+}
+
+/// Bytes that are a text, or nearly: PEM is ASCII, and what is not PEM is refused later.
+pub(super) fn secret_from(bytes: Vec<u8>) -> Secret {
+    match String::from_utf8(bytes) {
+        Ok(text) => Secret::new(text),
+        Err(error) => {
+            let bytes = zeroize::Zeroizing::new(error.into_bytes());
+            Secret::new(String::from_utf8_lossy(&bytes).into_owned())
+        }
+    }
+}

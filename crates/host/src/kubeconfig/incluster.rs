@@ -1,0 +1,112 @@
+//! The service account of the pod we run in: the last resort, when no kubeconfig says anything.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    Class, Cluster, Overrides, Place, Problem, Target, User, decode::secret_from, load::read,
+};
+use crate::Surroundings;
+
+/// Where Kubernetes puts a pod's credentials.
+const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// The pod we may run in.
+pub(super) struct Pod<'a> {
+    surroundings: &'a Surroundings,
+    folder: PathBuf,
+}
+
+impl<'a> Pod<'a> {
+    pub(super) fn new(surroundings: &'a Surroundings) -> Self {
+        Self::at(surroundings, Path::new(FOLDER))
+    }
+
+    fn at(surroundings: &'a Surroundings, folder: &Path) -> Self {
+        Self { surroundings, folder: folder.to_owned() }
+    }
+
+    /// The pod's own API server and service account; `None` when we do not run in a pod.
+    ///
+    /// The token is given as a file, because it is replaced while we run.
+    pub(super) fn target(&self, overrides: &Overrides) -> Option<Result<Target, Vec<Problem>>> {
+        let (host, port) = self.service()?;
+        Some(self.build(&host, &port, overrides).map_err(|p| vec![p]))
+    }
+
+    /// The pod's namespace; `None` when we do not run in a pod.
+    pub(super) fn namespace(&self) -> Option<String> {
+        self.service()?;
+        let said = self.surroundings.var("POD_NAMESPACE");
+        let said = said.and_then(|name| name.into_string().ok());
+        let file = || fs::read_to_string(self.folder.join("namespace")).ok();
+        let name = said
+            .filter(|name| !name.is_empty())
+            .or_else(|| file().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()));
+        Some(name.unwrap_or_else(|| "default".to_owned()))
+    }
+
+    /// Host and port of the API server, if this is a pod with a service account.
+    fn service(&self) -> Option<(String, String)> {
+        let var = |name| {
+            let value = self.surroundings.var(name)?.into_string().ok()?;
+            (!value.is_empty()).then_some(value)
+        };
+        let host = var("KUBERNETES_SERVICE_HOST")?;
+        let port = var("KUBERNETES_SERVICE_PORT")?;
+        let token = fs::metadata(self.folder.join("token")).ok()?;
+        (!token.is_dir()).then_some((host, port))
+    }
+
+    fn build(&self, host: &str, port: &str, overrides: &Overrides) -> Result<Target, Problem> {
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        let mut user = User { token_file: self.path("token"), ..User::default() };
+        overrides.apply_user(&mut user);
+        if !user.token.is_empty()
+            || !user.username.is_empty()
+            || !user.client_certificate.is_empty()
+        {
+            // Flags that bring a credential are meant instead of the pod's.
+            user.token_file.clear();
+        } else {
+            let mut token = read(&self.folder.join("token")).map_err(|kind| {
+                let message =
+                    format!("the token of the pod's service account cannot be read: {kind}");
+                Problem::new(Class::TokenUnreadable, Place::default(), message)
+            })?;
+            user.token = secret_from(std::mem::take(&mut *token));
+        }
+        let mut cluster =
+            Cluster { server: format!("https://{host}:{port}"), ..Cluster::default() };
+        let mut warnings = Vec::new();
+        match read(&self.folder.join("ca.crt")) {
+            Ok(bytes) => {
+                cluster.certificate_authority = self.path("ca.crt");
+                cluster.certificate_authority_data = bytes.to_vec();
+            }
+            Err(kind) => warnings
+                .push(format!("the certificate authority of the pod cannot be read: {kind}")),
+        }
+        let over = overrides.namespace.clone().filter(|name| !name.is_empty());
+        Ok(Target {
+            context: String::new(),
+            cluster_name: String::new(),
+            cluster_place: Place::default(),
+            user_name: String::new(),
+            user_place: Place::default(),
+            namespace_overridden: over.is_some(),
+            namespace: over.or_else(|| self.namespace()).unwrap_or_else(|| "default".to_owned()),
+            cluster,
+            user,
+            exec_config: None,
+            in_cluster: true,
+            warnings,
+        })
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.join(name).to_string_lossy().into_owned()
+    }
+}

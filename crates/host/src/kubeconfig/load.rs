@@ -1,0 +1,163 @@
+//! Which files are read, and what happens when one is not there (KC-01 to KC-06).
+
+use std::{
+    collections::HashSet,
+    env, fs,
+    io::{ErrorKind, Read},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use zeroize::Zeroizing;
+
+use super::{Class, Kubeconfig, Place, Problem, decode, problem};
+use crate::{Error, Surroundings};
+
+impl Kubeconfig {
+    /// Loads what kubectl would: `explicit` alone, else `$KUBECONFIG`, else `~/.kube/config` (KC-01 to
+    /// KC-06). Files of a list that are not there are passed over; all problems of all files are
+    /// reported together.
+    ///
+    /// Where `~/.kube/config` is missing, the legacy `~/.kube/.kubeconfig` is read in its place.
+    /// Nothing is ever written: the reference copies that file first (KC-05).
+    pub fn load(surroundings: &Surroundings, explicit: Option<&Path>) -> Result<Self, Error> {
+        let home = surroundings.home().map(|home| home.join(".kube"));
+        let mut loader = Loader {
+            surroundings,
+            default: home.as_ref().map(|folder| folder.join("config")),
+            legacy: home.map(|folder| folder.join(".kubeconfig")),
+            documents: Vec::new(),
+            problems: Vec::new(),
+        };
+        let explicit = explicit.filter(|path| !path.as_os_str().is_empty());
+        let listed = surroundings.var("KUBECONFIG").filter(|list| !list.is_empty());
+        match (explicit, &listed) {
+            (Some(path), _) => loader.read_required(path),
+            (None, Some(list)) => {
+                let mut known = HashSet::new();
+                for path in env::split_paths(list).filter(|path| known.insert(path.clone())) {
+                    if !path.as_os_str().is_empty() {
+                        loader.read(&path);
+                    }
+                }
+            }
+            (None, None) => {
+                if let Some(path) = loader.default.clone() {
+                    loader.read(&path);
+                }
+            }
+        }
+        if !loader.problems.is_empty() {
+            return Err(problem::report(loader.problems));
+        }
+        let mut config = Self::merge(loader.documents);
+        if listed.is_some()
+            && !config.files.is_empty()
+            && config.files.iter().all(|(_, there)| !there)
+        {
+            let files = config.files.iter();
+            let names: Vec<_> = files.map(|(path, _)| format!("`{}`", path.display())).collect();
+            config.warnings.push(format!("no file of `KUBECONFIG` exists: {}", names.join(", ")));
+        }
+        Ok(config)
+    }
+
+    /// Reads one document from memory; paths in it are left alone (KC-22).
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
+        let mut problems = Vec::new();
+        let config = decode::decode(bytes, None, &mut problems);
+        if problems.is_empty() { Ok(config) } else { Err(problem::report(problems)) }
+    }
+}
+
+struct Loader<'a> {
+    surroundings: &'a Surroundings,
+    /// `~/.kube/config`, and what stood in its place long ago.
+    default: Option<PathBuf>,
+    legacy: Option<PathBuf>,
+    documents: Vec<Kubeconfig>,
+    problems: Vec<Problem>,
+}
+
+impl Loader<'_> {
+    /// Reads a file that was asked for by name: it must be there.
+    fn read_required(&mut self, path: &Path) {
+        let before = self.documents.len();
+        self.read(path);
+        let missing = self.documents[before..]
+            .iter()
+            .all(|document| document.files.iter().all(|(_, there)| !there));
+        if missing && self.problems.is_empty() {
+            self.problems.push(Problem::new(
+                Class::FileNotFound,
+                place(path),
+                "there is no such kubeconfig file",
+            ));
+        }
+    }
+
+    /// Reads a file if it is there.
+    fn read(&mut self, path: &Path) {
+        match self.bytes(path) {
+            Ok(bytes) => self.decode(path, &bytes),
+            Err(ErrorKind::NotFound) => self.fall_back(path),
+            Err(kind) => self.problems.push(unreadable(path, kind)),
+        }
+    }
+
+    /// The file is not there. Perhaps it is the default one, and there is still its predecessor.
+    fn fall_back(&mut self, path: &Path) {
+        let legacy = self.legacy.clone();
+        let legacy = legacy.filter(|_| self.default.as_deref() == Some(path));
+        match legacy.map(|legacy| (self.bytes(&legacy), legacy)) {
+            Some((Ok(bytes), legacy)) => {
+                self.decode(&legacy, &bytes);
+                if let Some(document) = self.documents.last_mut() {
+                    document.files.insert(0, (path.to_owned(), false));
+                    document.warnings.push(format!(
+                        "`{}` is missing: `{}` was read instead, and not copied there",
+                        path.display(),
+                        legacy.display()
+                    ));
+                }
+            }
+            None | Some((Err(ErrorKind::NotFound | ErrorKind::PermissionDenied), _)) => {
+                self.documents.push(Kubeconfig {
+                    files: vec![(path.to_owned(), false)],
+                    ..Kubeconfig::default()
+                });
+            }
+            Some((Err(kind), legacy)) => self.problems.push(unreadable(&legacy, kind)),
+        }
+    }
+
+    fn decode(&mut self, path: &Path, bytes: &[u8]) {
+        let mut document = decode::decode(bytes, Some(Arc::from(path)), &mut self.problems);
+        document.files.push((path.to_owned(), true));
+        self.documents.push(document);
+    }
+
+    fn bytes(&self, path: &Path) -> Result<Zeroizing<Vec<u8>>, ErrorKind> {
+        read(&self.surroundings.absolute(path))
+    }
+}
+
+/// The content of a file that may hold secrets.
+pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, ErrorKind> {
+    let mut file = fs::File::open(path).map_err(|error| error.kind())?;
+    let size = file.metadata().map_or(0, |meta| meta.len());
+    // Enough room at once: a buffer that grows leaves copies behind. Within reason, for not every
+    // file is as large as it says.
+    let room = usize::try_from(size.min(64 << 20)).unwrap_or(0) + 1;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(room));
+    file.read_to_end(&mut bytes).map_err(|error| error.kind())?;
+    Ok(bytes)
+}
+
+fn unreadable(path: &Path, kind: ErrorKind) -> Problem {
+    Problem::new(Class::Load, place(path), format!("cannot be read: {kind}"))
+}
+
+fn place(path: &Path) -> Place {
+    Place { file: Some(Arc::from(path)), line: 0 }
+}

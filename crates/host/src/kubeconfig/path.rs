@@ -1,0 +1,103 @@
+//! Paths in a kubeconfig are relative to the file they stand in (KC-17, KC-18).
+
+use std::path::{Component, Path, PathBuf};
+
+use super::{Class, Cluster, Place, Problem, User};
+use crate::Surroundings;
+
+/// Makes the paths of a cluster absolute; those from memory (KC-22) stay as they are.
+pub(super) fn settle_cluster(
+    cluster: &mut Cluster,
+    place: &Place,
+    surroundings: &Surroundings,
+) -> Result<(), Problem> {
+    let Some(base) = base(place, surroundings) else {
+        return Ok(());
+    };
+    settle(&mut cluster.certificate_authority, &base, place)
+}
+
+/// Makes the paths of a user absolute; a command without separator is left to `PATH` (KC-19), and
+/// nothing is expanded (KC-20).
+pub(super) fn settle_user(
+    user: &mut User,
+    place: &Place,
+    surroundings: &Surroundings,
+) -> Result<(), Problem> {
+    let Some(base) = base(place, surroundings) else {
+        return Ok(());
+    };
+    settle(&mut user.client_certificate, &base, place)?;
+    settle(&mut user.client_key, &base, place)?;
+    settle(&mut user.token_file, &base, place)?;
+    match &mut user.exec {
+        Some(exec) if exec.command.contains(std::path::is_separator) => {
+            settle(&mut exec.command, &base, place)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The folder of the file itself: of a symbolic link, not of what it leads to.
+pub(super) fn base(place: &Place, surroundings: &Surroundings) -> Option<PathBuf> {
+    let file = place.file.as_deref()?;
+    let folder = file.parent().unwrap_or(Path::new(""));
+    Some(clean(&surroundings.absolute(folder)))
+}
+
+/// `path` against `base`, as the reference joins them: `.` and `..` are cleaned away without a
+/// look at the disk. An absolute path stays exactly as it is.
+pub(super) fn join(path: &str, base: &Path) -> PathBuf {
+    if Path::new(path).is_absolute() { PathBuf::from(path) } else { clean(&base.join(path)) }
+}
+
+fn settle(path: &mut String, base: &Path, place: &Place) -> Result<(), Problem> {
+    if path.is_empty() || Path::new(path.as_str()).is_absolute() {
+        return Ok(());
+    }
+    match join(path, base).into_os_string().into_string() {
+        Ok(absolute) => {
+            *path = absolute;
+            Ok(())
+        }
+        Err(_) => Err(Problem::new(
+            Class::Load,
+            place.clone(),
+            "has a relative path, and the folder of the kubeconfig is not UTF-8",
+        )),
+    }
+}
+
+fn clean(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                clean.pop();
+            }
+            other => clean.push(other),
+        }
+    }
+    clean
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dots_are_cleaned_away_without_a_look_at_the_disk() {
+        for (path, expected) in [
+            ("./plugin", "/k/sub/plugin"),
+            ("../plugin", "/k/plugin"),
+            ("../../../plugin", "/plugin"),
+            ("./bin/../plugin", "/k/sub/plugin"),
+            ("~/plugin", "/k/sub/~/plugin"),
+            ("a//b/", "/k/sub/a/b"),
+            ("/abs/../x", "/abs/../x"),
+        ] {
+            assert_eq!(join(path, Path::new("/k/sub")), Path::new(expected));
+        }
+    }
+}
