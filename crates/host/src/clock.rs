@@ -1,8 +1,14 @@
 //! Time, from a clock that tests hold in their hand.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 /// Tells the time. Everything in this crate that asks for it asks here.
 pub trait Clock: Send + Sync + 'static {
@@ -26,6 +32,125 @@ pub type SharedClock = Arc<dyn Clock>;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
+impl Clock for SystemClock {
+    #[inline]
+    fn wall_millis(&self) -> i64 {
+        system::wall_millis()
+    }
+
+    #[inline]
+    fn elapsed(&self) -> Duration {
+        system::elapsed()
+    }
+}
+
 /// A clock that stands still until it is told to go on. For tests, of users of this crate too.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use keyward_host::clock::{Clock, HandClock};
+/// let clock = HandClock::new("2026-01-01T00:00:00Z".parse().unwrap());
+/// clock.advance(Duration::from_secs(90));
+/// assert_eq!(clock.now().to_string(), "2026-01-01T00:01:30Z");
+/// assert_eq!(clock.elapsed(), Duration::from_secs(90));
+/// ```
 #[derive(Debug, Default)]
-pub struct HandClock;
+pub struct HandClock {
+    wall: AtomicI64,
+    elapsed: AtomicU64,
+}
+
+impl HandClock {
+    /// A clock that shows `now`.
+    pub fn new(now: Timestamp) -> Self {
+        Self { wall: AtomicI64::new(now.as_millisecond()), elapsed: AtomicU64::new(0) }
+    }
+
+    /// Lets time pass: both hands go on.
+    pub fn advance(&self, by: Duration) {
+        let millis = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+        let nanos = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        self.wall.fetch_add(millis, Ordering::SeqCst);
+        self.elapsed.fetch_add(nanos, Ordering::SeqCst);
+    }
+
+    /// Sets the wall clock forward or back, as a person or a time server does; no time passes.
+    pub fn jump(&self, by: SignedDuration) {
+        let millis = i64::try_from(by.as_millis()).unwrap_or_default();
+        self.wall.fetch_add(millis, Ordering::SeqCst);
+    }
+}
+
+impl Clock for HandClock {
+    fn wall_millis(&self) -> i64 {
+        self.wall.load(Ordering::SeqCst)
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.elapsed.load(Ordering::SeqCst))
+    }
+}
+
+/// Straight from the kernel's shared page: no system call, no calibration.
+#[cfg(target_os = "linux")]
+mod system {
+    use std::time::Duration;
+
+    use rustix::time::{ClockId, Timespec, clock_gettime};
+
+    #[inline]
+    pub(super) fn wall_millis() -> i64 {
+        let time = clock_gettime(ClockId::RealtimeCoarse);
+        time.tv_sec * 1000 + time.tv_nsec / 1_000_000
+    }
+
+    #[inline]
+    pub(super) fn elapsed() -> Duration {
+        let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Monotonic);
+        Duration::new(u64::try_from(tv_sec).unwrap_or(0), u32::try_from(tv_nsec).unwrap_or(0))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+#[expect(clippy::disallowed_methods, reason = "this is the one place that asks the time")]
+mod system {
+    use std::{
+        sync::OnceLock,
+        time::{Duration, Instant, SystemTime},
+    };
+
+    static START: OnceLock<Instant> = OnceLock::new();
+
+    pub(super) fn wall_millis() -> i64 {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    pub(super) fn elapsed() -> Duration {
+        START.get_or_init(Instant::now).elapsed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_clock_agrees_with_the_standard_library() {
+        #[expect(clippy::disallowed_methods, reason = "the reference to compare with")]
+        let truth = Timestamp::now().as_millisecond();
+        let ours = SystemClock.wall_millis();
+        assert!((truth - ours).abs() < 5_000, "{truth} and {ours}");
+        let first = SystemClock.elapsed();
+        assert!(SystemClock.elapsed() >= first);
+    }
+
+    #[test]
+    fn a_jump_moves_the_wall_clock_alone() {
+        let clock = HandClock::new(Timestamp::UNIX_EPOCH);
+        clock.advance(Duration::from_secs(10));
+        clock.jump(SignedDuration::from_secs(-4));
+        assert_eq!(clock.wall_millis(), 6_000);
+        assert_eq!(clock.elapsed(), Duration::from_secs(10));
+    }
+}

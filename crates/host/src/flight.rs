@@ -1,51 +1,268 @@
 //! One run per question: callers that come meanwhile share its result, good or bad.
+//!
+//! A flight belongs to no runtime: whoever boards first decides where it runs (a kept thread), and
+//! everybody waits on the flight itself. A caller that goes away takes its waker with it; a run that
+//! dies without a result gives everybody the flight's fallback.
 
 use std::{
-    marker::PhantomData,
+    convert::Infallible,
     pin::Pin,
-    task::{Context, Poll},
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
 /// At most one run under way, and everybody who waits for it.
-pub struct Flight<T>(PhantomData<T>);
+pub struct Flight<T> {
+    lost: fn() -> T,
+    gate: Gate<T>,
+}
 
-/// A place in a flight: a future of no particular runtime, or a blocking wait.
-pub struct Seat<T>(PhantomData<T>);
+/// What came of [`Flight::board_unless`].
+pub enum Boarding<T, K> {
+    /// A result was there already.
+    Known(K),
+    /// A place in the run under way.
+    Seat(Seat<T>),
+}
+
+/// A place in a flight: a future of no particular runtime, or a blocking wait. Dropped, it leaves
+/// nothing behind.
+#[must_use = "a seat does nothing unless waited on"]
+pub struct Seat<T> {
+    run: Arc<Run<T>>,
+    waker: Option<usize>,
+}
 
 /// The right, and the duty, to end a flight. Dropped without a result (a panic), everybody gets
 /// the flight's fallback instead of waiting for ever.
-pub struct Landing<T>(PhantomData<T>);
+#[must_use = "dropped, everybody gets the fallback"]
+pub struct Landing<T> {
+    run: Arc<Run<T>>,
+    lost: fn() -> T,
+}
 
-impl<T: Clone + Send + 'static> Flight<T> {
+impl<T: Clone> Flight<T> {
     /// A flight with nobody on it. `lost` is the result when a run dies without one.
-    pub fn new(_lost: fn() -> T) -> Self {
-        todo!()
+    pub fn new(lost: fn() -> T) -> Self {
+        Self { lost, gate: Gate::default() }
     }
 
     /// Joins the run under way, or starts one: `start` gets the landing and hands it to a thread.
-    pub fn board(&self, _start: impl FnOnce(Landing<T>)) -> Seat<T> {
-        todo!()
+    pub fn board(&self, start: impl FnOnce(Landing<T>)) -> Seat<T> {
+        match self.board_unless(|| None::<Infallible>, start) {
+            Boarding::Seat(seat) => seat,
+            Boarding::Known(never) => match never {},
+        }
+    }
+
+    /// Joins the run under way. Where there is none, `known` is asked first, and only if it does not
+    /// know a result a run is started.
+    ///
+    /// Between a caller's own look at the result and its boarding a run can have landed. Asked here,
+    /// with the gate held, `known` sees everything such a run left behind before it landed. It must
+    /// not use this flight itself.
+    pub fn board_unless<K>(
+        &self,
+        known: impl FnOnce() -> Option<K>,
+        start: impl FnOnce(Landing<T>),
+    ) -> Boarding<T, K> {
+        let mut gate = lock(&self.gate);
+        if let Some(run) = &*gate {
+            return Boarding::Seat(Seat::on(run));
+        }
+        if let Some(known) = known() {
+            return Boarding::Known(known);
+        }
+        let run = Arc::new(Run::new(&self.gate));
+        let seat = Seat::on(&run);
+        *gate = Some(Arc::clone(&run));
+        drop(gate);
+        start(Landing { run, lost: self.lost });
+        Boarding::Seat(seat)
     }
 }
 
 impl<T> Landing<T> {
     /// Ends the flight with a result for everybody on it.
-    pub fn land(self, _result: T) {
-        todo!()
+    pub fn land(self, result: T) {
+        self.run.land(result);
+    }
+
+    /// Calls `hook` as soon as nobody waits any more, at most once, and not after the landing. Who
+    /// boards later starts a run of their own.
+    pub fn when_abandoned(&self, hook: impl FnOnce() + Send + 'static) {
+        lock(&self.run.cabin).abandoned = Some(Box::new(hook));
+        self.run.abandon_if_empty();
+    }
+}
+
+impl<T> Drop for Landing<T> {
+    fn drop(&mut self) {
+        if self.run.result.get().is_none() {
+            self.run.land((self.lost)());
+        }
+    }
+}
+
+impl<T: Clone> Seat<T> {
+    /// Blocks until the result is there, at most this long; `None` when that was not enough.
+    pub fn wait(self, limit: Option<Duration>) -> Option<T> {
+        let run = &self.run;
+        let aloft = |_: &mut Cabin| run.result.get().is_none();
+        let cabin = lock(&run.cabin);
+        match limit {
+            None => drop(run.landed.wait_while(cabin, aloft)),
+            Some(limit) => drop(run.landed.wait_timeout_while(cabin, limit, aloft)),
+        }
+        run.result.get().cloned()
+    }
+}
+
+impl<T: Clone> Future for Seat<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let seat = &mut *self;
+        if let Some(result) = seat.run.result.get() {
+            return Poll::Ready(result.clone());
+        }
+        let mut cabin = lock(&seat.run.cabin);
+        // The landing stores the result before it collects the wakers.
+        if let Some(result) = seat.run.result.get() {
+            return Poll::Ready(result.clone());
+        }
+        let old = cabin.seat(&mut seat.waker, context.waker());
+        // A waker can be the last owner of a task with a seat of its own, so none is dropped with
+        // the cabin locked.
+        drop(cabin);
+        drop(old);
+        Poll::Pending
     }
 }
 
 impl<T> Seat<T> {
-    /// Blocks until the result is there, at most this long.
-    pub fn wait(self, _limit: Option<Duration>) -> Option<T> {
-        todo!()
+    fn on(run: &Arc<Run<T>>) -> Self {
+        lock(&run.cabin).seats += 1;
+        Self { run: Arc::clone(run), waker: None }
     }
 }
 
-impl<T> Future for Seat<T> {
-    type Output = T;
-    fn poll(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<T> {
-        todo!()
+impl<T> Drop for Seat<T> {
+    fn drop(&mut self) {
+        if self.run.result.get().is_some() {
+            return;
+        }
+        let mut cabin = lock(&self.run.cabin);
+        // It may have landed in between, and then the cabin is empty already.
+        if self.run.result.get().is_some() {
+            return;
+        }
+        let waker = self.waker.and_then(|place| cabin.leave(place));
+        cabin.seats -= 1;
+        let empty = cabin.seats == 0;
+        drop(cabin);
+        drop(waker);
+        if empty {
+            self.run.abandon_if_empty();
+        }
     }
+}
+
+/// The run under way, if there is one. Locked before a run's cabin, never after.
+type Gate<T> = Arc<Mutex<Option<Arc<Run<T>>>>>;
+
+/// One run. It holds the gate and the gate holds it, until it has landed.
+struct Run<T> {
+    result: OnceLock<T>,
+    cabin: Mutex<Cabin>,
+    landed: Condvar,
+    gate: Gate<T>,
+}
+
+#[derive(Default)]
+struct Cabin {
+    seats: usize,
+    wakers: Vec<Option<Waker>>,
+    free: Vec<usize>,
+    abandoned: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl<T> Run<T> {
+    fn new(gate: &Gate<T>) -> Self {
+        Self {
+            result: OnceLock::new(),
+            cabin: Mutex::default(),
+            landed: Condvar::new(),
+            gate: Arc::clone(gate),
+        }
+    }
+
+    fn land(&self, result: T) {
+        // Before the gate opens, so that nobody joins a run that is over and none is missed.
+        if self.result.set(result).is_err() {
+            return;
+        }
+        self.leave_gate();
+        let cabin = std::mem::take(&mut *lock(&self.cabin));
+        self.landed.notify_all();
+        for waker in cabin.wakers.into_iter().flatten() {
+            waker.wake();
+        }
+    }
+
+    /// Nobody boards this run any more.
+    fn leave_gate(&self) {
+        let mut gate = lock(&self.gate);
+        if gate.as_deref().is_some_and(|run| std::ptr::eq(run, self)) {
+            *gate = None;
+        }
+    }
+
+    fn abandon_if_empty(&self) {
+        let mut gate = lock(&self.gate);
+        let mut cabin = lock(&self.cabin);
+        if cabin.seats > 0 || self.result.get().is_some() {
+            return;
+        }
+        let Some(hook) = cabin.abandoned.take() else {
+            return;
+        };
+        if gate.as_deref().is_some_and(|run| std::ptr::eq(run, self)) {
+            *gate = None;
+        }
+        drop(cabin);
+        drop(gate);
+        hook();
+    }
+}
+
+impl Cabin {
+    /// Takes, or keeps, a place for a waker; returns the one that was there.
+    fn seat(&mut self, place: &mut Option<usize>, waker: &Waker) -> Option<Waker> {
+        if let Some(slot) = place.and_then(|place| self.wakers.get_mut(place)) {
+            return match slot {
+                Some(old) if old.will_wake(waker) => None,
+                slot => slot.replace(waker.clone()),
+            };
+        }
+        if let Some(free) = self.free.pop() {
+            *place = Some(free);
+            return self.wakers[free].replace(waker.clone());
+        }
+        *place = Some(self.wakers.len());
+        self.wakers.push(Some(waker.clone()));
+        None
+    }
+
+    fn leave(&mut self, place: usize) -> Option<Waker> {
+        let waker = self.wakers.get_mut(place)?.take();
+        self.free.push(place);
+        waker
+    }
+}
+
+/// Nothing foreign runs under these locks, so what they guard is whole even after a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

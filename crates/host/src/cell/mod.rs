@@ -1,0 +1,337 @@
+//! Keeps one credential: hands it out without a lock, renews it ahead of its end, backs off.
+//!
+//! - **Handing out** costs an atomic load, a comparison with a coarse clock and the clone of an
+//!   `Arc`: no lock, no allocation. The value is held in eight copies, picked by thread, so that
+//!   threads do not fight for one reference count.
+//! - **Renewal** needs no timer: a value is renewed by the first call after 80 % of its lifetime,
+//!   give or take 5 %, and at the latest 10 s before its end (half-way through a lifetime under
+//!   20 s). That call, and all until the end, are served the old value. An idle process runs
+//!   nothing. An answer that ends no later than the value there is, or a renewal that fails, moves
+//!   the next one to half of the remaining time (after a failure at most ten minutes), and never
+//!   starts the back-off below.
+//! - **Back-off**: after a failed run that somebody waited for, callers get the same error at once
+//!   for 1 s, doubling to 60 s, give or take 20 %, by the monotonic clock.
+//! - **Expiry** is compared with the wall clock, and a value is never handed out past it. The one
+//!   exception is an answer that had expired when it came: a clock is wrong then, ours or the
+//!   provider's, and asking again for every request helps nobody; it is served for as long as a
+//!   back-off would last, with a warning.
+//! - **Refusals**: [`Cell::refused`] forgets a value only if it is still the current one. A value
+//!   that came after a refusal and is refused too is forgotten only once the back-off has passed;
+//!   until then it keeps being handed out, and the server's answer reaches the caller.
+
+mod kept;
+mod pace;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use jiff::Timestamp;
+use keyward_protocol::exec::Response;
+
+use self::{kept::Kept, pace::Pace};
+use crate::{
+    Error, Kind,
+    clock::SharedClock,
+    flight::{Boarding, Flight, Landing, Seat},
+    process,
+};
+
+/// Gets a new value. Blocks: it is called on a thread that Keyward keeps.
+pub trait Fetch<T>: Send + Sync + 'static {
+    /// One attempt.
+    fn fetch(&self, occasion: &Occasion) -> Result<Fresh<T>, Error>;
+}
+
+impl<T, F> Fetch<T> for F
+where
+    F: Fn(&Occasion) -> Result<Fresh<T>, Error> + Send + Sync + 'static,
+{
+    fn fetch(&self, occasion: &Occasion) -> Result<Fresh<T>, Error> {
+        self(occasion)
+    }
+}
+
+/// Why a value is asked for.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Occasion {
+    /// There is none, or it has expired. Somebody waits.
+    Needed,
+    /// The one there is will end soon. Nobody waits: such a run is unattended.
+    Ahead,
+    /// A server refused the one there was. Somebody waits.
+    Refused(Option<Arc<Response>>),
+}
+
+/// A value as it came, with the time it may be kept until.
+#[derive(Debug)]
+pub struct Fresh<T> {
+    /// The value.
+    pub value: T,
+    /// Until when; `None` is for ever.
+    pub expires: Option<Timestamp>,
+}
+
+/// A value that can be kept in several copies, so that threads do not fight for one reference count.
+pub trait Keep: Send + Sync + 'static {
+    /// A copy with allocations of its own where it matters.
+    #[must_use]
+    fn copy(&self) -> Self;
+    /// Tells values apart: equal only for copies of one value.
+    fn serial(&self) -> u64;
+}
+
+/// How a cell behaves; the defaults are the design's.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Settings {
+    /// Whether values are renewed ahead of their end. Without, the first call after the end waits.
+    pub ahead: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { ahead: true }
+    }
+}
+
+/// Keeps one value of a [`Fetch`].
+pub struct Cell<T>(Arc<Shared<T>>);
+
+impl<T: Keep> Cell<T> {
+    /// An empty cell. Nothing runs until it is asked.
+    pub fn new(fetch: impl Fetch<T>, clock: SharedClock, settings: Settings) -> Self {
+        Self(Arc::new(Shared {
+            fetch: Box::new(fetch),
+            clock,
+            settings,
+            kept: ArcSwapOption::empty(),
+            flight: Flight::new(lost),
+            pace: Mutex::default(),
+        }))
+    }
+
+    /// The value, if one is there and valid: no lock, no allocation. Past its refresh time this
+    /// also starts a run in the background.
+    #[inline]
+    pub fn current(&self) -> Option<Arc<T>> {
+        let kept = self.0.kept.load();
+        let kept = kept.as_ref()?;
+        let now = self.0.clock.wall_millis();
+        if now >= kept.due() {
+            self.0.past_due(kept, now)?;
+        }
+        Some(kept.copy())
+    }
+
+    /// The value, waiting for a run where one is needed. Dropping the future frees the caller and
+    /// leaves the run to the next one.
+    pub async fn value(&self) -> Result<Arc<T>, Error> {
+        for _ in 0..ROUNDS {
+            match self.ask() {
+                Asked::Known(result) => return result,
+                Asked::Wait(seat) => {
+                    if let Some(result) = self.0.take(&seat.await) {
+                        return result;
+                    }
+                }
+            }
+        }
+        Err(too_short())
+    }
+
+    /// The same for a thread that may block.
+    pub fn value_blocking(&self) -> Result<Arc<T>, Error> {
+        for _ in 0..ROUNDS {
+            match self.ask() {
+                Asked::Known(result) => return result,
+                Asked::Wait(seat) => {
+                    if let Some(result) = self.0.take(&seat.wait(None).unwrap_or_else(lost)) {
+                        return result;
+                    }
+                }
+            }
+        }
+        Err(too_short())
+    }
+
+    /// A server refused `serial`: forget it if it is still the current one, so that the next
+    /// question runs the fetch (within the back-off).
+    pub fn refused(&self, serial: u64, response: Option<Arc<Response>>) {
+        let shared = &self.0;
+        let now = shared.clock.elapsed();
+        let mut pace = shared.pace();
+        let kept = shared.kept.load();
+        if !kept.as_ref().is_some_and(|kept| kept.serial() == serial) {
+            return;
+        }
+        if pace.refuse(now, response) {
+            shared.kept.store(None);
+        }
+    }
+
+    /// Ends a back-off: the next question runs the fetch at once. For when the reason of the failure
+    /// is known to be gone, such as after a login.
+    pub fn reset(&self) {
+        *self.0.pace() = Pace::default();
+    }
+
+    fn ask(&self) -> Asked<T> {
+        if let Some(value) = self.current() {
+            return Asked::Known(Ok(value));
+        }
+        let known = || match self.0.peek() {
+            Some(value) => Some(Ok(value)),
+            None => self.0.pace().error(self.0.clock.elapsed()).map(Err),
+        };
+        match self.0.flight.board_unless(known, |landing| {
+            let occasion = self.0.pace().occasion();
+            self.0.launch(occasion, landing);
+        }) {
+            Boarding::Known(result) => Asked::Known(result),
+            Boarding::Seat(seat) => Asked::Wait(seat),
+        }
+    }
+}
+
+/// A caller that joined a renewal which failed asks again; one whose value expired on the way to it
+/// does too. Each round is a run, so somebody who got nothing by then will not.
+const ROUNDS: usize = 4;
+
+enum Asked<T> {
+    Known(Result<Arc<T>, Error>),
+    Wait(Seat<Landed<T>>),
+}
+
+struct Shared<T> {
+    fetch: Box<dyn Fetch<T>>,
+    clock: SharedClock,
+    settings: Settings,
+    kept: ArcSwapOption<Kept<T>>,
+    flight: Flight<Landed<T>>,
+    pace: Mutex<Pace>,
+}
+
+/// How a run ended, for everybody who waited.
+struct Landed<T> {
+    result: Result<Arc<Kept<T>>, Error>,
+    /// It was a renewal: its failure says nothing about a run with a person there.
+    ahead: bool,
+}
+
+impl<T: Keep> Shared<T> {
+    /// The value, if one is there and valid, and nothing else.
+    fn peek(&self) -> Option<Arc<T>> {
+        let kept = self.kept.load();
+        let kept = kept.as_ref()?;
+        kept.is_good(self.clock.wall_millis(), &*self.clock).then(|| kept.copy())
+    }
+
+    /// What a call does after the due time of a value: renew it, and tell whether it is still good.
+    #[cold]
+    fn past_due(self: &Arc<Self>, kept: &Arc<Kept<T>>, now: i64) -> Option<()> {
+        if !kept.is_good(now, &*self.clock) {
+            return None;
+        }
+        if kept.claim_renewal(now) {
+            // A run that is under way is as good as ours.
+            let _seat = self.flight.board_unless(
+                || (!self.is_current(kept)).then_some(()),
+                |landing| self.launch(Occasion::Ahead, landing),
+            );
+        }
+        Some(())
+    }
+
+    /// Fetches on a kept thread.
+    fn launch(self: &Arc<Self>, occasion: Occasion, landing: Landing<Landed<T>>) {
+        let shared = Arc::clone(self);
+        process::spawn(move || {
+            let ahead = matches!(occasion, Occasion::Ahead);
+            let fetched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                shared.fetch.fetch(&occasion)
+            }));
+            let result = match fetched.unwrap_or_else(|_| Err(panicked())) {
+                Ok(fresh) => Ok(shared.keep(fresh)),
+                Err(error) => {
+                    shared.note_failure(&error, ahead);
+                    Err(error)
+                }
+            };
+            landing.land(Landed { result, ahead });
+        });
+    }
+
+    /// Makes a fresh value the current one.
+    fn keep(&self, fresh: Fresh<T>) -> Arc<Kept<T>> {
+        let mut pace = self.pace();
+        let wall = self.clock.wall_millis();
+        let elapsed = self.clock.elapsed();
+        let old = self.kept.load_full();
+        let kept = if fresh.expires.is_some_and(|e| e.as_millisecond() < wall) {
+            let length = pace.expired(elapsed);
+            tracing::warn!(
+                seconds = length.as_secs_f64(),
+                "a credential had expired when it came, so a clock is wrong; it is used for a while"
+            );
+            Kept::expired(&fresh, elapsed + length)
+        } else {
+            pace.succeed(elapsed);
+            Kept::new(&fresh, wall, self.settings.ahead, old.as_deref())
+        };
+        let kept = Arc::new(kept);
+        self.kept.store(Some(Arc::clone(&kept)));
+        kept
+    }
+
+    fn note_failure(&self, error: &Error, ahead: bool) {
+        if ahead {
+            if let Some(kept) = &*self.kept.load() {
+                kept.postpone_renewal(self.clock.wall_millis());
+            }
+        } else {
+            self.pace().fail(self.clock.elapsed(), error);
+        }
+    }
+
+    /// What a caller that waited gets; `None` to ask again.
+    fn take(&self, landed: &Landed<T>) -> Option<Result<Arc<T>, Error>> {
+        match &landed.result {
+            Ok(kept) => {
+                kept.is_good(self.clock.wall_millis(), &*self.clock).then(|| Ok(kept.copy()))
+            }
+            Err(_) if landed.ahead => None,
+            Err(error) => Some(Err(error.clone())),
+        }
+    }
+
+    fn is_current(&self, kept: &Arc<Kept<T>>) -> bool {
+        self.kept.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, kept))
+    }
+
+    /// Nothing foreign runs under this lock, so what it guards is whole even after a panic.
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Clone for Landed<T> {
+    fn clone(&self) -> Self {
+        Self { result: self.result.clone(), ahead: self.ahead }
+    }
+}
+
+fn lost<T>() -> Landed<T> {
+    Landed {
+        result: Err(Error::new(Kind::Failed, "the system has no thread for another run")),
+        ahead: false,
+    }
+}
+
+fn panicked() -> Error {
+    Error::new(Kind::Failed, "getting a credential panicked")
+}
+
+fn too_short() -> Error {
+    Error::new(Kind::Failed, "each credential had expired before it could be handed out")
+}

@@ -1,0 +1,171 @@
+//! A process of ours: watched, signalled and reaped, in this order.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    process::{
+        Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process, kill_process_group, waitid,
+    },
+};
+
+use super::{Status, spawn};
+
+/// A child process. Until it is reaped its process id, and that of its group, belong to it alone,
+/// which is why nothing is signalled after that. Dropped before, it is killed and reaped.
+pub(super) struct Child {
+    pid: Pid,
+    group: bool,
+    watch: Option<OwnedFd>,
+    ended: Option<Status>,
+    reaped: bool,
+}
+
+impl Child {
+    /// Takes charge of a process that was just started. With `group`, it leads a process group that
+    /// is signalled as a whole.
+    pub(super) fn new(pid: Pid, group: bool) -> io::Result<Self> {
+        let mut child = Self { pid, group, watch: None, ended: None, reaped: false };
+        match watch(pid) {
+            Ok(watch) => child.watch = Some(watch),
+            // An old kernel, or a sandbox that does not know the call: we look now and then.
+            Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        Ok(child)
+    }
+
+    /// A descriptor that is readable once the process has ended, where the system has such a thing.
+    pub(super) fn watch(&self) -> Option<BorrowedFd<'_>> {
+        self.watch.as_ref().map(AsFd::as_fd)
+    }
+
+    /// How the process ended, if it has. It stays unreaped.
+    pub(super) fn ended(&mut self) -> io::Result<Option<Status>> {
+        if self.ended.is_none() {
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            match wait(self.pid, options) {
+                Ok(found) => self.ended = found.as_ref().map(status),
+                Err(errno) => {
+                    // Somebody else reaped it: a host that ignores SIGCHLD, or waits for all. Its
+                    // number may be another's by now.
+                    self.reaped = true;
+                    return Err(errno.into());
+                }
+            }
+        }
+        Ok(self.ended)
+    }
+
+    /// Whether a signal goes to a whole group.
+    pub(super) fn leads_group(&self) -> bool {
+        self.group
+    }
+
+    /// Sends a signal to the process, or to its group. A stopped process is woken to hear it.
+    pub(super) fn signal(&self, signal: Signal) {
+        if self.reaped {
+            return;
+        }
+        // It fails when nobody is left, or when the process has become another user's (setuid):
+        // either way there is nothing more that we could do.
+        let send = if self.group { kill_process_group } else { kill_process };
+        let _ = send(self.pid, signal);
+        let _ = send(self.pid, Signal::CONT);
+    }
+
+    /// Kills what is left and reaps the process.
+    pub(super) fn end(&mut self) {
+        if self.reaped {
+            return;
+        }
+        if self.group || self.ended.is_none() {
+            self.signal(Signal::KILL);
+        }
+        self.reap();
+    }
+
+    /// Reaps the process, which has ended or was killed. One that hangs in the kernel even so (a
+    /// dead network file system) is left to a thread.
+    pub(super) fn reap(&mut self) {
+        const PATIENCE: Duration = Duration::from_secs(2);
+        if self.reaped {
+            return;
+        }
+        if self.ended.is_none() && !self.ends_within(PATIENCE) {
+            let pid = self.pid;
+            self.reaped = true;
+            spawn(move || {
+                let _ = wait(pid, WaitIdOptions::EXITED);
+            });
+            return;
+        }
+        let _ = wait(self.pid, WaitIdOptions::EXITED);
+        self.reaped = true;
+    }
+
+    fn ends_within(&mut self, limit: Duration) -> bool {
+        match &self.watch {
+            Some(watch) => {
+                let timeout = limit.try_into().ok();
+                let fds = &mut [PollFd::new(watch, PollFlags::IN)];
+                while matches!(poll(fds, timeout.as_ref()), Err(Errno::INTR)) {}
+            }
+            None => {
+                for _ in 0..limit.as_millis() {
+                    if !matches!(self.ended(), Ok(None)) {
+                        break;
+                    }
+                    pause(Duration::from_millis(1));
+                }
+            }
+        }
+        !matches!(self.ended(), Ok(None))
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Waits by the clock, for systems where a process's end cannot be waited for together with
+/// anything else.
+pub(super) fn pause(duration: Duration) {
+    let timeout = duration.try_into().ok();
+    let _ = poll(&mut [], timeout.as_ref());
+}
+
+fn wait(pid: Pid, options: WaitIdOptions) -> rustix::io::Result<Option<WaitIdStatus>> {
+    loop {
+        match waitid(WaitId::Pid(pid), options) {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+fn status(status: &WaitIdStatus) -> Status {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Status::Code(code),
+        (None, signal) => Status::Signal(signal.unwrap_or(0)),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn watch(pid: Pid) -> rustix::io::Result<OwnedFd> {
+    use rustix::process::{PidfdFlags, pidfd_open};
+    // The descriptor is closed on exec by definition.
+    pidfd_open(pid, PidfdFlags::NONBLOCK).or_else(|_| pidfd_open(pid, PidfdFlags::empty()))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn watch(_pid: Pid) -> rustix::io::Result<OwnedFd> {
+    Err(Errno::NOSYS)
+}

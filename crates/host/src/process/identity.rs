@@ -1,0 +1,53 @@
+use std::{fs::Metadata, io, path::Path};
+
+/// Which file it was, and in which state: replaced or rewritten, it is another one.
+///
+/// The rules look at a file, and later the runner executes a path. Comparing identities right before
+/// the start leaves a window of microseconds in which the file can be exchanged by somebody who may
+/// write to it or its folder; whom the rules keep out anyway. Executing an open descriptor would
+/// close that window, but scripts cannot be started that way without handing them the descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Identity {
+    place: (u64, u64),
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Identity {
+    /// The identity of the file behind `path`, links followed.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        std::fs::metadata(path).map(|metadata| Self::of(&metadata))
+    }
+
+    /// The identity of a file that was looked at already.
+    #[cfg(unix)]
+    pub fn of(metadata: &Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        Self {
+            place: (metadata.dev(), metadata.ino()),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// The identity of a file that was looked at already.
+    #[cfg(not(unix))]
+    pub fn of(metadata: &Metadata) -> Self {
+        let modified = metadata
+            .modified()
+            .ok()
+            .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
+            .unwrap_or_default();
+        Self {
+            place: (0, 0),
+            size: metadata.len(),
+            modified: (
+                i64::try_from(modified.as_secs()).unwrap_or(i64::MAX),
+                i64::from(modified.subsec_nanos()),
+            ),
+            changed: (0, 0),
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The one runner: starts a program, talks with it, and never hangs.
+//!
+//! [`run`] is a blocking loop over everything that can happen to a program, meant for a thread that
+//! Keyward keeps ([`spawn`]); it knows no runtime, so that a run outlives the runtime of whoever
+//! asked first. [`start`] does both and gives back something to wait for.
+//!
+//! - **Attended** runs stay in our process group, so that the person at the terminal can talk to
+//!   the program; the terminal's state is saved before and restored after, however the run ends.
+//! - **Unattended** runs get a session of their own: there is no terminal to open, and the whole
+//!   process group is ended when we give up.
+//! - The end of a run is the *exit* of the program. A process it leaves behind may hold its pipes;
+//!   they get a short grace and nothing is killed after a normal exit.
+//! - A process is signalled only before it is reaped, so never by a process id that was used again.
+
+mod buffer;
+mod failure;
+mod identity;
+mod limits;
+mod lines;
+mod running;
+mod stop;
+mod threads;
+
+#[cfg(unix)]
+mod child;
+#[cfg(unix)]
+mod launch;
+#[cfg(unix)]
+mod talk;
+#[cfg(unix)]
+mod terminal;
+
+#[cfg(not(unix))]
+mod portable;
+
+use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc, time::Duration};
+
+use zeroize::Zeroizing;
+
+use crate::clock::{Clock, SystemClock};
+
+pub use self::{
+    failure::{Failure, Left, Part},
+    identity::Identity,
+    running::{Running, start},
+    stop::{Stop, shut_down},
+    threads::spawn,
+};
+
+/// A program to run, fully decided.
+///
+/// Its `Debug` shows neither arguments nor values of the environment.
+#[derive(Clone)]
+pub struct Invocation {
+    /// The file to execute: absolute, already resolved and checked.
+    pub program: PathBuf,
+    /// The file as it was when it was checked; a run is refused when it has changed since.
+    pub identity: Option<Identity>,
+    /// What the program sees as its own name, and what people call it.
+    pub name: OsString,
+    /// Arguments after the name.
+    pub args: Vec<OsString>,
+    /// The whole environment, in order, last duplicate winning.
+    pub env: Vec<(OsString, OsString)>,
+    /// What it reads.
+    pub stdin: Stdin,
+    /// Where its complaints go.
+    pub stderr: Stderr,
+    /// How long it may take.
+    pub budget: Duration,
+    /// How much it may print.
+    pub limits: Limits,
+    /// A person started it and a terminal is there: it stays in our process group.
+    pub attended: bool,
+    /// What happens when nobody waits any more.
+    pub abandoned: Abandoned,
+}
+
+impl Invocation {
+    /// An unattended run of `program` without arguments, environment or input, for a minute at most.
+    pub fn new(program: impl Into<PathBuf>) -> Self {
+        let program = program.into();
+        Self {
+            name: program.clone().into_os_string(),
+            program,
+            identity: None,
+            args: Vec::new(),
+            env: Vec::new(),
+            stdin: Stdin::Closed,
+            stderr: Stderr::Kept,
+            budget: Duration::from_secs(60),
+            limits: Limits::default(),
+            attended: false,
+            abandoned: Abandoned::Finish,
+        }
+    }
+}
+
+/// What the program reads. Illegal mixes cannot be written.
+#[derive(Clone)]
+pub enum Stdin {
+    /// The null device.
+    Closed,
+    /// These bytes, then end of file.
+    Request(Zeroizing<Vec<u8>>),
+    /// Our own stdin. An unattended run gets the null device instead: it must not read what a
+    /// person types for somebody else.
+    Terminal,
+}
+
+/// Where the program's stderr goes.
+#[derive(Clone)]
+pub enum Stderr {
+    /// Kept (the last of it) for the error.
+    Kept,
+    /// Straight to our own stderr.
+    Shown,
+    /// Line by line to a program with a screen of its own; kept as well.
+    Sink(Arc<dyn Sink>),
+}
+
+/// Receives a plugin's stderr as it comes, cleaned of control characters, for a TUI or GUI to show.
+///
+/// It is called by the thread that watches the program, so it has to return soon: a program's time
+/// budget is not looked at meanwhile.
+pub trait Sink: Send + Sync + 'static {
+    /// One line, without its line break.
+    fn line(&self, plugin: &str, line: &str);
+
+    /// The beginning of a line after which the program went quiet, such as `Password: `. What
+    /// follows on that line comes apart. Shown like a line unless a sink knows better.
+    fn prompt(&self, plugin: &str, text: &str) {
+        self.line(plugin, text);
+    }
+}
+
+/// Caps on output.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Bytes of stdout; more is an error.
+    pub stdout: usize,
+    /// Bytes of stderr kept; more is dropped from the front.
+    pub stderr: usize,
+}
+
+impl Default for Limits {
+    /// 16 MiB of stdout, far above any credential, and the last 64 KiB of stderr.
+    fn default() -> Self {
+        Self { stdout: 16 << 20, stderr: 64 << 10 }
+    }
+}
+
+/// What happens to a run that nobody waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Abandoned {
+    /// It finishes: the next caller has use for it.
+    Finish,
+    /// It is ended.
+    Kill,
+}
+
+/// A program that ended by itself.
+pub struct Output {
+    /// Exit code, or the signal that ended it.
+    pub status: Status,
+    /// All of stdout.
+    pub stdout: Zeroizing<Vec<u8>>,
+    /// The last of stderr, raw, unless it was shown.
+    pub stderr: Zeroizing<Vec<u8>>,
+    /// From start to exit.
+    pub took: Duration,
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// By itself.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+}
+
+impl Status {
+    /// Whether it says that all went well.
+    pub fn success(self) -> bool {
+        self == Self::Code(0)
+    }
+}
+
+/// Runs the program and returns when it has ended, its budget is used up, or `stop` was called.
+/// Blocks: it is meant for a thread that Keyward keeps ([`spawn`]).
+///
+/// Every descriptor it opens is closed, and the program's own process is reaped, when it returns.
+/// After anything but an [`Output`] nothing is left of an unattended program's process group.
+pub fn run(invocation: &Invocation, stop: &Stop) -> Result<Output, Failure> {
+    limits::check(invocation)?;
+    let ear = stop.listen().map_err(Failure::System)?;
+    if ear.called() {
+        return Err(Failure::Stopped(Left::default()));
+    }
+    #[cfg(unix)]
+    {
+        let _terminal = terminal::save(invocation.attended);
+        let started = SystemClock.elapsed();
+        let (child, pipes) = launch::launch(invocation, &ear)?;
+        talk::talk(invocation, child, pipes, started, &ear)
+    }
+    #[cfg(not(unix))]
+    portable::run(invocation, &ear)
+}
+
+impl fmt::Debug for Invocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let env: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Invocation")
+            .field("program", &self.program)
+            .field("name", &self.name)
+            .field("args", &self.args.len())
+            .field("env", &env)
+            .field("stdin", &self.stdin)
+            .field("stderr", &self.stderr)
+            .field("budget", &self.budget)
+            .field("limits", &self.limits)
+            .field("attended", &self.attended)
+            .field("abandoned", &self.abandoned)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Stdin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("Closed"),
+            Self::Request(bytes) => write!(f, "Request({} bytes)", bytes.len()),
+            Self::Terminal => f.write_str("Terminal"),
+        }
+    }
+}
+
+impl fmt::Debug for Stderr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kept => "Kept",
+            Self::Shown => "Shown",
+            Self::Sink(_) => "Sink",
+        })
+    }
+}
+
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Output")
+            .field("status", &self.status)
+            .field("stdout", &self.stdout.len())
+            .field("stderr", &self.stderr.len())
+            .field("took", &self.took)
+            .finish()
+    }
+}

@@ -1,0 +1,296 @@
+//! The loop: everything that can happen to a program, in one place.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
+};
+
+use rustix::{
+    buffer::spare_capacity,
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    process::Signal,
+};
+
+use super::{
+    Failure, Invocation, Left, Output, Status, Stderr, Stdin, buffer::Buffer, child::Child,
+    launch::Pipes, lines::Lines, stop::Ear,
+};
+use crate::clock::{Clock, SystemClock};
+
+/// How long the pipes of a program that has ended may be held by what it left behind, such as a
+/// browser; or by the last process of a pipeline that still writes.
+const PIPE_GRACE: Duration = Duration::from_millis(250);
+/// How long a program that is told to end has for that before it is killed.
+const TERM_GRACE: Duration = Duration::from_millis(500);
+/// Reads of one stream in a row: a program that writes without end must not keep us from looking at
+/// the clock, nor at the other stream.
+const ROUNDS: usize = 64;
+/// How often to look whether the program has ended, where that cannot be waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Talks with the program until it has ended or we give up.
+pub(super) fn talk(
+    invocation: &Invocation,
+    child: Child,
+    pipes: Pipes,
+    started: Duration,
+    ear: &Ear,
+) -> Result<Output, Failure> {
+    let mut talk = Talk::new(invocation, child, pipes, started);
+    match talk.listen(ear) {
+        Ok(status) => Ok(talk.finish(status)),
+        Err(End::GaveUp(why)) => Err(talk.give_up(why)),
+        Err(End::System(error)) => Err(Failure::System(error)),
+    }
+}
+
+struct Talk<'a> {
+    invocation: &'a Invocation,
+    child: Child,
+    request: &'a [u8],
+    stdin: Option<OwnedFd>,
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+    output: Buffer,
+    complaints: Buffer,
+    lines: Option<Lines>,
+    started: Duration,
+}
+
+enum End {
+    GaveUp(Why),
+    System(io::Error),
+}
+
+#[derive(Clone, Copy)]
+enum Why {
+    TimedOut,
+    TooMuchOutput,
+    Stopped,
+}
+
+impl<'a> Talk<'a> {
+    fn new(invocation: &'a Invocation, child: Child, pipes: Pipes, started: Duration) -> Self {
+        let lines = match &invocation.stderr {
+            Stderr::Sink(sink) => {
+                Some(Lines::new(sink.clone(), &invocation.name.to_string_lossy()))
+            }
+            Stderr::Kept | Stderr::Shown => None,
+        };
+        let request: &[u8] = match &invocation.stdin {
+            Stdin::Request(bytes) => bytes,
+            Stdin::Closed | Stdin::Terminal => &[],
+        };
+        Self {
+            invocation,
+            child,
+            request,
+            stdin: pipes.stdin.filter(|_| !request.is_empty()),
+            stdout: Some(pipes.stdout),
+            stderr: pipes.stderr,
+            output: Buffer::default(),
+            complaints: Buffer::default(),
+            lines,
+            started,
+        }
+    }
+
+    /// Writes, reads and waits until the program has ended and said all it had to say.
+    fn listen(&mut self, ear: &Ear) -> Result<(Status, Duration), End> {
+        let deadline = self.started + self.invocation.budget;
+        let mut ended: Option<(Status, Duration)> = None;
+        loop {
+            let until = match ended {
+                Some((_, at)) => at + PIPE_GRACE,
+                None => deadline,
+            };
+            self.wait(Some(ear), until).map_err(End::System)?;
+            self.write();
+            self.read().map_err(End::GaveUp)?;
+            let now = SystemClock.elapsed();
+            if ended.is_none() {
+                let status = self.child.ended().map_err(End::System)?;
+                ended = status.map(|status| (status, now));
+                if ended.is_some() {
+                    // What the program itself wrote is in the pipes by now.
+                    self.read().map_err(End::GaveUp)?;
+                }
+            }
+            match ended {
+                Some((status, at)) => {
+                    let grace_over = now >= at + PIPE_GRACE || ear.called();
+                    if grace_over || self.all_said(status) {
+                        return Ok((status, at));
+                    }
+                }
+                None if ear.called() => return Err(End::GaveUp(Why::Stopped)),
+                None if now >= deadline => return Err(End::GaveUp(Why::TimedOut)),
+                None => {}
+            }
+        }
+    }
+
+    /// Nobody can add to the answer any more. What is left of stderr matters only with a failure.
+    fn all_said(&self, status: Status) -> bool {
+        self.stdout.is_none() && (self.stderr.is_none() || status.success())
+    }
+
+    /// Waits until something happens, at most until `until`.
+    fn wait(&mut self, ear: Option<&Ear>, until: Duration) -> io::Result<()> {
+        let now = SystemClock.elapsed();
+        let mut until = until;
+        if let Some(lines) = &mut self.lines {
+            lines.tick(now);
+            until = lines.due().map_or(until, |due| due.min(until));
+        }
+        let ended = self.child.ended()?.is_some();
+        if !ended && self.child.watch().is_none() {
+            until = until.min(now + LOOK_EVERY);
+        }
+        let mut fds = Fds::default();
+        fds.add(ear.map(Ear::bell), PollFlags::IN);
+        // Its end is known already, and would wake us at once.
+        fds.add(self.child.watch().filter(|_| !ended), PollFlags::IN);
+        fds.add(self.stdin.as_ref().map(AsFd::as_fd), PollFlags::OUT);
+        fds.add(self.stdout.as_ref().map(AsFd::as_fd), PollFlags::IN);
+        fds.add(self.stderr.as_ref().map(AsFd::as_fd), PollFlags::IN);
+        fds.poll(until.saturating_sub(now))
+    }
+
+    /// Writes what the program is ready to take. It may answer without reading.
+    fn write(&mut self) {
+        while let Some(stdin) = &self.stdin {
+            match rustix::io::write(stdin, self.request) {
+                Ok(written) => {
+                    self.request = &self.request[written..];
+                    if self.request.is_empty() {
+                        self.stdin = None;
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return,
+                Err(_) => self.stdin = None,
+            }
+        }
+    }
+
+    /// Reads what is there, of both streams.
+    fn read(&mut self) -> Result<(), Why> {
+        self.read_complaints();
+        for _ in 0..ROUNDS {
+            let Some(stdout) = &self.stdout else { break };
+            match rustix::io::read(stdout, spare_capacity(self.output.room())) {
+                Ok(0) => self.stdout = None,
+                Ok(_) if self.output.len() > self.invocation.limits.stdout => {
+                    return Err(Why::TooMuchOutput);
+                }
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(_) => self.stdout = None,
+            }
+        }
+        Ok(())
+    }
+
+    fn read_complaints(&mut self) {
+        let limit = self.invocation.limits.stderr;
+        for _ in 0..ROUNDS {
+            let Some(stderr) = &self.stderr else { break };
+            let before = self.complaints.len();
+            match rustix::io::read(stderr, spare_capacity(self.complaints.room())) {
+                Ok(0) => self.stderr = None,
+                Ok(_) => {
+                    if let Some(lines) = &mut self.lines {
+                        lines.feed(self.complaints.bytes_from(before), SystemClock.elapsed());
+                    }
+                    // Now and then, not for each byte of a program that drips.
+                    if self.complaints.len() >= limit.saturating_mul(2) {
+                        self.complaints.keep_last(limit);
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(_) => self.stderr = None,
+            }
+        }
+    }
+
+    /// The program ended by itself: nothing is killed, it may have left something behind on purpose.
+    fn finish(mut self, (status, at): (Status, Duration)) -> Output {
+        self.child.reap();
+        Output {
+            status,
+            took: at.saturating_sub(self.started),
+            stderr: self.complaints(),
+            stdout: self.output.into_bytes(),
+        }
+    }
+
+    /// Ends the program, gently at first.
+    fn give_up(mut self, why: Why) -> Failure {
+        let took = SystemClock.elapsed().saturating_sub(self.started);
+        if matches!(self.child.ended(), Ok(None)) {
+            self.child.signal(Signal::TERM);
+            self.let_end();
+            self.child.end();
+        } else {
+            // It had ended by itself before we lost patience with what it printed.
+            self.child.reap();
+        }
+        let left = Left { stderr: self.complaints(), took };
+        match why {
+            Why::TimedOut => Failure::TimedOut(left),
+            Why::TooMuchOutput => Failure::TooMuchOutput(left),
+            Why::Stopped => Failure::Stopped(left),
+        }
+    }
+
+    /// Listens to the last words of a program that was told to end: until it has, and with it, in a
+    /// group, everybody who holds its pipes.
+    fn let_end(&mut self) {
+        self.stdin = None;
+        let until = SystemClock.elapsed() + TERM_GRACE;
+        while SystemClock.elapsed() < until {
+            if self.wait(None, until).is_err() {
+                return;
+            }
+            self.output.clear();
+            let _ = self.read();
+            let ended = !matches!(self.child.ended(), Ok(None));
+            let silent = self.stdout.is_none() && self.stderr.is_none();
+            if ended && (silent || !self.child.leads_group()) {
+                return;
+            }
+        }
+    }
+
+    fn complaints(&mut self) -> zeroize::Zeroizing<Vec<u8>> {
+        if let Some(lines) = &mut self.lines {
+            lines.finish();
+        }
+        let mut complaints = std::mem::take(&mut self.complaints);
+        complaints.keep_last(self.invocation.limits.stderr);
+        complaints.into_bytes()
+    }
+}
+
+/// The descriptors of one poll; at most five.
+#[derive(Default)]
+struct Fds<'fd>(Vec<PollFd<'fd>>);
+
+impl<'fd> Fds<'fd> {
+    fn add(&mut self, fd: Option<BorrowedFd<'fd>>, flags: PollFlags) {
+        self.0.extend(fd.map(|fd| PollFd::from_borrowed_fd(fd, flags)));
+    }
+
+    fn poll(&mut self, timeout: Duration) -> io::Result<()> {
+        // A timeout that does not fit is as good as none: the loop looks at the clock again.
+        let timeout = timeout.try_into().ok();
+        match poll(&mut self.0, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
