@@ -13,7 +13,7 @@ use rcgen::{
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use time::OffsetDateTime;
 
-use crate::Error;
+use crate::{Error, clock};
 
 /// The RSA key of every RSA certificate: making one takes longer than a test should.
 const RSA_KEY: &str = include_str!("../fixtures/rsa-2048.pem");
@@ -36,13 +36,12 @@ impl Authority {
     /// Makes a new authority with its own key, named `name`.
     pub fn new(name: &str) -> Result<Self, Error> {
         let key = KeyPair::generate().map_err(Error::of("make the authority's key"))?;
-        let now = SystemTime::now();
+        let now = clock::now();
         let mut params = params(name, now - LEEWAY, now + 10 * LIFETIME)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let certificate = params
-            .self_signed(&key)
-            .map_err(Error::of("sign the authority's certificate"))?;
+        let certificate =
+            params.self_signed(&key).map_err(Error::of("sign the authority's certificate"))?;
         Ok(Self {
             pem: certificate.pem(),
             der: certificate.der().clone(),
@@ -63,7 +62,7 @@ impl Authority {
 
     /// A certificate for a server that is known by `names` (DNS names and IP addresses).
     pub fn server(&self, names: &[&str]) -> Result<Issued, Error> {
-        let now = SystemTime::now();
+        let now = clock::now();
         let mut params =
             CertificateParams::new(names.iter().map(ToString::to_string).collect::<Vec<_>>())
                 .map_err(Error::of("use the server's names"))?;
@@ -79,7 +78,7 @@ impl Authority {
 
     /// Begins a certificate for the client `user` (its common name).
     pub fn client(&self, user: &str) -> Request<'_> {
-        let now = SystemTime::now();
+        let now = clock::now();
         Request {
             authority: self,
             user: user.to_owned(),
@@ -94,9 +93,8 @@ impl Authority {
         let number = self.serial.fetch_add(1, Ordering::Relaxed);
         params.serial_number = Some(SerialNumber::from(number));
         let key = key.pair()?;
-        let certificate = params
-            .signed_by(&key, &self.issuer)
-            .map_err(Error::of("sign a certificate"))?;
+        let certificate =
+            params.signed_by(&key, &self.issuer).map_err(Error::of("sign a certificate"))?;
         Ok(Issued {
             certificate_pem: certificate.pem(),
             key_pem: key.serialize_pem(),
@@ -230,19 +228,14 @@ impl Issued {
 
 impl fmt::Debug for Issued {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Issued")
-            .field("serial", &self.serial)
-            .finish_non_exhaustive()
+        f.debug_struct("Issued").field("serial", &self.serial).finish_non_exhaustive()
     }
 }
 
 /// Kubernetes reads every organisation as a group. The library that writes the certificate keeps one
 /// value a type; spelling the same identifier in its two ways makes room for a second.
 fn organisations() -> [DnType; 2] {
-    [
-        DnType::OrganizationName,
-        DnType::CustomDnType(vec![2, 5, 4, 10]),
-    ]
+    [DnType::OrganizationName, DnType::CustomDnType(vec![2, 5, 4, 10])]
 }
 
 fn params(name: &str, from: SystemTime, until: SystemTime) -> Result<CertificateParams, Error> {
@@ -255,10 +248,8 @@ fn params(name: &str, from: SystemTime, until: SystemTime) -> Result<Certificate
 }
 
 fn moment(time: SystemTime) -> Result<OffsetDateTime, Error> {
-    let seconds = time
-        .duration_since(UNIX_EPOCH)
-        .map_err(Error::of("use a time before 1970"))?
-        .as_secs();
+    let seconds =
+        time.duration_since(UNIX_EPOCH).map_err(Error::of("use a time before 1970"))?.as_secs();
     OffsetDateTime::from_unix_timestamp(i64::try_from(seconds).unwrap_or(i64::MAX))
         .map_err(Error::of("use a time so far away"))
 }

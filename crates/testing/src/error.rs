@@ -15,10 +15,7 @@ impl Error {
     where
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        move |source| Self {
-            what,
-            source: source.into(),
-        }
+        move |source| Self { what, source: source.into() }
     }
 }
 

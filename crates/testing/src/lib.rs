@@ -2,6 +2,7 @@
 //! server that demands and checks credentials, a throw-away certificate authority, local proxies.
 
 pub mod authority;
+mod clock;
 mod error;
 #[cfg(target_os = "linux")]
 pub mod pty;

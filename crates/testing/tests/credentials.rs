@@ -1,6 +1,6 @@
 //! The server demands credentials and checks them.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::similar_names)]
 
 mod common;
 
@@ -41,10 +41,7 @@ async fn a_token_is_accepted_in_both_protocols_until_it_is_revoked() {
         let (status, body) = client.get("/whoami", "good").await;
         assert_eq!(status, StatusCode::OK);
         assert_eq!(body["username"], "anna");
-        assert_eq!(
-            body["groups"],
-            serde_json::json!(["dev", "system:authenticated"])
-        );
+        assert_eq!(body["groups"], serde_json::json!(["dev", "system:authenticated"]));
         assert!(server.users().revoke_token("good"));
         let (status, _) = client.get("/whoami", "good").await;
         assert_eq!(status, StatusCode::UNAUTHORIZED);
@@ -182,10 +179,7 @@ async fn both_can_be_demanded_of_every_request() {
     let mut both = Client::connect(&server, http2(&server, Some(&issued))).await;
     let mut plain = Client::connect(&server, http2(&server, None)).await;
     assert_eq!(both.get("/healthz", "").await.0, StatusCode::UNAUTHORIZED);
-    assert_eq!(
-        plain.get("/healthz", "good").await.0,
-        StatusCode::UNAUTHORIZED
-    );
+    assert_eq!(plain.get("/healthz", "good").await.0, StatusCode::UNAUTHORIZED);
     assert_eq!(both.get("/healthz", "good").await.0, StatusCode::OK);
     assert_eq!(server.recorder().last().unwrap().proof, Some(Proof::Both));
 }

@@ -1,6 +1,6 @@
 //! What goes wrong on purpose, and what is counted.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::similar_names)]
 
 mod common;
 
@@ -25,15 +25,9 @@ async fn requests_and_connections_are_counted_and_recorded() {
     let mut second = Client::connect(&server, http1(&server, None)).await;
     second.get("/healthz?x=1", "bad").await;
     let counts = server.counts();
-    assert_eq!(
-        (counts.connections, counts.handshakes, counts.open),
-        (2, 2, 2)
-    );
+    assert_eq!((counts.connections, counts.handshakes, counts.open), (2, 2, 2));
     assert_eq!((counts.requests, counts.waiting), (3, 0));
-    assert_eq!(
-        (counts.status(200), counts.status(404), counts.status(401)),
-        (1, 1, 1)
-    );
+    assert_eq!((counts.status(200), counts.status(404), counts.status(401)), (1, 1, 1));
     let records = server.recorder().of("/healthz");
     assert_eq!(records.len(), 2);
     assert_eq!(records[0].header("authorization"), Some("Bearer good"));
@@ -67,9 +61,7 @@ async fn a_user_is_forbidden_a_path_for_a_number_of_times() {
     let server = server();
     server.users().token("other", User::new("berta"));
     let deed = Deed::Answer(StatusCode::FORBIDDEN);
-    server
-        .faults()
-        .add(Fault::on("/version", deed).user("anna").after(1).times(1));
+    server.faults().add(Fault::on("/version", deed).user("anna").after(1).times(1));
     let mut client = Client::connect(&server, http2(&server, None)).await;
     assert_eq!(client.get("/version", "good").await.0, StatusCode::OK);
     assert_eq!(client.get("/version", "other").await.0, StatusCode::OK);
@@ -94,9 +86,7 @@ async fn a_cut_request_has_no_answer_and_no_connection() {
 #[tokio::test]
 async fn a_connection_is_cut_behind_the_head_of_an_answer() {
     let server = server();
-    server
-        .faults()
-        .add(Fault::on("/version", Deed::CutAfterHead));
+    server.faults().add(Fault::on("/version", Deed::CutAfterHead));
     for settings in [http1(&server, None), http2(&server, None)] {
         let mut client = Client::connect(&server, settings).await;
         let answer = client.send(get("/version", "good")).await.unwrap();
@@ -122,10 +112,7 @@ async fn go_away_lets_the_request_finish_and_ends_the_connection() {
     let server = server();
     for settings in [http1(&server, None), http2(&server, None)] {
         server.faults().clear();
-        server.faults().add(Fault::on(
-            "/version",
-            Deed::Delay(Duration::from_millis(100)),
-        ));
+        server.faults().add(Fault::on("/version", Deed::Delay(Duration::from_millis(100))));
         let mut client = Client::connect(&server, settings).await;
         client.get("/healthz", "good").await;
         let ask = async {
@@ -172,9 +159,7 @@ async fn big_bodies_stream_and_echo_comes_back() {
     assert_eq!(body.len(), 1_000_001);
     assert_eq!(headers["content-length"], "1000001");
     let sent = serde_json::json!({ "a": [1, 2, 3] });
-    let (_, body) = client
-        .call("POST", "/echo", "application/json", "good", &sent)
-        .await;
+    let (_, body) = client.call("POST", "/echo", "application/json", "good", &sent).await;
     assert_eq!(body, sent);
 }
 

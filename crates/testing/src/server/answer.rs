@@ -18,11 +18,7 @@ pub(crate) fn json_answer(status: StatusCode, value: &Value) -> Answer {
 /// An answer with plain text.
 pub(crate) fn text_answer(text: impl Into<Body>) -> Answer {
     let mut answer = Response::new(text.into());
-    set(
-        &mut answer,
-        header::CONTENT_TYPE,
-        "text/plain; charset=utf-8",
-    );
+    set(&mut answer, header::CONTENT_TYPE, "text/plain; charset=utf-8");
     answer
 }
 
@@ -63,10 +59,7 @@ pub(crate) fn usual(status: StatusCode, user: Option<&str>, path: &str) -> Answe
 }
 
 pub(crate) fn not_found() -> Answer {
-    failure(
-        StatusCode::NOT_FOUND,
-        "the server could not find the requested resource",
-    )
+    failure(StatusCode::NOT_FOUND, "the server could not find the requested resource")
 }
 
 pub(crate) fn set(answer: &mut Answer, name: header::HeaderName, value: &str) {

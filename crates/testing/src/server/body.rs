@@ -69,12 +69,12 @@ impl http_body::Body for Body {
                 *left -= size as u64;
                 Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&FILL[..size])))))
             }
-            Self::Stream(receiver) => receiver
-                .poll_recv(context)
-                .map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Echo(incoming) => Pin::new(incoming)
-                .poll_frame(context)
-                .map_err(io::Error::other),
+            Self::Stream(receiver) => {
+                receiver.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+            }
+            Self::Echo(incoming) => {
+                Pin::new(incoming).poll_frame(context).map_err(io::Error::other)
+            }
             Self::Never(_) => Poll::Pending,
         }
     }

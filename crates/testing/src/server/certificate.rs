@@ -39,13 +39,7 @@ impl Certificate {
         let from = moment(validity.next()?)?;
         // The last second counts as a whole.
         let until = moment(validity.next()?)? + Duration::from_millis(999);
-        let mut certificate = Self {
-            serial,
-            name: String::new(),
-            groups: Vec::new(),
-            from,
-            until,
-        };
+        let mut certificate = Self { serial, name: String::new(), groups: Vec::new(), from, until };
         let mut subject = Reader(body.take(SEQUENCE)?);
         while let Some(set) = subject.take(SET) {
             let mut set = Reader(set);
@@ -66,9 +60,7 @@ impl Certificate {
 
 /// The last eight bytes: the authority here counts its serial numbers from one.
 fn number(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0, |value, byte| (value << 8) | u64::from(*byte))
+    bytes.iter().fold(0, |value, byte| (value << 8) | u64::from(*byte))
 }
 
 fn moment((tag, text): (u8, &[u8])) -> Option<SystemTime> {
@@ -83,9 +75,7 @@ fn moment((tag, text): (u8, &[u8])) -> Option<SystemTime> {
     let part = |index: usize| -> Option<u8> { rest.get(2 * index..2 * index + 2)?.parse().ok() };
     let date = Date::from_calendar_date(year, Month::try_from(part(0)?).ok()?, part(1)?).ok()?;
     let time = Time::from_hms(part(2)?, part(3)?, part(4)?).ok()?;
-    let seconds = PrimitiveDateTime::new(date, time)
-        .assume_utc()
-        .unix_timestamp();
+    let seconds = PrimitiveDateTime::new(date, time).assume_utc().unix_timestamp();
     Some(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).ok()?))
 }
 
@@ -114,9 +104,7 @@ impl<'a> Reader<'a> {
             if digits.len() > 4 {
                 return None;
             }
-            length = digits
-                .iter()
-                .fold(0, |value, byte| (value << 8) | usize::from(*byte));
+            length = digits.iter().fold(0, |value, byte| (value << 8) | usize::from(*byte));
             rest = after;
         }
         let (value, rest) = rest.split_at_checked(length)?;

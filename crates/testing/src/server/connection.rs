@@ -4,9 +4,10 @@ use std::{
     collections::HashMap,
     pin::pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use hyper::{
@@ -85,6 +86,7 @@ impl Connection {
 pub(crate) struct Connections {
     next: AtomicU64,
     open: Mutex<HashMap<u64, watch::Sender<Signal>>>,
+    closed: Condvar,
 }
 
 impl Connections {
@@ -92,6 +94,12 @@ impl Connections {
         for connection in self.open().values() {
             raise(connection, signal);
         }
+    }
+
+    /// Waits until none is open, at most for `limit`. Whether none is.
+    pub(crate) fn wait_until_none(&self, limit: Duration) -> bool {
+        let waited = self.closed.wait_timeout_while(self.open(), limit, |open| !open.is_empty());
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_empty()
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<u64, watch::Sender<Signal>>> {
@@ -110,6 +118,7 @@ impl Drop for Entry {
     fn drop(&mut self) {
         self.shared.connections.open().remove(&self.id);
         down(&self.shared.counters.open);
+        self.shared.connections.closed.notify_all();
     }
 }
 
@@ -120,10 +129,7 @@ pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream) {
     let id = shared.connections.next.fetch_add(1, Ordering::Relaxed) + 1;
     let (signal, mut told) = watch::channel(Signal::Serve);
     shared.connections.open().insert(id, signal.clone());
-    let entry = Entry {
-        shared: shared.clone(),
-        id,
-    };
+    let entry = Entry { shared: shared.clone(), id };
     let _ = stream.set_nodelay(true);
     let acceptor = TlsAcceptor::from(shared.tls());
     let accepted = tokio::select! {
@@ -141,13 +147,8 @@ pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream) {
         up(&shared.counters.resumed);
     }
     let http2 = session.alpn_protocol() == Some(b"h2");
-    let connection = Arc::new(Connection {
-        id,
-        facts,
-        requests: AtomicU64::new(0),
-        signal,
-        _entry: entry,
-    });
+    let connection =
+        Arc::new(Connection { id, facts, requests: AtomicU64::new(0), signal, _entry: entry });
     if http2 {
         speak_http2(shared, connection, stream, told).await;
     } else {

@@ -42,14 +42,7 @@ pub enum Deed {
 impl Fault {
     /// Requests whose path begins with `path` meet `deed`.
     pub fn on(path: &str, deed: Deed) -> Self {
-        Self {
-            path: path.to_owned(),
-            method: None,
-            user: None,
-            skip: 0,
-            times: None,
-            deed,
-        }
+        Self { path: path.to_owned(), method: None, user: None, skip: 0, times: None, deed }
     }
 
     /// Every request meets `deed`.
@@ -88,10 +81,7 @@ impl Fault {
     fn meets(&mut self, method: &Method, path: &str, user: Option<&str>) -> bool {
         let like = path.starts_with(&self.path)
             && self.method.as_ref().is_none_or(|wanted| wanted == method)
-            && self
-                .user
-                .as_deref()
-                .is_none_or(|wanted| user == Some(wanted));
+            && self.user.as_deref().is_none_or(|wanted| user == Some(wanted));
         if !like || self.times == Some(0) {
             return false;
         }
@@ -133,14 +123,12 @@ impl Faults {
 
     /// Cuts each connection when it has answered so many requests.
     pub fn cut_after(&self, requests: Option<u64>) {
-        self.cut_after
-            .store(requests.unwrap_or(0), Ordering::Relaxed);
+        self.cut_after.store(requests.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Asks each connection to end when it has answered so many requests.
     pub fn go_away_after(&self, requests: Option<u64>) {
-        self.go_away_after
-            .store(requests.unwrap_or(0), Ordering::Relaxed);
+        self.go_away_after.store(requests.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Moves the time in the `Date` header by so many seconds.

@@ -14,10 +14,12 @@
 //! ```
 
 mod answer;
+mod api;
 mod body;
 mod certificate;
 mod connection;
 mod fault;
+mod pod;
 mod record;
 mod route;
 mod serve;
@@ -30,7 +32,7 @@ use std::{
     net::SocketAddr,
     sync::{Arc, PoisonError, RwLock},
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -38,16 +40,18 @@ use rustls::{ServerConfig, server::danger::ClientCertVerifier};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::watch};
 
-use self::{
-    connection::{Connections, Signal},
-    record::Counters,
-};
 pub use self::{
+    api::{Refusal, Store},
     fault::{Deed, Fault, Faults},
+    pod::Logs,
     record::{Counts, Record, Recorder},
     setup::Setup,
     tls::{ClientCertificates, Tls},
     users::{Proof, User, Users},
+};
+use self::{
+    connection::{Connections, Signal},
+    record::Counters,
 };
 use crate::{Error, authority::Authority};
 
@@ -113,6 +117,16 @@ impl Server {
         &self.shared.recorder
     }
 
+    /// The objects it keeps.
+    pub fn store(&self) -> &Store {
+        &self.shared.store
+    }
+
+    /// What its pods write.
+    pub fn logs(&self) -> &Logs {
+        &self.shared.logs
+    }
+
     /// How many of everything there were.
     pub fn counts(&self) -> Counts {
         self.shared.counters.read()
@@ -144,11 +158,7 @@ impl Server {
     /// down for as long as wanted.
     pub fn restart(&self) -> Result<(), Error> {
         let settings = self.setup.settings(&self.authority)?;
-        *self
-            .shared
-            .tls
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        *self.shared.tls.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
         self.cut_connections();
         Ok(())
     }
@@ -158,14 +168,7 @@ impl Server {
     pub fn drain(self, limit: Duration) -> bool {
         self.shared.gate.send_replace(Gate::Over);
         self.go_away();
-        let begun = Instant::now();
-        while self.counts().open > 0 {
-            if begun.elapsed() >= limit {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        true
+        self.shared.connections.wait_until_none(limit)
     }
 
     /// Ends at once.
@@ -187,9 +190,7 @@ impl Drop for Server {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server")
-            .field("address", &self.address)
-            .finish_non_exhaustive()
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
@@ -208,6 +209,8 @@ pub(crate) struct Shared {
     recorder: Recorder,
     counters: Counters,
     connections: Connections,
+    store: Store,
+    logs: Logs,
     gate: watch::Sender<Gate>,
     tls: RwLock<Arc<ServerConfig>>,
     checker: Arc<dyn ClientCertVerifier>,
@@ -216,10 +219,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     fn tls(&self) -> Arc<ServerConfig> {
-        self.tls
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.tls.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

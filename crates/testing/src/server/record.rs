@@ -60,10 +60,7 @@ pub struct Recorder {
 
 impl Recorder {
     pub(crate) fn new(limit: usize) -> Self {
-        Self {
-            limit: AtomicUsize::new(limit),
-            records: Mutex::default(),
-        }
+        Self { limit: AtomicUsize::new(limit), records: Mutex::default() }
     }
 
     /// Keeps at most so many requests from now on; none makes the server faster.
@@ -81,11 +78,7 @@ impl Recorder {
 
     /// What is kept of this path (without its query), oldest first.
     pub fn of(&self, path: &str) -> Vec<Record> {
-        self.records()
-            .iter()
-            .filter(|record| record.uri.path() == path)
-            .cloned()
-            .collect()
+        self.records().iter().filter(|record| record.uri.path() == path).cloned().collect()
     }
 
     /// The latest request.

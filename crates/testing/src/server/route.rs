@@ -9,6 +9,7 @@ use serde_json::json;
 use super::{
     Shared,
     answer::{Answer, failure, json_answer, not_found, text_answer},
+    api,
     body::Body,
     connection::Connection,
     users::{Proof, User},
@@ -30,6 +31,7 @@ pub(crate) async fn answer(
 ) -> Answer {
     let path = request.uri().path().to_owned();
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let posted = request.method() == Method::POST;
     match parts.as_slice() {
         [] => json_answer(
             StatusCode::OK,
@@ -43,16 +45,31 @@ pub(crate) async fn answer(
             Err(_) => failure(StatusCode::BAD_REQUEST, "the size is no number"),
         },
         ["echo"] => echo(request),
-        ["apis", "authentication.k8s.io", "v1", "selfsubjectreviews"]
-            if request.method() == Method::POST =>
-        {
+        ["apis", "authentication.k8s.io", "v1", "selfsubjectreviews"] if posted => {
             json_answer(StatusCode::CREATED, &review(&caller))
         }
+        ["apis", "authorization.k8s.io", "v1", "selfsubjectaccessreviews"] if posted => {
+            json_answer(StatusCode::CREATED, &access())
+        }
         _ => {
-            let _ = shared;
-            not_found()
+            if let Some(answer) = api::describe(&parts, wants_protobuf(&request)) {
+                return answer;
+            }
+            match api::target(&parts) {
+                Some(target) => api::answer(shared, target, request).await,
+                None => not_found(),
+            }
         }
     }
+}
+
+/// Whether the schema is wanted in protocol buffers.
+fn wants_protobuf(request: &Request<Incoming>) -> bool {
+    request
+        .headers()
+        .get(http::header::ACCEPT)
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|accept| accept.contains("proto-openapi"))
 }
 
 fn version() -> serde_json::Value {
@@ -86,13 +103,22 @@ fn review(caller: &Caller) -> serde_json::Value {
     })
 }
 
+/// Every user who is let in may do everything, unless a fault says otherwise.
+fn access() -> serde_json::Value {
+    json!({
+        "kind": "SelfSubjectAccessReview",
+        "apiVersion": "authorization.k8s.io/v1",
+        "metadata": {},
+        "spec": {},
+        "status": { "allowed": true },
+    })
+}
+
 fn echo(request: Request<Incoming>) -> Answer {
     let kind = request.headers().get(http::header::CONTENT_TYPE).cloned();
     let mut answer = Answer::new(Body::Echo(request.into_body()));
     if let Some(kind) = kind {
-        answer
-            .headers_mut()
-            .insert(http::header::CONTENT_TYPE, kind);
+        answer.headers_mut().insert(http::header::CONTENT_TYPE, kind);
     }
     answer
 }

@@ -1,10 +1,6 @@
 //! One request, from its head to its answer.
 
-use std::{
-    io,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{io, sync::Arc, time::Duration};
 
 use http::{Request, StatusCode, header};
 use hyper::body::Incoming;
@@ -19,6 +15,7 @@ use super::{
     route,
     users::{Proof, User},
 };
+use crate::clock;
 
 /// How long an answer's head gets to leave before the connection is cut behind it.
 const HEAD_START: Duration = Duration::from_millis(20);
@@ -36,12 +33,10 @@ pub(crate) async fn answer(
         request.uri().path(),
         request.headers(),
         connection.facts.certificate.as_ref(),
-        SystemTime::now(),
+        clock::now(),
     );
-    let mut record = shared
-        .recorder
-        .wanted()
-        .then(|| record(&connection, &request, known.as_ref()));
+    let mut record =
+        shared.recorder.wanted().then(|| record(&connection, &request, known.as_ref()));
     let answer = decide(&shared, &connection, request, known).await;
     if let Ok(answer) = &answer {
         shared.counters.answered(answer.status());
@@ -89,11 +84,7 @@ async fn decide(
     let Some((user, proof)) = known else {
         return Ok(usual(StatusCode::UNAUTHORIZED, None, path));
     };
-    let caller = route::Caller {
-        user,
-        proof,
-        connection: connection.clone(),
-    };
+    let caller = route::Caller { user, proof, connection: connection.clone() };
     let answer = route::answer(shared, caller, request).await;
     if !cut_after_head {
         return Ok(answer);
@@ -135,13 +126,9 @@ fn record(
 fn dated(shared: &Shared, mut answer: Answer) -> Answer {
     let skew = shared.faults.skew();
     if skew != 0 {
-        let now = SystemTime::now();
+        let now = clock::now();
         let distance = Duration::from_secs(skew.unsigned_abs());
-        let moved = if skew > 0 {
-            now.checked_add(distance)
-        } else {
-            now.checked_sub(distance)
-        };
+        let moved = if skew > 0 { now.checked_add(distance) } else { now.checked_sub(distance) };
         let date = httpdate::fmt_http_date(moved.unwrap_or(now));
         set(&mut answer, header::DATE, &date);
     }

@@ -11,8 +11,8 @@ use rustls::{ServerConfig, crypto::ring};
 use tokio::{runtime, sync::watch};
 
 use super::{
-    ClientCertificates, Gate, Recorder, Server, Shared, Tls, accept, connection::Connections,
-    fault::Faults, record::Counters, tls, users::Users,
+    ClientCertificates, Gate, Logs, Recorder, Server, Shared, Store, Tls, accept,
+    connection::Connections, fault::Faults, record::Counters, tls, users::Users,
 };
 use crate::{Error, authority::Authority};
 
@@ -38,9 +38,7 @@ impl Default for Setup {
         Self {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             authority: None,
-            names: ["localhost", "127.0.0.1", "::1"]
-                .map(str::to_owned)
-                .to_vec(),
+            names: ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec(),
             certificates: ClientCertificates::default(),
             tls: Tls::default(),
             protocols: vec!["h2", "http/1.1"],
@@ -130,9 +128,7 @@ impl Setup {
             None => Arc::new(Authority::new("keyward throw-away authority")?),
         };
         let listener = TcpListener::bind(self.address).map_err(Error::of("listen"))?;
-        listener
-            .set_nonblocking(true)
-            .map_err(Error::of("listen"))?;
+        listener.set_nonblocking(true).map_err(Error::of("listen"))?;
         let address = listener.local_addr().map_err(Error::of("listen"))?;
         let shared = Arc::new(Shared {
             users: Users::default(),
@@ -140,6 +136,8 @@ impl Setup {
             recorder: Recorder::new(self.records),
             counters: Counters::new(),
             connections: Connections::default(),
+            store: Store::new(),
+            logs: Logs::default(),
             gate: watch::Sender::new(Gate::Open),
             tls: RwLock::new(Arc::new(self.settings(&authority)?)),
             checker: tls::checker(&authority, Arc::new(ring::default_provider()))?,
@@ -163,24 +161,12 @@ impl Setup {
                 runtime.shutdown_timeout(LAST_BREATH);
             })
             .map_err(Error::of("start the server's thread"))?;
-        Ok(Server {
-            shared,
-            address,
-            setup: self,
-            authority,
-            thread: Some(thread),
-        })
+        Ok(Server { shared, address, setup: self, authority, thread: Some(thread) })
     }
 
     pub(super) fn settings(&self, authority: &Authority) -> Result<ServerConfig, Error> {
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
         let identity = authority.server(&names)?;
-        tls::settings(
-            authority,
-            &identity,
-            self.certificates,
-            self.tls,
-            &self.protocols,
-        )
+        tls::settings(authority, &identity, self.certificates, self.tls, &self.protocols)
     }
 }

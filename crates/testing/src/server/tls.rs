@@ -85,9 +85,7 @@ pub(crate) fn checker(
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, Error> {
     let mut roots = RootCertStore::empty();
-    roots
-        .add(authority.der().clone())
-        .map_err(Error::of("trust the authority"))?;
+    roots.add(authority.der().clone()).map_err(Error::of("trust the authority"))?;
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
         .build()
         .map_err(Error::of("trust the authority"))

@@ -29,10 +29,7 @@ pub struct User {
 impl User {
     /// A user of this name, in no group.
     pub fn new(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            ..Self::default()
-        }
+        Self { name: name.to_owned(), ..Self::default() }
     }
 
     /// Adds a group.
@@ -101,10 +98,7 @@ impl Users {
 
     /// Accepts a bearer token until this moment.
     pub fn token_until(&self, token: &str, user: User, until: SystemTime) {
-        let entry = Token {
-            user,
-            until: Some(until),
-        };
+        let entry = Token { user, until: Some(until) };
         self.with(|table| table.tokens.insert(token.to_owned(), entry));
     }
 
@@ -237,11 +231,7 @@ fn impersonated(headers: &HeaderMap) -> Option<User> {
     let mut user = User {
         name,
         uid: headers.get("impersonate-uid").map(text).unwrap_or_default(),
-        groups: headers
-            .get_all("impersonate-group")
-            .iter()
-            .map(text)
-            .collect(),
+        groups: headers.get_all("impersonate-group").iter().map(text).collect(),
         extra: Vec::new(),
     };
     for key in headers.keys() {

@@ -1,10 +1,6 @@
 //! A plain client: one TLS connection, requests by hand.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test program uses a part of it"
-)]
+#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
 use std::sync::Arc;
@@ -36,9 +32,9 @@ pub fn settings(
         .unwrap()
         .with_root_certificates(roots);
     let mut settings = match identity {
-        Some(issued) => builder
-            .with_client_auth_cert(vec![issued.certificate().clone()], issued.key())
-            .unwrap(),
+        Some(issued) => {
+            builder.with_client_auth_cert(vec![issued.certificate().clone()], issued.key()).unwrap()
+        }
         None => builder.with_no_client_auth(),
     };
     settings.alpn_protocols = vec![protocol.as_bytes().to_vec()];
@@ -80,19 +76,12 @@ impl Client {
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let io = TokioIo::new(stream);
         if http2 {
-            let (sender, connection) = http2::handshake(TokioExecutor::new(), io)
-                .await
-                .map_err(std::io::Error::other)?;
-            return Ok(Self {
-                sender: Sender::Http2(sender),
-                driver: tokio::spawn(connection),
-            });
+            let (sender, connection) =
+                http2::handshake(TokioExecutor::new(), io).await.map_err(std::io::Error::other)?;
+            return Ok(Self { sender: Sender::Http2(sender), driver: tokio::spawn(connection) });
         }
         let (sender, connection) = http1::handshake(io).await.map_err(std::io::Error::other)?;
-        Ok(Self {
-            sender: Sender::Http1(sender),
-            driver: tokio::spawn(connection.with_upgrades()),
-        })
+        Ok(Self { sender: Sender::Http1(sender), driver: tokio::spawn(connection.with_upgrades()) })
     }
 
     pub async fn send(
@@ -147,9 +136,7 @@ impl Client {
 }
 
 pub fn get(path: &str, token: &str) -> Request<Full<Bytes>> {
-    let mut request = Request::builder()
-        .uri(uri(path))
-        .header("host", "localhost");
+    let mut request = Request::builder().uri(uri(path)).header("host", "localhost");
     if !token.is_empty() {
         request = request.header("authorization", format!("Bearer {token}"));
     }

@@ -1,0 +1,312 @@
+//! The Kubernetes part: discovery, and objects that are kept, changed and watched.
+
+pub(crate) mod kind;
+pub(crate) mod openapi;
+mod patch;
+pub(crate) mod query;
+mod selector;
+mod store;
+mod watch;
+
+use std::sync::Arc;
+
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+
+pub use self::store::{Refusal, Store};
+use self::{kind::Kind, query::Query, selector::Selector, watch::Watch};
+use super::{
+    Shared,
+    answer::{Answer, failure, json_answer, not_found},
+    pod::log_answer,
+};
+
+/// The largest object taken.
+const LIMIT: usize = 8 << 20;
+
+/// What a path below `/api` or `/apis` names.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) kind: &'static Kind,
+    /// Empty for all, and for kinds that have none.
+    pub(crate) namespace: String,
+    /// Empty for the whole list.
+    pub(crate) name: String,
+    /// Empty for the object itself.
+    pub(crate) part: String,
+}
+
+impl Target {
+    /// Reads the path behind the group and version.
+    pub(crate) fn read(group: &str, version: &str, rest: &[&str]) -> Option<Self> {
+        let (namespace, rest) = match rest {
+            ["namespaces", namespace, rest @ ..]
+                if rest.first().is_some_and(|plural| *plural != "status") =>
+            {
+                (*namespace, rest)
+            }
+            _ => ("", rest),
+        };
+        let (plural, name, part) = match rest {
+            [plural] => (*plural, "", ""),
+            [plural, name] => (*plural, *name, ""),
+            [plural, name, part] => (*plural, *name, *part),
+            _ => return None,
+        };
+        let kind = kind::find(group, version, plural)?;
+        let placed = kind.namespaced != namespace.is_empty() || name.is_empty();
+        placed.then(|| Self {
+            kind,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            part: part.to_owned(),
+        })
+    }
+}
+
+/// Answers a request for objects.
+pub(crate) async fn answer(
+    shared: &Arc<Shared>,
+    target: Target,
+    request: Request<Incoming>,
+) -> Answer {
+    let query = Query::read(request.uri());
+    let done = match *request.method() {
+        Method::GET if target.kind.name == "Pod" && !target.part.is_empty() => {
+            return pod(shared, &target, &query);
+        }
+        Method::GET if target.name.is_empty() => return many(shared, target, &query),
+        Method::GET => shared
+            .store
+            .get(target.kind, &target.namespace, &target.name)
+            .map(|object| (StatusCode::OK, object.as_ref().clone())),
+        Method::DELETE if target.name.is_empty() => delete_many(shared, &target, &query),
+        Method::DELETE => delete(shared, &target, &query),
+        Method::POST | Method::PUT | Method::PATCH => write(shared, &target, &query, request).await,
+        _ => {
+            let message = "the server does not allow this method on the requested resource";
+            return failure(StatusCode::METHOD_NOT_ALLOWED, message);
+        }
+    };
+    match done {
+        Ok((status, object)) => json_answer(status, &object),
+        Err(refusal) => refused(&refusal, &target),
+    }
+}
+
+fn pod(shared: &Arc<Shared>, target: &Target, query: &Query) -> Answer {
+    let Target { kind, namespace, name, part } = target;
+    match shared.store.get(kind, namespace, name) {
+        Err(refusal) => refused(&refusal, target),
+        Ok(_) if part == "log" => log_answer(shared, namespace, name, query),
+        Ok(object) if part == "status" => json_answer(StatusCode::OK, &object),
+        Ok(_) => not_found(),
+    }
+}
+
+fn many(shared: &Arc<Shared>, target: Target, query: &Query) -> Answer {
+    let selector = match Selector::read(query.value("labelSelector"), query.value("fieldSelector"))
+    {
+        Ok(selector) => selector,
+        Err(message) => return failure(StatusCode::BAD_REQUEST, &message),
+    };
+    if query.flag("watch") {
+        let watch = Watch { kind: target.kind, namespace: target.namespace, selector };
+        return watch::answer(shared, watch, query);
+    }
+    let (objects, version) = shared.store.list(target.kind, &target.namespace);
+    let items: Vec<&Value> =
+        objects.iter().map(AsRef::as_ref).filter(|object| selector.matches(object)).collect();
+    let list = json!({
+        "kind": format!("{}List", target.kind.name),
+        "apiVersion": target.kind.api_version(),
+        "metadata": { "resourceVersion": version.to_string() },
+        "items": items,
+    });
+    json_answer(StatusCode::OK, &list)
+}
+
+type Done = Result<(StatusCode, Value), Refusal>;
+
+fn delete(shared: &Shared, target: &Target, query: &Query) -> Done {
+    let Target { kind, namespace, name, .. } = target;
+    let last = shared.store.delete(kind, namespace, name, dry(query))?;
+    let status = json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {
+            "name": name,
+            "group": kind.group,
+            "kind": kind.plural,
+            "uid": last["metadata"]["uid"],
+        },
+    });
+    Ok((StatusCode::OK, status))
+}
+
+fn delete_many(shared: &Shared, target: &Target, query: &Query) -> Done {
+    let selector = Selector::read(query.value("labelSelector"), query.value("fieldSelector"))
+        .map_err(Refusal::bad)?;
+    let (objects, version) = shared.store.list(target.kind, &target.namespace);
+    let mut items = Vec::new();
+    for object in objects.iter().filter(|object| selector.matches(object)) {
+        let text = |field| object["metadata"][field].as_str().unwrap_or_default();
+        let last = shared.store.delete(target.kind, text("namespace"), text("name"), dry(query));
+        // Somebody else may have been faster.
+        items.extend(last.ok());
+    }
+    let list = json!({
+        "kind": format!("{}List", target.kind.name),
+        "apiVersion": target.kind.api_version(),
+        "metadata": { "resourceVersion": version.to_string() },
+        "items": items,
+    });
+    Ok((StatusCode::OK, list))
+}
+
+async fn write(
+    shared: &Shared,
+    target: &Target,
+    query: &Query,
+    request: Request<Incoming>,
+) -> Done {
+    let method = request.method().clone();
+    let media = request
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .unwrap_or("application/json")
+        .trim()
+        .to_owned();
+    let body = read(request).await?;
+    let Target { kind, namespace, name, part } = target;
+    let dry = dry(query);
+    if method == Method::POST {
+        check(kind, namespace, &body)?;
+        let made = shared.store.create(kind, namespace, body, dry)?;
+        return Ok((StatusCode::CREATED, made));
+    }
+    if method == Method::PUT {
+        check(kind, namespace, &body)?;
+        let done = shared.store.change(kind, namespace, name, dry, |before| {
+            Ok(if part.is_empty() { body } else { only_part(part, before, &body) })
+        })?;
+        return Ok((StatusCode::OK, done));
+    }
+    let patched = shared.store.change(kind, namespace, name, dry, |before| {
+        let mut after = before.clone();
+        patch::apply(&mut after, &media, &body).map_err(Refusal::bad)?;
+        Ok(if part.is_empty() { after } else { only_part(part, before, &after) })
+    });
+    match patched {
+        // A server-side apply makes what is not there yet.
+        Err(refusal)
+            if refusal.status == StatusCode::NOT_FOUND
+                && media == "application/apply-patch+yaml" =>
+        {
+            check(kind, namespace, &body)?;
+            let mut object = body;
+            if !object["metadata"].is_object() {
+                object["metadata"] = json!({});
+            }
+            object["metadata"]["name"] = name.as_str().into();
+            let made = shared.store.create(kind, namespace, object, dry)?;
+            Ok((StatusCode::CREATED, made))
+        }
+        done => done.map(|object| (StatusCode::OK, object)),
+    }
+}
+
+/// A subresource changes the status and nothing else.
+fn only_part(part: &str, before: &Value, after: &Value) -> Value {
+    let field = match part {
+        "approval" => "status",
+        other => other,
+    };
+    let mut object = before.clone();
+    object[field] = after[field].clone();
+    object
+}
+
+async fn read(request: Request<Incoming>) -> Result<Value, Refusal> {
+    let body = Limited::new(request.into_body(), LIMIT)
+        .collect()
+        .await
+        .map_err(|_| Refusal::bad("the body is too large or was cut"))?
+        .to_bytes();
+    let value: Value = serde_json::from_slice(&body).map_err(|_| {
+        let message = "the body is no JSON, the only form taken here".to_owned();
+        Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+    })?;
+    Ok(value)
+}
+
+fn check(kind: &Kind, namespace: &str, object: &Value) -> Result<(), Refusal> {
+    let said = object["kind"].as_str().unwrap_or(kind.name);
+    if said != kind.name || !object.is_object() {
+        return Err(Refusal::bad(format!("the object is no {}", kind.name)));
+    }
+    let home = object["metadata"]["namespace"].as_str().unwrap_or(namespace);
+    if home != namespace {
+        let message = "the namespace of the object does not match the namespace on the request";
+        return Err(Refusal::bad(message));
+    }
+    Ok(())
+}
+
+fn dry(query: &Query) -> bool {
+    query.all("dryRun").any(|value| value == "All")
+}
+
+fn refused(refusal: &Refusal, target: &Target) -> Answer {
+    let Refusal { status, reason, message } = refusal;
+    let status_object = json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "details": {
+            "name": target.name, "group": target.kind.group, "kind": target.kind.plural,
+        },
+        "code": status.as_u16(),
+    });
+    json_answer(*status, &status_object)
+}
+
+/// Discovery and schemas, for whatever path they are at.
+pub(crate) fn describe(parts: &[&str], protobuf: bool) -> Option<Answer> {
+    let value = match parts {
+        ["api"] => kind::core_versions(),
+        ["apis"] => kind::groups(),
+        ["api", version] => kind::resources("", version)?,
+        ["apis", group] => kind::group(group)?,
+        ["apis", group, version] => kind::resources(group, version)?,
+        ["openapi", "v2"] if protobuf => {
+            let mut answer = Answer::new(super::body::Body::from(openapi::V2.to_vec()));
+            super::answer::set(&mut answer, header::CONTENT_TYPE, openapi::V2_MEDIA);
+            return Some(answer);
+        }
+        ["openapi", "v2"] => openapi::v2(),
+        ["openapi", "v3"] => openapi::v3(),
+        ["openapi", "v3", "api", version] => openapi::v3_of("", version)?,
+        ["openapi", "v3", "apis", group, version] => openapi::v3_of(group, version)?,
+        _ => return None,
+    };
+    Some(json_answer(StatusCode::OK, &value))
+}
+
+/// Finds the objects a path names, if it names any.
+pub(crate) fn target(parts: &[&str]) -> Option<Target> {
+    match parts {
+        ["api", version, rest @ ..] => Target::read("", version, rest),
+        ["apis", group, version, rest @ ..] => Target::read(group, version, rest),
+        _ => None,
+    }
+}
