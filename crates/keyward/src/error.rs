@@ -42,7 +42,8 @@ impl Error {
         self.0.kind
     }
 
-    /// The host's error, where there is no credential. It has the hint and the notes.
+    /// The host's error, where there is no credential or no configuration. It has the hint and the
+    /// notes.
     pub fn credential(&self) -> Option<&keyward_host::Error> {
         match &self.0.source {
             Some(Source::Credential(error)) => Some(error),
@@ -50,12 +51,18 @@ impl Error {
         }
     }
 
+    fn causes(&self) -> Vec<String> {
+        let mut causes = Vec::new();
+        let mut next = self.source();
+        while let Some(error) = next {
+            causes.push(error.to_string());
+            next = error.source();
+        }
+        causes
+    }
+
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self(Arc::new(Inner {
-            kind,
-            message: message.into(),
-            source: None,
-        }))
+        Self(Arc::new(Inner { kind, message: message.into(), source: None }))
     }
 
     pub(crate) fn because(
@@ -71,13 +78,25 @@ impl Error {
     }
 }
 
-impl From<keyward_host::Error> for Error {
-    fn from(error: keyward_host::Error) -> Self {
+impl Error {
+    /// The host could not make sense of the configuration.
+    #[allow(dead_code)]
+    pub(crate) fn config(error: keyward_host::Error) -> Self {
+        Self::host(Kind::BadConfig, "the configuration cannot be used", error)
+    }
+
+    fn host(kind: Kind, message: &str, error: keyward_host::Error) -> Self {
         Self(Arc::new(Inner {
-            kind: Kind::Credential,
-            message: "there is no credential for the request".into(),
+            kind,
+            message: message.into(),
             source: Some(Source::Credential(error)),
         }))
+    }
+}
+
+impl From<keyward_host::Error> for Error {
+    fn from(error: keyward_host::Error) -> Self {
+        Self::host(Kind::Credential, "there is no credential for the request", error)
     }
 }
 
@@ -92,7 +111,7 @@ impl fmt::Debug for Error {
         f.debug_struct("Error")
             .field("kind", &self.0.kind)
             .field("message", &self.0.message)
-            .field("source", &self.source().map(ToString::to_string))
+            .field("causes", &self.causes())
             .finish()
     }
 }

@@ -7,8 +7,11 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::BodyExt;
 
 use crate::pool::Place;
+
+type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// The body of a response, as it comes.
 ///
@@ -23,11 +26,21 @@ impl Incoming {
         let place = place.filter(|_| !inner.is_end_stream());
         Self { inner, place }
     }
+
+    /// All of it.
+    pub async fn bytes(self) -> Result<Bytes, BoxError> {
+        Ok(self.collect().await?.to_bytes())
+    }
+
+    /// All of it, as text.
+    pub async fn text(self) -> Result<String, BoxError> {
+        Ok(String::from_utf8(self.bytes().await?.into())?)
+    }
 }
 
 impl HttpBody for Incoming {
     type Data = Bytes;
-    type Error = Box<dyn StdError + Send + Sync>;
+    type Error = BoxError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,

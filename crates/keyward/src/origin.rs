@@ -24,11 +24,8 @@ impl Origin {
     /// with none but a host it is its root.
     pub fn parse(server: &str) -> Result<Self, Error> {
         let bad = |what: &str| Error::new(Kind::BadConfig, format!("server `{server}` {what}"));
-        let text = if server.contains("://") {
-            server.to_owned()
-        } else {
-            format!("http://{server}")
-        };
+        let text =
+            if server.contains("://") { server.to_owned() } else { format!("http://{server}") };
         let uri: Uri = text.parse().map_err(|_| bad("is not a URL"))?;
         let scheme = uri.scheme().cloned().ok_or_else(|| bad("has no scheme"))?;
         let default_port = match scheme.as_str() {
@@ -38,10 +35,8 @@ impl Origin {
         };
         let authority = uri.authority().ok_or_else(|| bad("has no host"))?;
         // A user name in the URL is not part of who the server is, and must not be sent about.
-        let plain = authority
-            .as_str()
-            .rsplit_once('@')
-            .map_or(authority.as_str(), |(_, host)| host);
+        let plain =
+            authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host)| host);
         let authority: Authority = plain.parse().map_err(|_| bad("has no usable host"))?;
         let host = authority.host().to_ascii_lowercase();
         if host.is_empty() {
@@ -87,11 +82,6 @@ impl Origin {
         *scheme == self.scheme
             && authority.host().eq_ignore_ascii_case(&self.host)
             && authority.port_u16().unwrap_or(default_port) == self.port
-    }
-
-    /// The text for a `Host` header.
-    pub(crate) fn authority(&self) -> &Authority {
-        &self.authority
     }
 
     /// The whole URI of a request. A relative one is put under the path of the kubeconfig's
@@ -149,20 +139,14 @@ mod tests {
         assert!(!covers("https://api.example", "https://api.example:8443/x"));
         assert!(!covers("https://api.example", "http://api.example:443/x"));
         assert!(!covers("https://api.example", "https://api.example.evil/x"));
-        assert!(!covers(
-            "https://api.example",
-            "https://evil@other.example/x"
-        ));
+        assert!(!covers("https://api.example", "https://evil@other.example/x"));
     }
 
     #[test]
     fn relative_requests_are_placed_under_the_servers_path() {
         let origin = Origin::parse("https://rancher.example/k8s/clusters/c-1/").unwrap();
         let placed = origin.place(&"/version?x=1".parse().unwrap()).unwrap();
-        assert_eq!(
-            placed,
-            "https://rancher.example/k8s/clusters/c-1/version?x=1"
-        );
+        assert_eq!(placed, "https://rancher.example/k8s/clusters/c-1/version?x=1");
     }
 
     #[test]

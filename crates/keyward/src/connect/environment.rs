@@ -11,9 +11,7 @@ pub(super) fn proxy_for(
     var: impl Fn(&str) -> Option<String>,
 ) -> Result<Option<Proxy>, Error> {
     let first = |names: [&str; 2]| {
-        names
-            .into_iter()
-            .find_map(|name| var(name).filter(|value| !value.is_empty()))
+        names.into_iter().find_map(|name| var(name).filter(|value| !value.is_empty()))
     };
     let named = if origin.is_https() {
         first(["HTTPS_PROXY", "https_proxy"])
@@ -34,11 +32,7 @@ pub(super) fn proxy_for(
     if goes_direct(origin.bare_host(), origin.port(), &exceptions) {
         return Ok(None);
     }
-    let whole = if named.contains("://") {
-        named
-    } else {
-        format!("http://{named}")
-    };
+    let whole = if named.contains("://") { named } else { format!("http://{named}") };
     Proxy::parse(&whole).map(Some)
 }
 
@@ -71,28 +65,17 @@ fn excepts(entry: &str, host: &str, ip: Option<IpAddr>, port: u16) -> bool {
     if ip.is_some() || name.is_empty() {
         return false;
     }
-    let name = name
-        .strip_prefix('*')
-        .filter(|rest| rest.starts_with('.'))
-        .unwrap_or(name);
+    let name = name.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(name);
     match name.strip_prefix('.') {
         // `.example` is everything below it, `example` that and itself.
         Some(_) => host.ends_with(name),
-        None => {
-            host == name
-                || host
-                    .strip_suffix(name)
-                    .is_some_and(|rest| rest.ends_with('.'))
-        }
+        None => host == name || host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.')),
     }
 }
 
 /// `host`, `host:port`, `[address]:port`; a bare IPv6 address has colons and no port.
 fn split(entry: &str) -> (&str, Option<&str>) {
-    if let Some((name, port)) = entry
-        .strip_prefix('[')
-        .and_then(|rest| rest.split_once("]:"))
-    {
+    if let Some((name, port)) = entry.strip_prefix('[').and_then(|rest| rest.split_once("]:")) {
         return (name, Some(port).filter(|port| !port.is_empty()));
     }
     match entry.split_once(':') {
@@ -133,39 +116,25 @@ mod tests {
 
     fn chosen(server: &str, vars: &[(&str, &str)]) -> Option<String> {
         let var = |name: &str| {
-            vars.iter()
-                .find(|(known, _)| *known == name)
-                .map(|(_, value)| (*value).to_owned())
+            vars.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
-        proxy_for(&Origin::parse(server).unwrap(), var)
-            .unwrap()
-            .map(|proxy| proxy.to_string())
+        proxy_for(&Origin::parse(server).unwrap(), var).unwrap().map(|proxy| proxy.to_string())
     }
 
     #[test]
     fn the_scheme_of_the_server_picks_the_variable() {
-        let vars = [
-            ("HTTP_PROXY", "plain.example:1"),
-            ("https_proxy", "socks5://tls.example"),
-        ];
+        let vars = [("HTTP_PROXY", "plain.example:1"), ("https_proxy", "socks5://tls.example")];
         assert_eq!(
             chosen("https://api.example", &vars).as_deref(),
             Some("socks5://tls.example:1080")
         );
-        assert_eq!(
-            chosen("http://api.example", &vars).as_deref(),
-            Some("http://plain.example:1")
-        );
+        assert_eq!(chosen("http://api.example", &vars).as_deref(), Some("http://plain.example:1"));
     }
 
     #[test]
     fn loopback_is_always_reached_directly() {
         let vars = [("HTTPS_PROXY", "http://p")];
-        for server in [
-            "https://localhost",
-            "https://127.8.8.8",
-            "https://[::1]:6443",
-        ] {
+        for server in ["https://localhost", "https://127.8.8.8", "https://[::1]:6443"] {
             assert_eq!(chosen(server, &vars), None, "{server}");
         }
     }
@@ -173,11 +142,7 @@ mod tests {
     #[test]
     fn exceptions_match_as_in_go() {
         let direct = |server: &str, exceptions: &str| {
-            chosen(
-                server,
-                &[("HTTPS_PROXY", "http://p"), ("NO_PROXY", exceptions)],
-            )
-            .is_none()
+            chosen(server, &[("HTTPS_PROXY", "http://p"), ("NO_PROXY", exceptions)]).is_none()
         };
         for (server, exceptions, expected) in [
             ("https://api.example", "*", true),
@@ -198,11 +163,7 @@ mod tests {
             ("https://[fd00::7]", "fd00::7", true),
             ("https://api.example", "", false),
         ] {
-            assert_eq!(
-                direct(server, exceptions),
-                expected,
-                "{server} with `{exceptions}`"
-            );
+            assert_eq!(direct(server, exceptions), expected, "{server} with `{exceptions}`");
         }
     }
 
@@ -214,10 +175,6 @@ mod tests {
             _ => None,
         };
         assert!(proxy_for(&Origin::parse("http://api.example").unwrap(), var).is_err());
-        assert!(
-            proxy_for(&Origin::parse("https://api.example").unwrap(), var)
-                .unwrap()
-                .is_none()
-        );
+        assert!(proxy_for(&Origin::parse("https://api.example").unwrap(), var).unwrap().is_none());
     }
 }

@@ -43,19 +43,12 @@ impl Connector {
     ) -> Result<Self, Error> {
         let proxy = if proxy_url.is_empty() {
             environment::proxy_for(&origin, |name| {
-                surroundings
-                    .var(name)
-                    .and_then(|value| value.into_string().ok())
+                surroundings.var(name).and_then(|value| value.into_string().ok())
             })?
         } else {
             Some(Proxy::parse(proxy_url)?)
         };
-        Ok(Self {
-            origin,
-            proxy,
-            trust,
-            limit,
-        })
+        Ok(Self { origin, proxy, trust, limit })
     }
 
     pub(crate) fn origin(&self) -> &Origin {

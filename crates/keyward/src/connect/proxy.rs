@@ -69,12 +69,7 @@ impl Proxy {
             None | Some("") => default_port,
             Some(port) => port.parse().map_err(|_| bad("has no usable port"))?,
         };
-        Ok(Self {
-            kind,
-            host: host.to_owned(),
-            port,
-            login: login.map(Arc::new),
-        })
+        Ok(Self { kind, host: host.to_owned(), port, login: login.map(Arc::new) })
     }
 
     /// A stream to `host` through this proxy. The server's own TLS goes inside it.
@@ -91,9 +86,9 @@ impl Proxy {
                 let secured = self.secure(socket, trust).await?;
                 self.connect(Either::Right(secured), host, port).await
             }
-            Scheme::Socks5 => socks::connect(socket, host, port, self.login.as_deref())
-                .await
-                .map(Either::Left),
+            Scheme::Socks5 => {
+                socks::connect(socket, host, port, self.login.as_deref()).await.map(Either::Left)
+            }
         };
         stream.map_err(|refusal| refusal.into_error(self, host, port))
     }
@@ -105,21 +100,14 @@ impl Proxy {
     ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, Error> {
         trust.prepare(true).await;
         let connector = TlsConnector::from(Arc::new(trust.proxy_config()?));
-        connector
-            .connect(server_name(&self.host)?, socket)
-            .await
-            .map_err(|error| {
-                let message = format!("the TLS handshake with proxy `{self}` failed");
-                Error::because(Kind::Connect, message, error)
-            })
+        connector.connect(server_name(&self.host)?, socket).await.map_err(|error| {
+            let message = format!("the TLS handshake with proxy `{self}` failed");
+            Error::because(Kind::Connect, message, error)
+        })
     }
 
     async fn connect(&self, mut stream: Stream, host: &str, port: u16) -> Result<Stream, Refusal> {
-        let host = if host.contains(':') {
-            format!("[{host}]")
-        } else {
-            host.to_owned()
-        };
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let mut head = format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n");
         if let Some(login) = &self.login {
             head.push_str("Proxy-Authorization: Basic ");
@@ -159,10 +147,9 @@ impl Refusal {
         let way = format!("proxy `{proxy}` on the way to `{host}` port {port}");
         match self {
             Self::Io(error) => Error::because(Kind::Connect, format!("{way} broke off"), error),
-            Self::Login => Error::new(
-                Kind::Connect,
-                format!("{way} wants another user name and password"),
-            ),
+            Self::Login => {
+                Error::new(Kind::Connect, format!("{way} wants another user name and password"))
+            }
             Self::Said(what) => Error::new(Kind::Connect, format!("{way} {what}")),
         }
     }
@@ -171,10 +158,7 @@ impl Refusal {
 impl Login {
     fn parse(text: &str) -> Self {
         let (user, password) = text.split_once(':').unwrap_or((text, ""));
-        Self {
-            user: decode(user),
-            password: Secret::new(decode(password)),
-        }
+        Self { user: decode(user), password: Secret::new(decode(password)) }
     }
 }
 
@@ -199,19 +183,13 @@ fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {
-        let digit = |at: usize| {
-            tail.get(at)
-                .and_then(|digit| char::from(*digit).to_digit(16))
-        };
-        match (byte, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.extend(u8::try_from(high * 16 + low));
-                rest = &tail[2..];
-            }
-            _ => {
-                bytes.push(byte);
-                rest = tail;
-            }
+        let digit = |at: usize| tail.get(at).and_then(|digit| char::from(*digit).to_digit(16));
+        if let (b'%', Some(high), Some(low)) = (byte, digit(0), digit(1)) {
+            bytes.extend(u8::try_from(high * 16 + low));
+            rest = &tail[2..];
+        } else {
+            bytes.push(byte);
+            rest = tail;
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
@@ -269,10 +247,7 @@ mod tests {
         let proxy = Proxy::parse("http://me:p%40ss%3Aword%zz@proxy.example").unwrap();
         assert_eq!(format!("{proxy:?}"), "Proxy(http://proxy.example:80)");
         let login = proxy.login.unwrap();
-        assert_eq!(
-            (login.user.as_str(), login.password.expose()),
-            ("me", "p@ss:word%zz")
-        );
+        assert_eq!((login.user.as_str(), login.password.expose()), ("me", "p@ss:word%zz"));
     }
 
     #[test]
@@ -285,12 +260,7 @@ mod tests {
 
     #[test]
     fn a_url_that_is_no_proxy_is_refused_without_its_password() {
-        for url in [
-            "ftp://me:hush@p",
-            "http://me:hush@",
-            "http://me:hush@h:port",
-            "me:hush@p",
-        ] {
+        for url in ["ftp://me:hush@p", "http://me:hush@", "http://me:hush@h:port", "me:hush@p"] {
             let message = Proxy::parse(url).unwrap_err().to_string();
             assert!(!message.contains("hush"), "{message}");
         }
@@ -298,10 +268,7 @@ mod tests {
 
     #[test]
     fn only_a_status_line_is_a_status() {
-        assert_eq!(
-            status(b"HTTP/1.0 200 Connection established\r\n\r\n"),
-            Some(200)
-        );
+        assert_eq!(status(b"HTTP/1.0 200 Connection established\r\n\r\n"), Some(200));
         assert_eq!(status(b"SSH-2.0 200\r\n\r\n"), None);
     }
 }

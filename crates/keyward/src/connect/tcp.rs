@@ -18,11 +18,7 @@ const HEAD_START: Duration = Duration::from_millis(250);
 /// Connects to the first address that answers.
 pub(super) async fn dial(host: &str, port: u16) -> Result<TcpStream, Error> {
     let failed = |error| {
-        Error::because(
-            Kind::Connect,
-            format!("`{host}` port {port} could not be reached"),
-            error,
-        )
+        Error::because(Kind::Connect, format!("`{host}` port {port} could not be reached"), error)
     };
     let addresses = resolve(host, port).await.map_err(failed)?;
     let stream = race(addresses).await.map_err(failed)?;
@@ -35,9 +31,8 @@ async fn resolve(host: &str, port: u16) -> io::Result<VecDeque<SocketAddr>> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok([SocketAddr::new(address, port)].into());
     }
-    let (v6, v4): (VecDeque<_>, VecDeque<_>) = tokio::net::lookup_host((host, port))
-        .await?
-        .partition(SocketAddr::is_ipv6);
+    let (v6, v4): (VecDeque<_>, VecDeque<_>) =
+        tokio::net::lookup_host((host, port)).await?.partition(SocketAddr::is_ipv6);
     Ok(alternate(v6, v4))
 }
 
@@ -66,7 +61,7 @@ async fn race(mut waiting: VecDeque<SocketAddr>) -> io::Result<TcpStream> {
         }
         let head_start = async {
             if waiting.is_empty() {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             } else {
                 tokio::time::sleep(HEAD_START).await;
             }

@@ -40,39 +40,23 @@ impl Trust {
     /// them costs milliseconds.
     pub fn system(provider: Arc<CryptoProvider>) -> Self {
         let verifier = Arc::new(Verifier::new(&provider, Which::System));
-        Self {
-            proxy: verifier.clone(),
-            verifier,
-            provider,
-            name: None,
-        }
+        Self { proxy: verifier.clone(), verifier, provider, name: None }
     }
 
     /// The authorities in these PEM blocks and no others. Blocks that are no certificates are
     /// passed over, as Go does; with none at all this fails.
     pub fn authorities(provider: Arc<CryptoProvider>, pem: &[u8]) -> Result<Self, Error> {
-        let given: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(pem)
-            .filter_map(Result::ok)
-            .collect();
+        let given: Vec<CertificateDer<'static>> =
+            CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).collect();
         let verifier = Verifier::new(&provider, Which::given(given.clone())?);
         let proxy = Verifier::new(&provider, Which::given(given)?.or_system());
-        Ok(Self {
-            verifier: Arc::new(verifier),
-            proxy: Arc::new(proxy),
-            provider,
-            name: None,
-        })
+        Ok(Self { verifier: Arc::new(verifier), proxy: Arc::new(proxy), provider, name: None })
     }
 
     /// Any certificate at all: whoever answers gets the credential.
     pub fn danger_any_server(provider: Arc<CryptoProvider>) -> Self {
         let verifier = Arc::new(Verifier::new(&provider, Which::DangerAny));
-        Self {
-            proxy: verifier.clone(),
-            verifier,
-            provider,
-            name: None,
-        }
+        Self { proxy: verifier.clone(), verifier, provider, name: None }
     }
 
     /// What a kubeconfig's cluster entry says.
@@ -106,18 +90,11 @@ impl Trust {
         let Some(pair) = pair else {
             return Ok(builder.with_no_client_auth());
         };
-        let chain = pair
-            .chain
-            .iter()
-            .cloned()
-            .map(CertificateDer::from)
-            .collect();
-        builder
-            .with_client_auth_cert(chain, key(&pair.key))
-            .map_err(|error| {
-                let message = "the client certificate's key cannot be used to sign a handshake";
-                Error::because(Kind::Credential, message, error)
-            })
+        let chain = pair.chain.iter().cloned().map(CertificateDer::from).collect();
+        builder.with_client_auth_cert(chain, key(&pair.key)).map_err(|error| {
+            let message = "the client certificate's key cannot be used to sign a handshake";
+            Error::because(Kind::Credential, message, error)
+        })
     }
 
     /// For a proxy: our certificate is for the server and is not shown to it.
@@ -158,9 +135,7 @@ impl Trust {
                 let message = "the cryptography provider has no usable TLS version";
                 Error::because(Kind::BadConfig, message, error)
             })?;
-        Ok(builder
-            .dangerous()
-            .with_custom_certificate_verifier(verifier))
+        Ok(builder.dangerous().with_custom_certificate_verifier(verifier))
     }
 }
 

@@ -29,10 +29,7 @@ impl Validity {
         let (tag, not_before, rest) = element(dates)?;
         let not_before = seconds(tag, not_before)?;
         let (tag, not_after, _) = element(rest)?;
-        Some(Self {
-            not_before,
-            not_after: seconds(tag, not_after)?,
-        })
+        Some(Self { not_before, not_after: seconds(tag, not_after)? })
     }
 
     pub(super) fn check(self, now: UnixTime) -> Result<(), TlsError> {
@@ -60,9 +57,7 @@ fn element(input: &[u8]) -> Option<(u8, &[u8], &[u8])> {
         0..=0x7f => (usize::from(first), input),
         0x81..=0x84 => {
             let (bytes, input) = input.split_at_checked(usize::from(first & 0x7f))?;
-            let length = bytes
-                .iter()
-                .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+            let length = bytes.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
             (length, input)
         }
         _ => return None,
@@ -74,8 +69,7 @@ fn element(input: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 fn seconds(tag: u8, text: &[u8]) -> Option<i64> {
     let number = |range: std::ops::Range<usize>| -> Option<i64> {
         text.get(range)?.iter().try_fold(0, |sum, byte| {
-            byte.is_ascii_digit()
-                .then(|| sum * 10 + i64::from(byte - b'0'))
+            byte.is_ascii_digit().then(|| sum * 10 + i64::from(byte - b'0'))
         })
     };
     let (year, at) = match tag {
@@ -118,14 +112,8 @@ mod tests {
         assert_eq!(seconds(UTC_TIME, b"700101000000Z"), Some(0));
         assert_eq!(seconds(UTC_TIME, b"000229000000Z"), Some(951_782_400));
         assert_eq!(seconds(UTC_TIME, b"491231235959Z"), Some(2_524_607_999));
-        assert_eq!(
-            seconds(GENERALIZED_TIME, b"20500101000000Z"),
-            Some(2_524_608_000)
-        );
-        assert_eq!(
-            seconds(GENERALIZED_TIME, b"99991231235959Z"),
-            Some(253_402_300_799)
-        );
+        assert_eq!(seconds(GENERALIZED_TIME, b"20500101000000Z"), Some(2_524_608_000));
+        assert_eq!(seconds(GENERALIZED_TIME, b"99991231235959Z"), Some(253_402_300_799));
     }
 
     #[test]

@@ -19,11 +19,7 @@ pub(crate) struct Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self {
-            error,
-            unsent: None,
-            again: false,
-        }
+        Self { error, unsent: None, again: false }
     }
 }
 
@@ -43,11 +39,9 @@ impl Failure {
     /// The request was on its way. `used`: the connection had carried others before.
     pub(super) fn lost(error: hyper::Error, method: &Method, used: bool) -> Self {
         let again = is_untouched(&error) || (used && is_harmless(method) && is_gone(&error));
-        let kind = if is_gone(&error) || again {
-            Kind::Lost
-        } else {
-            Kind::Http
-        };
+        let cut_off =
+            is_gone(&error) || find::<h2::Error>(&error).is_some_and(h2::Error::is_remote);
+        let kind = if cut_off { Kind::Lost } else { Kind::Http };
         Self {
             error: Error::because(kind, "the request got no response", error),
             unsent: None,
@@ -79,10 +73,7 @@ fn is_gone(error: &hyper::Error) -> bool {
 
 /// The methods that Go, too, sends again.
 fn is_harmless(method: &Method) -> bool {
-    matches!(
-        *method,
-        Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE
-    )
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }
 
 fn find<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a E> {

@@ -8,6 +8,8 @@
 mod failure;
 mod load;
 mod sniff;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::{
@@ -94,6 +96,8 @@ struct Many {
 struct Single {
     sender: http1::SendRequest<Body>,
     since: Instant,
+    /// Whether it has carried one before.
+    used: bool,
 }
 
 /// An attempt to connect that somebody makes, and its end. Good news has no content: the
@@ -102,15 +106,8 @@ type Attempt = watch::Receiver<Option<Result<(), Error>>>;
 
 /// A connection, for one request.
 enum Lease {
-    Many {
-        sender: http2::SendRequest<Body>,
-        place: Place,
-        used: bool,
-    },
-    Single {
-        sender: http1::SendRequest<Body>,
-        used: bool,
-    },
+    Many { sender: http2::SendRequest<Body>, place: Place, used: bool },
+    Single { sender: http1::SendRequest<Body>, used: bool },
 }
 
 /// What a look at the pool tells a caller to do.
@@ -149,17 +146,13 @@ impl Pool {
         let mut attempt = 1;
         loop {
             let sent = match self.lease().await? {
-                Lease::Many {
-                    sender,
-                    place,
-                    used,
-                } => wire::send_h2(sender, request, place, used).await,
+                Lease::Many { sender, place, used } => {
+                    wire::send_h2(sender, request, place, used).await
+                }
                 Lease::Single { sender, used } => self.send_h1(sender, request, used).await,
             };
             match sent {
-                Err(Failure {
-                    unsent: Some(back), ..
-                }) if attempt < ATTEMPTS => request = *back,
+                Err(Failure { unsent: Some(back), .. }) if attempt < ATTEMPTS => request = *back,
                 other => return other,
             }
             attempt += 1;
@@ -179,7 +172,7 @@ impl Pool {
             if sender.ready().await.is_ok()
                 && let Some(pool) = pool.upgrade()
             {
-                pool.keep(sender);
+                pool.keep(sender, true);
             }
         });
         Ok(response)
@@ -188,9 +181,11 @@ impl Pool {
     /// A connection of its own for a request that wants to leave HTTP.
     async fn upgrade(&self, request: Request<Body>) -> Result<Response<Incoming>, Failure> {
         let shared = &self.0;
-        let io = shared.connector.connect(&shared.upgrade_tls).await?;
-        let wire = wire::open_h1(io, Arc::downgrade(shared)).await?;
-        let (sender, cut) = wire;
+        let opening = Box::pin(async {
+            let io = shared.connector.connect(&shared.upgrade_tls).await?;
+            wire::open_h1(io, Arc::downgrade(shared)).await
+        });
+        let (sender, cut) = opening.await?;
         shared.note(cut);
         let (response, _sender) = wire::send_h1(sender, request, false).await?;
         Ok(response)
@@ -210,10 +205,7 @@ impl Pool {
                         done.clone().transpose()?;
                     } else {
                         // Its runtime went away in the middle: the next look starts another.
-                        self.0
-                            .lock()
-                            .attempt
-                            .take_if(|known| known.same_channel(&attempt));
+                        self.0.lock().attempt.take_if(|known| known.same_channel(&attempt));
                     }
                 }
                 Next::OpenSingle => {
@@ -233,15 +225,11 @@ impl Pool {
             Some((many.sender.clone(), place, many.load.is_used()))
         });
         if let Some((sender, place, used)) = room {
-            return Next::Send(Lease::Many {
-                sender,
-                place,
-                used,
-            });
+            return Next::Send(Lease::Many { sender, place, used });
         }
-        while let Some(Single { sender, since }) = state.idle.pop() {
+        while let Some(Single { sender, since, used }) = state.idle.pop() {
             if sender.is_ready() && since.elapsed() < self.0.settings.idle {
-                return Next::Send(Lease::Single { sender, used: true });
+                return Next::Send(Lease::Single { sender, used });
             }
         }
         if state.many.iter().any(|many| !many.load.is_told()) {
@@ -259,8 +247,8 @@ impl Pool {
         // On a task of its own, so that a caller who gives up does not take it from the others.
         tokio::spawn(async move {
             let opened = shared.open().await;
-            if let Ok(Some(Lease::Single { sender, .. })) = opened {
-                shared.keep(sender);
+            if let Ok(Some(Lease::Single { sender, used })) = opened {
+                shared.keep(sender, used);
                 shared.lock().attempt = None;
                 end.send_replace(Some(Ok(())));
             } else {
@@ -275,8 +263,12 @@ impl Pool {
 impl Shared {
     /// Connects. An HTTP/2 connection goes into the pool at once, an HTTP/1.1 one to the caller.
     async fn open(self: &Arc<Self>) -> Result<Option<Lease>, Error> {
-        let io = self.connector.connect(&self.tls).await?;
-        match wire::open(io, Arc::downgrade(self), &self.settings).await? {
+        // Large, and needed for few requests: out of the way of the many.
+        let opening = Box::pin(async {
+            let io = self.connector.connect(&self.tls).await?;
+            wire::open(io, Arc::downgrade(self), &self.settings).await
+        });
+        match opening.await? {
             Wire::Many { sender, load, cut } => {
                 let mut state = self.lock();
                 state.single = false;
@@ -289,21 +281,15 @@ impl Shared {
             Wire::Single { sender, cut } => {
                 self.lock().single = true;
                 self.note(cut);
-                Ok(Some(Lease::Single {
-                    sender,
-                    used: false,
-                }))
+                Ok(Some(Lease::Single { sender, used: false }))
             }
         }
     }
 
-    fn keep(self: &Arc<Self>, sender: http1::SendRequest<Body>) {
+    fn keep(self: &Arc<Self>, sender: http1::SendRequest<Body>, used: bool) {
         let mut state = self.lock();
         if state.idle.len() < IDLE {
-            state.idle.push(Single {
-                sender,
-                since: Instant::now(),
-            });
+            state.idle.push(Single { sender, since: Instant::now(), used });
         }
         drop(state);
         self.sweep();

@@ -33,10 +33,7 @@ pub(super) type Allowed = Option<u32>;
 
 impl<T, F: FnOnce(Allowed)> Sniff<T, F> {
     pub(super) fn new(inner: T, learn: F) -> Self {
-        let looking = Some(Looking {
-            seen: Vec::new(),
-            learn,
-        });
+        let looking = Some(Looking { seen: Vec::new(), learn });
         Self { inner, looking }
     }
 
@@ -77,9 +74,8 @@ fn first_frame(bytes: &[u8]) -> Frame {
     // The last of several wins (RFC 9113, 6.5.3: in order).
     let allowed = payload
         .chunks_exact(6)
-        .filter(|entry| u16::from_be_bytes([entry[0], entry[1]]) == MAX_CONCURRENT_STREAMS)
-        .map(|entry| u32::from_be_bytes([entry[2], entry[3], entry[4], entry[5]]))
-        .last();
+        .rfind(|entry| u16::from_be_bytes([entry[0], entry[1]]) == MAX_CONCURRENT_STREAMS)
+        .map(|entry| u32::from_be_bytes([entry[2], entry[3], entry[4], entry[5]]));
     Frame::Settings(allowed)
 }
 
@@ -141,18 +137,18 @@ mod tests {
     async fn learnt(chunks: &[&[u8]]) -> Option<Allowed> {
         let found = Arc::new(Mutex::new(None));
         let keep = found.clone();
-        let mut builder = chunks.iter().fold(
-            Box::new(tokio::io::empty()) as Box<dyn AsyncRead + Unpin>,
-            |before, chunk| Box::new(before.chain(std::io::Cursor::new(chunk.to_vec()))),
-        );
+        let mut builder = chunks
+            .iter()
+            .fold(Box::new(tokio::io::empty()) as Box<dyn AsyncRead + Unpin>, |before, chunk| {
+                Box::new(before.chain(std::io::Cursor::new(chunk.to_vec())))
+            });
         let mut sniff = Sniff::new(&mut builder, move |allowed| {
             assert_eq!(keep.lock().unwrap().replace(allowed), None);
         });
         let mut all = Vec::new();
         sniff.read_to_end(&mut all).await.unwrap();
         assert_eq!(all, chunks.concat());
-        let found = *found.lock().unwrap();
-        found
+        found.lock().unwrap().take()
     }
 
     #[tokio::test]

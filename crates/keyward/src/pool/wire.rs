@@ -36,20 +36,13 @@ const UNTOLD: usize = 97;
 
 /// A connection after its handshake.
 pub(super) enum Wire {
-    Many {
-        sender: http2::SendRequest<Body>,
-        load: Arc<Load>,
-        cut: AbortHandle,
-    },
-    Single {
-        sender: http1::SendRequest<Body>,
-        cut: AbortHandle,
-    },
+    Many { sender: http2::SendRequest<Body>, load: Arc<Load>, cut: AbortHandle },
+    Single { sender: http1::SendRequest<Body>, cut: AbortHandle },
 }
 
 pub(super) async fn open(io: Io, pool: Weak<Shared>, settings: &Settings) -> Result<Wire, Error> {
     if speaks_h2(&io) {
-        open_h2(io, pool, settings).await
+        Box::pin(open_h2(io, pool, settings)).await
     } else {
         let (sender, cut) = open_h1(io, pool).await?;
         Ok(Wire::Single { sender, cut })
@@ -60,9 +53,7 @@ pub(super) async fn open_h1(
     io: Io,
     pool: Weak<Shared>,
 ) -> Result<(http1::SendRequest<Body>, AbortHandle), Error> {
-    let (sender, connection) = http1::handshake(TokioIo::new(io))
-        .await
-        .map_err(no_handshake)?;
+    let (sender, connection) = http1::handshake(TokioIo::new(io)).await.map_err(no_handshake)?;
     let driver = tokio::spawn(async move {
         ended(connection.with_upgrades().await, &pool);
     });
@@ -89,14 +80,10 @@ async fn open_h2(io: Io, pool: Weak<Shared>, settings: &Settings) -> Result<Wire
         .initial_max_send_streams(UNTOLD)
         .max_header_list_size(HEADERS);
     if let Some((interval, answer)) = settings.ping {
-        builder
-            .keep_alive_interval(interval)
-            .keep_alive_timeout(answer);
+        builder.keep_alive_interval(interval).keep_alive_timeout(answer);
     }
-    let (sender, mut connection) = builder
-        .handshake(TokioIo::new(Sniff::new(io, learn)))
-        .await
-        .map_err(no_handshake)?;
+    let (sender, mut connection) =
+        builder.handshake(TokioIo::new(Sniff::new(io, learn))).await.map_err(no_handshake)?;
     let watched = load.clone();
     let driver = tokio::spawn(async move {
         let end = poll_fn(|cx| {
@@ -112,11 +99,7 @@ async fn open_h2(io: Io, pool: Weak<Shared>, settings: &Settings) -> Result<Wire
         .await;
         ended(end, &pool);
     });
-    Ok(Wire::Many {
-        sender,
-        load,
-        cut: spawn.first().unwrap_or_else(|| driver.abort_handle()),
-    })
+    Ok(Wire::Many { sender, load, cut: spawn.first().unwrap_or_else(|| driver.abort_handle()) })
 }
 
 pub(super) async fn send_h2(
@@ -182,11 +165,7 @@ fn failed(
 }
 
 fn no_handshake(error: hyper::Error) -> Error {
-    Error::because(
-        Kind::Connect,
-        "the server did not begin to speak HTTP",
-        error,
-    )
+    Error::because(Kind::Connect, "the server did not begin to speak HTTP", error)
 }
 
 fn ended(end: hyper::Result<()>, pool: &Weak<Shared>) {
