@@ -1,10 +1,19 @@
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
 use http::HeaderValue;
 use jiff::Timestamp;
 use keyward_protocol::Secret;
+use zeroize::Zeroizing;
 
-use crate::pair::Pair;
+use crate::{cell::Keep, pair::Pair};
 
 /// A credential in memory: a bearer token (or basic auth), a certificate with its key, or both.
 ///
@@ -23,6 +32,17 @@ struct Body {
     pair: Option<Arc<Pair>>,
     expires: Option<Timestamp>,
 }
+
+/// What goes into the `Authorization` header.
+pub(crate) enum Header {
+    None,
+    Bearer(Secret),
+    Basic(String, Secret),
+}
+
+/// A token that contains a character which no header can carry, such as a line break (EX-21).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unsendable;
 
 impl Credential {
     /// Tells credentials of one process apart. Never reused.
@@ -51,6 +71,49 @@ impl Credential {
     pub fn expires(&self) -> Option<Timestamp> {
         self.body.expires
     }
+
+    pub(crate) fn new(
+        header: Header,
+        pair: Option<Arc<Pair>>,
+        expires: Option<Timestamp>,
+    ) -> Result<Self, Unsendable> {
+        let (authorization, token) = match header {
+            Header::None => (None, None),
+            Header::Bearer(token) => {
+                let text = join(&["Bearer ", token.expose()]);
+                (Some(sensitive(text)?), Some(token))
+            }
+            Header::Basic(user, password) => {
+                let plain = join(&[&user, ":", password.expose()]);
+                let coded = Zeroizing::new(STANDARD.encode(&*plain));
+                (Some(sensitive(join(&["Basic ", &coded]))?), None)
+            }
+        };
+        let body = Arc::new(Body { serial: next_serial(), token, pair, expires });
+        Ok(Self { body, authorization })
+    }
+
+    /// Nobody in particular.
+    pub(crate) fn anonymous() -> Self {
+        let body = Body { serial: next_serial(), token: None, pair: None, expires: None };
+        Self { body: Arc::new(body), authorization: None }
+    }
+}
+
+impl Keep for Credential {
+    /// The same credential with a header of its own.
+    fn copy(&self) -> Self {
+        let authorization = self.authorization.as_ref().map(|header| {
+            let own = Zeroizing::new(header.as_bytes().to_vec());
+            // The bytes were a header before, so this is never the other one.
+            sensitive(own).unwrap_or_else(|Unsendable| header.clone())
+        });
+        Self { body: Arc::clone(&self.body), authorization }
+    }
+
+    fn serial(&self) -> u64 {
+        self.body.serial
+    }
 }
 
 impl fmt::Debug for Credential {
@@ -60,6 +123,81 @@ impl fmt::Debug for Credential {
             .field("token", &self.body.token)
             .field("pair", &self.body.pair.is_some())
             .field("expires", &self.body.expires)
-            .finish()
+            .finish_non_exhaustive()
+    }
+}
+
+fn next_serial() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+/// Joins texts in one allocation, so that no half of a secret is left behind by growing.
+fn join(parts: &[&str]) -> Zeroizing<Vec<u8>> {
+    let size = parts.iter().map(|part| part.len()).sum();
+    let mut out = Zeroizing::new(Vec::with_capacity(size));
+    for part in parts {
+        out.extend_from_slice(part.as_bytes());
+    }
+    out
+}
+
+/// A header that is wiped with its last clone, and that HTTP/2 does not put into its tables.
+fn sensitive(text: Zeroizing<Vec<u8>>) -> Result<HeaderValue, Unsendable> {
+    let mut header =
+        HeaderValue::from_maybe_shared(Bytes::from_owner(text)).map_err(|_| Unsendable)?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bearer(token: &str) -> Result<Credential, Unsendable> {
+        Credential::new(Header::Bearer(Secret::new(token)), None, None)
+    }
+
+    #[test]
+    fn copies_share_the_credential_and_not_the_header() {
+        let first = bearer("t0ken").expect("sendable");
+        let second = first.copy();
+        assert_eq!(first.serial(), second.serial());
+        let (a, b) = (first.authorization().expect("a"), second.authorization().expect("b"));
+        assert_eq!(a, "Bearer t0ken");
+        assert_eq!(a, b);
+        assert_ne!(a.as_bytes().as_ptr(), b.as_bytes().as_ptr());
+        assert!(a.is_sensitive() && b.is_sensitive());
+    }
+
+    #[test]
+    fn two_credentials_differ_even_with_one_token() {
+        assert_ne!(
+            bearer("t").expect("sendable").serial(),
+            bearer("t").expect("sendable").serial()
+        );
+    }
+
+    #[test]
+    fn a_token_with_a_line_break_cannot_be_sent() {
+        assert_eq!(bearer("to\nken").map(drop), Err(Unsendable));
+    }
+
+    #[test]
+    fn basic_auth_is_coded() {
+        let header = Header::Basic("Aladdin".into(), Secret::new("open sesame"));
+        let credential = Credential::new(header, None, None).expect("sendable");
+        assert_eq!(
+            credential.authorization().expect("header"),
+            "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="
+        );
+        assert!(credential.token().is_none());
+    }
+
+    #[test]
+    fn debug_hides_everything() {
+        let credential = bearer("s3cr3t").expect("sendable");
+        let shown = format!("{credential:?} {:?}", credential.authorization());
+        assert!(!shown.contains("s3cr3t"), "{shown}");
     }
 }

@@ -1,57 +1,172 @@
 //! Where credentials come from: one source per identity, shared by all clients of the process.
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use keyward_protocol::exec::Response;
 
-use crate::{Credential, Error, Plan, clock::SharedClock, observer::Observer};
+use crate::{
+    Credential, Error, Plan,
+    cell::{self, Cell},
+    clock::{SharedClock, SystemClock},
+    exec::{self, Runner},
+    given::Given,
+    observer::{Ends, Nobody, Observer},
+    oidc::Renewer,
+    plan::{Key, Method},
+};
 
-/// Credentials of one identity, for as long as the process lives.
+/// Credentials of one identity, for as long as the process lives. Cheap to clone.
 #[derive(Clone)]
-pub struct Source {
-    // private: Arc of anonymous | fixed | token file | cell of exec or oidc
+pub struct Source(Arc<Inner>);
+
+struct Inner {
+    id: u64,
+    ends: Arc<Ends>,
+    clock: SharedClock,
+    holder: Holder,
+}
+
+enum Holder {
+    /// Nobody in particular.
+    Anonymous(Arc<Credential>),
+    /// Whatever has to be fetched, if only once.
+    Cell(Cell<Credential>),
 }
 
 /// The sources of a process: equal plans share one source (EX-14); unused ones are let go.
 pub struct Sources {
-    // private: weak entries by identity; clock; observer
+    clock: SharedClock,
+    observer: Arc<dyn Observer>,
+    ends: Arc<Ends>,
+    settings: cell::Settings,
+    known: Mutex<HashMap<Key, Weak<Inner>>>,
 }
 
+static GLOBAL: OnceLock<Sources> = OnceLock::new();
+
 impl Sources {
-    /// The one most programs use.
+    /// The one most programs use: the system's clock, and nobody who measures unless
+    /// [`Sources::make_global`] was called before.
     pub fn global() -> &'static Self {
-        todo!()
+        GLOBAL.get_or_init(|| Self::new(Arc::new(SystemClock), Arc::new(Nobody)))
+    }
+
+    /// Makes this the global registry. Gives it back when there is one already.
+    pub fn make_global(self) -> Result<&'static Self, Self> {
+        GLOBAL.set(self).map(|()| Self::global())
     }
 
     /// A registry of its own, for tests and for programs that want isolation.
-    pub fn new(_clock: SharedClock, _observer: Arc<dyn Observer>) -> Self {
-        todo!()
+    pub fn new(clock: SharedClock, observer: Arc<dyn Observer>) -> Self {
+        Self {
+            clock,
+            ends: Arc::new(Ends::new(Arc::clone(&observer))),
+            observer,
+            settings: cell::Settings::default(),
+            known: Mutex::default(),
+        }
     }
 
     /// The source for a plan. Runs nothing.
-    pub fn open(&self, _plan: &Plan) -> Source {
-        todo!()
+    pub fn open(&self, plan: &Plan) -> Source {
+        let key = Key::of(plan);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(inner) = known.get(&key).and_then(Weak::upgrade) {
+            return Source(inner);
+        }
+        known.retain(|_, inner| inner.strong_count() > 0);
+        let inner = Arc::new(self.make(plan));
+        known.insert(key, Arc::downgrade(&inner));
+        Source(inner)
+    }
+
+    fn make(&self, plan: &Plan) -> Inner {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let id = LAST.fetch_add(1, Ordering::Relaxed);
+        let clock = Arc::clone(&self.clock);
+        let methods = plan.methods();
+        let holder = if methods.is_empty() {
+            Holder::Anonymous(Arc::new(Credential::anonymous()))
+        } else if methods.contains(&Method::Oidc) {
+            let renewer =
+                Renewer::new(plan.clone(), Arc::clone(&clock), Arc::clone(&self.observer));
+            Holder::Cell(Cell::new(renewer, Arc::clone(&clock), self.settings.clone()))
+        } else if methods.contains(&Method::Exec) {
+            let watch = exec::Watch {
+                id,
+                observer: Arc::clone(&self.observer),
+                ends: Arc::clone(&self.ends),
+            };
+            let runner = Runner::new(plan.clone(), Arc::clone(&clock), watch);
+            Holder::Cell(Cell::new(runner, Arc::clone(&clock), self.settings.clone()))
+        } else {
+            let given = Given::new(plan.clone(), Arc::clone(&clock));
+            Holder::Cell(Cell::new(given, Arc::clone(&clock), self.settings.clone()))
+        };
+        Inner { id, ends: Arc::clone(&self.ends), clock, holder }
     }
 }
 
 impl Source {
     /// The credential if one is there and valid: no lock, no allocation, no waiting.
     pub fn current(&self) -> Option<Arc<Credential>> {
-        todo!()
+        match &self.0.holder {
+            Holder::Anonymous(credential) => Some(Arc::clone(credential)),
+            Holder::Cell(cell) => cell.current(),
+        }
     }
 
-    /// The credential, running the plugin where needed.
+    /// The credential, running the plugin where needed. Dropping the future frees the caller and
+    /// leaves the run to the next one.
     pub async fn credential(&self) -> Result<Arc<Credential>, Error> {
-        todo!()
+        match &self.0.holder {
+            Holder::Anonymous(credential) => Ok(Arc::clone(credential)),
+            Holder::Cell(cell) => cell.value().await,
+        }
     }
 
     /// The same for a thread that may block.
     pub fn credential_blocking(&self) -> Result<Arc<Credential>, Error> {
-        todo!()
+        match &self.0.holder {
+            Holder::Anonymous(credential) => Ok(Arc::clone(credential)),
+            Holder::Cell(cell) => cell.value_blocking(),
+        }
     }
 
     /// A server answered 401 (or 403 where that is opted in) to this credential.
-    pub fn refused(&self, _seen: &Credential, _response: Option<Arc<Response>>) {
-        todo!()
+    pub fn refused(&self, seen: &Credential, response: Option<Arc<Response>>) {
+        if let Holder::Cell(cell) = &self.0.holder {
+            cell.refused(seen.serial(), response);
+        }
+    }
+
+    /// Whether both are the same source.
+    pub fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.ends.set(self.id, None, self.clock.now());
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("id", &self.0.id).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sources").finish_non_exhaustive()
     }
 }

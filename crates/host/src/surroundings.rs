@@ -103,6 +103,24 @@ impl Surroundings {
     }
 }
 
+/// For [`crate::plan::Key`]: what tells surroundings apart.
+impl Surroundings {
+    pub(crate) fn describe(&self, mut put: impl FnMut(&[u8])) {
+        match &self.0 {
+            Inner::Process => put(b"process"),
+            Inner::Fixed(fixed) => {
+                put(b"fixed");
+                put(fixed.cwd.as_os_str().as_encoded_bytes());
+                put(&[u8::from(fixed.stdin_is_terminal), u8::from(fixed.has_terminal)]);
+                for (name, value) in &fixed.vars {
+                    put(name.as_encoded_bytes());
+                    put(value.as_encoded_bytes());
+                }
+            }
+        }
+    }
+}
+
 #[cfg(unix)]
 fn controlling_terminal() -> bool {
     use rustix::fs::{Mode, OFlags};

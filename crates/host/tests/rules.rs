@@ -10,7 +10,8 @@ use std::{
 
 use keyward_host::{
     Error, Kind, Surroundings,
-    rules::{Identity, Policy, Program, Rules, Verdict},
+    process::Identity,
+    rules::{Policy, Program, Rules, Verdict},
     surroundings::Fixed,
 };
 
@@ -88,7 +89,7 @@ fn a_program_on_the_path_is_found_and_known_again() {
     let plug = fixture.program("bin/plug", 0o755);
     let program = fixture.admit(&Rules::default(), "plug").unwrap();
     assert_eq!(program.path, plug);
-    assert_eq!(program.identity, Identity::of(&plug).unwrap());
+    assert_eq!(program.identity, Identity::read(&plug).unwrap());
     assert_eq!(program.warnings, [""; 0]);
 }
 
@@ -96,10 +97,10 @@ fn a_program_on_the_path_is_found_and_known_again() {
 fn a_replaced_file_has_another_identity() {
     let fixture = Fixture::new();
     let plug = fixture.program("bin/plug", 0o755);
-    let before = Identity::of(&plug).unwrap();
+    let before = Identity::read(&plug).unwrap();
     let other = fixture.program("bin/other", 0o755);
     fs::rename(other, &plug).unwrap();
-    assert_ne!(before, Identity::of(&plug).unwrap());
+    assert_ne!(before, Identity::read(&plug).unwrap());
 }
 
 #[test]

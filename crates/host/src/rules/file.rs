@@ -1,15 +1,6 @@
 //! Looks at a program's file, and at every folder and link that leads to it: who could replace it?
 
-use std::{fmt, io, path::Path};
-
-/// What makes a file the same file, asked again right before it is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Identity {
-    device: u64,
-    inode: u64,
-    /// Changes with content, mode and owner; a program cannot set it back.
-    changed: (i64, i64),
-}
+use std::{io, path::Path};
 
 /// What was found on the way to a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,42 +9,6 @@ pub(super) struct Findings {
     pub(super) faults: Vec<String>,
     /// Things to know that do not stop it.
     pub(super) warnings: Vec<String>,
-}
-
-impl Identity {
-    /// The identity of the file that `path` leads to, through links.
-    #[cfg(unix)]
-    pub fn of(path: &Path) -> io::Result<Self> {
-        use std::os::unix::fs::MetadataExt;
-        let found = std::fs::metadata(path)?;
-        Ok(Self {
-            device: found.dev(),
-            inode: found.ino(),
-            changed: (found.ctime(), found.ctime_nsec()),
-        })
-    }
-
-    /// The identity of the file that `path` leads to, through links. Without inodes it is the size
-    /// and the time of the last change.
-    #[cfg(not(unix))]
-    pub fn of(path: &Path) -> io::Result<Self> {
-        let found = std::fs::metadata(path)?;
-        let changed = found.modified()?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        Ok(Self {
-            device: 0,
-            inode: found.len(),
-            changed: (
-                i64::try_from(changed.as_secs()).unwrap_or(i64::MAX),
-                i64::from(changed.subsec_nanos()),
-            ),
-        })
-    }
-}
-
-impl fmt::Display for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "device {}, inode {}", self.device, self.inode)
-    }
 }
 
 /// Walks from the root to the program, through links, and notes what others may change.

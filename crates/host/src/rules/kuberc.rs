@@ -177,9 +177,9 @@ enum Version {
 impl Document {
     fn version(&self) -> Option<Version> {
         let is = |key: &str, text: &str| {
-            self.node
-                .get(key)
-                .is_some_and(|node| matches!(&node.value, Value::Text(found) if found.as_str() == text))
+            self.node.get(key).is_some_and(
+                |node| matches!(&node.value, Value::Text(found) if found.as_str() == text),
+            )
         };
         if !is("kind", "Preference") {
             return None;

@@ -12,11 +12,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub use file::Identity;
 pub use lookup::Missing;
 pub(crate) use lookup::clean;
 
-use crate::{Error, Kind, Surroundings, error::inline};
+use crate::{Error, Kind, Surroundings, error::inline, process::Identity};
 
 /// kuberc's `credentialPluginPolicy` with its allowlist, validated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -198,7 +197,7 @@ impl Rules {
                 .because(error)
         };
         // The identity comes first: what changes after it is noticed before the run.
-        let identity = Identity::of(&path).map_err(unreadable)?;
+        let identity = Identity::read(&path).map_err(unreadable)?;
         let findings = file::inspect(&path).map_err(unreadable)?;
         let mut warnings = findings.warnings;
         if !findings.faults.is_empty() {

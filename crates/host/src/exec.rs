@@ -1,1 +1,0 @@
-//! From an exec plan to a credential: ask, run, read.

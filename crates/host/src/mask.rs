@@ -1,0 +1,214 @@
+//! Hides secrets in what a plugin wrote to its stderr.
+
+use keyward_protocol::{Secret, text};
+
+/// What stands in the place of a secret.
+const HIDDEN: &str = "[hidden]";
+/// Anything shorter is more likely to be a part of ordinary words than a secret worth the name.
+const SHORTEST: usize = 4;
+/// A word of an answer that is at least this long is not an ordinary word.
+const LONG: usize = 12;
+
+/// Secrets to be hidden.
+#[derive(Default)]
+pub(crate) struct Mask(Vec<Secret>);
+
+impl Mask {
+    /// Hides this text, and each of its lines: a key may be told line by line.
+    pub(crate) fn learn(&mut self, secret: &str) {
+        let whole = secret.trim();
+        for part in std::iter::once(whole).chain(whole.lines().map(str::trim)) {
+            if part.len() >= SHORTEST && !part.starts_with("-----") {
+                self.0.push(Secret::new(part));
+            }
+        }
+    }
+
+    /// Hides the long words of an answer, whatever it was: a plugin that fails may have told its
+    /// token on both channels.
+    pub(crate) fn learn_answer(&mut self, stdout: &[u8]) {
+        const ENOUGH: usize = 256 << 10;
+        let text = String::from_utf8_lossy(&stdout[..stdout.len().min(ENOUGH)]);
+        let of_token = |c: char| c.is_ascii_alphanumeric() || "-_.~+/=".contains(c);
+        // Line breaks inside JSON texts are written as `\n`; the `n` must not stick to a word.
+        for line in text.replace("\\n", "\n").split(|c| !of_token(c)) {
+            if line.len() >= LONG && !FRAME.contains(&line) {
+                self.0.push(Secret::new(line));
+            }
+        }
+    }
+
+    /// The values of arguments that are called secret: `--client-secret=x`, `--token x`.
+    pub(crate) fn learn_args(&mut self, args: &[String]) {
+        for (index, arg) in args.iter().enumerate() {
+            match arg.split_once('=') {
+                Some((name, value)) if sounds_secret(name) => self.learn(value),
+                None if arg.starts_with('-') && sounds_secret(arg) => {
+                    if let Some(next) = args.get(index + 1) {
+                        self.learn(next);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The text, safe to show: control characters by their names, known secrets hidden, and
+    /// whatever looks like a token or a private key.
+    pub(crate) fn apply(mut self, raw: &[u8]) -> String {
+        // A secret that contains another must be replaced first, or its rest would show.
+        self.0.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
+        let mut shown = text::clean(&String::from_utf8_lossy(raw));
+        for secret in &self.0 {
+            if shown.contains(secret.expose()) {
+                shown = shown.replace(secret.expose(), HIDDEN);
+            }
+        }
+        hide_words(&hide_keys(&shown))
+    }
+}
+
+/// Words of every answer.
+const FRAME: [&str; 11] = [
+    "ExecCredential",
+    "client.authentication.k8s.io/v1",
+    "client.authentication.k8s.io/v1beta1",
+    "client.authentication.k8s.io/v1alpha1",
+    "expirationTimestamp",
+    "clientCertificateData",
+    "clientKeyData",
+    "-----BEGIN",
+    "CERTIFICATE-----",
+    "certificate-authority-data",
+    "tls-server-name",
+];
+
+/// Whether a name is one under which secrets are kept.
+pub(crate) fn sounds_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    [
+        "token",
+        "secret",
+        "password",
+        "passwd",
+        "passphrase",
+        "credential",
+        "api_key",
+        "apikey",
+        "private",
+    ]
+    .iter()
+    .any(|word| name.contains(word))
+        || name.ends_with("_key")
+        || name.ends_with("-key")
+}
+
+/// Private keys in PEM, whole: from their first line to their last, or to the end of the text.
+fn hide_keys(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut inside = false;
+    for line in text.split_inclusive('\n') {
+        if line.contains("-----BEGIN") && line.contains("PRIVATE KEY-----") {
+            inside = true;
+            out.push_str(HIDDEN);
+            out.push('\n');
+        }
+        if !inside {
+            out.push_str(line);
+        }
+        if inside && line.contains("-----END") {
+            inside = false;
+        }
+    }
+    out
+}
+
+/// What looks like a JWT, and what follows `Bearer` or `Basic`.
+fn hide_words(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut after_scheme = false;
+    for word in text.split_inclusive(|c: char| c.is_whitespace() || "\"'`,;<>()[]{}".contains(c)) {
+        let end = word
+            .char_indices()
+            .next_back()
+            .filter(|(_, c)| c.is_whitespace() || "\"'`,;<>()[]{}".contains(*c));
+        let (core, tail) = word.split_at(end.map_or(word.len(), |(at, _)| at));
+        let value = core.rsplit(['=', ':']).next().unwrap_or(core);
+        if after_scheme && core.len() >= SHORTEST {
+            out.push_str(HIDDEN);
+        } else if is_jwt(value) {
+            out.push_str(&core[..core.len() - value.len()]);
+            out.push_str(HIDDEN);
+        } else {
+            out.push_str(core);
+        }
+        out.push_str(tail);
+        if !core.is_empty() {
+            after_scheme = ["bearer", "basic"].iter().any(|s| core.eq_ignore_ascii_case(s));
+        }
+    }
+    out
+}
+
+/// Three parts of base64url, the first of which begins an object.
+fn is_jwt(word: &str) -> bool {
+    word.starts_with("eyJ")
+        && word.split('.').count() >= 2
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_.=".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_secrets_are_hidden_the_longer_first() {
+        let mut mask = Mask::default();
+        mask.learn("token");
+        mask.learn("token-and-more");
+        assert_eq!(mask.apply(b"a token-and-more b token c"), "a [hidden] b [hidden] c");
+    }
+
+    #[test]
+    fn what_looks_like_a_secret_is_hidden() {
+        let shown = |text: &str| Mask::default().apply(text.as_bytes());
+        assert_eq!(shown("got eyJhbGciOi.eyJzdWIi.c2ln!"), "got eyJhbGciOi.eyJzdWIi.c2ln!");
+        assert_eq!(shown("got eyJhbGciOi.eyJzdWIi.c2ln, ok"), "got [hidden], ok");
+        assert_eq!(shown("id_token=eyJhbGciOi.eyJzdWIi.c2ln"), "id_token=[hidden]");
+        assert_eq!(
+            shown("Authorization: Bearer abcdef\nnext"),
+            "Authorization: Bearer [hidden]\nnext"
+        );
+        assert_eq!(
+            shown("x\n-----BEGIN EC PRIVATE KEY-----\nMIIabc\n-----END EC PRIVATE KEY-----\ny"),
+            "x\n[hidden]\ny"
+        );
+    }
+
+    #[test]
+    fn words_of_the_answer_are_hidden() {
+        let mut mask = Mask::default();
+        mask.learn_answer(br#"{"apiVersion":"client.authentication.k8s.io/v1","status":{"token":"opaque-token-1"}}"#);
+        assert_eq!(
+            mask.apply(b"client.authentication.k8s.io/v1 says opaque-token-1"),
+            "client.authentication.k8s.io/v1 says [hidden]"
+        );
+    }
+
+    #[test]
+    fn secret_arguments_are_hidden_in_both_forms() {
+        let mut mask = Mask::default();
+        mask.learn_args(&[
+            "--client-secret=abcd".into(),
+            "--token".into(),
+            "efgh".into(),
+            "prod".into(),
+        ]);
+        assert_eq!(mask.apply(b"abcd efgh prod"), "[hidden] [hidden] prod");
+    }
+
+    #[test]
+    fn control_characters_are_named() {
+        assert_eq!(Mask::default().apply(b"\x1b[31mred\n"), "U+001B[31mred\n");
+    }
+}

@@ -1,0 +1,100 @@
+//! The adapter to the `metrics` facade, under the names and labels that client-go has.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use metrics::{
+    Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
+
+use super::{CallStatus, Observer};
+
+const CALLS: &str = "rest_client_exec_plugin_call_total";
+const JUDGED: &str = "rest_client_exec_plugin_policy_call_total";
+const TTL: &str = "rest_client_exec_plugin_ttl_seconds";
+const ROTATION_AGE: &str = "rest_client_exec_plugin_certificate_rotation_age";
+const RUN_SECONDS: &str = "keyward_plugin_duration_seconds";
+const REFRESH_SECONDS: &str = "keyward_refresh_duration_seconds";
+const EXPIRY_SECONDS: &str = "keyward_credential_ttl_seconds";
+const INVALID: &str = "keyward_invalid_certificates_total";
+
+/// Tells the recorder of the `metrics` facade.
+///
+/// The facade cannot compute a value when it is asked for: the two `ttl` gauges are as old as the
+/// last refresh. [`Facade::ROTATION_BUCKETS`] are the reference's, for recorders that want them.
+#[derive(Debug, Clone, Copy)]
+pub struct Facade(());
+
+impl Facade {
+    /// The reference's buckets of `rest_client_exec_plugin_certificate_rotation_age`, in seconds.
+    pub const ROTATION_BUCKETS: [f64; 11] = [
+        600.0,
+        1_800.0,
+        3_600.0,
+        14_400.0,
+        86_400.0,
+        604_800.0,
+        2_592_000.0,
+        7_776_000.0,
+        15_552_000.0,
+        31_104_000.0,
+        124_416_000.0,
+    ];
+
+    /// Describes the metrics to the recorder that is installed now.
+    pub fn new() -> Self {
+        describe_counter!(CALLS, "runs of credential plugins, by exit code and outcome");
+        describe_counter!(JUDGED, "decisions of the plugin policy");
+        describe_gauge!(TTL, Unit::Seconds, "time to the earliest end of a plugin's certificate");
+        describe_histogram!(ROTATION_AGE, Unit::Seconds, "age of certificates when replaced");
+        describe_histogram!(RUN_SECONDS, Unit::Seconds, "time that plugins took");
+        describe_histogram!(REFRESH_SECONDS, Unit::Seconds, "time that a refresh took");
+        describe_gauge!(EXPIRY_SECONDS, Unit::Seconds, "time to the expiry of the last credential");
+        describe_counter!(INVALID, "certificates that were not valid when they came");
+        gauge!(TTL).set(f64::INFINITY);
+        Self(())
+    }
+}
+
+impl Default for Facade {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Observer for Facade {
+    fn ran(&self, _plugin: &str, code: i32, status: CallStatus, took: Duration) {
+        counter!(CALLS, "code" => code.to_string(), "call_status" => status.label()).increment(1);
+        histogram!(RUN_SECONDS).record(took);
+    }
+
+    fn judged(&self, allowed: bool) {
+        counter!(JUDGED, "status" => if allowed { "allowed" } else { "denied" }).increment(1);
+    }
+
+    fn refreshed(&self, took: Duration, came: bool) {
+        let outcome = if came { "success" } else { "failure" };
+        histogram!(REFRESH_SECONDS, "outcome" => outcome).record(took);
+    }
+
+    fn expires(&self, at: Option<Timestamp>, now: Timestamp) {
+        gauge!(EXPIRY_SECONDS).set(seconds_to(at, now));
+    }
+
+    fn certificates_end(&self, earliest: Option<Timestamp>, now: Timestamp) {
+        gauge!(TTL).set(seconds_to(earliest, now));
+    }
+
+    fn rotated(&self, age: Duration) {
+        histogram!(ROTATION_AGE).record(age);
+    }
+
+    fn invalid_certificate(&self, _plugin: &str) {
+        counter!(INVALID).increment(1);
+    }
+}
+
+/// Negative when it is past, infinite when it never comes (ME-05).
+fn seconds_to(at: Option<Timestamp>, now: Timestamp) -> f64 {
+    at.map_or(f64::INFINITY, |at| at.duration_since(now).as_secs_f64())
+}

@@ -1,0 +1,346 @@
+//! The `oidc` auth-provider: an id-token, refreshed in memory. The kubeconfig is never rewritten.
+//!
+//! This crate speaks no HTTP: an [`Exchange`] does, and is given with the settings of a plan.
+
+mod renew;
+
+use std::{
+    fmt, fs,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use base64::{
+    Engine,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, general_purpose::STANDARD},
+};
+use jiff::Timestamp;
+use keyward_protocol::{Node, Secret, node::Value};
+use zeroize::Zeroizing;
+
+pub(crate) use self::renew::Renewer;
+use crate::{Error, Kind, Surroundings, error::inline, kubeconfig::AuthProvider};
+
+/// How long before its end a token counts as expired, as in the reference: clocks differ.
+const MARGIN: Duration = Duration::from_secs(10);
+
+/// Talks HTTP for the `oidc` auth-provider. Called on a thread that may block.
+pub trait Exchange: Send + Sync + 'static {
+    /// Sends a request and brings the whole answer, whatever its status. Redirects of a `GET` are
+    /// followed. The text of a failure must not contain anything of the request's form.
+    fn exchange(&self, call: &Call<'_>) -> Result<Reply, String>;
+}
+
+/// A request to an identity provider: a `GET`, or a `POST` when there is a form.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    /// Where to.
+    pub url: &'a str,
+    /// Certificate authorities in PEM; `None` means the system's.
+    pub authorities: Option<&'a [u8]>,
+    /// The body, as `application/x-www-form-urlencoded`.
+    pub form: Option<&'a Secret>,
+    /// User name and password of basic auth, as the header has them.
+    pub basic: Option<&'a Secret>,
+}
+
+/// What an identity provider answered.
+pub struct Reply {
+    /// HTTP status code.
+    pub status: u16,
+    /// The whole body.
+    pub body: Zeroizing<Vec<u8>>,
+}
+
+/// The auth-provider's configuration, with the tokens as they are now.
+pub(crate) struct Oidc {
+    issuer: String,
+    client_id: String,
+    client_secret: Secret,
+    authority: Authority,
+    tokens: Mutex<Tokens>,
+}
+
+#[derive(Clone)]
+enum Authority {
+    System,
+    File(PathBuf),
+    Pem(Vec<u8>),
+}
+
+#[derive(Clone)]
+struct Tokens {
+    id: Option<Secret>,
+    refresh: Option<Secret>,
+}
+
+/// An id-token and until when it counts as valid.
+pub(crate) struct IdToken {
+    pub(crate) token: Secret,
+    pub(crate) expires: Timestamp,
+}
+
+impl Oidc {
+    /// Fails when what every use needs is missing.
+    pub(crate) fn new(provider: &AuthProvider, surroundings: &Surroundings) -> Result<Self, Error> {
+        let said = |key: &str| {
+            provider
+                .config
+                .iter()
+                .rev()
+                .find(|(name, _)| name == key)
+                .map(|(_, value)| value.clone())
+                .filter(|value| !value.is_empty())
+        };
+        let needed = |key: &str| {
+            said(key).map(|value| value.expose().to_owned()).ok_or_else(|| {
+                Error::new(Kind::BadConfig, format!("the `oidc` auth-provider needs `{key}`"))
+            })
+        };
+        let authority =
+            match (said("idp-certificate-authority-data"), said("idp-certificate-authority")) {
+                (Some(data), _) => {
+                    Authority::Pem(STANDARD.decode(data.expose().trim()).map_err(|_| {
+                        Error::new(
+                            Kind::BadConfig,
+                            "`idp-certificate-authority-data` is not base64",
+                        )
+                    })?)
+                }
+                (None, Some(file)) => {
+                    Authority::File(surroundings.absolute(file.expose().as_ref()))
+                }
+                (None, None) => Authority::System,
+            };
+        Ok(Self {
+            issuer: needed("idp-issuer-url")?,
+            client_id: needed("client-id")?,
+            client_secret: said("client-secret").unwrap_or_default(),
+            authority,
+            tokens: Mutex::new(Tokens { id: said("id-token"), refresh: said("refresh-token") }),
+        })
+    }
+
+    /// The id-token while it is valid, else a new one. With `renew` a valid one is not good enough,
+    /// if there is a way to a newer one.
+    pub(crate) fn token(
+        &self,
+        exchange: Option<&dyn Exchange>,
+        now: Timestamp,
+        renew: bool,
+    ) -> Result<IdToken, Error> {
+        // Held over the exchange on purpose: a refresh token may be good for one use only.
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let valid = match &tokens.id {
+            None => None,
+            Some(id) => Some(IdToken { expires: expiry(id)?, token: id.clone() })
+                .filter(|id| now < id.expires),
+        };
+        match (valid, &tokens.refresh) {
+            (Some(id), None) => Ok(id),
+            (Some(id), Some(_)) if !renew => Ok(id),
+            (None, None) => Err(Error::new(
+                Kind::Failed,
+                "the id-token has expired, and there is no refresh-token to get another",
+            )
+            .with_hint("log in again with the tool that wrote the kubeconfig")),
+            (_, Some(refresh)) => {
+                let exchange = exchange.ok_or_else(|| {
+                    Error::new(
+                        Kind::Failed,
+                        "the id-token has expired, and this program cannot refresh it",
+                    )
+                })?;
+                let new = self.refresh(exchange, refresh)?;
+                let id = new.id.clone().unwrap_or_default();
+                let expires = expiry(&id)?;
+                *tokens = new;
+                Ok(IdToken { token: id, expires })
+            }
+        }
+    }
+
+    fn refresh(&self, exchange: &dyn Exchange, refresh: &Secret) -> Result<Tokens, Error> {
+        let authorities = match &self.authority {
+            Authority::System => None,
+            Authority::Pem(pem) => Some(pem.clone()),
+            Authority::File(file) => Some(fs::read(file).map_err(|error| {
+                Error::new(
+                    Kind::BadConfig,
+                    format!("cannot read `idp-certificate-authority` `{}`", file.display()),
+                )
+                .because(error)
+            })?),
+        };
+        let send = |url: &str, form: Option<&Secret>, basic: Option<&Secret>| {
+            let call = Call { url, authorities: authorities.as_deref(), form, basic };
+            exchange.exchange(&call).map_err(|why| {
+                self.failed("the identity provider cannot be reached").note("because", inline(&why))
+            })
+        };
+        let endpoint = self.endpoint(&send(&self.discovery(), None, None)?)?;
+
+        // Some providers want the client in a header, some in the form; the standard prefers the
+        // header, and so do we, as the reference does.
+        let grant = [("grant_type", "refresh_token"), ("refresh_token", refresh.expose())];
+        let basic = form_pair(&self.client_id, ":", self.client_secret.expose());
+        let mut reply = send(&endpoint, Some(&form(&grant)), Some(&basic))?;
+        if reply.status / 100 != 2 {
+            let mut whole = grant.to_vec();
+            whole.push(("client_id", &self.client_id));
+            if !self.client_secret.is_empty() {
+                whole.push(("client_secret", self.client_secret.expose()));
+            }
+            reply = send(&endpoint, Some(&form(&whole)), None)?;
+        }
+        if reply.status / 100 != 2 {
+            return Err(self
+                .failed("the identity provider refused to refresh the id-token")
+                .note("answer", format!("status {}{}", reply.status, reason(&reply.body)))
+                .with_hint("log in again with the tool that wrote the kubeconfig"));
+        }
+        let answer = self.object(&reply.body)?;
+        let text = |key| match answer.get(key).map(|node| &node.value) {
+            Some(Value::Text(text)) if !text.is_empty() => Some(Secret::new(text.to_string())),
+            _ => None,
+        };
+        let Some(id) = text("id_token") else {
+            return Err(self
+                .failed("the identity provider answered without an `id_token`")
+                .with_hint(
+                    "log in again with the scope `openid`; some providers never refresh id-tokens",
+                ));
+        };
+        let refresh = text("refresh_token").unwrap_or_else(|| refresh.clone());
+        Ok(Tokens { id: Some(id), refresh: Some(refresh) })
+    }
+
+    fn discovery(&self) -> String {
+        format!(
+            "{}/.well-known/openid-configuration",
+            self.issuer.strip_suffix('/').unwrap_or(&self.issuer)
+        )
+    }
+
+    fn endpoint(&self, reply: &Reply) -> Result<String, Error> {
+        if reply.status != 200 {
+            return Err(self
+                .failed("the identity provider does not describe itself")
+                .note("answer", format!("status {}", reply.status)));
+        }
+        match self.object(&reply.body)?.get("token_endpoint").map(|node| &node.value) {
+            Some(Value::Text(url)) if !url.is_empty() => Ok(url.to_string()),
+            _ => Err(self.failed("the identity provider names no `token_endpoint`")),
+        }
+    }
+
+    fn object(&self, body: &[u8]) -> Result<Node, Error> {
+        Node::from_json(body).map_err(|error| {
+            self.failed("the identity provider's answer is not JSON")
+                .note("place", format!("line {}, column {}", error.line, error.column))
+        })
+    }
+
+    fn failed(&self, what: &str) -> Error {
+        Error::new(Kind::Failed, what).note("issuer", format!("`{}`", inline(&self.issuer)))
+    }
+}
+
+/// The end of an id-token, less the margin. A token that does not say it has ended long ago.
+fn expiry(token: &Secret) -> Result<Timestamp, Error> {
+    let wrong = || Error::new(Kind::BadConfig, "the id-token is not a JWT");
+    let parts: Vec<&str> = token.expose().split('.').collect();
+    let [_, payload, _] = parts[..] else {
+        return Err(wrong());
+    };
+    let claims = Zeroizing::new(LENIENT.decode(payload).map_err(|_| wrong())?);
+    let claims = Node::from_json(&claims).map_err(|_| wrong())?;
+    let seconds = match claims.get("exp").map(|node| &node.value) {
+        None | Some(Value::Null) => 0,
+        Some(Value::Number(number)) => whole(number).ok_or_else(wrong)?,
+        Some(_) => return Err(wrong()),
+    };
+    let margin = i64::try_from(MARGIN.as_secs()).unwrap_or(0);
+    Timestamp::from_second(seconds.saturating_sub(margin)).map_err(|_| wrong())
+}
+
+/// base64url as Go's `RawURLEncoding` reads it: no padding, stray last bits ignored.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+        .with_decode_allow_trailing_bits(true),
+);
+
+#[expect(clippy::cast_possible_truncation, reason = "a float out of range saturates")]
+fn whole(number: &str) -> Option<i64> {
+    number.parse().ok().or_else(|| number.parse::<f64>().ok().map(|float| float as i64))
+}
+
+/// `error` of an OAuth error answer, a word of a known kind; never its description.
+fn reason(body: &[u8]) -> String {
+    let Ok(answer) = Node::from_json(body) else {
+        return String::new();
+    };
+    match answer.get("error").map(|node| &node.value) {
+        Some(Value::Text(word))
+            if word.len() < 64 && word.chars().all(|c| c.is_ascii_lowercase() || c == '_') =>
+        {
+            format!(", `{}`", word.as_str())
+        }
+        _ => String::new(),
+    }
+}
+
+fn form(fields: &[(&str, &str)]) -> Secret {
+    let mut out =
+        String::with_capacity(fields.iter().map(|(k, v)| k.len() + 3 * v.len() + 2).sum());
+    for (name, value) in fields {
+        if !out.is_empty() {
+            out.push('&');
+        }
+        push_coded(&mut out, name);
+        out.push('=');
+        push_coded(&mut out, value);
+    }
+    Secret::new(out)
+}
+
+fn form_pair(first: &str, between: &str, second: &str) -> Secret {
+    let mut out = String::with_capacity(3 * (first.len() + second.len()) + between.len());
+    push_coded(&mut out, first);
+    out.push_str(between);
+    push_coded(&mut out, second);
+    Secret::new(out)
+}
+
+/// Percent-encoding of forms.
+fn push_coded(out: &mut String, text: &str) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                out.push(char::from(byte));
+            }
+            b' ' => out.push('+'),
+            _ => {
+                out.push('%');
+                out.push(char::from(HEX[usize::from(byte >> 4)]));
+                out.push(char::from(HEX[usize::from(byte & 15)]));
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Oidc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Oidc").field("issuer", &self.issuer).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").field("status", &self.status).finish_non_exhaustive()
+    }
+}

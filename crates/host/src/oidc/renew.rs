@@ -1,0 +1,55 @@
+//! Keeps the id-token of a plan fresh.
+
+use std::sync::Arc;
+
+use crate::{
+    Credential, Error, Kind, Plan,
+    cell::{Fetch, Fresh, Occasion},
+    clock::SharedClock,
+    credential::{Header, Unsendable},
+    given,
+    observer::Observer,
+};
+
+/// Gives the id-token while it is valid, and gets another in time.
+pub(crate) struct Renewer {
+    plan: Plan,
+    clock: SharedClock,
+    observer: Arc<dyn Observer>,
+}
+
+impl Renewer {
+    pub(crate) fn new(plan: Plan, clock: SharedClock, observer: Arc<dyn Observer>) -> Self {
+        Self { plan, clock, observer }
+    }
+
+    fn attempt(&self, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
+        let Some(oidc) = self.plan.oidc() else {
+            return Err(Error::new(Kind::BadConfig, "the plan has no auth-provider"));
+        };
+        let exchange = self.plan.settings().exchange.as_deref();
+        let renew = !matches!(occasion, Occasion::Needed);
+        let id = oidc.token(exchange, self.clock.now(), renew)?;
+        let pair = given::pair(&self.plan, None)?;
+        let credential = Credential::new(Header::Bearer(id.token), pair, Some(id.expires))
+            .map_err(|Unsendable| {
+                Error::new(
+                    Kind::BadAnswer,
+                    "the id-token contains a character that no header can carry",
+                )
+            })?;
+        Ok(Fresh { value: credential, expires: Some(id.expires) })
+    }
+}
+
+impl Fetch<Credential> for Renewer {
+    fn fetch(&self, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
+        let start = self.clock.elapsed();
+        let result = self.attempt(occasion);
+        self.observer.refreshed(self.clock.elapsed().saturating_sub(start), result.is_ok());
+        if let Ok(fresh) = &result {
+            self.observer.expires(fresh.expires, self.clock.now());
+        }
+        result.map_err(|error| error.note_first("needed by", self.plan.needed_by()))
+    }
+}

@@ -1,0 +1,134 @@
+//! The environment a plugin gets: ours, then the kubeconfig's, then the request.
+
+use std::ffi::{OsStr, OsString};
+
+use keyward_protocol::{Secret, exec::REQUEST_VARIABLE};
+
+use crate::Surroundings;
+
+/// What a plugin sees of our environment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Environment {
+    /// All of it.
+    #[default]
+    Inherit,
+    /// Nothing of it: the plugin gets the configured variables and the request, and that is all.
+    Clean,
+    /// The variables of these names.
+    Only(Vec<String>),
+}
+
+/// Who gave a plugin a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// It is our own.
+    Inherited,
+    /// The kubeconfig's `env`.
+    Configured,
+    /// [`super::Settings::variables`].
+    Set,
+    /// The request itself.
+    Request,
+}
+
+/// A variable of a plugin's environment.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Variable {
+    pub(crate) name: OsString,
+    pub(crate) value: OsString,
+    pub(crate) origin: Origin,
+}
+
+impl Environment {
+    /// The whole environment, each name once: the last one to say it wins (EN-01 to EN-06). A
+    /// request that we inherited, being a plugin ourselves, is never passed on.
+    pub(crate) fn compose(
+        &self,
+        surroundings: &Surroundings,
+        configured: &[(String, Secret)],
+        set: &[(String, Secret)],
+        request: &str,
+    ) -> Vec<Variable> {
+        let mut all = Vec::new();
+        for (name, value) in surroundings.vars() {
+            if name != REQUEST_VARIABLE && self.passes(&name) {
+                put(&mut all, Variable { name, value, origin: Origin::Inherited });
+            }
+        }
+        for (said, origin) in [(configured, Origin::Configured), (set, Origin::Set)] {
+            for (name, value) in said {
+                let (name, value) = (name.into(), value.expose().into());
+                put(&mut all, Variable { name, value, origin });
+            }
+        }
+        let (name, value) = (REQUEST_VARIABLE.into(), request.into());
+        put(&mut all, Variable { name, value, origin: Origin::Request });
+        all
+    }
+
+    fn passes(&self, name: &OsStr) -> bool {
+        match self {
+            Self::Inherit => true,
+            Self::Clean => false,
+            Self::Only(names) => names.iter().any(|n| OsStr::new(n) == name),
+        }
+    }
+}
+
+fn put(all: &mut Vec<Variable>, variable: Variable) {
+    match all.iter_mut().find(|other| other.name == variable.name) {
+        Some(other) => *other = variable,
+        None => all.push(variable),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::surroundings::Fixed;
+
+    fn composed(environment: &Environment, configured: &[(&str, &str)]) -> Vec<String> {
+        let surroundings = Surroundings::fixed(Fixed {
+            vars: [("A", "ours"), ("B", "ours"), (REQUEST_VARIABLE, "stale")]
+                .map(|(k, v)| (k.into(), v.into()))
+                .into(),
+            ..Fixed::default()
+        });
+        let configured: Vec<_> =
+            configured.iter().map(|(k, v)| ((*k).to_owned(), Secret::new(*v))).collect();
+        let set = [("CHAIN".to_owned(), Secret::new("x"))];
+        environment
+            .compose(&surroundings, &configured, &set, "{}")
+            .into_iter()
+            .map(|v| format!("{}={}", v.name.display(), v.value.display()))
+            .collect()
+    }
+
+    #[test]
+    fn later_words_win() {
+        assert_eq!(
+            composed(&Environment::Inherit, &[("B", "theirs"), ("C", "1"), ("C", "$A")]),
+            ["A=ours", "B=theirs", "C=$A", "CHAIN=x", "KUBERNETES_EXEC_INFO={}"]
+        );
+    }
+
+    #[test]
+    fn the_request_cannot_be_forged() {
+        assert_eq!(
+            composed(&Environment::Inherit, &[(REQUEST_VARIABLE, "forged"), ("CHAIN", "forged")]),
+            ["A=ours", "B=ours", "KUBERNETES_EXEC_INFO={}", "CHAIN=x"]
+        );
+    }
+
+    #[test]
+    fn clean_means_what_was_configured_and_nothing_else() {
+        assert_eq!(
+            composed(&Environment::Clean, &[("C", "")]),
+            ["C=", "CHAIN=x", "KUBERNETES_EXEC_INFO={}"]
+        );
+        assert_eq!(
+            composed(&Environment::Only(vec!["B".into(), REQUEST_VARIABLE.into()]), &[]),
+            ["B=ours", "CHAIN=x", "KUBERNETES_EXEC_INFO={}"]
+        );
+    }
+}

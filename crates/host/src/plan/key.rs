@@ -1,0 +1,176 @@
+//! What makes two plans the same identity: every field that a run or a credential depends on.
+
+use std::{
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use keyward_protocol::exec::Version;
+use zeroize::Zeroizing;
+
+use super::{Complaints, Draft, Environment};
+use crate::rules::Policy;
+
+/// The fields of a plan in a row, each with its length, so that no two plans can be mistaken for one
+/// another. It contains secrets: it is wiped when dropped and has no `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Key(Arc<Zeroizing<Vec<u8>>>);
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Key {
+    /// The key of a plan. Names of users and contexts are not in it: two entries that say the same
+    /// are one identity (EX-14).
+    pub(crate) fn of(draft: &Draft) -> Self {
+        let mut row = Row::default();
+        row.user(draft);
+        row.cluster(draft);
+        row.rules(draft);
+        row.settings(draft);
+        Self(Arc::new(row.0))
+    }
+}
+
+#[derive(Default)]
+struct Row(Zeroizing<Vec<u8>>);
+
+impl Row {
+    fn put(&mut self, part: impl AsRef<[u8]>) {
+        let part = part.as_ref();
+        self.0.extend_from_slice(&part.len().to_le_bytes());
+        self.0.extend_from_slice(part);
+    }
+
+    fn number(&mut self, number: usize) {
+        self.put(number.to_le_bytes());
+    }
+
+    fn user(&mut self, draft: &Draft) {
+        let user = &draft.target.user;
+        for part in [
+            user.token.expose(),
+            &user.token_file,
+            &user.username,
+            user.password.expose(),
+            &user.client_certificate,
+            &user.client_key,
+            user.client_key_data.expose(),
+        ] {
+            self.put(part);
+        }
+        self.put(&user.client_certificate_data);
+        self.number(user.exec.iter().len());
+        if let Some(exec) = &user.exec {
+            for part in
+                [&exec.api_version, &exec.command, &exec.install_hint, &exec.interactive_mode]
+            {
+                self.put(part);
+            }
+            self.number(usize::from(exec.provide_cluster_info));
+            self.number(exec.args.len());
+            for arg in &exec.args {
+                self.put(arg);
+            }
+            self.number(exec.env.len());
+            for (name, value) in &exec.env {
+                self.put(name);
+                self.put(value.expose());
+            }
+        }
+        self.number(user.auth_provider.iter().len());
+        if let Some(provider) = &user.auth_provider {
+            self.put(&provider.name);
+            self.number(provider.config.len());
+            for (name, value) in &provider.config {
+                self.put(name);
+                self.put(value.expose());
+            }
+        }
+    }
+
+    /// A plugin that is told about the cluster may answer another credential for each; one that is
+    /// not answers the same, and runs once for all of them.
+    fn cluster(&mut self, draft: &Draft) {
+        let cluster = &draft.target.cluster;
+        let told = draft.target.user.exec.as_ref().is_some_and(|exec| {
+            exec.provide_cluster_info && exec.api_version != Version::V1Alpha1.api_version()
+        });
+        self.number(usize::from(told));
+        if told {
+            self.put(&cluster.server);
+            self.put(&cluster.tls_server_name);
+            self.number(usize::from(cluster.insecure_skip_tls_verify));
+            self.put(&cluster.certificate_authority_data);
+            self.put(&cluster.proxy_url);
+            self.number(usize::from(cluster.disable_compression));
+            self.put(
+                draft
+                    .target
+                    .exec_config
+                    .as_ref()
+                    .map(keyward_protocol::Node::to_json)
+                    .unwrap_or_default(),
+            );
+        }
+    }
+
+    fn rules(&mut self, draft: &Draft) {
+        let rules = &draft.rules;
+        self.put(rules.policy.name());
+        if let Policy::Allowlist(list) = &rules.policy {
+            self.number(list.len());
+            for entry in list {
+                self.put(entry);
+            }
+        }
+        self.number(usize::from(rules.fault.is_some()));
+        for paths in [&rules.trusted, &rules.folders] {
+            self.number(paths.len());
+            for path in paths {
+                self.put(path.as_os_str().as_encoded_bytes());
+            }
+        }
+        draft.surroundings.describe(|part| self.put(part));
+    }
+
+    fn settings(&mut self, draft: &Draft) {
+        let settings = &draft.settings;
+        for budget in [settings.unattended, settings.attended] {
+            self.put(budget.as_nanos().to_le_bytes());
+        }
+        self.number(usize::from(settings.person));
+        self.put(settings.stdin_unavailable.as_deref().unwrap_or_default());
+        self.number(usize::from(settings.stdin_unavailable.is_some()));
+        match &settings.complaints {
+            Complaints::Auto => self.put("auto"),
+            Complaints::Kept => self.put("kept"),
+            Complaints::Shown => self.put("shown"),
+            Complaints::Sink(sink) => self.number(Arc::as_ptr(sink).cast::<()>().addr()),
+        }
+        match &settings.environment {
+            Environment::Inherit => self.put("inherit"),
+            Environment::Clean => self.put("clean"),
+            Environment::Only(names) => {
+                self.number(names.len());
+                for name in names {
+                    self.put(name);
+                }
+            }
+        }
+        self.number(settings.variables.len());
+        for (name, value) in &settings.variables {
+            self.put(name);
+            self.put(value.expose());
+        }
+        self.number(settings.limits.stdout);
+        self.number(settings.limits.stderr);
+        self.number(usize::from(settings.strict));
+        self.put(format!("{:?}", settings.form));
+        let exchange = settings.exchange.as_ref();
+        self.number(exchange.map_or(0, |exchange| Arc::as_ptr(exchange).cast::<()>().addr()));
+    }
+}

@@ -1,0 +1,97 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use keyward_protocol::{Secret, exec::Form};
+
+use super::Environment;
+use crate::{oidc::Exchange, process};
+
+/// How plugins are run; the defaults are the design's.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Settings {
+    /// Budget of a run nobody attends: 60 seconds.
+    pub unattended: Duration,
+    /// Budget of a run with a person at the terminal: ten minutes.
+    pub attended: Duration,
+    /// Whether a person may be asked at all. Off, every run is unattended, as in a daemon.
+    pub person: bool,
+    /// Set when our stdin is needed for something else, with a text that says for what (IT-05,
+    /// IT-06). No plugin gets it then.
+    pub stdin_unavailable: Option<String>,
+    /// Where a plugin's stderr goes.
+    pub complaints: Complaints,
+    /// What a plugin sees of our environment.
+    pub environment: Environment,
+    /// Variables given to every plugin, over those of the kubeconfig.
+    pub variables: Vec<(String, Secret)>,
+    /// How much a plugin may print.
+    pub limits: process::Limits,
+    /// Whether what is otherwise a warning stops us: a certificate that is not valid now.
+    pub strict: bool,
+    /// Which shape of v1alpha1 plugins are asked in.
+    pub form: Form,
+    /// What the `oidc` auth-provider talks HTTP with. Without it an id-token cannot be refreshed.
+    pub exchange: Option<Arc<dyn Exchange>>,
+}
+
+/// Where a plugin's stderr goes.
+#[derive(Clone, Default)]
+pub enum Complaints {
+    /// Attended runs write to our stderr, others are kept for the error.
+    #[default]
+    Auto,
+    /// Always kept for the error.
+    Kept,
+    /// Always written to our stderr.
+    Shown,
+    /// Line by line to a program with a screen of its own. No run is attended then: a plugin must
+    /// not write on that screen.
+    Sink(Arc<dyn process::Sink>),
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            unattended: Duration::from_secs(60),
+            attended: Duration::from_secs(600),
+            person: true,
+            stdin_unavailable: None,
+            complaints: Complaints::Auto,
+            environment: Environment::Inherit,
+            variables: Vec::new(),
+            limits: process::Limits::default(),
+            strict: false,
+            form: Form::ExecCredential,
+            exchange: None,
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("unattended", &self.unattended)
+            .field("attended", &self.attended)
+            .field("person", &self.person)
+            .field("stdin_unavailable", &self.stdin_unavailable)
+            .field("complaints", &self.complaints)
+            .field("environment", &self.environment)
+            .field("variables", &self.variables)
+            .field("limits", &self.limits)
+            .field("strict", &self.strict)
+            .field("form", &self.form)
+            .field("exchange", &self.exchange.is_some())
+            .finish()
+    }
+}
+
+impl fmt::Debug for Complaints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "Auto",
+            Self::Kept => "Kept",
+            Self::Shown => "Shown",
+            Self::Sink(_) => "Sink",
+        })
+    }
+}
