@@ -1,0 +1,134 @@
+//! A socket to a host: all its addresses, IPv6 and IPv4 in turn, each with a short start.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use tokio::net::TcpStream;
+
+use crate::{Error, error::Kind};
+
+/// How long an address has before the next one is tried beside it (RFC 8305 says 250 ms).
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// How long a silent peer is left in peace, as in Go.
+#[cfg(target_os = "linux")]
+const PROBE: Duration = Duration::from_secs(15);
+
+/// Connects to the first address that answers.
+pub(super) async fn dial(host: &str, port: u16) -> Result<TcpStream, Error> {
+    let failed = |error| {
+        Error::because(Kind::Connect, format!("`{host}` port {port} could not be reached"), error)
+    };
+    let addresses = resolve(host, port).await.map_err(failed)?;
+    let stream = race(addresses).await.map_err(failed)?;
+    // Small requests must not wait for acknowledgements of earlier ones.
+    stream.set_nodelay(true).map_err(failed)?;
+    keep_alive(&stream).map_err(failed)?;
+    Ok(stream)
+}
+
+/// Lets the system find out that a peer is gone: a watch over HTTP/1.1 would wait for ever.
+#[cfg(target_os = "linux")]
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    use rustix::net::sockopt;
+
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, PROBE)?;
+    sockopt::set_tcp_keepintvl(stream, PROBE)?;
+    Ok(())
+}
+
+/// Elsewhere the system's own times hold.
+#[cfg(not(target_os = "linux"))]
+fn keep_alive(_stream: &TcpStream) -> io::Result<()> {
+    Ok(())
+}
+
+async fn resolve(host: &str, port: u16) -> io::Result<VecDeque<SocketAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok([SocketAddr::new(address, port)].into());
+    }
+    let (v6, v4): (VecDeque<_>, VecDeque<_>) =
+        tokio::net::lookup_host((host, port)).await?.partition(SocketAddr::is_ipv6);
+    Ok(alternate(v6, v4))
+}
+
+fn alternate(
+    mut first: VecDeque<SocketAddr>,
+    mut second: VecDeque<SocketAddr>,
+) -> VecDeque<SocketAddr> {
+    let mut all = VecDeque::with_capacity(first.len() + second.len());
+    while let Some(address) = first.pop_front() {
+        all.push_back(address);
+        std::mem::swap(&mut first, &mut second);
+        if first.is_empty() {
+            std::mem::swap(&mut first, &mut second);
+        }
+    }
+    all.extend(second);
+    all
+}
+
+async fn race(mut waiting: VecDeque<SocketAddr>) -> io::Result<TcpStream> {
+    let mut running = FuturesUnordered::new();
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    loop {
+        if let Some(address) = waiting.pop_front() {
+            running.push(TcpStream::connect(address));
+        }
+        let head_start = async {
+            if waiting.is_empty() {
+                std::future::pending::<()>().await;
+            } else {
+                tokio::time::sleep(HEAD_START).await;
+            }
+        };
+        tokio::select! {
+            done = running.next() => match done {
+                Some(Ok(stream)) => return Ok(stream),
+                Some(Err(error)) => last = error,
+                None => return Err(last),
+            },
+            () = head_start => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn families_take_turns_and_none_is_lost() {
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let v6 = ["[::1]:1", "[::2]:1", "[::3]:1"].map(address);
+        let v4 = ["127.0.0.1:1"].map(address);
+        let order = alternate(v6.into(), v4.into());
+        assert_eq!(order, [v6[0], v4[0], v6[1], v6[2]]);
+        assert_eq!(alternate(VecDeque::new(), v4.into()), v4);
+    }
+
+    #[tokio::test]
+    async fn an_address_that_refuses_gives_way_to_the_next() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let open = listener.local_addr().unwrap();
+        let closed = {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap()
+        };
+        let stream = race([closed, open].into()).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), open);
+    }
+
+    #[tokio::test]
+    async fn a_name_without_addresses_is_an_error() {
+        assert!(race(VecDeque::new()).await.is_err());
+    }
+}
