@@ -23,6 +23,21 @@ pub fn push_text(out: &mut String, text: &str) {
     out.push('"');
 }
 
+/// Appends a text as JSON spelt it, between quotes; only what Go escapes for the sake of HTML is
+/// escaped besides.
+pub(crate) fn push_spelt(out: &mut String, spelling: &str) {
+    out.push('"');
+    for character in spelling.chars() {
+        match character {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(character));
+            }
+            _ => out.push(character),
+        }
+    }
+    out.push('"');
+}
+
 /// A finite number as JSON has it: plain digits from 1e-6 up to 1e21, an exponent beyond.
 pub(crate) fn number(value: f64) -> String {
     let size = value.abs();

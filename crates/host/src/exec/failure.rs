@@ -122,7 +122,7 @@ pub(super) fn bad_answer(
     let error = wrong_answer(plugin, turn, output, what);
     match wrong {
         AnswerError::Decode { what, .. } => error.note("because", inline(what)),
-        AnswerError::VersionMismatch { found } => error
+        AnswerError::VersionMismatch { found, .. } => error
             .note("asked in", asked.api_version())
             .note(
                 "answered in",

@@ -2,7 +2,7 @@
 
 use zeroize::Zeroizing;
 
-use super::{Entry, MAX_DEPTH, Node, SyntaxError, Value};
+use super::{Entry, MAX_DEPTH, Node, Spelling, SyntaxError, Value};
 
 /// Reads one value and white space after it.
 pub(super) fn read(bytes: &[u8]) -> Result<Node, SyntaxError> {
@@ -26,92 +26,83 @@ struct Reader<'a> {
     counted: usize,
 }
 
-/// A list or mapping that is not closed yet.
-enum Open {
-    List { items: Vec<Node>, line: u32, column: u32 },
-    Map { entries: Vec<Entry>, line: u32, column: u32, key: String, key_line: u32 },
-}
-
 impl Reader<'_> {
     /// Reads one value. A loop with a stack of its own: nesting must not cost stack frames.
     fn value(&mut self) -> Result<Node, SyntaxError> {
-        let mut stack: Vec<Open> = Vec::new();
+        // Lists and mappings that are not closed yet. The last entry of such a mapping has its
+        // key only.
+        let mut open: Vec<Node> = Vec::new();
         loop {
             self.skip_blank();
             let (line, column) = self.place();
-            let mut done = match self.peek() {
+            let mut node = Node::at(Value::Null, line, column);
+            match self.peek() {
                 Some(b'{') => {
-                    self.deepen(stack.len())?;
-                    self.skip_blank();
-                    if self.peek() == Some(b'}') {
-                        self.at += 1;
-                        Value::Map(Vec::new())
-                    } else {
-                        let (key, key_line) = self.key()?;
-                        stack.push(Open::Map { entries: Vec::new(), line, column, key, key_line });
+                    self.deepen(open.len())?;
+                    if !self.closes(b'}') {
+                        node.value = Value::Map(vec![self.key()?]);
+                        open.push(node);
                         continue;
                     }
+                    node.value = Value::Map(Vec::new());
                 }
                 Some(b'[') => {
-                    self.deepen(stack.len())?;
-                    self.skip_blank();
-                    if self.peek() == Some(b']') {
-                        self.at += 1;
-                        Value::List(Vec::new())
-                    } else {
-                        stack.push(Open::List { items: Vec::new(), line, column });
+                    self.deepen(open.len())?;
+                    node.value = Value::List(Vec::new());
+                    if !self.closes(b']') {
+                        open.push(node);
                         continue;
                     }
                 }
-                Some(b'"') => Value::Text(self.text()?),
-                Some(b't') => self.word("true", Value::Bool(true))?,
-                Some(b'f') => self.word("false", Value::Bool(false))?,
-                Some(b'n') => self.word("null", Value::Null)?,
-                Some(b'-' | b'0'..=b'9') => self.number()?,
+                Some(b'"') => {
+                    let (text, spelling) = self.text()?;
+                    (node.value, node.spelling) = (Value::Text(text), spelling);
+                }
+                Some(b't') => node.value = self.word("true", Value::Bool(true))?,
+                Some(b'f') => node.value = self.word("false", Value::Bool(false))?,
+                Some(b'n') => node.value = self.word("null", Value::Null)?,
+                Some(b'-' | b'0'..=b'9') => node.value = self.number()?,
                 Some(_) => return Err(self.error("a value was expected here")),
                 None => return Err(self.error("the document ends where a value was expected")),
-            };
-            let (mut line, mut column) = (line, column);
+            }
             // Hand the value to what it stands in, and close that as often as it ends here.
             loop {
-                let node = Node { value: done, line, column };
-                match stack.pop() {
-                    None => return Ok(node),
-                    Some(Open::List { mut items, line: open_line, column: open_column }) => {
-                        items.push(node);
-                        if self.more(b']')? {
-                            stack.push(Open::List { items, line: open_line, column: open_column });
-                            break;
+                let Some(mut parent) = open.pop() else {
+                    return Ok(node);
+                };
+                let more = match &mut parent.value {
+                    Value::Map(entries) => {
+                        if let Some(entry) = entries.last_mut() {
+                            entry.value = node;
                         }
-                        done = Value::List(items);
-                        (line, column) = (open_line, open_column);
-                    }
-                    Some(Open::Map {
-                        mut entries,
-                        line: open_line,
-                        column: open_column,
-                        key,
-                        key_line,
-                    }) => {
-                        entries.push(Entry { key, line: key_line, value: node });
-                        if self.more(b'}')? {
+                        let more = self.more(b'}')?;
+                        if more {
                             self.skip_blank();
-                            let (key, key_line) = self.key()?;
-                            stack.push(Open::Map {
-                                entries,
-                                line: open_line,
-                                column: open_column,
-                                key,
-                                key_line,
-                            });
-                            break;
+                            entries.push(self.key()?);
                         }
-                        done = Value::Map(entries);
-                        (line, column) = (open_line, open_column);
+                        more
                     }
+                    Value::List(items) => {
+                        items.push(node);
+                        self.more(b']')?
+                    }
+                    _ => false,
+                };
+                if more {
+                    open.push(parent);
+                    break;
                 }
+                node = parent;
             }
         }
+    }
+
+    /// Whether a list or mapping ends right after its opening bracket.
+    fn closes(&mut self, close: u8) -> bool {
+        self.skip_blank();
+        let closes = self.peek() == Some(close);
+        self.at += usize::from(closes);
+        closes
     }
 
     /// Steps over an opening bracket, if it is not one too many.
@@ -144,29 +135,30 @@ impl Reader<'_> {
         }
     }
 
-    /// A key and its colon.
-    fn key(&mut self) -> Result<(String, u32), SyntaxError> {
-        let (line, _) = self.place();
+    /// A key and its colon; the value is still to come.
+    fn key(&mut self) -> Result<Entry, SyntaxError> {
+        let (line, column) = self.place();
         match self.peek() {
             Some(b'"') => {}
-            Some(b'}') => {
-                return Err(self.error("a comma before the closing brace is one too many"));
-            }
+            Some(b'}') => return Err(self.error("the comma before this brace is one too many")),
             Some(_) => return Err(self.error("a key in double quotes was expected here")),
             None => return Err(self.error("the document ends where a key was expected")),
         }
-        let mut key = self.text()?;
+        let (mut key, spelling) = self.text()?;
         self.skip_blank();
         if self.peek() != Some(b':') {
             return Err(self.error("`:` was expected here"));
         }
         self.at += 1;
-        Ok((std::mem::take(&mut *key), line))
+        let value = Node::at(Value::Null, line, column);
+        Ok(Entry { key: std::mem::take(&mut *key), line, value, spelling })
     }
 
     /// A text in quotes. Bytes that are not UTF-8 and lone surrogates become U+FFFD, one each.
-    fn text(&mut self) -> Result<Zeroizing<String>, SyntaxError> {
+    fn text(&mut self) -> Result<(Zeroizing<String>, Spelling), SyntaxError> {
         self.at += 1;
+        let start = self.at;
+        let mut escaped = false;
         let mut text = Zeroizing::new(String::new());
         loop {
             let rest = &self.bytes[self.at..];
@@ -178,10 +170,16 @@ impl Reader<'_> {
             self.at += plain;
             match self.peek() {
                 Some(b'"') => {
+                    let spelling = escaped.then(|| {
+                        let mut spelling = Zeroizing::new(String::new());
+                        push_lossy(&mut spelling, &self.bytes[start..self.at]);
+                        Box::new(spelling)
+                    });
                     self.at += 1;
-                    return Ok(text);
+                    return Ok((text, spelling));
                 }
                 Some(b'\\') => {
+                    escaped = true;
                     let character = self.escape()?;
                     text.push(character);
                 }

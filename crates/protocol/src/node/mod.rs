@@ -24,7 +24,13 @@ pub struct Node {
     pub line: u32,
     /// Column, counted from 1; 0 when unknown.
     pub column: u32,
+    /// How JSON spelt the text.
+    spelling: Spelling,
 }
+
+/// A text of JSON as it was written, between its quotes, if there were escapes in it. The
+/// reference hands on such a text unchanged, so `to_json` must be able to.
+type Spelling = Option<Box<Zeroizing<String>>>;
 
 /// What a [`Node`] holds, after YAML 1.1 resolution as go-yaml does it.
 #[derive(Clone, PartialEq)]
@@ -54,6 +60,8 @@ pub struct Entry {
     pub line: u32,
     /// What it stands for.
     pub value: Node,
+    /// How JSON spelt the key.
+    spelling: Spelling,
 }
 
 /// Why a document could not be read. It tells the place and the kind of fault, never the text.
@@ -92,7 +100,11 @@ impl Node {
 
     /// A value of our own, that stood nowhere.
     pub fn new(value: Value) -> Self {
-        Self { value, line: 0, column: 0 }
+        Self::at(value, 0, 0)
+    }
+
+    fn at(value: Value, line: u32, column: u32) -> Self {
+        Self { value, line, column, spelling: None }
     }
 
     /// The value of `key` in a mapping; the last one where JSON repeated the key.
@@ -128,7 +140,7 @@ impl Node {
             Value::Null => out.push_str("null"),
             Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
             Value::Number(text) => out.push_str(text),
-            Value::Text(text) => crate::json::push_text(out, text),
+            Value::Text(text) => push_spelt(out, text, &self.spelling),
             Value::List(items) => {
                 out.push('[');
                 for (index, item) in items.iter().enumerate() {
@@ -145,13 +157,20 @@ impl Node {
                     if index > 0 {
                         out.push(',');
                     }
-                    crate::json::push_text(out, &entry.key);
+                    push_spelt(out, &entry.key, &entry.spelling);
                     out.push(':');
                     entry.value.push_json(out);
                 }
                 out.push('}');
             }
         }
+    }
+}
+
+fn push_spelt(out: &mut String, text: &str, spelling: &Spelling) {
+    match spelling {
+        None => crate::json::push_text(out, text),
+        Some(spelling) => crate::json::push_spelt(out, spelling),
     }
 }
 

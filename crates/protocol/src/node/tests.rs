@@ -145,6 +145,12 @@ fn json_keeps_order_duplicates_and_spelling_of_numbers() {
 }
 
 #[test]
+fn json_texts_keep_their_spelling() {
+    let text = r#"{"\u00e9\/":"a\/<\u003C\n"}"#;
+    assert_eq!(json(text), r#"{"\u00e9\/":"a\/\u003c\u003C\n"}"#);
+}
+
+#[test]
 fn json_texts_are_read_as_go_does() {
     let text = |bytes: &[u8]| Node::from_json(bytes).unwrap().text("").unwrap().unwrap().to_owned();
     assert_eq!(text(br#""\ud83d\ude00\u00e9\/\n""#), "😀é/\n");

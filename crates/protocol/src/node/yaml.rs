@@ -17,7 +17,7 @@ use super::{
 /// Reads the first document; whatever follows it is not looked at.
 pub(super) fn read(bytes: &[u8]) -> Result<Node, SyntaxError> {
     let Some((raws, root, shared)) = compose(bytes)? else {
-        return Ok(Node { value: Value::Null, line: 1, column: 1 });
+        return Ok(Node::at(Value::Null, 1, 1));
     };
     let mut decoder =
         Decoder { raws, shared, depth: 0, visits: 1, alias_visits: 0, alias_depth: 0 };
@@ -138,8 +138,7 @@ impl Decoder {
         };
         self.leave(&entered);
         let Raw { line, column, .. } = self.raws[entered.target];
-        let node = Node { value, line, column };
-        Ok((node, fault))
+        Ok((Node::at(value, line, column), fault))
     }
 
     fn scalar(&mut self, index: usize) -> Result<(Value, Fault), SyntaxError> {
@@ -370,7 +369,7 @@ impl Map {
             if index >= Self::FEW {
                 self.places.insert(key.clone(), index);
             }
-            self.entries.push(Entry { key, line, value });
+            self.entries.push(Entry { key, line, value, spelling: None });
             index
         };
         self.faults.extend(fault.map(|fault| (index, fault)));

@@ -1,0 +1,123 @@
+//! What a message says it is: `kind` and `apiVersion`, read as the reference reads them.
+
+use super::{GROUP, Version};
+use crate::{Node, node::Value};
+
+/// Finer classes of a message that could not be decoded, named as the vectors name them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Detail {
+    /// Neither JSON nor YAML.
+    Syntax,
+    /// Not an object, or `kind`/`apiVersion` are not texts.
+    NotAnObject,
+    /// A kind or group that is not ours.
+    UnknownType,
+    /// Another kind that the reference knows in our group, or everywhere.
+    OtherType,
+    /// A field of the wrong type.
+    FieldType,
+    /// An `expirationTimestamp` that is not RFC 3339.
+    Timestamp,
+    /// An `apiVersion` with too many parts.
+    BadApiVersion,
+}
+
+/// What is wrong with a message and where, in our words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) what: String,
+    pub(super) detail: Detail,
+}
+
+/// `kind` and `apiVersion`, each empty when it is missing.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Envelope {
+    pub(super) kind: String,
+    pub(super) group: String,
+    pub(super) version: String,
+}
+
+impl Envelope {
+    /// Reads both, whatever the case of their names, the last of each.
+    pub(super) fn read(node: &Node) -> Result<Self, Fault> {
+        let mut envelope = Self::default();
+        let entries = match &node.value {
+            Value::Map(entries) => entries.as_slice(),
+            Value::Null => &[],
+            _ => {
+                let error = node.mismatch("the document", "an object with `kind` and `apiVersion`");
+                return Err(Fault { what: error.to_string(), detail: Detail::NotAnObject });
+            }
+        };
+        let mut api_version = "";
+        for entry in entries {
+            let text = |name| {
+                entry
+                    .value
+                    .text(name)
+                    .map_err(|error| Fault { what: error.to_string(), detail: Detail::NotAnObject })
+            };
+            if same_name(&entry.key, "kind") {
+                if let Some(kind) = text("kind")? {
+                    kind.clone_into(&mut envelope.kind);
+                }
+            } else if same_name(&entry.key, "apiversion")
+                && let Some(text) = text("apiVersion")?
+            {
+                api_version = text;
+            }
+        }
+        match api_version.split('/').collect::<Vec<_>>().as_slice() {
+            [version] => (*version).clone_into(&mut envelope.version),
+            [group, version] => {
+                (*group).clone_into(&mut envelope.group);
+                (*version).clone_into(&mut envelope.version);
+            }
+            _ => {
+                let what = "`apiVersion` has more than one `/`".to_owned();
+                return Err(Fault { what, detail: Detail::BadApiVersion });
+            }
+        }
+        Ok(envelope)
+    }
+
+    /// The version, if it is one of ours.
+    pub(super) fn version(&self) -> Option<Version> {
+        if self.group != GROUP {
+            return None;
+        }
+        let text = |version: Version| version.api_version().rsplit('/').next().unwrap_or_default();
+        Version::ALL.into_iter().find(|version| text(*version) == self.version)
+    }
+
+    /// Whether it is one of the types that the reference registers besides its own: what is
+    /// printed then is well-formed, but not an answer.
+    pub(super) fn is_foreign(&self) -> bool {
+        const EVERYWHERE: [&str; 7] = [
+            "CreateOptions",
+            "DeleteOptions",
+            "GetOptions",
+            "ListOptions",
+            "PatchOptions",
+            "UpdateOptions",
+            "WatchEvent",
+        ];
+        const CORE: [&str; 5] =
+            ["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
+        let kind = self.kind.as_str();
+        let core = self.group.is_empty() && self.version == "v1";
+        let ours = matches!(self.version(), Some(Version::V1 | Version::V1Beta1));
+        EVERYWHERE.contains(&kind) && (core || ours) || core && CORE.contains(&kind)
+    }
+}
+
+/// Compares names as Go does: letters that fold onto ASCII ones are the same.
+fn same_name(name: &str, lower: &str) -> bool {
+    let fold = |character: char| match character {
+        '\u{212a}' => 'k',
+        '\u{17f}' => 's',
+        other => other.to_ascii_lowercase(),
+    };
+    name.chars().map(fold).eq(lower.chars())
+}

@@ -1,0 +1,366 @@
+//! What a client asks a plugin.
+
+use std::fmt;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use super::{
+    Detail, Form, GROUP, Version,
+    envelope::{Envelope, Fault},
+    shape,
+};
+use crate::{Node, json::push_text, node::Value};
+
+/// What a client asks a plugin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// The version both sides speak.
+    pub version: Version,
+    /// Whether the plugin may talk to a person on its stdin.
+    pub interactive: bool,
+    /// The cluster it is for, where the kubeconfig says `provideClusterInfo`.
+    pub cluster: Option<Cluster>,
+    /// The answer that made the client ask again. Only said under v1alpha1.
+    pub response: Option<Response>,
+    /// Which shape of v1alpha1 to write.
+    pub form: Form,
+}
+
+/// The cluster as a plugin sees it: the kubeconfig's, with the certificate authority's content in
+/// place of its path.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Cluster {
+    /// URL of the API server.
+    pub server: String,
+    /// Name to check the server's certificate against, where it is not the URL's host.
+    pub tls_server_name: String,
+    /// Whether the server's certificate is not checked.
+    pub insecure_skip_tls_verify: bool,
+    /// The certificate authorities, in PEM; empty means the system's.
+    pub certificate_authority_data: Vec<u8>,
+    /// URL of the proxy to use.
+    pub proxy_url: String,
+    /// Whether responses must not be compressed.
+    pub disable_compression: bool,
+    /// The kubeconfig's `client.authentication.k8s.io/exec` extension.
+    pub config: Option<Node>,
+}
+
+/// A server's refusal, as a plugin under v1alpha1 sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Response {
+    /// HTTP status code.
+    pub code: u16,
+    /// HTTP headers, names in canonical form.
+    pub header: Vec<(String, Vec<String>)>,
+}
+
+/// A request that was read, and what its reader should know about it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reading {
+    /// The request itself.
+    pub request: Request,
+    /// Oddities that did not keep it from being read.
+    pub notes: Vec<Note>,
+}
+
+/// Something odd in a request, worth a word to the plugin's author.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// `spec.cluster.serverName`, a name that only an early sample had; it is not read.
+    ServerName,
+    /// `spec.cluster.caData`, a name that only an early sample had; it is not read.
+    CaData,
+}
+
+/// Why a request could not be read. No variant carries text of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// Not a document, not of a type we know, or a field of the wrong type.
+    Decode {
+        /// What is wrong and where.
+        what: String,
+        /// The class of the fault.
+        detail: Detail,
+    },
+    /// A known type, but not a request.
+    WrongKind,
+}
+
+impl Request {
+    /// A request that says nothing but its version.
+    pub fn new(version: Version) -> Self {
+        Self { version, interactive: false, cluster: None, response: None, form: Form::default() }
+    }
+
+    /// The one-line JSON that goes into [`super::REQUEST_VARIABLE`], newline included (IN-01).
+    pub fn to_json(&self) -> String {
+        let alpha = self.version == Version::V1Alpha1;
+        let info = alpha && self.form == Form::ExecInfo;
+        let mut out = String::from("{\"kind\":");
+        push_text(&mut out, if info { "ExecInfo" } else { "ExecCredential" });
+        out.push_str(",\"apiVersion\":");
+        push_text(&mut out, self.version.api_version());
+        if !info {
+            out.push_str(",\"spec\":{");
+            self.push_spec(&mut out);
+            out.push('}');
+        }
+        if alpha {
+            out.push(',');
+            self.push_situation(&mut out);
+        }
+        out.push_str("}\n");
+        out
+    }
+
+    fn push_spec(&self, out: &mut String) {
+        if let Some(cluster) = &self.cluster {
+            out.push_str("\"cluster\":");
+            cluster.push_json(out);
+            out.push(',');
+        }
+        if self.version == Version::V1Alpha1 {
+            self.push_situation(out);
+        } else {
+            push_flag(out, "interactive", self.interactive);
+        }
+    }
+
+    /// What v1alpha1 tells besides the cluster.
+    fn push_situation(&self, out: &mut String) {
+        if let Some(response) = &self.response {
+            out.push_str("\"response\":");
+            response.push_json(out);
+            out.push(',');
+        }
+        push_flag(out, "interactive", self.interactive);
+    }
+
+    /// Reads a request of any version and form, in JSON or YAML. Unknown fields are ignored.
+    pub fn read(bytes: &[u8]) -> Result<Reading, RequestError> {
+        let message = Node::from_json_or_yaml(bytes)
+            .map_err(|error| RequestError::decode(error.to_string(), Detail::Syntax))?;
+        let envelope = Envelope::read(&message)?;
+        let unknown = |what: &str| RequestError::decode(what.to_owned(), Detail::UnknownType);
+        if envelope.kind.is_empty() {
+            return Err(unknown("`kind` is missing"));
+        }
+        if envelope.version.is_empty() {
+            return Err(unknown("`apiVersion` is missing"));
+        }
+        if envelope.is_foreign() {
+            return Err(RequestError::WrongKind);
+        }
+        let Some(version) = envelope.version() else {
+            return Err(unknown(if envelope.group == GROUP {
+                "`apiVersion` is of a version we do not know"
+            } else {
+                "`apiVersion` is not of `client.authentication.k8s.io`"
+            }));
+        };
+        let form = match (envelope.kind.as_str(), version) {
+            ("ExecCredential", _) => Form::ExecCredential,
+            ("ExecInfo", Version::V1Alpha1) => Form::ExecInfo,
+            _ => return Err(unknown("`kind` is not `ExecCredential`")),
+        };
+        shape::check(&message, version)?;
+        let mut reading = Reading { request: Self::new(version), notes: Vec::new() };
+        reading.request.form = form;
+        reading.fill(&message);
+        Ok(reading)
+    }
+}
+
+impl Reading {
+    /// Takes the values out of a message whose types were checked. Later fields win over earlier
+    /// ones, and what `null` says is nothing.
+    fn fill(&mut self, message: &Node) {
+        let alpha = self.request.version == Version::V1Alpha1;
+        if alpha {
+            self.situation(message);
+        }
+        for spec in fields(message, "spec") {
+            self.situation(spec);
+            for cluster in fields(spec, "cluster") {
+                match &cluster.value {
+                    Value::Map(_) => self.cluster(cluster),
+                    _ => self.request.cluster = None,
+                }
+            }
+        }
+    }
+
+    fn situation(&mut self, node: &Node) {
+        for value in fields(node, "interactive") {
+            if let Value::Bool(value) = value.value {
+                self.request.interactive = value;
+            }
+        }
+        if self.request.version != Version::V1Alpha1 {
+            return;
+        }
+        for response in fields(node, "response") {
+            self.request.response = Response::read(response);
+        }
+    }
+
+    fn cluster(&mut self, node: &Node) {
+        let cluster = self.request.cluster.get_or_insert_default();
+        let Value::Map(entries) = &node.value else { return };
+        for entry in entries {
+            match (entry.key.as_str(), &entry.value.value) {
+                ("server", Value::Text(text)) => cluster.server = text.to_string(),
+                ("tls-server-name", Value::Text(text)) => {
+                    cluster.tls_server_name = text.to_string();
+                }
+                ("proxy-url", Value::Text(text)) => cluster.proxy_url = text.to_string(),
+                ("insecure-skip-tls-verify", Value::Bool(value)) => {
+                    cluster.insecure_skip_tls_verify = *value;
+                }
+                ("disable-compression", Value::Bool(value)) => {
+                    cluster.disable_compression = *value;
+                }
+                ("certificate-authority-data", _) => {
+                    cluster.certificate_authority_data =
+                        shape::bytes(&entry.value, "").unwrap_or_default();
+                }
+                ("config", Value::Null) => {}
+                ("config", _) => cluster.config = Some(entry.value.clone()),
+                ("serverName", _) => self.notes.push(Note::ServerName),
+                ("caData", _) => self.notes.push(Note::CaData),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Cluster {
+    fn push_json(&self, out: &mut String) {
+        out.push_str("{\"server\":");
+        push_text(out, &self.server);
+        if !self.tls_server_name.is_empty() {
+            out.push_str(",\"tls-server-name\":");
+            push_text(out, &self.tls_server_name);
+        }
+        if self.insecure_skip_tls_verify {
+            out.push_str(",\"insecure-skip-tls-verify\":true");
+        }
+        if !self.certificate_authority_data.is_empty() {
+            out.push_str(",\"certificate-authority-data\":");
+            push_text(out, &STANDARD.encode(&self.certificate_authority_data));
+        }
+        if !self.proxy_url.is_empty() {
+            out.push_str(",\"proxy-url\":");
+            push_text(out, &self.proxy_url);
+        }
+        if self.disable_compression {
+            out.push_str(",\"disable-compression\":true");
+        }
+        out.push_str(",\"config\":");
+        match &self.config {
+            Some(config) => config.push_json(out),
+            None => out.push_str("null"),
+        }
+        out.push('}');
+    }
+}
+
+impl Response {
+    fn push_json(&self, out: &mut String) {
+        let mut header: Vec<_> = self.header.iter().collect();
+        header.sort();
+        out.push('{');
+        if !header.is_empty() {
+            out.push_str("\"header\":{");
+            for (index, (name, values)) in header.into_iter().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                push_text(out, name);
+                out.push_str(":[");
+                for (index, value) in values.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    push_text(out, value);
+                }
+                out.push(']');
+            }
+            out.push_str("},");
+        }
+        out.push_str("\"code\":");
+        out.push_str(&self.code.to_string());
+        out.push('}');
+    }
+
+    /// A response whose types were checked; `None` for `null`.
+    fn read(node: &Node) -> Option<Self> {
+        let Value::Map(_) = &node.value else { return None };
+        let mut response = Self::default();
+        if let Some(code) = node.get("code").and_then(|code| code.integer("").ok().flatten()) {
+            response.code = u16::try_from(code).unwrap_or_default();
+        }
+        if let Some(Value::Map(entries)) = node.get("header").map(|header| &header.value) {
+            for entry in entries {
+                let values = entry.value.list("").ok().flatten().unwrap_or_default();
+                let values = values.iter().filter_map(|value| value.text("").ok().flatten());
+                let values = values.map(str::to_owned).collect();
+                response.header.push((entry.key.clone(), values));
+            }
+        }
+        Some(response)
+    }
+}
+
+impl RequestError {
+    fn decode(what: String, detail: Detail) -> Self {
+        Self::Decode { what, detail }
+    }
+}
+
+impl From<Fault> for RequestError {
+    fn from(fault: Fault) -> Self {
+        Self::decode(fault.what, fault.detail)
+    }
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Decode { what, .. } => f.write_str(what),
+            Self::WrongKind => f.write_str("`kind` is not `ExecCredential`"),
+        }
+    }
+}
+
+impl std::error::Error for RequestError {}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ServerName => {
+                "`spec.cluster.serverName` is not read; the name is `tls-server-name`"
+            }
+            Self::CaData => {
+                "`spec.cluster.caData` is not read; the name is `certificate-authority-data`"
+            }
+        })
+    }
+}
+
+/// All values of `name`: JSON may repeat it.
+fn fields<'a>(node: &'a Node, name: &'a str) -> impl Iterator<Item = &'a Node> {
+    let entries = match &node.value {
+        Value::Map(entries) => entries.as_slice(),
+        _ => &[],
+    };
+    entries.iter().filter(move |entry| entry.key == name).map(|entry| &entry.value)
+}
+
+fn push_flag(out: &mut String, name: &str, value: bool) {
+    push_text(out, name);
+    out.push_str(if value { ":true" } else { ":false" });
+}
