@@ -12,6 +12,7 @@ use std::{
 };
 
 use http::{Request, Response};
+use keyward_host::{Kubeconfig, Overrides, Plan, Sources, Surroundings, plan, rules::Rules};
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 use tower::Service;
@@ -31,7 +32,8 @@ use crate::{
 /// the caller sees them, and a request for another server than the configured one is an error.
 ///
 /// ```no_run
-/// # async fn example(client: keyward::Client) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// # async fn example() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// let client = keyward::Client::for_context(Some("prod"))?;
 /// let response = client.get("/version").await?;
 /// println!("{}", response.into_body().text().await?);
 /// # Ok(())
@@ -48,6 +50,25 @@ struct Inner {
 }
 
 impl Client {
+    /// The client that kubectl would be: `$KUBECONFIG` or `~/.kube/config`, this context of it or
+    /// the current one.
+    ///
+    /// Fails when the kubeconfig or the plugin policy cannot be read, or do not allow the context.
+    pub fn for_context(context: Option<&str>) -> Result<Self, Error> {
+        let surroundings = Surroundings::process();
+        let overrides = Overrides { context: context.map(str::to_owned), ..Overrides::default() };
+        let target = Kubeconfig::load(&surroundings, None)
+            .and_then(|kubeconfig| kubeconfig.resolve(&overrides, &surroundings))
+            .map_err(Error::config)?;
+        let plan = Rules::load(&surroundings, None)
+            .and_then(|rules| {
+                let settings = plan::Settings::default();
+                Plan::new(target.clone(), &rules, &surroundings, settings)
+            })
+            .map_err(Error::config)?;
+        Self::builder().build(&target, Sources::global().open(&plan))
+    }
+
     /// For everything that can be set.
     pub fn builder() -> Builder {
         Builder::default()

@@ -1,0 +1,180 @@
+//! A tower layer that puts a credential on requests, and renews it when a server refuses it.
+//!
+//! It fits before any service of `http` requests:
+//!
+//! - A request that has an `Authorization` header, or goes to another origin than the configured
+//!   one, is passed on as it is.
+//! - Any other gets the ready-made header of the current credential. If there is none yet, the
+//!   request's own future waits for the provider; `poll_ready` never does, and never fails, because
+//!   one error there ends a buffered service for good.
+//! - On a 401 (and, where that is switched on, a 403) the credential is renewed, once for everybody
+//!   who was refused, and the request is sent once more if its body can be and the credential
+//!   really is another one. Else the caller gets the refusal.
+
+mod heal;
+
+use std::{
+    error::Error as StdError,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use http::{Request, Response, StatusCode};
+use keyward_host::{Credential, Source};
+use pin_project_lite::pin_project;
+use tower::{Service, util::Oneshot};
+
+pub(crate) use self::heal::{Carry, Heal, Lost};
+use crate::{Origin, Replay};
+
+/// What a [`Bearer`] fails with: the inner service's error, or a [`keyward_host::Error`].
+pub type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// Makes a [`Bearer`] of any service.
+#[derive(Clone)]
+pub struct Layer(Arc<Guard>);
+
+/// When credentials are put on and renewed.
+#[derive(Clone)]
+pub(crate) struct Guard {
+    pub(crate) source: Source,
+    pub(crate) origin: Origin,
+    pub(crate) replay: bool,
+    pub(crate) on_403: bool,
+}
+
+impl Layer {
+    /// Credentials of `source` for requests to `origin`, and to no other.
+    pub fn new(source: Source, origin: Origin) -> Self {
+        Self(Arc::new(Guard { source, origin, replay: true, on_403: false }))
+    }
+
+    /// Never sends a request twice, and so makes no copies. The refused caller gets the 401, the
+    /// next one a new credential.
+    #[must_use]
+    pub fn without_replay(self) -> Self {
+        self.change(|guard| guard.replay = false)
+    }
+
+    /// Treats a 403 like a 401, for providers whose credentials carry rights that change.
+    #[must_use]
+    pub fn refresh_on_403(self) -> Self {
+        self.change(|guard| guard.on_403 = true)
+    }
+
+    fn change(mut self, change: impl FnOnce(&mut Guard)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
+    }
+}
+
+impl Guard {
+    pub(crate) fn is_refusal(&self, status: StatusCode) -> bool {
+        status == StatusCode::UNAUTHORIZED || (self.on_403 && status == StatusCode::FORBIDDEN)
+    }
+}
+
+impl<S> tower::Layer<S> for Layer {
+    type Service = Bearer<S>;
+
+    fn layer(&self, inner: S) -> Bearer<S> {
+        Bearer { inner: Through(inner), guard: self.0.clone() }
+    }
+}
+
+/// A service that puts a credential on each request. Made by a [`Layer`].
+///
+/// It is always ready: the inner service, a clone of it, is waited for in the request's future.
+#[derive(Clone)]
+pub struct Bearer<S> {
+    inner: Through<S>,
+    guard: Arc<Guard>,
+}
+
+impl<S, B, R> Service<Request<B>> for Bearer<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    S::Error: Into<BoxError>,
+    B: Replay,
+{
+    type Response = Response<R>;
+    type Error = BoxError;
+    type Future = Sending<S, B, R>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        Sending { inner: Heal::new(self.guard.clone(), self.inner.clone(), request) }
+    }
+}
+
+pin_project! {
+    /// A request on its way through a [`Bearer`].
+    pub struct Sending<S, B, R>
+    where
+        S: Service<Request<B>, Response = Response<R>>,
+        S: Clone,
+        S::Error: Into<BoxError>,
+        B: Replay,
+    {
+        #[pin]
+        inner: Heal<Through<S>, B>,
+    }
+}
+
+impl<S, B, R> Future for Sending<S, B, R>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    S::Error: Into<BoxError>,
+    B: Replay,
+{
+    type Output = Result<Response<R>, BoxError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.project().inner.poll(cx)
+    }
+}
+
+/// Hands requests to a service that knows nothing of credentials.
+#[derive(Clone)]
+struct Through<S>(S);
+
+impl<S, B, R> Carry<B> for Through<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    S::Error: Into<BoxError>,
+{
+    type Body = R;
+    type Error = BoxError;
+    type Future = Passing<S, B>;
+
+    fn carry(&self, request: Request<B>, _credential: Option<&Arc<Credential>>) -> Self::Future {
+        Passing { inner: Oneshot::new(self.0.clone(), request) }
+    }
+}
+
+pin_project! {
+    struct Passing<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        #[pin]
+        inner: Oneshot<S, Request<B>>,
+    }
+}
+
+impl<S, B, R> Future for Passing<S, B>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Error: Into<BoxError>,
+{
+    type Output = Result<Response<R>, Lost<BoxError>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let done = ready!(self.project().inner.poll(cx));
+        Poll::Ready(done.map_err(|error| Lost { error: error.into(), again: false }))
+    }
+}

@@ -1,0 +1,103 @@
+//! From an origin to a stream of bytes: name, address, proxy, TLS.
+
+mod environment;
+mod proxy;
+mod socks;
+mod tcp;
+
+use std::{sync::Arc, time::Duration};
+
+use keyward_host::Surroundings;
+use rustls::ClientConfig;
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_util::either::Either;
+
+pub(crate) use self::proxy::Proxy;
+use crate::{Error, Origin, error::Kind, identity::Trust};
+
+/// What reaches the server: a socket, or one inside the TLS of a proxy.
+pub(crate) type Stream = Either<TcpStream, TlsStream<TcpStream>>;
+
+/// What HTTP is spoken on.
+pub(crate) type Io = Either<Stream, TlsStream<Stream>>;
+
+/// The way to one server. Knows nothing of credentials: the caller brings the TLS configuration.
+#[derive(Debug, Clone)]
+pub(crate) struct Connector {
+    origin: Origin,
+    proxy: Option<Proxy>,
+    trust: Trust,
+    limit: Duration,
+}
+
+impl Connector {
+    /// The way a kubeconfig and an environment say. `proxy_url` wins over the environment, as in
+    /// client-go; the environment is read now and not again.
+    pub(crate) fn new(
+        origin: Origin,
+        trust: Trust,
+        proxy_url: &str,
+        surroundings: &Surroundings,
+        limit: Duration,
+    ) -> Result<Self, Error> {
+        let proxy = if proxy_url.is_empty() {
+            environment::proxy_for(&origin, |name| {
+                surroundings.var(name).and_then(|value| value.into_string().ok())
+            })?
+        } else {
+            Some(Proxy::parse(proxy_url)?)
+        };
+        Ok(Self { origin, proxy, trust, limit })
+    }
+
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    pub(crate) fn trust(&self) -> &Trust {
+        &self.trust
+    }
+
+    /// A connection, within the time there is for one. `tls` is the generation's configuration,
+    /// with the protocols it offers.
+    pub(crate) async fn connect(&self, tls: &Arc<ClientConfig>) -> Result<Io, Error> {
+        match tokio::time::timeout(self.limit, self.open(tls)).await {
+            Ok(done) => done,
+            Err(_) => Err(Error::new(
+                Kind::Connect,
+                format!("`{}` did not answer within {:?}", self.origin, self.limit),
+            )),
+        }
+    }
+
+    async fn open(&self, tls: &Arc<ClientConfig>) -> Result<Io, Error> {
+        let (host, port) = (self.origin.bare_host(), self.origin.port());
+        let stream = match &self.proxy {
+            None => Either::Left(tcp::dial(host, port).await?),
+            Some(proxy) => proxy.tunnel(host, port, &self.trust).await?,
+        };
+        if !self.origin.is_https() {
+            return Ok(Either::Left(stream));
+        }
+        self.trust.prepare(false).await;
+        let name = self.trust.name_for(&self.origin)?;
+        let connector = TlsConnector::from(tls.clone());
+        match connector.connect(name, stream).await {
+            Ok(stream) => Ok(Either::Right(stream)),
+            Err(error) => Err(Error::because(
+                Kind::Connect,
+                format!("the TLS handshake with `{}` failed", self.origin),
+                error,
+            )),
+        }
+    }
+}
+
+/// Whether the peer chose HTTP/2.
+pub(crate) fn speaks_h2(io: &Io) -> bool {
+    match io {
+        Either::Left(_) => false,
+        Either::Right(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
+    }
+}

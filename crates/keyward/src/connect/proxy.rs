@@ -1,0 +1,274 @@
+//! Proxies: which one, and how to get through it.
+
+use std::{fmt, sync::Arc};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use keyward_protocol::Secret;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tokio_rustls::TlsConnector;
+use tokio_util::either::Either;
+
+use super::{Stream, socks, tcp};
+use crate::{
+    Error,
+    error::Kind,
+    identity::{Trust, server_name},
+};
+
+/// More than any proxy says before it lets one through.
+const HEAD_LIMIT: usize = 16 * 1024;
+
+/// A proxy on the way to a server.
+#[derive(Clone)]
+pub(crate) struct Proxy {
+    kind: Scheme,
+    host: String,
+    port: u16,
+    login: Option<Arc<Login>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    Http,
+    Https,
+    Socks5,
+}
+
+/// User name and password, decoded.
+pub(super) struct Login {
+    pub(super) user: String,
+    pub(super) password: Secret,
+}
+
+impl Proxy {
+    /// Reads a `proxy-url`. The message never has the URL's user name or password.
+    pub(crate) fn parse(url: &str) -> Result<Self, Error> {
+        let bad = |what: &str| Error::new(Kind::BadConfig, format!("the proxy's URL {what}"));
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| bad("has no scheme"))?;
+        let (kind, default_port) = match scheme.to_ascii_lowercase().as_str() {
+            "http" => (Scheme::Http, 80),
+            "https" => (Scheme::Https, 443),
+            // As in Go, names are resolved by the proxy under both.
+            "socks5" | "socks5h" => (Scheme::Socks5, 1080),
+            _ => return Err(bad("is neither `http`, `https` nor `socks5`")),
+        };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let authority = &rest[..end];
+        let (login, address) = match authority.rsplit_once('@') {
+            Some((login, address)) => (Some(Login::parse(login)), address),
+            None => (None, authority),
+        };
+        let (host, port) = split_port(address).ok_or_else(|| bad("has no usable host"))?;
+        if host.is_empty() {
+            return Err(bad("has no host"));
+        }
+        let port = match port {
+            None | Some("") => default_port,
+            Some(port) => port.parse().map_err(|_| bad("has no usable port"))?,
+        };
+        Ok(Self { kind, host: host.to_owned(), port, login: login.map(Arc::new) })
+    }
+
+    /// A stream to `host` through this proxy. The server's own TLS goes inside it.
+    pub(super) async fn tunnel(
+        &self,
+        host: &str,
+        port: u16,
+        trust: &Trust,
+    ) -> Result<Stream, Error> {
+        let socket = tcp::dial(&self.host, self.port).await?;
+        let stream = match self.kind {
+            Scheme::Http => self.connect(Either::Left(socket), host, port).await,
+            Scheme::Https => {
+                let secured = self.secure(socket, trust).await?;
+                self.connect(Either::Right(secured), host, port).await
+            }
+            Scheme::Socks5 => {
+                socks::connect(socket, host, port, self.login.as_deref()).await.map(Either::Left)
+            }
+        };
+        stream.map_err(|refusal| refusal.into_error(self, host, port))
+    }
+
+    async fn secure(
+        &self,
+        socket: TcpStream,
+        trust: &Trust,
+    ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, Error> {
+        trust.prepare(true).await;
+        let connector = TlsConnector::from(Arc::new(trust.proxy_config()?));
+        connector.connect(server_name(&self.host)?, socket).await.map_err(|error| {
+            let message = format!("the TLS handshake with proxy `{self}` failed");
+            Error::because(Kind::Connect, message, error)
+        })
+    }
+
+    async fn connect(&self, mut stream: Stream, host: &str, port: u16) -> Result<Stream, Refusal> {
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        let mut head = format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n");
+        if let Some(login) = &self.login {
+            head.push_str("Proxy-Authorization: Basic ");
+            let plain = Secret::new(format!("{}:{}", login.user, login.password.expose()));
+            STANDARD.encode_string(plain.expose(), &mut head);
+            head.push_str("\r\n");
+        }
+        head.push_str("\r\n");
+        let head = Secret::new(head);
+        stream.write_all(head.expose().as_bytes()).await?;
+        stream.flush().await?;
+        match status(&read_head(&mut stream).await?) {
+            Some(200..300) => Ok(stream),
+            Some(407) => Err(Refusal::Login),
+            Some(code) => Err(Refusal::Said(format!("answered {code}"))),
+            None => Err(Refusal::Said("did not answer in HTTP".into())),
+        }
+    }
+}
+
+/// Why a proxy let nothing through.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    Io(std::io::Error),
+    Login,
+    Said(String),
+}
+
+impl From<std::io::Error> for Refusal {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl Refusal {
+    fn into_error(self, proxy: &Proxy, host: &str, port: u16) -> Error {
+        let way = format!("proxy `{proxy}` on the way to `{host}` port {port}");
+        match self {
+            Self::Io(error) => Error::because(Kind::Connect, format!("{way} broke off"), error),
+            Self::Login => {
+                Error::new(Kind::Connect, format!("{way} wants another user name and password"))
+            }
+            Self::Said(what) => Error::new(Kind::Connect, format!("{way} {what}")),
+        }
+    }
+}
+
+impl Login {
+    fn parse(text: &str) -> Self {
+        let (user, password) = text.split_once(':').unwrap_or((text, ""));
+        Self { user: decode(user), password: Secret::new(decode(password)) }
+    }
+}
+
+/// The host, without brackets, and what follows a colon.
+fn split_port(address: &str) -> Option<(&str, Option<&str>)> {
+    if let Some(rest) = address.strip_prefix('[') {
+        let (host, rest) = rest.split_once(']')?;
+        return match rest {
+            "" => Some((host, None)),
+            _ => Some((host, Some(rest.strip_prefix(':')?))),
+        };
+    }
+    match address.split_once(':') {
+        Some((_, rest)) if rest.contains(':') => None,
+        Some((host, port)) => Some((host, Some(port))),
+        None => Some((address, None)),
+    }
+}
+
+/// Undoes percent signs; one that stands for nothing stays.
+fn decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let digit = |at: usize| tail.get(at).and_then(|digit| char::from(*digit).to_digit(16));
+        if let (b'%', Some(high), Some(low)) = (byte, digit(0), digit(1)) {
+            bytes.extend(u8::try_from(high * 16 + low));
+            rest = &tail[2..];
+        } else {
+            bytes.push(byte);
+            rest = tail;
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Reads to the empty line and not a byte further: what follows belongs to the server.
+async fn read_head(stream: &mut Stream) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::with_capacity(256);
+    while !head.ends_with(b"\r\n\r\n") {
+        if head.len() == HEAD_LIMIT {
+            return Err(std::io::Error::other("it said too much"));
+        }
+        head.push(stream.read_u8().await?);
+    }
+    Ok(head)
+}
+
+fn status(head: &[u8]) -> Option<u16> {
+    let line = head.split(|byte| *byte == b'\r').next()?;
+    let mut words = std::str::from_utf8(line).ok()?.split(' ');
+    words.next()?.starts_with("HTTP/1.").then_some(())?;
+    words.next()?.parse().ok()
+}
+
+/// Without user name and password.
+impl fmt::Display for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.kind {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+            Scheme::Socks5 => "socks5",
+        };
+        if self.host.contains(':') {
+            write!(f, "{scheme}://[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{scheme}://{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Proxy({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_login_is_decoded_and_never_shown() {
+        let proxy = Proxy::parse("http://me:p%40ss%3Aword%zz@proxy.example").unwrap();
+        assert_eq!(format!("{proxy:?}"), "Proxy(http://proxy.example:80)");
+        let login = proxy.login.unwrap();
+        assert_eq!((login.user.as_str(), login.password.expose()), ("me", "p@ss:word%zz"));
+    }
+
+    #[test]
+    fn each_scheme_has_its_port() {
+        let shown = |url: &str| Proxy::parse(url).unwrap().to_string();
+        assert_eq!(shown("https://p"), "https://p:443");
+        assert_eq!(shown("socks5h://p/"), "socks5://p:1080");
+        assert_eq!(shown("socks5://[::1]:9"), "socks5://[::1]:9");
+    }
+
+    #[test]
+    fn a_url_that_is_no_proxy_is_refused_without_its_password() {
+        for url in ["ftp://me:hush@p", "http://me:hush@", "http://me:hush@h:port", "me:hush@p"] {
+            let message = Proxy::parse(url).unwrap_err().to_string();
+            assert!(!message.contains("hush"), "{message}");
+        }
+    }
+
+    #[test]
+    fn only_a_status_line_is_a_status() {
+        assert_eq!(status(b"HTTP/1.0 200 Connection established\r\n\r\n"), Some(200));
+        assert_eq!(status(b"SSH-2.0 200\r\n\r\n"), None);
+    }
+}

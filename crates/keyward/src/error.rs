@@ -1,0 +1,126 @@
+use std::{error::Error as StdError, fmt, sync::Arc};
+
+/// Why a request got no response. Opaque and cheap to clone, because one failed connection attempt
+/// answers many callers.
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+/// What a caller can do about an [`Error`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// There is no credential: [`Error::credential`] says why.
+    Credential,
+    /// The kubeconfig says something that cannot be used: a URL, a certificate, a proxy.
+    BadConfig,
+    /// The server, or the proxy before it, could not be reached.
+    Connect,
+    /// The connection ended before the response came.
+    Lost,
+    /// The time for a response was used up.
+    TimedOut,
+    /// The request is for another server than the one this client was made for.
+    OtherOrigin,
+    /// The request or the response broke the rules of HTTP.
+    Http,
+}
+
+struct Inner {
+    kind: Kind,
+    message: String,
+    source: Option<Source>,
+}
+
+enum Source {
+    Credential(keyward_host::Error),
+    Other(Box<dyn StdError + Send + Sync>),
+}
+
+impl Error {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    /// The host's error, where there is no credential or no configuration. It has the hint and the
+    /// notes.
+    pub fn credential(&self) -> Option<&keyward_host::Error> {
+        match &self.0.source {
+            Some(Source::Credential(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    fn causes(&self) -> Vec<String> {
+        let mut causes = Vec::new();
+        let mut next = self.source();
+        while let Some(error) = next {
+            causes.push(error.to_string());
+            next = error.source();
+        }
+        causes
+    }
+
+    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self(Arc::new(Inner { kind, message: message.into(), source: None }))
+    }
+
+    pub(crate) fn because(
+        kind: Kind,
+        message: impl Into<String>,
+        source: impl Into<Box<dyn StdError + Send + Sync>>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            kind,
+            message: message.into(),
+            source: Some(Source::Other(source.into())),
+        }))
+    }
+}
+
+impl Error {
+    /// The host could not make sense of the configuration.
+    pub(crate) fn config(error: keyward_host::Error) -> Self {
+        Self::host(Kind::BadConfig, "the configuration cannot be used", error)
+    }
+
+    fn host(kind: Kind, message: &str, error: keyward_host::Error) -> Self {
+        Self(Arc::new(Inner {
+            kind,
+            message: message.into(),
+            source: Some(Source::Credential(error)),
+        }))
+    }
+}
+
+impl From<keyward_host::Error> for Error {
+    fn from(error: keyward_host::Error) -> Self {
+        Self::host(Kind::Credential, "there is no credential for the request", error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.0.kind)
+            .field("message", &self.0.message)
+            .field("causes", &self.causes())
+            .finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match &self.0.source {
+            Some(Source::Credential(error)) => Some(error),
+            Some(Source::Other(error)) => Some(error.as_ref()),
+            None => None,
+        }
+    }
+}

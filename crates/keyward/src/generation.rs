@@ -1,0 +1,160 @@
+//! One identity, one TLS configuration, one session store, one pool.
+//!
+//! A new certificate is a new generation: from then on every handshake shows it, and the old
+//! generation is dropped, which drains its connections. A new token with the same certificate
+//! keeps the pool. Header and pool of a request come from one credential.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use arc_swap::ArcSwapOption;
+use http::{Request, Response, header::AUTHORIZATION};
+use keyward_host::{Credential, pair::Pair};
+
+use crate::{
+    Body, Error, Incoming,
+    bearer::{Carry, Lost},
+    connect::Connector,
+    error::Kind,
+    pool::{self, Pool},
+};
+
+/// The generations of a client: the current one, and how to build the next.
+#[derive(Clone)]
+pub(crate) struct Generations(Arc<Shared>);
+
+struct Shared {
+    connector: Arc<Connector>,
+    settings: pool::Settings,
+    current: ArcSwapOption<Generation>,
+    building: Mutex<()>,
+    /// For requests that bring their own authorization: under no certificate of ours.
+    bare: OnceLock<Pool>,
+}
+
+struct Generation {
+    /// The credential it was built for; later ones with the same pair use it too.
+    credential: Arc<Credential>,
+    pool: Pool,
+}
+
+/// The pool for a request, and the credential to use where the request's own is out of date.
+struct Found {
+    pool: Pool,
+    instead: Option<Arc<Credential>>,
+}
+
+impl Generations {
+    pub(crate) fn new(connector: Arc<Connector>, settings: pool::Settings) -> Self {
+        Self(Arc::new(Shared {
+            connector,
+            settings,
+            current: ArcSwapOption::empty(),
+            building: Mutex::new(()),
+            bare: OnceLock::new(),
+        }))
+    }
+
+    fn find(&self, credential: &Arc<Credential>) -> Result<Found, Error> {
+        let shared = &self.0;
+        if let Some(found) = shared.known(credential) {
+            return Ok(found);
+        }
+        // One builds, the others find what it built.
+        let _building = shared.building.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = shared.known(credential) {
+            return Ok(found);
+        }
+        let pool = shared.build(credential.pair())?;
+        let old = shared.current.swap(Some(Arc::new(Generation {
+            credential: credential.clone(),
+            pool: pool.clone(),
+        })));
+        if old.is_some() {
+            tracing::debug!("the client certificate changed, old connections are drained");
+        }
+        Ok(Found { pool, instead: None })
+    }
+
+    fn bare(&self) -> Result<Pool, Error> {
+        if let Some(pool) = self.0.bare.get() {
+            return Ok(pool.clone());
+        }
+        let pool = self.0.build(None)?;
+        Ok(self.0.bare.get_or_init(|| pool).clone())
+    }
+}
+
+impl Shared {
+    fn known(&self, credential: &Arc<Credential>) -> Option<Found> {
+        let current = self.current.load();
+        let current = current.as_ref()?;
+        let same = match (current.credential.pair(), credential.pair()) {
+            (Some(current), Some(wanted)) => Arc::ptr_eq(current, wanted),
+            (None, None) => true,
+            _ => false,
+        };
+        // Serials grow. An older certificate comes from a request that was overtaken by a rotation:
+        // going back for it would bring the old identity to life again.
+        let overtaken = credential.serial() < current.credential.serial();
+        (same || overtaken).then(|| Found {
+            pool: current.pool.clone(),
+            instead: (!same).then(|| current.credential.clone()),
+        })
+    }
+
+    fn build(&self, pair: Option<&Arc<Pair>>) -> Result<Pool, Error> {
+        let tls = self.connector.trust().client_config(pair.map(AsRef::as_ref))?;
+        Ok(Pool::new(self.connector.clone(), tls, self.settings.clone()))
+    }
+}
+
+impl Carry<Body> for Generations {
+    type Body = Incoming;
+    type Error = Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Incoming>, Lost<Error>>> + Send>>;
+
+    fn carry(
+        &self,
+        mut request: Request<Body>,
+        credential: Option<&Arc<Credential>>,
+    ) -> Self::Future {
+        let pool = self.prepare(&mut request, credential);
+        Box::pin(async move {
+            let pool = pool.map_err(|error| Lost { error, again: false })?;
+            pool.send(request)
+                .await
+                .map_err(|failure| Lost { error: failure.error, again: failure.again })
+        })
+    }
+}
+
+impl Generations {
+    fn prepare(
+        &self,
+        request: &mut Request<Body>,
+        credential: Option<&Arc<Credential>>,
+    ) -> Result<Pool, Error> {
+        let origin = self.0.connector.origin();
+        if !origin.covers(request.uri()) {
+            return Err(Error::new(
+                Kind::OtherOrigin,
+                format!("the request is not for `{origin}`"),
+            ));
+        }
+        *request.uri_mut() = origin.place(request.uri())?;
+        let Some(credential) = credential else {
+            return self.bare();
+        };
+        let found = self.find(credential)?;
+        if let Some(newer) = found.instead {
+            match newer.authorization() {
+                Some(value) => request.headers_mut().insert(AUTHORIZATION, value.clone()),
+                None => request.headers_mut().remove(AUTHORIZATION),
+            };
+        }
+        Ok(found.pool)
+    }
+}

@@ -1,0 +1,164 @@
+//! Who both ends of a connection are, for rustls: the server's proof and our certificate.
+//!
+//! A [`ClientConfig`] is built once per generation and never changed. Behind a resolver that swaps
+//! certificates a server keeps seeing the old identity on every resumed connection, so a new
+//! certificate is a new configuration with a session store of its own.
+
+mod validity;
+mod verifier;
+
+use std::{fmt, sync::Arc};
+
+use keyward_host::{
+    Target,
+    pair::{KeyDer, Pair},
+};
+use rustls::{
+    ClientConfig,
+    crypto::CryptoProvider,
+    pki_types::{
+        CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
+        ServerName, pem::PemObject,
+    },
+};
+
+use self::verifier::{Verifier, Which};
+use crate::{Error, Origin, error::Kind};
+
+/// How a server proves who it is: which authorities vouch for it, under which name.
+#[derive(Clone)]
+pub struct Trust {
+    provider: Arc<CryptoProvider>,
+    verifier: Arc<Verifier>,
+    /// For a proxy that is reached by TLS: the cluster's authorities or the system's.
+    proxy: Arc<Verifier>,
+    name: Option<ServerName<'static>>,
+}
+
+impl Trust {
+    /// The authorities of this machine. They are read at the first handshake, not before: parsing
+    /// them costs milliseconds.
+    pub fn system(provider: Arc<CryptoProvider>) -> Self {
+        let verifier = Arc::new(Verifier::new(&provider, Which::System));
+        Self { proxy: verifier.clone(), verifier, provider, name: None }
+    }
+
+    /// The authorities in these PEM blocks and no others. Blocks that are no certificates are
+    /// passed over, as Go does; with none at all this fails.
+    pub fn authorities(provider: Arc<CryptoProvider>, pem: &[u8]) -> Result<Self, Error> {
+        let given: Vec<CertificateDer<'static>> =
+            CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).collect();
+        let verifier = Verifier::new(&provider, Which::given(given.clone())?);
+        let proxy = Verifier::new(&provider, Which::given(given)?.or_system());
+        Ok(Self { verifier: Arc::new(verifier), proxy: Arc::new(proxy), provider, name: None })
+    }
+
+    /// Any certificate at all: whoever answers gets the credential.
+    pub fn danger_any_server(provider: Arc<CryptoProvider>) -> Self {
+        let verifier = Arc::new(Verifier::new(&provider, Which::DangerAny));
+        Self { proxy: verifier.clone(), verifier, provider, name: None }
+    }
+
+    /// What a kubeconfig's cluster entry says.
+    pub fn of(target: &Target, provider: Arc<CryptoProvider>) -> Result<Self, Error> {
+        let cluster = &target.cluster;
+        let trust = if cluster.insecure_skip_tls_verify {
+            Self::danger_any_server(provider)
+        } else if cluster.certificate_authority_data.is_empty() {
+            Self::system(provider)
+        } else {
+            Self::authorities(provider, &cluster.certificate_authority_data)?
+        };
+        match cluster.tls_server_name.as_str() {
+            "" => Ok(trust),
+            name => trust.named(name),
+        }
+    }
+
+    /// The name in the server's certificate, where it is not the URL's host. It is also the name
+    /// sent in the handshake.
+    pub fn named(mut self, name: &str) -> Result<Self, Error> {
+        self.name = Some(server_name(name)?);
+        Ok(self)
+    }
+
+    /// A configuration of its own, with a session store of its own, that shows this certificate.
+    ///
+    /// Fails when the provider cannot sign with the key.
+    pub fn client_config(&self, pair: Option<&Pair>) -> Result<ClientConfig, Error> {
+        let builder = self.builder(self.verifier.clone())?;
+        let Some(pair) = pair else {
+            return Ok(builder.with_no_client_auth());
+        };
+        let chain = pair.chain.iter().cloned().map(CertificateDer::from).collect();
+        builder.with_client_auth_cert(chain, key(&pair.key)).map_err(|error| {
+            let message = "the client certificate's key cannot be used to sign a handshake";
+            Error::because(Kind::Credential, message, error)
+        })
+    }
+
+    /// For a proxy: our certificate is for the server and is not shown to it.
+    pub(crate) fn proxy_config(&self) -> Result<ClientConfig, Error> {
+        Ok(self.builder(self.proxy.clone())?.with_no_client_auth())
+    }
+
+    /// The name to check the certificate of `origin` against.
+    pub(crate) fn name_for(&self, origin: &Origin) -> Result<ServerName<'static>, Error> {
+        match &self.name {
+            Some(name) => Ok(name.clone()),
+            None => server_name(origin.bare_host()),
+        }
+    }
+
+    /// Reads the system's authorities where a handshake will need them and they are not there yet.
+    /// They come from files, so this is done on a thread that may block.
+    pub(crate) async fn prepare(&self, proxy: bool) {
+        let verifier = if proxy { &self.proxy } else { &self.verifier };
+        if !verifier.is_ready() {
+            let verifier = verifier.clone();
+            // A failed join leaves the work to the handshake itself.
+            let _ = tokio::task::spawn_blocking(move || {
+                verifier.load();
+            })
+            .await;
+        }
+    }
+
+    /// Always with a provider: with two of them in the tree the plain builder panics.
+    fn builder(
+        &self,
+        verifier: Arc<Verifier>,
+    ) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>, Error> {
+        let builder = ClientConfig::builder_with_provider(self.provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| {
+                let message = "the cryptography provider has no usable TLS version";
+                Error::because(Kind::BadConfig, message, error)
+            })?;
+        Ok(builder.dangerous().with_custom_certificate_verifier(verifier))
+    }
+}
+
+impl fmt::Debug for Trust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trust")
+            .field("verifier", &self.verifier)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) fn server_name(name: &str) -> Result<ServerName<'static>, Error> {
+    ServerName::try_from(name.to_owned()).map_err(|error| {
+        let message = format!("`{name}` cannot be the name in a certificate");
+        Error::because(Kind::BadConfig, message, error)
+    })
+}
+
+fn key(key: &KeyDer) -> PrivateKeyDer<'static> {
+    match key {
+        KeyDer::Pkcs8(der) => PrivatePkcs8KeyDer::from(der.to_vec()).into(),
+        KeyDer::Pkcs1(der) => PrivatePkcs1KeyDer::from(der.to_vec()).into(),
+        KeyDer::Sec1(der) => PrivateSec1KeyDer::from(der.to_vec()).into(),
+    }
+}

@@ -1,0 +1,201 @@
+//! One connection: its handshake, the task that drives it, and a request on it.
+
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    sync::{Arc, OnceLock, Weak},
+};
+
+use http::{HeaderValue, Method, Request, Response, Uri, Version, header::HOST};
+use hyper::{
+    client::conn::{http1, http2},
+    rt::Executor,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::task::AbortHandle;
+
+use super::{
+    Failure, Place, Settings, Shared,
+    load::Load,
+    sniff::{Allowed, Sniff},
+};
+use crate::{
+    Body, Error, Incoming,
+    connect::{Io, speaks_h2},
+    error::Kind,
+};
+
+/// With windows of the usual size three readers that pause stall all others.
+const CONNECTION_WINDOW: u32 = 1 << 30;
+const STREAM_WINDOW: u32 = 1 << 20;
+const HEADERS: u32 = 256 * 1024;
+
+/// Given to hyper as the number of streams before the peer has said one, so that its answer can be
+/// told from the peer's. Never reached: until then the pool gives out one place.
+const UNTOLD: usize = 97;
+
+/// A connection after its handshake.
+pub(super) enum Wire {
+    Many { sender: http2::SendRequest<Body>, load: Arc<Load>, cut: AbortHandle },
+    Single { sender: http1::SendRequest<Body>, cut: AbortHandle },
+}
+
+pub(super) async fn open(io: Io, pool: Weak<Shared>, settings: &Settings) -> Result<Wire, Error> {
+    if speaks_h2(&io) {
+        Box::pin(open_h2(io, pool, settings)).await
+    } else {
+        let (sender, cut) = open_h1(io, pool).await?;
+        Ok(Wire::Single { sender, cut })
+    }
+}
+
+pub(super) async fn open_h1(
+    io: Io,
+    pool: Weak<Shared>,
+) -> Result<(http1::SendRequest<Body>, AbortHandle), Error> {
+    let (sender, connection) = http1::handshake(TokioIo::new(io)).await.map_err(no_handshake)?;
+    let driver = tokio::spawn(async move {
+        ended(connection.with_upgrades().await, &pool);
+    });
+    Ok((sender, driver.abort_handle()))
+}
+
+async fn open_h2(io: Io, pool: Weak<Shared>, settings: &Settings) -> Result<Wire, Error> {
+    let load = Load::new();
+    let learn = {
+        let (load, pool) = (load.clone(), pool.clone());
+        move |allowed: Allowed| {
+            load.allow(allowed.map_or(usize::MAX, |streams| streams as usize));
+            if let Some(pool) = pool.upgrade() {
+                pool.changed.notify_waiters();
+            }
+        }
+    };
+    let spawn = Spawn::default();
+    let mut builder = http2::Builder::new(spawn.clone());
+    builder
+        .timer(TokioTimer::new())
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_max_send_streams(UNTOLD)
+        .max_header_list_size(HEADERS);
+    if let Some((interval, answer)) = settings.ping {
+        builder.keep_alive_interval(interval).keep_alive_timeout(answer);
+    }
+    let (sender, mut connection) =
+        builder.handshake(TokioIo::new(Sniff::new(io, learn))).await.map_err(no_handshake)?;
+    let watched = load.clone();
+    let driver = tokio::spawn(async move {
+        let end = poll_fn(|cx| {
+            let end = Pin::new(&mut connection).poll(cx);
+            // A peer may change its mind in a later frame.
+            match connection.current_max_send_streams() {
+                UNTOLD => {}
+                streams if watched.is_told() => watched.allow(streams),
+                _ => {}
+            }
+            end
+        })
+        .await;
+        ended(end, &pool);
+    });
+    Ok(Wire::Many { sender, load, cut: spawn.first().unwrap_or_else(|| driver.abort_handle()) })
+}
+
+pub(super) async fn send_h2(
+    mut sender: http2::SendRequest<Body>,
+    mut request: Request<Body>,
+    place: Place,
+    used: bool,
+) -> Result<Response<Incoming>, Failure> {
+    // The URI's authority says it.
+    request.headers_mut().remove(HOST);
+    *request.version_mut() = Version::HTTP_2;
+    let method = request.method().clone();
+    match sender.try_send_request(request).await {
+        Ok(response) => Ok(response.map(|body| Incoming::new(body, Some(place)))),
+        Err(error) => Err(failed(error, &method, used)),
+    }
+}
+
+/// Gives the sender back beside the response: it can be used again when the body has been read.
+pub(super) async fn send_h1(
+    mut sender: http1::SendRequest<Body>,
+    mut request: Request<Body>,
+    used: bool,
+) -> Result<(Response<Incoming>, http1::SendRequest<Body>), Failure> {
+    let whole = request.uri().clone();
+    if !request.headers().contains_key(HOST)
+        && let Some(authority) = whole.authority()
+        && let Ok(host) = HeaderValue::from_str(authority.as_str())
+    {
+        request.headers_mut().insert(HOST, host);
+    }
+    if let Some(path) = whole.path_and_query() {
+        *request.uri_mut() = Uri::from(path.clone());
+    }
+    *request.version_mut() = Version::HTTP_11;
+    let method = request.method().clone();
+    match sender.try_send_request(request).await {
+        Ok(response) => Ok((response.map(|body| Incoming::new(body, None)), sender)),
+        Err(mut error) => {
+            // A second connection wants the whole URI again.
+            let unsent = error.take_message().map(|mut request| {
+                *request.uri_mut() = whole;
+                request
+            });
+            let error = error.into_error();
+            Err(match unsent {
+                Some(request) => Failure::unsent(error, request),
+                None => Failure::lost(error, &method, used),
+            })
+        }
+    }
+}
+
+fn failed(
+    mut error: hyper::client::conn::TrySendError<Request<Body>>,
+    method: &Method,
+    used: bool,
+) -> Failure {
+    match error.take_message() {
+        Some(request) => Failure::unsent(error.into_error(), request),
+        None => Failure::lost(error.into_error(), method, used),
+    }
+}
+
+fn no_handshake(error: hyper::Error) -> Error {
+    Error::because(Kind::Connect, "the server did not begin to speak HTTP", error)
+}
+
+fn ended(end: hyper::Result<()>, pool: &Weak<Shared>) {
+    if let Err(error) = end {
+        tracing::debug!(%error, "a connection ended");
+    }
+    if let Some(pool) = pool.upgrade() {
+        pool.changed.notify_waiters();
+    }
+}
+
+/// Runs hyper's tasks, and remembers the first: it is the one that owns the socket.
+#[derive(Clone, Default)]
+struct Spawn(Arc<OnceLock<AbortHandle>>);
+
+impl Spawn {
+    fn first(&self) -> Option<AbortHandle> {
+        self.0.get().cloned()
+    }
+}
+
+impl<F> Executor<F> for Spawn
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, future: F) {
+        let task = tokio::spawn(future);
+        if self.0.get().is_none() {
+            let _ = self.0.set(task.abort_handle());
+        }
+    }
+}
