@@ -1,0 +1,135 @@
+//! A certificate chain and its key, parsed and proved to belong together.
+
+mod certificate;
+mod der;
+mod key;
+mod pem;
+mod rsa;
+
+use std::fmt;
+
+use jiff::Timestamp;
+use keyward_protocol::{Secret, exec::PemPair};
+use zeroize::Zeroizing;
+
+use certificate::Certificate;
+use key::Key;
+
+/// A certificate chain with the key of its leaf.
+pub struct Pair {
+    /// The chain in DER, leaf first. Only the leaf was parsed.
+    pub chain: Vec<Vec<u8>>,
+    /// The key in DER, PKCS#8, PKCS#1 or SEC1.
+    pub key: KeyDer,
+    /// From when the leaf is valid.
+    pub not_before: Timestamp,
+    /// Until when the leaf is valid.
+    pub not_after: Timestamp,
+    /// The leaf's common name, for people.
+    pub common_name: Option<String>,
+    /// The text forms, as they came.
+    pub pem: PemPair,
+}
+
+/// A private key in DER, wiped when dropped.
+pub enum KeyDer {
+    /// What mostly stands in a `PRIVATE KEY` block.
+    Pkcs8(Zeroizing<Vec<u8>>),
+    /// What mostly stands in an `RSA PRIVATE KEY` block.
+    Pkcs1(Zeroizing<Vec<u8>>),
+    /// What mostly stands in an `EC PRIVATE KEY` block.
+    Sec1(Zeroizing<Vec<u8>>),
+}
+
+/// Why a certificate and a key are not a pair. Carries no text of either.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PairError(pub String);
+
+impl Pair {
+    /// Parses both as Go's `tls.X509KeyPair` does and checks that the key is the leaf's (OD-12, OD-14).
+    ///
+    /// Whether the certificate is valid today is not asked here.
+    pub fn parse(certificate: &str, key: &Secret) -> Result<Self, PairError> {
+        let chain = certificates(certificate)?;
+        let block = key_block(key.expose())?;
+        let leaf = Certificate::parse(&chain[0])
+            .ok_or_else(|| error("the first certificate is malformed"))?;
+        let key_der = Key::parse(&block)
+            .map_err(|what| PairError(format!("the private key cannot be read: {what}")))?;
+        leaf.check_key(&key_der.key).map_err(error)?;
+        Ok(Self {
+            key: key_der.der,
+            not_before: leaf.not_before,
+            not_after: leaf.not_after,
+            common_name: leaf.common_name,
+            pem: PemPair { certificate: certificate.to_owned(), key: key.clone() },
+            chain,
+        })
+    }
+}
+
+/// The `CERTIFICATE` blocks, at least one; others are skipped.
+fn certificates(text: &str) -> Result<Vec<Vec<u8>>, PairError> {
+    let mut chain = Vec::new();
+    let mut skipped = Vec::new();
+    for block in pem::Blocks::of(text) {
+        if block.label == "CERTIFICATE" {
+            chain.push(block.content.to_vec());
+        } else {
+            skipped.push(block.label);
+        }
+    }
+    match (chain.is_empty(), skipped.as_slice()) {
+        (false, _) => Ok(chain),
+        (true, []) => Err(error("there is no PEM block where the certificate should be")),
+        (true, [label]) if label.ends_with("PRIVATE KEY") => {
+            Err(error("there is a private key where the certificate should be"))
+        }
+        (true, _) => Err(error("there is no `CERTIFICATE` among the PEM blocks")),
+    }
+}
+
+/// The content of the first block that calls itself a private key.
+fn key_block(text: &str) -> Result<Zeroizing<Vec<u8>>, PairError> {
+    let mut labels = Vec::new();
+    for block in pem::Blocks::of(text) {
+        if block.label == "PRIVATE KEY" || block.label.ends_with(" PRIVATE KEY") {
+            if block.label == "ENCRYPTED PRIVATE KEY" || block.is_encrypted {
+                return Err(error("the private key is encrypted"));
+            }
+            return Ok(block.content);
+        }
+        labels.push(block.label);
+    }
+    Err(error(match labels.as_slice() {
+        [] => "there is no PEM block where the private key should be",
+        [label] if label == "CERTIFICATE" => {
+            "there is a certificate where the private key should be"
+        }
+        _ => "there is no private key among the PEM blocks",
+    }))
+}
+
+fn error(what: &str) -> PairError {
+    PairError(what.to_owned())
+}
+
+impl fmt::Debug for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pair").field("common_name", &self.common_name).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for KeyDer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[hidden]")
+    }
+}
+
+impl fmt::Display for PairError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for PairError {}

@@ -1,0 +1,112 @@
+//! PEM blocks as Go's `encoding/pem` finds them: tolerant of what stands between them, strict
+//! about the blocks themselves.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use zeroize::Zeroizing;
+
+/// One block.
+pub(super) struct Block {
+    /// What stands after `BEGIN`.
+    pub(super) label: String,
+    /// Whether a header says that the content is encrypted.
+    pub(super) is_encrypted: bool,
+    /// The content, decoded.
+    pub(super) content: Zeroizing<Vec<u8>>,
+}
+
+/// The blocks of a text, in order.
+pub(super) struct Blocks<'a>(&'a [u8]);
+
+const BEGIN: &[u8] = b"-----BEGIN ";
+const END: &[u8] = b"\n-----END ";
+const DASHES: &[u8] = b"-----";
+
+impl<'a> Blocks<'a> {
+    pub(super) fn of(text: &'a str) -> Self {
+        Self(text.as_bytes())
+    }
+}
+
+impl Iterator for Blocks<'_> {
+    type Item = Block;
+
+    fn next(&mut self) -> Option<Block> {
+        loop {
+            // The first end, and the last beginning before it: beginnings without an end of
+            // their own are text.
+            let end = find(self.0, END)?;
+            let begin = (0..=end.saturating_sub(BEGIN.len()))
+                .rev()
+                .find(|&at| self.0[at..end].starts_with(BEGIN));
+            let after = end + END.len();
+            let Some(begin) = begin.filter(|&at| at == 0 || self.0[at - 1] == b'\n') else {
+                self.0 = &self.0[after..];
+                continue;
+            };
+            let (block, rest) = read(&self.0[begin + BEGIN.len()..], end - begin - BEGIN.len());
+            self.0 = if block.is_some() { rest } else { &self.0[after..] };
+            if block.is_some() {
+                return block;
+            }
+        }
+    }
+}
+
+/// Reads the block whose label starts at `text` and whose end line starts at `end`.
+fn read(text: &[u8], end: usize) -> (Option<Block>, &[u8]) {
+    match block(text, end) {
+        Some((block, rest)) => (Some(block), rest),
+        None => (None, text),
+    }
+}
+
+fn block(text: &[u8], end: usize) -> Option<(Block, &[u8])> {
+    let (label_line, mut at) = line(text, 0);
+    let label = label_line.strip_suffix(DASHES)?;
+    let mut is_encrypted = false;
+    let mut has_headers = false;
+    loop {
+        if at >= text.len() {
+            return None;
+        }
+        let (header, next) = line(text, at);
+        let Some(colon) = header.iter().position(|&byte| byte == b':') else { break };
+        has_headers = true;
+        let (name, value) = (header[..colon].trim_ascii(), &header[colon + 1..]);
+        is_encrypted |= name == b"Proc-Type" && find(value, b"ENCRYPTED").is_some();
+        at = next;
+    }
+    // An empty block: its label line is what the end line follows.
+    if end < at && (has_headers || end + 1 < at) {
+        return None;
+    }
+    let trailer = text.get(end + END.len()..)?;
+    let rest = trailer.strip_prefix(label)?.strip_prefix(DASHES)?;
+    if !line(rest, 0).0.is_empty() {
+        return None;
+    }
+    let mut packed = Zeroizing::new(text.get(at..end).unwrap_or_default().to_vec());
+    packed.retain(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'));
+    let content = Zeroizing::new(STANDARD.decode(&*packed).ok()?);
+    let label = String::from_utf8_lossy(label).into_owned();
+    let after = line(rest, 0).1;
+    Some((Block { label, is_encrypted, content }, &rest[after..]))
+}
+
+/// The line that starts at `at` without the white space at its end, and where the next starts.
+fn line(text: &[u8], at: usize) -> (&[u8], usize) {
+    let text_after = &text[at..];
+    let (line, next) = match text_after.iter().position(|&byte| byte == b'\n') {
+        Some(length) => {
+            let line = &text_after[..length];
+            (line.strip_suffix(b"\r").unwrap_or(line), at + length + 1)
+        }
+        None => (text_after, text.len()),
+    };
+    let blank = line.iter().rev().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    (&line[..line.len() - blank], next)
+}
+
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    text.windows(wanted.len()).position(|window| window == wanted)
+}

@@ -1,0 +1,111 @@
+//! RSA private keys: read, and checked to be consistent before anybody signs with them.
+
+use std::cmp::Ordering;
+
+use crypto_bigint::{BoxedUint, ConcatenatingMul as _, NonZero};
+
+use super::{
+    der::{self, Der},
+    key::Key,
+};
+
+/// A PKCS#1 key; the outer `None` is something else.
+pub(super) fn parse(block: &[u8]) -> Option<Result<Key, &'static str>> {
+    let mut input = Der(block);
+    let mut content = input.read(der::SEQUENCE)?;
+    let version = content.small()?;
+    let modulus = content.integer()?;
+    let exponent = content.small()?;
+    let [d, p, q] = [content.integer()?, content.integer()?, content.integer()?];
+    let mut shortcuts = Vec::new();
+    while shortcuts.len() < 3 && content.next_is(der::INTEGER) {
+        shortcuts.push(content.integer()?);
+    }
+    let more_primes = content.next_is(der::SEQUENCE) && !content.read(der::SEQUENCE)?.is_empty();
+    if !input.is_empty() {
+        return None;
+    }
+    if version > 1 {
+        return Some(Err("its version of PKCS#1 is not known"));
+    }
+    let numbers = [modulus, d, p, q].into_iter().chain(shortcuts.iter().copied());
+    if numbers.into_iter().any(|bytes| bytes[0] & 0x80 != 0 || bytes == [0]) {
+        return Some(Err("it contains a number that is not above zero"));
+    }
+    let trimmed = modulus.strip_prefix(&[0]).unwrap_or(modulus);
+    let key = Key::Rsa { modulus: trimmed.to_vec(), exponent };
+    let numbers = Numbers {
+        n: number(modulus),
+        e: u64::try_from(exponent).unwrap_or_default(),
+        d: number(d),
+        p: number(p),
+        q: number(q),
+    };
+    let shortcuts: Vec<_> = shortcuts.into_iter().map(number).collect();
+    Some(match numbers.check(&shortcuts, more_primes) {
+        Some(()) => Ok(key),
+        None => Err("its RSA numbers do not fit together"),
+    })
+}
+
+struct Numbers {
+    n: BoxedUint,
+    e: u64,
+    d: BoxedUint,
+    p: BoxedUint,
+    q: BoxedUint,
+}
+
+impl Numbers {
+    /// What the reference checks: `None` is a key that cannot be right, or that is too easy to
+    /// break.
+    fn check(&self, shortcuts: &[BoxedUint], more_primes: bool) -> Option<()> {
+        let Self { n, e, d, p, q } = self;
+        let half = n.bits() / 2;
+        hold(is_odd(n) && e % 2 == 1 && (3..1 << 31).contains(e) && less(d, n))?;
+        if more_primes {
+            return Some(());
+        }
+        hold(less(p, n) && less(q, n))?;
+        hold(bool::from(remainder(&p.concatenating_mul(q), n)?.is_zero()))?;
+        let (p1, q1) = (p.wrapping_sub(BoxedUint::one()), q.wrapping_sub(BoxedUint::one()));
+        let (dp, dq) = (remainder(d, &p1)?, remainder(d, &q1)?);
+        let e = BoxedUint::from(*e);
+        hold(bool::from(remainder(&dp.concatenating_mul(&e), &p1)?.is_one()))?;
+        hold(bool::from(remainder(&dq.concatenating_mul(&e), &q1)?.is_one()))?;
+        match shortcuts {
+            [for_p, for_q, inverse] => {
+                hold(same(for_p, &dp) && same(for_q, &dq) && less(inverse, p))?;
+                hold(bool::from(remainder(&inverse.concatenating_mul(q), p)?.is_one()))?;
+            }
+            _ => hold(is_odd(p))?,
+        }
+        let apart = if less(p, q) { q.wrapping_sub(p) } else { p.wrapping_sub(q) };
+        hold(apart.bits() > half.saturating_sub(100) && apart.bits() > 0 && d.bits() > half)
+    }
+}
+
+fn number(bytes: &[u8]) -> BoxedUint {
+    BoxedUint::from_be_slice_vartime(bytes.strip_prefix(&[0]).unwrap_or(bytes))
+}
+
+fn remainder(number: &BoxedUint, modulus: &BoxedUint) -> Option<BoxedUint> {
+    let modulus: Option<NonZero<BoxedUint>> = modulus.to_nz().into();
+    Some(number.rem(&modulus?))
+}
+
+fn less(a: &BoxedUint, b: &BoxedUint) -> bool {
+    a.cmp_vartime(b) == Ordering::Less
+}
+
+fn same(a: &BoxedUint, b: &BoxedUint) -> bool {
+    a.cmp_vartime(b) == Ordering::Equal
+}
+
+fn is_odd(number: &BoxedUint) -> bool {
+    number.bit_vartime(0)
+}
+
+fn hold(condition: bool) -> Option<()> {
+    condition.then_some(())
+}
