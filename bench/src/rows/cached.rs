@@ -1,0 +1,109 @@
+//! Handing out a credential that is there: what every request pays.
+
+use std::{
+    hint::black_box,
+    sync::{Arc, Barrier},
+    thread,
+    time::Instant,
+};
+
+use keyward_host::{
+    Credential, Kubeconfig, Overrides, Plan, Source, Sources, Surroundings, clock::SystemClock,
+    observer::Nobody, plan::Settings, rules::Rules,
+};
+
+use super::startup::Folder;
+use crate::measure::{Bar, Row, Variant};
+
+/// Calls in one round.
+const CALLS: u32 = 2_000_000;
+
+/// One thread and two, beside the clone of a bare `Arc`.
+pub fn row() -> Row {
+    let folder = Folder::new();
+    let source = source(&folder);
+    let bare = source.credential_blocking().expect("the bench's plugin works");
+    let shared = Arc::clone(&bare);
+    let (one, two) = (source.clone(), source.clone());
+    Row {
+        unit: "ns",
+        variants: vec![
+            Variant {
+                label: "bare Arc clone, one thread",
+                run: Box::new(move || Ok(per_call(1, &bare, |bare| Arc::clone(bare)))),
+            },
+            Variant {
+                label: "bare Arc clone, two threads",
+                run: Box::new(move || Ok(per_call(2, &shared, |bare| Arc::clone(bare)))),
+            },
+            Variant {
+                label: "ours, one thread",
+                run: Box::new(move || Ok(per_call(1, &one, hand_out))),
+            },
+            Variant {
+                label: "ours, two threads",
+                run: Box::new(move || Ok(per_call(2, &two, hand_out))),
+            },
+        ],
+        bars: vec![
+            Bar {
+                promise: "a cached credential on one thread under 60 ns",
+                judge: |r| (r.median("ours, one thread"), 60.0),
+            },
+            Bar {
+                promise: "on two threads at most 1.5 times that per call",
+                judge: |r| (r.ratio("ours, two threads", "ours, one thread"), 1.5),
+            },
+            Bar { promise: "allocations in 1,000 calls", judge: |_| (allocations(), 0.0) },
+        ],
+    }
+}
+
+/// A source over the bench's plugin.
+pub fn source(folder: &Folder) -> Source {
+    let surroundings = Surroundings::process();
+    let config = Kubeconfig::load(&surroundings, Some(&folder.config)).expect("a kubeconfig");
+    let target = config.resolve(&Overrides::default(), &surroundings).expect("a target");
+    let plan = Plan::new(target, &Rules::default(), &surroundings, Settings::default());
+    Sources::new(Arc::new(SystemClock), Arc::new(Nobody)).open(&plan.expect("a plan"))
+}
+
+fn hand_out(source: &Source) -> Arc<Credential> {
+    source.current().expect("it was fetched before")
+}
+
+/// Nanoseconds that one call takes a thread while `threads` of them call.
+fn per_call<T: Sync, R>(threads: usize, subject: &T, call: fn(&T) -> R) -> f64 {
+    let barrier = Barrier::new(threads);
+    let slowest = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|_| {
+                scope.spawn(|| {
+                    barrier.wait();
+                    let begin = Instant::now();
+                    for _ in 0..CALLS {
+                        black_box(call(black_box(subject)));
+                    }
+                    begin.elapsed()
+                })
+            })
+            .collect();
+        workers.into_iter().filter_map(|w| w.join().ok()).max().unwrap_or_default()
+    });
+    slowest.as_secs_f64() * 1e9 / f64::from(CALLS)
+}
+
+fn allocations() -> f64 {
+    let folder = Folder::new();
+    let source = source(&folder);
+    source.credential_blocking().expect("the bench's plugin works");
+    drop(hand_out(&source));
+    let info = allocation_counter::measure(|| {
+        for _ in 0..1_000 {
+            black_box(source.current());
+        }
+    });
+    #[expect(clippy::cast_precision_loss, reason = "a count near zero")]
+    let count = info.count_total as f64;
+    count
+}
