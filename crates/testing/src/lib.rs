@@ -4,6 +4,9 @@
 pub mod authority;
 mod clock;
 mod error;
+#[cfg(unix)]
+pub mod misbehaviour;
+pub mod plugin;
 #[cfg(target_os = "linux")]
 pub mod pty;
 pub mod server;
