@@ -1,1 +1,41 @@
-//! Skeleton.
+//! Write a Kubernetes credential plugin in ten lines.
+//!
+//! A plugin is a program that a client (`kubectl`, anything on client-go, Keyward) starts when it
+//! needs a credential. The client says what it wants in an environment variable; the plugin prints
+//! a token or a certificate on stdout, or a reason on stderr. This crate is everything between that
+//! and your code: implement [`Plugin`], call [`serve`].
+//!
+//! ```no_run
+#![doc = include_str!("../examples/token_from_file.rs")]
+//! ```
+//!
+//! Two more examples stand beside it: `short_lived_certificate` and `interactive_login`; and
+//! `token_over_tls`, which calls the cluster it is asked for.
+//!
+//! | for | see |
+//! |---|---|
+//! | what is asked, in which version, for which cluster | [`Question`] |
+//! | what to hand out, and until when | [`Credential`], [`expiry`] |
+//! | how to say no | [`Refusal`] |
+//! | asking a person | [`Terminal`] |
+//! | calling the cluster | [`Endpoint`] |
+
+mod credential;
+mod endpoint;
+mod question;
+mod refusal;
+mod serve;
+mod stdout;
+mod terminal;
+mod tunnel;
+
+pub use credential::{Credential, expiry};
+pub use endpoint::Endpoint;
+pub use keyward_protocol::{
+    Node, Secret, Url,
+    exec::{Cluster, Request, Response, Version},
+};
+pub use question::{Question, QuestionError};
+pub use refusal::Refusal;
+pub use serve::{Plugin, serve};
+pub use terminal::Terminal;

@@ -28,6 +28,16 @@ const RULES: &[Rule] = &[
         reason: "v1alpha1 is still spoken: plugins of that time exist",
     },
     Rule {
+        file: "exec-info-helper",
+        applies: |case| {
+            let request = case["env"].as_str().unwrap_or_default();
+            serde_json::from_str::<Value>(request)
+                .is_ok_and(|r| r["apiVersion"] == "client.authentication.k8s.io/v1alpha1")
+                && case["expect"]["error"]["class"] == "decode"
+        },
+        reason: "v1alpha1 is still spoken: plugins of that time exist",
+    },
+    Rule {
         file: "plugin-policy",
         applies: |case| {
             let command = case["command"].as_str().unwrap_or_default();

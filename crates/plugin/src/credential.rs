@@ -1,0 +1,124 @@
+use std::{fmt, time::Duration};
+
+use jiff::Timestamp;
+use keyward_protocol::{
+    Secret,
+    exec::{Answer, PemPair, Request},
+};
+
+use crate::Refusal;
+
+/// What a plugin hands out: a bearer token, a certificate with its key, or both.
+///
+/// ```
+/// use std::time::Duration;
+/// use keyward_plugin::Credential;
+///
+/// let credential = Credential::token("s3cr3t").expires_in(Duration::from_secs(600));
+/// assert!(!format!("{credential:?}").contains("s3cr3t"));
+/// ```
+#[derive(Clone)]
+pub struct Credential {
+    token: Option<Secret>,
+    pair: Option<PemPair>,
+    expires: Option<Timestamp>,
+}
+
+impl Credential {
+    /// A bearer token, without the word `Bearer`.
+    pub fn token(token: impl Into<String>) -> Self {
+        Self { token: Some(Secret::new(token)), pair: None, expires: None }
+    }
+
+    /// A certificate chain in PEM, leaf first, and the key of its leaf in PEM, not encrypted.
+    pub fn certificate(chain: impl Into<String>, key: impl Into<String>) -> Self {
+        Self {
+            token: None,
+            pair: Some(PemPair { certificate: chain.into(), key: Secret::new(key) }),
+            expires: None,
+        }
+    }
+
+    /// Adds a token to a certificate: the client then sends both.
+    #[must_use]
+    pub fn and_token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(Secret::new(token));
+        self
+    }
+
+    /// Says until when the client may keep it. Without this it keeps it for as long as it runs, or
+    /// until a server refuses it; no client looks into the certificate or the token for an end.
+    #[must_use]
+    pub fn expires_at(mut self, end: Timestamp) -> Self {
+        self.expires = Some(end);
+        self
+    }
+
+    /// The same for a lifetime that begins now. Tell a little less than the real one: the answer
+    /// travels, and clocks differ.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "a plugin lives by the real clock")]
+    pub fn expires_in(self, lifetime: Duration) -> Self {
+        self.expires_at(expiry(Timestamp::now(), lifetime))
+    }
+
+    /// The answer in the version and form of the question, or why it would not be a valid one.
+    pub(crate) fn answer(self, request: &Request, now: Timestamp) -> Result<Secret, Refusal> {
+        self.check(now)?;
+        let answer = Answer {
+            version: request.version,
+            token: self.token,
+            pair: self.pair,
+            expires: self.expires,
+        };
+        Ok(answer.to_json(request.form))
+    }
+
+    /// Return a valid credential or an error: what a client could not use is not printed.
+    fn check(&self, now: Timestamp) -> Result<(), Refusal> {
+        if let Some(token) = &self.token {
+            let token = token.expose();
+            if token.is_empty() {
+                return Err(Refusal::failed("the token is empty"));
+            }
+            if !token.bytes().all(|b| (b'!'..=b'~').contains(&b)) {
+                return Err(Refusal::failed(
+                    "the token has a blank, a line break or another character that no header can carry",
+                ));
+            }
+        }
+        if let Some(pair) = &self.pair {
+            if !pair.certificate.contains("-----BEGIN CERTIFICATE-----") {
+                return Err(Refusal::failed("the certificate is not in PEM"));
+            }
+            if !pair.key.expose().contains("PRIVATE KEY-----") {
+                return Err(Refusal::failed("the certificate's key is not in PEM"));
+            }
+        }
+        match self.expires {
+            Some(end) if end <= now => Err(Refusal::Failed(format!(
+                "the credential expired at {}",
+                keyward_protocol::time::format_rfc3339(end)
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential")
+            .field("token", &self.token)
+            .field("pair", &self.pair.is_some())
+            .field("expires", &self.expires)
+            .finish()
+    }
+}
+
+/// The end of a lifetime that began at `start`, cut to whole seconds as the protocol writes it. A
+/// lifetime beyond all calendars ends with the calendar.
+pub fn expiry(start: Timestamp, lifetime: Duration) -> Timestamp {
+    let end =
+        start.as_second().saturating_add(i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX));
+    Timestamp::from_second(end).unwrap_or(Timestamp::MAX)
+}

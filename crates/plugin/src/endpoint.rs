@@ -1,0 +1,203 @@
+use std::{fmt, io, net::TcpStream, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use keyward_protocol::{Node, Url, exec::Cluster};
+
+use crate::{QuestionError, tunnel};
+
+/// How to reach the cluster that a credential is for, ready for a client and without a credential.
+///
+/// It holds what the kubeconfig says about the cluster, the proxy included, and nothing of the
+/// environment: `HTTPS_PROXY` is a matter between you and your HTTP library.
+///
+/// [`Endpoint::connect`] opens the connection, through the proxy where there is one. TLS on it is
+/// the plugin's: give your TLS library [`Endpoint::server_name`] and [`Endpoint::authorities`]. The
+/// example `token_over_tls` does that with rustls.
+#[derive(Clone)]
+pub struct Endpoint {
+    cluster: Cluster,
+    proxy: Option<Url>,
+}
+
+impl Endpoint {
+    /// Fails when the proxy is not a URL. The server is looked at when it is used, as the reference
+    /// does.
+    pub(crate) fn new(cluster: &Cluster) -> Result<Self, QuestionError> {
+        let proxy = match cluster.proxy_url.as_str() {
+            "" => None,
+            text => Some(
+                Url::parse(text)
+                    .map_err(|e| QuestionError::BadCluster(format!("`proxy-url` is {e}")))?,
+            ),
+        };
+        Ok(Self { cluster: cluster.clone(), proxy })
+    }
+
+    /// URL of the API server, as the kubeconfig has it.
+    pub fn server(&self) -> &str {
+        &self.cluster.server
+    }
+
+    /// The host to connect to.
+    pub fn host(&self) -> Option<String> {
+        Some(self.url().ok()?.host()?.to_owned())
+    }
+
+    /// The port to connect to: the URL's, or what its scheme has by custom.
+    pub fn port(&self) -> u16 {
+        match self.url() {
+            Ok(url) => url.port().unwrap_or(match url.scheme() {
+                "http" => 80,
+                _ => 443,
+            }),
+            Err(_) => 443,
+        }
+    }
+
+    /// The name to send in the handshake (SNI) and to check the server's certificate against: the
+    /// cluster's `tls-server-name`, or else the URL's host.
+    pub fn server_name(&self) -> Option<String> {
+        match self.cluster.tls_server_name.as_str() {
+            "" => self.host(),
+            name => Some(name.to_owned()),
+        }
+    }
+
+    /// The cluster's `tls-server-name`, as the kubeconfig has it; empty when it says nothing.
+    pub fn tls_server_name(&self) -> &str {
+        &self.cluster.tls_server_name
+    }
+
+    /// Whether the kubeconfig says not to check the server's certificate. Think twice before you
+    /// send a secret there.
+    pub fn insecure(&self) -> bool {
+        self.cluster.insecure_skip_tls_verify
+    }
+
+    /// The certificate authorities of the cluster, in PEM; empty means the system's.
+    pub fn authorities_pem(&self) -> &[u8] {
+        &self.cluster.certificate_authority_data
+    }
+
+    /// The certificate authorities of the cluster, each in DER; none means the system's.
+    pub fn authorities(&self) -> Result<Vec<Vec<u8>>, QuestionError> {
+        certificates(self.authorities_pem()).ok_or_else(|| {
+            QuestionError::BadCluster(
+                "`certificate-authority-data` holds no certificate in PEM".into(),
+            )
+        })
+    }
+
+    /// The proxy to go through.
+    pub fn proxy(&self) -> Option<&Url> {
+        self.proxy.as_ref()
+    }
+
+    /// Whether to ask for compressed responses.
+    pub fn compression(&self) -> bool {
+        !self.cluster.disable_compression
+    }
+
+    /// What the kubeconfig's cluster says to this plugin: its extension
+    /// `client.authentication.k8s.io/exec`.
+    pub fn config(&self) -> Option<&Node> {
+        self.cluster.config.as_ref()
+    }
+
+    /// Opens a connection to the server, through the proxy where there is one (`http` by CONNECT,
+    /// `socks5` and `socks5h`; a proxy that itself speaks TLS is out of this crate's reach and an
+    /// error). Each step may take `patience`, which also becomes the stream's read and write limit.
+    pub fn connect(&self, patience: Duration) -> io::Result<TcpStream> {
+        let host = self.host().ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, "the server's URL has no host")
+        })?;
+        let stream = match &self.proxy {
+            None => tunnel::dial(&host, self.port(), patience)?,
+            Some(proxy) => tunnel::through(proxy, &host, self.port(), patience)?,
+        };
+        Ok(stream)
+    }
+
+    /// The server's URL; a bare `host:port` is taken for `https`.
+    fn url(&self) -> Result<Url, keyward_protocol::url::UrlError> {
+        if self.cluster.server.contains("://") {
+            Url::parse(&self.cluster.server)
+        } else {
+            Url::parse(&format!("https://{}", self.cluster.server))
+        }
+    }
+}
+
+/// Shows where it leads, not what the kubeconfig's author wrote for the plugin.
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("server", &self.cluster.server)
+            .field("server_name", &self.server_name())
+            .field("proxy", &self.proxy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The `CERTIFICATE` blocks of a PEM text; `None` when there is text but no such block, or a
+/// broken one.
+fn certificates(pem: &[u8]) -> Option<Vec<Vec<u8>>> {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    const END: &str = "-----END CERTIFICATE-----";
+    let text = std::str::from_utf8(pem).ok()?;
+    if text.trim().is_empty() {
+        return Some(Vec::new());
+    }
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some((_, after)) = rest.split_once(BEGIN) {
+        let (body, after) = after.split_once(END)?;
+        let body: String = body.split_ascii_whitespace().collect();
+        found.push(STANDARD.decode(body).ok()?);
+        rest = after;
+    }
+    (!found.is_empty()).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn endpoint(cluster: &Cluster) -> Endpoint {
+        Endpoint::new(cluster).unwrap()
+    }
+
+    #[test]
+    fn the_server_name_is_the_clusters_before_the_urls() {
+        let mut cluster =
+            Cluster { server: "https://10.0.0.1:6443/path".into(), ..Cluster::default() };
+        assert_eq!(endpoint(&cluster).server_name().unwrap(), "10.0.0.1");
+        cluster.tls_server_name = "api.example".into();
+        assert_eq!(endpoint(&cluster).server_name().unwrap(), "api.example");
+    }
+
+    #[test]
+    fn a_server_without_scheme_is_reached_by_tls() {
+        let bare = endpoint(&Cluster { server: "localhost:8443".into(), ..Cluster::default() });
+        assert_eq!((bare.host().as_deref(), bare.port()), (Some("localhost"), 8443));
+        let plain = endpoint(&Cluster { server: "http://h".into(), ..Cluster::default() });
+        assert_eq!(plain.port(), 80);
+    }
+
+    #[test]
+    fn a_proxy_that_is_no_url_is_a_bad_cluster() {
+        let cluster = Cluster { proxy_url: "a b\n".into(), ..Cluster::default() };
+        assert!(matches!(Endpoint::new(&cluster), Err(QuestionError::BadCluster(_))));
+    }
+
+    #[test]
+    fn authorities_are_taken_out_of_their_pem() {
+        let pem = b"# two\n-----BEGIN CERTIFICATE-----\nAAEC\n-----END CERTIFICATE-----\n\
+                    -----BEGIN CERTIFICATE-----\r\nAw\r\n==\r\n-----END CERTIFICATE-----\n";
+        assert_eq!(certificates(pem).unwrap(), [vec![0, 1, 2], vec![3]]);
+        assert_eq!(certificates(b" \n").unwrap(), Vec::<Vec<u8>>::new());
+        assert_eq!(certificates(b"some"), None);
+    }
+}

@@ -1,0 +1,124 @@
+use std::{env, error::Error, fmt};
+
+use keyward_protocol::exec::{Cluster, REQUEST_VARIABLE, Request, RequestError, Response, Version};
+
+use crate::{Endpoint, Refusal};
+
+/// What the client asks: the request with everything the protocol says in it.
+///
+/// [`serve`](crate::serve) reads it from the environment. A plugin with a `main` of its own does so
+/// with [`Question::from_env`] or, for bytes from elsewhere, [`Question::from_bytes`]. Every version
+/// of the protocol is read, the original proposal's `ExecInfo` too; YAML as well as JSON; unknown
+/// fields are ignored.
+#[derive(Debug, Clone)]
+pub struct Question {
+    request: Request,
+    remarks: Vec<String>,
+}
+
+impl Question {
+    /// The question in `KUBERNETES_EXEC_INFO`. Unset and empty are both [`QuestionError::Missing`].
+    #[expect(clippy::disallowed_methods, reason = "this variable is how a plugin is asked")]
+    pub fn from_env() -> Result<Self, QuestionError> {
+        match env::var_os(REQUEST_VARIABLE) {
+            Some(text) if !text.is_empty() => Self::from_bytes(text.as_encoded_bytes()),
+            _ => Err(QuestionError::Missing),
+        }
+    }
+
+    /// The question in these bytes, however they came.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, QuestionError> {
+        if bytes.is_empty() {
+            return Err(QuestionError::Missing);
+        }
+        let reading = Request::read(bytes).map_err(|error| match error {
+            RequestError::WrongKind => QuestionError::WrongKind,
+            other => QuestionError::Decode(other.to_string()),
+        })?;
+        let remarks = reading.notes.iter().map(ToString::to_string).collect();
+        Ok(Self { request: reading.request, remarks })
+    }
+
+    /// The request as it was read.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// The version it was asked in. The answer is given in the same one.
+    pub fn version(&self) -> Version {
+        self.request.version
+    }
+
+    /// Whether there is a person who can be asked: stdin is a terminal and is the plugin's to read.
+    /// If not, do not prompt, open no browser and return [`Refusal::NeedsTerminal`].
+    pub fn interactive(&self) -> bool {
+        self.request.interactive
+    }
+
+    /// The cluster, exactly as the request has it; only there when the kubeconfig says
+    /// `provideClusterInfo: true`.
+    pub fn cluster(&self) -> Option<&Cluster> {
+        self.request.cluster.as_ref()
+    }
+
+    /// The response with which a server refused the credential before. Only v1alpha1 has it.
+    pub fn refused(&self) -> Option<&Response> {
+        self.request.response.as_ref()
+    }
+
+    /// How to reach the cluster, with all that a client has to know and no credential;
+    /// `None` when the client did not say which cluster it is for.
+    pub fn endpoint(&self) -> Result<Option<Endpoint>, QuestionError> {
+        self.cluster().map(Endpoint::new).transpose()
+    }
+
+    /// The same for a plugin that cannot work without: no cluster is an error here.
+    pub fn require_endpoint(&self) -> Result<Endpoint, QuestionError> {
+        self.endpoint()?.ok_or(QuestionError::NoCluster)
+    }
+
+    /// What is odd about the request, for its author: field names that were never part of the
+    /// protocol but stood in early samples of it (`serverName`, `caData`) and are ignored.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+}
+
+/// Why there is no question, or no endpoint in it. No variant carries text of the request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QuestionError {
+    /// The variable is not set, or empty.
+    Missing,
+    /// Not a document, not of a known version, or a field of the wrong type.
+    Decode(String),
+    /// A known document, but not a request for a credential.
+    WrongKind,
+    /// The request names no cluster.
+    NoCluster,
+    /// The cluster cannot be used as it is described.
+    BadCluster(String),
+}
+
+impl fmt::Display for QuestionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => write!(f, "`{REQUEST_VARIABLE}` is not set"),
+            Self::Decode(what) => write!(f, "cannot read `{REQUEST_VARIABLE}`: {what}"),
+            Self::WrongKind => write!(f, "`{REQUEST_VARIABLE}` is not an `ExecCredential`"),
+            Self::NoCluster => f.write_str(
+                "the request names no cluster: set `provideClusterInfo: true` for this user in the kubeconfig",
+            ),
+            Self::BadCluster(what) => write!(f, "the request's cluster is of no use: {what}"),
+        }
+    }
+}
+
+impl Error for QuestionError {}
+
+/// A request that cannot be used must change before anything helps.
+impl From<QuestionError> for Refusal {
+    fn from(error: QuestionError) -> Self {
+        Self::BadConfig(error.to_string())
+    }
+}

@@ -1,0 +1,93 @@
+use std::{error::Error, fmt, io};
+
+/// Why there is no credential. Each variant says what the host does next.
+///
+/// The protocol knows one kind of failure, a non-zero exit: whatever stands on stdout is thrown away,
+/// the request that needed the credential fails, and what the plugin wrote to stderr is all a person
+/// gets to see. So say there what to do about it. The exit code tells scripts, and hosts that look
+/// at it, which of these it was.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Something went wrong that may go right later: a service is down, a file is not there yet.
+    ///
+    /// The host fails the request and asks again when the next one needs a credential. `kubectl` does
+    /// so at the next command, Keyward after a pause that grows from one second to a minute. Exit
+    /// code 1.
+    Failed(String),
+
+    /// The kubeconfig, the arguments or the environment must change first.
+    ///
+    /// The host does the same as for [`Refusal::Failed`]; asking again will not help until a person
+    /// has changed something. Exit code 2.
+    BadConfig(String),
+
+    /// A person must answer a prompt, and the host said there is none
+    /// ([`Question::interactive`](crate::Question::interactive) is false).
+    ///
+    /// The host fails the request; it does not start the plugin again with a terminal by itself. The
+    /// person repeats the command at a terminal, or logs in some other way first. Exit code 3.
+    NeedsTerminal(String),
+
+    /// The person or the cluster is known, and gets no credential.
+    ///
+    /// The host does the same as for [`Refusal::Failed`]. Exit code 4.
+    NotAllowed(String),
+
+    /// The person at the prompt pressed Ctrl-C or Ctrl-D.
+    ///
+    /// The host fails the request. Exit code 130, which shells show for an interrupted program.
+    Interrupted,
+}
+
+impl Refusal {
+    /// [`Refusal::Failed`] with this text, whatever it comes from.
+    pub fn failed(why: impl fmt::Display) -> Self {
+        Self::Failed(why.to_string())
+    }
+
+    /// The exit code that stands for it.
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Failed(_) => 1,
+            Self::BadConfig(_) => 2,
+            Self::NeedsTerminal(_) => 3,
+            Self::NotAllowed(_) => 4,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(why)
+            | Self::BadConfig(why)
+            | Self::NeedsTerminal(why)
+            | Self::NotAllowed(why) => f.write_str(why),
+            Self::Interrupted => f.write_str("interrupted at the prompt"),
+        }
+    }
+}
+
+impl Error for Refusal {}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Self::failed(error)
+    }
+}
+
+/// Any error at all, with its causes, so that `?` works on a boxed one.
+impl From<Box<dyn Error + Send + Sync>> for Refusal {
+    fn from(error: Box<dyn Error + Send + Sync>) -> Self {
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        Self::Failed(text)
+    }
+}

@@ -1,0 +1,101 @@
+use std::{
+    env,
+    io::{self, Write},
+    path::Path,
+    process::ExitCode,
+};
+
+use jiff::Timestamp;
+use keyward_protocol::exec::REQUEST_VARIABLE;
+
+use crate::{Credential, Question, QuestionError, Refusal, stdout::Stdout};
+
+/// A credential plugin. This is the whole contract; [`serve`] does the rest.
+///
+/// A closure that takes a [`Question`] is one too.
+pub trait Plugin {
+    /// Returns a credential that is valid now, or says why there is none.
+    ///
+    /// It is called once. It may take its time when [`Question::interactive`] is true; otherwise
+    /// some client waits for it with a limit.
+    fn credential(&self, question: &Question) -> Result<Credential, Refusal>;
+}
+
+impl<F> Plugin for F
+where
+    F: Fn(&Question) -> Result<Credential, Refusal>,
+{
+    fn credential(&self, question: &Question) -> Result<Credential, Refusal> {
+        self(question)
+    }
+}
+
+/// Answers the client that started this process: the whole `main` of a plugin.
+///
+/// Reads the question from the environment, asks the plugin, and prints the answer in the version of
+/// the question. Until then stdout is moved aside: whatever the plugin, a library or a child process
+/// prints goes to stderr. (What was printed *before* the call is beyond help, so call it first.)
+///
+/// A credential that no client could use (empty, expired, not PEM, with a line break in the token)
+/// is not printed; it becomes a failure that says so.
+///
+/// # Exit codes
+///
+/// | code | meaning |
+/// |---|---|
+/// | 0 | the credential was printed |
+/// | 1 | [`Refusal::Failed`], or stdout could not be written |
+/// | 2 | [`Refusal::BadConfig`], or there was no question that could be read |
+/// | 3 | [`Refusal::NeedsTerminal`] |
+/// | 4 | [`Refusal::NotAllowed`] |
+/// | 101 | the plugin panicked |
+/// | 130 | [`Refusal::Interrupted`] |
+#[expect(clippy::needless_pass_by_value, reason = "`serve(Plugin)` is the whole `main`")]
+pub fn serve(plugin: impl Plugin) -> ExitCode {
+    match answer(&plugin) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(refusal) => {
+            complain(&format!("error: {refusal}"));
+            ExitCode::from(refusal.exit_code())
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a plugin lives by the real clock")]
+fn answer(plugin: &impl Plugin) -> Result<(), Refusal> {
+    let stdout = Stdout::take()
+        .map_err(|e| Refusal::Failed(format!("cannot move stdout out of the way: {e}")))?;
+    let question = match Question::from_env() {
+        Err(QuestionError::Missing) => return Err(Refusal::BadConfig(by_hand())),
+        other => other?,
+    };
+    for remark in question.remarks() {
+        complain(&format!("warning: {remark}"));
+    }
+    let credential = plugin.credential(&question)?;
+    let answer = credential.answer(question.request(), Timestamp::now())?;
+    stdout
+        .finish(answer.expose())
+        .map_err(|e| Refusal::Failed(format!("cannot print the answer: {e}")))
+}
+
+/// What to say when nothing asks: most likely a person tries the plugin in a shell.
+fn by_hand() -> String {
+    let program = env::args_os().next().unwrap_or_default();
+    let name = Path::new(&program)
+        .file_name()
+        .map_or_else(|| "PLUGIN".into(), |name| name.to_string_lossy());
+    format!(
+        "`{REQUEST_VARIABLE}` is not set: `{name}` is a credential plugin, which a Kubernetes \
+         client starts\n\n\
+         hint: to try it by hand\n  \
+         export {REQUEST_VARIABLE}='{{\"kind\":\"ExecCredential\",\"apiVersion\":\
+         \"client.authentication.k8s.io/v1\",\"spec\":{{\"interactive\":false}}}}'\n\
+         or check it all with `keyward plugin test -- {name}`"
+    )
+}
+
+/// Says something to the person. Nobody can be told when even that fails.
+fn complain(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
