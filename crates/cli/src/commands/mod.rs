@@ -3,6 +3,7 @@
 mod completions;
 mod credential;
 mod plan;
+mod plugin_test;
 
 use std::process::ExitCode;
 
@@ -15,6 +16,7 @@ use crate::{failure::Failure, globals::Globals};
 pub(crate) enum Command {
     Plan(plan::Args),
     Credential(credential::Args),
+    Plugin(plugin_test::Args),
     Completions(completions::Args),
 }
 
@@ -24,6 +26,7 @@ impl Command {
         match self {
             Self::Plan(args) => plan::run(args, globals),
             Self::Credential(args) => credential::run(args, globals),
+            Self::Plugin(args) => plugin_test::run(args, globals),
             Self::Completions(args) => completions::run(args, globals),
         }
     }

@@ -1,0 +1,121 @@
+//! `keyward plugin`: for people who write plugins. `test` asks one in every way a client may, and
+//! says where it does not keep the protocol.
+
+mod answer;
+mod exam;
+mod question;
+mod report;
+mod run;
+mod terminal;
+
+use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::Subcommand;
+use keyward_host::clock::SystemClock;
+use zeroize::Zeroizing;
+
+use self::{exam::Exam, report::Report, run::Plugin};
+use crate::{failure::Failure, globals::Globals, output, output::Output};
+
+/// For authors of plugins
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Test(TestArgs),
+}
+
+/// Check that a plugin keeps the exec credential protocol
+///
+/// Runs the plugin a few dozen times: in every version of the protocol, with and without a
+/// terminal, many at once, with requests that have more or less in them than usual. Each fault is
+/// named, and the exit code is 1 if there is any. The plugin is asked for real credentials; they
+/// are not shown.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  # A plugin that needs nobody.
+  keyward plugin test -- my-plugin --account dev
+
+  # A plugin that asks a person: each line of the file is typed at a prompt.
+  keyward plugin test --answers login.txt -- my-login
+
+  # For a build: one object on stdout, see docs/plugin-authors.md.
+  keyward plugin test -o json -- ./target/release/my-plugin")]
+struct TestArgs {
+    /// What to type when the plugin asks at a terminal, a line for each prompt
+    #[arg(long, value_name = "FILE")]
+    answers: Option<PathBuf>,
+
+    /// How many to run at the same time
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(2..=256))]
+    at_once: u16,
+
+    #[command(flatten)]
+    output: Output,
+
+    /// Become the command on this terminal: how the test puts a plugin in front of one
+    #[arg(long, hide = true, value_name = "TERMINAL")]
+    on_terminal: Option<PathBuf>,
+
+    /// The plugin and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// How long one run may take when nothing else is said. Longer than any client should wait.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Does what was asked.
+pub(crate) fn run(args: Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    match args.command {
+        Command::Test(args) => test(&args, globals),
+    }
+}
+
+fn test(args: &TestArgs, globals: &Globals) -> Result<ExitCode, Failure> {
+    if let Some(path) = &args.on_terminal {
+        return Err(terminal::become_on(path, &args.command));
+    }
+    let plugin = plugin(args, globals)?;
+    let exam = Exam::new(&plugin, usize::from(args.at_once), globals.mask.clone(), &SystemClock);
+    let report: Report = exam.run();
+    let text = match args.output.format {
+        output::Format::Json => report.json(),
+        output::Format::Text => report.text(output::Style::of_stdout(globals)),
+    };
+    output::print(&globals.mask.apply(&text))?;
+    Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The plugin as a client would find it, by the same rules.
+fn plugin(args: &TestArgs, globals: &Globals) -> Result<Plugin, Failure> {
+    let Some((name, rest)) = args.command.split_first() else {
+        return Err(Failure::usage("no plugin was named"));
+    };
+    let command =
+        name.to_str().ok_or_else(|| Failure::usage("the name of the plugin is not UTF-8"))?;
+    let program = globals.rules()?.admit(command, &globals.surroundings)?;
+    let answers = match &args.answers {
+        None => Vec::new(),
+        Some(path) => Zeroizing::new(fs::read_to_string(path).map_err(|e| {
+            Failure::failed(format!("`{}` could not be read", path.display()))
+                .note("because", e.to_string())
+        })?)
+        .lines()
+        .map(|line| Zeroizing::new(line.to_owned()))
+        .collect(),
+    };
+    Ok(Plugin {
+        program: program.path,
+        name: name.clone(),
+        args: rest.to_vec(),
+        env: globals.surroundings.vars(),
+        budget: globals.flags.plugin_timeout.unwrap_or(PATIENCE),
+        answers,
+    })
+}

@@ -1,0 +1,84 @@
+//! What the plugin is asked.
+
+use keyward_protocol::exec::{Cluster, Form, Request, Version};
+
+/// A question, and how to call it in messages.
+#[derive(Clone)]
+pub(super) struct Question {
+    /// Such as `asked in v1`.
+    pub(super) name: String,
+    /// The version the answer must have; `None` when the question has none.
+    pub(super) version: Option<Version>,
+    /// What the variable holds; `None` when it is not set.
+    pub(super) text: Option<String>,
+}
+
+impl Question {
+    /// Nothing but the version, nobody there.
+    pub(super) fn plain(version: Version) -> Self {
+        Self::new(format!("asked in {}", short(version)), &request(version, false))
+    }
+
+    /// The same with a person at the terminal.
+    pub(super) fn interactive(version: Version) -> Self {
+        Self::new("asked at a terminal".to_owned(), &request(version, true))
+    }
+
+    /// With a cluster, as a kubeconfig with `provideClusterInfo` makes it. Nothing listens there.
+    pub(super) fn with_cluster(version: Version) -> Self {
+        let cluster = Cluster {
+            server: "https://127.0.0.1:9".to_owned(),
+            tls_server_name: "cluster.invalid".to_owned(),
+            ..Cluster::default()
+        };
+        let request = Request { cluster: Some(cluster), ..request(version, false) };
+        Self::new("asked for a cluster".to_owned(), &request)
+    }
+
+    /// With fields that no version has: there will be new ones some day.
+    pub(super) fn with_unknown_fields(version: Version) -> Self {
+        let text = format!(
+            "{{\"kind\":\"ExecCredential\",\"apiVersion\":\"{}\",\"metadata\":{{\"labels\":null}},\
+             \"spec\":{{\"interactive\":false,\"x-unknown\":[{{\"deep\":1.5}}]}},\"x-unknown\":true}}",
+            version.api_version()
+        );
+        Self {
+            name: "asked with unknown fields".to_owned(),
+            version: Some(version),
+            text: Some(text),
+        }
+    }
+
+    /// The variable is not set.
+    pub(super) fn missing() -> Self {
+        Self { name: "asked nothing".to_owned(), version: None, text: None }
+    }
+
+    /// The variable holds no document.
+    pub(super) fn unreadable() -> Self {
+        Self {
+            name: "asked something unreadable".to_owned(),
+            version: None,
+            text: Some("{\"kind\":".to_owned()),
+        }
+    }
+
+    /// The same question under another name.
+    pub(super) fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    fn new(name: String, request: &Request) -> Self {
+        Self { name, version: Some(request.version), text: Some(request.to_json()) }
+    }
+}
+
+/// The part of a version that tells them apart.
+pub(super) fn short(version: Version) -> &'static str {
+    version.api_version().rsplit('/').next().unwrap_or_default()
+}
+
+fn request(version: Version, interactive: bool) -> Request {
+    Request { version, interactive, cluster: None, response: None, form: Form::ExecCredential }
+}

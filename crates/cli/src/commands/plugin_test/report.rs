@@ -1,0 +1,197 @@
+//! What was found, and how it is told.
+
+use std::{collections::BTreeMap, ffi::OsStr};
+
+use serde::Serialize;
+
+use crate::output::Style;
+
+/// What is looked at. The order is the report's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Check {
+    /// It can be started.
+    Start,
+    /// It answers in the version it is asked in.
+    Versions,
+    /// Its stdout carries the object alone.
+    Stdout,
+    /// There is something in it that a client can use.
+    Credential,
+    /// Its end is a time in a sensible future.
+    Expiry,
+    /// The certificate is the key's and valid.
+    Certificate,
+    /// No secret is shown.
+    Secrets,
+    /// It fails with a code and a reason.
+    Failure,
+    /// It takes requests with more or less in them.
+    Requests,
+    /// It leaves stdin alone.
+    Stdin,
+    /// It behaves in front of a terminal.
+    Terminal,
+    /// Many at once do not disturb each other.
+    Concurrency,
+    /// It ends, and soon.
+    Timing,
+}
+
+impl Check {
+    const ALL: [Self; 13] = [
+        Self::Start,
+        Self::Versions,
+        Self::Stdout,
+        Self::Credential,
+        Self::Expiry,
+        Self::Certificate,
+        Self::Secrets,
+        Self::Failure,
+        Self::Requests,
+        Self::Stdin,
+        Self::Terminal,
+        Self::Concurrency,
+        Self::Timing,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Versions => "versions",
+            Self::Stdout => "stdout",
+            Self::Credential => "credential",
+            Self::Expiry => "expiry",
+            Self::Certificate => "certificate",
+            Self::Secrets => "secrets",
+            Self::Failure => "failure",
+            Self::Requests => "requests",
+            Self::Stdin => "stdin",
+            Self::Terminal => "terminal",
+            Self::Concurrency => "concurrency",
+            Self::Timing => "timing",
+        }
+    }
+}
+
+/// How a check ended, from good to bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Verdict {
+    /// There was nothing to look at.
+    Skip,
+    /// As it should be.
+    Pass,
+    /// Allowed, but somebody will regret it.
+    Warn,
+    /// Against the protocol.
+    Fail,
+}
+
+impl Verdict {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Skip => "skip",
+            Self::Pass => "pass",
+            Self::Warn => "warn",
+            Self::Fail => "FAIL",
+        }
+    }
+}
+
+/// All findings about a plugin.
+pub(super) struct Report {
+    plugin: String,
+    findings: BTreeMap<Check, Vec<(Verdict, String)>>,
+}
+
+impl Report {
+    /// An empty one.
+    pub(super) fn new(plugin: &OsStr) -> Self {
+        Self { plugin: plugin.to_string_lossy().into_owned(), findings: BTreeMap::new() }
+    }
+
+    /// Notes something, once.
+    pub(super) fn add(&mut self, check: Check, verdict: Verdict, message: impl Into<String>) {
+        let messages = self.findings.entry(check).or_default();
+        let message = message.into();
+        if !messages.iter().any(|(_, known)| *known == message) {
+            messages.push((verdict, message));
+        }
+    }
+
+    /// Whether this check has failed already.
+    pub(super) fn failed(&self, check: Check) -> bool {
+        self.verdict(check) == Verdict::Fail
+    }
+
+    /// Whether no check failed.
+    pub(super) fn passed(&self) -> bool {
+        !Check::ALL.into_iter().any(|check| self.failed(check))
+    }
+
+    fn verdict(&self, check: Check) -> Verdict {
+        let messages = self.findings.get(&check).into_iter().flatten();
+        messages.map(|(verdict, _)| *verdict).max().unwrap_or(Verdict::Skip)
+    }
+
+    /// The messages that made the verdict what it is.
+    fn messages(&self, check: Check) -> Vec<&str> {
+        let verdict = self.verdict(check);
+        let messages = self.findings.get(&check).into_iter().flatten();
+        let decisive = |(v, _): &&(Verdict, String)| *v == verdict || *v == Verdict::Warn;
+        messages.filter(decisive).map(|(_, message)| message.as_str()).collect()
+    }
+
+    /// For people: a line for each check, and the sum.
+    pub(super) fn text(&self, style: Style) -> String {
+        let mut text = format!("{}\n", style.label(&format!("plugin `{}`", self.plugin)));
+        let mut counts = [0; 4];
+        for check in Check::ALL {
+            let verdict = self.verdict(check);
+            counts[verdict as usize] += 1;
+            let word = match verdict {
+                Verdict::Fail => style.error(verdict.word()),
+                Verdict::Warn => style.warning(verdict.word()),
+                _ => verdict.word().to_owned(),
+            };
+            let messages = self.messages(check);
+            let first = messages.first().copied().unwrap_or("not reached");
+            text += &format!("  {word}  {:<12} {first}\n", check.name());
+            for message in messages.iter().skip(1) {
+                text += &format!("  {:<4}  {:<12} {message}\n", "", "");
+            }
+        }
+        let [skipped, passed, warned, failed] = counts;
+        text += &format!(
+            "\n{passed} passed, {warned} passed with a warning, {failed} failed, {skipped} skipped\n"
+        );
+        text
+    }
+
+    /// For programs: docs/plugin-authors.md has the schema.
+    pub(super) fn json(&self) -> String {
+        #[derive(Serialize)]
+        struct Whole<'a> {
+            plugin: &'a str,
+            passed: bool,
+            checks: Vec<One<'a>>,
+        }
+        #[derive(Serialize)]
+        struct One<'a> {
+            check: Check,
+            verdict: Verdict,
+            messages: Vec<&'a str>,
+        }
+        let checks = Check::ALL.into_iter().map(|check| One {
+            check,
+            verdict: self.verdict(check),
+            messages: self.messages(check),
+        });
+        let whole = Whole { plugin: &self.plugin, passed: self.passed(), checks: checks.collect() };
+        // Texts and lists always have a JSON form.
+        let mut text = serde_json::to_string_pretty(&whole).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+}

@@ -1,0 +1,117 @@
+//! One run of the plugin, and many.
+
+use std::{ffi::OsString, path::PathBuf, thread, time::Duration};
+
+use keyward_host::process::{self, Invocation, Stdin, Stop};
+use keyward_protocol::exec::REQUEST_VARIABLE;
+use zeroize::Zeroizing;
+
+use super::{
+    answer::{self, Outcome},
+    question::Question,
+};
+
+/// The plugin under test.
+pub(super) struct Plugin {
+    pub(super) program: PathBuf,
+    /// What it was called on the command line.
+    pub(super) name: OsString,
+    pub(super) args: Vec<OsString>,
+    pub(super) env: Vec<(OsString, OsString)>,
+    /// How long one run may take.
+    pub(super) budget: Duration,
+    /// What to type at its prompts.
+    pub(super) answers: Vec<Zeroizing<String>>,
+}
+
+/// What came of one run.
+pub(super) struct Run {
+    /// The question's name.
+    pub(super) name: String,
+    pub(super) outcome: Outcome,
+    /// What it showed to people: stderr, or all that appeared on its terminal.
+    pub(super) shown: Zeroizing<Vec<u8>>,
+    pub(super) took: Duration,
+}
+
+impl Plugin {
+    /// Asks with nobody there: no terminal, nothing on stdin.
+    pub(super) fn alone(&self, question: &Question) -> Run {
+        self.ask(question, Stdin::Closed)
+    }
+
+    /// Asks with something on stdin that is not meant for the plugin.
+    pub(super) fn with_stdin(&self, question: &Question, bytes: &str) -> Run {
+        self.ask(question, Stdin::Request(Zeroizing::new(bytes.as_bytes().to_vec())))
+    }
+
+    /// Asks many times at once.
+    pub(super) fn crowd(&self, question: &Question, count: usize) -> Vec<Run> {
+        thread::scope(|scope| {
+            let runs: Vec<_> = (0..count).map(|_| scope.spawn(|| self.alone(question))).collect();
+            runs.into_iter().filter_map(|run| run.join().ok()).collect()
+        })
+    }
+
+    fn ask(&self, question: &Question, stdin: Stdin) -> Run {
+        let invocation = Invocation { stdin, ..self.invocation(question) };
+        let result = process::run(&invocation, &Stop::default());
+        Run::new(question, result)
+    }
+
+    /// An unattended run for this question.
+    pub(super) fn invocation(&self, question: &Question) -> Invocation {
+        let mut env: Vec<_> =
+            self.env.iter().filter(|(name, _)| name != REQUEST_VARIABLE).cloned().collect();
+        if let Some(text) = &question.text {
+            env.push((REQUEST_VARIABLE.into(), text.into()));
+        }
+        Invocation {
+            name: self.name.clone(),
+            args: self.args.clone(),
+            env,
+            budget: self.budget,
+            ..Invocation::new(self.program.clone())
+        }
+    }
+}
+
+impl Run {
+    /// Judges what a run led to.
+    pub(super) fn new(
+        question: &Question,
+        result: Result<process::Output, process::Failure>,
+    ) -> Self {
+        let outcome = answer::judge(&result, question.version);
+        let (shown, took) = match result {
+            Ok(output) => (output.stderr, output.took),
+            Err(failure) => match failure.left() {
+                Some(left) => (left.stderr.clone(), left.took),
+                None => (Zeroizing::default(), Duration::ZERO),
+            },
+        };
+        Self { name: question.name.clone(), outcome, shown, took }
+    }
+
+    /// The same for a run whose words went to a terminal.
+    pub(super) fn on_terminal(
+        question: &Question,
+        result: Result<process::Output, process::Failure>,
+        screen: Zeroizing<Vec<u8>>,
+    ) -> Self {
+        let result = result.map(|output| process::Output { stderr: screen.clone(), ..output });
+        Self { shown: screen, ..Self::new(question, result) }
+    }
+
+    /// The last thing it said, made safe to show, in at most one line.
+    pub(super) fn last_words(&self) -> Option<String> {
+        let text = String::from_utf8_lossy(&self.shown);
+        let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+        let mut line = keyward_protocol::text::clean(line);
+        if let Some((end, _)) = line.char_indices().nth(160) {
+            line.truncate(end);
+            line.push('…');
+        }
+        Some(line)
+    }
+}

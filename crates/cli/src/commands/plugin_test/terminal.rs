@@ -1,0 +1,215 @@
+//! A terminal with the plugin in the foreground, and a person who types what was prepared.
+
+use std::{ffi::OsString, path::Path};
+
+#[cfg(unix)]
+pub(super) use self::unix::{Seat, become_on};
+
+use super::run::Run;
+use crate::failure::Failure;
+
+/// A run in front of a terminal.
+pub(super) struct Visit {
+    pub(super) run: Run,
+    /// It waited for keys that nobody had prepared.
+    pub(super) waited: bool,
+    /// The terminal's modes were the same afterwards.
+    pub(super) restored: bool,
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::{
+        env,
+        fs::File,
+        io,
+        io::{Read, Write},
+        os::unix::process::CommandExt,
+        process::Command,
+        sync::mpsc,
+        thread,
+        time::Duration,
+    };
+
+    use keyward_host::process::{self, Invocation, Stop};
+    use rustix::{
+        event::{PollFd, PollFlags, Timespec, poll},
+        fs::{Mode, OFlags},
+        io::Errno,
+        process::ioctl_tiocsctty,
+        pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+        stdio::{dup2_stderr, dup2_stdin},
+        termios::{Termios, tcgetattr},
+    };
+    use zeroize::Zeroizing;
+
+    use super::{Failure, OsString, Path, Run, Visit};
+    use crate::commands::plugin_test::{question::Question, run::Plugin};
+
+    /// After a prompt this long without another word, the plugin waits for keys.
+    const QUIET: Duration = Duration::from_millis(300);
+    /// Without any prompt it may just be slow.
+    const LONG_QUIET: Duration = Duration::from_secs(3);
+    const CTRL_C: &[u8] = &[3];
+
+    /// A free terminal.
+    pub(in super::super) struct Seat {
+        /// The person's side.
+        master: File,
+        /// Our own hold on the plugin's side, so that its modes can be looked at in the end.
+        terminal: File,
+        path: OsString,
+    }
+
+    impl Seat {
+        pub(in super::super) fn take() -> io::Result<Self> {
+            let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+            grantpt(&master)?;
+            unlockpt(&master)?;
+            let name = ptsname(&master, Vec::new())?;
+            let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+            let terminal = rustix::fs::open(&name, flags, Mode::empty())?;
+            let path = name.to_string_lossy().into_owned().into();
+            Ok(Self { master: master.into(), terminal: terminal.into(), path })
+        }
+
+        /// Asks the plugin in front of this terminal, and types `lines` where it waits.
+        pub(in super::super) fn ask(
+            mut self,
+            plugin: &Plugin,
+            question: &Question,
+            budget: Duration,
+            lines: &[Zeroizing<String>],
+        ) -> io::Result<Visit> {
+            let invocation = self.invocation(plugin, question, budget)?;
+            let before = tcgetattr(&self.terminal)?;
+            let stop = Stop::default();
+            let (sender, ended) = mpsc::channel();
+            let (result, screen, waited) = thread::scope(|scope| {
+                scope.spawn(|| sender.send(process::run(&invocation, &stop)));
+                self.attend(&ended, lines)
+            })?;
+            let after = tcgetattr(&self.terminal)?;
+            let run = Run::on_terminal(question, result, screen);
+            Ok(Visit { run, waited, restored: same(&before, &after) })
+        }
+
+        /// The program itself cannot be put in front of a terminal from here without unsafe code
+        /// between fork and exec; so a copy of us goes there and becomes the plugin.
+        fn invocation(
+            &self,
+            plugin: &Plugin,
+            question: &Question,
+            budget: Duration,
+        ) -> io::Result<Invocation> {
+            let mut args: Vec<OsString> =
+                ["plugin", "test", "--on-terminal"].map(OsString::from).to_vec();
+            args.extend([self.path.clone(), "--".into(), plugin.program.clone().into()]);
+            args.extend(plugin.args.iter().cloned());
+            Ok(Invocation {
+                program: env::current_exe()?,
+                args,
+                budget,
+                ..plugin.invocation(question)
+            })
+        }
+
+        /// Reads the screen and types, until the run has ended.
+        fn attend(
+            &mut self,
+            ended: &mpsc::Receiver<Result<process::Output, process::Failure>>,
+            lines: &[Zeroizing<String>],
+        ) -> io::Result<Attended> {
+            let mut lines = lines.iter();
+            let mut screen = Zeroizing::new(Vec::new());
+            let mut waited = false;
+            let mut quiet = Duration::ZERO;
+            // How much was on the screen when keys were last pressed.
+            let mut seen = 0;
+            const TICK: Duration = Duration::from_millis(20);
+            loop {
+                if let Ok(result) = ended.try_recv() {
+                    while self.listen(&mut screen, Duration::ZERO)? {}
+                    return Ok((result, screen, waited));
+                }
+                if self.listen(&mut screen, TICK)? {
+                    quiet = Duration::ZERO;
+                    continue;
+                }
+                quiet += TICK;
+                let prompt = screen.len() > seen && screen.last() != Some(&b'\n');
+                if quiet < if prompt { QUIET } else { LONG_QUIET } {
+                    continue;
+                }
+                match lines.next() {
+                    Some(line) => {
+                        self.master.write_all(line.as_bytes())?;
+                        self.master.write_all(b"\r")?;
+                    }
+                    None if prompt => {
+                        waited = true;
+                        self.master.write_all(CTRL_C)?;
+                    }
+                    None => {}
+                }
+                seen = screen.len();
+                quiet = Duration::ZERO;
+            }
+        }
+
+        /// Adds to `screen` what has appeared, waiting a little for it.
+        fn listen(&mut self, screen: &mut Vec<u8>, wait: Duration) -> io::Result<bool> {
+            let limit = Timespec::try_from(wait).map_err(io::Error::other)?;
+            let mut waiting = [PollFd::new(&self.master, PollFlags::IN)];
+            match poll(&mut waiting, Some(&limit)) {
+                Ok(0) | Err(Errno::INTR) => return Ok(false),
+                Ok(_) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let mut chunk = Zeroizing::new([0; 4096]);
+            let count = self.master.read(&mut *chunk)?;
+            screen.extend_from_slice(&chunk[..count]);
+            Ok(count > 0)
+        }
+    }
+
+    type Attended = (Result<process::Output, process::Failure>, Zeroizing<Vec<u8>>, bool);
+
+    /// Becomes the command with this terminal as its controlling one, on stdin and stderr. Only
+    /// returns when that is not possible. We must be the leader of a session without terminal,
+    /// which an unattended run is.
+    #[expect(clippy::disallowed_methods, reason = "no program is started: this one is replaced")]
+    pub(in super::super) fn become_on(path: &Path, command: &[OsString]) -> Failure {
+        let prepare = || -> io::Result<()> {
+            let terminal = File::options().read(true).write(true).open(path)?;
+            ioctl_tiocsctty(&terminal)?;
+            dup2_stdin(&terminal)?;
+            Ok(dup2_stderr(&terminal)?)
+        };
+        let error = match (prepare(), command.split_first()) {
+            (Ok(()), Some((program, args))) => Command::new(program).args(args).exec(),
+            (Err(error), _) => error,
+            (_, None) => io::ErrorKind::InvalidInput.into(),
+        };
+        Failure::failed("the plugin could not be put in front of a terminal")
+            .note("because", error.to_string())
+    }
+
+    fn same(before: &Termios, after: &Termios) -> bool {
+        before.local_modes == after.local_modes
+            && before.input_modes == after.input_modes
+            && before.output_modes == after.output_modes
+    }
+}
+
+#[cfg(not(unix))]
+mod other {
+    use super::{Failure, OsString, Path};
+
+    pub(in super::super) fn become_on(_path: &Path, _command: &[OsString]) -> Failure {
+        Failure::failed("there are no pseudo-terminals on this system")
+    }
+}
+
+#[cfg(not(unix))]
+pub(super) use self::other::become_on;
