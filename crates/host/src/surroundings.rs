@@ -1,5 +1,7 @@
 //! What a program stands in: environment, working directory, terminal. Tests build their own.
 
+#![expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
+
 use std::{
     env,
     ffi::{OsStr, OsString},
