@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keyward_protocol::exec::{AnswerError, REQUEST_VARIABLE, Version};
+use keyward_protocol::exec::{AnswerError, REQUEST_VARIABLE};
 
 use crate::{
     Error, Kind,
@@ -102,34 +102,25 @@ pub(super) fn ended(plugin: &Plugin, turn: &Turn, output: &Output) -> Error {
     with_stderr(Error::new(Kind::Failed, what), plugin, turn, output)
 }
 
-/// A plugin whose answer is not one.
+/// A plugin whose answer is not one. The cause has the details.
 pub(super) fn bad_answer(
     plugin: &Plugin,
     turn: &Turn,
     output: &Output,
-    wrong: &AnswerError,
+    wrong: AnswerError,
 ) -> Error {
-    let asked = turn.request.version;
-    let what = match wrong {
-        AnswerError::Empty => "printed nothing on stdout",
-        AnswerError::Decode { .. } => "printed something that is not an `ExecCredential`",
+    let what = match &wrong {
+        AnswerError::Empty => "answered nothing",
+        AnswerError::Decode { .. } => "answered something that is not an `ExecCredential`",
         AnswerError::VersionMismatch { .. } => "answered in another version than it was asked in",
-        AnswerError::MissingStatus => "answered without a `status`",
-        AnswerError::MissingCredentials => "answered with neither a token nor a certificate",
-        AnswerError::PartialPair => "answered with a certificate or a key, but not both",
-        _ => "answered something that is not a credential",
+        _ => "answered without a credential",
     };
-    let error = wrong_answer(plugin, turn, output, what);
-    match wrong {
-        AnswerError::Decode { what, .. } => error.note("because", inline(what)),
-        AnswerError::VersionMismatch { found, .. } => error
-            .note("asked in", asked.api_version())
-            .note(
-                "answered in",
-                found.map_or("none, or one that is not known", Version::api_version),
-            )
-            .with_hint("set `apiVersion` of the user's `exec` to what the plugin speaks"),
-        _ => error,
+    let mismatch = matches!(wrong, AnswerError::VersionMismatch { .. });
+    let error = wrong_answer(plugin, turn, output, what).because(wrong);
+    if mismatch {
+        error.with_hint("set `apiVersion` of the user's `exec` to what the plugin speaks")
+    } else {
+        error
     }
 }
 

@@ -62,7 +62,7 @@ impl Runner {
         let invocation = ask(plugin, &turn, program);
         let output = self.run(plugin, &turn, &invocation)?;
         let answer = Answer::read(&output.stdout, turn.request.version)
-            .map_err(|wrong| failure::bad_answer(plugin, &turn, &output, &wrong))?;
+            .map_err(|wrong| failure::bad_answer(plugin, &turn, &output, wrong))?;
         self.keep(plugin, &turn, &output, answer)
     }
 
