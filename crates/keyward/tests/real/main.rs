@@ -1,0 +1,12 @@
+//! Real plugins, a real TLS server, real connections.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::disallowed_methods, reason = "tests may ask the time")]
+
+mod method;
+mod redirect;
+mod refusal;
+mod rotation;
+mod run;
+mod support;

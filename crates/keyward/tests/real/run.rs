@@ -1,0 +1,117 @@
+//! What requests feel of a plugin's runs.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use keyward::{Client, Kind};
+use keyward_host::Kind as Why;
+use keyward_testing::server::{Server, User};
+
+use crate::support::{Desk, Plugin, status, until, within};
+
+fn scene() -> (Server, Plugin, Desk) {
+    let server = Server::setup().start().unwrap();
+    server.users().token("one", User::new("anna"));
+    let plugin = Plugin::new();
+    plugin.answer(Some("one"), None);
+    (server, plugin, Desk::new())
+}
+
+#[tokio::test]
+async fn ten_clients_of_one_identity_share_one_run_and_building_them_runs_nothing() {
+    let (server, plugin, desk) = scene();
+    let clients: Vec<_> = (0..10).map(|_| desk.client(&server, &plugin.user())).collect();
+    assert_eq!(plugin.runs(), 0);
+    assert_eq!(server.counts().connections, 0);
+    let seen = join_all(clients.iter().map(|client| status(client, "/healthz"))).await;
+    assert_eq!(seen, [200; 10]);
+    assert_eq!(plugin.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_plugin_that_hangs_frees_the_caller_at_its_deadline_and_the_runtime_goes_on() {
+    let (server, plugin, desk) = scene();
+    plugin.hold(true);
+    let client = desk.client(&server, &plugin.user());
+    let ticks = Arc::new(AtomicUsize::new(0));
+    let ticker = tokio::spawn({
+        let ticks = ticks.clone();
+        async move {
+            let mut every = tokio::time::interval(Duration::from_millis(5));
+            loop {
+                every.tick().await;
+                ticks.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    let waited = tokio::time::timeout(Duration::from_secs(1), client.get("/healthz")).await;
+    assert!(waited.is_err(), "the plugin has not answered");
+    assert!(ticks.load(Ordering::Relaxed) > 20, "the one thread of this runtime was not blocked");
+    ticker.abort();
+
+    // The run goes on for whoever comes next.
+    plugin.hold(false);
+    assert_eq!(status(&client, "/healthz").await, 200);
+    assert_eq!(plugin.runs(), 1);
+}
+
+#[tokio::test]
+async fn the_clients_own_deadline_counts_the_plugin_too() {
+    let (server, plugin, desk) = scene();
+    plugin.hold(true);
+    let builder = Client::builder().response_timeout(Duration::from_millis(50));
+    let client = desk.client_with(&server, &plugin.user(), builder);
+    let error = within(client.get("/healthz")).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::TimedOut);
+}
+
+#[tokio::test]
+async fn a_failed_plugin_is_asked_again_after_one_step_of_back_off() {
+    let (server, plugin, desk) = scene();
+    plugin.fail(true);
+    let client = desk.client(&server, &plugin.user());
+    for _ in 0..10 {
+        let error = within(client.get("/healthz")).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Credential);
+        assert_eq!(error.credential().unwrap().kind(), Why::Failed);
+    }
+    assert_eq!(plugin.runs(), 1, "the failure is shared until the back-off is over");
+    plugin.fail(false);
+    // The first step is a second, give or take a fifth.
+    desk.clock.advance(Duration::from_millis(1200));
+    assert_eq!(status(&client, "/healthz").await, 200);
+    assert_eq!(plugin.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_plugin_that_needs_a_person_is_not_run_where_there_is_none() {
+    let (server, plugin, desk) = scene();
+    let (target, source) = desk.open(&server.kubeconfig(&plugin.user_in("Always")));
+    let client = Client::builder().build(&target, source).unwrap();
+    let error = within(client.get("/healthz")).await.unwrap_err();
+    assert_eq!(error.credential().unwrap().kind(), Why::NeedsTerminal);
+    assert_eq!(plugin.runs(), 0);
+}
+
+#[tokio::test]
+async fn a_client_used_by_two_runtimes_one_after_the_other_works_in_both() {
+    let (server, plugin, desk) = scene();
+    let client = desk.client(&server, &plugin.user());
+    for _ in 0..3 {
+        let client = client.clone();
+        let other = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(status(&client, "/healthz"))
+        });
+        assert_eq!(tokio::task::spawn_blocking(|| other.join()).await.unwrap().unwrap(), 200);
+    }
+    assert_eq!(status(&client, "/healthz").await, 200);
+    assert_eq!(plugin.runs(), 1);
+    until("only one connection is left", || server.counts().open == 1).await;
+}
