@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use keyward_protocol::Secret;
 use zeroize::Zeroizing;
 
-use crate::{cell::Keep, pair::Pair};
+use crate::{Error, Kind, cell::Keep, pair::Pair};
 
 /// A credential in memory: a bearer token (or basic auth), a certificate with its key, or both.
 ///
@@ -70,6 +70,20 @@ impl Credential {
     /// Until when the provider said it may be used.
     pub fn expires(&self) -> Option<Timestamp> {
         self.body.expires
+    }
+
+    /// A credential of a provider of one's own: a bearer token, a certificate with its key, or both.
+    ///
+    /// Fails when the token contains a character that no header can carry, such as a line break.
+    pub fn of(
+        token: Option<Secret>,
+        pair: Option<Arc<Pair>>,
+        expires: Option<Timestamp>,
+    ) -> Result<Self, Error> {
+        let header = token.map_or(Header::None, Header::Bearer);
+        Self::new(header, pair, expires).map_err(|Unsendable| {
+            Error::new(Kind::BadAnswer, "the token contains a character that no header can carry")
+        })
     }
 
     pub(crate) fn new(

@@ -13,7 +13,7 @@ use keyward_protocol::exec::Response;
 
 use crate::{
     Credential, Error, Plan,
-    cell::{self, Cell},
+    cell::{self, Cell, Fetch},
     clock::{SharedClock, SystemClock},
     exec::{self, Runner},
     given::Given,
@@ -88,8 +88,7 @@ impl Sources {
     }
 
     fn make(&self, plan: &Plan) -> Inner {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        let id = LAST.fetch_add(1, Ordering::Relaxed);
+        let id = next_id();
         let clock = Arc::clone(&self.clock);
         let methods = plan.methods();
         let holder = if methods.is_empty() {
@@ -115,6 +114,15 @@ impl Sources {
 }
 
 impl Source {
+    /// A source for a provider of one's own: `fetch` is called on a thread that may block, its
+    /// results are kept, shared and renewed as a plugin's are. It belongs to no registry: clones
+    /// of it share its credentials, nothing else does.
+    pub fn from_fetch(fetch: impl Fetch<Credential>, clock: SharedClock) -> Self {
+        let cell = Cell::new(fetch, Arc::clone(&clock), cell::Settings::default());
+        let ends = Arc::new(Ends::new(Arc::new(Nobody)));
+        Self(Arc::new(Inner { id: next_id(), ends, clock, holder: Holder::Cell(cell) }))
+    }
+
     /// The credential if one is there and valid: no lock, no allocation, no waiting.
     pub fn current(&self) -> Option<Arc<Credential>> {
         match &self.0.holder {
@@ -151,6 +159,11 @@ impl Source {
     pub fn same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
+}
+
+fn next_id() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Drop for Inner {

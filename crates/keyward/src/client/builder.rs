@@ -1,7 +1,10 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use http::HeaderValue;
-use keyward_host::{Source, Surroundings, Target};
+use keyward_host::{
+    Kind as Why, Plan, Source, Sources, Surroundings, Target, clock::SystemClock, plan,
+    rules::Rules,
+};
 use rustls::crypto::CryptoProvider;
 
 use super::{Client, Inner, headers::Defaults};
@@ -15,6 +18,7 @@ use crate::{
 pub struct Builder {
     provider: Option<Arc<CryptoProvider>>,
     surroundings: Surroundings,
+    plan: plan::Settings,
     user_agent: Option<String>,
     connect: Duration,
     limit: Option<Duration>,
@@ -28,6 +32,7 @@ impl Default for Builder {
         Self {
             provider: None,
             surroundings: Surroundings::process(),
+            plan: plan::Settings::default(),
             user_agent: None,
             connect: Duration::from_secs(30),
             limit: None,
@@ -46,11 +51,18 @@ impl Builder {
         self
     }
 
-    /// Where `HTTPS_PROXY` and its relatives are read: this process's environment, unless said
-    /// otherwise.
+    /// What plugins stand in, and where `HTTPS_PROXY` and its relatives are read: this process,
+    /// unless said otherwise.
     #[must_use]
     pub fn surroundings(mut self, surroundings: Surroundings) -> Self {
         self.surroundings = surroundings;
+        self
+    }
+
+    /// How plugins are run, see [`Builder::open`].
+    #[must_use]
+    pub fn plan(mut self, settings: plan::Settings) -> Self {
+        self.plan = settings;
         self
     }
 
@@ -111,6 +123,22 @@ impl Builder {
     pub fn refresh_on_403(mut self) -> Self {
         self.on_403 = true;
         self
+    }
+
+    /// A client of the target's cluster as the target's user. Runs nothing, connects to nobody.
+    ///
+    /// Fails when the kubeconfig asks for something that cannot be done. A plugin that needs a
+    /// person where there is none is a matter of the requests: they fail with that.
+    pub fn open(self, target: &Target, rules: &Rules, sources: &Sources) -> Result<Client, Error> {
+        let settings = self.plan.clone();
+        let source = match Plan::new(target.clone(), rules, &self.surroundings, settings) {
+            Ok(plan) => sources.open(&plan),
+            Err(error) if error.kind() == Why::NeedsTerminal => {
+                Source::from_fetch(move |_: &_| Err(error.clone()), Arc::new(SystemClock))
+            }
+            Err(error) => return Err(Error::config(error)),
+        };
+        self.build(target, source)
     }
 
     /// A client of the target's cluster under the source's credentials. Connects to nobody.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use http::{Request, Response};
-use keyward_host::{Kubeconfig, Overrides, Plan, Sources, Surroundings, plan, rules::Rules};
+use keyward_host::{Kubeconfig, Overrides, Sources, Surroundings, rules::Rules};
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 use tower::Service;
@@ -60,13 +60,8 @@ impl Client {
         let target = Kubeconfig::load(&surroundings, None)
             .and_then(|kubeconfig| kubeconfig.resolve(&overrides, &surroundings))
             .map_err(Error::config)?;
-        let plan = Rules::load(&surroundings, None)
-            .and_then(|rules| {
-                let settings = plan::Settings::default();
-                Plan::new(target.clone(), &rules, &surroundings, settings)
-            })
-            .map_err(Error::config)?;
-        Self::builder().build(&target, Sources::global().open(&plan))
+        let rules = Rules::load(&surroundings, None).map_err(Error::config)?;
+        Self::builder().open(&target, &rules, Sources::global())
     }
 
     /// For everything that can be set.

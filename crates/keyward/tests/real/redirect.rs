@@ -54,7 +54,7 @@ impl Service<Request<Body>> for Anywhere {
 #[tokio::test]
 async fn the_layer_puts_no_token_on_a_request_for_another_host_or_port() {
     let (home, away, plugin, desk) = scene();
-    let (_, source) = desk.open(&home.kubeconfig(&plugin.user()));
+    let source = desk.source(&home.kubeconfig(&plugin.user()));
     let nobody = serde_json::json!({});
     let inner = Anywhere(vec![desk.client(&home, &nobody), desk.client(&away, &nobody)]);
     let service = bearer::Layer::new(source, Origin::parse(&home.url()).unwrap()).layer(inner);

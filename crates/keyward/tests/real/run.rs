@@ -92,8 +92,7 @@ async fn a_failed_plugin_is_asked_again_after_one_step_of_back_off() {
 #[tokio::test]
 async fn a_plugin_that_needs_a_person_is_not_run_where_there_is_none() {
     let (server, plugin, desk) = scene();
-    let (target, source) = desk.open(&server.kubeconfig(&plugin.user_in("Always")));
-    let client = Client::builder().build(&target, source).unwrap();
+    let client = desk.client(&server, &plugin.user_in("Always"));
     let error = within(client.get("/healthz")).await.unwrap_err();
     assert_eq!(error.credential().unwrap().kind(), Why::NeedsTerminal);
     assert_eq!(plugin.runs(), 0);

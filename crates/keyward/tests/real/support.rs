@@ -134,16 +134,11 @@ impl Desk {
         Self { sources: Sources::new(clock.clone(), Arc::new(Nobody)), clock }
     }
 
-    pub(crate) fn open(&self, kubeconfig: &str) -> (Target, Source) {
+    pub(crate) fn source(&self, kubeconfig: &str) -> Source {
         let surroundings = Surroundings::process();
-        let target = Kubeconfig::from_bytes(kubeconfig.as_bytes())
-            .unwrap()
-            .resolve(&Overrides::default(), &surroundings)
-            .unwrap();
-        let mut settings = plan::Settings::default();
-        settings.person = false;
-        let plan = Plan::new(target.clone(), &Rules::default(), &surroundings, settings).unwrap();
-        (target, self.sources.open(&plan))
+        let plan =
+            Plan::new(target(kubeconfig), &Rules::default(), &surroundings, settings()).unwrap();
+        self.sources.open(&plan)
     }
 
     pub(crate) fn client(&self, server: &Server, user: &Value) -> Client {
@@ -151,9 +146,21 @@ impl Desk {
     }
 
     pub(crate) fn client_with(&self, server: &Server, user: &Value, builder: Builder) -> Client {
-        let (target, source) = self.open(&server.kubeconfig(user));
-        builder.build(&target, source).unwrap()
+        let target = target(&server.kubeconfig(user));
+        builder.plan(settings()).open(&target, &Rules::default(), &self.sources).unwrap()
     }
+}
+
+pub(crate) fn target(kubeconfig: &str) -> Target {
+    let kubeconfig = Kubeconfig::from_bytes(kubeconfig.as_bytes()).unwrap();
+    kubeconfig.resolve(&Overrides::default(), &Surroundings::process()).unwrap()
+}
+
+/// As in a daemon: nobody is asked.
+fn settings() -> plan::Settings {
+    let mut settings = plan::Settings::default();
+    settings.person = false;
+    settings
 }
 
 /// The status of a request, its body read to the end.
