@@ -4,7 +4,7 @@ use std::{borrow::Cow, error::Error as _, io, process::ExitCode};
 
 use keyward_host::{Error, Kind};
 
-use crate::{globals::Globals, output};
+use crate::{globals::Globals, output, signals};
 
 /// The end of a command that could not do its work. Becomes a message on stderr and an exit code.
 #[derive(Debug)]
@@ -93,6 +93,7 @@ impl Failure {
         if self.0.quiet {
             return ExitCode::SUCCESS;
         }
+        signals::leave_if_interrupted();
         let style = output::Style::of_stderr(globals);
         output::tell(&globals.mask.apply(&self.layout(style)));
         ExitCode::from(self.0.code as u8)
@@ -128,7 +129,7 @@ impl From<Error> for Failure {
         let mut failure = Self::new(code, error.to_string());
         let mut cause = error.source();
         while let Some(reason) = cause {
-            failure = failure.note("because", reason.to_string());
+            failure = failure.note("cause", reason.to_string());
             cause = reason.source();
         }
         for (label, text) in error.notes() {
@@ -144,7 +145,7 @@ impl From<Error> for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         let mut failure =
-            Self::failed("stdout could not be written").note("because", error.to_string());
+            Self::failed("stdout could not be written").note("cause", error.to_string());
         failure.0.quiet = error.kind() == io::ErrorKind::BrokenPipe;
         failure
     }

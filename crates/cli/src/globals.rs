@@ -1,17 +1,29 @@
 //! What every command stands on: the flags, the surroundings, and the way from them to a target.
 
 use keyward_host::{
-    Kubeconfig, Overrides, Surroundings, Target, kubeconfig::Impersonate, rules::Rules,
+    Draft, Kubeconfig, Overrides, Plan, Surroundings, Target,
+    kubeconfig::Impersonate,
+    plan::{Complaints, Environment, Settings},
+    rules::Rules,
+};
+use keyward_protocol::{Secret, exec::Request, url::Url};
+
+use crate::{
+    failure::Failure,
+    flags::{Flags, PluginEnv},
+    guard,
+    mask::Mask,
 };
 
-use crate::{failure::Failure, flags::Flags, mask::Mask};
-
 /// The flags and surroundings of this run.
+#[derive(Clone)]
 pub(crate) struct Globals {
     /// What was said on the command line.
     pub(crate) flags: Flags,
     /// Where we run.
     pub(crate) surroundings: Surroundings,
+    /// What a client asks of us, where we are its plugin.
+    pub(crate) asked: Option<Request>,
     /// The secrets that no message may show.
     pub(crate) mask: Mask,
 }
@@ -23,7 +35,13 @@ impl Globals {
         for secret in [&flags.token, &flags.password].into_iter().flatten() {
             mask.learn(secret);
         }
-        Self { flags, surroundings: Surroundings::process(), mask }
+        Self { flags, surroundings: Surroundings::process(), asked: None, mask }
+    }
+
+    /// The same for a program that is itself a plugin and was asked this.
+    pub(crate) fn asked(mut self, asked: Option<Request>) -> Self {
+        self.asked = asked;
+        self
     }
 
     /// The kubeconfig that kubectl would read.
@@ -32,11 +50,16 @@ impl Globals {
         Ok(Kubeconfig::load(&self.surroundings, explicit)?)
     }
 
-    /// The cluster and user that files and flags lead to.
-    pub(crate) fn target(&self) -> Result<Target, Failure> {
-        let target = self.kubeconfig()?.resolve(&self.overrides(), &self.surroundings)?;
+    /// The cluster and user that this kubeconfig and the flags lead to.
+    pub(crate) fn resolve(&self, config: &Kubeconfig) -> Result<Target, Failure> {
+        let target = config.resolve(&self.overrides(), &self.surroundings)?;
         self.learn(&target);
         Ok(target)
+    }
+
+    /// The cluster and user that files and flags lead to.
+    pub(crate) fn target(&self) -> Result<Target, Failure> {
+        self.resolve(&self.kubeconfig()?)
     }
 
     /// Which plugins may run.
@@ -45,6 +68,46 @@ impl Globals {
         let mut rules = Rules::load(&self.surroundings, explicit)?;
         rules.trusted.clone_from(&self.flags.trust_plugin);
         Ok(rules)
+    }
+
+    /// How to get credentials for a target, faults included.
+    ///
+    /// Fails, as wrong use, for a kubeconfig that leads back to itself.
+    pub(crate) fn draft(&self, target: Target, rules: &Rules) -> Result<Draft, Failure> {
+        let mut settings = self.settings();
+        if let Some(chain) = guard::extend(&self.surroundings, &target)? {
+            settings.variables.push((guard::VARIABLE.to_owned(), Secret::new(chain)));
+        }
+        Ok(Draft::new(target, rules, &self.surroundings, settings))
+    }
+
+    /// How to get credentials for a target. Runs nothing.
+    pub(crate) fn plan(&self, target: Target) -> Result<Plan, Failure> {
+        Ok(self.draft(target, &self.rules()?)?.finish()?)
+    }
+
+    /// How plugins are run.
+    fn settings(&self) -> Settings {
+        let mut settings = Settings::default();
+        if let Some(budget) = self.flags.plugin_timeout {
+            settings.unattended = budget;
+            settings.attended = budget;
+        }
+        settings.environment = match &self.flags.plugin_env {
+            None | Some(PluginEnv::Inherit) => Environment::Inherit,
+            Some(PluginEnv::Clean) => Environment::Clean,
+            Some(PluginEnv::Only(names)) => Environment::Only(names.clone()),
+        };
+        settings.strict = self.flags.strict;
+        if let Some(asked) = &self.asked {
+            // Our stderr belongs to whoever runs us, as the plugin's does under kubectl.
+            settings.complaints = Complaints::Shown;
+            if !asked.interactive {
+                settings.stdin_unavailable =
+                    Some("keyward itself was told that nobody can be asked".to_owned());
+            }
+        }
+        settings
     }
 
     /// What the flags say over the files. An empty text is no override, as with kubectl.
@@ -79,19 +142,28 @@ impl Globals {
 
     /// Whether colours are welcome where there is a terminal.
     pub(crate) fn colour(&self) -> bool {
-        true
+        let set = |name: &str| self.surroundings.var(name).filter(|value| !value.is_empty());
+        set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
     }
 
-    /// Takes note of every secret of a user, so that no message shows it.
-    pub(crate) fn learn(&self, target: &Target) {
+    /// Takes note of every secret of a target, so that no message shows it.
+    fn learn(&self, target: &Target) {
         let user = &target.user;
         for secret in [&user.token, &user.password, &user.client_key_data] {
             self.mask.learn(secret);
         }
-        let exec = user.exec.iter().flat_map(|exec| &exec.env);
-        let provider = user.auth_provider.iter().flat_map(|provider| &provider.config);
-        for (_, secret) in exec.chain(provider) {
-            self.mask.learn(secret);
+        for (_, value) in user.exec.iter().flat_map(|exec| &exec.env) {
+            self.mask.learn_value(value);
+        }
+        for (name, value) in user.auth_provider.iter().flat_map(|provider| &provider.config) {
+            if ["token", "secret"].iter().any(|word| name.contains(word)) {
+                self.mask.learn(value);
+            }
+        }
+        for address in [&target.cluster.server, &target.cluster.proxy_url] {
+            let url = Url::parse(address).ok();
+            let password = url.as_ref().and_then(|url| url.user()?.password.as_ref());
+            password.inspect(|password| self.mask.learn(password));
         }
     }
 }

@@ -4,14 +4,17 @@
 //! data to stdout, everything for people to stderr.
 
 mod args;
+mod asked;
 mod commands;
 mod duration;
 mod failure;
 mod flags;
 mod globals;
+mod guard;
 mod log;
 mod mask;
 mod output;
+mod signals;
 
 use std::process::ExitCode;
 

@@ -13,11 +13,22 @@ pub(crate) const HIDDEN: &str = "[hidden]";
 /// Anything shorter is more likely to be a part of ordinary words than a secret worth the name.
 const SHORTEST: usize = 4;
 
+/// The same for values that are often no secret at all, such as the name of a region.
+const SHORTEST_VALUE: usize = 8;
+
 /// The secrets of this run. Cheap to clone; all clones know the same secrets.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Mask(Arc<Mutex<Vec<Secret>>>);
 
 impl Mask {
+    /// From now on the value of a plugin's variable is hidden. Short ones are not: `prod` is a part of
+    /// too many names.
+    pub(crate) fn learn_value(&self, value: &Secret) {
+        if value.expose().len() >= SHORTEST_VALUE {
+            self.learn(value);
+        }
+    }
+
     /// From now on this text is hidden; each line of it too, because a key in PEM may be told line
     /// by line.
     pub(crate) fn learn(&self, secret: &Secret) {

@@ -3,6 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 
 use clap::ValueEnum;
+use keyward_host::{Target, kubeconfig::Place};
+use keyward_protocol::text::clean;
 use serde::Serialize;
 
 use crate::{failure::Failure, globals::Globals};
@@ -43,6 +45,18 @@ pub(crate) fn tell(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
+/// Names the user of a target and where it stands, for messages.
+pub(crate) fn user(target: &Target) -> String {
+    let user = match target.user_name.as_str() {
+        "" => "no user".to_owned(),
+        name => format!("user `{}`", clean(name)),
+    };
+    match &target.user_place {
+        Place { file: None, .. } => user,
+        Place { file: Some(file), line } => format!("{user} in `{}`, line {line}", file.display()),
+    }
+}
+
 /// How words look: plain, or with colours that carry no meaning of their own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Style {
@@ -51,6 +65,7 @@ pub(crate) struct Style {
 
 impl Style {
     /// No colours at all.
+    #[cfg(test)]
     pub(crate) const fn plain() -> Self {
         Self { colour: false }
     }

@@ -33,8 +33,7 @@ fn the_example_with_a_certificate_passes() {
     let bench = Bench::new();
     let key = bench.file("ca.key", &KeyPair::generate().unwrap().serialize_pem());
     let plugin = example("short_lived_certificate");
-    let output =
-        bench.test(&[], &[plugin.as_ref(), key.as_ref(), "ca".as_ref(), "jane".as_ref()]);
+    let output = bench.test(&[], &[plugin.as_ref(), key.as_ref(), "ca".as_ref(), "jane".as_ref()]);
     assert_passes(&output);
     assert!(text(&output.stdout).contains("pass  certificate"), "{}", text(&output.stdout));
 }

@@ -22,7 +22,7 @@ pub(crate) struct Args {
 }
 
 /// Writes the script to stdout.
-pub(crate) fn run(args: Args, _globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &Args, _globals: &Globals) -> Result<ExitCode, Failure> {
     let mut command = Cli::command();
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "keyward", &mut script);

@@ -2,25 +2,112 @@
 
 use std::process::ExitCode;
 
-use crate::{failure::Failure, globals::Globals};
+use keyward_host::{Credential, Sources, Target};
+use keyward_protocol::exec::{Answer, Version};
+
+use crate::{asked, failure::Failure, globals::Globals, output, signals};
 
 /// Get the credential and print it as an `ExecCredential`
+///
+/// The output is what a credential plugin prints, so `keyward credential` can itself be the command
+/// of a kubeconfig. It then answers in the version it is asked in, and asks a person only if it is
+/// told that one is there.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
   # The credential of the current context.
   keyward credential
 
-  # In an older version of the protocol.
-  keyward credential --api-version client.authentication.k8s.io/v1beta1")]
+  # Of another user, in an older version of the protocol.
+  keyward credential --user admin --api-version client.authentication.k8s.io/v1beta1
+
+  # As the plugin of another kubeconfig:
+  #   users:
+  #   - name: admin
+  #     user:
+  #       exec:
+  #         apiVersion: client.authentication.k8s.io/v1
+  #         command: keyward
+  #         args: [credential, --kubeconfig, /home/ann/real-config, --context, prod]
+  #         interactiveMode: IfAvailable")]
 pub(crate) struct Args {
-    /// Version of the protocol to answer in; the default is the one asked for in
-    /// $`KUBERNETES_EXEC_INFO`, else v1
-    #[arg(long, value_name = "VERSION")]
-    api_version: Option<String>,
+    /// Version of the protocol to answer in: v1, v1beta1 or v1alpha1, with or without its group; the
+    /// default is what `KUBERNETES_EXEC_INFO` asks for, else v1
+    #[arg(long, value_name = "VERSION", value_parser = version)]
+    api_version: Option<Version>,
+
+    /// How to print it; there is but one way
+    #[arg(short, long, value_name = "FORMAT", default_value = "json", value_parser = ["json"])]
+    output: String,
 }
 
 /// Gets the credential and prints it.
-pub(crate) fn run(_args: Args, _globals: &Globals) -> Result<ExitCode, Failure> {
-    todo!()
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    // Whoever says the version does not depend on a request that makes sense.
+    let asked = match (asked::read(&globals.surroundings), args.api_version) {
+        (Err(_), Some(_)) => None,
+        (asked, _) => asked?,
+    };
+    let version = args.api_version.or(asked.as_ref().map(|asked| asked.version));
+    let form = asked.as_ref().map(|asked| asked.form).unwrap_or_default();
+    let globals = globals.clone().asked(asked);
+    signals::watch();
+    let target = globals.target()?;
+    let plan = globals.plan(target.clone())?;
+    let credential = Sources::global().open(&plan).credential_blocking()?;
+    let answer = answer(version.unwrap_or(Version::V1), &target, &credential)?;
+    output::print(answer.to_json(form).expose())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a plugin would say to give this credential.
+fn answer(version: Version, target: &Target, credential: &Credential) -> Result<Answer, Failure> {
+    let needed = |failure: Failure| failure.note("needed by", crate::output::user(target));
+    let pair = credential.pair().map(|pair| pair.pem.clone());
+    if credential.token().is_none() && credential.authorization().is_some() {
+        return Err(needed(Failure::failed(
+            "a user name with a password cannot be told as an `ExecCredential`",
+        ))
+        .hint("only tokens and client certificates can; give the user one of these"));
+    }
+    if credential.token().is_none() && pair.is_none() {
+        return Err(needed(Failure::failed("there is no credential: the client is anonymous"))
+            .hint("`keyward plan` shows how the user was chosen"));
+    }
+    if !target.user.impersonate.user.is_empty() {
+        tracing::warn!("the user acts as another one, which an `ExecCredential` cannot tell");
+    }
+    Ok(Answer { version, token: credential.token().cloned(), pair, expires: credential.expires() })
+}
+
+/// Reads a version with or without its group.
+fn version(text: &str) -> Result<Version, String> {
+    Version::ALL
+        .into_iter()
+        .find(|version| {
+            let full = version.api_version();
+            text == full || full.rsplit('/').next() == Some(text)
+        })
+        .ok_or_else(|| "it is v1, v1beta1 or v1alpha1".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use keyward_protocol::exec::Version;
+
+    use super::version;
+
+    #[test]
+    fn a_version_is_taken_with_or_without_its_group() {
+        for (text, expected) in [
+            ("v1", Some(Version::V1)),
+            ("v1beta1", Some(Version::V1Beta1)),
+            ("client.authentication.k8s.io/v1alpha1", Some(Version::V1Alpha1)),
+            ("v2", None),
+            ("client.authentication.k8s.io/", None),
+            ("", None),
+        ] {
+            assert_eq!(version(text).ok(), expected, "{text}");
+        }
+    }
 }

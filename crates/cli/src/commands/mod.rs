@@ -24,10 +24,10 @@ impl Command {
     /// Does it.
     pub(crate) fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         match self {
-            Self::Plan(args) => plan::run(args, globals),
-            Self::Credential(args) => credential::run(args, globals),
+            Self::Plan(args) => plan::run(&args, globals),
+            Self::Credential(args) => credential::run(&args, globals),
             Self::Plugin(args) => plugin_test::run(args, globals),
-            Self::Completions(args) => completions::run(args, globals),
+            Self::Completions(args) => completions::run(&args, globals),
         }
     }
 }

@@ -1,0 +1,22 @@
+//! What a client asks of us when we are its plugin.
+
+use keyward_host::Surroundings;
+use keyward_protocol::exec::{REQUEST_VARIABLE, Request, Version};
+
+use crate::failure::Failure;
+
+/// The request in our environment, if there is one.
+pub(crate) fn read(surroundings: &Surroundings) -> Result<Option<Request>, Failure> {
+    let Some(text) = surroundings.var(REQUEST_VARIABLE).filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    match Request::read(text.as_encoded_bytes()) {
+        Ok(reading) => Ok(Some(reading.request)),
+        Err(wrong) => {
+            Err(Failure::usage(format!("the request in `{REQUEST_VARIABLE}` cannot be read"))
+                .note("cause", wrong.to_string())
+                .note("known are", Version::ALL.map(Version::api_version).join(", "))
+                .hint("`--api-version` says which version to answer in, whatever is asked for"))
+        }
+    }
+}

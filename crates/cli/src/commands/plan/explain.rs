@@ -1,0 +1,263 @@
+//! From the flags to an [`Explanation`], as far as it goes.
+
+use std::path::{Path, PathBuf};
+
+use keyward_host::{
+    Draft, Kubeconfig, Target,
+    plan::{self, Environment as Base, Origin},
+    rules::{Missing, Rules, Verdict},
+};
+use keyward_protocol::{text::clean, url};
+
+use super::{
+    arguments,
+    explanation::{
+        Cluster, ConfigFile, Environment, Explanation, Interactive, Method, Note, Plugin, Policy,
+        Problem, Source, User,
+    },
+};
+use crate::{duration, failure::Failure, globals::Globals};
+
+/// Explains everything up to the first error, and gives that error too.
+pub(super) fn explain(globals: &Globals, show_args: bool) -> (Explanation, Option<Failure>) {
+    let mut explanation = Explanation::default();
+    let outcome = fill(&mut explanation, globals, show_args);
+    explanation.warnings = explanation.warnings.iter().map(|w| hide(globals, w)).collect();
+    explanation.error = outcome.as_ref().err().map(|failure| problem(globals, failure));
+    (explanation, outcome.err())
+}
+
+fn fill(into: &mut Explanation, globals: &Globals, show_args: bool) -> Result<(), Failure> {
+    let config = globals.kubeconfig()?;
+    into.files = config
+        .files
+        .iter()
+        .map(|(path, found)| ConfigFile { path: path.clone(), found: *found })
+        .collect();
+    into.context = globals.overrides().context.or(Some(config.current_context.clone()));
+    let target = globals.resolve(&config).inspect_err(|_| guess(into, &config))?;
+    into.context = Some(target.context.clone()).filter(|name| !name.is_empty());
+    into.cluster = Some(cluster(&target));
+    into.user = Some(user(&target));
+    into.namespace = Some(target.namespace.clone());
+    into.warnings.clone_from(&target.warnings);
+
+    // Told before the rules are read: a broken kuberc should not hide which user it would be.
+    let rules = globals.rules();
+    let nothing = Rules::default();
+    let draft = globals.draft(target, rules.as_ref().unwrap_or(&nothing))?;
+    into.credential = Some(source(globals, &draft));
+    let rules = rules?;
+    into.warnings = draft.warnings().to_vec();
+    into.plugin = draft.plugin().map(|found| plugin(globals, &draft, &rules, found, show_args));
+    match draft.faults().first() {
+        Some(fault) => Err(fault.clone().into()),
+        None => Ok(()),
+    }
+}
+
+/// After a failed resolution: the names that the context leads to, where there is such a context.
+fn guess(into: &mut Explanation, config: &Kubeconfig) {
+    into.context = into.context.take().filter(|name| !name.is_empty());
+    let Some(context) = config.contexts.iter().find(|c| Some(&c.name) == into.context.as_ref())
+    else {
+        return;
+    };
+    let named = config.clusters.iter().find(|c| c.name == context.value.cluster);
+    into.cluster = named.map(|named| Cluster {
+        name: named.name.clone(),
+        server: url::mask(&named.value.server).to_string(),
+        tls_server_name: named.value.tls_server_name.clone(),
+        insecure_skip_tls_verify: named.value.insecure_skip_tls_verify,
+        own_certificate_authority: !named.value.certificate_authority.is_empty()
+            || !named.value.certificate_authority_data.is_empty(),
+        proxy_url: url::mask(&named.value.proxy_url).to_string(),
+    });
+    let named = config.users.iter().find(|u| u.name == context.value.user);
+    into.user = named.map(|named| User {
+        name: named.name.clone(),
+        file: named.place.file.as_deref().map(Path::to_owned),
+        line: Some(named.place.line).filter(|line| *line > 0),
+        acts_as: named.value.impersonate.user.clone(),
+    });
+}
+
+fn cluster(target: &Target) -> Cluster {
+    let cluster = &target.cluster;
+    Cluster {
+        name: target.cluster_name.clone(),
+        server: url::mask(&cluster.server).to_string(),
+        tls_server_name: cluster.tls_server_name.clone(),
+        insecure_skip_tls_verify: cluster.insecure_skip_tls_verify,
+        own_certificate_authority: !cluster.certificate_authority_data.is_empty(),
+        proxy_url: url::mask(&cluster.proxy_url).to_string(),
+    }
+}
+
+fn user(target: &Target) -> User {
+    User {
+        name: target.user_name.clone(),
+        file: target.user_place.file.as_deref().map(Path::to_owned),
+        line: Some(target.user_place.line).filter(|line| *line > 0),
+        acts_as: target.user.impersonate.user.clone(),
+    }
+}
+
+fn source(globals: &Globals, draft: &Draft) -> Source {
+    let target = draft.target();
+    let mut file = None;
+    let methods: Vec<Method> = draft
+        .methods()
+        .iter()
+        .map(|method| match method {
+            plan::Method::TokenFile(path) => {
+                file = Some(path.clone());
+                if target.in_cluster { Method::ServiceAccount } else { Method::TokenFile }
+            }
+            plan::Method::Token => Method::Token,
+            plan::Method::Basic => Method::Basic,
+            plan::Method::Exec => Method::Exec,
+            plan::Method::Oidc => Method::Oidc,
+            _ => Method::ClientCertificate,
+        })
+        .collect();
+    let because = match draft.passed_over() {
+        Some(why) => clean(why),
+        None if target.in_cluster => "there is no kubeconfig, and we run in a pod".to_owned(),
+        None if globals.overrides().token.is_some() => "`--token` says so".to_owned(),
+        None if methods.is_empty() && target.user_name.is_empty() => "there is no user".to_owned(),
+        None if methods.is_empty() => "the user has nothing to show".to_owned(),
+        None if methods == [Method::Exec] => {
+            "the user has `exec`, and nothing that comes before it".to_owned()
+        }
+        None => "the user has nothing that comes before it".to_owned(),
+    };
+    Source { methods, because, file }
+}
+
+fn plugin(
+    globals: &Globals,
+    draft: &Draft,
+    rules: &Rules,
+    plugin: &plan::Plugin,
+    show_args: bool,
+) -> Plugin {
+    let args = plugin.args();
+    Plugin {
+        command: clean(plugin.command()),
+        program: plugin.program().map(|program| program.path.clone()),
+        looked_in: looked_in(globals, plugin),
+        args: if show_args { args.to_vec() } else { arguments::mask(args) },
+        environment: environment(draft, plugin),
+        policy: policy(rules, plugin),
+        api_version: clean(&plugin.exec().api_version),
+        interactive: plugin.interactive().map(|interactive| Interactive {
+            mode: plugin.exec().interactive_mode.clone(),
+            interactive,
+            because: why_interactive(draft, &plugin.exec().interactive_mode, interactive),
+        }),
+        attended: plugin.attended(),
+        time_limit: plugin.budget().map(duration::show),
+        install_hint: hide(globals, clean(plugin.exec().install_hint.trim()).as_str()),
+        request: plugin
+            .request()
+            .and_then(|request| serde_json::from_str(&globals.mask.apply(&request.to_json())).ok()),
+    }
+}
+
+/// Where the program was looked for. A search stops at the first folder that has it.
+fn looked_in(globals: &Globals, plugin: &plan::Plugin) -> Vec<PathBuf> {
+    match plugin.judgement().map(|judgement| &judgement.found) {
+        Some(Err(Missing::Nowhere { looked, .. })) => looked.clone(),
+        Some(Err(
+            Missing::Relative(path) | Missing::Folder(path) | Missing::NotExecutable(path),
+        )) => {
+            vec![path.clone()]
+        }
+        Some(Ok(found)) if !plugin.command().contains(std::path::is_separator) => {
+            let path = globals.surroundings.var("PATH").unwrap_or_default();
+            let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+            if let Some(hit) =
+                folders.iter().position(|folder| Some(folder.as_path()) == found.parent())
+            {
+                folders.truncate(hit + 1);
+            }
+            folders
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn environment(draft: &Draft, plugin: &plan::Plugin) -> Environment {
+    let base = match &draft.settings().environment {
+        Base::Inherit => "inherit",
+        Base::Clean => "clean",
+        Base::Only(_) => "only",
+    };
+    let (inherited, set): (Vec<_>, Vec<_>) =
+        plugin.environment().iter().partition(|(_, origin)| *origin == Origin::Inherited);
+    let names =
+        |list: Vec<&(String, Origin)>| list.into_iter().map(|(name, _)| clean(name)).collect();
+    Environment { base, inherited: names(inherited), set: names(set) }
+}
+
+fn policy(rules: &Rules, plugin: &plan::Plugin) -> Policy {
+    let verdict = plugin.judgement().map(|judgement| &judgement.verdict);
+    let allowed = matches!(verdict, Some(Verdict::Allowed | Verdict::Listed(_)));
+    let because = match verdict {
+        Some(Verdict::Allowed) if rules.origin.is_some() => "everything may run".to_owned(),
+        Some(Verdict::Allowed) => match rules.switched_off {
+            Some(variable) => format!("`{variable}` switches kuberc off"),
+            None => "no kuberc says otherwise".to_owned(),
+        },
+        Some(Verdict::Listed(entry)) => format!("the list has `{}`", clean(entry)),
+        Some(Verdict::DeniedAll) => "nothing may run".to_owned(),
+        Some(Verdict::NotListed) => "it is not in the list".to_owned(),
+        Some(Verdict::Unresolvable) => {
+            "it is not in the list by its name, and was not found".to_owned()
+        }
+        _ => "the kuberc is not understood, so nothing may run".to_owned(),
+    };
+    let refused = allowed
+        && plugin.program().is_none()
+        && plugin.judgement().is_some_and(|j| j.found.is_ok());
+    Policy {
+        name: rules.policy.name(),
+        file: rules.origin.clone(),
+        allowed: allowed && !refused,
+        because: if refused {
+            "others could change the program's file".to_owned()
+        } else {
+            because
+        },
+    }
+}
+
+fn why_interactive(draft: &Draft, mode: &str, interactive: bool) -> String {
+    let stdin = match &draft.settings().stdin_unavailable {
+        Some(why) if draft.surroundings().stdin_is_terminal() => clean(why),
+        _ if draft.surroundings().stdin_is_terminal() => "stdin is a terminal".to_owned(),
+        _ => "stdin is not a terminal".to_owned(),
+    };
+    match mode {
+        "Never" => "the mode is `Never`".to_owned(),
+        mode if interactive => format!("the mode is `{}` and {stdin}", clean(mode)),
+        mode => format!("the mode is `{}`, but {stdin}", clean(mode)),
+    }
+}
+
+fn problem(globals: &Globals, failure: &Failure) -> Problem {
+    Problem {
+        exit_code: failure.code() as u8,
+        message: hide(globals, failure.message()),
+        notes: failure
+            .notes()
+            .map(|(label, text)| Note { label: label.to_owned(), text: hide(globals, text) })
+            .collect(),
+        hint: failure.advice().map(|hint| hide(globals, hint)),
+    }
+}
+
+fn hide(globals: &Globals, text: &str) -> String {
+    globals.mask.apply(text).into_owned()
+}

@@ -1,0 +1,48 @@
+//! `keyward plan`: what would run for this context, and why. Runs nothing.
+
+mod arguments;
+mod explain;
+mod explanation;
+mod text;
+
+use std::process::ExitCode;
+
+use crate::{
+    failure::Failure,
+    globals::Globals,
+    output::{self, Format, Output, Style},
+};
+
+/// Explain which credential would be used and what would run, and run nothing
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  # The current context.
+  keyward plan
+
+  # Another context, the plugin's arguments in the open.
+  keyward plan --context prod --show-args
+
+  # For a script.
+  keyward plan -o json")]
+pub(crate) struct Args {
+    /// Show the values of the plugin's arguments, which may be secret
+    #[arg(long)]
+    show_args: bool,
+
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Explains the plan on stdout, as far as it goes; then comes the error, if there is one.
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    let (explanation, failure) = explain::explain(globals, args.show_args);
+    match args.output.format {
+        Format::Json => output::print_json(&explanation)?,
+        Format::Text => output::print(&text::layout(&explanation, Style::of_stdout(globals)))?,
+    }
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}

@@ -1,0 +1,242 @@
+//! The explanation for people: labels on the left, facts on the right.
+
+use std::path::PathBuf;
+
+use super::explanation::{
+    Cluster, Environment, Explanation, Interactive, Method, Plugin, Policy, Source, User,
+};
+use crate::output::Style;
+
+/// A text of the request longer than this is cut: a certificate authority fills the screen.
+const LONGEST: usize = 72;
+
+/// Lays the explanation out. The error is not in it: it goes to stderr.
+pub(super) fn layout(explanation: &Explanation, style: Style) -> String {
+    let mut page = Page { style, text: String::new() };
+    page.rows("", &overview(explanation));
+    if let Some(source) = &explanation.credential {
+        page.heading("credential", &credential(source));
+    }
+    if let Some(plugin) = &explanation.plugin {
+        page.heading("plugin", &format!("`{}`", plugin.command));
+        page.rows("  ", &plugin_rows(plugin));
+    }
+    for (index, warning) in explanation.warnings.iter().enumerate() {
+        page.text += if index == 0 { "\n" } else { "" };
+        page.text += &format!("{} {warning}\n", style.warning("warning:"));
+    }
+    page.text
+}
+
+struct Page {
+    style: Style,
+    text: String,
+}
+
+impl Page {
+    fn heading(&mut self, label: &str, fact: &str) {
+        self.text += &format!("\n{}  {fact}\n", self.style.label(label));
+    }
+
+    /// Labels in one column, facts in the next; a fact may have several lines.
+    fn rows(&mut self, indent: &str, rows: &[(&str, String)]) {
+        let width = rows.iter().map(|(label, _)| label.len()).max().unwrap_or(0) + 2;
+        for (label, fact) in rows {
+            let gap = " ".repeat(width - label.len());
+            let below = format!("\n{indent}{}", " ".repeat(width));
+            let fact = fact.replace('\n', &below);
+            self.text += &format!("{indent}{}{gap}{fact}\n", self.style.label(label));
+        }
+    }
+}
+
+fn overview(explanation: &Explanation) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    let files: Vec<String> = explanation
+        .files
+        .iter()
+        .map(|file| {
+            let absent = if file.found { "" } else { " (not there)" };
+            format!("{}{absent}", file.path.display())
+        })
+        .collect();
+    if !files.is_empty() {
+        rows.push(("files", files.join("\n")));
+    }
+    if let Some(context) = &explanation.context {
+        rows.push(("context", context.clone()));
+    }
+    if let Some(cluster) = &explanation.cluster {
+        rows.push(("cluster", cluster_text(cluster)));
+    }
+    if let Some(user) = &explanation.user {
+        rows.push(("user", user_text(user)));
+    }
+    if let Some(namespace) = &explanation.namespace {
+        rows.push(("namespace", namespace.clone()));
+    }
+    rows
+}
+
+fn cluster_text(cluster: &Cluster) -> String {
+    let mut text = match cluster.name.as_str() {
+        "" => cluster.server.clone(),
+        name => format!("{name}, {}", cluster.server),
+    };
+    if !cluster.tls_server_name.is_empty() {
+        text += &format!("\nchecked as `{}`", cluster.tls_server_name);
+    }
+    if !cluster.proxy_url.is_empty() {
+        text += &format!("\nthrough {}", cluster.proxy_url);
+    }
+    if cluster.insecure_skip_tls_verify {
+        text += "\nits certificate is not checked";
+    }
+    text
+}
+
+fn user_text(user: &User) -> String {
+    let mut text = if user.name.is_empty() { "none".to_owned() } else { user.name.clone() };
+    if let Some(file) = &user.file {
+        text += &format!(", in {}", file.display());
+        if let Some(line) = user.line {
+            text += &format!(", line {line}");
+        }
+    }
+    if !user.acts_as.is_empty() {
+        text += &format!("\nacts as `{}`", user.acts_as);
+    }
+    text
+}
+
+fn credential(source: &Source) -> String {
+    let names: Vec<&str> = source
+        .methods
+        .iter()
+        .map(|method| match method {
+            Method::Token => "a fixed token",
+            Method::TokenFile => "a token file",
+            Method::Basic => "a user name with a password",
+            Method::ClientCertificate => "a client certificate",
+            Method::Exec => "a plugin",
+            Method::Oidc => "the `oidc` auth-provider",
+            Method::ServiceAccount => "the pod's service account",
+        })
+        .collect();
+    let what = if names.is_empty() {
+        "none, the client is anonymous".to_owned()
+    } else {
+        names.join(" and ")
+    };
+    let file =
+        source.file.as_ref().map(|file| format!(", `{}`", file.display())).unwrap_or_default();
+    format!("{what}{file} ({})", source.because)
+}
+
+fn plugin_rows(plugin: &Plugin) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    let program =
+        plugin.program.as_ref().map_or("not found".to_owned(), |path| path.display().to_string());
+    rows.push(("program", program));
+    if !plugin.looked_in.is_empty() {
+        rows.push(("looked in", list(&plugin.looked_in)));
+    }
+    if !plugin.args.is_empty() {
+        rows.push((
+            "arguments",
+            plugin.args.iter().map(|arg| quote(arg)).collect::<Vec<_>>().join(" "),
+        ));
+    }
+    rows.push(("environment", environment(&plugin.environment)));
+    rows.push(("policy", policy(&plugin.policy)));
+    rows.push(("version", plugin.api_version.clone()));
+    if let Some(interactive) = &plugin.interactive {
+        rows.push(("interactive", interactive_text(interactive)));
+    }
+    if let Some(limit) = &plugin.time_limit {
+        let attended = if plugin.attended { ", a person attends" } else { ", unattended" };
+        rows.push(("time limit", format!("{limit}{attended}")));
+    }
+    if !plugin.install_hint.is_empty() {
+        rows.push(("install hint", plugin.install_hint.trim_end().to_owned()));
+    }
+    if let Some(request) = &plugin.request {
+        rows.push(("request", serde_json::to_string_pretty(&shorten(request)).unwrap_or_default()));
+    }
+    rows
+}
+
+fn environment(environment: &Environment) -> String {
+    let base = match environment.base {
+        "clean" => "nothing of ours".to_owned(),
+        "only" => format!("of ours {}", environment.inherited.join(", ")),
+        _ => format!("all {} variables of ours", environment.inherited.len()),
+    };
+    format!("{base}; set: {}", environment.set.join(", "))
+}
+
+fn policy(policy: &Policy) -> String {
+    let verdict = if policy.allowed { "allowed" } else { "not allowed" };
+    let file =
+        policy.file.as_ref().map(|file| format!(" of {}", file.display())).unwrap_or_default();
+    format!("{verdict} by {}{file}: {}", policy.name, policy.because)
+}
+
+fn interactive_text(interactive: &Interactive) -> String {
+    let verdict = if interactive.interactive { "yes" } else { "no" };
+    format!("{verdict}: {}", interactive.because)
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// An argument as a shell would need it, so that its borders can be seen.
+fn quote(arg: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@%+[]".contains(c);
+    if !arg.is_empty() && arg.chars().all(plain) {
+        return arg.to_owned();
+    }
+    format!("'{}'", arg.replace('\'', r"'\''"))
+}
+
+/// The request with long texts cut.
+fn shorten(value: &serde_json::Value) -> serde_json::Value {
+    use serde_json::Value;
+    match value {
+        Value::String(text) if text.chars().count() > LONGEST => {
+            let start: String = text.chars().take(LONGEST / 2).collect();
+            Value::String(format!("{start}… ({} characters)", text.chars().count()))
+        }
+        Value::Array(items) => items.iter().map(shorten).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| (name.clone(), shorten(value))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{quote, shorten};
+
+    #[test]
+    fn arguments_are_quoted_where_a_shell_needs_it() {
+        for (arg, shown) in [
+            ("--a=b", "--a=b"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("it's", r"'it'\''s'"),
+            ("[hidden]", "[hidden]"),
+        ] {
+            assert_eq!(quote(arg), shown);
+        }
+    }
+
+    #[test]
+    fn long_texts_of_the_request_are_cut() {
+        let cut = shorten(&serde_json::json!({"spec": {"data": "x".repeat(100), "short": "y"}}));
+        assert_eq!(cut["spec"]["short"], "y");
+        assert_eq!(cut["spec"]["data"], format!("{}… (100 characters)", "x".repeat(36)));
+    }
+}

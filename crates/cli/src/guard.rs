@@ -1,0 +1,54 @@
+//! Stops a kubeconfig whose plugin is `keyward` again and leads back to itself.
+//!
+//! `keyward credential` may stand in a kubeconfig, and that kubeconfig may be the one it reads. Each
+//! run therefore tells the plugins below it for whom it runs; whoever finds itself in that list ends
+//! the chain before anything runs.
+
+use keyward_host::{Surroundings, Target};
+
+use crate::failure::Failure;
+
+/// The variable that carries the list: a JSON array of texts, outermost first.
+pub(crate) const VARIABLE: &str = "KEYWARD_CHAIN";
+
+/// The list with this target's plugin at its end, to be given to that plugin. `None` where there is
+/// no plugin.
+///
+/// Fails, as wrong use, when the list has it already.
+pub(crate) fn extend(
+    surroundings: &Surroundings,
+    target: &Target,
+) -> Result<Option<String>, Failure> {
+    let Some(link) = link(target) else {
+        return Ok(None);
+    };
+    let mut chain = match surroundings.var(VARIABLE) {
+        None => Vec::new(),
+        Some(text) => text
+            .to_str()
+            .and_then(|text| serde_json::from_str::<Vec<String>>(text).ok())
+            .ok_or_else(|| Failure::usage(format!("`{VARIABLE}` is set, but not by keyward")))?,
+    };
+    if chain.contains(&link) {
+        let mut failure = Failure::usage("the kubeconfig leads back to itself");
+        for (step, link) in chain.iter().enumerate() {
+            failure = failure.note(if step == 0 { "started for" } else { "which ran" }, link);
+        }
+        return Err(failure
+            .note("which asked for", link)
+            .hint("let the inner `keyward credential` name another user or another kubeconfig"));
+    }
+    chain.push(link);
+    Ok(Some(serde_json::Value::from(chain).to_string()))
+}
+
+/// Names a plugin by the entry it stands in. The command is part of it because a file may be a
+/// pipe that has something else in it the next time.
+fn link(target: &Target) -> Option<String> {
+    let exec = target.user.exec.as_ref()?;
+    let file = match &target.user_place.file {
+        Some(file) => format!(" in `{}`", file.display()),
+        None => String::new(),
+    };
+    Some(format!("user `{}`{file}, plugin `{}`", target.user_name, exec.command))
+}

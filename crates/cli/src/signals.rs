@@ -1,0 +1,54 @@
+//! Ctrl-C and friends while a plugin runs: first the terminal and the plugins, then we.
+
+#[cfg(unix)]
+pub(crate) use unix::{leave_if_interrupted, watch};
+
+#[cfg(unix)]
+mod unix {
+    use std::{
+        sync::atomic::{AtomicBool, Ordering},
+        thread,
+        time::Duration,
+    };
+
+    use keyward_host::process;
+    use nix::sys::signal::{SigSet, Signal, raise};
+
+    /// How long plugins may take to die. They are killed, so only the system can be slow.
+    const LIMIT: Duration = Duration::from_secs(5);
+
+    static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+    /// From now on a signal that asks us to end lets the host end its plugins and restore the
+    /// terminal before it has its way. To be called before the first other thread starts.
+    pub(crate) fn watch() {
+        let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+        // Blocked here, and so in every thread that comes from here: they wait for the one below.
+        // Plugins start with nothing blocked.
+        if signals.thread_block().is_ok() {
+            thread::spawn(move || end(&signals));
+        }
+    }
+
+    fn end(signals: &SigSet) {
+        let Ok(signal) = signals.wait() else { return };
+        INTERRUPTED.store(true, Ordering::SeqCst);
+        process::shut_down(LIMIT);
+        // As if we had never been in between: the shell sees which signal it was.
+        let _ = raise(signal);
+        let _ = signals.thread_unblock();
+    }
+
+    /// After a signal there is nothing to report: whoever sent it knows. Does not return then.
+    pub(crate) fn leave_if_interrupted() {
+        while INTERRUPTED.load(Ordering::SeqCst) {
+            thread::park();
+        }
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) fn watch() {}
+
+#[cfg(not(unix))]
+pub(crate) fn leave_if_interrupted() {}

@@ -1,0 +1,108 @@
+//! What holds for every command: flags, exit codes of wrong use, help, completions, pipes.
+
+use std::process::{Command, Stdio};
+
+use crate::stage::{Run, Stage, config, exec, gives};
+
+#[test]
+fn the_version_is_data() {
+    let ran = Stage::new().run("--version");
+    assert_eq!(ran.good(), concat!("keyward ", env!("CARGO_PKG_VERSION"), "\n"));
+    assert_eq!(ran.stderr, "");
+}
+
+#[test]
+fn wrong_use_exits_with_two_and_prints_no_data() {
+    let stage = Stage::new();
+    for line in [
+        "",
+        "no-such-command",
+        "plan --no-such-flag",
+        "plan --plugin-timeout 30",
+        "plan --plugin-timeout 0",
+        "plan --request-timeout soon",
+        "plan --plugin-env A,,B",
+        "plan -o yaml",
+        "plan -v=much",
+        "credential --api-version v2",
+        "completions tcsh",
+    ] {
+        let ran = stage.run(line);
+        assert!(!ran.bad(2).is_empty(), "{line}: {ran:?}");
+    }
+}
+
+#[test]
+fn durations_are_taken_as_go_writes_them() {
+    let stage = Stage::new();
+    stage.kubeconfig(&config("      token: s3cr3t"));
+    for flag in [
+        "--plugin-timeout 1m30s",
+        "--plugin-timeout 500ms",
+        "--request-timeout 0",
+        "--request-timeout 5",
+        "--request-timeout 1.5h",
+    ] {
+        stage.run(&format!("credential {flag}")).good();
+        stage.run(&format!("{flag} credential")).good();
+    }
+}
+
+#[test]
+fn flags_count_before_and_after_the_command() {
+    let stage = Stage::new();
+    stage.plugin("p", &gives("from-plugin"));
+    stage.kubeconfig(&exec("p"));
+    for line in [
+        "--token given-token credential",
+        "credential --token given-token",
+        "credential --token=given-token",
+    ] {
+        assert_eq!(stage.run(line).json()["status"]["token"], "given-token", "{line}");
+    }
+}
+
+#[test]
+fn every_shell_gets_a_script_that_knows_the_commands() {
+    let stage = Stage::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = stage.run(&format!("completions {shell}"));
+        for word in ["credential", "plan", "kubeconfig", "plugin-timeout"] {
+            assert!(ran.good().contains(word), "{shell} lacks {word}");
+        }
+    }
+}
+
+#[test]
+fn bash_accepts_its_script() {
+    let script = Stage::new().run("completions bash");
+    let ran = Command::new("bash").arg("-n").ran_with(script.good());
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let stage = Stage::new();
+    let mut keyward = stage.command(["completions", "zsh"]);
+    // The read end is closed before the program can have written anything.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let ran = keyward.stdout(writer).stderr(Stdio::piped()).ran();
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_full_disk_is_an_error() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let ran = Stage::new().command(["completions", "zsh"]).stdout(full).ran();
+    assert!(ran.bad(1).starts_with("error: stdout could not be written\n"), "{ran:?}");
+}
+
+#[test]
+fn there_is_no_colour_without_a_terminal() {
+    let stage = Stage::new();
+    for line in ["plan --context none", "plan --help", "--no-such-flag"] {
+        let ran = stage.run(line);
+        assert!(!ran.stdout.contains('\x1b') && !ran.stderr.contains('\x1b'), "{line}: {ran:?}");
+    }
+}

@@ -1,0 +1,9 @@
+//! The real program with real plugins in real folders.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+
+mod credential;
+mod general;
+mod plan;
+mod stage;
+#[cfg(target_os = "linux")]
+mod terminal;

@@ -1,0 +1,137 @@
+//! Plugins that talk to a person: a real terminal, a real plugin, the program in between.
+
+use keyward_testing::pty::Pty;
+
+use crate::stage::{Run, Stage, config, exec, gives};
+
+/// Asks for a password without showing it and gives it back as the token.
+const LOGIN: &str = r#"
+stty -echo
+printf 'password: ' >&2
+read -r answer
+stty echo
+echo >&2
+printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"%s"}}' "$answer" "#;
+
+/// A stage with one plugin in this mode.
+fn stage(mode: &str, script: &str) -> Stage {
+    let stage = Stage::new();
+    stage.plugin("p", script);
+    stage.kubeconfig(&exec("p").replace("Never", mode));
+    stage
+}
+
+/// The program at a terminal, its stdout in the file `out`.
+fn at_terminal(stage: &Stage, line: &str) -> Pty {
+    let mut shell = stage.command([] as [&str; 0]);
+    let program = shell.get_program().to_owned();
+    shell = std::process::Command::new("env");
+    shell.arg("-i").arg(format!("HOME={}", stage.path("home").display()));
+    shell.arg(format!("PATH={}", stage.search_path())).args(["sh", "-c"]);
+    shell.arg(format!("exec \"$0\" {line} > out")).arg(program).current_dir(stage.path(""));
+    Pty::spawn(&shell).unwrap()
+}
+
+#[test]
+fn a_person_answers_a_hidden_prompt() {
+    for mode in ["Always", "IfAvailable"] {
+        let stage = stage(mode, LOGIN);
+        let mut pty = at_terminal(&stage, "credential");
+        pty.wait_for("password: ");
+        assert!(!pty.echoes().unwrap());
+        pty.type_in("hunter2\n").unwrap();
+        assert_eq!(pty.finish().code(), Some(0), "{}", pty.screen());
+        assert!(
+            stage.read("out").contains("\"token\":\"hunter2\"")
+                || stage.read("out").contains("\"token\": \"hunter2\"")
+        );
+        assert!(!pty.screen().contains("hunter2"), "{}", pty.screen());
+        assert!(pty.echoes().unwrap());
+    }
+}
+
+#[test]
+fn ctrl_c_ends_the_plugin_and_the_echo_comes_back() {
+    let stage = stage("Always", LOGIN);
+    let mut pty = at_terminal(&stage, "credential");
+    pty.wait_for("password: ");
+    assert!(!pty.echoes().unwrap());
+    pty.type_in("\x03").unwrap();
+    let status = pty.finish();
+    assert!(!status.success(), "{}", pty.screen());
+    assert_eq!(stage.read("out"), "");
+    assert!(pty.echoes().unwrap(), "{}", pty.screen());
+}
+
+#[test]
+fn the_echo_comes_back_when_the_plugin_is_killed() {
+    let stage = stage("Always", "stty -echo; printf 'password: ' >&2; kill -9 $$");
+    let mut pty = at_terminal(&stage, "credential");
+    assert_eq!(pty.finish().code(), Some(1), "{}", pty.screen());
+    assert!(pty.screen().contains("password: "));
+    assert!(pty.echoes().unwrap(), "{}", pty.screen());
+}
+
+#[test]
+fn the_echo_comes_back_when_the_time_is_up() {
+    let stage = stage("Always", "stty -echo; printf 'password: ' >&2; exec sleep 300");
+    let mut pty = at_terminal(&stage, "credential --plugin-timeout 1s");
+    pty.wait_for("password: ");
+    assert_eq!(pty.finish().code(), Some(1), "{}", pty.screen());
+    assert!(pty.echoes().unwrap(), "{}", pty.screen());
+}
+
+#[test]
+fn a_plugin_that_never_asks_gets_no_stdin_at_a_terminal_either() {
+    let stage = stage("Never", &format!("test -t 0 && touch $STAGE/terminal; {}", gives("t")));
+    let mut pty = at_terminal(&stage, "credential");
+    assert_eq!(pty.finish().code(), Some(0), "{}", pty.screen());
+    assert!(!stage.path("terminal").exists());
+}
+
+/// The outer program is told `interactiveMode: Never`, so the inner one must not ask, although
+/// there is a terminal.
+#[test]
+fn the_request_counts_and_not_the_terminal() {
+    let stage = stage("Always", &format!("touch $STAGE/ran; {}", gives("t")));
+    let inner = std::fs::rename(stage.path("home/.kube/config"), stage.path("inner"));
+    inner.unwrap();
+    for (mode, code) in [("Never", 1), ("Always", 0)] {
+        stage.kubeconfig(&config(&format!(
+            "
+      exec:
+        apiVersion: client.authentication.k8s.io/v1
+        command: {}
+        args: [credential, --kubeconfig, inner]
+        interactiveMode: {mode}",
+            env!("CARGO_BIN_EXE_keyward"),
+        )));
+        let mut pty = at_terminal(&stage, "credential");
+        assert_eq!(pty.finish().code(), Some(code), "{mode}: {}", pty.screen());
+        assert_eq!(stage.path("ran").exists(), code == 0, "{mode}");
+    }
+}
+
+#[test]
+fn colours_are_for_terminals_that_want_them() {
+    let stage = stage("Never", "exit 1");
+    for (line, coloured) in [("credential", true), ("credential", false)] {
+        let mut pty = if coloured {
+            at_terminal(&stage, line)
+        } else {
+            let mut command = stage.command(line.split(' '));
+            command.env("NO_COLOR", "1");
+            Pty::spawn(&command).unwrap()
+        };
+        pty.finish();
+        assert_eq!(pty.screen().contains("\x1b[1;31merror:"), coloured, "{}", pty.screen());
+    }
+}
+
+/// Without a terminal at all the same plugin does not even start.
+#[test]
+fn always_without_a_terminal_runs_nothing() {
+    let stage = stage("Always", &format!("touch $STAGE/ran; {LOGIN}"));
+    stage.command(["credential"]).ran_with("hunter2\n").bad(3);
+    assert!(!stage.path("ran").exists());
+}
