@@ -1,9 +1,16 @@
 //! What is only wrong once a [`Target`] is used: versions, providers, certificates.
 
+use std::path::Path;
+
 use keyward_protocol::{exec::Version, text};
 
-use super::{Class, Exec, Problem, Subject, Target};
-use crate::Error;
+use super::{
+    Class, Exec, Problem, Subject, Target, decode::secret_from, load::read, problem::report,
+};
+use crate::{
+    Error,
+    pair::{self, Pair},
+};
 
 impl Target {
     /// The plugin of the user, unless something else in the configuration wins over it: a token, a
@@ -18,25 +25,36 @@ impl Target {
         user.exec.as_ref().filter(|_| !fixed)
     }
 
-    /// Whether a connection could be set up: the plugin's version and the auth-provider are known,
-    /// certificates and keys parse. Nothing is run; all problems are reported together.
+    /// Whether a connection could be set up: [`Target::check_user`] and [`Target::check_tls`].
+    /// Nothing is run; all problems are reported together.
     pub fn check(&self) -> Result<(), Error> {
         let mut problems = Vec::new();
-        self.check_exec(&mut problems);
-        let hint = self.check_provider(&mut problems);
-        self.check_authority(&mut problems);
-        if problems.is_empty() {
-            return Ok(());
-        }
-        let error = super::problem::report(problems);
-        Err(match hint {
-            Some(hint) => error.with_hint(hint),
-            None => error,
-        })
+        self.judge_exec(&mut problems);
+        let hint = self.judge_provider(&mut problems);
+        self.judge_authority(&mut problems);
+        self.judge_pair(&mut problems);
+        outcome(problems, hint)
+    }
+
+    /// Whether the plugin's version and the auth-provider are known.
+    pub fn check_user(&self) -> Result<(), Error> {
+        let mut problems = Vec::new();
+        self.judge_exec(&mut problems);
+        let hint = self.judge_provider(&mut problems);
+        outcome(problems, hint)
+    }
+
+    /// Whether the certificate authority, and a client certificate that stands in the kubeconfig
+    /// itself, can be used. A pair in files is judged when it is used, and again as it changes.
+    pub fn check_tls(&self) -> Result<(), Error> {
+        let mut problems = Vec::new();
+        self.judge_authority(&mut problems);
+        self.judge_pair(&mut problems);
+        outcome(problems, None)
     }
 
     /// The version must be known even if something wins over the plugin, as in the reference.
-    fn check_exec(&self, problems: &mut Vec<Problem>) {
+    fn judge_exec(&self, problems: &mut Vec<Problem>) {
         let Some(exec) = &self.user.exec else { return };
         if Version::parse(&exec.api_version).is_none() {
             problems.push(
@@ -52,7 +70,7 @@ impl Target {
     }
 
     /// Returns what to use in place of a provider that is gone.
-    fn check_provider(&self, problems: &mut Vec<Problem>) -> Option<&'static str> {
+    fn judge_provider(&self, problems: &mut Vec<Problem>) -> Option<&'static str> {
         let provider = self.user.auth_provider.as_ref()?;
         let (class, message, hint) = match provider.name.as_str() {
             "oidc" | "externalSigner" => return None,
@@ -82,7 +100,7 @@ impl Target {
         hint
     }
 
-    fn check_authority(&self, problems: &mut Vec<Problem>) {
+    fn judge_authority(&self, problems: &mut Vec<Problem>) {
         let cluster = &self.cluster;
         let file = &cluster.certificate_authority;
         let data = &cluster.certificate_authority_data;
@@ -93,10 +111,16 @@ impl Target {
             if file.is_empty() { "certificate-authority-data" } else { "certificate-authority" };
         let (class, message) = if cluster.insecure_skip_tls_verify {
             (Class::CaWithInsecure, "and `insecure-skip-tls-verify` are both set")
-        } else if !data.is_empty() && !holds_certificate(data) {
-            (Class::CaInvalid, "holds no certificate in PEM")
-        } else {
+        } else if data.is_empty() {
+            // An empty file means the system's authorities, as in the reference.
+            match read(Path::new(file)) {
+                Ok(_) => return,
+                Err(_) => (Class::CaUnreadable, "cannot be read"),
+            }
+        } else if pair::has_certificate(data) {
             return;
+        } else {
+            (Class::CaInvalid, "holds no certificate in PEM")
         };
         problems.push(
             Problem::new(class, self.cluster_place.clone(), message)
@@ -104,9 +128,50 @@ impl Target {
                 .field(field),
         );
     }
+
+    fn judge_pair(&self, problems: &mut Vec<Problem>) {
+        let user = &self.user;
+        let in_files = user.client_certificate_data.is_empty() && user.client_key_data.is_empty();
+        let has_key = !user.client_key.is_empty() || !user.client_key_data.is_empty();
+        if in_files || !has_key {
+            return;
+        }
+        if let Err(what) = self.pair() {
+            let message = format!("and its key cannot be used: {what}");
+            problems.push(
+                Problem::new(Class::PairInvalid, self.user_place.clone(), message)
+                    .about(Subject::User(self.user_name.clone()))
+                    .field("client-certificate"),
+            );
+        }
+    }
+
+    /// The client certificate with its key, each from the kubeconfig or else from its file.
+    fn pair(&self) -> Result<Pair, String> {
+        let user = &self.user;
+        let content = |file: &str| {
+            read(Path::new(file)).map_err(|kind| format!("`{}`: {kind}", text::clean(file)))
+        };
+        let certificate = match user.client_certificate_data.as_slice() {
+            [] => content(&user.client_certificate)?,
+            data => data.to_vec().into(),
+        };
+        let key = if user.client_key_data.is_empty() {
+            secret_from(std::mem::take(&mut *content(&user.client_key)?))
+        } else {
+            user.client_key_data.clone()
+        };
+        Pair::parse(&String::from_utf8_lossy(&certificate), &key).map_err(|error| error.0)
+    }
 }
 
-/// Whether there is at least one certificate among the blocks of a PEM text.
-fn holds_certificate(pem: &[u8]) -> bool {
-    pem.windows(10).any(|w| w == b"-----BEGIN")
+fn outcome(problems: Vec<Problem>, hint: Option<&'static str>) -> Result<(), Error> {
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let error = report(problems);
+    Err(match hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    })
 }

@@ -68,6 +68,16 @@ impl Pair {
     }
 }
 
+/// Whether at least one certificate among the blocks of a PEM text parses: then the reference takes
+/// it for a bundle of authorities, and skips the rest.
+pub(crate) fn has_certificate(pem: &[u8]) -> bool {
+    pem::Blocks::of(&String::from_utf8_lossy(pem)).any(|block| {
+        block.label == "CERTIFICATE"
+            && !block.has_headers
+            && Certificate::parse(&block.content).is_some()
+    })
+}
+
 /// The `CERTIFICATE` blocks, at least one; others are skipped.
 fn certificates(text: &str) -> Result<Vec<Vec<u8>>, PairError> {
     let mut chain = Vec::new();

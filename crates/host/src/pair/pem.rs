@@ -8,6 +8,8 @@ use zeroize::Zeroizing;
 pub(super) struct Block {
     /// What stands after `BEGIN`.
     pub(super) label: String,
+    /// Whether there are headers before the content.
+    pub(super) has_headers: bool,
     /// Whether a header says that the content is encrypted.
     pub(super) is_encrypted: bool,
     /// The content, decoded.
@@ -90,7 +92,7 @@ fn block(text: &[u8], end: usize) -> Option<(Block, &[u8])> {
     let content = Zeroizing::new(STANDARD.decode(&*packed).ok()?);
     let label = String::from_utf8_lossy(label).into_owned();
     let after = line(rest, 0).1;
-    Some((Block { label, is_encrypted, content }, &rest[after..]))
+    Some((Block { label, has_headers, is_encrypted, content }, &rest[after..]))
 }
 
 /// The line that starts at `at` without the white space at its end, and where the next starts.
