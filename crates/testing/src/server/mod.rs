@@ -25,6 +25,7 @@ mod route;
 mod serve;
 mod setup;
 mod tls;
+mod upgrade;
 mod users;
 
 use std::{
@@ -43,7 +44,7 @@ use tokio::{net::TcpListener, sync::watch};
 pub use self::{
     api::{Refusal, Store},
     fault::{Deed, Fault, Faults},
-    pod::Logs,
+    pod::{Logs, Ports},
     record::{Counts, Record, Recorder},
     setup::Setup,
     tls::{ClientCertificates, Tls},
@@ -125,6 +126,11 @@ impl Server {
     /// What its pods write.
     pub fn logs(&self) -> &Logs {
         &self.shared.logs
+    }
+
+    /// What stands for the ports of its pods.
+    pub fn ports(&self) -> &Ports {
+        &self.shared.ports
     }
 
     /// How many of everything there were.
@@ -211,6 +217,8 @@ pub(crate) struct Shared {
     connections: Connections,
     store: Store,
     logs: Logs,
+    ports: Ports,
+    commands: bool,
     gate: watch::Sender<Gate>,
     tls: RwLock<Arc<ServerConfig>>,
     checker: Arc<dyn ClientCertVerifier>,

@@ -56,7 +56,7 @@ pub(crate) async fn answer(
                 return answer;
             }
             match api::target(&parts) {
-                Some(target) => api::answer(shared, target, request).await,
+                Some(target) => api::answer(shared, caller.connection, target, request).await,
                 None => not_found(),
             }
         }

@@ -11,7 +11,7 @@ use rustls::{ServerConfig, crypto::ring};
 use tokio::{runtime, sync::watch};
 
 use super::{
-    ClientCertificates, Gate, Logs, Recorder, Server, Shared, Store, Tls, accept,
+    ClientCertificates, Gate, Logs, Ports, Recorder, Server, Shared, Store, Tls, accept,
     connection::Connections, fault::Faults, record::Counters, tls, users::Users,
 };
 use crate::{Error, authority::Authority};
@@ -31,6 +31,7 @@ pub struct Setup {
     streams: Option<u32>,
     records: usize,
     workers: usize,
+    commands: bool,
 }
 
 impl Default for Setup {
@@ -45,6 +46,7 @@ impl Default for Setup {
             streams: Some(250),
             records: 10_000,
             workers: 2,
+            commands: false,
         }
     }
 }
@@ -121,6 +123,14 @@ impl Setup {
         self
     }
 
+    /// Runs the commands of `exec` and lets clients attach. The commands are real processes of this
+    /// user on this machine, so this must be asked for.
+    #[must_use]
+    pub fn commands(mut self) -> Self {
+        self.commands = true;
+        self
+    }
+
     /// Starts the server; when this returns, it listens.
     pub fn start(self) -> Result<Server, Error> {
         let authority = match &self.authority {
@@ -138,6 +148,8 @@ impl Setup {
             connections: Connections::default(),
             store: Store::new(),
             logs: Logs::default(),
+            ports: Ports::default(),
+            commands: self.commands,
             gate: watch::Sender::new(Gate::Open),
             tls: RwLock::new(Arc::new(self.settings(&authority)?)),
             checker: tls::checker(&authority, Arc::new(ring::default_provider()))?,

@@ -1,7 +1,9 @@
 //! A plain client: one TLS connection, requests by hand.
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
-#![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, clippy::disallowed_methods)]
+
+pub mod kubectl;
 
 use std::sync::Arc;
 

@@ -19,8 +19,10 @@ pub use self::store::{Refusal, Store};
 use self::{kind::Kind, query::Query, selector::Selector, watch::Watch};
 use super::{
     Shared,
-    answer::{Answer, failure, json_answer, not_found},
+    answer::{Answer, failure, json_answer},
+    connection::Connection,
     pod::log_answer,
+    upgrade,
 };
 
 /// The largest object taken.
@@ -69,14 +71,23 @@ impl Target {
 /// Answers a request for objects.
 pub(crate) async fn answer(
     shared: &Arc<Shared>,
+    connection: Arc<Connection>,
     target: Target,
     request: Request<Incoming>,
 ) -> Answer {
     let query = Query::read(request.uri());
-    let done = match *request.method() {
-        Method::GET if target.kind.name == "Pod" && !target.part.is_empty() => {
-            return pod(shared, &target, &query);
+    let reads = request.method() == Method::GET;
+    match target.part.as_str() {
+        "log" if reads => return log(shared, &target, &query),
+        "exec" | "attach" | "portforward" => {
+            return match shared.store.get(target.kind, &target.namespace, &target.name) {
+                Ok(_) => upgrade::answer(shared, connection, &target, request),
+                Err(refusal) => refused(&refusal, &target),
+            };
         }
+        _ => {}
+    }
+    let done = match *request.method() {
         Method::GET if target.name.is_empty() => return many(shared, target, &query),
         Method::GET => shared
             .store
@@ -96,13 +107,10 @@ pub(crate) async fn answer(
     }
 }
 
-fn pod(shared: &Arc<Shared>, target: &Target, query: &Query) -> Answer {
-    let Target { kind, namespace, name, part } = target;
-    match shared.store.get(kind, namespace, name) {
+fn log(shared: &Arc<Shared>, target: &Target, query: &Query) -> Answer {
+    match shared.store.get(target.kind, &target.namespace, &target.name) {
+        Ok(_) => log_answer(shared, &target.namespace, &target.name, query),
         Err(refusal) => refused(&refusal, target),
-        Ok(_) if part == "log" => log_answer(shared, namespace, name, query),
-        Ok(object) if part == "status" => json_answer(StatusCode::OK, &object),
-        Ok(_) => not_found(),
     }
 }
 

@@ -39,6 +39,17 @@ impl Logs {
         self.with(namespace, pod, |log| log.ended = true);
     }
 
+    /// Sends what is written from now on, until the log ends or nobody listens.
+    pub(crate) async fn follow_from_now(
+        &self,
+        namespace: &str,
+        pod: &str,
+        sender: mpsc::Sender<Bytes>,
+    ) {
+        let (lines, _) = self.from(namespace, pod, 0);
+        follow(self, namespace, pod, lines.len(), sender).await;
+    }
+
     fn with(&self, namespace: &str, pod: &str, act: impl FnOnce(&mut Log)) {
         let key = (namespace.to_owned(), pod.to_owned());
         act(self.logs().entry(key).or_default());

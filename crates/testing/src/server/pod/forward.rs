@@ -1,0 +1,67 @@
+//! The ports of pods: real ones on this machine.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::SocketAddr,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::{Bytes, BytesMut};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::mpsc,
+};
+
+/// How much is read from a port at once.
+const PIECE: usize = 32 * 1024;
+
+/// Which address stands for which port of the pods.
+#[derive(Debug, Default)]
+pub struct Ports {
+    table: Mutex<HashMap<u16, SocketAddr>>,
+}
+
+impl Ports {
+    /// Lets `address` stand for this port of every pod.
+    pub fn map(&self, port: u16, address: SocketAddr) {
+        self.table().insert(port, address);
+    }
+
+    /// Connects to what stands for the port.
+    pub(crate) async fn connect(&self, port: u16) -> io::Result<TcpStream> {
+        let address = self.table().get(&port).copied();
+        let address = address.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused")
+        })?;
+        TcpStream::connect(address).await
+    }
+
+    fn table(&self) -> MutexGuard<'_, HashMap<u16, SocketAddr>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The next piece of what the other side sends, or `None` at its end.
+pub(crate) async fn next(from: &mut OwnedReadHalf) -> Option<Bytes> {
+    let mut piece = BytesMut::with_capacity(PIECE);
+    match from.read_buf(&mut piece).await {
+        Ok(0) | Err(_) => None,
+        Ok(_) => Some(piece.freeze()),
+    }
+}
+
+/// Writes pieces until there are no more, then ends this direction alone.
+pub(crate) async fn write(mut from: mpsc::Receiver<Bytes>, mut to: OwnedWriteHalf) {
+    while let Some(piece) = from.recv().await {
+        if to.write_all(&piece).await.is_err() {
+            return;
+        }
+    }
+    // The other side may be gone; then it knows.
+    let _ = to.shutdown().await;
+}
