@@ -100,21 +100,19 @@ impl Failure {
     }
 
     fn layout(&self, style: output::Style) -> String {
-        let mut text = format!("{} {}\n", style.error("error:"), self.0.message);
+        let mut lines = vec![format!("{} {}", style.error("error:"), self.0.message)];
         for (label, note) in self.notes() {
-            text += &format!("  {label}: {}\n", note.replace('\n', "\n    "));
+            lines.push(format!("  {label}: {}", note.replace('\n', "\n    ")));
         }
-        if let Some(stderr) = self.0.stderr.as_deref().map(str::trim_end).filter(|s| !s.is_empty())
-        {
-            text += "  the plugin said:\n";
-            for line in stderr.lines() {
-                text += &format!("    {line}\n");
-            }
+        if let Some(stderr) = self.0.stderr.as_deref().filter(|text| !text.trim().is_empty()) {
+            lines.push("  the plugin said:".to_owned());
+            lines.extend(stderr.trim_end().lines().map(|line| format!("    {line}")));
         }
         if let Some(hint) = &self.0.hint {
-            text += &format!("\n{} {hint}\n", style.hint("hint:"));
+            lines.push(format!("\n{} {hint}", style.hint("hint:")));
         }
-        text
+        lines.push(String::new());
+        lines.join("\n")
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use keyward_host::{Credential, Sources, Target};
 use keyward_protocol::exec::{Answer, Version};
 
-use crate::{asked, failure::Failure, globals::Globals, output, signals};
+use crate::{asked, failure::Failure, globals::Globals, output};
 
 /// Get the credential and print it as an `ExecCredential`
 ///
@@ -51,7 +51,6 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let version = args.api_version.or(asked.as_ref().map(|asked| asked.version));
     let form = asked.as_ref().map(|asked| asked.form).unwrap_or_default();
     let globals = globals.clone().asked(asked);
-    signals::watch();
     let target = globals.target()?;
     let plan = globals.plan(target.clone())?;
     let credential = Sources::global().open(&plan).credential_blocking()?;

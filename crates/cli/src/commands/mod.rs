@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::{failure::Failure, globals::Globals};
+use crate::{failure::Failure, globals::Globals, signals};
 
 /// What to do. A new command is a file here, a variant, and a line in [`Command::run`].
 #[derive(Debug, Subcommand)]
@@ -23,6 +23,11 @@ pub(crate) enum Command {
 impl Command {
     /// Does it.
     pub(crate) fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+        // Those that run no plugin have nothing to clean up; `plugin` becomes another program
+        // before it starts any, and says itself when.
+        if !matches!(self, Self::Plan(_) | Self::Plugin(_) | Self::Completions(_)) {
+            signals::watch();
+        }
         match self {
             Self::Plan(args) => plan::run(&args, globals),
             Self::Credential(args) => credential::run(&args, globals),

@@ -66,12 +66,12 @@ fn guess(into: &mut Explanation, config: &Kubeconfig) {
     let named = config.clusters.iter().find(|c| c.name == context.value.cluster);
     into.cluster = named.map(|named| Cluster {
         name: named.name.clone(),
-        server: url::mask(&named.value.server).to_string(),
+        server: url::mask(&named.value.server),
         tls_server_name: named.value.tls_server_name.clone(),
         insecure_skip_tls_verify: named.value.insecure_skip_tls_verify,
         own_certificate_authority: !named.value.certificate_authority.is_empty()
             || !named.value.certificate_authority_data.is_empty(),
-        proxy_url: url::mask(&named.value.proxy_url).to_string(),
+        proxy_url: url::mask(&named.value.proxy_url),
     });
     let named = config.users.iter().find(|u| u.name == context.value.user);
     into.user = named.map(|named| User {
@@ -86,11 +86,11 @@ fn cluster(target: &Target) -> Cluster {
     let cluster = &target.cluster;
     Cluster {
         name: target.cluster_name.clone(),
-        server: url::mask(&cluster.server).to_string(),
+        server: url::mask(&cluster.server),
         tls_server_name: cluster.tls_server_name.clone(),
         insecure_skip_tls_verify: cluster.insecure_skip_tls_verify,
         own_certificate_authority: !cluster.certificate_authority_data.is_empty(),
-        proxy_url: url::mask(&cluster.proxy_url).to_string(),
+        proxy_url: url::mask(&cluster.proxy_url),
     }
 }
 
@@ -151,10 +151,10 @@ fn plugin(
         environment: environment(draft, plugin),
         policy: policy(rules, plugin),
         api_version: clean(&plugin.exec().api_version),
-        interactive: plugin.interactive().map(|interactive| Interactive {
+        interactive: plugin.interactive().map(|stdin| Interactive {
             mode: plugin.exec().interactive_mode.clone(),
-            interactive,
-            because: why_interactive(draft, &plugin.exec().interactive_mode, interactive),
+            stdin,
+            because: why_interactive(draft, &plugin.exec().interactive_mode, stdin),
         }),
         attended: plugin.attended(),
         time_limit: plugin.budget().map(duration::show),

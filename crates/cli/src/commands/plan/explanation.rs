@@ -156,7 +156,8 @@ pub(super) struct Policy {
 pub(super) struct Interactive {
     /// `Never`, `IfAvailable` or `Always`.
     pub(super) mode: String,
-    pub(super) interactive: bool,
+    /// Whether it gets our stdin.
+    pub(super) stdin: bool,
     pub(super) because: String,
 }
 

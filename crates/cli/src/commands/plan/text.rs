@@ -22,8 +22,10 @@ pub(super) fn layout(explanation: &Explanation, style: Style) -> String {
         page.rows("  ", &plugin_rows(plugin));
     }
     for (index, warning) in explanation.warnings.iter().enumerate() {
-        page.text += if index == 0 { "\n" } else { "" };
-        page.text += &format!("{} {warning}\n", style.warning("warning:"));
+        if index == 0 {
+            page.text.push('\n');
+        }
+        page.line(&[&style.warning("warning:"), " ", warning]);
     }
     page.text
 }
@@ -35,7 +37,12 @@ struct Page {
 
 impl Page {
     fn heading(&mut self, label: &str, fact: &str) {
-        self.text += &format!("\n{}  {fact}\n", self.style.label(label));
+        self.line(&["\n", &self.style.label(label), "  ", fact]);
+    }
+
+    fn line(&mut self, parts: &[&str]) {
+        self.text.extend(parts.iter().copied());
+        self.text.push('\n');
     }
 
     /// Labels in one column, facts in the next; a fact may have several lines.
@@ -45,7 +52,7 @@ impl Page {
             let gap = " ".repeat(width - label.len());
             let below = format!("\n{indent}{}", " ".repeat(width));
             let fact = fact.replace('\n', &below);
-            self.text += &format!("{indent}{}{gap}{fact}\n", self.style.label(label));
+            self.line(&[indent, &self.style.label(label), &gap, &fact]);
         }
     }
 }
@@ -79,34 +86,33 @@ fn overview(explanation: &Explanation) -> Vec<(&'static str, String)> {
 }
 
 fn cluster_text(cluster: &Cluster) -> String {
-    let mut text = match cluster.name.as_str() {
+    let mut lines = vec![match cluster.name.as_str() {
         "" => cluster.server.clone(),
         name => format!("{name}, {}", cluster.server),
-    };
+    }];
     if !cluster.tls_server_name.is_empty() {
-        text += &format!("\nchecked as `{}`", cluster.tls_server_name);
+        lines.push(format!("checked as `{}`", cluster.tls_server_name));
     }
     if !cluster.proxy_url.is_empty() {
-        text += &format!("\nthrough {}", cluster.proxy_url);
+        lines.push(format!("through {}", cluster.proxy_url));
     }
     if cluster.insecure_skip_tls_verify {
-        text += "\nits certificate is not checked";
+        lines.push("its certificate is not checked".to_owned());
     }
-    text
+    lines.join("\n")
 }
 
 fn user_text(user: &User) -> String {
-    let mut text = if user.name.is_empty() { "none".to_owned() } else { user.name.clone() };
-    if let Some(file) = &user.file {
-        text += &format!(", in {}", file.display());
-        if let Some(line) = user.line {
-            text += &format!(", line {line}");
-        }
-    }
+    let name = if user.name.is_empty() { "none" } else { user.name.as_str() };
+    let mut lines = vec![match (&user.file, user.line) {
+        (Some(file), Some(line)) => format!("{name}, in {}, line {line}", file.display()),
+        (Some(file), None) => format!("{name}, in {}", file.display()),
+        (None, _) => name.to_owned(),
+    }];
     if !user.acts_as.is_empty() {
-        text += &format!("\nacts as `{}`", user.acts_as);
+        lines.push(format!("acts as `{}`", user.acts_as));
     }
-    text
+    lines.join("\n")
 }
 
 fn credential(source: &Source) -> String {
@@ -183,7 +189,7 @@ fn policy(policy: &Policy) -> String {
 }
 
 fn interactive_text(interactive: &Interactive) -> String {
-    let verdict = if interactive.interactive { "yes" } else { "no" };
+    let verdict = if interactive.stdin { "yes" } else { "no" };
     format!("{verdict}: {}", interactive.because)
 }
 

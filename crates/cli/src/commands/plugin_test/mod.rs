@@ -15,7 +15,7 @@ use keyward_host::clock::SystemClock;
 use zeroize::Zeroizing;
 
 use self::{exam::Exam, report::Report, run::Plugin};
-use crate::{failure::Failure, globals::Globals, output, output::Output};
+use crate::{failure::Failure, globals::Globals, output, output::Output, signals};
 
 /// For authors of plugins
 #[derive(Debug, clap::Args)]
@@ -81,6 +81,7 @@ fn test(args: &TestArgs, globals: &Globals) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.on_terminal {
         return Err(terminal::become_on(path, &args.command));
     }
+    signals::watch();
     let plugin = plugin(args, globals)?;
     let exam = Exam::new(&plugin, usize::from(args.at_once), globals.mask.clone(), &SystemClock);
     let report: Report = exam.run();
