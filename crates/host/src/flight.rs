@@ -266,3 +266,189 @@ impl Cabin {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{
+            atomic::{AtomicUsize, Ordering},
+            mpsc,
+        },
+        task::Wake,
+        thread,
+    };
+
+    use super::*;
+
+    fn flight() -> Flight<&'static str> {
+        Flight::new(|| "lost")
+    }
+
+    /// A run under way, and what lands it.
+    fn aloft(flight: &Flight<&'static str>) -> (Seat<&'static str>, Landing<&'static str>) {
+        let (send, receive) = mpsc::channel();
+        let seat = flight.board(|landing| send.send(landing).unwrap());
+        (seat, receive.recv().unwrap())
+    }
+
+    #[test]
+    fn those_who_come_meanwhile_share_the_result() {
+        let flight = flight();
+        let (first, landing) = aloft(&flight);
+        let second = flight.board(|_| panic!("a second run"));
+        landing.land("done");
+        assert_eq!(first.wait(None), Some("done"));
+        assert_eq!(second.wait(None), Some("done"));
+    }
+
+    #[test]
+    fn who_comes_after_the_landing_starts_a_new_run() {
+        let flight = flight();
+        let (first, landing) = aloft(&flight);
+        landing.land("one");
+        let (second, landing) = aloft(&flight);
+        landing.land("two");
+        assert_eq!((first.wait(None), second.wait(None)), (Some("one"), Some("two")));
+    }
+
+    #[test]
+    fn a_run_that_dies_gives_everybody_the_fallback() {
+        let flight = flight();
+        let (seat, landing) = aloft(&flight);
+        let died = thread::spawn(move || {
+            let _landing = landing;
+            panic!("a bug");
+        });
+        assert!(died.join().is_err());
+        assert_eq!(seat.wait(None), Some("lost"));
+        assert!(!lock(&flight.gate).is_some());
+    }
+
+    #[test]
+    fn a_known_result_starts_no_run() {
+        let flight = flight();
+        let boarding = flight.board_unless(|| Some(5), |_| panic!("a run"));
+        assert!(matches!(boarding, Boarding::Known(5)));
+        assert!(lock(&flight.gate).is_none());
+    }
+
+    #[test]
+    fn a_wait_ends_at_its_limit_and_the_run_goes_on() {
+        let flight = flight();
+        let (seat, landing) = aloft(&flight);
+        assert_eq!(seat.wait(Some(Duration::from_millis(1))), None);
+        let later = flight.board(|_| panic!("a second run"));
+        landing.land("done");
+        assert_eq!(later.wait(None), Some("done"));
+    }
+
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_dropped_seat_leaves_no_waker_behind() {
+        let flight = flight();
+        let (first, landing) = aloft(&flight);
+        let count = Arc::new(Count(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&count));
+        let mut context = Context::from_waker(&waker);
+        for _ in 0..1000 {
+            let mut seat = flight.board(|_| panic!("a second run"));
+            assert!(Pin::new(&mut seat).poll(&mut context).is_pending());
+            assert!(Pin::new(&mut seat).poll(&mut context).is_pending());
+        }
+        assert_eq!(lock(&first.run.cabin).wakers.len(), 1, "places are used again");
+        let mut last = flight.board(|_| panic!("a second run"));
+        assert!(Pin::new(&mut last).poll(&mut context).is_pending());
+        landing.land("done");
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+        assert_eq!(Pin::new(&mut last).poll(&mut context), Poll::Ready("done"));
+        drop(waker);
+        drop((first, last));
+        assert_eq!(Arc::strong_count(&count), 1, "nobody holds the waker");
+    }
+
+    #[test]
+    fn a_waker_that_owns_another_seat_does_not_lock_us_up() {
+        struct Owner(Mutex<Option<Seat<&'static str>>>);
+        impl Wake for Owner {
+            fn wake(self: Arc<Self>) {}
+        }
+        let flight = flight();
+        let (mut seat, landing) = aloft(&flight);
+        let owned = flight.board(|_| panic!("a second run"));
+        let waker = Waker::from(Arc::new(Owner(Mutex::new(Some(owned)))));
+        let _ = Pin::new(&mut seat).poll(&mut Context::from_waker(&waker));
+        drop(waker);
+        // The old waker is dropped, and with it the other seat.
+        let _ = Pin::new(&mut seat).poll(&mut Context::from_waker(Waker::noop()));
+        landing.land("done");
+    }
+
+    #[test]
+    fn an_abandoned_run_hears_of_it_once_and_nobody_joins_it() {
+        let flight = flight();
+        let (first, landing) = aloft(&flight);
+        let second = flight.board(|_| panic!("a second run"));
+        let count = Arc::new(AtomicUsize::new(0));
+        let hook = Arc::clone(&count);
+        landing.when_abandoned(move || drop(hook.fetch_add(1, Ordering::SeqCst)));
+        drop(first);
+        assert_eq!(count.load(Ordering::SeqCst), 0, "somebody waits");
+        drop(second);
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+        let (later, other) = aloft(&flight);
+        landing.land("old");
+        other.land("new");
+        assert_eq!(later.wait(None), Some("new"));
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_run_abandoned_before_it_asked_hears_of_it_too() {
+        let (seat, landing) = aloft(&flight());
+        drop(seat);
+        let (send, receive) = mpsc::channel();
+        landing.when_abandoned(move || send.send(()).unwrap());
+        assert_eq!(receive.try_recv(), Ok(()));
+    }
+
+    #[test]
+    fn threads_that_board_drop_and_land_at_random_all_get_an_answer() {
+        let flight = Arc::new(Flight::new(|| usize::MAX));
+        let runs = Arc::new(AtomicUsize::new(0));
+        let board = |flight: &Flight<usize>, runs: &Arc<AtomicUsize>| {
+            let runs = Arc::clone(runs);
+            flight.board(move |landing| {
+                let number = runs.fetch_add(1, Ordering::SeqCst);
+                crate::process::spawn(move || {
+                    if number.is_multiple_of(7) {
+                        drop(landing);
+                    } else {
+                        landing.land(number);
+                    }
+                });
+            })
+        };
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for turn in 0..500 {
+                        let seat = board(&flight, &runs);
+                        if turn % 3 == 0 {
+                            drop(seat);
+                        } else {
+                            let result = seat.wait(Some(Duration::from_secs(60)));
+                            assert!(result.is_some(), "nobody hangs");
+                        }
+                    }
+                });
+            }
+        });
+        assert!(runs.load(Ordering::SeqCst) <= 8 * 500);
+    }
+}

@@ -21,6 +21,8 @@
 
 mod kept;
 mod pace;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
