@@ -115,6 +115,19 @@ fn nothing_runs_until_somebody_asks() {
 }
 
 #[test]
+fn a_cached_value_is_handed_out_while_every_lock_is_held() {
+    let mint = Mint::new(&[Turn::ForEver]);
+    mint.value();
+    let _pace = mint.cell.0.pace();
+    let known = || {
+        // With the flight's gate held as well.
+        assert_eq!(mint.cell.current().unwrap().0, 1);
+        Some(())
+    };
+    let _ = mint.cell.0.flight.board_unless(known, |_| {});
+}
+
+#[test]
 fn a_value_is_good_at_its_very_end_and_not_a_moment_longer() {
     let mint = Mint::new(&[Turn::Lasts(1)]);
     mint.value();
