@@ -26,6 +26,8 @@ pub enum Missing {
     Folder(PathBuf),
     /// A path that was named outright and is there, but may not be executed.
     NotExecutable(PathBuf),
+    /// A path that was named outright and cannot be looked at, such as a link to itself.
+    Unreachable(PathBuf),
 }
 
 /// Looks up `command`: through `PATH`, then `extra`, for a bare name; a command with a separator is
@@ -91,6 +93,7 @@ fn named(path: &Path, surroundings: &Surroundings) -> Result<PathBuf, Missing> {
         Ok(()) => Ok(path.to_owned()),
         Err(Unfit::Folder) => Err(Missing::Folder(absolute)),
         Err(Unfit::NotExecutable) => Err(Missing::NotExecutable(absolute)),
+        Err(Unfit::Unreachable) => Err(Missing::Unreachable(absolute)),
         Err(Unfit::Absent) => Err(Missing::Nowhere { looked: vec![absolute], unusable: None }),
     }
 }
@@ -111,7 +114,7 @@ fn search(name: &str, surroundings: &Surroundings, extra: &[PathBuf]) -> Result<
             Err(Unfit::NotExecutable) => {
                 unusable.get_or_insert(candidate);
             }
-            Err(Unfit::Folder | Unfit::Absent) => {}
+            Err(Unfit::Folder | Unfit::Absent | Unfit::Unreachable) => {}
         }
     }
     Err(Missing::Nowhere { looked, unusable })
@@ -131,13 +134,15 @@ enum Unfit {
     Absent,
     Folder,
     NotExecutable,
+    Unreachable,
 }
 
 fn check(path: &Path) -> Result<(), Unfit> {
     let found = fs::metadata(path).map_err(|error| match error.kind() {
         // A folder on the way may not be entered: it is there, and no use to us.
         io::ErrorKind::PermissionDenied => Unfit::NotExecutable,
-        _ => Unfit::Absent,
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Unfit::Absent,
+        _ => Unfit::Unreachable,
     })?;
     if found.is_dir() {
         Err(Unfit::Folder)

@@ -324,6 +324,10 @@ fn not_found(command: &str, missing: &Missing) -> Error {
             "passed over",
             format!("`{}`, which depends on the working directory", path.display()),
         ),
+        Missing::Unreachable(path) => {
+            Error::new(Kind::Failed, format!("plugin `{plugin}` cannot be reached"))
+                .note("file", path.display().to_string())
+        }
         Missing::Folder(path) => {
             Error::new(Kind::Failed, format!("plugin `{plugin}` is a folder, not a program"))
                 .note("file", path.display().to_string())
