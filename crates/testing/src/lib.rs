@@ -7,6 +7,7 @@ mod error;
 #[cfg(unix)]
 pub mod misbehaviour;
 pub mod plugin;
+pub mod proxy;
 #[cfg(target_os = "linux")]
 pub mod pty;
 pub mod server;

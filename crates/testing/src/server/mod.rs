@@ -41,6 +41,7 @@ use rustls::{ServerConfig, server::danger::ClientCertVerifier};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::watch};
 
+pub(crate) use self::tls::settings as tls_settings;
 pub use self::{
     api::{Refusal, Store},
     fault::{Deed, Fault, Faults},
