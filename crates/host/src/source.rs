@@ -155,6 +155,13 @@ impl Source {
         }
     }
 
+    /// A server took a credential that had replaced a refused one.
+    pub fn accepted(&self, seen: &Credential) {
+        if let Holder::Cell(cell) = &self.0.holder {
+            cell.accepted(seen.serial());
+        }
+    }
+
     /// Whether both are the same source.
     pub fn same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -172,6 +172,17 @@ impl<T: Keep> Cell<T> {
         }
     }
 
+    /// A server took `serial`, which had replaced a refused value. Need be said once only: it keeps
+    /// later refusals from counting as more of the same.
+    pub fn accepted(&self, serial: u64) {
+        let shared = &self.0;
+        let now = shared.clock.elapsed();
+        let mut pace = shared.pace();
+        if shared.kept.load().as_ref().is_some_and(|kept| kept.serial() == serial) {
+            pace.accept(now);
+        }
+    }
+
     /// Ends a back-off: the next question runs the fetch at once. For when the reason of the failure
     /// is known to be gone, such as after a login.
     pub fn reset(&self) {

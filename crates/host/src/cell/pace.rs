@@ -83,6 +83,15 @@ impl Pace {
         true
     }
 
+    /// A server took the value that replaced a refused one, so that one was to blame. The next
+    /// refusal is the first again; a server that takes and refuses in turn still gets no more than
+    /// one run a second out of us.
+    pub(super) fn accept(&mut self, now: Duration) {
+        let refusals = &mut self.refusals;
+        refusals.streak = 0;
+        refusals.until = refusals.until.min(now + delay(1));
+    }
+
     fn replace(&mut self, now: Duration) {
         self.error = None;
         if self.refusals.pending.take().is_some() {
@@ -118,6 +127,20 @@ mod tests {
                 let delay = delay(times).as_secs_f64();
                 assert!((seconds * 0.8..=seconds * 1.2).contains(&delay), "{times}: {delay}");
             }
+        }
+    }
+
+    #[test]
+    fn values_that_are_taken_in_between_keep_refusals_from_adding_up() {
+        let second = Duration::from_millis(1200);
+        let mut now = Duration::ZERO;
+        let mut pace = Pace::default();
+        for round in 0..20 {
+            assert!(pace.refuse(now, None), "round {round}");
+            pace.succeed(now);
+            pace.accept(now);
+            assert!(!pace.refuse(now, None), "no second run in the same moment");
+            now += second;
         }
     }
 
