@@ -10,6 +10,8 @@ pub mod plugin;
 pub mod proxy;
 #[cfg(target_os = "linux")]
 pub mod pty;
+#[cfg(unix)]
+pub mod script;
 pub mod server;
 
 pub use error::Error;

@@ -47,6 +47,7 @@ pin_project! {
         credential: Option<Arc<Credential>>,
         copy: Option<Copy<B>>,
         resends: u8,
+        renewed: bool,
         #[pin]
         state: State<C::Future, B, C::Body>,
     }
@@ -85,7 +86,7 @@ impl<C: Carry<B>, B: Replay> Heal<C, B> {
         } else {
             State::Asking { asking: ask(&guard), request: Some(request) }
         };
-        Self { guard, carrier, credential, copy, resends: 0, state }
+        Self { guard, carrier, credential, copy, resends: 0, renewed: false, state }
     }
 }
 
@@ -113,6 +114,9 @@ impl<C: Carry<B>, B: Replay> Future for Heal<C, B> {
                             return Poll::Ready(Ok(response));
                         };
                         if !this.guard.is_refusal(response.status()) {
+                            if *this.renewed {
+                                this.guard.source.accepted(used);
+                            }
                             return Poll::Ready(Ok(response));
                         }
                         let told = told(response.status(), response.headers());
@@ -157,6 +161,7 @@ impl<C: Carry<B>, B: Replay> Future for Heal<C, B> {
                             let sending = this.carrier.carry(request, Some(&renewed));
                             // Without a copy a second refusal goes to the caller.
                             *this.credential = Some(renewed);
+                            *this.renewed = true;
                             State::Sending { sending }
                         }
                         Ok(_) => return Poll::Ready(Ok(refusal)),
