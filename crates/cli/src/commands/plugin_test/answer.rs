@@ -75,6 +75,9 @@ pub(super) fn read(stdout: &[u8], version: Option<Version>) -> Outcome {
     }
 }
 
+const NO_ANSWER: &str = "exits with 0 and prints no `ExecCredential`: a failure must exit with \
+                         another code and give its reason on stderr";
+
 fn explain(error: &AnswerError, stdout: &[u8], version: Option<Version>) -> Outcome {
     if stdout.trim_ascii().is_empty() {
         return wrong(
@@ -84,6 +87,13 @@ fn explain(error: &AnswerError, stdout: &[u8], version: Option<Version>) -> Outc
     }
     if let Some(noise) = noise(stdout) {
         return wrong(Check::Stdout, noise);
+    }
+    // Almost any line of text is a YAML document.
+    let named = [&b"apiVersion"[..], b"ExecCredential"]
+        .iter()
+        .any(|name| stdout.windows(name.len()).any(|part| part == *name));
+    if !named {
+        return wrong(Check::Stdout, NO_ANSWER);
     }
     match error {
         AnswerError::VersionMismatch { found, .. } => {
@@ -117,11 +127,7 @@ fn explain(error: &AnswerError, stdout: &[u8], version: Option<Version>) -> Outc
             Detail::FieldType => {
                 wrong(Check::Credential, &format!("answers with a field of the wrong type: {what}"))
             }
-            _ => wrong(
-                Check::Stdout,
-                "exits with 0 and prints no `ExecCredential`: a failure must exit with another \
-                 code and give its reason on stderr",
-            ),
+            _ => wrong(Check::Stdout, NO_ANSWER),
         },
         _ => wrong(Check::Stdout, "prints something unreadable"),
     }

@@ -2,31 +2,20 @@
 
 use std::time::Duration;
 
-use keyward_host::{clock::Clock, pair::Pair};
-use keyward_protocol::{
-    Secret,
-    exec::{Answer, PemPair, Version},
-    time::format_rfc3339,
-};
+use keyward_host::clock::Clock;
+use keyward_protocol::{Secret, exec::Version};
 use zeroize::Zeroizing;
 
 use super::{
     answer::Outcome,
+    judge,
     question::{Question, short},
-    report::{Check, Report, Verdict},
+    report::{Check, Report},
     run::{Plugin, Run},
     terminal::{Seat, Visit},
 };
 use crate::{duration, mask::Mask};
 
-/// Less is over before the client has used it.
-const TOO_SHORT: i64 = 5;
-/// Less makes clients start the plugin all the time.
-const SHORT: i64 = 30;
-/// More is a mistake in the unit.
-const TOO_LONG: i64 = 10 * 365 * 86_400;
-/// More is not what people mean by short-lived.
-const LONG: i64 = 366 * 86_400;
 /// A person notices this with every command.
 const SLOW: Duration = Duration::from_secs(5);
 
@@ -71,7 +60,7 @@ impl<'a> Exam<'a> {
     /// Asks everything, unless it is hopeless.
     pub(super) fn run(mut self) -> Report {
         if self.ask_all().is_ok() {
-            self.pass(Check::Failure, "every failure has an exit code and a reason");
+            self.report.pass(Check::Failure, "every failure has an exit code and a reason");
         }
         self.check_secrets();
         self.check_timing();
@@ -89,7 +78,7 @@ impl<'a> Exam<'a> {
         if self.secrets.is_empty() && !self.report.failed(Check::Credential) {
             let words = base.last_words().map(|w| format!("; it says: {w}")).unwrap_or_default();
             let message = format!("no run gave a credential, so there was none to check{words}");
-            self.fail(Check::Credential, message);
+            self.report.fail(Check::Credential, message);
         }
         Ok(())
     }
@@ -124,9 +113,9 @@ impl<'a> Exam<'a> {
             }
             _ => format!("declines {} without a person", declined.join(", ")),
         };
-        self.pass(Check::Versions, summary);
+        self.report.pass(Check::Versions, summary);
         if !answered.is_empty() && !answered.contains(&"v1") {
-            self.warn(Check::Versions, "does not answer v1, which clients ask for today");
+            self.report.warn(Check::Versions, "does not answer v1, which clients ask for today");
         }
         best.ok_or(Hopeless)
     }
@@ -143,7 +132,7 @@ impl<'a> Exam<'a> {
             let run = self.plugin.alone(&question);
             self.take_in(&run, false)?;
         }
-        self.pass(Check::Requests, "takes unknown fields, a cluster, and nothing at all");
+        self.report.pass(Check::Requests, "takes unknown fields, a cluster, and nothing at all");
         Ok(())
     }
 
@@ -154,14 +143,14 @@ impl<'a> Exam<'a> {
         let run = self.plugin.with_stdin(&question, &bytes);
         self.keep(&run);
         match (&base.outcome, &run.outcome) {
-            (Outcome::Declined { .. }, Outcome::Answered { .. }) => self.fail(
+            (Outcome::Declined { .. }, Outcome::Answered { .. }) => self.report.fail(
                 Check::Stdin,
                 "only works with its request on stdin: the request is in \
                  `KUBERNETES_EXEC_INFO`, and stdin belongs to the person",
             ),
             _ => self.compare(Check::Stdin, &run, base),
         }
-        self.pass(Check::Stdin, "does not need stdin and is not disturbed by it");
+        self.report.pass(Check::Stdin, "does not need stdin and is not disturbed by it");
     }
 
     /// A terminal is there, but the request says nobody is to be asked.
@@ -171,7 +160,7 @@ impl<'a> Exam<'a> {
             return;
         };
         if visit.waited || matches!(visit.run.outcome, Outcome::Hung) {
-            self.fail(
+            self.report.fail(
                 Check::Terminal,
                 "waits for a person although the request says `interactive: false`",
             );
@@ -188,26 +177,26 @@ impl<'a> Exam<'a> {
             return;
         };
         match (&visit.run.outcome, &base.outcome) {
-            _ if visit.waited => self.report.add(
+            _ if visit.waited => self.report.warn(
                 Check::Terminal,
-                Verdict::Warn,
                 "waits for a person: prepare what to type in a file and name it with `--answers`",
             ),
             (Outcome::Answered { .. }, _) => self.judge(&visit.run.outcome),
             (Outcome::Declined { .. }, Outcome::Answered { .. }) => {
                 let what = told("fails at a terminal, though it works without one", &visit.run);
-                self.fail(Check::Terminal, what);
+                self.report.fail(Check::Terminal, what);
             }
             (Outcome::Declined { .. }, _) => {
-                self.warn(Check::Terminal, told("fails at a terminal too", &visit.run));
+                self.report.warn(Check::Terminal, told("fails at a terminal too", &visit.run));
             }
-            (Outcome::Hung, _) => self.fail(Check::Terminal, "does not end at a terminal"),
+            (Outcome::Hung, _) => self.report.fail(Check::Terminal, "does not end at a terminal"),
+            (wrong, plain) if wrong.like(plain) => self.judge(wrong),
             (other, _) => {
                 let what = format!("at a terminal it {}", other.describe());
-                self.fail(Check::Terminal, what);
+                self.report.fail(Check::Terminal, what);
             }
         }
-        self.pass(Check::Terminal, "behaves the same at a terminal and leaves it as it was");
+        self.report.pass(Check::Terminal, "behaves the same at a terminal and leaves it as it was");
     }
 
     /// Clients do not wait for each other.
@@ -222,13 +211,13 @@ impl<'a> Exam<'a> {
                 runs.len(),
                 first.outcome.describe()
             );
-            self.fail(Check::Concurrency, told(&what, first));
+            self.report.fail(Check::Concurrency, told(&what, first));
         }
         for run in &runs {
             self.keep(run);
             self.judge(&run.outcome);
         }
-        self.pass(Check::Concurrency, format!("{} at the same time end alike", runs.len()));
+        self.report.pass(Check::Concurrency, format!("{} at the same time end alike", runs.len()));
     }
 
     fn visit(
@@ -242,7 +231,7 @@ impl<'a> Exam<'a> {
             Ok(visit) => {
                 self.keep(&visit.run);
                 if !visit.restored {
-                    self.fail(
+                    self.report.fail(
                         Check::Terminal,
                         "leaves the terminal in another mode, such as without echo",
                     );
@@ -251,7 +240,7 @@ impl<'a> Exam<'a> {
             }
             Err(error) => {
                 let message = format!("no terminal to be had: {error}");
-                self.report.add(Check::Terminal, Verdict::Skip, message);
+                self.report.skip(Check::Terminal, message);
                 None
             }
         }
@@ -267,19 +256,22 @@ impl<'a> Exam<'a> {
                     duration::show(self.plugin.budget),
                     run.name
                 );
-                self.fail(Check::Timing, told(&what, run));
+                self.report.fail(Check::Timing, told(&what, run));
                 return Err(Hopeless);
             }
             Outcome::NotStarted(why) => {
-                self.fail(Check::Start, why.clone());
+                self.report.fail(Check::Start, why.clone());
                 return Err(Hopeless);
             }
             _ => self.times.push(run.took),
         }
-        self.pass(Check::Start, "it starts");
+        self.report.pass(Check::Start, "it starts");
         match &run.outcome {
+            // What is wrong with the plain questions need not be said of the others again.
             Outcome::Wrong { check, what } if !versioned => {
-                self.fail(*check, format!("{}: {what}", run.name));
+                if !self.report.failed(*check) {
+                    self.report.fail(*check, format!("{}, it {what}", run.name));
+                }
             }
             outcome => self.judge(outcome),
         }
@@ -304,109 +296,25 @@ impl<'a> Exam<'a> {
         match outcome {
             Outcome::Answered { answer, yaml } => {
                 if *yaml {
-                    self.warn(Check::Stdout, "prints YAML, which not every client reads");
+                    self.report.warn(Check::Stdout, "prints YAML, which not every client reads");
                 }
-                self.pass(Check::Stdout, "one object and nothing else");
-                self.check_credential(answer);
-                self.check_expiry(answer);
-                if let Some(pair) = &answer.pair {
-                    self.check_certificate(pair, answer);
-                }
+                self.report.pass(Check::Stdout, "one object and nothing else");
+                judge::answer(answer, self.clock.now(), &mut self.report);
             }
-            Outcome::Wrong { check, what } => self.fail(*check, what.clone()),
+            Outcome::Wrong { check, what } => self.report.fail(*check, what.clone()),
             _ => {}
         }
-    }
-
-    fn check_credential(&mut self, answer: &Answer) {
-        if let Some(token) = &answer.token {
-            let token = token.expose();
-            if token.get(..7).is_some_and(|t| t.eq_ignore_ascii_case("bearer ")) {
-                self.fail(Check::Credential, "the token begins with `Bearer`, which clients add");
-            } else if !token.bytes().all(|b| (b'!'..=b'~').contains(&b)) {
-                self.fail(
-                    Check::Credential,
-                    "the token has a blank, a line break or another character that no header can \
-                     carry",
-                );
-            }
-        }
-        let what = match (&answer.token, &answer.pair) {
-            (Some(_), Some(_)) => "a token and a certificate",
-            (Some(_), None) => "a token",
-            _ => "a certificate",
-        };
-        self.pass(Check::Credential, what);
-    }
-
-    fn check_expiry(&mut self, answer: &Answer) {
-        let Some(end) = answer.expires else {
-            self.pass(Check::Expiry, "none: clients keep it until they end or it is refused");
-            return;
-        };
-        let left = end.as_second() - self.clock.now().as_second();
-        let when = format_rfc3339(end);
-        match left {
-            ..=0 => self.fail(Check::Expiry, format!("it is over when it comes: {when}")),
-            1..=TOO_SHORT => {
-                self.fail(Check::Expiry, format!("it is over in {left} s, before it can be used"));
-            }
-            TOO_LONG.. => {
-                self.fail(Check::Expiry, format!("it is absurdly far away: {when}"));
-            }
-            LONG.. => {
-                self.warn(Check::Expiry, format!("it is more than a year away: {when}"));
-            }
-            ..SHORT => self.warn(
-                Check::Expiry,
-                format!("it is only {left} s away: clients will run the plugin all the time"),
-            ),
-            _ => self.pass(Check::Expiry, "in a sensible future"),
-        }
-        if let Some(own) = answer.token.as_ref().and_then(|token| jwt_end(token.expose()))
-            && own < end.as_second()
-        {
-            self.fail(
-                Check::Expiry,
-                format!(
-                    "it is {} s after the token's own end: clients would keep a dead token",
-                    end.as_second() - own
-                ),
-            );
-        }
-    }
-
-    fn check_certificate(&mut self, pair: &PemPair, answer: &Answer) {
-        let pair = match Pair::parse(&pair.certificate, &pair.key) {
-            Ok(pair) => pair,
-            Err(error) => {
-                let what = format!("certificate and key are no pair: {}", error.0);
-                self.fail(Check::Certificate, what);
-                return;
-            }
-        };
-        let now = self.clock.now();
-        if now >= pair.not_after {
-            let what = format!("the certificate ended at {}", format_rfc3339(pair.not_after));
-            self.fail(Check::Certificate, what);
-        } else if now < pair.not_before {
-            let what = format!("the certificate begins at {}", format_rfc3339(pair.not_before));
-            self.fail(Check::Certificate, what);
-        } else if answer.expires.is_some_and(|end| end > pair.not_after) {
-            let what = format!(
-                "the certificate ends at {}, before the answer's `expirationTimestamp`",
-                format_rfc3339(pair.not_after)
-            );
-            self.fail(Check::Certificate, what);
-        }
-        self.pass(Check::Certificate, "it is the key's and valid now");
     }
 
     /// Nothing secret where people and logs can see it.
     fn check_secrets(&mut self) {
         if self.secrets.is_empty() {
+            for check in [Check::Stdout, Check::Expiry, Check::Certificate, Check::Secrets] {
+                self.report.skip(check, "there was no answer to look at");
+            }
             return;
         }
+        self.report.skip(Check::Certificate, "no certificate was given");
         for (name, shown) in std::mem::take(&mut self.shown) {
             let shown = Zeroizing::new(String::from_utf8_lossy(&shown).into_owned());
             let leaks = self.secrets.iter().any(|secret| {
@@ -415,11 +323,11 @@ impl<'a> Exam<'a> {
                 lines.any(|line| shown.contains(line)) || text.len() > 3 && shown.contains(text)
             });
             if leaks {
-                self.fail(Check::Secrets, format!("{name}, it shows a secret on stderr"));
+                self.report.fail(Check::Secrets, format!("{name}, it shows a secret on stderr"));
                 break;
             }
         }
-        self.pass(Check::Secrets, "none on stderr");
+        self.report.pass(Check::Secrets, "none on stderr");
     }
 
     fn check_timing(&mut self) {
@@ -433,9 +341,9 @@ impl<'a> Exam<'a> {
             format!("median {}, slowest {}", duration::show(median), duration::show(slowest));
         if median > SLOW {
             let what = format!("{figures}: people wait for it with every command; keep a cache");
-            self.warn(Check::Timing, what);
+            self.report.warn(Check::Timing, what);
         }
-        self.pass(Check::Timing, figures);
+        self.report.pass(Check::Timing, figures);
     }
 
     /// Fails a check when a run ended otherwise than the plain one.
@@ -447,20 +355,8 @@ impl<'a> Exam<'a> {
                 run.outcome.describe(),
                 base.outcome.describe()
             );
-            self.fail(check, told(&what, run));
+            self.report.fail(check, told(&what, run));
         }
-    }
-
-    fn pass(&mut self, check: Check, message: impl Into<String>) {
-        self.report.add(check, Verdict::Pass, message);
-    }
-
-    fn warn(&mut self, check: Check, message: impl Into<String>) {
-        self.report.add(check, Verdict::Warn, message);
-    }
-
-    fn fail(&mut self, check: Check, message: impl Into<String>) {
-        self.report.add(check, Verdict::Fail, message);
     }
 }
 
@@ -469,29 +365,5 @@ fn told(what: &str, run: &Run) -> String {
     match run.last_words() {
         Some(words) => format!("{what}; it says: {words}"),
         None => what.to_owned(),
-    }
-}
-
-/// When a JSON Web Token says it ends itself.
-fn jwt_end(token: &str) -> Option<i64> {
-    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-
-    let mut parts = token.split('.');
-    let (_, claims, _) = (parts.next()?, parts.next()?, parts.next()?);
-    let claims = Zeroizing::new(URL_SAFE_NO_PAD.decode(claims.trim_end_matches('=')).ok()?);
-    let claims: serde_json::Value = serde_json::from_slice(&claims).ok()?;
-    claims.get("exp")?.as_i64()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::jwt_end;
-
-    #[test]
-    fn a_tokens_own_end_is_read_where_it_has_one() {
-        // {"alg":"none"} . {"exp":1700000000} . nothing
-        assert_eq!(jwt_end("eyJhbGciOiJub25lIn0.eyJleHAiOjE3MDAwMDAwMDB9."), Some(1_700_000_000));
-        assert_eq!(jwt_end("s3cr3t"), None);
-        assert_eq!(jwt_end("a.b.c"), None);
     }
 }

@@ -3,6 +3,7 @@
 
 mod answer;
 mod exam;
+mod judge;
 mod question;
 mod report;
 mod run;
@@ -14,7 +15,7 @@ use clap::Subcommand;
 use keyward_host::clock::SystemClock;
 use zeroize::Zeroizing;
 
-use self::{exam::Exam, report::Report, run::Plugin};
+use self::{exam::Exam, run::Plugin};
 use crate::{failure::Failure, globals::Globals, output, output::Output, signals};
 
 /// For authors of plugins
@@ -84,7 +85,7 @@ fn test(args: &TestArgs, globals: &Globals) -> Result<ExitCode, Failure> {
     signals::watch();
     let plugin = plugin(args, globals)?;
     let exam = Exam::new(&plugin, usize::from(args.at_once), globals.mask.clone(), &SystemClock);
-    let report: Report = exam.run();
+    let report = exam.run();
     let text = match args.output.format {
         output::Format::Json => report.json(),
         output::Format::Text => report.text(output::Style::of_stdout(globals)),

@@ -77,7 +77,7 @@ impl Check {
 /// How a check ended, from good to bad.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Verdict {
+enum Verdict {
     /// There was nothing to look at.
     Skip,
     /// As it should be.
@@ -111,8 +111,28 @@ impl Report {
         Self { plugin: plugin.to_string_lossy().into_owned(), findings: BTreeMap::new() }
     }
 
+    /// As it should be, unless something else says otherwise.
+    pub(super) fn pass(&mut self, check: Check, message: impl Into<String>) {
+        self.add(check, Verdict::Pass, message);
+    }
+
+    /// Allowed, but somebody will regret it.
+    pub(super) fn warn(&mut self, check: Check, message: impl Into<String>) {
+        self.add(check, Verdict::Warn, message);
+    }
+
+    /// Against the protocol.
+    pub(super) fn fail(&mut self, check: Check, message: impl Into<String>) {
+        self.add(check, Verdict::Fail, message);
+    }
+
+    /// There was nothing to look at, unless something else says otherwise.
+    pub(super) fn skip(&mut self, check: Check, message: impl Into<String>) {
+        self.add(check, Verdict::Skip, message);
+    }
+
     /// Notes something, once.
-    pub(super) fn add(&mut self, check: Check, verdict: Verdict, message: impl Into<String>) {
+    fn add(&mut self, check: Check, verdict: Verdict, message: impl Into<String>) {
         let messages = self.findings.entry(check).or_default();
         let message = message.into();
         if !messages.iter().any(|(_, known)| *known == message) {
@@ -145,7 +165,7 @@ impl Report {
 
     /// For people: a line for each check, and the sum.
     pub(super) fn text(&self, style: Style) -> String {
-        let mut text = format!("{}\n", style.label(&format!("plugin `{}`", self.plugin)));
+        let mut lines = vec![style.label(&format!("plugin `{}`", self.plugin))];
         let mut counts = [0; 4];
         for check in Check::ALL {
             let verdict = self.verdict(check);
@@ -157,16 +177,17 @@ impl Report {
             };
             let messages = self.messages(check);
             let first = messages.first().copied().unwrap_or("not reached");
-            text += &format!("  {word}  {:<12} {first}\n", check.name());
+            lines.push(format!("  {word}  {:<12} {first}", check.name()));
             for message in messages.iter().skip(1) {
-                text += &format!("  {:<4}  {:<12} {message}\n", "", "");
+                lines.push(format!("  {:<4}  {:<12} {message}", "", ""));
             }
         }
         let [skipped, passed, warned, failed] = counts;
-        text += &format!(
-            "\n{passed} passed, {warned} passed with a warning, {failed} failed, {skipped} skipped\n"
-        );
-        text
+        lines.push(String::new());
+        lines.push(format!(
+            "{passed} passed, {warned} passed with a warning, {failed} failed, {skipped} skipped\n"
+        ));
+        lines.join("\n")
     }
 
     /// For programs: docs/plugin-authors.md has the schema.

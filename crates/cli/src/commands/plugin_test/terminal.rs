@@ -2,6 +2,8 @@
 
 use std::{ffi::OsString, path::Path};
 
+#[cfg(not(unix))]
+pub(super) use self::other::{Seat, become_on};
 #[cfg(unix)]
 pub(super) use self::unix::{Seat, become_on};
 
@@ -50,6 +52,8 @@ mod unix {
     const QUIET: Duration = Duration::from_millis(300);
     /// Without any prompt it may just be slow.
     const LONG_QUIET: Duration = Duration::from_secs(3);
+    /// How often the screen is looked at.
+    const TICK: Duration = Duration::from_millis(20);
     const CTRL_C: &[u8] = &[3];
 
     /// A free terminal.
@@ -126,7 +130,6 @@ mod unix {
             let mut quiet = Duration::ZERO;
             // How much was on the screen when keys were last pressed.
             let mut seen = 0;
-            const TICK: Duration = Duration::from_millis(20);
             loop {
                 if let Ok(result) = ended.try_recv() {
                     while self.listen(&mut screen, Duration::ZERO)? {}
@@ -204,12 +207,33 @@ mod unix {
 
 #[cfg(not(unix))]
 mod other {
-    use super::{Failure, OsString, Path};
+    use std::{convert::Infallible, io, time::Duration};
+
+    use zeroize::Zeroizing;
+
+    use super::{Failure, OsString, Path, Visit};
+    use crate::commands::plugin_test::{question::Question, run::Plugin};
+
+    /// Never there: this system has no pseudo-terminals that safe code reaches.
+    pub(in super::super) struct Seat(Infallible);
+
+    impl Seat {
+        pub(in super::super) fn take() -> io::Result<Self> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        pub(in super::super) fn ask(
+            self,
+            _plugin: &Plugin,
+            _question: &Question,
+            _budget: Duration,
+            _lines: &[Zeroizing<String>],
+        ) -> io::Result<Visit> {
+            match self.0 {}
+        }
+    }
 
     pub(in super::super) fn become_on(_path: &Path, _command: &[OsString]) -> Failure {
         Failure::failed("there are no pseudo-terminals on this system")
     }
 }
-
-#[cfg(not(unix))]
-pub(super) use self::other::become_on;

@@ -1,0 +1,139 @@
+//! What a client could do with an answer.
+
+use jiff::Timestamp;
+use keyward_host::pair::Pair;
+use keyward_protocol::{
+    exec::{Answer, PemPair},
+    time::format_rfc3339,
+};
+use zeroize::Zeroizing;
+
+use super::report::{Check, Report};
+
+/// Less is over before the client has used it.
+const TOO_SHORT: i64 = 5;
+/// Less makes clients start the plugin all the time.
+const SHORT: i64 = 30;
+/// More is a mistake in the unit.
+const TOO_LONG: i64 = 10 * 365 * 86_400;
+/// More is not what people mean by short-lived.
+const LONG: i64 = 366 * 86_400;
+
+/// Looks at everything in an answer.
+pub(super) fn answer(answer: &Answer, now: Timestamp, report: &mut Report) {
+    credential(answer, report);
+    expiry(answer, now, report);
+    if let Some(pair) = &answer.pair {
+        certificate(pair, answer, now, report);
+    }
+}
+
+fn credential(answer: &Answer, report: &mut Report) {
+    if let Some(token) = &answer.token {
+        let token = token.expose();
+        if token.get(..7).is_some_and(|t| t.eq_ignore_ascii_case("bearer ")) {
+            report.fail(Check::Credential, "the token begins with `Bearer`, which clients add");
+        } else if !token.bytes().all(|b| (b'!'..=b'~').contains(&b)) {
+            report.fail(
+                Check::Credential,
+                "the token has a blank, a line break or another character that no header can \
+                 carry",
+            );
+        }
+    }
+    let what = match (&answer.token, &answer.pair) {
+        (Some(_), Some(_)) => "a token and a certificate",
+        (Some(_), None) => "a token",
+        _ => "a certificate",
+    };
+    report.pass(Check::Credential, what);
+}
+
+fn expiry(answer: &Answer, now: Timestamp, report: &mut Report) {
+    let own = answer.token.as_ref().and_then(|token| jwt_end(token.expose()));
+    let Some(end) = answer.expires else {
+        if own.is_some() {
+            let what =
+                "the token has an end and the answer says none: clients find out by a refusal";
+            report.warn(Check::Expiry, what);
+        }
+        report.pass(Check::Expiry, "none: clients keep it until they end or it is refused");
+        return;
+    };
+    let left = end.as_second() - now.as_second();
+    let when = format_rfc3339(end);
+    if left <= 0 {
+        report.fail(Check::Expiry, format!("it is over when it comes: {when}"));
+    } else if left <= TOO_SHORT {
+        report.fail(Check::Expiry, format!("it is over in {left} s, before it can be used"));
+    } else if left < SHORT {
+        let what = format!("it is only {left} s away: clients will run the plugin all the time");
+        report.warn(Check::Expiry, what);
+    } else if left >= TOO_LONG {
+        report.fail(Check::Expiry, format!("it is absurdly far away: {when}"));
+    } else if left >= LONG {
+        report.warn(Check::Expiry, format!("it is more than a year away: {when}"));
+    } else {
+        report.pass(Check::Expiry, "in a sensible future");
+    }
+    if let Some(own) = own
+        && own < end.as_second()
+    {
+        report.fail(
+            Check::Expiry,
+            format!(
+                "it is {} s after the token's own end: clients would keep a dead token",
+                end.as_second() - own
+            ),
+        );
+    }
+}
+
+fn certificate(pair: &PemPair, answer: &Answer, now: Timestamp, report: &mut Report) {
+    let pair = match Pair::parse(&pair.certificate, &pair.key) {
+        Ok(pair) => pair,
+        Err(error) => {
+            let what = format!("certificate and key are no pair: {}", error.0);
+            report.fail(Check::Certificate, what);
+            return;
+        }
+    };
+    if now >= pair.not_after {
+        let what = format!("the certificate ended at {}", format_rfc3339(pair.not_after));
+        report.fail(Check::Certificate, what);
+    } else if now < pair.not_before {
+        let what = format!("the certificate begins at {}", format_rfc3339(pair.not_before));
+        report.fail(Check::Certificate, what);
+    } else if answer.expires.is_some_and(|end| end > pair.not_after) {
+        let what = format!(
+            "the certificate ends at {}, before the answer's `expirationTimestamp`",
+            format_rfc3339(pair.not_after)
+        );
+        report.fail(Check::Certificate, what);
+    }
+    report.pass(Check::Certificate, "it is the key's and valid now");
+}
+
+/// When a JSON Web Token says it ends itself.
+fn jwt_end(token: &str) -> Option<i64> {
+    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+
+    let mut parts = token.split('.');
+    let (_, claims, _) = (parts.next()?, parts.next()?, parts.next()?);
+    let claims = Zeroizing::new(URL_SAFE_NO_PAD.decode(claims.trim_end_matches('=')).ok()?);
+    let claims: serde_json::Value = serde_json::from_slice(&claims).ok()?;
+    claims.get("exp")?.as_i64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::jwt_end;
+
+    #[test]
+    fn a_tokens_own_end_is_read_where_it_has_one() {
+        // {"alg":"none"} . {"exp":1700000000} . nothing
+        assert_eq!(jwt_end("eyJhbGciOiJub25lIn0.eyJleHAiOjE3MDAwMDAwMDB9."), Some(1_700_000_000));
+        assert_eq!(jwt_end("s3cr3t"), None);
+        assert_eq!(jwt_end("a.b.c"), None);
+    }
+}
