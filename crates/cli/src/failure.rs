@@ -3,6 +3,7 @@
 use std::{borrow::Cow, error::Error as _, io, process::ExitCode};
 
 use keyward_host::{Error, Kind};
+use keyward_protocol::text::clean;
 
 use crate::{globals::Globals, output, signals};
 
@@ -100,16 +101,17 @@ impl Failure {
     }
 
     fn layout(&self, style: output::Style) -> String {
-        let mut lines = vec![format!("{} {}", style.error("error:"), self.0.message)];
+        // Most texts were cleaned where they were made; none may reach a terminal without it.
+        let mut lines = vec![format!("{} {}", style.error("error:"), clean(&self.0.message))];
         for (label, note) in self.notes() {
-            lines.push(format!("  {label}: {}", note.replace('\n', "\n    ")));
+            lines.push(format!("  {label}: {}", clean(note).replace('\n', "\n    ")));
         }
         if let Some(stderr) = self.0.stderr.as_deref().filter(|text| !text.trim().is_empty()) {
             lines.push("  the plugin said:".to_owned());
             lines.extend(stderr.trim_end().lines().map(|line| format!("    {line}")));
         }
         if let Some(hint) = &self.0.hint {
-            lines.push(format!("\n{} {hint}", style.hint("hint:")));
+            lines.push(format!("\n{} {}", style.hint("hint:"), clean(hint)));
         }
         lines.push(String::new());
         lines.join("\n")

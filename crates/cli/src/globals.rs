@@ -6,7 +6,11 @@ use keyward_host::{
     plan::{Complaints, Environment, Settings},
     rules::Rules,
 };
-use keyward_protocol::{Secret, exec::Request, url::Url};
+use keyward_protocol::{
+    Secret,
+    exec::Request,
+    url::{self, Url},
+};
 
 use crate::{
     failure::Failure,
@@ -52,8 +56,21 @@ impl Globals {
 
     /// The cluster and user that this kubeconfig and the flags lead to.
     pub(crate) fn resolve(&self, config: &Kubeconfig) -> Result<Target, Failure> {
+        for (path, found) in &config.files {
+            tracing::info!(path = %path.display(), found, "looked for a kubeconfig");
+        }
         let target = config.resolve(&self.overrides(), &self.surroundings)?;
         self.learn(&target);
+        tracing::info!(
+            context = target.context,
+            cluster = target.cluster_name,
+            user = target.user_name,
+            server = url::mask(&target.cluster.server),
+            "chose a context"
+        );
+        for warning in &target.warnings {
+            tracing::info!("{warning}");
+        }
         Ok(target)
     }
 
@@ -83,7 +100,12 @@ impl Globals {
 
     /// How to get credentials for a target. Runs nothing.
     pub(crate) fn plan(&self, target: Target) -> Result<Plan, Failure> {
-        Ok(self.draft(target, &self.rules()?)?.finish()?)
+        let draft = self.draft(target, &self.rules()?)?;
+        for warning in draft.warnings().iter().skip(draft.target().warnings.len()) {
+            tracing::warn!("{warning}");
+        }
+        tracing::info!(methods = ?draft.methods(), "decided how to get a credential");
+        Ok(draft.finish()?)
     }
 
     /// How plugins are run.

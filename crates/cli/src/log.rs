@@ -59,8 +59,9 @@ where
         if self.detailed {
             write!(writer, "{}: ", event.metadata().target())?;
         }
-        context.field_format().format_fields(writer.by_ref(), event)?;
-        writeln!(writer)
+        let mut fields = String::new();
+        context.field_format().format_fields(Writer::new(&mut fields), event)?;
+        writeln!(writer, "{}", output::inline(&fields))
     }
 }
 

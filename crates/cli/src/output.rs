@@ -45,11 +45,17 @@ pub(crate) fn tell(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
+/// Text from strangers (a kubeconfig, a flag), fit for one line of ours: control characters by their
+/// names, and no line breaks.
+pub(crate) fn inline(text: &str) -> String {
+    clean(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// Names the user of a target and where it stands, for messages.
 pub(crate) fn user(target: &Target) -> String {
     let user = match target.user_name.as_str() {
         "" => "no user".to_owned(),
-        name => format!("user `{}`", clean(name)),
+        name => format!("user `{}`", inline(name)),
     };
     match &target.user_place {
         Place { file: None, .. } => user,

@@ -106,3 +106,18 @@ fn there_is_no_colour_without_a_terminal() {
         assert!(!ran.stdout.contains('\x1b') && !ran.stderr.contains('\x1b'), "{line}: {ran:?}");
     }
 }
+
+#[test]
+fn the_log_tells_more_with_each_level() {
+    let stage = Stage::new();
+    stage.plugin("p", &gives("t"));
+    stage.kubeconfig(&exec("p"));
+    for (flag, info, debug) in
+        [("", false, false), ("-v", true, false), ("-vv", true, true), ("-v=3", true, true)]
+    {
+        let ran = stage.run(&format!("credential {flag}"));
+        ran.good();
+        assert_eq!(ran.stderr.contains("info: "), info, "{flag}: {ran:?}");
+        assert_eq!(ran.stderr.contains("debug: "), debug, "{flag}: {ran:?}");
+    }
+}

@@ -230,3 +230,18 @@ fn a_context_without_its_user_is_a_warning_and_strictly_an_error() {
     assert_eq!(explained["warnings"].as_array().unwrap().len(), 1, "{explained}");
     partly(&stage.run("plan -o json --strict"), 1);
 }
+
+#[test]
+fn what_a_kubeconfig_says_cannot_play_with_the_terminal() {
+    let stage = Stage::new();
+    traced(&stage);
+    let evil = exec("p")
+        .replace("name: u\n", "name: \"u\\e[2J\"\n")
+        .replace("user: u}", "user: \"u\\e[2J\"}");
+    stage.kubeconfig(&evil);
+    for line in ["plan", "plan --user \u{1b}[2J", "credential", "credential -vvv"] {
+        let ran = stage.run(line);
+        assert!(!ran.stdout.contains('\x1b') && !ran.stderr.contains('\x1b'), "{line}: {ran:?}");
+    }
+    assert!(stage.run("plan").good().contains("U+001B[2J"));
+}

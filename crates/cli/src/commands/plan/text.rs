@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::explanation::{
     Cluster, Environment, Explanation, Interactive, Method, Plugin, Policy, Source, User,
 };
-use crate::output::Style;
+use crate::output::{Style, inline};
 
 /// A text of the request longer than this is cut: a certificate authority fills the screen.
 const LONGEST: usize = 72;
@@ -71,7 +71,7 @@ fn overview(explanation: &Explanation) -> Vec<(&'static str, String)> {
         rows.push(("files", files.join("\n")));
     }
     if let Some(context) = &explanation.context {
-        rows.push(("context", context.clone()));
+        rows.push(("context", inline(context)));
     }
     if let Some(cluster) = &explanation.cluster {
         rows.push(("cluster", cluster_text(cluster)));
@@ -80,21 +80,22 @@ fn overview(explanation: &Explanation) -> Vec<(&'static str, String)> {
         rows.push(("user", user_text(user)));
     }
     if let Some(namespace) = &explanation.namespace {
-        rows.push(("namespace", namespace.clone()));
+        rows.push(("namespace", inline(namespace)));
     }
     rows
 }
 
 fn cluster_text(cluster: &Cluster) -> String {
-    let mut lines = vec![match cluster.name.as_str() {
-        "" => cluster.server.clone(),
-        name => format!("{name}, {}", cluster.server),
+    let server = inline(&cluster.server);
+    let mut lines = vec![match inline(&cluster.name).as_str() {
+        "" => server,
+        name => format!("{name}, {server}"),
     }];
     if !cluster.tls_server_name.is_empty() {
-        lines.push(format!("checked as `{}`", cluster.tls_server_name));
+        lines.push(format!("checked as `{}`", inline(&cluster.tls_server_name)));
     }
     if !cluster.proxy_url.is_empty() {
-        lines.push(format!("through {}", cluster.proxy_url));
+        lines.push(format!("through {}", inline(&cluster.proxy_url)));
     }
     if cluster.insecure_skip_tls_verify {
         lines.push("its certificate is not checked".to_owned());
@@ -103,14 +104,14 @@ fn cluster_text(cluster: &Cluster) -> String {
 }
 
 fn user_text(user: &User) -> String {
-    let name = if user.name.is_empty() { "none" } else { user.name.as_str() };
+    let name = if user.name.is_empty() { "none".to_owned() } else { inline(&user.name) };
     let mut lines = vec![match (&user.file, user.line) {
         (Some(file), Some(line)) => format!("{name}, in {}, line {line}", file.display()),
         (Some(file), None) => format!("{name}, in {}", file.display()),
-        (None, _) => name.to_owned(),
+        (None, _) => name,
     }];
     if !user.acts_as.is_empty() {
-        lines.push(format!("acts as `{}`", user.acts_as));
+        lines.push(format!("acts as `{}`", inline(&user.acts_as)));
     }
     lines.join("\n")
 }
@@ -203,7 +204,7 @@ fn quote(arg: &str) -> String {
     if !arg.is_empty() && arg.chars().all(plain) {
         return arg.to_owned();
     }
-    format!("'{}'", arg.replace('\'', r"'\''"))
+    format!("'{}'", inline(arg).replace('\'', r"'\''"))
 }
 
 /// The request with long texts cut.
