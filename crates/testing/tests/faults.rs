@@ -31,6 +31,7 @@ async fn requests_and_connections_are_counted_and_recorded() {
     let records = server.recorder().of("/healthz");
     assert_eq!(records.len(), 2);
     assert_eq!(records[0].header("authorization"), Some("Bearer good"));
+    assert!(!format!("{records:?}").contains("good"));
     assert_eq!(records[0].user.as_deref(), Some("anna"));
     assert_eq!(records[1].user, None);
     assert_eq!(records[1].status, Some(StatusCode::UNAUTHORIZED));
@@ -186,8 +187,19 @@ async fn a_stopped_server_is_gone_and_a_drained_one_finished() {
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
 
     let second = server();
+    let delay = Deed::Delay(Duration::from_millis(200));
+    second.faults().add(Fault::on("/version", delay));
     let mut client = Client::connect(&second, http2(&second, None)).await;
     client.get("/healthz", "good").await;
-    let drained = tokio::task::spawn_blocking(move || second.drain(Duration::from_secs(10)));
-    assert!(drained.await.unwrap());
+    let address = second.address();
+    let ask = async {
+        while second.counts().waiting == 0 {
+            tokio::task::yield_now().await;
+        }
+        tokio::task::spawn_blocking(move || second.drain(Duration::from_secs(60))).await.unwrap()
+    };
+    let (answer, drained) = tokio::join!(client.whole(get("/version", "good")), ask);
+    assert_eq!(answer.unwrap().0, StatusCode::OK);
+    assert!(drained);
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
 }

@@ -49,7 +49,6 @@ pub enum Kind {
 }
 
 /// A proxy that is about to start.
-#[derive(Debug)]
 pub struct Setup {
     kind: Kind,
     password: Option<(String, String)>,
@@ -122,6 +121,12 @@ impl Setup {
             })
             .map_err(Error::of("start the proxy's thread"))?;
         Ok(Proxy { shared, address, authority, over, thread: Some(thread) })
+    }
+}
+
+impl fmt::Debug for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setup").field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 

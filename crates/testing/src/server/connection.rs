@@ -205,6 +205,8 @@ async fn speak_http2(
     let serving = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(streams)
+        // Tests end hundreds of watches at once; that is no attack.
+        .max_pending_accept_reset_streams(4096)
         .serve_connection(TokioIo::new(stream), service);
     serve_until_told!(serving, told);
 }

@@ -173,7 +173,7 @@ impl Server {
     /// Ends gracefully: no new connection, the open ones finish what they carry, at most for
     /// `limit`. Whether all had finished by then.
     pub fn drain(self, limit: Duration) -> bool {
-        self.shared.gate.send_replace(Gate::Over);
+        self.shared.gate.send_replace(Gate::Closed);
         self.go_away();
         self.shared.connections.wait_until_none(limit)
     }
@@ -205,7 +205,11 @@ impl fmt::Debug for Server {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Gate {
     Open,
+    /// Not now: clients wait in the queue.
     Shut,
+    /// Never again: clients are refused, while the open connections go on.
+    Closed,
+    /// The end.
     Over,
 }
 
@@ -241,25 +245,33 @@ impl fmt::Debug for Shared {
 /// Accepts connections until the server is over.
 async fn accept(shared: Arc<Shared>, listener: TcpListener) {
     let mut gate = shared.gate.subscribe();
+    let mut listener = Some(listener);
     loop {
         let state = *gate.borrow_and_update();
-        match state {
+        let open = match state {
             Gate::Over => return,
-            Gate::Shut => {
-                if gate.changed().await.is_err() {
-                    return;
-                }
+            Gate::Closed => {
+                listener = None;
+                None
             }
-            Gate::Open => tokio::select! {
-                biased;
-                changed = gate.changed() => if changed.is_err() { return },
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => {
-                        tokio::spawn(connection::run(shared.clone(), stream));
-                    }
-                    // Out of descriptors, or a client that left already: others may fare better.
-                    Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
-                },
+            Gate::Shut => None,
+            Gate::Open => listener.as_ref(),
+        };
+        let accepting = async {
+            match open {
+                Some(listener) => listener.accept().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            news = gate.changed() => if news.is_err() { return },
+            accepted = accepting => match accepted {
+                Ok((stream, _)) => {
+                    tokio::spawn(connection::run(shared.clone(), stream));
+                }
+                // Out of descriptors, or a client that left already: others may fare better.
+                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
             },
         }
     }

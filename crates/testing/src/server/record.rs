@@ -14,8 +14,8 @@ use super::users::Proof;
 
 /// One request as the server saw it.
 ///
-/// The headers are kept as they came, credentials too: that is what tests ask about. Nothing of
-/// this is printed by the server.
+/// The headers are kept as they came, credentials too: that is what tests ask about. `Debug` hides
+/// the credential.
 #[derive(Debug, Clone)]
 pub struct Record {
     /// Which connection it came on. Connections are counted from one.

@@ -106,6 +106,11 @@ fn record(
     request: &Request<Incoming>,
     known: Option<&(User, Proof)>,
 ) -> Record {
+    let mut headers = request.headers().clone();
+    if let Some(value) = headers.get_mut(header::AUTHORIZATION) {
+        // Still there for those who ask, hidden from those who print.
+        value.set_sensitive(true);
+    }
     Record {
         connection: connection.id,
         version: request.version(),
@@ -114,7 +119,7 @@ fn record(
         server_name: connection.facts.server_name.clone(),
         method: request.method().clone(),
         uri: request.uri().clone(),
-        headers: request.headers().clone(),
+        headers,
         serial: connection.facts.serial,
         user: known.map(|(user, _)| user.name.clone()),
         proof: known.map(|(_, proof)| *proof),

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    fmt,
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -40,8 +41,8 @@ impl Refusal {
     }
 }
 
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
@@ -75,13 +76,12 @@ impl Key {
 }
 
 /// The objects. Every change gets the next resource version.
-#[derive(Debug)]
 pub struct Store {
     state: Mutex<State>,
     version: watch::Sender<u64>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     objects: BTreeMap<Key, Arc<Value>>,
     version: u64,
@@ -337,6 +337,12 @@ impl Store {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
     }
 }
 
