@@ -94,21 +94,24 @@ impl Envelope {
     /// Whether it is one of the types that the reference registers besides its own: what is
     /// printed then is well-formed, but not an answer.
     pub(super) fn is_foreign(&self) -> bool {
-        const EVERYWHERE: [&str; 7] = [
+        /// Registered with each version of the group.
+        const OPTIONS: [&str; 6] = [
             "CreateOptions",
             "DeleteOptions",
             "GetOptions",
             "ListOptions",
             "PatchOptions",
             "UpdateOptions",
-            "WatchEvent",
         ];
-        const CORE: [&str; 5] =
+        /// Known under any `apiVersion` whatsoever.
+        const UNVERSIONED: [&str; 5] =
             ["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
         let kind = self.kind.as_str();
-        let core = self.group.is_empty() && self.version == "v1";
         let ours = matches!(self.version(), Some(Version::V1 | Version::V1Beta1));
-        EVERYWHERE.contains(&kind) && (core || ours) || core && CORE.contains(&kind)
+        let internal = self.group == GROUP && self.version == "__internal";
+        UNVERSIONED.contains(&kind)
+            || OPTIONS.contains(&kind) && ours
+            || kind == "WatchEvent" && (ours || internal)
     }
 }
 
