@@ -162,7 +162,8 @@ impl Theirs {
     }
 }
 
-/// Signals as a program expects them: none blocked, a broken pipe fatal (Rust programs ignore it).
+/// Signals as a program expects them: none blocked, a broken pipe fatal (Rust programs ignore it),
+/// and with a person at the terminal Ctrl-C too, even if we have other plans for it ourselves.
 /// Unattended, a session of its own.
 fn attributes(invocation: &Invocation) -> nix::Result<PosixSpawnAttr> {
     let mut attributes = PosixSpawnAttr::init()?;
@@ -174,6 +175,10 @@ fn attributes(invocation: &Invocation) -> nix::Result<PosixSpawnAttr> {
     attributes.set_flags(flags)?;
     let mut default = SigSet::empty();
     default.add(Signal::SIGPIPE);
+    if invocation.attended {
+        default.add(Signal::SIGINT);
+        default.add(Signal::SIGQUIT);
+    }
     attributes.set_sigdefault(&default)?;
     attributes.set_sigmask(&SigSet::empty())?;
     Ok(attributes)

@@ -88,6 +88,8 @@ impl Lines {
         let bytes = self.pending.bytes_from(0);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         let line = text::clean(&String::from_utf8_lossy(bytes));
+        // What moves the cursor, and is left to stand in texts of several lines.
+        let line = line.replace(['\r', '\u{b}', '\u{c}'], " ");
         self.pending.clear();
         line
     }
@@ -150,7 +152,7 @@ mod tests {
 
     #[test]
     fn control_characters_never_reach_the_screen() {
-        let log = talk(&[(b"\x1b[2Jowned\n", 0)]);
-        assert_eq!(log, ["p: line \"U+001B[2Jowned\""]);
+        let log = talk(&[(b"\x1b[2Jow\rned\n", 0)]);
+        assert_eq!(log, ["p: line \"U+001B[2Jow ned\""]);
     }
 }

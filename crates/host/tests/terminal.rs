@@ -1,0 +1,178 @@
+//! Runs with and without a person, at a real terminal. Each test plays the person; the run itself is
+//! the helper at the end of this file, started in a session of its own on that terminal.
+#![cfg(target_os = "linux")]
+
+use std::{
+    env,
+    process::Command,
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+use keyward_host::process::{self, Invocation, Sink, Stderr, Stdin, Stop};
+use keyward_testing::{plugin, pty::Pty};
+use rustix::termios::{LocalModes, tcgetattr};
+
+/// The variable that tells the helper what to do.
+const SCENE: &str = "KEYWARD_TEST_SCENE";
+
+/// A host that has other plans for Ctrl-C than to die of it.
+const DEAF: &str = "trap '' INT; exec \"$@\"";
+const PLAIN: &str = "exec \"$@\"";
+
+fn play(scene: &str) -> Pty {
+    // Found, and built, before there is a terminal to write on.
+    plugin::path();
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", if scene == "interrupted" { DEAF } else { PLAIN }, "sh"]);
+    command.arg(env::current_exe().unwrap());
+    command.args(["the_helper_on_the_terminal", "--exact", "--ignored", "--nocapture"]);
+    command.env(SCENE, scene);
+    Pty::spawn(&command).unwrap()
+}
+
+#[test]
+fn a_person_is_asked_and_answers() {
+    let mut pty = play("ask");
+    pty.wait_for("Who are you? ");
+    pty.type_in("alice\n").unwrap();
+    pty.wait_for("result: Code(0) got alice");
+    assert!(pty.finish().success());
+}
+
+#[test]
+fn what_is_typed_at_a_hidden_prompt_is_not_shown() {
+    let mut pty = play("hidden");
+    pty.wait_for("Password: ");
+    assert!(!pty.echoes().unwrap());
+    pty.type_in("hunter2\n").unwrap();
+    pty.wait_for("result: Code(0) got hunter2");
+    assert!(pty.finish().success());
+    assert!(pty.echoes().unwrap());
+    assert_eq!(pty.screen().matches("hunter2").count(), 1, "only in the result");
+}
+
+#[test]
+fn the_echo_is_restored_after_a_program_that_was_killed() {
+    let mut pty = play("hidden-and-die");
+    pty.wait_for("Password: ");
+    pty.wait_for("result: Signal(9)");
+    assert!(pty.echoes().unwrap(), "restored by the time the result is there");
+    assert!(pty.finish().success());
+}
+
+#[test]
+fn the_echo_is_restored_after_a_program_that_took_too_long() {
+    let mut pty = play("hidden-and-slow");
+    pty.wait_for("Password: ");
+    pty.wait_for("result: it did not end within");
+    assert!(pty.echoes().unwrap());
+    assert!(pty.finish().success());
+}
+
+#[test]
+fn ctrl_c_ends_the_program_and_restores_the_echo() {
+    let mut pty = play("interrupted");
+    pty.wait_for("Password: ");
+    pty.type_in("\x03").unwrap();
+    pty.wait_for("result: Signal(2)");
+    assert!(pty.echoes().unwrap());
+    assert!(pty.finish().success());
+}
+
+#[test]
+fn a_shut_down_ends_an_attended_run_and_restores_the_echo() {
+    let mut pty = play("shut-down");
+    pty.wait_for("shut down: true");
+    assert!(pty.echoes().unwrap());
+    assert!(pty.finish().success());
+}
+
+#[test]
+fn an_unattended_program_finds_no_terminal_and_is_not_stopped_for_it() {
+    let mut pty = play("unattended");
+    pty.wait_for("result: Code(0) {\"kind\":\"ExecCredential\"");
+    assert!(pty.finish().success());
+}
+
+#[test]
+fn a_sink_leaves_the_terminal_alone() {
+    let mut pty = play("sink");
+    pty.wait_for("quiet: [\"first line\", \"Password: \"]");
+    assert!(pty.finish().success());
+    let screen = pty.screen();
+    let shown = screen.split("quiet:").next().unwrap();
+    assert!(!shown.contains("first line") && !shown.contains("Password"), "{shown}");
+}
+
+#[test]
+#[ignore = "the other half of the tests in this file, started by them on a terminal"]
+fn the_helper_on_the_terminal() {
+    let Ok(scene) = env::var(SCENE) else { return };
+    let mut invocation = Invocation::new(plugin::path());
+    invocation.attended = true;
+    invocation.stdin = Stdin::Terminal;
+    invocation.stderr = Stderr::Shown;
+    let args: &[&str] = match scene.as_str() {
+        "ask" => &["ask", "Who are you? "],
+        "hidden" | "hidden-and-slow" | "interrupted" | "shut-down" => &["ask-hidden"],
+        "hidden-and-die" => &["ask-hidden-and-die"],
+        "unattended" => &["open-terminal"],
+        "sink" => &["prompt-without-terminal"],
+        other => panic!("no scene `{other}`"),
+    };
+    invocation.args = args.iter().map(Into::into).collect();
+    match scene.as_str() {
+        "hidden-and-slow" => invocation.budget = Duration::from_secs(1),
+        "unattended" => invocation.attended = false,
+        "sink" => return sink(invocation),
+        "shut-down" => return shut_down(invocation),
+        _ => {}
+    }
+    tell(&invocation);
+}
+
+fn tell(invocation: &Invocation) {
+    match process::run(invocation, &Stop::default()) {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stdout);
+            println!("result: {:?} {said}", output.status);
+        }
+        Err(failure) => println!("result: {failure}"),
+    }
+}
+
+fn sink(mut invocation: Invocation) {
+    #[derive(Default)]
+    struct Log(Mutex<Vec<String>>);
+    impl Sink for Log {
+        fn line(&self, _: &str, line: &str) {
+            self.0.lock().unwrap().push(line.to_owned());
+        }
+    }
+    let log = Arc::new(Log::default());
+    invocation.attended = false;
+    invocation.stderr = Stderr::Sink(Arc::clone(&log) as Arc<dyn Sink>);
+    let running = process::start(invocation);
+    while log.0.lock().unwrap().len() < 2 {
+        thread::yield_now();
+    }
+    running.stop().call();
+    running.wait(None);
+    println!("quiet: {:?}", log.0.lock().unwrap());
+}
+
+fn shut_down(invocation: Invocation) {
+    let terminal = std::fs::File::open("/dev/tty").unwrap();
+    let echoes = || tcgetattr(&terminal).unwrap().local_modes.contains(LocalModes::ECHO);
+    let running = process::start(invocation);
+    while echoes() {
+        thread::yield_now();
+    }
+    let done = process::shut_down(Duration::from_secs(30));
+    println!("shut down: {}", done && echoes());
+    assert!(running.wait(None).unwrap().is_err());
+    let late = process::run(&Invocation::new("/bin/true"), &Stop::default());
+    assert!(late.is_err(), "nothing runs after a shut-down");
+}
