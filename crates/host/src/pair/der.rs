@@ -72,6 +72,14 @@ impl<'a> Der<'a> {
         if self.next_is(tag) { self.read(tag).map(drop) } else { Some(()) }
     }
 
+    /// Takes the next element if it has the tag `outer` and begins with one of the tag `inner`.
+    pub(super) fn wrapping(&mut self, outer: u8, inner: u8) -> Option<Der<'a>> {
+        let mut ahead = *self;
+        let content = ahead.read(outer).filter(|content| content.next_is(inner))?;
+        *self = ahead;
+        Some(content)
+    }
+
     /// The bytes of the next element, header included.
     pub(super) fn whole(&mut self, tag: u8) -> Option<&'a [u8]> {
         let before = self.0;

@@ -103,11 +103,12 @@ fn sec1(curve: Option<&[u8]>, block: &[u8]) -> Option<Result<Key, &'static str>>
     let version = content.small()?;
     let Der(scalar) = content.read(der::OCTET_STRING)?;
     let (mut own, mut written) = (None, None);
-    if content.next_is(wrapped(0)) {
-        own = Some(content.read(wrapped(0))?.oid()?);
+    // What is not what it should be counts as left out.
+    if let Some(mut inner) = content.wrapping(wrapped(0), der::OID) {
+        own = Some(inner.oid()?);
     }
-    if content.next_is(wrapped(1)) {
-        written = Some(content.read(wrapped(1))?.bits()?.1);
+    if let Some(mut inner) = content.wrapping(wrapped(1), der::BIT_STRING) {
+        written = Some(inner.bits()?.1);
     }
     if version != 1 {
         return Some(Err("its version of SEC1 is not known"));

@@ -51,11 +51,13 @@ impl Pair {
     /// Whether the certificate is valid today is not asked here.
     pub fn parse(certificate: &str, key: &Secret) -> Result<Self, PairError> {
         let chain = certificates(certificate)?;
-        let block = key_block(key.expose())?;
+        let (block, is_encrypted) = key_block(key.expose())?;
         let leaf = Certificate::parse(&chain[0])
             .ok_or_else(|| error("the first certificate is malformed"))?;
-        let key_der = Key::parse(&block)
-            .map_err(|what| PairError(format!("the private key cannot be read: {what}")))?;
+        let key_der = Key::parse(&block).map_err(|what| {
+            let what = if is_encrypted { "it is encrypted" } else { what };
+            PairError(format!("the private key cannot be read: {what}"))
+        })?;
         leaf.check_key(&key_der.key).map_err(error)?;
         Ok(Self {
             key: key_der.der,
@@ -99,15 +101,14 @@ fn certificates(text: &str) -> Result<Vec<Vec<u8>>, PairError> {
     }
 }
 
-/// The content of the first block that calls itself a private key.
-fn key_block(text: &str) -> Result<Zeroizing<Vec<u8>>, PairError> {
+/// The content of the first block that calls itself a private key, and whether it says that it is
+/// encrypted.
+fn key_block(text: &str) -> Result<(Zeroizing<Vec<u8>>, bool), PairError> {
     let mut labels = Vec::new();
     for block in pem::Blocks::of(text) {
         if block.label == "PRIVATE KEY" || block.label.ends_with(" PRIVATE KEY") {
-            if block.label == "ENCRYPTED PRIVATE KEY" || block.is_encrypted {
-                return Err(error("the private key is encrypted"));
-            }
-            return Ok(block.content);
+            let is_encrypted = block.is_encrypted || block.label.starts_with("ENCRYPTED ");
+            return Ok((block.content, is_encrypted));
         }
         labels.push(block.label);
     }

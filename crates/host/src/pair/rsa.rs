@@ -22,7 +22,7 @@ pub(super) fn parse(block: &[u8]) -> Option<Result<Key, &'static str>> {
         shortcuts.push(content.integer()?);
     }
     let more_primes = content.next_is(der::SEQUENCE) && !content.read(der::SEQUENCE)?.is_empty();
-    if !input.is_empty() {
+    if !input.is_empty() || !content.is_empty() && content.any().is_none() {
         return None;
     }
     if version > 1 {

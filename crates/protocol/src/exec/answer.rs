@@ -152,23 +152,22 @@ fn check_type(envelope: &Envelope, message: &Node) -> Result<Option<Version>, An
     let unknown =
         |what: &str| AnswerError::Decode { what: what.to_owned(), detail: Detail::UnknownType };
     let kind = if envelope.kind.is_empty() { "ExecCredential" } else { &envelope.kind };
-    let unversioned = match envelope.version.as_str() {
-        "" => envelope.group.is_empty() || envelope.group == GROUP,
-        "__internal" => envelope.group == GROUP,
-        _ => false,
-    };
-    if unversioned && kind == "ExecCredential" {
+    if envelope.is_unversioned() && kind == "ExecCredential" {
         return Ok(None);
     }
     if envelope.is_foreign() {
-        return Err(AnswerError::Decode {
-            what: "`kind` is not `ExecCredential`".to_owned(),
-            detail: Detail::OtherType,
-        });
+        // In a `Status`, which is how servers report errors, the field of that name is a text.
+        let text = message.get("status").map_or(Ok(None), |status| status.text("status"));
+        let detail = match text {
+            Err(_) if kind == "Status" => Detail::FieldType,
+            _ => Detail::OtherType,
+        };
+        let what = "`kind` is not `ExecCredential`".to_owned();
+        return Err(AnswerError::Decode { what, detail });
     }
     let version = match envelope.version() {
         Some(version) => version,
-        None if unversioned => return Err(unknown("`kind` is not `ExecCredential`")),
+        None if envelope.is_unversioned() => return Err(unknown("`kind` is not `ExecCredential`")),
         None if envelope.group == GROUP => {
             return Err(unknown("`apiVersion` is of a version we do not know"));
         }

@@ -108,10 +108,19 @@ impl Envelope {
             ["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
         let kind = self.kind.as_str();
         let ours = matches!(self.version(), Some(Version::V1 | Version::V1Beta1));
-        let internal = self.group == GROUP && self.version == "__internal";
         UNVERSIONED.contains(&kind)
             || OPTIONS.contains(&kind) && ours
-            || kind == "WatchEvent" && (ours || internal)
+            || kind == "WatchEvent" && (ours || self.is_unversioned())
+    }
+
+    /// Whether the reference would take it for its own internal version: the version is missing,
+    /// or named so.
+    pub(super) fn is_unversioned(&self) -> bool {
+        match self.version.as_str() {
+            "" => self.group.is_empty() || self.group == GROUP,
+            "__internal" => self.group == GROUP,
+            _ => false,
+        }
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod decode;
 mod json;
-mod resolve;
 mod yaml;
 
 use std::fmt;

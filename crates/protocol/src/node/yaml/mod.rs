@@ -1,22 +1,29 @@
-//! YAML 1.1 as go-yaml composes it: events to raw nodes, raw nodes to [`Node`]s.
+//! YAML 1.1 as go-yaml reads it: text, tokens, raw nodes, and from those the [`Node`]s that the
+//! reference's conversion to JSON would leave.
+//!
+//! A reader of our own, because being right here means agreeing with that one reader, in what it
+//! tolerates too, and because no input may bring a host down.
 
-use std::{
-    collections::HashMap,
-    io::{self, BufRead, Read},
-    rc::Rc,
-};
+mod parse;
+mod property;
+mod resolve;
+mod scalar;
+mod scan;
+mod source;
 
-use libyaml_safer::{Error, Event, EventData, Parser};
+use std::{collections::HashMap, rc::Rc};
+
 use zeroize::Zeroizing;
 
-use super::{
-    Entry, MAX_DEPTH, Node, SyntaxError, Value,
-    resolve::{self, Scalar},
-};
+use super::{Entry, MAX_DEPTH, Node, SyntaxError, Value, json::push_lossy};
+use parse::{Document, Kind, Raw};
+use resolve::Scalar;
+use source::Source;
 
 /// Reads the first document; whatever follows it is not looked at.
 pub(super) fn read(bytes: &[u8]) -> Result<Node, SyntaxError> {
-    let Some((raws, root, shared)) = compose(bytes)? else {
+    let source = Source::of(bytes);
+    let Some(Document { raws, root, shared }) = parse::document(&source)? else {
         return Ok(Node::at(Value::Null, 1, 1));
     };
     let mut decoder =
@@ -24,87 +31,6 @@ pub(super) fn read(bytes: &[u8]) -> Result<Node, SyntaxError> {
     match decoder.node(root)? {
         (_, Some(fault)) => Err(*fault),
         (node, None) => Ok(node),
-    }
-}
-
-/// A node as it was written, aliases not followed yet.
-struct Raw {
-    kind: Kind,
-    line: u32,
-    column: u32,
-}
-
-enum Kind {
-    Scalar {
-        text: Zeroizing<String>,
-        tag: Option<String>,
-        /// Plain, so that its looks decide what it is.
-        plain: bool,
-    },
-    List(Rc<Vec<usize>>),
-    /// Keys and values in turn.
-    Map(Rc<Vec<usize>>),
-    Alias {
-        target: usize,
-        /// Being followed right now.
-        open: bool,
-    },
-}
-
-/// Builds the raw nodes of the first document, the index of its root, and whether any of them
-/// has an anchor.
-fn compose(bytes: &[u8]) -> Result<Option<(Vec<Raw>, usize, bool)>, SyntaxError> {
-    let mut parser = Parser::new();
-    parser.set_input(Chunks(bytes));
-    let mut next = || parser.parse().map_err(|error| syntax(bytes, &error));
-    next()?;
-    if let EventData::StreamEnd = next()?.data {
-        return Ok(None);
-    }
-    let mut raws: Vec<Raw> = Vec::new();
-    let mut anchors: HashMap<String, usize> = HashMap::new();
-    let mut open: Vec<usize> = Vec::new();
-    loop {
-        let event = next()?;
-        let (line, column) = place(&event);
-        let (kind, anchor, opens) = match event.data {
-            EventData::Scalar { anchor, tag, value, plain_implicit, .. } => {
-                let kind = Kind::Scalar { text: Zeroizing::new(value), tag, plain: plain_implicit };
-                (kind, anchor, false)
-            }
-            EventData::SequenceStart { anchor, .. } => (Kind::List(Rc::default()), anchor, true),
-            EventData::MappingStart { anchor, .. } => (Kind::Map(Rc::default()), anchor, true),
-            EventData::Alias { anchor } => {
-                let Some(&target) = anchors.get(&anchor) else {
-                    return Err(fault("an alias has no anchor before it", line, column));
-                };
-                let open = false;
-                (Kind::Alias { target, open }, None, false)
-            }
-            EventData::SequenceEnd | EventData::MappingEnd => {
-                open.pop();
-                continue;
-            }
-            // The end of the document: everything is closed, the root came first.
-            _ => return Ok(Some((raws, 0, !anchors.is_empty()))),
-        };
-        let index = raws.len();
-        if let Some(anchor) = anchor {
-            anchors.insert(anchor, index);
-        }
-        raws.push(Raw { kind, line, column });
-        if let Some(&parent) = open.last()
-            && let Kind::List(children) | Kind::Map(children) = &mut raws[parent].kind
-        {
-            // Not shared before the document is complete.
-            Rc::make_mut(children).push(index);
-        }
-        if opens {
-            if open.len() >= MAX_DEPTH {
-                return Err(fault("nested too deeply", line, column));
-            }
-            open.push(index);
-        }
     }
 }
 
@@ -388,55 +314,6 @@ impl Map {
         let fault = self.faults.into_iter().next().map(|(_, fault)| fault);
         (Value::Map(self.entries), self.lasting.or(fault))
     }
-}
-
-/// The input in the portions in which the reference reads it. It matters for what stands after the
-/// first document: a bad byte there is noticed only if it is in a portion that was needed.
-struct Chunks<'a>(&'a [u8]);
-
-impl BufRead for Chunks<'_> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        Ok(&self.0[..self.0.len().min(512)])
-    }
-
-    fn consume(&mut self, amount: usize) {
-        self.0 = &self.0[amount..];
-    }
-}
-
-impl Read for Chunks<'_> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        self.0.read(out)
-    }
-}
-
-fn place(event: &Event) -> (u32, u32) {
-    let count = |zero_based: u64| u32::try_from(zero_based + 1).unwrap_or(u32::MAX);
-    (count(event.start_mark.line), count(event.start_mark.column))
-}
-
-/// The parser's complaint; its texts are fixed and never quote the document.
-fn syntax(bytes: &[u8], error: &Error) -> SyntaxError {
-    let Some(mark) = error.problem_mark() else {
-        return unreadable(bytes);
-    };
-    let count = |zero_based: u64| u32::try_from(zero_based + 1).unwrap_or(u32::MAX);
-    fault(error.problem(), count(mark.line), count(mark.column))
-}
-
-/// The parser does not say where a bad byte stands, so look for the first.
-fn unreadable(bytes: &[u8]) -> SyntaxError {
-    let chunk = bytes.utf8_chunks().next();
-    let good = chunk.map_or("", |chunk| chunk.valid());
-    let allowed = |c: char| matches!(c, '\t' | '\n' | '\r' | '\u{85}') || !c.is_control();
-    let (before, what) = match good.find(|c| !allowed(c)) {
-        Some(at) => (&good[..at], "a control character stands in the document"),
-        None => (good, "a byte is not UTF-8"),
-    };
-    let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
-    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    fault(what, count(line), count(column))
 }
 
 fn fault(what: &str, line: u32, column: u32) -> SyntaxError {

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 
-use super::json::push_lossy;
+use super::push_lossy;
 use crate::{json, time};
 
 /// A scalar after resolution, with the distinctions that matter for keys.

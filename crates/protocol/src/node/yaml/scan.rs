@@ -1,0 +1,527 @@
+//! Text to tokens. YAML says what is a key only after the fact, so tokens wait in a queue for as
+//! long as one of them may still turn out to begin one.
+
+use std::collections::VecDeque;
+
+use zeroize::Zeroizing;
+
+use super::{SyntaxError, fault, source::Source};
+
+/// A place in the text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// Characters before it.
+    pub(super) index: usize,
+    /// Counted from 0.
+    pub(super) line: usize,
+    /// Counted from 0. It may be compared with an indentation, which is -1 outside of everything.
+    pub(super) column: isize,
+}
+
+pub(super) struct Token {
+    pub(super) kind: TokenKind,
+    pub(super) mark: Mark,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum TokenKind {
+    StreamEnd,
+    Version(u8, u8),
+    TagDirective { handle: String, prefix: String },
+    DocumentStart,
+    DocumentEnd,
+    BlockSequenceStart,
+    BlockMappingStart,
+    BlockEnd,
+    FlowSequenceStart,
+    FlowSequenceEnd,
+    FlowMappingStart,
+    FlowMappingEnd,
+    BlockEntry,
+    FlowEntry,
+    Key,
+    Value,
+    Alias(String),
+    Anchor(String),
+    Tag { handle: String, suffix: String },
+    Scalar { text: Zeroizing<String>, plain: bool },
+}
+
+/// A token that may begin a key.
+struct Candidate {
+    possible: bool,
+    /// Nothing else than a key can stand there.
+    required: bool,
+    /// Whether tokens wait for it.
+    awaited: bool,
+    /// Its number among all tokens.
+    token: usize,
+    mark: Mark,
+}
+
+pub(super) struct Scanner<'a> {
+    pub(super) source: &'a Source<'a>,
+    /// Bytes before the place where we read.
+    pub(super) at: usize,
+    pub(super) mark: Mark,
+    tokens: VecDeque<Token>,
+    /// How many tokens were taken from the queue.
+    taken: usize,
+    /// Depth of `[` and `{`.
+    pub(super) flow: usize,
+    pub(super) indent: isize,
+    indents: Vec<isize>,
+    pub(super) key_allowed: bool,
+    /// One for each level of flow, and one for what is around them.
+    candidates: Vec<Candidate>,
+}
+
+impl Candidate {
+    fn none(token: usize, mark: Mark) -> Self {
+        Self { possible: false, required: false, awaited: false, token, mark }
+    }
+}
+
+impl<'a> Scanner<'a> {
+    pub(super) fn new(source: &'a Source<'a>) -> Self {
+        let mark = Mark::default();
+        Self {
+            source,
+            at: 0,
+            mark,
+            tokens: VecDeque::new(),
+            taken: 0,
+            flow: 0,
+            indent: -1,
+            indents: Vec::new(),
+            key_allowed: true,
+            candidates: vec![Candidate::none(0, mark)],
+        }
+    }
+
+    /// The next token, which stays where it is.
+    pub(super) fn peek(&mut self) -> Result<&Token, SyntaxError> {
+        while self.tokens.is_empty() || self.may_become_key()? {
+            self.fetch()?;
+        }
+        Ok(&self.tokens[0])
+    }
+
+    /// Takes the next token.
+    pub(super) fn take(&mut self) -> Result<Token, SyntaxError> {
+        self.peek()?;
+        self.taken += 1;
+        // Filled by `peek`; an end would do as well as any other token.
+        let end = Token { kind: TokenKind::StreamEnd, mark: self.mark };
+        Ok(self.tokens.pop_front().unwrap_or(end))
+    }
+
+    /// Whether the first token in the queue may still get a key before it.
+    fn may_become_key(&mut self) -> Result<bool, SyntaxError> {
+        let first = self.taken;
+        match self.candidates.iter().position(|c| c.awaited && c.token == first) {
+            Some(index) => self.is_valid(index),
+            None => Ok(false),
+        }
+    }
+
+    /// A key ends on its line and within 1024 characters.
+    fn is_valid(&mut self, index: usize) -> Result<bool, SyntaxError> {
+        let here = self.mark;
+        let candidate = &mut self.candidates[index];
+        if !candidate.possible {
+            return Ok(false);
+        }
+        if candidate.mark.line < here.line || candidate.mark.index + 1024 < here.index {
+            if candidate.required {
+                return Err(self.error(NO_COLON));
+            }
+            candidate.possible = false;
+        }
+        Ok(candidate.possible)
+    }
+
+    /// Remembers that a key may begin here.
+    fn save_candidate(&mut self) -> Result<(), SyntaxError> {
+        if !self.key_allowed {
+            return Ok(());
+        }
+        let required = self.flow == 0 && self.indent == self.mark.column;
+        let token = self.taken + self.tokens.len();
+        self.drop_candidate()?;
+        if let Some(last) = self.candidates.last_mut() {
+            *last = Candidate { possible: true, required, awaited: true, token, mark: self.mark };
+        }
+        Ok(())
+    }
+
+    fn drop_candidate(&mut self) -> Result<(), SyntaxError> {
+        if let Some(last) = self.candidates.last_mut() {
+            if last.possible && last.required {
+                return Err(self.error(NO_COLON));
+            }
+            if std::mem::take(&mut last.possible) {
+                last.awaited = false;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads one more token, and what must stand around it, into the queue.
+    fn fetch(&mut self) -> Result<(), SyntaxError> {
+        self.skip_to_token();
+        if self.at >= self.source.text.len() {
+            self.source.check(self.at)?;
+            return self.fetch_end();
+        }
+        self.unroll(self.mark.column);
+        let first = self.byte(0);
+        let line_start = self.mark.column == 0;
+        if line_start && first == b'%' {
+            self.leave_document()?;
+            let mark = self.mark;
+            let kind = self.directive()?;
+            self.push(kind, mark);
+            return Ok(());
+        }
+        if line_start && self.at_document_mark() {
+            self.leave_document()?;
+            let kind =
+                if first == b'-' { TokenKind::DocumentStart } else { TokenKind::DocumentEnd };
+            self.push_sign(kind, 3);
+            return Ok(());
+        }
+        let next_blank = self.is_blank_or_end(1);
+        match first {
+            b'[' => self.open_flow(TokenKind::FlowSequenceStart),
+            b'{' => self.open_flow(TokenKind::FlowMappingStart),
+            b']' => self.close_flow(TokenKind::FlowSequenceEnd),
+            b'}' => self.close_flow(TokenKind::FlowMappingEnd),
+            b',' => {
+                self.drop_candidate()?;
+                self.key_allowed = true;
+                self.push_sign(TokenKind::FlowEntry, 1);
+                Ok(())
+            }
+            b'-' if next_blank => self.block_entry(),
+            b'?' if next_blank || self.flow > 0 => self.key(),
+            b':' if next_blank || self.flow > 0 => self.value(),
+            b'*' | b'&' => {
+                self.save_candidate()?;
+                self.key_allowed = false;
+                let mark = self.mark;
+                let name = self.anchor()?;
+                let alias = first == b'*';
+                self.push(
+                    if alias { TokenKind::Alias(name) } else { TokenKind::Anchor(name) },
+                    mark,
+                );
+                Ok(())
+            }
+            b'!' => {
+                self.save_candidate()?;
+                self.key_allowed = false;
+                let mark = self.mark;
+                let kind = self.tag()?;
+                self.push(kind, mark);
+                Ok(())
+            }
+            b'|' | b'>' if self.flow == 0 => {
+                self.drop_candidate()?;
+                self.key_allowed = true;
+                let mark = self.mark;
+                let text = self.block_scalar(first == b'|')?;
+                self.push(TokenKind::Scalar { text, plain: false }, mark);
+                Ok(())
+            }
+            b'\'' | b'"' => {
+                self.save_candidate()?;
+                self.key_allowed = false;
+                let mark = self.mark;
+                let text = self.quoted_scalar(first == b'\'')?;
+                self.push(TokenKind::Scalar { text, plain: false }, mark);
+                Ok(())
+            }
+            _ if self.starts_plain(first) => {
+                self.save_candidate()?;
+                self.key_allowed = false;
+                let mark = self.mark;
+                let text = self.plain_scalar()?;
+                self.push(TokenKind::Scalar { text, plain: true }, mark);
+                Ok(())
+            }
+            _ => Err(self.error("no value can begin with this character")),
+        }
+    }
+
+    /// White space, comments and line breaks. Tabs do not count as white space where they could
+    /// be taken for indentation.
+    fn skip_to_token(&mut self) {
+        if self.at == 0 && self.source.text.starts_with('\u{feff}') {
+            self.skip();
+        }
+        loop {
+            while self.byte(0) == b' '
+                || self.byte(0) == b'\t' && (self.flow > 0 || !self.key_allowed)
+            {
+                self.skip();
+            }
+            if self.byte(0) == b'#' {
+                self.skip_comment();
+            }
+            if !self.is_break(0) {
+                return;
+            }
+            self.skip_break();
+            if self.flow == 0 {
+                self.key_allowed = true;
+            }
+        }
+    }
+
+    fn starts_plain(&self, first: u8) -> bool {
+        match first {
+            b'-' => !matches!(self.byte(1), b' ' | b'\t'),
+            b'?' | b':' => self.flow == 0 && !self.is_blank_or_end(1),
+            _ => !self.is_blank_or_end(0) && !b",[]{}#&*!|>'\"%@`".contains(&first),
+        }
+    }
+
+    fn fetch_end(&mut self) -> Result<(), SyntaxError> {
+        if self.mark.column != 0 {
+            self.mark.column = 0;
+            self.mark.line += 1;
+        }
+        self.leave_document()?;
+        self.push(TokenKind::StreamEnd, self.mark);
+        Ok(())
+    }
+
+    fn leave_document(&mut self) -> Result<(), SyntaxError> {
+        self.unroll(-1);
+        self.drop_candidate()?;
+        self.key_allowed = false;
+        Ok(())
+    }
+
+    fn open_flow(&mut self, kind: TokenKind) -> Result<(), SyntaxError> {
+        self.save_candidate()?;
+        let (token, mark) = (self.taken + self.tokens.len(), self.mark);
+        self.candidates.push(Candidate::none(token, mark));
+        self.flow += 1;
+        self.key_allowed = true;
+        self.push_sign(kind, 1);
+        Ok(())
+    }
+
+    fn close_flow(&mut self, kind: TokenKind) -> Result<(), SyntaxError> {
+        self.drop_candidate()?;
+        if self.flow > 0
+            && let Some(inner) = self.candidates.pop()
+        {
+            self.flow -= 1;
+            // As in the reference: nobody waits to see whether an empty flow is a key.
+            for candidate in &mut self.candidates {
+                candidate.awaited &= candidate.token != inner.token;
+            }
+        }
+        self.key_allowed = false;
+        self.push_sign(kind, 1);
+        Ok(())
+    }
+
+    fn block_entry(&mut self) -> Result<(), SyntaxError> {
+        if self.flow == 0 {
+            if !self.key_allowed {
+                return Err(self.error("no list can begin here"));
+            }
+            self.roll(self.mark, None, TokenKind::BlockSequenceStart);
+        }
+        self.drop_candidate()?;
+        self.key_allowed = true;
+        self.push_sign(TokenKind::BlockEntry, 1);
+        Ok(())
+    }
+
+    fn key(&mut self) -> Result<(), SyntaxError> {
+        if self.flow == 0 {
+            if !self.key_allowed {
+                return Err(self.error("no key can stand here"));
+            }
+            self.roll(self.mark, None, TokenKind::BlockMappingStart);
+        }
+        self.drop_candidate()?;
+        self.key_allowed = self.flow == 0;
+        self.push_sign(TokenKind::Key, 1);
+        Ok(())
+    }
+
+    fn value(&mut self) -> Result<(), SyntaxError> {
+        let last = self.candidates.len() - 1;
+        if self.is_valid(last)? {
+            let Candidate { token, mark, .. } = self.candidates[last];
+            // A token that nobody waited for is gone; then its key comes late.
+            let place = token.checked_sub(self.taken);
+            self.insert(place, TokenKind::Key, mark);
+            self.roll(mark, place, TokenKind::BlockMappingStart);
+            self.candidates[last].possible = false;
+            self.candidates[last].awaited = false;
+            self.key_allowed = false;
+        } else {
+            if self.flow == 0 {
+                if !self.key_allowed {
+                    return Err(self.error("no value can stand here"));
+                }
+                self.roll(self.mark, None, TokenKind::BlockMappingStart);
+            }
+            self.key_allowed = self.flow == 0;
+        }
+        self.push_sign(TokenKind::Value, 1);
+        Ok(())
+    }
+
+    /// Opens a block if `mark` is indented more than the block around it.
+    fn roll(&mut self, mark: Mark, place: Option<usize>, kind: TokenKind) {
+        if self.flow > 0 || self.indent >= mark.column {
+            return;
+        }
+        self.indents.push(self.indent);
+        self.indent = mark.column;
+        self.insert(place, kind, mark);
+    }
+
+    /// Puts a token at a place of the queue, or at its end.
+    fn insert(&mut self, place: Option<usize>, kind: TokenKind, mark: Mark) {
+        let end = self.tokens.len();
+        self.tokens.insert(place.unwrap_or(end).min(end), Token { kind, mark });
+    }
+
+    /// Closes the blocks that are indented more than `column`.
+    fn unroll(&mut self, column: isize) {
+        while self.flow == 0 && self.indent > column {
+            self.push(TokenKind::BlockEnd, self.mark);
+            self.indent = self.indents.pop().unwrap_or(-1);
+        }
+    }
+
+    fn push(&mut self, kind: TokenKind, mark: Mark) {
+        self.tokens.push_back(Token { kind, mark });
+    }
+
+    /// A token of as many ASCII characters.
+    fn push_sign(&mut self, kind: TokenKind, width: usize) {
+        self.push(kind, self.mark);
+        (0..width).for_each(|_| self.skip());
+    }
+
+    pub(super) fn error(&self, what: &str) -> SyntaxError {
+        place_fault(what, self.mark)
+    }
+}
+
+const NO_COLON: &str = "a key without its `:`";
+
+/// A fault with its place counted as people do.
+pub(super) fn place_fault(what: &str, mark: Mark) -> SyntaxError {
+    let (line, column) = place(mark);
+    fault(what, line, column)
+}
+
+pub(super) fn place(mark: Mark) -> (u32, u32) {
+    let line = u32::try_from(mark.line + 1).unwrap_or(u32::MAX);
+    (line, u32::try_from(mark.column + 1).unwrap_or(u32::MAX))
+}
+
+/// Looking and stepping.
+impl Scanner<'_> {
+    /// The byte that stands `ahead` of us; NUL, which no text has, after the end.
+    pub(super) fn byte(&self, ahead: usize) -> u8 {
+        self.source.text.as_bytes().get(self.at + ahead).copied().unwrap_or_default()
+    }
+
+    pub(super) fn is_end(&self) -> bool {
+        self.at >= self.source.text.len()
+    }
+
+    /// How wide a line break at `ahead` is; 0 when there is none.
+    fn break_width(&self, ahead: usize) -> usize {
+        match (self.byte(ahead), self.byte(ahead + 1), self.byte(ahead + 2)) {
+            (b'\r', b'\n', _) | (0xc2, 0x85, _) => 2,
+            (b'\r' | b'\n', ..) => 1,
+            (0xe2, 0x80, 0xa8 | 0xa9) => 3,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn is_break(&self, ahead: usize) -> bool {
+        self.break_width(ahead) > 0
+    }
+
+    pub(super) fn is_break_or_end(&self, ahead: usize) -> bool {
+        self.byte(ahead) == 0 || self.is_break(ahead)
+    }
+
+    pub(super) fn is_blank(&self, ahead: usize) -> bool {
+        matches!(self.byte(ahead), b' ' | b'\t')
+    }
+
+    pub(super) fn is_blank_or_end(&self, ahead: usize) -> bool {
+        self.is_blank(ahead) || self.is_break_or_end(ahead)
+    }
+
+    /// Whether `---` or `...` stands here by itself.
+    pub(super) fn at_document_mark(&self) -> bool {
+        let marks = [self.byte(0), self.byte(1), self.byte(2)];
+        (marks == *b"---" || marks == *b"...") && self.is_blank_or_end(3)
+    }
+
+    /// Steps over one character.
+    pub(super) fn skip(&mut self) {
+        self.at += 1;
+        while self.byte(0) & 0xc0 == 0x80 {
+            self.at += 1;
+        }
+        self.mark.index += 1;
+        self.mark.column += 1;
+    }
+
+    /// Steps over one character and keeps it.
+    pub(super) fn keep(&mut self, text: &mut String) {
+        let start = self.at;
+        self.skip();
+        text.push_str(&self.source.text[start..self.at]);
+    }
+
+    pub(super) fn skip_break(&mut self) {
+        let width = self.break_width(0);
+        if width == 0 {
+            return;
+        }
+        self.mark.index += if self.byte(0) == b'\r' && width == 2 { 2 } else { 1 };
+        self.at += width;
+        self.mark.column = 0;
+        self.mark.line += 1;
+    }
+
+    /// Steps over a line break and keeps it; those of ASCII and NEL become `\n`.
+    pub(super) fn keep_break(&mut self, text: &mut String) {
+        match self.break_width(0) {
+            0 => return,
+            3 => text.push_str(&self.source.text[self.at..self.at + 3]),
+            _ => text.push('\n'),
+        }
+        self.skip_break();
+    }
+
+    pub(super) fn skip_blanks(&mut self) {
+        while self.is_blank(0) {
+            self.skip();
+        }
+    }
+
+    pub(super) fn skip_comment(&mut self) {
+        while !self.is_break_or_end(0) {
+            self.skip();
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The text of a YAML stream: its encoding, and the first thing in it that is no text.
+
+use std::borrow::Cow;
+
+use super::{SyntaxError, fault};
+
+/// The readable part of a stream.
+pub(super) struct Source<'a> {
+    /// Everything up to the first thing that may not stand in YAML, without byte order mark.
+    pub(super) text: Cow<'a, str>,
+    /// What ends the text early.
+    bad: Option<Bad>,
+}
+
+struct Bad {
+    what: &'static str,
+    /// Where in the text the reference starts to read the portion with the bad byte in it.
+    portion: usize,
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn of(bytes: &'a [u8]) -> Self {
+        match bytes {
+            [0xff, 0xfe, rest @ ..] => Self::utf16(rest, u16::from_le_bytes),
+            [0xfe, 0xff, rest @ ..] => Self::utf16(rest, u16::from_be_bytes),
+            [0xef, 0xbb, 0xbf, rest @ ..] => Self::utf8(rest, 3),
+            _ => Self::utf8(bytes, 0),
+        }
+    }
+
+    fn utf8(bytes: &'a [u8], mark: usize) -> Self {
+        let chunk = bytes.utf8_chunks().next();
+        let good = chunk.map_or("", |chunk| chunk.valid());
+        let (text, what) = match good.find(is_forbidden) {
+            Some(end) => (&good[..end], Some("a control character stands in the document")),
+            None if good.len() < bytes.len() => (good, Some("a byte is not UTF-8")),
+            None => (good, None),
+        };
+        let bad = what.map(|what| Bad { what, portion: portion(text, mark) });
+        Self { text: Cow::Borrowed(text), bad }
+    }
+
+    fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Self {
+        let units = bytes.chunks(2).map(|pair| pair.try_into().map_or(0xd800, unit));
+        let mut text = String::new();
+        let mut what = None;
+        for character in char::decode_utf16(units) {
+            match character {
+                Ok(character) if !is_forbidden(character) => text.push(character),
+                Ok(_) => what = Some("a control character stands in the document"),
+                Err(_) => what = Some("a byte is not UTF-16"),
+            }
+            if what.is_some() {
+                break;
+            }
+        }
+        let bad = what.map(|what| Bad { what, portion: text.len() });
+        Self { text: Cow::Owned(text), bad }
+    }
+
+    /// The error of a reader that has come to `at`, or needed to look as far as that.
+    pub(super) fn check(&self, at: usize) -> Result<(), SyntaxError> {
+        match &self.bad {
+            Some(bad) if at >= bad.portion => {
+                let line = self.text.matches('\n').count() + 1;
+                let last = self.text.rsplit('\n').next().unwrap_or_default();
+                let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+                Err(fault(bad.what, count(line), count(last.chars().count() + 1)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The reference reads in portions of 512 bytes, cut where a character ends, and complains about
+/// a whole portion before it looks at the beginning of it.
+fn portion(text: &str, mark: usize) -> usize {
+    let mut start = 0;
+    let mut size = 512 - mark;
+    while start + size <= text.len() {
+        start += size;
+        while !text.is_char_boundary(start) {
+            start -= 1;
+        }
+        size = 512;
+    }
+    start
+}
+
+fn is_forbidden(character: char) -> bool {
+    !matches!(
+        character,
+        '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..
+    )
+}
