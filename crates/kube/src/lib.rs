@@ -75,3 +75,8 @@ impl Service<Request<kube::client::Body>> for Carrier {
         self.0.send(request.map(body::convert))
     }
 }
+
+/// The examples of the README, compiled with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
