@@ -47,7 +47,7 @@ impl Given {
         for method in self.plan.methods() {
             match method {
                 Method::Token => token = Some(user.token.clone()),
-                Method::TokenFile(file) => token = Some(self.token(file)?),
+                Method::TokenFile(file) => token = Some(self.token(file, last.is_none())?),
                 Method::Basic => {
                     header = Header::Basic(user.username.clone(), user.password.clone());
                 }
@@ -72,16 +72,16 @@ impl Given {
         Ok(Last { token, credential })
     }
 
-    /// The file's content without white space around it; the kubeconfig's own token when there is
-    /// one and the file cannot be read.
-    fn token(&self, file: &Path) -> Result<Secret, Error> {
+    /// The file's content without white space around it. The `first` time the kubeconfig's own token
+    /// is good enough, if there is one and the file cannot be read.
+    fn token(&self, file: &Path, first: bool) -> Result<Secret, Error> {
         let user = &self.plan.target().user;
         let content = fs::read_to_string(file).map(Secret::new);
         match content {
             Ok(content) if !content.expose().trim().is_empty() => {
                 Ok(Secret::new(content.expose().trim()))
             }
-            _ if !user.token.expose().trim().is_empty() => {
+            _ if first && !user.token.expose().trim().is_empty() => {
                 Ok(Secret::new(user.token.expose().trim()))
             }
             Ok(_) => Err(self.wrong(&format!("the token file `{}` is empty", file.display()))),

@@ -71,7 +71,7 @@ fn run(case: &Misbehaviour, counter: &Arc<Counter>, seen: &mut String) -> Result
 
     // A plan is made for a plugin that is fine; what it finds when it runs is another one.
     let link = stage.path("plug");
-    stage.command = support::text(&link).to_owned();
+    support::text(&link).clone_into(&mut stage.command);
     stage.rules.trusted = vec![link.clone()];
     lead(&link, Path::new("/bin/true"));
     let source = open(&stage, &call, counter, seen);

@@ -17,27 +17,27 @@ use keyward_host::{
     surroundings::Fixed,
 };
 
-pub const NOW: &str = "2026-01-01T00:00:00Z";
+pub(crate) const NOW: &str = "2026-01-01T00:00:00Z";
 
-pub struct Stage {
+pub(crate) struct Stage {
     folder: tempfile::TempDir,
-    pub clock: Arc<HandClock>,
-    pub settings: Settings,
-    pub rules: Rules,
-    pub vars: Vec<(String, String)>,
-    pub stdin_is_terminal: bool,
+    pub(crate) clock: Arc<HandClock>,
+    pub(crate) settings: Settings,
+    pub(crate) rules: Rules,
+    pub(crate) vars: Vec<(String, String)>,
+    pub(crate) stdin_is_terminal: bool,
     /// The user's entry, but for `exec`.
-    pub user: String,
+    pub(crate) user: String,
     /// What the `exec` block has besides version, command and mode.
-    pub exec: String,
-    pub version: &'static str,
-    pub mode: &'static str,
-    pub command: String,
-    pub server: &'static str,
+    pub(crate) exec: String,
+    pub(crate) version: &'static str,
+    pub(crate) mode: &'static str,
+    pub(crate) command: String,
+    pub(crate) server: &'static str,
 }
 
 impl Stage {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             folder: tempfile::tempdir().expect("a temporary folder"),
             clock: Arc::new(HandClock::new(NOW.parse().expect("a time"))),
@@ -55,13 +55,13 @@ impl Stage {
     }
 
     /// A stage whose plugin is this shell script. `$COUNT` is a file with a line for each run.
-    pub fn with_plugin(script: &str) -> Self {
+    pub(crate) fn with_plugin(script: &str) -> Self {
         let stage = Self::new();
         stage.write_plugin(script);
         stage
     }
 
-    pub fn write_plugin(&self, script: &str) {
+    pub(crate) fn write_plugin(&self, script: &str) {
         let count = self.path("count");
         let path = self.path("bin/plug");
         fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
@@ -72,26 +72,26 @@ impl Stage {
     }
 
     /// A stage whose plugin answers this status.
-    pub fn answering(status: &str) -> Self {
+    pub(crate) fn answering(status: &str) -> Self {
         Self::with_plugin(&answer("v1", status))
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub fn file(&self, name: &str, content: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str, content: &str) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, content).expect("written");
         path
     }
 
     /// How often the plugin ran.
-    pub fn runs(&self) -> usize {
+    pub(crate) fn runs(&self) -> usize {
         fs::read_to_string(self.path("count")).map_or(0, |text| text.lines().count())
     }
 
-    pub fn surroundings(&self) -> Surroundings {
+    pub(crate) fn surroundings(&self) -> Surroundings {
         let path = format!("{}:/usr/bin:/bin", self.path("bin").display());
         let mut vars = vec![("PATH".into(), path.into())];
         vars.extend(self.vars.iter().map(|(k, v)| (k.into(), v.into())));
@@ -104,7 +104,7 @@ impl Stage {
     }
 
     /// The user with the plugin.
-    pub fn target(&self) -> Target {
+    pub(crate) fn target(&self) -> Target {
         let exec = format!(
             "    exec:\n      apiVersion: client.authentication.k8s.io/{}\n      command: {}\n      interactiveMode: {}\n{}",
             self.version, self.command, self.mode, self.exec
@@ -113,7 +113,7 @@ impl Stage {
     }
 
     /// The user as [`Stage::user`] has it, without a plugin.
-    pub fn plain_target(&self) -> Target {
+    pub(crate) fn plain_target(&self) -> Target {
         self.resolve("")
     }
 
@@ -132,37 +132,37 @@ impl Stage {
             .unwrap_or_else(|error| panic!("{error:#}"))
     }
 
-    pub fn draft(&self, target: Target) -> Draft {
+    pub(crate) fn draft(&self, target: Target) -> Draft {
         Draft::new(target, &self.rules, &self.surroundings(), self.settings.clone())
     }
 
-    pub fn plan(&self) -> Result<Plan, Error> {
+    pub(crate) fn plan(&self) -> Result<Plan, Error> {
         self.draft(self.target()).finish()
     }
 
-    pub fn sources(&self, observer: Arc<dyn Observer>) -> Sources {
+    pub(crate) fn sources(&self, observer: Arc<dyn Observer>) -> Sources {
         Sources::new(Arc::clone(&self.clock) as _, observer)
     }
 
     /// The source of the plugin's user.
-    pub fn source(&self) -> Source {
+    pub(crate) fn source(&self) -> Source {
         self.sources(Arc::new(Nobody))
             .open(&self.plan().unwrap_or_else(|error| panic!("{error:#}")))
     }
 
     /// One attempt to get a credential that has to fail.
-    pub fn failure(&self) -> Error {
+    pub(crate) fn failure(&self) -> Error {
         self.source().credential_blocking().map(drop).expect_err("it has to fail")
     }
 }
 
 /// A shell command that prints an answer.
-pub fn answer(version: &str, status: &str) -> String {
+pub(crate) fn answer(version: &str, status: &str) -> String {
     format!(
         "printf '%s\\n' '{{\"kind\":\"ExecCredential\",\"apiVersion\":\"client.authentication.k8s.io/{version}\",\"status\":{status}}}'"
     )
 }
 
-pub fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
