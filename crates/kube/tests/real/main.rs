@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::disallowed_methods, reason = "tests may ask the time")]
 
+mod pod;
+
 use std::{
     collections::BTreeSet,
     pin::pin,
@@ -28,7 +30,7 @@ use keyward_testing::{
 };
 use kube::{
     Api,
-    api::PostParams,
+    api::{ListParams, PostParams},
     runtime::{WatchStreamExt, reflector, watcher},
 };
 use serde_json::{Value, json};
@@ -65,7 +67,7 @@ impl Desk {
 }
 
 fn scene() -> (Server, Script, Desk) {
-    let server = Server::setup().start().unwrap();
+    let server = Server::setup().commands().start().unwrap();
     server.users().token("one", User::new("anna"));
     let plugin = Script::new();
     plugin.answer(Some("one"), None);
@@ -99,7 +101,7 @@ async fn ten_clients_of_one_context_share_one_run_and_building_them_runs_nothing
 async fn a_revoked_token_is_healed_under_reads_and_writes() {
     let (server, plugin, desk) = scene();
     let maps: Api<ConfigMap> = Api::default_namespaced(desk.client(&server, &plugin.user()));
-    maps.list(&Default::default()).await.unwrap();
+    maps.list(&ListParams::default()).await.unwrap();
 
     server.users().revoke_token("one");
     server.users().token("two", User::new("anna"));
