@@ -8,6 +8,7 @@ mod error;
 mod generation;
 pub mod identity;
 mod incoming;
+pub mod oidc;
 mod origin;
 mod pool;
 

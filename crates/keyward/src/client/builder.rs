@@ -9,8 +9,14 @@ use rustls::crypto::CryptoProvider;
 
 use super::{Client, Inner, headers::Defaults};
 use crate::{
-    Error, Origin, bearer::Guard, connect::Connector, error::Kind, generation::Generations,
-    identity::Trust, pool,
+    Error, Origin,
+    bearer::Guard,
+    connect::Connector,
+    error::Kind,
+    generation::Generations,
+    identity::{Trust, default_provider},
+    oidc::Https,
+    pool,
 };
 
 /// Sets up a [`Client`]. The times are client-go's where it has them.
@@ -130,7 +136,8 @@ impl Builder {
     /// Fails when the kubeconfig asks for something that cannot be done. A plugin that needs a
     /// person where there is none is a matter of the requests: they fail with that.
     pub fn open(self, target: &Target, rules: &Rules, sources: &Sources) -> Result<Client, Error> {
-        let settings = self.plan.clone();
+        let mut settings = self.plan.clone();
+        settings.exchange.get_or_insert_with(Https::shared);
         let source = match Plan::new(target.clone(), rules, &self.surroundings, settings) {
             Ok(plan) => sources.open(&plan),
             Err(error) if error.kind() == Why::NeedsTerminal => {
@@ -183,15 +190,4 @@ impl fmt::Debug for Builder {
             .field("pool", &self.pool)
             .finish_non_exhaustive()
     }
-}
-
-/// What the crate's features chose, else what the process installed.
-fn default_provider() -> Option<Arc<CryptoProvider>> {
-    #[cfg(feature = "ring")]
-    let chosen = Some(rustls::crypto::ring::default_provider());
-    #[cfg(all(feature = "aws-lc-rs", not(feature = "ring")))]
-    let chosen = Some(rustls::crypto::aws_lc_rs::default_provider());
-    #[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
-    let chosen: Option<CryptoProvider> = None;
-    chosen.map(Arc::new).or_else(|| CryptoProvider::get_default().cloned())
 }

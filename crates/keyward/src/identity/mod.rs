@@ -162,3 +162,14 @@ fn key(key: &KeyDer) -> PrivateKeyDer<'static> {
         KeyDer::Sec1(der) => PrivateSec1KeyDer::from(der.to_vec()).into(),
     }
 }
+
+/// What the crate's features chose, else what the process installed.
+pub(crate) fn default_provider() -> Option<Arc<CryptoProvider>> {
+    #[cfg(feature = "ring")]
+    let chosen = Some(rustls::crypto::ring::default_provider());
+    #[cfg(all(feature = "aws-lc-rs", not(feature = "ring")))]
+    let chosen = Some(rustls::crypto::aws_lc_rs::default_provider());
+    #[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
+    let chosen: Option<CryptoProvider> = None;
+    chosen.map(Arc::new).or_else(|| CryptoProvider::get_default().cloned())
+}

@@ -1,0 +1,237 @@
+//! Talks HTTPS for the kubeconfig's `oidc` auth-provider.
+
+use std::{
+    error::Error as StdError,
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{
+    HeaderValue, Method, Request, Response, Uri,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION},
+};
+use http_body_util::{BodyExt, Limited};
+use keyward_host::{
+    Surroundings,
+    oidc::{Call, Exchange, Reply},
+};
+use rustls::crypto::CryptoProvider;
+use zeroize::Zeroizing;
+
+use crate::{
+    Body, Error, Incoming, Origin,
+    connect::Connector,
+    error::Kind,
+    identity::{Trust, default_provider},
+    pool::{Pool, Settings},
+};
+
+/// For a whole call, redirects included.
+const LIMIT: Duration = Duration::from_secs(30);
+/// As many as Go follows.
+const REDIRECTS: usize = 10;
+/// More than any token or description of a provider.
+const LARGEST: usize = 1 << 20;
+
+/// Talks to identity providers. It blocks, and must not be used on a runtime's own threads; the
+/// host calls it on threads that may block.
+#[derive(Clone)]
+pub struct Https {
+    provider: Option<Arc<CryptoProvider>>,
+    surroundings: Surroundings,
+}
+
+impl Https {
+    /// With the crate's own cryptography and the proxies of this process's environment.
+    pub fn new() -> Self {
+        Self { provider: None, surroundings: Surroundings::process() }
+    }
+
+    /// The one that clients use unless another is set: equal plans are one only with one of these.
+    pub(crate) fn shared() -> Arc<dyn Exchange> {
+        static SHARED: OnceLock<Arc<Https>> = OnceLock::new();
+        SHARED.get_or_init(|| Arc::new(Self::new())).clone()
+    }
+
+    /// With other cryptography.
+    #[must_use]
+    pub fn provider(mut self, provider: Arc<CryptoProvider>) -> Self {
+        self.provider = Some(provider);
+        self
+    }
+
+    async fn talk(&self, call: &Call<'_>) -> Result<Reply, Error> {
+        let mut url = call.url.to_owned();
+        for _ in 0..=REDIRECTS {
+            let response = self.send(call, &url).await?;
+            let next = match response.headers().get(LOCATION) {
+                Some(next) if call.form.is_none() && response.status().is_redirection() => next,
+                _ => return reply(response).await,
+            };
+            url = follow(&url, next)?;
+        }
+        Err(Error::new(Kind::Http, "there are too many redirects"))
+    }
+
+    async fn send(&self, call: &Call<'_>, url: &str) -> Result<Response<Incoming>, Error> {
+        let provider = self
+            .provider
+            .clone()
+            .or_else(default_provider)
+            .ok_or_else(|| Error::new(Kind::BadConfig, "no cryptography provider was given"))?;
+        let trust = match call.authorities {
+            Some(pem) => Trust::authorities(provider, pem)?,
+            None => Trust::system(provider),
+        };
+        let tls = trust.client_config(None)?;
+        let origin = Origin::parse(url)?;
+        let connector = Connector::new(origin, trust, "", &self.surroundings, LIMIT)?;
+        let pool = Pool::new(Arc::new(connector), tls, Settings::default());
+        pool.send(request(call, url)?).await.map_err(|failure| failure.error)
+    }
+}
+
+impl Exchange for Https {
+    fn exchange(&self, call: &Call<'_>) -> Result<Reply, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| error.to_string())?;
+        runtime
+            .block_on(async { tokio::time::timeout(LIMIT, self.talk(call)).await })
+            .map_err(|_| format!("it did not answer within {LIMIT:?}"))?
+            .map_err(|error| chain(&error))
+    }
+}
+
+fn request(call: &Call<'_>, url: &str) -> Result<Request<Body>, Error> {
+    let bad = |error| Error::because(Kind::BadConfig, format!("`{url}` is not a URL"), error);
+    let mut request = Request::builder().uri(url).header(ACCEPT, "application/json");
+    let body = match call.form {
+        None => Body::empty(),
+        Some(form) => {
+            let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
+            request = request.method(Method::POST).header(CONTENT_TYPE, kind);
+            Body::from(form.expose().to_owned())
+        }
+    };
+    if let Some(basic) = call.basic {
+        let text = Zeroizing::new(format!("Basic {}", STANDARD.encode(basic.expose())));
+        // Base64 has no character that a header could not carry.
+        if let Ok(mut value) = HeaderValue::from_str(&text) {
+            value.set_sensitive(true);
+            request = request.header(AUTHORIZATION, value);
+        }
+    }
+    request.body(body).map_err(bad)
+}
+
+async fn reply(response: Response<Incoming>) -> Result<Reply, Error> {
+    let status = response.status().as_u16();
+    let body = Limited::new(response.into_body(), LARGEST).collect().await.map_err(|error| {
+        Error::because(Kind::Lost, "the answer could not be read to its end", error)
+    })?;
+    Ok(Reply { status, body: Zeroizing::new(body.to_bytes().into()) })
+}
+
+/// Where a redirect leads: a whole URL, or a path of the same server.
+fn follow(url: &str, next: &HeaderValue) -> Result<String, Error> {
+    let wrong = || Error::new(Kind::Http, "a redirect leads nowhere");
+    let next = next.to_str().map_err(|_| wrong())?;
+    let next: Uri = next.parse().map_err(|_| wrong())?;
+    if next.authority().is_some() {
+        return Ok(next.to_string());
+    }
+    let base: Uri = url.parse().map_err(|_| wrong())?;
+    let mut parts = base.into_parts();
+    parts.path_and_query = next.into_parts().path_and_query;
+    Uri::from_parts(parts).map(|uri| uri.to_string()).map_err(|_| wrong())
+}
+
+/// An error with its causes. None of our texts has anything of the request in it but its URL.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+impl Default for Https {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Https {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Https").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use http::StatusCode;
+    use keyward_protocol::Secret;
+    use keyward_testing::server::{Deed, Fault, Server};
+
+    use super::*;
+
+    fn call<'a>(url: &'a str, server: &'a Server, form: Option<&'a Secret>) -> Call<'a> {
+        let authorities = Some(server.authority().pem().as_bytes());
+        Call { url, authorities, form, basic: form }
+    }
+
+    #[test]
+    fn a_form_goes_with_its_login_and_the_answer_comes_back() {
+        let server = Server::setup().start().unwrap();
+        server.users().password("client", "secret");
+        let form = Secret::new("client:secret");
+        let url = format!("{}/echo", server.url());
+        let reply = Https::new().exchange(&call(&url, &server, Some(&form))).unwrap();
+        assert_eq!((reply.status, reply.body.as_slice()), (200, &b"client:secret"[..]));
+        let seen = server.recorder().last().unwrap();
+        assert_eq!(seen.header("content-type"), Some("application/x-www-form-urlencoded"));
+    }
+
+    #[test]
+    fn a_redirect_is_followed_for_a_question_and_not_for_a_form() {
+        let server = Server::setup().start().unwrap();
+        server.users().open("/");
+        let there = "/healthz".to_owned();
+        server.faults().add(Fault::on("/here", Deed::Redirect(StatusCode::FOUND, there)));
+        let url = format!("{}/here", server.url());
+        let reply = Https::new().exchange(&call(&url, &server, None)).unwrap();
+        assert_eq!((reply.status, reply.body.as_slice()), (200, &b"ok"[..]));
+        let form = Secret::new("a:b");
+        let reply = Https::new().exchange(&call(&url, &server, Some(&form))).unwrap();
+        assert_eq!(reply.status, 302);
+    }
+
+    #[test]
+    fn redirects_without_end_are_given_up() {
+        let server = Server::setup().start().unwrap();
+        server.users().open("/");
+        let url = format!("{}/here", server.url());
+        server.faults().add(Fault::on("/here", Deed::Redirect(StatusCode::FOUND, url.clone())));
+        let text = Https::new().exchange(&call(&url, &server, None)).map(drop).unwrap_err();
+        assert!(text.contains("too many redirects"), "{text}");
+    }
+
+    #[test]
+    fn a_failure_does_not_tell_the_form() {
+        let server = Server::setup().start().unwrap();
+        let url = server.url();
+        let form = Secret::new("hush=hush");
+        server.faults().add(Fault::always(Deed::Cut));
+        let failed = Https::new().exchange(&call(&url, &server, Some(&form)));
+        let text = failed.map(drop).unwrap_err();
+        assert!(!text.contains("hush"), "{text}");
+    }
+}
