@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::{args::Cli, globals::Globals};
+use crate::{args::Cli, failure::Failure, flags::Flags, globals::Globals};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -28,10 +28,10 @@ fn main() -> ExitCode {
         // Help and version are data and go to stdout; wrong use exits with 2, which is clap's own
         // code for it too.
         Err(wrong) => {
-            let code = wrong.exit_code();
+            let code = u8::try_from(wrong.exit_code()).unwrap_or(2);
             return match wrong.print() {
-                Ok(()) => ExitCode::from(u8::try_from(code).unwrap_or(2)),
-                Err(_) => ExitCode::SUCCESS,
+                Ok(()) => ExitCode::from(code),
+                Err(error) => Failure::from(error).report(&Globals::new(Flags::default())),
             };
         }
     };

@@ -54,6 +54,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let target = globals.target()?;
     let plan = globals.plan(target.clone())?;
     let credential = Sources::global().open(&plan).credential_blocking()?;
+    credential.token().inspect(|token| globals.mask.learn(token));
     let answer = answer(version.unwrap_or(Version::V1), &target, &credential)?;
     output::print(answer.to_json(form).expose())?;
     Ok(ExitCode::SUCCESS)

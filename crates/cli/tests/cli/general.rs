@@ -93,9 +93,11 @@ fn a_reader_that_goes_away_is_no_error() {
 
 #[test]
 fn a_full_disk_is_an_error() {
-    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let ran = Stage::new().command(["completions", "zsh"]).stdout(full).ran();
-    assert!(ran.bad(1).starts_with("error: stdout could not be written\n"), "{ran:?}");
+    for line in ["completions zsh", "--help", "plan --help"] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let ran = Stage::new().command(line.split(' ')).stdout(full).ran();
+        assert!(ran.bad(1).starts_with("error: stdout could not be written\n"), "{ran:?}");
+    }
 }
 
 #[test]
@@ -119,5 +121,24 @@ fn the_log_tells_more_with_each_level() {
         ran.good();
         assert_eq!(ran.stderr.contains("info: "), info, "{flag}: {ran:?}");
         assert_eq!(ran.stderr.contains("debug: "), debug, "{flag}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_signal_ends_the_plugin_first() {
+    let stage = Stage::new();
+    // Opening a named pipe waits for the other side, so nobody has to guess how far the plugin is.
+    assert!(Command::new("mkfifo").arg(stage.path("started")).status().unwrap().success());
+    stage.plugin("p", "echo $$ > $STAGE/started; exec sleep 300");
+    stage.kubeconfig(&exec("p"));
+    for (name, number) in [("TERM", 15), ("INT", 2), ("HUP", 1)] {
+        let mut keyward = stage.command(["credential"]).stdout(Stdio::null()).spawn().unwrap();
+        let plugin = std::fs::read_to_string(stage.path("started")).unwrap();
+        let kill = Command::new("kill").args(["-s", name, &keyward.id().to_string()]).status();
+        assert!(kill.unwrap().success());
+        let status = keyward.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(number), "{name}");
+        let left = std::path::Path::new("/proc").join(plugin.trim());
+        assert!(!left.exists(), "{name}: the plugin {plugin} is still there");
     }
 }

@@ -113,6 +113,23 @@ fn the_request_counts_and_not_the_terminal() {
 }
 
 #[test]
+fn the_plan_knows_that_a_person_is_there() {
+    for (mode, stdin, limit) in
+        [("Always", true, "10m0s"), ("IfAvailable", true, "10m0s"), ("Never", false, "1m0s")]
+    {
+        let stage = stage(mode, "touch $STAGE/ran");
+        let mut pty = at_terminal(&stage, "plan -o json");
+        assert_eq!(pty.finish().code(), Some(0), "{}", pty.screen());
+        let explained: serde_json::Value = serde_json::from_str(&stage.read("out")).unwrap();
+        let plugin = &explained["plugin"];
+        assert_eq!(plugin["interactive"]["stdin"], stdin, "{mode}: {plugin}");
+        assert_eq!(plugin["attended"], stdin, "{mode}: {plugin}");
+        assert_eq!(plugin["timeLimit"], limit, "{mode}: {plugin}");
+        assert!(!stage.path("ran").exists());
+    }
+}
+
+#[test]
 fn colours_are_for_terminals_that_want_them() {
     let stage = stage("Never", "exit 1");
     for (line, coloured) in [("credential", true), ("credential", false)] {
