@@ -76,11 +76,14 @@ impl Answer {
         if stdout.trim_ascii().is_empty() {
             return Err(AnswerError::Empty);
         }
-        let message = Node::from_json_or_yaml(stdout).map_err(|error| {
-            let what = if follows_talk(stdout) { TALK.to_owned() } else { error.to_string() };
-            AnswerError::Decode { what, detail: Detail::Syntax }
-        })?;
-        let envelope = Envelope::read(&message)?;
+        let unreadable = |what: String, detail| {
+            let what = if follows_talk(stdout) { TALK.to_owned() } else { what };
+            AnswerError::Decode { what, detail }
+        };
+        let message = Node::from_json_or_yaml(stdout)
+            .map_err(|error| unreadable(error.to_string(), Detail::Syntax))?;
+        let envelope =
+            Envelope::read(&message).map_err(|fault| unreadable(fault.what, fault.detail))?;
         let found = check_type(&envelope, &message)?;
         if found != Some(version) {
             return Err(AnswerError::VersionMismatch { asked: version, found });

@@ -58,3 +58,6 @@ pub enum Form {
     /// everything at top level.
     ExecInfo,
 }
+
+#[cfg(test)]
+mod tests;

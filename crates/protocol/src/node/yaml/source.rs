@@ -36,7 +36,11 @@ impl<'a> Source<'a> {
             None if good.len() < bytes.len() => (good, Some("a byte is not UTF-8")),
             None => (good, None),
         };
-        let bad = what.map(|what| Bad { what, portion: portion(text, mark) });
+        // A character that the end cuts short is noticed by whoever comes there, not before.
+        let cut = text.len() == good.len()
+            && std::str::from_utf8(&bytes[text.len()..]).is_err_and(|e| e.error_len().is_none());
+        let portion = if cut { text.len() } else { portion(text, mark) };
+        let bad = what.map(|what| Bad { what, portion });
         Self { text: Cow::Borrowed(text), bad }
     }
 
