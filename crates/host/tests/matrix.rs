@@ -7,7 +7,7 @@ mod support;
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
-    fs, io,
+    fs,
     os::unix::fs::symlink,
     path::Path,
     sync::{Arc, Mutex},
@@ -38,7 +38,7 @@ impl Observer for Counter {
 
 #[test]
 fn every_misbehaviour_has_its_kind_its_count_and_no_secret() {
-    let log = listen();
+    let log = support::listen();
     let counter = Arc::new(Counter::default());
     let mut expected = Counts::new();
     for case in TABLE.iter().filter(|case| !reads(case)) {
@@ -151,29 +151,4 @@ fn label(class: Class) -> (i32, &'static str) {
 
 fn started(class: Class) -> bool {
     !matches!(label(class), (_, "plugin_not_found_error" | "client_internal_error"))
-}
-
-/// Everything that is logged by anybody in this process.
-fn listen() -> Arc<Mutex<Vec<u8>>> {
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("whole").extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    let log = Log::default();
-    let writer = log.clone();
-    tracing_subscriber::fmt()
-        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
-        .with_writer(move || writer.clone())
-        .init();
-    log.0
 }

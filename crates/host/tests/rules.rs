@@ -276,6 +276,7 @@ fn a_kuberc_that_is_not_understood_stops_plugins() {
         &format!(
             "apiVersion: kubectl.config.k8s.io/v1alpha1\nkind: Preference\n---\n{HEAD}credentialPluginPolicy: DenyAll\n"
         ),
+        &format!("{HEAD}credentialPluginPolicy: DenyAll\n\"credentialPluginPolicy\": AllowAll\n"),
         "just a text",
     ] {
         let rules = fixture.load(kuberc).unwrap();

@@ -98,3 +98,119 @@ impl Observer for Facade {
 fn seconds_to(at: Option<Timestamp>, now: Timestamp) -> f64 {
     at.map_or(f64::INFINITY, |at| at.duration_since(now).as_secs_f64())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeMap,
+        sync::{Arc, Mutex},
+    };
+
+    use metrics::{
+        Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata,
+        Recorder, SharedString,
+    };
+
+    use super::*;
+
+    type Values = Arc<Mutex<BTreeMap<String, f64>>>;
+
+    /// Writes down every series with the sum (or, for gauges, the last) of its values.
+    #[derive(Default)]
+    struct Paper(Values);
+
+    struct Line(Values, String);
+
+    impl Line {
+        fn put(&self, change: impl FnOnce(f64) -> f64) {
+            let mut values = self.0.lock().expect("whole");
+            let value = values.entry(self.1.clone()).or_default();
+            *value = change(*value);
+        }
+    }
+
+    impl CounterFn for Line {
+        fn increment(&self, by: u64) {
+            self.put(|sum| sum + f64::from(u32::try_from(by).expect("small")));
+        }
+        fn absolute(&self, _value: u64) {}
+    }
+
+    impl GaugeFn for Line {
+        fn increment(&self, _by: f64) {}
+        fn decrement(&self, _by: f64) {}
+        fn set(&self, value: f64) {
+            self.put(|_| value);
+        }
+    }
+
+    impl HistogramFn for Line {
+        fn record(&self, value: f64) {
+            self.put(|sum| sum + value);
+        }
+    }
+
+    impl Paper {
+        fn line(&self, key: &Key) -> Arc<Line> {
+            let labels: Vec<_> =
+                key.labels().map(|l| format!("{}={}", l.key(), l.value())).collect();
+            Arc::new(Line(Arc::clone(&self.0), format!("{}{{{}}}", key.name(), labels.join(","))))
+        }
+    }
+
+    impl Recorder for Paper {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::from_arc(self.line(key))
+        }
+        fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::from_arc(self.line(key))
+        }
+        fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::from_arc(self.line(key))
+        }
+    }
+
+    #[test]
+    fn names_and_labels_are_the_references() {
+        let paper = Paper::default();
+        let at = |second| Timestamp::from_second(second).ok();
+        let now = Timestamp::from_second(100).expect("a time");
+        metrics::with_local_recorder(&paper, || {
+            let facade = Facade::new();
+            assert!(
+                paper.0.lock().expect("whole")["rest_client_exec_plugin_ttl_seconds{}"]
+                    .is_infinite()
+            );
+            facade.ran("p", -1, CallStatus::PluginExecutionError, Duration::from_secs(2));
+            facade.ran("p", 0, CallStatus::NoError, Duration::from_secs(1));
+            facade.ran("q", 0, CallStatus::NoError, Duration::from_secs(1));
+            facade.judged(true);
+            facade.judged(false);
+            facade.refreshed(Duration::from_secs(3), false);
+            facade.expires(at(160), now);
+            facade.certificates_end(at(90), now);
+            facade.rotated(Duration::from_secs(7));
+            facade.invalid_certificate("p");
+        });
+        let values = paper.0.lock().expect("whole");
+        let found: Vec<_> = values.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        assert_eq!(
+            found,
+            [
+                "keyward_credential_ttl_seconds{} 60",
+                "keyward_invalid_certificates_total{} 1",
+                "keyward_plugin_duration_seconds{} 4",
+                "keyward_refresh_duration_seconds{outcome=failure} 3",
+                "rest_client_exec_plugin_call_total{code=-1,call_status=plugin_execution_error} 1",
+                "rest_client_exec_plugin_call_total{code=0,call_status=no_error} 2",
+                "rest_client_exec_plugin_certificate_rotation_age{} 7",
+                "rest_client_exec_plugin_policy_call_total{status=allowed} 1",
+                "rest_client_exec_plugin_policy_call_total{status=denied} 1",
+                "rest_client_exec_plugin_ttl_seconds{} -10",
+            ]
+        );
+    }
+}

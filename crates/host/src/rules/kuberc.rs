@@ -114,6 +114,14 @@ fn parse(bytes: &[u8]) -> Result<Policy, Unread> {
         if matches!(node.value, Value::Null) {
             continue;
         }
+        for key in [POLICY, ALLOWLIST] {
+            if let Some(second) = said_again(text, key) {
+                return Err(Unread::Wrong(
+                    format!("`{key}` stands twice in the kuberc"),
+                    line + second,
+                ));
+            }
+        }
         let document = Document { node, line };
         if said.is_none() && document.version().is_some() {
             said = Some(document);
@@ -139,6 +147,22 @@ fn parse(bytes: &[u8]) -> Result<Policy, Unread> {
         }
     }
     said.policy()
+}
+
+/// The line of the second `key` of a document, if there is one. A reader takes the last of two, which
+/// may not be the one that was meant.
+fn said_again(text: &[u8], key: &str) -> Option<u32> {
+    let says = |line: &str| {
+        let line = line.trim_start_matches(['{', ',', ' ', '\t']);
+        let rest = ['"', '\'']
+            .iter()
+            .find_map(|quote| line.strip_prefix(*quote)?.strip_prefix(key)?.strip_prefix(*quote))
+            .or_else(|| line.strip_prefix(key));
+        rest.is_some_and(|rest| rest.trim_start().starts_with(':'))
+    };
+    let text = String::from_utf8_lossy(text);
+    let mut found = text.lines().zip(1..).filter(|(line, _)| says(line)).map(|(_, number)| number);
+    found.nth(1)
 }
 
 /// Cuts a stream at lines that are `---` and nothing but blanks or a comment after it, as kubectl

@@ -1,0 +1,111 @@
+//! What a draft says about a run before there is one.
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::{sync::Arc, time::Duration};
+
+use keyward_host::{
+    Kind,
+    plan::{Complaints, Environment, Origin},
+    process,
+    rules::{Policy, Rules, Verdict},
+};
+use support::Stage;
+
+const GOOD: &str = r#"{"token":"t"}"#;
+
+struct Screen;
+
+impl process::Sink for Screen {
+    fn line(&self, _plugin: &str, _line: &str) {}
+}
+
+#[test]
+fn a_draft_explains_a_run_and_runs_nothing() {
+    let mut stage = Stage::answering(GOOD);
+    stage.mode = "IfAvailable";
+    stage.stdin_is_terminal = true;
+    stage.vars.push(("HOME".into(), "/home/ann".into()));
+    stage.exec = "      args: [get-token]\n      env:\n      - {name: REGION, value: eu}\n".into();
+    let plan = stage.plan().unwrap();
+    let plugin = plan.plugin().unwrap();
+    assert_eq!(plugin.program().unwrap().path, stage.path("bin/plug"));
+    assert_eq!(plugin.judgement().unwrap().verdict, Verdict::Allowed);
+    assert_eq!(plugin.interactive(), Some(true));
+    assert!(plugin.attended() && plugin.shown());
+    assert_eq!(plugin.budget(), Some(Duration::from_secs(600)));
+    let environment: Vec<_> =
+        plugin.environment().iter().map(|(name, origin)| (name.as_str(), *origin)).collect();
+    assert_eq!(
+        environment,
+        [
+            ("PATH", Origin::Inherited),
+            ("HOME", Origin::Inherited),
+            ("REGION", Origin::Configured),
+            ("KUBERNETES_EXEC_INFO", Origin::Request),
+        ]
+    );
+    assert!(plugin.request().unwrap().to_json().contains("\"interactive\":true"));
+    assert_eq!(stage.runs(), 0);
+}
+
+#[test]
+fn nobody_is_asked_where_nobody_can_be() {
+    let sink = Complaints::Sink(Arc::new(Screen));
+    for (person, complaints) in [(false, Complaints::Auto), (true, sink)] {
+        let mut stage = Stage::answering(GOOD);
+        stage.stdin_is_terminal = true;
+        stage.settings.person = person;
+        stage.settings.complaints = complaints;
+        stage.mode = "IfAvailable";
+        let plan = stage.plan().unwrap();
+        let plugin = plan.plugin().unwrap();
+        assert_eq!(plugin.interactive(), Some(false));
+        assert!(!plugin.attended() && !plugin.shown());
+        assert_eq!(plugin.budget(), Some(Duration::from_secs(60)));
+        stage.mode = "Always";
+        assert_eq!(stage.plan().unwrap_err().kind(), Kind::NeedsTerminal);
+    }
+}
+
+#[test]
+fn a_draft_with_faults_still_explains() {
+    let mut stage = Stage::answering(GOOD);
+    stage.mode = "Always";
+    stage.rules = Rules::new(Policy::new("Allowlist", Some(vec!["other".into()])).unwrap());
+    let draft = stage.draft(stage.target());
+    let kinds: Vec<_> = draft.faults().iter().map(keyward_host::Error::kind).collect();
+    assert_eq!(kinds, [Kind::NeedsTerminal, Kind::NotAllowed], "the terminal is asked about first");
+    let plugin = draft.plugin().unwrap();
+    assert_eq!(plugin.judgement().unwrap().verdict, Verdict::NotListed);
+    assert_eq!(plugin.judgement().unwrap().found.as_deref(), Ok(&*stage.path("bin/plug")));
+    assert_eq!(plugin.interactive(), None);
+    assert_eq!(draft.finish().unwrap_err().kind(), Kind::NeedsTerminal);
+}
+
+#[test]
+fn a_version_that_nobody_speaks_is_refused_and_the_oldest_is_not() {
+    let mut stage = Stage::answering(GOOD);
+    stage.version = "v2";
+    let error = stage.plan().unwrap_err();
+    assert_eq!(error.kind(), Kind::BadConfig);
+    assert!(error.to_string().contains("client.authentication.k8s.io/v2"), "{error}");
+    stage.version = "v1alpha1";
+    stage.exec = "      provideClusterInfo: true\n".into();
+    let plan = stage.plan().unwrap();
+    assert!(plan.plugin().unwrap().request().unwrap().cluster.is_none());
+    assert!(plan.warnings().iter().any(|w| w.contains("v1alpha1")), "{:?}", plan.warnings());
+}
+
+#[test]
+fn a_clean_environment_is_what_was_configured() {
+    let mut stage = Stage::answering(GOOD);
+    stage.exec = "      env:\n      - {name: REGION, value: eu}\n".into();
+    stage.settings.environment = Environment::Clean;
+    let plan = stage.plan().unwrap();
+    let names: Vec<_> =
+        plan.plugin().unwrap().environment().iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["REGION", "KUBERNETES_EXEC_INFO"]);
+}
