@@ -4,9 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::disallowed_methods, reason = "tests may ask the time")]
 
+mod layer;
 mod method;
+mod proxy;
 mod redirect;
 mod refusal;
 mod rotation;
 mod run;
 mod support;
+mod tls;

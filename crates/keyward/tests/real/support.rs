@@ -43,9 +43,24 @@ impl Desk {
     }
 
     pub(crate) fn client_with(&self, server: &Server, user: &Value, builder: Builder) -> Client {
-        let target = target(&server.kubeconfig(user));
+        self.client_of(&server.kubeconfig(user), builder)
+    }
+
+    pub(crate) fn client_of(&self, kubeconfig: &str, builder: Builder) -> Client {
+        let target = target(kubeconfig);
         builder.plan(settings()).open(&target, &Rules::default(), &self.sources).unwrap()
     }
+}
+
+/// The server's kubeconfig with these fields in its cluster entry.
+pub(crate) fn kubeconfig(server: &Server, user: &Value, cluster: &Value) -> String {
+    let mut whole: Value = serde_json::from_str(&server.kubeconfig(user)).unwrap();
+    let entry = whole["clusters"][0]["cluster"].as_object_mut().unwrap();
+    for (name, value) in cluster.as_object().unwrap() {
+        entry.insert(name.clone(), value.clone());
+    }
+    entry.retain(|_, value| !value.is_null());
+    whole.to_string()
 }
 
 pub(crate) fn target(kubeconfig: &str) -> Target {
