@@ -39,3 +39,8 @@ pub use question::{Question, QuestionError};
 pub use refusal::Refusal;
 pub use serve::{Plugin, serve};
 pub use terminal::Terminal;
+
+/// Compiles the code on the page for authors.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/plugin-authors.md")]
+struct Page;

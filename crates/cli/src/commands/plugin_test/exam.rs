@@ -12,12 +12,15 @@ use super::{
     question::{Question, short},
     report::{Check, Report},
     run::{Plugin, Run},
-    terminal::{Seat, Visit},
+    terminal::{Person, Seat, Visit},
 };
 use crate::{duration, mask::Mask};
 
 /// A person notices this with every command.
 const SLOW: Duration = Duration::from_secs(5);
+
+/// A plugin that works says something within this, or five times what it took before.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// An examination of a plugin.
 pub(super) struct Exam<'a> {
@@ -156,10 +159,10 @@ impl<'a> Exam<'a> {
     /// A terminal is there, but the request says nobody is to be asked.
     fn ask_unasked_at_terminal(&mut self, version: Version, base: &Run, budget: Duration) {
         let question = Question::plain(version).named("told not to ask anybody");
-        let Some(visit) = self.visit(&question, budget, &[]) else {
+        let Some(visit) = self.visit(&question, budget, None) else {
             return;
         };
-        if visit.waited || matches!(visit.run.outcome, Outcome::Hung) {
+        if matches!(visit.run.outcome, Outcome::Hung) {
             self.report.fail(
                 Check::Terminal,
                 "waits for a person although the request says `interactive: false`",
@@ -172,8 +175,11 @@ impl<'a> Exam<'a> {
     /// A person is there and may be asked.
     fn ask_at_terminal(&mut self, version: Version, base: &Run) {
         let question = Question::interactive(version);
-        let (budget, answers) = (self.plugin.budget, &self.plugin.answers);
-        let Some(visit) = self.visit(&question, budget, answers) else {
+        let person = Person {
+            lines: &self.plugin.answers,
+            patience: base.took.saturating_mul(5).max(PATIENCE),
+        };
+        let Some(visit) = self.visit(&question, self.plugin.budget, Some(person)) else {
             return;
         };
         match (&visit.run.outcome, &base.outcome) {
@@ -224,9 +230,9 @@ impl<'a> Exam<'a> {
         &mut self,
         question: &Question,
         budget: Duration,
-        lines: &[Zeroizing<String>],
+        person: Option<Person<'_>>,
     ) -> Option<Visit> {
-        let visit = Seat::take().and_then(|seat| seat.ask(self.plugin, question, budget, lines));
+        let visit = Seat::take().and_then(|seat| seat.ask(self.plugin, question, budget, person));
         match visit {
             Ok(visit) => {
                 self.keep(&visit.run);

@@ -1,6 +1,8 @@
 //! A terminal with the plugin in the foreground, and a person who types what was prepared.
 
-use std::{ffi::OsString, path::Path};
+use std::{ffi::OsString, path::Path, time::Duration};
+
+use zeroize::Zeroizing;
 
 #[cfg(not(unix))]
 pub(super) use self::other::{Seat, become_on};
@@ -9,6 +11,21 @@ pub(super) use self::unix::{Seat, become_on};
 
 use super::run::Run;
 use crate::failure::Failure;
+
+/// Who sits in front of the terminal.
+#[derive(Clone, Copy)]
+pub(super) struct Person<'a> {
+    /// What they type, a line at each prompt.
+    pub(super) lines: &'a [Zeroizing<String>],
+    /// How long they look at a prompt that they have no answer for, before they press Ctrl-C.
+    pub(super) patience: Duration,
+}
+
+impl Person<'_> {
+    /// Touches no key, ever.
+    #[cfg(unix)]
+    const NOBODY: Self = Person { lines: &[], patience: Duration::MAX };
+}
 
 /// A run in front of a terminal.
 pub(super) struct Visit {
@@ -45,10 +62,10 @@ mod unix {
     };
     use zeroize::Zeroizing;
 
-    use super::{Failure, OsString, Path, Run, Visit};
+    use super::{Failure, OsString, Path, Person, Run, Visit};
     use crate::commands::plugin_test::{question::Question, run::Plugin};
 
-    /// After a prompt this long without another word, the plugin waits for keys.
+    /// After a prompt this long without another word, keys are pressed.
     const QUIET: Duration = Duration::from_millis(300);
     /// Without any prompt it may just be slow.
     const LONG_QUIET: Duration = Duration::from_secs(3);
@@ -77,13 +94,13 @@ mod unix {
             Ok(Self { master: master.into(), terminal: terminal.into(), path })
         }
 
-        /// Asks the plugin in front of this terminal, and types `lines` where it waits.
+        /// Asks the plugin in front of this terminal, with a person there or not.
         pub(in super::super) fn ask(
             mut self,
             plugin: &Plugin,
             question: &Question,
             budget: Duration,
-            lines: &[Zeroizing<String>],
+            person: Option<Person<'_>>,
         ) -> io::Result<Visit> {
             let invocation = self.invocation(plugin, question, budget)?;
             let before = tcgetattr(&self.terminal)?;
@@ -91,7 +108,7 @@ mod unix {
             let (sender, ended) = mpsc::channel();
             let (result, screen, waited) = thread::scope(|scope| {
                 scope.spawn(|| sender.send(process::run(&invocation, &stop)));
-                self.attend(&ended, lines)
+                self.attend(&ended, person)
             })?;
             let after = tcgetattr(&self.terminal)?;
             let run = Run::on_terminal(question, result, screen);
@@ -122,8 +139,9 @@ mod unix {
         fn attend(
             &mut self,
             ended: &mpsc::Receiver<Result<process::Output, process::Failure>>,
-            lines: &[Zeroizing<String>],
+            person: Option<Person<'_>>,
         ) -> io::Result<Attended> {
+            let Person { lines, patience } = person.unwrap_or(Person::NOBODY);
             let mut lines = lines.iter();
             let mut screen = Zeroizing::new(Vec::new());
             let mut waited = false;
@@ -141,19 +159,16 @@ mod unix {
                 }
                 quiet += TICK;
                 let prompt = screen.len() > seen && screen.last() != Some(&b'\n');
-                if quiet < if prompt { QUIET } else { LONG_QUIET } {
+                if quiet >= if prompt { QUIET } else { LONG_QUIET }
+                    && let Some(line) = lines.next()
+                {
+                    self.master.write_all(line.as_bytes())?;
+                    self.master.write_all(b"\r")?;
+                } else if quiet >= patience && prompt && !waited {
+                    waited = true;
+                    self.master.write_all(CTRL_C)?;
+                } else {
                     continue;
-                }
-                match lines.next() {
-                    Some(line) => {
-                        self.master.write_all(line.as_bytes())?;
-                        self.master.write_all(b"\r")?;
-                    }
-                    None if prompt => {
-                        waited = true;
-                        self.master.write_all(CTRL_C)?;
-                    }
-                    None => {}
                 }
                 seen = screen.len();
                 quiet = Duration::ZERO;
@@ -209,9 +224,7 @@ mod unix {
 mod other {
     use std::{convert::Infallible, io, time::Duration};
 
-    use zeroize::Zeroizing;
-
-    use super::{Failure, OsString, Path, Visit};
+    use super::{Failure, OsString, Path, Person, Visit};
     use crate::commands::plugin_test::{question::Question, run::Plugin};
 
     /// Never there: this system has no pseudo-terminals that safe code reaches.
@@ -227,7 +240,7 @@ mod other {
             _plugin: &Plugin,
             _question: &Question,
             _budget: Duration,
-            _lines: &[Zeroizing<String>],
+            _person: Option<Person<'_>>,
         ) -> io::Result<Visit> {
             match self.0 {}
         }
