@@ -183,9 +183,11 @@ async fn a_version_too_old_is_gone() {
     let old = server.store().version();
     server.store().put(&map("a", "1")).unwrap();
     server.store().compact();
-    let path = format!("{MAPS}?watch=true&resourceVersion={old}");
-    let (status, answer) = client.get(&path, "t").await;
-    assert_eq!((status, &answer["reason"]), (StatusCode::GONE, &json!("Expired")));
+    let mut events = Events::open(&mut client, &format!("resourceVersion={old}")).await;
+    let gone = events.next().await.unwrap();
+    assert_eq!((&gone["type"], &gone["object"]["code"]), (&json!("ERROR"), &json!(410)));
+    assert_eq!(gone["object"]["reason"], "Expired");
+    assert_eq!(events.next().await, None);
 }
 
 #[tokio::test]

@@ -42,9 +42,6 @@ pub(crate) fn answer(shared: &Arc<Shared>, watch: Watch, query: &Query) -> Answe
     };
     // Version 0 and none mean: all there is now, then what comes. So does asking for it.
     let from_now = version == 0 || initial;
-    if !from_now && shared.store.since(version).is_none() {
-        return failure(StatusCode::GONE, &too_old(version));
-    }
     let limit = query.value("timeoutSeconds").parse().ok();
     let (sender, body) = Body::stream();
     let shared = shared.clone();
@@ -94,6 +91,8 @@ impl Run {
         loop {
             versions.borrow_and_update();
             let Some((changes, version)) = shared.store.since(self.version) else {
+                // An event even when it is the first: the real server answers 200 and then this,
+                // and clients list anew only when they see it.
                 let gone = status_object(StatusCode::GONE, &too_old(self.version));
                 return self.send("ERROR", &gone).await;
             };
