@@ -1,6 +1,6 @@
 //! Keeps the id-token of a plan fresh.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{
     Credential, Error, Kind, Plan,
@@ -9,6 +9,7 @@ use crate::{
     credential::{Header, Unsendable},
     given,
     observer::Observer,
+    pair::Pair,
 };
 
 /// Gives the id-token while it is valid, and gets another in time.
@@ -16,11 +17,13 @@ pub(crate) struct Renewer {
     plan: Plan,
     clock: SharedClock,
     observer: Arc<dyn Observer>,
+    /// The certificate beside the token, so that one that did not change keeps its connections.
+    pair: Mutex<Option<Arc<Pair>>>,
 }
 
 impl Renewer {
     pub(crate) fn new(plan: Plan, clock: SharedClock, observer: Arc<dyn Observer>) -> Self {
-        Self { plan, clock, observer }
+        Self { plan, clock, observer, pair: Mutex::new(None) }
     }
 
     fn attempt(&self, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
@@ -30,7 +33,9 @@ impl Renewer {
         let exchange = self.plan.settings().exchange.as_deref();
         let renew = !matches!(occasion, Occasion::Needed);
         let id = oidc.token(exchange, self.clock.now(), renew)?;
-        let pair = given::pair(&self.plan, None)?;
+        let mut last = self.pair.lock().unwrap_or_else(PoisonError::into_inner);
+        let pair = given::pair(&self.plan, last.as_ref())?;
+        last.clone_from(&pair);
         let credential = Credential::new(Header::Bearer(id.token), pair, Some(id.expires))
             .map_err(|Unsendable| {
                 Error::new(

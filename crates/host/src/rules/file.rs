@@ -14,7 +14,13 @@ pub(super) struct Findings {
 /// Walks from the root to the program, through links, and notes what others may change.
 #[cfg(unix)]
 pub(super) fn inspect(program: &Path) -> io::Result<Findings> {
-    unix::inspect(program, rustix::process::geteuid().as_raw())
+    let us = unix::Us {
+        uid: rustix::process::geteuid().as_raw(),
+        stand_in: unix::stand_in(
+            &std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default(),
+        ),
+    };
+    unix::inspect(program, us)
 }
 
 /// Windows has access lists instead of modes; they are not looked at.
@@ -41,7 +47,26 @@ mod unix {
     const WORLD_WRITES: u32 = 0o002;
     const GROUP_WRITES: u32 = 0o020;
 
-    pub(super) fn inspect(program: &Path, us: u32) -> io::Result<Findings> {
+    /// The owner that stands for all whom a user namespace does not know.
+    const OVERFLOW: u32 = 65534;
+
+    /// Whose programs are good.
+    #[derive(Clone, Copy)]
+    pub(super) struct Us {
+        pub(super) uid: u32,
+        /// The owner that root is shown as, where that is not 0.
+        pub(super) stand_in: Option<u32>,
+    }
+
+    /// In a sandbox whose user namespace has no root, root's files are shown as nobody's, and so are
+    /// those of everybody else. Refusing them all would leave nothing to run.
+    pub(super) fn stand_in(uid_map: &str) -> Option<u32> {
+        let mut starts = uid_map.lines().filter_map(|line| line.split_ascii_whitespace().next());
+        let known = uid_map.is_empty() || starts.any(|start| start == "0");
+        (!known).then_some(OVERFLOW)
+    }
+
+    pub(super) fn inspect(program: &Path, us: Us) -> io::Result<Findings> {
         let mut walk = Walk { us, seen: HashSet::new(), findings: Findings::default() };
         walk.folder(Path::new("/"))?;
         let mut here = PathBuf::from("/");
@@ -91,7 +116,7 @@ mod unix {
     }
 
     struct Walk {
-        us: u32,
+        us: Us,
         seen: HashSet<PathBuf>,
         findings: Findings,
     }
@@ -117,7 +142,12 @@ mod unix {
 
         fn owner(&mut self, what: &str, path: &Path, found: &fs::Metadata) {
             let owner = found.uid();
-            if owner != 0 && owner != self.us {
+            if self.us.stand_in == Some(owner) {
+                self.findings.warnings.push(format!(
+                    "{what} `{}` belongs to root or to somebody else: this sandbox cannot tell",
+                    path.display()
+                ));
+            } else if owner != 0 && owner != self.us.uid {
                 self.findings.faults.push(format!(
                     "{what} `{}` belongs to user {owner}, who is neither root nor you",
                     path.display()
@@ -138,6 +168,35 @@ mod unix {
                     path.display(),
                     mode & 0o7777
                 ));
+            }
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_namespace_without_root_is_recognised() {
+            assert_eq!(stand_in("         0          0 4294967295\n"), None);
+            assert_eq!(stand_in("0 100000 1000\n1000 1000 1\n"), None);
+            assert_eq!(stand_in("1000 1000 1\n"), Some(OVERFLOW));
+            assert_eq!(stand_in(""), None);
+        }
+
+        #[test]
+        fn whoever_owns_the_way_to_a_program_must_be_root_or_us() {
+            let folder = tempfile::tempdir().expect("a folder");
+            let program = folder.path().join("plug");
+            fs::write(&program, "").expect("written");
+            let owner = fs::metadata(&program).expect("there").uid();
+            let faults = |uid, stand_in| {
+                inspect(&program, Us { uid, stand_in }).expect("looked at").faults.len()
+            };
+            assert_eq!(faults(owner, None), 0);
+            if owner != 0 {
+                assert_eq!(faults(owner + 1, None), 2, "the folder and the file");
+                assert_eq!(faults(owner + 1, Some(owner)), 0);
             }
         }
     }

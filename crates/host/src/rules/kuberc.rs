@@ -51,6 +51,11 @@ pub(super) fn load(surroundings: &Surroundings, explicit: Option<&Path>) -> Resu
     }
 }
 
+/// The policy of a file's content, for those who have it from elsewhere.
+pub(super) fn policy(content: &[u8]) -> Result<Policy, Error> {
+    parse(content).map_err(|unread| unread.into_error(Path::new("kuberc")))
+}
+
 fn switched_off(surroundings: &Surroundings) -> Option<&'static str> {
     if surroundings.var("KUBERC").as_deref() == Some(OsStr::new("off")) {
         return Some("KUBERC");

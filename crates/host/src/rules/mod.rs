@@ -132,6 +132,11 @@ impl Policy {
         Ok(policy)
     }
 
+    /// The policy of a kuberc file's content. Fails when any of it that matters is not understood.
+    pub fn from_kuberc(content: &[u8]) -> Result<Self, Error> {
+        kuberc::policy(content)
+    }
+
     /// The policy's name in kuberc.
     pub fn name(&self) -> &'static str {
         match self {
