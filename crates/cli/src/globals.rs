@@ -1,5 +1,8 @@
 //! What every command stands on: the flags, the surroundings, and the way from them to a target.
 
+use std::sync::Arc;
+
+use keyward::oidc::Https;
 use keyward_host::{
     Draft, Kubeconfig, Overrides, Plan, Surroundings, Target,
     kubeconfig::Impersonate,
@@ -121,6 +124,7 @@ impl Globals {
             Some(PluginEnv::Only(names)) => Environment::Only(names.clone()),
         };
         settings.strict = self.flags.strict;
+        settings.exchange = Some(Arc::new(Https::new()));
         if let Some(asked) = &self.asked {
             // Our stderr belongs to whoever runs us, as the plugin's does under kubectl.
             settings.complaints = Complaints::Shown;

@@ -2,6 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use keyward_testing::authority::Authority;
 
 use crate::stage::{Run, Stage, config, exec, gives, gives_in};
@@ -87,6 +88,30 @@ fn fixed_users_are_printed_in_the_same_form() {
     assert_eq!(status["clientCertificateData"], issued.certificate_pem());
     assert_eq!(status["clientKeyData"], issued.key_pem());
     assert!(status.get("token").is_none());
+}
+
+#[test]
+fn an_openid_connect_token_is_printed_while_it_is_valid() {
+    let stage = Stage::new();
+    let config = |payload: &str| {
+        let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
+        let token = format!("{}.{}.{}", part("{}"), part(payload), part("signature"));
+        let user = format!(
+            "
+      auth-provider:
+        name: oidc
+        config: {{idp-issuer-url: 'https://id.example.test', client-id: me, id-token: {token}}}"
+        );
+        stage.kubeconfig(&config(&user));
+        token
+    };
+    let token = config(r#"{"exp":4102444800}"#);
+    assert_eq!(stage.run("credential").json()["status"]["token"], token);
+
+    let token = config(r#"{"exp":1000000000}"#);
+    let ran = stage.run("credential -vvv");
+    assert!(ran.bad(1).contains("id-token"), "{ran:?}");
+    assert!(!ran.stderr.contains(&token), "{ran:?}");
 }
 
 #[test]
