@@ -122,3 +122,57 @@ pub fn expiry(start: Timestamp, lifetime: Duration) -> Timestamp {
         start.as_second().saturating_add(i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX));
     Timestamp::from_second(end).unwrap_or(Timestamp::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use keyward_protocol::exec::Version;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn printed(credential: Credential) -> Result<String, String> {
+        let request = Request::new(Version::V1);
+        let answer = credential.answer(&request, NOW).map_err(|refusal| refusal.to_string())?;
+        Ok(answer.expose().to_owned())
+    }
+
+    #[test]
+    fn what_nobody_could_use_is_refused() {
+        let key = "-----BEGIN PRIVATE KEY-----";
+        let chain = "-----BEGIN CERTIFICATE-----";
+        for (credential, why) in [
+            (Credential::token(""), "empty"),
+            (Credential::token("a\nb"), "no header can carry"),
+            (Credential::token("a").expires_at(NOW), "expired at 1970-01-01T00:00:00Z"),
+            (Credential::certificate("x", key), "the certificate is not in PEM"),
+            (Credential::certificate(chain, "x"), "key is not in PEM"),
+            (Credential::certificate(chain, key).and_token(""), "empty"),
+        ] {
+            let refusal = printed(credential).unwrap_err();
+            assert!(refusal.contains(why), "`{refusal}` does not say `{why}`");
+        }
+    }
+
+    #[test]
+    fn token_certificate_and_expiry_go_out_together() {
+        let answer = printed(
+            Credential::certificate("-----BEGIN CERTIFICATE-----", "-----BEGIN PRIVATE KEY-----")
+                .and_token("t")
+                .expires_at(expiry(NOW, Duration::from_secs(90))),
+        )
+        .unwrap();
+        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(answer["status"]["token"], "t");
+        assert_eq!(answer["status"]["clientKeyData"], "-----BEGIN PRIVATE KEY-----");
+        assert_eq!(answer["status"]["expirationTimestamp"], "1970-01-01T00:01:30Z");
+    }
+
+    #[test]
+    fn a_lifetime_beyond_the_calendar_ends_with_it() {
+        assert_eq!(expiry(NOW, Duration::MAX), Timestamp::MAX);
+        assert_eq!(expiry(NOW, Duration::from_millis(1999)).as_second(), 1);
+    }
+}

@@ -16,14 +16,25 @@ pub(super) enum Outcome {
     Hung,
     /// It could not be started.
     NotStarted(String),
-    /// Something that the protocol does not allow, and the check that it fails.
-    Wrong { check: Check, what: String },
+    /// Something that the protocol does not allow, the check that it fails, and the answer that
+    /// can be made out all the same.
+    Wrong { check: Check, what: String, answer: Option<Box<Answer>> },
 }
 
 impl Outcome {
     /// Whether both ended in the same way.
     pub(super) fn like(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+
+    /// The answer, if there is one to look at.
+    pub(super) fn answer(&self) -> Option<&Answer> {
+        match self {
+            Self::Answered { answer, .. } | Self::Wrong { answer: Some(answer), .. } => {
+                Some(answer)
+            }
+            _ => None,
+        }
     }
 
     /// What happened, to go after the plugin's name.
@@ -85,8 +96,10 @@ fn explain(error: &AnswerError, stdout: &[u8], version: Option<Version>) -> Outc
             "prints nothing and exits with 0: a failure must exit with another code",
         );
     }
-    if let Some(noise) = noise(stdout) {
-        return wrong(Check::Stdout, noise);
+    if let Some((what, object)) = noise(stdout) {
+        let answer = version.and_then(|version| Answer::read(object, version).ok());
+        let (check, what) = (Check::Stdout, what.to_owned());
+        return Outcome::Wrong { check, what, answer: answer.map(Box::new) };
     }
     // Almost any line of text is a YAML document.
     let named = [&b"apiVersion"[..], b"ExecCredential"]
@@ -133,8 +146,8 @@ fn explain(error: &AnswerError, stdout: &[u8], version: Option<Version>) -> Outc
     }
 }
 
-/// Says where stdout has text around an object.
-fn noise(stdout: &[u8]) -> Option<&'static str> {
+/// Says where stdout has text around an object, and which part is the object.
+fn noise(stdout: &[u8]) -> Option<(&'static str, &[u8])> {
     let starts = stdout.iter().enumerate().filter(|(_, b)| **b == b'{').map(|(at, _)| at);
     // A log line may have braces of its own; more than a few are no log.
     for start in starts.take(32) {
@@ -143,22 +156,21 @@ fn noise(stdout: &[u8]) -> Option<&'static str> {
         if !matches!(objects.next(), Some(Ok(_))) || objects.byte_offset() < 20 {
             continue;
         }
-        let after = &rest[objects.byte_offset()..];
-        return match (stdout[..start].trim_ascii().is_empty(), after.trim_ascii().is_empty()) {
-            (false, _) => {
-                Some("prints text before the object: stdout must carry the object and nothing else")
-            }
-            (true, false) => {
-                Some("prints text after the object: stdout must carry the object and nothing else")
-            }
-            (true, true) => None,
+        let (object, after) = rest.split_at(objects.byte_offset());
+        let place = if !stdout[..start].trim_ascii().is_empty() {
+            "prints text before the object: stdout must carry the object and nothing else"
+        } else if !after.trim_ascii().is_empty() {
+            "prints text after the object: stdout must carry the object and nothing else"
+        } else {
+            return None;
         };
+        return Some((place, object));
     }
     None
 }
 
 fn wrong(check: Check, what: &str) -> Outcome {
-    Outcome::Wrong { check, what: what.to_owned() }
+    Outcome::Wrong { check, what: what.to_owned(), answer: None }
 }
 
 #[cfg(test)]
@@ -169,9 +181,11 @@ mod tests {
     fn noise_is_told_by_its_place() {
         let object = r#"{"kind":"ExecCredential","status":{}}"#;
         let before = format!("level=info {{fine}}\n{object}\n");
-        assert!(noise(before.as_bytes()).is_some_and(|n| n.contains("before")));
+        let (place, found) = noise(before.as_bytes()).unwrap_or_default();
+        assert!(place.contains("before") && found == object.as_bytes());
         let after = format!("{object}\nlogged in\n");
-        assert!(noise(after.as_bytes()).is_some_and(|n| n.contains("after")));
+        let (place, found) = noise(after.as_bytes()).unwrap_or_default();
+        assert!(place.contains("after") && found == object.as_bytes());
         assert_eq!(noise(format!("\n {object}\n").as_bytes()), None);
         assert_eq!(noise(b"error: no such account"), None);
     }

@@ -9,14 +9,22 @@ mod report;
 mod run;
 mod terminal;
 
-use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::Subcommand;
 use keyward_host::clock::SystemClock;
 use zeroize::Zeroizing;
 
 use self::{exam::Exam, run::Plugin};
-use crate::{failure::Failure, globals::Globals, output, output::Output, signals};
+use crate::{
+    failure::Failure, flags::PluginEnv, globals::Globals, output, output::Output, signals,
+};
 
 /// For authors of plugins
 #[derive(Debug, clap::Args)]
@@ -116,8 +124,21 @@ fn plugin(args: &TestArgs, globals: &Globals) -> Result<Plugin, Failure> {
         program: program.path,
         name: name.clone(),
         args: rest.to_vec(),
-        env: globals.surroundings.vars(),
+        env: environment(globals),
         budget: globals.flags.plugin_timeout.unwrap_or(PATIENCE),
         answers,
     })
+}
+
+/// What the plugin sees of our environment, by `--plugin-env`.
+fn environment(globals: &Globals) -> Vec<(OsString, OsString)> {
+    let mut vars = globals.surroundings.vars();
+    match &globals.flags.plugin_env {
+        None | Some(PluginEnv::Inherit) => {}
+        Some(PluginEnv::Clean) => vars.clear(),
+        Some(PluginEnv::Only(names)) => {
+            vars.retain(|(name, _)| names.iter().any(|n| OsStr::new(n) == name));
+        }
+    }
+    vars
 }
