@@ -231,7 +231,7 @@ fn a_lock_that_others_do_not_wait_for_is_named() {
     broken(
         &format!(
             "mkdir lock 2>/dev/null || {{ echo 'already running' >&2; exit 1; }}\n\
-             sleep 0.3; rmdir lock; answer {TOKEN}"
+             sleep 0.5; rmdir lock; answer {TOKEN}"
         ),
         "concurrency",
         "at the same time end differently",

@@ -122,3 +122,64 @@ impl From<QuestionError> for Refusal {
         Self::BadConfig(error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn question(text: &str) -> Result<Question, QuestionError> {
+        Question::from_bytes(text.as_bytes())
+    }
+
+    #[test]
+    fn the_refusal_of_the_last_credential_is_read_in_both_places() {
+        for text in [
+            r#"{"kind":"ExecInfo","apiVersion":"client.authentication.k8s.io/v1alpha1",
+                "response":{"code":401,"header":{"A":["b","c"]}},"interactive":true}"#,
+            r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1alpha1",
+                "spec":{"response":{"code":401,"header":{"A":["b","c"]}},"interactive":true}}"#,
+        ] {
+            let question = question(text).unwrap();
+            assert!(question.interactive());
+            let refused = question.refused().unwrap();
+            assert_eq!(refused.code, 401);
+            assert_eq!(refused.header, [("A".to_owned(), vec!["b".to_owned(), "c".to_owned()])]);
+        }
+    }
+
+    #[test]
+    fn without_a_cluster_the_endpoint_is_none_and_the_strict_form_an_error() {
+        let text = "kind: ExecCredential\napiVersion: client.authentication.k8s.io/v1\n";
+        let question = question(text).unwrap();
+        assert!(question.endpoint().unwrap().is_none());
+        assert_eq!(question.require_endpoint().unwrap_err(), QuestionError::NoCluster);
+    }
+
+    #[test]
+    fn the_endpoint_has_all_the_request_says() {
+        let question = question(
+            r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1beta1","spec":
+               {"cluster":{"server":"https://h:6443","tls-server-name":"n","proxy-url":"http://p",
+               "insecure-skip-tls-verify":true,"disable-compression":true,"config":{"a":1},
+               "serverName":"old"}}}"#,
+        )
+        .unwrap();
+        let endpoint = question.require_endpoint().unwrap();
+        assert_eq!(endpoint.server(), "https://h:6443");
+        assert_eq!(endpoint.server_name().as_deref(), Some("n"));
+        assert_eq!(endpoint.proxy().unwrap().text(), "http://p");
+        assert!(endpoint.insecure() && !endpoint.compression());
+        assert_eq!(endpoint.config().unwrap().to_json(), r#"{"a":1}"#);
+        assert_eq!(question.remarks().len(), 1);
+    }
+
+    #[test]
+    fn each_fault_has_its_kind() {
+        assert_eq!(question("").unwrap_err(), QuestionError::Missing);
+        assert!(matches!(question("{").unwrap_err(), QuestionError::Decode(_)));
+        let other = r#"{"kind":"Status","apiVersion":"v1"}"#;
+        assert_eq!(question(other).unwrap_err(), QuestionError::WrongKind);
+    }
+}

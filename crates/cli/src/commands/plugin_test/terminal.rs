@@ -68,7 +68,7 @@ mod unix {
     /// After a prompt this long without another word, keys are pressed.
     const QUIET: Duration = Duration::from_millis(300);
     /// Without any prompt it may just be slow.
-    const LONG_QUIET: Duration = Duration::from_secs(3);
+    const LONG_QUIET: Duration = Duration::from_secs(5);
     /// How often the screen is looked at.
     const TICK: Duration = Duration::from_millis(20);
     const CTRL_C: &[u8] = &[3];
