@@ -23,8 +23,9 @@ pub(crate) enum Command {
 impl Command {
     /// Does it.
     pub(crate) fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
-        // Those that run no plugin have nothing to clean up; `plugin` becomes another program
-        // before it starts any, and says itself when.
+        // Those that run no plugin have nothing to clean up; `plugin` may become another program
+        // before it starts any, and says itself when. One that serves until it is told to stop
+        // belongs here too: what is watched here reaches no other handler.
         if !matches!(self, Self::Plan(_) | Self::Plugin(_) | Self::Completions(_)) {
             signals::watch();
         }
