@@ -421,8 +421,8 @@ impl Reader<'_> {
     fn mismatch(&mut self, line: u32, field: &str, expected: &str, found: &Value) {
         let found = match found {
             Value::Null => "null",
-            Value::Bool(_) => "a boolean (quotes are missing?)",
-            Value::Number(_) => "a number (quotes are missing?)",
+            Value::Bool(_) => "a boolean: are quotes missing?",
+            Value::Number(_) => "a number: are quotes missing?",
             Value::Text(_) => "a text",
             Value::List(_) => "a list",
             Value::Map(_) => "a mapping",

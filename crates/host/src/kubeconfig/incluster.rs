@@ -110,3 +110,65 @@ impl<'a> Pod<'a> {
         self.folder.join(name).to_string_lossy().into_owned()
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use keyward_protocol::Secret;
+
+    use super::*;
+    use crate::surroundings::Fixed;
+
+    fn pod(host: &str) -> (tempfile::TempDir, Surroundings) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, content) in [("token", "t1"), ("ca.crt", "CA"), ("namespace", "team\n")] {
+            fs::write(folder.path().join(name), content).unwrap();
+        }
+        let vars = vec![
+            ("KUBERNETES_SERVICE_HOST".into(), host.into()),
+            ("KUBERNETES_SERVICE_PORT".into(), "443".into()),
+        ];
+        (folder, Surroundings::fixed(Fixed { vars, ..Fixed::default() }))
+    }
+
+    #[test]
+    fn a_pod_uses_its_service_account_and_names_the_token_by_its_file() {
+        let (folder, surroundings) = pod("10.0.0.1");
+        let pod = Pod::at(&surroundings, folder.path());
+        let target = pod.target(&Overrides::default()).unwrap().unwrap();
+        assert_eq!(target.cluster.server, "https://10.0.0.1:443");
+        assert_eq!(target.cluster.certificate_authority_data, b"CA");
+        assert_eq!(Path::new(&target.user.token_file), folder.path().join("token"));
+        assert_eq!(target.user.token, Secret::new("t1"));
+        assert_eq!((target.namespace.as_str(), target.in_cluster), ("team", true));
+    }
+
+    #[test]
+    fn an_address_of_version_six_stands_in_brackets() {
+        let (folder, surroundings) = pod("fd00::1");
+        let pod = Pod::at(&surroundings, folder.path());
+        let target = pod.target(&Overrides::default()).unwrap().unwrap();
+        assert_eq!(target.cluster.server, "https://[fd00::1]:443");
+    }
+
+    #[test]
+    fn a_token_of_a_flag_is_used_instead_of_the_pods() {
+        let (folder, surroundings) = pod("h");
+        let pod = Pod::at(&surroundings, folder.path());
+        let token = Some(Secret::new("mine"));
+        let overrides = Overrides { token, ..Overrides::default() };
+        let target = pod.target(&overrides).unwrap().unwrap();
+        assert_eq!(target.user.token, Secret::new("mine"));
+        assert_eq!(target.user.token_file, "");
+    }
+
+    #[test]
+    fn without_token_file_or_variables_this_is_no_pod() {
+        let (folder, surroundings) = pod("h");
+        fs::remove_file(folder.path().join("token")).unwrap();
+        assert!(Pod::at(&surroundings, folder.path()).target(&Overrides::default()).is_none());
+        let (folder, _) = pod("h");
+        let nowhere = Surroundings::fixed(Fixed::default());
+        assert!(Pod::at(&nowhere, folder.path()).target(&Overrides::default()).is_none());
+    }
+}
