@@ -14,6 +14,7 @@ mod guard;
 mod log;
 mod mask;
 mod output;
+mod server;
 mod signals;
 
 use std::process::ExitCode;

@@ -28,8 +28,13 @@ pub(crate) enum Format {
 
 /// Writes data to stdout, all of it or an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    print_bytes(text.as_bytes())
+}
+
+/// Writes data that need not be text to stdout, all of it or an error, and at once.
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(bytes)?;
     Ok(out.flush()?)
 }
 

@@ -2,8 +2,10 @@
 
 mod completions;
 mod credential;
+mod get;
 mod plan;
 mod plugin_test;
+mod whoami;
 
 use std::process::ExitCode;
 
@@ -16,6 +18,8 @@ use crate::{failure::Failure, globals::Globals, signals};
 pub(crate) enum Command {
     Plan(plan::Args),
     Credential(credential::Args),
+    Get(get::Args),
+    Whoami(whoami::Args),
     Plugin(plugin_test::Args),
     Completions(completions::Args),
 }
@@ -32,6 +36,8 @@ impl Command {
         match self {
             Self::Plan(args) => plan::run(&args, globals),
             Self::Credential(args) => credential::run(&args, globals),
+            Self::Get(args) => get::run(&args, globals),
+            Self::Whoami(args) => whoami::run(&args, globals),
             Self::Plugin(args) => plugin_test::run(args, globals),
             Self::Completions(args) => completions::run(&args, globals),
         }

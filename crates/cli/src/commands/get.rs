@@ -1,0 +1,64 @@
+//! `keyward get --raw PATH`: one request, with everything that makes it work.
+
+use std::process::ExitCode;
+
+use http::Request;
+use http_body_util::BodyExt;
+use keyward::Body;
+
+use crate::{
+    failure::Failure,
+    globals::Globals,
+    output,
+    server::{self, Server},
+};
+
+/// Get a path of the server and print the answer as it comes
+///
+/// The exit code is 0 for a 2xx answer; otherwise 1, with what the server said on stderr.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  # Which version the server is.
+  keyward get --raw /version
+
+  # Follow the pods of a namespace of another context.
+  keyward get --context prod --raw '/api/v1/namespaces/web/pods?watch=true'")]
+pub(crate) struct Args {
+    /// The path, with its query
+    #[arg(long, value_name = "PATH", value_parser = path)]
+    raw: String,
+
+    #[command(flatten)]
+    server: server::Args,
+}
+
+/// Gets it and prints it.
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    let server = Server::open(&args.server, globals)?;
+    let request = Request::get(&args.raw)
+        .body(Body::empty())
+        .map_err(|_| Failure::usage(format!("`{}` is not a path", output::inline(&args.raw))))?;
+    server.ask(request, async |response| {
+        let status = response.status();
+        let mut body = response.into_body();
+        if !status.is_success() {
+            return Err(server::refusal(status, &server::bytes(body).await?));
+        }
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| server::lost(&*error))?;
+            if let Some(data) = frame.data_ref() {
+                output::print_bytes(data)?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// A path begins with a slash; anything else would be a URL, and the server is the kubeconfig's.
+fn path(text: &str) -> Result<String, String> {
+    match text.starts_with('/') {
+        true => Ok(text.to_owned()),
+        false => Err("a path begins with `/`; the server is the kubeconfig's".to_owned()),
+    }
+}

@@ -1,0 +1,121 @@
+//! `keyward whoami`: asks the server who it takes us for.
+
+use std::process::ExitCode;
+
+use http::{Request, StatusCode, header};
+use keyward::Body;
+use serde_json::{Value, json};
+
+use crate::{
+    failure::Failure,
+    globals::Globals,
+    output::{self, Format},
+    server::{self, Server},
+};
+
+/// Ask the server who it takes us for
+///
+/// Prints what `kubectl auth whoami` prints: name, groups and extra attributes of the user that the
+/// credential stands for, after impersonation.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  # Who we are in the current context.
+  keyward whoami
+
+  # Who we are as somebody else, as the server's own object.
+  keyward whoami --as ann -o json")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    server: server::Args,
+
+    #[command(flatten)]
+    output: output::Output,
+}
+
+/// The versions of the API, newest first; a server of some age knows the older ones only.
+const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
+
+/// Asks and prints.
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    let server = Server::open(&args.server, globals)?;
+    let review = review(&server)?;
+    match args.output.format {
+        Format::Json => output::print_json(&review)?,
+        Format::Text => output::print(&table(&review["status"]["userInfo"]))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn review(server: &Server) -> Result<Value, Failure> {
+    for version in VERSIONS {
+        let object = json!({ "kind": "SelfSubjectReview", "apiVersion": format!("authentication.k8s.io/{version}") });
+        let request =
+            Request::post(format!("/apis/authentication.k8s.io/{version}/selfsubjectreviews"))
+                .header(header::CONTENT_TYPE, "application/json")
+                .header(header::ACCEPT, "application/json")
+                .body(Body::from(object.to_string()))
+                .map_err(|error| Failure::failed(error.to_string()))?;
+        let (status, body) = server.ask(request, async |response| {
+            Ok((response.status(), server::bytes(response.into_body()).await?))
+        })?;
+        if status == StatusCode::NOT_FOUND {
+            continue;
+        }
+        if !status.is_success() {
+            return Err(server::refusal(status, &body));
+        }
+        return serde_json::from_slice(&body).map_err(|error| {
+            Failure::failed("the server's answer is not JSON").note("cause", error.to_string())
+        });
+    }
+    Err(Failure::failed("the server does not know the SelfSubjectReview API")
+        .hint("it is there since Kubernetes 1.28, and before that when switched on"))
+}
+
+/// Attributes and values in two columns, as kubectl lays them out.
+fn table(user: &Value) -> String {
+    let mut rows = vec![("ATTRIBUTE".to_owned(), "VALUE".to_owned())];
+    let mut add = |name: String, value: &Value| match value {
+        Value::String(text) if !text.is_empty() => rows.push((name, output::inline(text))),
+        Value::Array(items) if !items.is_empty() => {
+            let words: Vec<String> = items
+                .iter()
+                .map(|item| output::inline(item.as_str().unwrap_or_default()))
+                .collect();
+            rows.push((name, format!("[{}]", words.join(" "))));
+        }
+        _ => {}
+    };
+    add("Username".to_owned(), &user["username"]);
+    add("UID".to_owned(), &user["uid"]);
+    add("Groups".to_owned(), &user["groups"]);
+    for (key, value) in user["extra"].as_object().into_iter().flatten() {
+        add(format!("Extra: {}", output::inline(key)), value);
+    }
+    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
+    rows.iter().map(|(name, value)| format!("{name:<width$}   {value}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::table;
+
+    #[test]
+    fn the_table_is_laid_out_as_kubectl_does() {
+        let user = json!({
+            "username": "ann",
+            "groups": ["dev", "system:authenticated"],
+            "extra": { "scopes": ["a"] },
+        });
+        assert_eq!(
+            table(&user),
+            "ATTRIBUTE       VALUE\n\
+             Username        ann\n\
+             Groups          [dev system:authenticated]\n\
+             Extra: scopes   [a]\n"
+        );
+    }
+}
