@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+mod goaway;
+
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -32,11 +34,15 @@ fn bench(setup: Setup, settings: Settings) -> Bench {
 }
 
 fn pool(server: &Server, settings: Settings) -> Pool {
+    pool_of(&server.url(), server.authority().pem(), settings)
+}
+
+fn pool_of(url: &str, authority: &str, settings: Settings) -> Pool {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let trust = Trust::authorities(provider, server.authority().pem().as_bytes()).unwrap();
+    let trust = Trust::authorities(provider, authority.as_bytes()).unwrap();
     let tls = trust.client_config(None).unwrap();
     let nowhere = Surroundings::fixed(Fixed::default());
-    let origin = Origin::parse(&server.url()).unwrap();
+    let origin = Origin::parse(url).unwrap();
     let connector = Connector::new(origin, trust, "", &nowhere, GUARD).unwrap();
     Pool::new(Arc::new(connector), tls, settings)
 }
