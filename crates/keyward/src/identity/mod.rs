@@ -4,6 +4,7 @@
 //! certificates a server keeps seeing the old identity on every resumed connection, so a new
 //! certificate is a new configuration with a session store of its own.
 
+mod p521;
 #[cfg(test)]
 mod tests;
 mod validity;

@@ -11,11 +11,13 @@ use rustls::{
     crypto::{
         CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
     },
-    pki_types::{CertificateDer, ServerName, UnixTime},
+    pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, UnixTime},
     server::ParsedCertificate,
 };
 
-use super::validity::Validity;
+use webpki::EndEntityCert;
+
+use super::{p521::P521, validity::Validity};
 use crate::{Error, error::Kind};
 
 /// Which servers are believed.
@@ -62,17 +64,27 @@ impl Which {
 #[derive(Debug)]
 pub(super) struct Verifier {
     which: Which,
-    algorithms: WebPkiSupportedAlgorithms,
+    /// What the provider knows.
+    known: WebPkiSupportedAlgorithms,
+    /// That, and what we add to it, for the signatures of a chain.
+    all: Vec<&'static dyn SignatureVerificationAlgorithm>,
+    /// Whether the provider has to be helped with P-521.
+    help: bool,
     system: OnceLock<Arc<RootCertStore>>,
 }
 
 impl Verifier {
     pub(super) fn new(provider: &CryptoProvider, which: Which) -> Self {
-        Self {
-            which,
-            algorithms: provider.signature_verification_algorithms,
-            system: OnceLock::new(),
+        let known = provider.signature_verification_algorithms;
+        let mut all = known.all.to_vec();
+        let help = !all.iter().any(|known| {
+            known.public_key_alg_id() == P521.public_key_alg_id()
+                && known.signature_alg_id() == P521.signature_alg_id()
+        });
+        if help {
+            all.push(&P521);
         }
+        Self { which, known, all, help, system: OnceLock::new() }
     }
 
     /// Whether a handshake will find everything in memory.
@@ -96,6 +108,24 @@ impl Verifier {
         })
     }
 
+    /// Checks a handshake signed on P-521 where the provider cannot; `None` for all others.
+    fn with_help(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Option<Result<HandshakeSignatureValid, TlsError>> {
+        if !self.help || signed.scheme != SignatureScheme::ECDSA_NISTP521_SHA512 {
+            return None;
+        }
+        let valid = EndEntityCert::try_from(cert)
+            .and_then(|cert| cert.verify_signature(&P521, message, signed.signature()));
+        Some(match valid {
+            Ok(()) => Ok(HandshakeSignatureValid::assertion()),
+            Err(_) => Err(CertificateError::BadSignature.into()),
+        })
+    }
+
     fn check(
         &self,
         store: &RootCertStore,
@@ -105,13 +135,7 @@ impl Verifier {
         now: UnixTime,
     ) -> Result<(), TlsError> {
         let parsed = ParsedCertificate::try_from(end_entity)?;
-        verify_server_cert_signed_by_trust_anchor(
-            &parsed,
-            store,
-            intermediates,
-            now,
-            self.algorithms.all,
-        )?;
+        verify_server_cert_signed_by_trust_anchor(&parsed, store, intermediates, now, &self.all)?;
         verify_server_name(&parsed, name)
     }
 }
@@ -167,7 +191,8 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, TlsError> {
-        verify_tls12_signature(message, cert, signed, &self.algorithms)
+        self.with_help(message, cert, signed)
+            .unwrap_or_else(|| verify_tls12_signature(message, cert, signed, &self.known))
     }
 
     fn verify_tls13_signature(
@@ -176,10 +201,16 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, TlsError> {
-        verify_tls13_signature(message, cert, signed, &self.algorithms)
+        self.with_help(message, cert, signed)
+            .unwrap_or_else(|| verify_tls13_signature(message, cert, signed, &self.known))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
+        let mut schemes = self.known.supported_schemes();
+        if self.help {
+            // Last, so that a server with a choice takes another.
+            schemes.push(SignatureScheme::ECDSA_NISTP521_SHA512);
+        }
+        schemes
     }
 }
