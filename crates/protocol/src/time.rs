@@ -57,9 +57,11 @@ fn yaml_timestamp(text: &str) -> Option<()> {
     rest.0.is_empty().then_some(())
 }
 
-/// Writes seconds precision in UTC with `Z`, as Kubernetes' `metav1.Time` does.
+/// Writes seconds precision in UTC with `Z`, as Kubernetes' `metav1.Time` does. RFC 3339 has no
+/// years before 0; such a time is written as the first moment it has.
 pub fn format_rfc3339(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    let first = Timestamp::constant(-62_167_219_200, 0);
+    time.max(first).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Nanoseconds since midnight.

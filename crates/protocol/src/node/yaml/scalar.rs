@@ -73,6 +73,7 @@ impl Scanner<'_> {
             after_blank = blank;
             while !self.is_break_or_end(0) {
                 self.keep(&mut text);
+                self.keep_ascii(&mut text, |_| true);
             }
             self.keep_break(&mut breaks.first);
             self.block_breaks(&mut indent, &mut breaks.more, start)?;
@@ -177,6 +178,7 @@ impl Scanner<'_> {
                     text.push(character);
                 } else {
                     self.keep(&mut text);
+                    self.keep_ascii(&mut text, |byte| byte != quote && byte != b'\\');
                 }
             }
             if self.byte(0) == quote {
@@ -261,6 +263,7 @@ impl Scanner<'_> {
                 }
                 blanks.clear();
                 self.keep(&mut text);
+                self.keep_ascii(&mut text, |byte| !b":,?[]{}".contains(&byte));
             }
             if !(self.is_blank(0) || self.is_break(0)) {
                 break;

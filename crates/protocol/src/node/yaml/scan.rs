@@ -1,7 +1,7 @@
 //! Text to tokens. YAML says what is a key only after the fact, so tokens wait in a queue for as
 //! long as one of them may still turn out to begin one.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use zeroize::Zeroizing;
 
@@ -52,8 +52,6 @@ struct Candidate {
     possible: bool,
     /// Nothing else than a key can stand there.
     required: bool,
-    /// Whether tokens wait for it.
-    awaited: bool,
     /// Its number among all tokens.
     token: usize,
     mark: Mark,
@@ -74,11 +72,15 @@ pub(super) struct Scanner<'a> {
     pub(super) key_allowed: bool,
     /// One for each level of flow, and one for what is around them.
     candidates: Vec<Candidate>,
+    /// The candidates that tokens wait for, by the number of their token.
+    awaited: HashMap<usize, usize>,
+    /// Whether the first token in the queue waits for nothing more.
+    ready: bool,
 }
 
 impl Candidate {
     fn none(token: usize, mark: Mark) -> Self {
-        Self { possible: false, required: false, awaited: false, token, mark }
+        Self { possible: false, required: false, token, mark }
     }
 }
 
@@ -96,13 +98,18 @@ impl<'a> Scanner<'a> {
             indents: Vec::new(),
             key_allowed: true,
             candidates: vec![Candidate::none(0, mark)],
+            awaited: HashMap::new(),
+            ready: false,
         }
     }
 
     /// The next token, which stays where it is.
     pub(super) fn peek(&mut self) -> Result<&Token, SyntaxError> {
-        while self.tokens.is_empty() || self.may_become_key()? {
-            self.fetch()?;
+        if !self.ready {
+            while self.tokens.is_empty() || self.may_become_key()? {
+                self.fetch()?;
+            }
+            self.ready = true;
         }
         Ok(&self.tokens[0])
     }
@@ -110,6 +117,7 @@ impl<'a> Scanner<'a> {
     /// Takes the next token.
     pub(super) fn take(&mut self) -> Result<Token, SyntaxError> {
         self.peek()?;
+        self.ready = false;
         self.taken += 1;
         // Filled by `peek`; an end would do as well as any other token.
         let end = Token { kind: TokenKind::StreamEnd, mark: self.mark };
@@ -118,9 +126,8 @@ impl<'a> Scanner<'a> {
 
     /// Whether the first token in the queue may still get a key before it.
     fn may_become_key(&mut self) -> Result<bool, SyntaxError> {
-        let first = self.taken;
-        match self.candidates.iter().position(|c| c.awaited && c.token == first) {
-            Some(index) => self.is_valid(index),
+        match self.awaited.get(&self.taken) {
+            Some(&index) => self.is_valid(index),
             None => Ok(false),
         }
     }
@@ -149,9 +156,9 @@ impl<'a> Scanner<'a> {
         let required = self.flow == 0 && self.indent == self.mark.column;
         let token = self.taken + self.tokens.len();
         self.drop_candidate()?;
-        if let Some(last) = self.candidates.last_mut() {
-            *last = Candidate { possible: true, required, awaited: true, token, mark: self.mark };
-        }
+        let last = self.candidates.len() - 1;
+        self.candidates[last] = Candidate { possible: true, required, token, mark: self.mark };
+        self.awaited.insert(token, last);
         Ok(())
     }
 
@@ -161,7 +168,7 @@ impl<'a> Scanner<'a> {
                 return Err(self.error(NO_COLON));
             }
             if std::mem::take(&mut last.possible) {
-                last.awaited = false;
+                self.awaited.remove(&last.token);
             }
         }
         Ok(())
@@ -321,9 +328,7 @@ impl<'a> Scanner<'a> {
         {
             self.flow -= 1;
             // As in the reference: nobody waits to see whether an empty flow is a key.
-            for candidate in &mut self.candidates {
-                candidate.awaited &= candidate.token != inner.token;
-            }
+            self.awaited.remove(&inner.token);
         }
         self.key_allowed = false;
         self.push_sign(kind, 1);
@@ -365,7 +370,7 @@ impl<'a> Scanner<'a> {
             self.insert(place, TokenKind::Key, mark);
             self.roll(mark, place, TokenKind::BlockMappingStart);
             self.candidates[last].possible = false;
-            self.candidates[last].awaited = false;
+            self.awaited.remove(&token);
             self.key_allowed = false;
         } else {
             if self.flow == 0 {
@@ -490,6 +495,18 @@ impl Scanner<'_> {
         let start = self.at;
         self.skip();
         text.push_str(&self.source.text[start..self.at]);
+    }
+
+    /// Steps over ASCII characters for as long as they `fit`, and keeps them. Nearly all text is
+    /// of this kind, and this is much faster than one character at a time.
+    pub(super) fn keep_ascii(&mut self, text: &mut String, fit: impl Fn(u8) -> bool) {
+        let rest = &self.source.text.as_bytes()[self.at..];
+        let fits = |byte: &u8| byte.is_ascii_graphic() && fit(*byte);
+        let width = rest.iter().take_while(|byte| fits(byte)).count();
+        text.push_str(&self.source.text[self.at..self.at + width]);
+        self.at += width;
+        self.mark.index += width;
+        self.mark.column += width.cast_signed();
     }
 
     pub(super) fn skip_break(&mut self) {
