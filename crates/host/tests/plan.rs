@@ -109,3 +109,30 @@ fn a_clean_environment_is_what_was_configured() {
         plan.plugin().unwrap().environment().iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["REGION", "KUBERNETES_EXEC_INFO"]);
 }
+
+#[test]
+fn a_plugin_is_told_every_field_the_kubeconfig_has_for_a_cluster() {
+    let mut stage = Stage::answering(GOOD);
+    stage.exec = "      provideClusterInfo: true\n".into();
+    let mut target = stage.target();
+    target.cluster.tls_server_name = "name".into();
+    target.cluster.insecure_skip_tls_verify = true;
+    target.cluster.certificate_authority_data = b"ca".into();
+    target.cluster.proxy_url = "http://proxy".into();
+    target.cluster.disable_compression = true;
+    let plan = stage.draft(target).finish().unwrap();
+    let told = plan.plugin().unwrap().request().unwrap().to_json();
+
+    // `Debug` names every field: its implementation takes the struct apart without a rest.
+    let shown = format!("{:#?}", plan.target().cluster);
+    let fields = shown.lines().filter_map(|line| line.strip_prefix("    ")?.split_once(": "));
+    let names: Vec<String> = fields
+        .map(|(name, _)| name.replace('_', "-"))
+        .filter(|name| !name.starts_with(' ') && name != "certificate-authority")
+        .map(|name| if name == "extensions" { "config".into() } else { name })
+        .collect();
+    assert!(names.len() >= 7, "{shown}");
+    for name in names {
+        assert!(told.contains(&format!("\"{name}\":")), "the request lacks `{name}`: {told}");
+    }
+}

@@ -8,7 +8,7 @@ use super::{Complaints, Origin, Settings, Variable, interactive};
 use crate::{
     Error, Kind, Surroundings,
     error::inline,
-    kubeconfig::{Exec, Target},
+    kubeconfig::{self, Exec, Target},
     process,
     rules::{Judgement, Program, Rules},
 };
@@ -257,16 +257,26 @@ fn alone(settings: &Settings, waited_for: bool) -> Option<&'static str> {
     }
 }
 
-/// The cluster as a plugin sees it (IN-05).
+/// The cluster as a plugin sees it (IN-05): every field of the kubeconfig's, but for the path of the
+/// authority, whose content it gets, and the extensions, of which it gets its own.
 fn cluster(target: &Target) -> exec::Cluster {
-    let cluster = &target.cluster;
+    let kubeconfig::Cluster {
+        server,
+        tls_server_name,
+        insecure_skip_tls_verify,
+        certificate_authority: _,
+        certificate_authority_data,
+        proxy_url,
+        disable_compression,
+        extensions: _,
+    } = &target.cluster;
     exec::Cluster {
-        server: cluster.server.clone(),
-        tls_server_name: cluster.tls_server_name.clone(),
-        insecure_skip_tls_verify: cluster.insecure_skip_tls_verify,
-        certificate_authority_data: cluster.certificate_authority_data.clone(),
-        proxy_url: cluster.proxy_url.clone(),
-        disable_compression: cluster.disable_compression,
+        server: server.clone(),
+        tls_server_name: tls_server_name.clone(),
+        insecure_skip_tls_verify: *insecure_skip_tls_verify,
+        certificate_authority_data: certificate_authority_data.clone(),
+        proxy_url: proxy_url.clone(),
+        disable_compression: *disable_compression,
         config: target.exec_config.clone(),
     }
 }
