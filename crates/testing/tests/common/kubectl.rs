@@ -85,6 +85,15 @@ impl Drop for Running {
     }
 }
 
+/// The minor version of the kubectl on PATH.
+pub fn minor() -> u32 {
+    let output = Command::new("kubectl").args(["version", "--client", "-o", "json"]).output();
+    let output = output.expect("kubectl is on PATH (Debian package `kubernetes-client`)");
+    let version: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let minor = version["clientVersion"]["minor"].as_str().unwrap_or_default();
+    minor.trim_end_matches('+').parse().unwrap_or(u32::MAX)
+}
+
 pub fn with_token() -> (Server, Kubectl) {
     let server = Server::setup().commands().start().unwrap();
     server.users().token("good", User::new("anna").group("dev"));
