@@ -9,7 +9,6 @@ pub(crate) struct Kind {
     pub(crate) version: &'static str,
     pub(crate) name: &'static str,
     pub(crate) plural: &'static str,
-    singular: &'static str,
     short: &'static [&'static str],
     pub(crate) namespaced: bool,
     subresources: &'static [&'static str],
@@ -43,7 +42,7 @@ impl Kind {
     fn describe(&self) -> Vec<Value> {
         let mut whole = json!({
             "name": self.plural,
-            "singularName": self.singular,
+            "singularName": self.name.to_ascii_lowercase(),
             "namespaced": self.namespaced,
             "kind": self.name,
             "verbs": [
@@ -106,7 +105,7 @@ const fn kind(
     subresources: &'static [&'static str],
     namespaced: bool,
 ) -> Kind {
-    Kind { group, version, name, plural, singular: "", short, namespaced, subresources }
+    Kind { group, version, name, plural, short, namespaced, subresources }
 }
 
 /// The kind with this plural name. `resource` may carry its group: `deployments.apps`.
