@@ -120,6 +120,47 @@ fn only_the_first_document_counts() {
 }
 
 #[test]
+fn an_early_end_is_an_end_and_never_a_panic() {
+    assert_eq!(yaml("a: |\n  x\n  y"), r#"{"a":"x\ny"}"#);
+    assert_eq!(yaml("a: >-\n  x\n  y"), r#"{"a":"x y"}"#);
+    assert_eq!(yaml("a: |+\n  x\n\n"), r#"{"a":"x\n\n"}"#);
+    for text in
+        ["a: \"", "a: \"\\", "a: \"\\x4", "a: '", "a: &", "!<", "%", "%TAG !", "{", "[a", "? "]
+    {
+        let whole = yaml(text);
+        assert!(whole.starts_with("error") || whole.starts_with('{'), "{text}: {whole}");
+    }
+}
+
+#[test]
+fn flow_is_read_with_the_reference_s_own_habits() {
+    assert_eq!(yaml("{a: 1.5f:}"), r#"{"a":"1.5f:"}"#);
+    assert_eq!(yaml("[a: b, ? c, {d}]"), r#"[{"a":"b"},{"c":null},{"d":null}]"#);
+    assert_eq!(yaml("{a:b, \"c\":d}"), r#"{"a:b":null,"c":"d"}"#);
+    // Nobody waits to see whether an empty mapping is a key; so the document ends with it.
+    assert_eq!(yaml("{}: b, c: d"), "{}");
+    assert!(yaml("{a: f? }").starts_with("error"));
+}
+
+#[test]
+fn a_bad_byte_after_the_document_is_noticed_only_if_it_is_near() {
+    let near = "a: 1\n---\nb: \u{1}";
+    assert!(yaml(near).starts_with("error: a control character"));
+    let far = format!("a: 1\n---\n#{}\u{1}", "x".repeat(600));
+    assert_eq!(yaml(&far), r#"{"a":1}"#);
+}
+
+#[test]
+fn utf_16_is_read_by_its_byte_order_mark() {
+    let bytes = |order: fn(u16) -> [u8; 2]| {
+        "\u{feff}a: é😀".encode_utf16().flat_map(order).collect::<Vec<u8>>()
+    };
+    for text in [bytes(u16::to_le_bytes), bytes(u16::to_be_bytes)] {
+        assert_eq!(Node::from_yaml(&text).unwrap().to_json(), r#"{"a":"é😀"}"#);
+    }
+}
+
+#[test]
 fn a_syntax_error_tells_the_place() {
     assert!(yaml("a:\n\tb: 1").contains("line 2, column 1"));
     assert!(

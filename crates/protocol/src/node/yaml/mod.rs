@@ -4,6 +4,7 @@
 //! A reader of our own, because being right here means agreeing with that one reader, in what it
 //! tolerates too, and because no input may bring a host down.
 
+mod cursor;
 mod parse;
 mod property;
 mod resolve;
