@@ -80,8 +80,9 @@ fn run(case: &Misbehaviour, counter: &Arc<Counter>, seen: &mut String) -> Result
     let result = source.credential_blocking();
     let pids = pids(&call);
     bad.check(case, &call);
-    // Two cases are shells that end before the plugin itself could write anything down.
-    if call.program != Path::new("/bin/sh") {
+    // What a program that was killed had time to write down, or a shell that ended before the plugin
+    // itself began, depends on the machine.
+    if !case.class.is_given_up() && call.program != Path::new("/bin/sh") {
         assert_eq!(pids.is_some(), started(case.class), "{}: whether it was started", case.name);
     }
     match &result {
