@@ -62,6 +62,11 @@ impl Child {
         Ok(self.ended)
     }
 
+    /// Whether [`Child::ended`] has told so already.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
     /// Whether a signal goes to a whole group.
     pub(super) fn leads_group(&self) -> bool {
         self.group

@@ -106,16 +106,15 @@ impl<'a> Talk<'a> {
                 Some((_, at)) => at + PIPE_GRACE,
                 None => deadline,
             };
-            self.wait(Some(ear), until).map_err(End::System)?;
-            self.write();
-            self.read().map_err(End::GaveUp)?;
+            let ready = self.wait(Some(ear), until).map_err(End::System)?;
+            self.serve(ready).map_err(End::GaveUp)?;
             let now = SystemClock.elapsed();
-            if ended.is_none() {
+            if ended.is_none() && ready.ended {
                 let status = self.child.ended().map_err(End::System)?;
                 ended = status.map(|status| (status, now));
                 if ended.is_some() {
                     // What the program itself wrote is in the pipes by now.
-                    self.read().map_err(End::GaveUp)?;
+                    self.serve(Ready::all()).map_err(End::GaveUp)?;
                 }
             }
             match ended {
@@ -138,25 +137,43 @@ impl<'a> Talk<'a> {
     }
 
     /// Waits until something happens, at most until `until`.
-    fn wait(&mut self, ear: Option<&Ear>, until: Duration) -> io::Result<()> {
+    fn wait(&mut self, ear: Option<&Ear>, until: Duration) -> io::Result<Ready> {
         let now = SystemClock.elapsed();
         let mut until = until;
         if let Some(lines) = &mut self.lines {
             lines.tick(now);
             until = lines.due().map_or(until, |due| due.min(until));
         }
-        let ended = self.child.ended()?.is_some();
-        if !ended && self.child.watch().is_none() {
+        let ended = self.child.has_ended();
+        let watched = self.child.watch().is_some();
+        if !ended && !watched {
             until = until.min(now + LOOK_EVERY);
         }
         let mut fds = Fds::default();
         fds.add(ear.map(Ear::bell), PollFlags::IN);
         // Its end is known already, and would wake us at once.
-        fds.add(self.child.watch().filter(|_| !ended), PollFlags::IN);
-        fds.add(self.stdin.as_ref().map(AsFd::as_fd), PollFlags::OUT);
-        fds.add(self.stdout.as_ref().map(AsFd::as_fd), PollFlags::IN);
-        fds.add(self.stderr.as_ref().map(AsFd::as_fd), PollFlags::IN);
-        fds.poll(until.saturating_sub(now))
+        let watch = fds.add(self.child.watch().filter(|_| !ended), PollFlags::IN);
+        let stdin = fds.add(self.stdin.as_ref().map(AsFd::as_fd), PollFlags::OUT);
+        let stdout = fds.add(self.stdout.as_ref().map(AsFd::as_fd), PollFlags::IN);
+        let stderr = fds.add(self.stderr.as_ref().map(AsFd::as_fd), PollFlags::IN);
+        fds.poll(until.saturating_sub(now))?;
+        Ok(Ready {
+            ended: !watched || fds.is_ready(watch),
+            stdin: fds.is_ready(stdin),
+            stdout: fds.is_ready(stdout),
+            stderr: fds.is_ready(stderr),
+        })
+    }
+
+    /// Writes and reads what is ready.
+    fn serve(&mut self, ready: Ready) -> Result<(), Why> {
+        if ready.stdin {
+            self.write();
+        }
+        if ready.stderr {
+            self.read_complaints();
+        }
+        if ready.stdout { self.read() } else { Ok(()) }
     }
 
     /// Writes what the program is ready to take. It may answer without reading.
@@ -176,9 +193,8 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Reads what is there, of both streams.
+    /// Reads what is there of the answer.
     fn read(&mut self) -> Result<(), Why> {
-        self.read_complaints();
         for _ in 0..ROUNDS {
             let Some(stdout) = &self.stdout else { break };
             match rustix::io::read(stdout, spare_capacity(self.output.room())) {
@@ -253,11 +269,9 @@ impl<'a> Talk<'a> {
         self.stdin = None;
         let until = SystemClock.elapsed() + TERM_GRACE;
         while SystemClock.elapsed() < until {
-            if self.wait(None, until).is_err() {
-                return;
-            }
+            let Ok(ready) = self.wait(None, until) else { return };
             self.output.clear();
-            let _ = self.read();
+            let _ = self.serve(ready);
             let ended = !matches!(self.child.ended(), Ok(None));
             let silent = self.stdout.is_none() && self.stderr.is_none();
             if ended && (silent || !self.child.leads_group()) {
@@ -276,13 +290,35 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// The descriptors of one poll; at most five.
+/// What can be gone on with.
+#[derive(Clone, Copy)]
+struct Ready {
+    ended: bool,
+    stdin: bool,
+    stdout: bool,
+    stderr: bool,
+}
+
+impl Ready {
+    /// To look everywhere.
+    fn all() -> Self {
+        Self { ended: true, stdin: true, stdout: true, stderr: true }
+    }
+}
+
+/// The descriptors of one poll.
 #[derive(Default)]
 struct Fds<'fd>(Vec<PollFd<'fd>>);
 
 impl<'fd> Fds<'fd> {
-    fn add(&mut self, fd: Option<BorrowedFd<'fd>>, flags: PollFlags) {
-        self.0.extend(fd.map(|fd| PollFd::from_borrowed_fd(fd, flags)));
+    /// Adds a descriptor if there is one; returns its place.
+    fn add(&mut self, fd: Option<BorrowedFd<'fd>>, flags: PollFlags) -> Option<usize> {
+        self.0.push(PollFd::from_borrowed_fd(fd?, flags));
+        Some(self.0.len() - 1)
+    }
+
+    fn is_ready(&self, place: Option<usize>) -> bool {
+        place.is_some_and(|place| !self.0[place].revents().is_empty())
     }
 
     fn poll(&mut self, timeout: Duration) -> io::Result<()> {
