@@ -19,6 +19,7 @@ use crate::{Error, Kind, cell::Keep, pair::Pair};
 ///
 /// It comes as `Arc<Credential>` from a [`crate::Source`]. Two of them are the same credential
 /// when their [`Credential::serial`] is the same.
+#[repr(align(128))] // A cache line, and the one fetched with it: neighbours do not share a count.
 pub struct Credential {
     /// What all copies share.
     body: Arc<Body>,
@@ -159,9 +160,19 @@ fn join(parts: &[&str]) -> Zeroizing<Vec<u8>> {
 /// A header that is wiped with its last clone, and that HTTP/2 does not put into its tables.
 fn sensitive(text: Zeroizing<Vec<u8>>) -> Result<HeaderValue, Unsendable> {
     let mut header =
-        HeaderValue::from_maybe_shared(Bytes::from_owner(text)).map_err(|_| Unsendable)?;
+        HeaderValue::from_maybe_shared(Bytes::from_owner(Line(text))).map_err(|_| Unsendable)?;
     header.set_sensitive(true);
     Ok(header)
+}
+
+/// The text of a header, its reference count on cache lines of its own.
+#[repr(align(128))]
+struct Line(Zeroizing<Vec<u8>>);
+
+impl AsRef<[u8]> for Line {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 #[cfg(test)]

@@ -268,6 +268,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use std::{
         sync::{
             atomic::{AtomicUsize, Ordering},
@@ -374,14 +376,16 @@ mod tests {
 
     #[test]
     fn a_waker_that_owns_another_seat_does_not_lock_us_up() {
-        struct Owner(Mutex<Option<Seat<&'static str>>>);
+        struct Owner {
+            _seat: Mutex<Seat<&'static str>>,
+        }
         impl Wake for Owner {
             fn wake(self: Arc<Self>) {}
         }
         let flight = flight();
         let (mut seat, landing) = aloft(&flight);
         let owned = flight.board(|_| panic!("a second run"));
-        let waker = Waker::from(Arc::new(Owner(Mutex::new(Some(owned)))));
+        let waker = Waker::from(Arc::new(Owner { _seat: Mutex::new(owned) }));
         let _ = Pin::new(&mut seat).poll(&mut Context::from_waker(&waker));
         drop(waker);
         // The old waker is dropped, and with it the other seat.
@@ -396,7 +400,9 @@ mod tests {
         let second = flight.board(|_| panic!("a second run"));
         let count = Arc::new(AtomicUsize::new(0));
         let hook = Arc::clone(&count);
-        landing.when_abandoned(move || drop(hook.fetch_add(1, Ordering::SeqCst)));
+        landing.when_abandoned(move || {
+            hook.fetch_add(1, Ordering::SeqCst);
+        });
         drop(first);
         assert_eq!(count.load(Ordering::SeqCst), 0, "somebody waits");
         drop(second);

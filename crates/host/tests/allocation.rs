@@ -1,4 +1,5 @@
 //! What a cached value costs: counted by an allocator that counts.
+#![allow(clippy::unwrap_used)]
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,5 +1,6 @@
 //! Every way to misbehave, with real programs: the right class of failure, nothing left of the
 //! program once we gave up, no zombie, no descriptor leaked.
+#![allow(clippy::unwrap_used)]
 #![cfg(target_os = "linux")]
 
 use std::time::Duration;

@@ -1,4 +1,5 @@
 //! What a program is given and what becomes of its streams, with the real test plugin.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 #![cfg(target_os = "linux")]
 
 use std::{

@@ -1,4 +1,5 @@
 //! Ten thousand callers at once, threads and tasks of several runtimes, under a clock in our hand.
+#![allow(clippy::unwrap_used)]
 
 use std::{
     path::Path,

@@ -1,5 +1,6 @@
 //! Runs with and without a person, at a real terminal. Each test plays the person; the run itself is
 //! the helper at the end of this file, started in a session of its own on that terminal.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 #![cfg(target_os = "linux")]
 
 use std::{

@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
+
 use super::{Fresh, Keep, pace::jitter};
 use crate::clock::Clock;
 
@@ -35,7 +37,7 @@ const RETRY: i64 = 600_000;
 impl<T: Keep> Kept<T> {
     /// A value that came at `now`, after `old`.
     pub(super) fn new(fresh: &Fresh<T>, now: i64, ahead: bool, old: Option<&Self>) -> Self {
-        let end = fresh.expires.map_or(i64::MAX, |expires| expires.as_millisecond());
+        let end = fresh.expires.map_or(i64::MAX, Timestamp::as_millisecond);
         let no_later = old.is_some_and(|old| end <= old.end);
         let renewal = if !ahead || end == i64::MAX {
             None

@@ -164,7 +164,7 @@ impl<T: Keep> Cell<T> {
         let now = shared.clock.elapsed();
         let mut pace = shared.pace();
         let kept = shared.kept.load();
-        if !kept.as_ref().is_some_and(|kept| kept.serial() == serial) {
+        if kept.as_ref().is_none_or(|kept| kept.serial() != serial) {
             return;
         }
         if pace.refuse(now, response) {
@@ -265,7 +265,7 @@ impl<T: Keep> Shared<T> {
                 shared.fetch.fetch(&occasion)
             }));
             let result = match fetched.unwrap_or_else(|_| Err(panicked())) {
-                Ok(fresh) => Ok(shared.keep(fresh)),
+                Ok(fresh) => Ok(shared.keep(&fresh)),
                 Err(error) => {
                     shared.note_failure(&error, ahead);
                     Err(error)
@@ -276,7 +276,7 @@ impl<T: Keep> Shared<T> {
     }
 
     /// Makes a fresh value the current one.
-    fn keep(&self, fresh: Fresh<T>) -> Arc<Kept<T>> {
+    fn keep(&self, fresh: &Fresh<T>) -> Arc<Kept<T>> {
         let mut pace = self.pace();
         let wall = self.clock.wall_millis();
         let elapsed = self.clock.elapsed();
@@ -287,10 +287,10 @@ impl<T: Keep> Shared<T> {
                 seconds = length.as_secs_f64(),
                 "a credential had expired when it came, so a clock is wrong; it is used for a while"
             );
-            Kept::expired(&fresh, elapsed + length)
+            Kept::expired(fresh, elapsed + length)
         } else {
             pace.succeed(elapsed);
-            Kept::new(&fresh, wall, self.settings.ahead, old.as_deref())
+            Kept::new(fresh, wall, self.settings.ahead, old.as_deref())
         };
         let kept = Arc::new(kept);
         self.kept.store(Some(Arc::clone(&kept)));

@@ -27,9 +27,12 @@ struct Refusals {
     streak: u32,
     /// A refused value is kept until then.
     until: Duration,
-    /// A value was refused and has not been replaced yet; what the server said to it.
-    pending: Option<Option<Arc<Response>>>,
+    /// A value was refused and has not been replaced yet.
+    pending: Option<Refusal>,
 }
+
+/// What the server said, where that is known.
+struct Refusal(Option<Arc<Response>>);
 
 /// The longest back-off; and how long a value has to work after one before a refusal counts as the
 /// first again.
@@ -45,7 +48,7 @@ impl Pace {
     /// Why the next run happens.
     pub(super) fn occasion(&self) -> Occasion {
         match &self.refusals.pending {
-            Some(response) => Occasion::Refused(response.clone()),
+            Some(Refusal(response)) => Occasion::Refused(response.clone()),
             None => Occasion::Needed,
         }
     }
@@ -79,7 +82,7 @@ impl Pace {
             refusals.streak = 0;
         }
         refusals.streak = refusals.streak.saturating_add(1);
-        refusals.pending = Some(response);
+        refusals.pending = Some(Refusal(response));
         true
     }
 

@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
 use std::{
     collections::VecDeque,
     sync::atomic::{AtomicU64, AtomicUsize, Ordering},

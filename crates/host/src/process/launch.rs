@@ -76,10 +76,7 @@ const BUSY_PAUSES: [Duration; 6] = [
 fn wait_or_stop(pause: Duration, ear: &Ear) -> Result<(), Failure> {
     let timeout = pause.try_into().ok();
     let _ = poll(&mut [PollFd::from_borrowed_fd(ear.bell(), PollFlags::IN)], timeout.as_ref());
-    match ear.called() {
-        true => Err(Failure::Stopped(Left::default())),
-        false => Ok(()),
-    }
+    if ear.called() { Err(Failure::Stopped(Left::default())) } else { Ok(()) }
 }
 
 fn check_identity(invocation: &Invocation) -> Result<(), Failure> {

@@ -44,10 +44,7 @@ impl Total {
     fn path(&mut self, path: &OsStr) -> Result<(), Failure> {
         // The kernel keeps a copy of it on the new stack.
         self.bytes += path.len() + 1;
-        match has_nul(path) {
-            true => Err(Failure::Nul(Part::Program)),
-            false => Ok(()),
-        }
+        if has_nul(path) { Err(Failure::Nul(Part::Program)) } else { Ok(()) }
     }
 
     fn add(

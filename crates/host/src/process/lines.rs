@@ -102,6 +102,8 @@ fn is_boundary(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use std::sync::Mutex;
 
     use super::*;

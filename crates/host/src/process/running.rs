@@ -43,7 +43,7 @@ impl Running {
 
     /// Blocks until the program has ended, at most for `limit`; `None` when that was not enough.
     pub fn wait(self, limit: Option<Duration>) -> Option<Result<Output, Failure>> {
-        self.seat.wait(limit).map(unpack)
+        self.seat.wait(limit).map(|parcel| unpack(&parcel))
     }
 }
 
@@ -52,7 +52,7 @@ impl Future for Running {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let parcel = ready!(Pin::new(&mut self.seat).poll(context));
-        Poll::Ready(unpack(parcel))
+        Poll::Ready(unpack(&parcel))
     }
 }
 
@@ -63,7 +63,7 @@ fn parcel(result: Result<Output, Failure>) -> Parcel {
     Arc::new(Mutex::new(Some(result)))
 }
 
-fn unpack(parcel: Parcel) -> Result<Output, Failure> {
+fn unpack(parcel: &Parcel) -> Result<Output, Failure> {
     let mut content = parcel.lock().unwrap_or_else(PoisonError::into_inner);
     content.take().unwrap_or_else(|| Err(Failure::Stopped(Left::default())))
 }

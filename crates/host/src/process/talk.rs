@@ -292,6 +292,7 @@ impl<'a> Talk<'a> {
 
 /// What can be gone on with.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "four things that are ready or not")]
 struct Ready {
     ended: bool,
     stdin: bool,

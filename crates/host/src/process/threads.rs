@@ -64,6 +64,8 @@ fn lock() -> MutexGuard<'static, Pool> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use std::sync::mpsc;
 
     use super::*;

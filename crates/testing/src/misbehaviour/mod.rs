@@ -109,7 +109,7 @@ impl Call {
     /// When it does not begin within a long time.
     pub fn wait_until_running(&self) {
         let file = self.env.iter().find(|(name, _)| name == PIDS);
-        pids::wait_for_one(file.map(|(_, file)| file.as_ref()).unwrap_or(Path::new("")));
+        pids::wait_for_one(file.map_or(Path::new(""), |(_, file)| file.as_ref()));
     }
 }
 

@@ -17,7 +17,7 @@ pub const TABLE: &[Misbehaviour] = &[
         call.program = call.program.join("plugin");
     }),
     case("is a directory", Class::Directory, |stage, call| {
-        call.program = stage.folder.path().to_owned();
+        stage.folder.path().clone_into(&mut call.program);
     }),
     case("is a link to itself", Class::Start, |stage, call| {
         call.program = stage.link("loop", "loop");

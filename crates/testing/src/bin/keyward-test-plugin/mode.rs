@@ -51,7 +51,7 @@ pub(crate) fn run(mode: &str, rest: &[String]) -> ExitCode {
         }
 
         // Never ends.
-        "hang" => hang(),
+        "hang" | "hold" => hang(),
         "answer-and-hang" => {
             answer();
             hang();
@@ -86,7 +86,7 @@ pub(crate) fn run(mode: &str, rest: &[String]) -> ExitCode {
             flood(io::stdout().lock());
         }
         "much-stderr" => {
-            complain(&[b'e'; 1 << 20]);
+            complain(&vec![b'e'; 1 << 20]);
             answer();
         }
         "much-stdout" => say(&vec![b' '; 32 << 20]),
@@ -121,7 +121,6 @@ pub(crate) fn run(mode: &str, rest: &[String]) -> ExitCode {
             sleep(Duration::from_millis(20));
             answer();
         }
-        "hold" => hang(),
         "hold-in-own-session" => {
             let _ = setsid();
             hang();
@@ -253,16 +252,12 @@ fn session() -> ExitCode {
 
 /// A password prompt that insists on the terminal: where there is one it waits for an answer.
 fn open_terminal() -> ExitCode {
-    match fs::File::open("/dev/tty") {
-        Ok(terminal) => {
-            let _ = io::BufReader::new(terminal).read_line(&mut String::new());
-            ExitCode::FAILURE
-        }
-        Err(_) => {
-            answer();
-            ExitCode::SUCCESS
-        }
+    if let Ok(terminal) = fs::File::open("/dev/tty") {
+        let _ = io::BufReader::new(terminal).read_line(&mut String::new());
+        return ExitCode::FAILURE;
     }
+    answer();
+    ExitCode::SUCCESS
 }
 
 /// Asks on stderr, reads stdin, answers with what was typed.
