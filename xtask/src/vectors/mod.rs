@@ -7,6 +7,7 @@ mod exec_output;
 mod image_match;
 mod keyring;
 mod kubeconfig;
+mod kubelet_config;
 mod kubelet_response;
 mod plugin_policy;
 
@@ -28,6 +29,7 @@ const FILES: &[(&str, Check)] = &[
     ("plugin-policy", plugin_policy::check),
     ("image-match", image_match::check),
     ("keyring", keyring::check),
+    ("kubelet-config", kubelet_config::check),
     ("kubelet-response", kubelet_response::check),
 ];
 

@@ -4,7 +4,7 @@ mod decode;
 mod json;
 mod yaml;
 
-use std::fmt;
+use std::{collections::HashMap, fmt};
 
 use zeroize::Zeroizing;
 
@@ -63,6 +63,17 @@ pub struct Entry {
     spelling: Spelling,
 }
 
+/// A key that stands in its mapping for the second time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repeat {
+    /// The key.
+    pub key: String,
+    /// Line of the later one.
+    pub line: u32,
+    /// Line of the one before it.
+    pub first: u32,
+}
+
 /// Why a document could not be read. It tells the place and the kind of fault, never the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyntaxError {
@@ -78,7 +89,7 @@ impl Node {
     /// Reads the first document of a YAML 1.1 stream as go-yaml does: last duplicate key wins,
     /// merge keys, aliases within a budget, a byte order mark ignored. Empty input is `Null`.
     pub fn from_yaml(bytes: &[u8]) -> Result<Self, SyntaxError> {
-        yaml::read(bytes)
+        yaml::read(bytes).map(|(node, _)| node)
     }
 
     /// Reads one JSON value, and nothing but white space after it, as Go's `encoding/json` does.
@@ -90,6 +101,34 @@ impl Node {
     /// reference does with an answer or a kubeconfig.
     pub fn from_json_or_yaml(bytes: &[u8]) -> Result<Self, SyntaxError> {
         if looks_like_json(bytes) { Self::from_json(bytes) } else { Self::from_yaml(bytes) }
+    }
+
+    /// Like [`Node::from_json_or_yaml`], and tells every key that a mapping has more than once, for
+    /// readers that take no repeated fields.
+    pub fn from_json_or_yaml_strictly(bytes: &[u8]) -> Result<(Self, Vec<Repeat>), SyntaxError> {
+        if !looks_like_json(bytes) {
+            return yaml::read(bytes);
+        }
+        let node = Self::from_json(bytes)?;
+        let mut repeats = Vec::new();
+        node.repeats(&mut repeats);
+        Ok((node, repeats))
+    }
+
+    fn repeats(&self, found: &mut Vec<Repeat>) {
+        match &self.value {
+            Value::List(items) => items.iter().for_each(|item| item.repeats(found)),
+            Value::Map(entries) => {
+                let mut lines = HashMap::new();
+                for entry in entries {
+                    if let Some(first) = lines.insert(entry.key.as_str(), entry.line) {
+                        found.push(Repeat { key: entry.key.clone(), line: entry.line, first });
+                    }
+                    entry.value.repeats(found);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// A text of our own, that stood nowhere.

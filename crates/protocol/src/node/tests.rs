@@ -261,3 +261,15 @@ fn a_view_of_the_wrong_type_names_field_and_place_but_not_the_value() {
         "`users[0].user.token` must be a text, not a number (quotes are missing) (line 2, column 10)"
     );
 }
+
+#[test]
+fn repeated_keys_are_told_with_both_lines() {
+    let repeats = |text: &str| {
+        let (_, repeats) = Node::from_json_or_yaml_strictly(text.as_bytes()).unwrap();
+        repeats.into_iter().map(|r| (r.key, r.first, r.line)).collect::<Vec<_>>()
+    };
+    assert_eq!(repeats("a: 1\nb:\n  c: 1\n  c: 2\na: 3"), [("c".into(), 3, 4), ("a".into(), 1, 5)]);
+    assert_eq!(repeats("{\"a\":1,\n\"b\":[{\"c\":1,\"c\":2}]}"), [("c".into(), 2, 2)]);
+    assert_eq!(repeats("x: &x {k: 1}\ny:\n  <<: *x\n  k: 2"), [("k".into(), 1, 4)]);
+    assert_eq!(repeats("a: 1\nb: 1"), []);
+}

@@ -16,22 +16,30 @@ use std::{collections::HashMap, rc::Rc};
 
 use zeroize::Zeroizing;
 
-use super::{Entry, MAX_DEPTH, Node, SyntaxError, Value, json::push_lossy};
+use super::{Entry, MAX_DEPTH, Node, Repeat, SyntaxError, Value, json::push_lossy};
 use parse::{Document, Kind, Raw};
 use resolve::Scalar;
 use source::Source;
 
-/// Reads the first document; whatever follows it is not looked at.
-pub(super) fn read(bytes: &[u8]) -> Result<Node, SyntaxError> {
+/// Reads the first document; whatever follows it is not looked at. Keys that a mapping had already
+/// are told, in the order in which they were met.
+pub(super) fn read(bytes: &[u8]) -> Result<(Node, Vec<Repeat>), SyntaxError> {
     let source = Source::of(bytes);
     let Some(Document { raws, root, shared }) = parse::document(&source)? else {
-        return Ok(Node::at(Value::Null, 1, 1));
+        return Ok((Node::at(Value::Null, 1, 1), Vec::new()));
     };
-    let mut decoder =
-        Decoder { raws, shared, depth: 0, visits: 1, alias_visits: 0, alias_depth: 0 };
+    let mut decoder = Decoder {
+        raws,
+        shared,
+        depth: 0,
+        visits: 1,
+        alias_visits: 0,
+        alias_depth: 0,
+        repeats: Vec::new(),
+    };
     match decoder.node(root)? {
         (_, Some(fault)) => Err(*fault),
-        (node, None) => Ok(node),
+        (node, None) => Ok((node, decoder.repeats)),
     }
 }
 
@@ -47,6 +55,7 @@ struct Decoder {
     visits: u32,
     alias_visits: u32,
     alias_depth: u32,
+    repeats: Vec<Repeat>,
 }
 
 impl Decoder {
@@ -125,7 +134,7 @@ impl Decoder {
             let text = self.key(key)?;
             let (node, fault) = self.node(value)?;
             match text {
-                Ok(text) => map.insert(text, line, node, fault),
+                Ok(text) => self.repeats.extend(map.insert(text, line, node, fault)),
                 Err(fault) => map.lasting = map.lasting.take().or(Some(Box::new(fault))),
             }
         }
@@ -281,10 +290,13 @@ struct Map {
 impl Map {
     const FEW: usize = 16;
 
-    fn insert(&mut self, key: String, line: u32, value: Node, fault: Fault) {
+    /// Adds an entry, or replaces the one of the same key, which is told.
+    fn insert(&mut self, key: String, line: u32, value: Node, fault: Fault) -> Option<Repeat> {
+        let mut repeat = None;
         let index = if let Some(index) = self.find(&key) {
             self.faults.retain(|(at, _)| *at != index);
             let entry = &mut self.entries[index];
+            repeat = Some(Repeat { key, line, first: entry.line });
             (entry.line, entry.value) = (line, value);
             index
         } else {
@@ -300,6 +312,7 @@ impl Map {
             index
         };
         self.faults.extend(fault.map(|fault| (index, fault)));
+        repeat
     }
 
     fn find(&self, key: &str) -> Option<usize> {

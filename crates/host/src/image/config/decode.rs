@@ -1,0 +1,346 @@
+//! From bytes to drafts: strictly, and with every problem rather than the first.
+
+use std::{path::Path, sync::Arc};
+
+use keyward_protocol::{
+    Node, Secret, duration,
+    node::{Entry, Repeat, SyntaxError, Value},
+};
+
+use super::{Class, Dialect, Draft, DraftTokens, Problem, Said, proposal};
+use crate::kubeconfig::Place;
+
+/// Decodes one file. What is wrong with it goes to `problems`.
+pub(super) fn file(path: &Arc<Path>, bytes: &[u8], problems: &mut Vec<Problem>) -> Vec<Draft> {
+    let mut decoder = Decoder { path, hard: Vec::new(), strict: Vec::new() };
+    let drafts = decoder.file(bytes);
+    // What makes a file undecodable comes before what is merely not allowed, as in the reference.
+    problems.append(&mut decoder.hard);
+    problems.append(&mut decoder.strict);
+    drafts
+}
+
+pub(super) struct Decoder<'p> {
+    path: &'p Arc<Path>,
+    hard: Vec<Problem>,
+    strict: Vec<Problem>,
+}
+
+impl Decoder<'_> {
+    fn file(&mut self, bytes: &[u8]) -> Vec<Draft> {
+        let (root, repeats) = match Node::from_json_or_yaml_strictly(bytes) {
+            Ok(read) => read,
+            Err(error) => {
+                self.syntax(bytes, error);
+                return Vec::new();
+            }
+        };
+        let Some(dialect) = self.dialect(&root) else { return Vec::new() };
+        for Repeat { key, line, first } in repeats {
+            let message = format!("stands here a second time; the first is in line {first}");
+            self.strict(line, key, message);
+        }
+        let mut drafts = Vec::new();
+        for entry in self.fields(&root, "", &["apiVersion", "kind", "providers"]) {
+            if entry.key == "providers" {
+                for (number, item) in self.list(&entry.value, "providers").iter().enumerate() {
+                    let field = format!("providers[{number}]");
+                    drafts.push(match dialect {
+                        Form::Kubelet { tokens } => self.provider(item, &field, tokens),
+                        Form::Proposal => proposal::provider(self, item, &field),
+                    });
+                }
+            }
+        }
+        drafts
+    }
+
+    /// Says what is wrong with the text, and in the case of an unquoted `*` what to do about it.
+    fn syntax(&mut self, bytes: &[u8], error: SyntaxError) {
+        let line = usize::try_from(error.line).unwrap_or_default().saturating_sub(1);
+        let text = bytes.split(|b| *b == b'\n').nth(line).unwrap_or_default();
+        let message = if begins_with_star(&String::from_utf8_lossy(text)) {
+            "a pattern that begins with `*` must be put in quotes: to YAML a bare `*` is an alias"
+                .to_owned()
+        } else {
+            format!("the file is not readable: {}, column {}", error.what, error.column)
+        };
+        self.hard(error.line, "", message);
+    }
+
+    /// Which form the file has, by kind and version.
+    fn dialect(&mut self, root: &Node) -> Option<Form> {
+        if root.is_null() {
+            self.hard(root.line, "", "the file is empty");
+            return None;
+        }
+        if !matches!(root.value, Value::Map(_)) {
+            self.hard(root.line, "", "the file must be a mapping");
+            return None;
+        }
+        let (kind, kind_line) = self.folded(root, "kind")?;
+        let (version, version_line) = self.folded(root, "apiVersion")?;
+        match (kind, version) {
+            ("CredentialProviderConfig", "kubelet.config.k8s.io/v1") => {
+                Some(Form::Kubelet { tokens: true })
+            }
+            (
+                "CredentialProviderConfig",
+                "kubelet.config.k8s.io/v1beta1" | "kubelet.config.k8s.io/v1alpha1",
+            ) => Some(Form::Kubelet { tokens: false }),
+            ("RegistryCredentialConfig" | "credentialprovider", "v1alpha1") => Some(Form::Proposal),
+            ("CredentialProviderConfig", _) => {
+                let message = "must be `kubelet.config.k8s.io/v1`, `…/v1beta1` or `…/v1alpha1`";
+                self.hard(version_line, "apiVersion", message);
+                None
+            }
+            ("RegistryCredentialConfig" | "credentialprovider", _) => {
+                let message = "must be `v1alpha1` for a file of this kind";
+                self.hard(version_line, "apiVersion", message);
+                None
+            }
+            _ => {
+                self.hard(kind_line, "kind", "must be `CredentialProviderConfig`");
+                None
+            }
+        }
+    }
+
+    /// The text of a field whose name is compared without regard to case: so the reference finds
+    /// kind and version, before it refuses the wrong spelling.
+    fn folded<'n>(&mut self, root: &'n Node, field: &str) -> Option<(&'n str, u32)> {
+        let Value::Map(entries) = &root.value else { return None };
+        let mut found = ("", root.line);
+        for entry in entries.iter().filter(|entry| entry.key.eq_ignore_ascii_case(field)) {
+            match entry.value.text(field) {
+                Ok(text) => found = (text.unwrap_or_default(), entry.line),
+                Err(error) => {
+                    self.mismatch(&error);
+                    return None;
+                }
+            }
+        }
+        Some(found)
+    }
+
+    fn provider(&mut self, node: &Node, field: &str, tokens: bool) -> Draft {
+        const FIELDS: &[&str] = &[
+            "name",
+            "matchImages",
+            "defaultCacheDuration",
+            "apiVersion",
+            "args",
+            "env",
+            "tokenAttributes",
+        ];
+        let known = if tokens { FIELDS } else { &FIELDS[..FIELDS.len() - 1] };
+        let mut draft = self.draft(Dialect::Kubelet, field, node.line);
+        for entry in self.fields(node, field, known) {
+            let at = format!("{field}.{}", entry.key);
+            match entry.key.as_str() {
+                "name" => draft.name = self.said(entry, &at),
+                "apiVersion" => draft.api_version = self.said(entry, &at),
+                "matchImages" => draft.patterns = self.texts(entry, &at),
+                "defaultCacheDuration" => draft.duration = self.duration(entry, &at),
+                "args" => {
+                    let args = self.texts(entry, &at).value;
+                    draft.args = args.into_iter().map(|arg| arg.value).collect();
+                }
+                "env" => draft.env = self.variables(&entry.value, &at),
+                "tokenAttributes" if !entry.value.is_null() => {
+                    let value = self.tokens(&entry.value, &at);
+                    draft.tokens = Some(Said { value, line: entry.line });
+                }
+                _ => {}
+            }
+        }
+        draft
+    }
+
+    pub(super) fn draft(&self, dialect: Dialect, field: &str, line: u32) -> Draft {
+        Draft {
+            dialect,
+            field: field.to_owned(),
+            name: Said { line, ..Said::default() },
+            api_version: Said { line, ..Said::default() },
+            patterns: Said { line, ..Said::default() },
+            duration: None,
+            args: Vec::new(),
+            env: Vec::new(),
+            tokens: None,
+            place: Place { file: Some(Arc::clone(self.path)), line },
+        }
+    }
+
+    fn tokens(&mut self, node: &Node, field: &str) -> DraftTokens {
+        const FIELDS: &[&str] = &[
+            "serviceAccountTokenAudience",
+            "cacheType",
+            "requireServiceAccount",
+            "requiredServiceAccountAnnotationKeys",
+            "optionalServiceAccountAnnotationKeys",
+        ];
+        let mut tokens = DraftTokens::default();
+        for entry in self.fields(node, field, FIELDS) {
+            let at = format!("{field}.{}", entry.key);
+            match entry.key.as_str() {
+                "serviceAccountTokenAudience" => tokens.audience = self.said(entry, &at),
+                "cacheType" => tokens.cache = self.said(entry, &at),
+                "requireServiceAccount" => match entry.value.bool(&at) {
+                    Ok(require) => tokens.require = require,
+                    Err(error) => self.mismatch(&error),
+                },
+                "requiredServiceAccountAnnotationKeys" => tokens.required = self.texts(entry, &at),
+                "optionalServiceAccountAnnotationKeys" => tokens.optional = self.texts(entry, &at),
+                _ => {}
+            }
+        }
+        tokens
+    }
+
+    /// A list of `{name, value}`.
+    pub(super) fn variables(&mut self, node: &Node, field: &str) -> Vec<(String, Secret)> {
+        let mut variables = Vec::new();
+        for (number, item) in self.list(node, field).iter().enumerate() {
+            let field = format!("{field}[{number}]");
+            let (mut name, mut value) = (String::new(), Secret::default());
+            for entry in self.fields(item, &field, &["name", "value"]) {
+                let at = format!("{field}.{}", entry.key);
+                match entry.key.as_str() {
+                    "name" => name = self.text(&entry.value, &at).to_owned(),
+                    _ => value = Secret::new(self.text(&entry.value, &at)),
+                }
+            }
+            variables.push((name, value));
+        }
+        variables
+    }
+
+    fn duration(&mut self, entry: &Entry, field: &str) -> Option<Said<i64>> {
+        if entry.value.is_null() {
+            return None;
+        }
+        let expected = "a duration such as `10m` in quotes";
+        let parsed = match &entry.value.value {
+            Value::Text(text) => duration::parse(text),
+            _ => None,
+        };
+        match parsed {
+            Some(value) => Some(Said { value, line: entry.line }),
+            None => {
+                self.mismatch(&entry.value.mismatch(field, expected));
+                None
+            }
+        }
+    }
+
+    /// The entries of a mapping. Those that nobody knows are reported and left out.
+    pub(super) fn fields<'n>(
+        &mut self,
+        node: &'n Node,
+        field: &str,
+        known: &[&str],
+    ) -> Vec<&'n Entry> {
+        let entries = match node.map(field) {
+            Ok(entries) => entries.unwrap_or_default(),
+            Err(error) => {
+                self.mismatch(&error);
+                &[]
+            }
+        };
+        let mut fields = Vec::new();
+        for entry in entries {
+            if known.contains(&entry.key.as_str()) {
+                fields.push(entry);
+                continue;
+            }
+            let at =
+                if field.is_empty() { entry.key.clone() } else { format!("{field}.{}", entry.key) };
+            let message = match known.iter().find(|name| name.eq_ignore_ascii_case(&entry.key)) {
+                Some(name) => format!("is not a field; did you mean `{name}`?"),
+                None => unknown(&entry.key).to_owned(),
+            };
+            self.strict(entry.line, at, message);
+        }
+        fields
+    }
+
+    pub(super) fn list<'n>(&mut self, node: &'n Node, field: &str) -> &'n [Node] {
+        match node.list(field) {
+            Ok(items) => items.unwrap_or_default(),
+            Err(error) => {
+                self.mismatch(&error);
+                &[]
+            }
+        }
+    }
+
+    pub(super) fn texts(&mut self, entry: &Entry, field: &str) -> Said<Vec<Said<String>>> {
+        let items = self.list(&entry.value, field).iter().enumerate();
+        let value = items
+            .map(|(number, item)| Said {
+                value: self.text(item, &format!("{field}[{number}]")).to_owned(),
+                line: item.line,
+            })
+            .collect();
+        Said { value, line: entry.line }
+    }
+
+    pub(super) fn said(&mut self, entry: &Entry, field: &str) -> Said<String> {
+        Said { value: self.text(&entry.value, field).to_owned(), line: entry.line }
+    }
+
+    pub(super) fn text<'n>(&mut self, node: &'n Node, field: &str) -> &'n str {
+        match node.text(field) {
+            Ok(text) => text.unwrap_or_default(),
+            Err(error) => {
+                self.mismatch(&error);
+                ""
+            }
+        }
+    }
+
+    /// A decode error of the node reader begins with the field's name in backticks.
+    pub(super) fn mismatch(&mut self, error: &keyward_protocol::node::DecodeError) {
+        let split = error.what.strip_prefix('`').and_then(|rest| rest.split_once("` "));
+        let (field, message) = split.unwrap_or(("", &error.what));
+        self.hard(error.line, field, message);
+    }
+
+    pub(super) fn hard(&mut self, line: u32, field: impl Into<String>, message: impl Into<String>) {
+        self.hard.push(Problem::new(Class::Decode, self.path, line, field, message));
+    }
+
+    fn strict(&mut self, line: u32, field: impl Into<String>, message: impl Into<String>) {
+        self.strict.push(Problem::new(Class::StrictDecode, self.path, line, field, message));
+    }
+}
+
+/// The form of a file, and what it knows.
+#[derive(Clone, Copy)]
+enum Form {
+    Kubelet { tokens: bool },
+    Proposal,
+}
+
+/// Words for a field that is not known, better ones for those of the other dialect.
+fn unknown(key: &str) -> &'static str {
+    match key {
+        "imageMatchers" => "is a field of the original proposal; the kubelet's is `matchImages`",
+        "extraArgs" => "is a field of the original proposal; the kubelet's are `args` and `env`",
+        "matchImages" => "is the kubelet's field; a file of this kind has `imageMatchers`",
+        "tokenAttributes" => "is known to files of `kubelet.config.k8s.io/v1` only",
+        _ => "is not a field",
+    }
+}
+
+/// Whether a line of YAML has a value that begins with a bare `*`.
+fn begins_with_star(line: &str) -> bool {
+    let mut rest = line.trim_start();
+    while let Some(item) = rest.strip_prefix("- ") {
+        rest = item.trim_start();
+    }
+    let value = rest.split_once(": ").map_or(rest, |(_, value)| value.trim_start());
+    let value = value.trim_start_matches(['[', ' ']);
+    value.starts_with('*') || value.contains(", *") || value.contains(",*")
+}

@@ -1,0 +1,99 @@
+use std::{
+    fmt::Write as _,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
+
+use super::problem::{Class, Faults, Problem, Stage, settle};
+
+/// The bytes of a configuration, read and not looked at yet.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Files(Vec<(Arc<Path>, Zeroizing<Vec<u8>>)>);
+
+impl Files {
+    /// Reads a file, or the `.json`, `.yaml` and `.yml` files of a folder in the order of their
+    /// names: hidden ones too, folders inside it not.
+    pub fn read(path: &Path) -> Result<Self, Faults> {
+        let fault = |what: &str, at: &Path, error: &io::Error| {
+            let message = format!("{what} `{}` cannot be read: {error}", at.display());
+            settle(Stage::Read, vec![Problem::new(Class::Unreadable, at, 0, "", message)])
+        };
+        let found = match fs::metadata(path) {
+            Ok(found) => found,
+            Err(error) => return fault("the configuration", path, &error).map(|()| Self::none()),
+        };
+        let paths = if found.is_dir() {
+            match list(path) {
+                Ok(paths) => paths,
+                Err(error) => return fault("the folder", path, &error).map(|()| Self::none()),
+            }
+        } else {
+            vec![path.to_owned()]
+        };
+        if paths.is_empty() {
+            let message = "there is no `.json`, `.yaml` or `.yml` file in this folder";
+            settle(Stage::Read, vec![Problem::new(Class::Unreadable, path, 0, "", message)])?;
+        }
+        let mut files = Self::none();
+        let mut problems = Vec::new();
+        for path in paths {
+            match fs::read(&path) {
+                Ok(bytes) => files.0.push((path.into(), Zeroizing::new(bytes))),
+                Err(error) => problems.push(Problem::new(
+                    Class::Unreadable,
+                    &path,
+                    0,
+                    "",
+                    format!("the file cannot be read: {error}"),
+                )),
+            }
+        }
+        settle(Stage::Read, problems)?;
+        Ok(files)
+    }
+
+    /// The files and their bytes, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<Path>, &[u8])> {
+        self.0.iter().map(|(path, bytes)| (path, &bytes[..]))
+    }
+
+    /// `sha256:` and the digest over each file's length, in eight bytes, and its bytes (LC-17).
+    pub fn hash(&self) -> String {
+        let mut digest = Sha256::new();
+        for (_, bytes) in &self.0 {
+            digest.update((bytes.len() as u64).to_be_bytes());
+            digest.update(&bytes[..]);
+        }
+        digest.finalize().iter().fold("sha256:".to_owned(), |mut text, byte| {
+            _ = write!(text, "{byte:02x}");
+            text
+        })
+    }
+
+    fn none() -> Self {
+        Self(Vec::new())
+    }
+}
+
+fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let suffix = name.as_encoded_bytes().rsplit(|b| *b == b'.').next();
+        let has_dot = name.as_encoded_bytes().contains(&b'.');
+        // A link to a folder is no folder to the reference either; reading it then fails.
+        if has_dot
+            && matches!(suffix, Some(b"json" | b"yaml" | b"yml"))
+            && !entry.file_type()?.is_dir()
+        {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort_by(|a, b| a.as_os_str().as_encoded_bytes().cmp(b.as_os_str().as_encoded_bytes()));
+    Ok(paths)
+}

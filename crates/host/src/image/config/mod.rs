@@ -1,0 +1,244 @@
+//! Which providers there are: the kubelet's `CredentialProviderConfig`, and the form of the original
+//! proposal.
+//!
+//! ```text
+//! file or folder ──► bytes ──► Node ──► Config
+//!               read      parse    decode, merge, validate
+//! ```
+//!
+//! Decoding is strict, as the kubelet's: a field nobody knows or that stands there twice is an error.
+//! Everything that is wrong is reported at once, each with its file, line and field.
+
+mod decode;
+mod files;
+mod problem;
+mod proposal;
+mod validate;
+
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, path::Path, sync::Arc};
+
+use keyward_protocol::{Secret, image::Version};
+
+pub use self::{
+    files::Files,
+    problem::{Class, Faults, Problem, Stage},
+};
+use super::{Index, Pattern, Reading};
+use crate::kubeconfig::Place;
+
+/// An environment variable of a provider by which its configuration says which cache key its answers
+/// have, so that even the first run is shared by all images it will serve: `Registry` or `Global`.
+pub const CACHE_KEY_VARIABLE: &str = "KEYWARD_CACHE_KEY_TYPE";
+
+/// Providers, in the order in which they are asked.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The providers.
+    pub providers: Vec<Arc<Provider>>,
+    /// What tells this configuration from any other, as the kubelet's metric has it:
+    /// `sha256:` and the digest of the files.
+    pub hash: String,
+}
+
+/// A program that knows logins for some images.
+pub struct Provider {
+    /// Its name, which is the name of its file too.
+    pub name: String,
+    /// Which protocol it speaks.
+    pub speech: Speech,
+    /// For which images it is asked.
+    pub patterns: Vec<Pattern>,
+    /// How long an answer is kept that does not say so itself, in nanoseconds.
+    pub default_duration: i64,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Environment variables besides ours.
+    pub env: Vec<(String, Secret)>,
+    /// Whether it is told the pod's service account, and how.
+    pub tokens: Option<TokenAttributes>,
+    /// The key its answers are known to have, from [`CACHE_KEY_VARIABLE`].
+    pub known_key: Option<KnownKey>,
+    /// Where it was said.
+    pub place: Place,
+    index: Index,
+}
+
+/// The protocol of a provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Speech {
+    /// The kubelet's, in a version.
+    Kubelet(Version),
+    /// The original proposal's.
+    Proposal,
+}
+
+/// How a provider gets tokens of service accounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenAttributes {
+    /// For whom the tokens are meant.
+    pub audience: String,
+    /// What tells cached answers apart.
+    pub cache: TokenCache,
+    /// Whether pods without a service account are passed over.
+    pub require: bool,
+    /// Annotations without which a service account is passed over.
+    pub required_annotations: Vec<String>,
+    /// Annotations that are said if they are there.
+    pub optional_annotations: Vec<String>,
+}
+
+/// What tells cached answers for service accounts apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenCache {
+    /// The account: all its pods share.
+    ServiceAccount,
+    /// The token itself.
+    Token,
+}
+
+/// A cache key that is worth waiting for: it serves more than the image it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KnownKey {
+    /// All images of a registry.
+    Registry,
+    /// All images.
+    Global,
+}
+
+impl Config {
+    /// Reads a file, or the `.json`, `.yaml` and `.yml` files of a folder in the order of their
+    /// names, and checks them.
+    pub fn load(path: &Path) -> Result<Self, Faults> {
+        Self::from_files(&Files::read(path)?)
+    }
+
+    /// Decodes and checks what was read.
+    pub fn from_files(files: &Files) -> Result<Self, Faults> {
+        let mut problems = Vec::new();
+        let mut drafts = Vec::new();
+        for (path, bytes) in files.iter() {
+            drafts.extend(decode::file(path, bytes, &mut problems));
+        }
+        problem::settle(Stage::Read, problems)?;
+        problem::settle(Stage::Read, validate::names(&drafts))?;
+        let problems = validate::all(&drafts, files);
+        problem::settle(Stage::Validate, problems)?;
+        let providers = drafts.into_iter().filter_map(Draft::finish).map(Arc::new).collect();
+        Ok(Self { providers, hash: files.hash() })
+    }
+}
+
+impl Provider {
+    /// The patterns, compiled.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// How its patterns are read.
+    pub fn reading(&self) -> Reading {
+        self.speech.reading()
+    }
+}
+
+impl Speech {
+    /// How patterns are read under this protocol.
+    pub fn reading(self) -> Reading {
+        match self {
+            Self::Kubelet(_) => Reading::Kubelet,
+            Self::Proposal => Reading::Proposal,
+        }
+    }
+}
+
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Provider").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A provider as it was written, not checked yet.
+struct Draft {
+    dialect: Dialect,
+    /// `providers[0]`, in its file.
+    field: String,
+    name: Said<String>,
+    api_version: Said<String>,
+    patterns: Said<Vec<Said<String>>>,
+    duration: Option<Said<i64>>,
+    args: Vec<String>,
+    env: Vec<(String, Secret)>,
+    tokens: Option<Said<DraftTokens>>,
+    place: Place,
+}
+
+/// Which form a file has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dialect {
+    Kubelet,
+    Proposal,
+}
+
+/// A value and the line it stood on.
+#[derive(Clone, Default)]
+struct Said<T> {
+    value: T,
+    line: u32,
+}
+
+#[derive(Clone, Default)]
+struct DraftTokens {
+    audience: Said<String>,
+    cache: Said<String>,
+    require: Option<bool>,
+    required: Said<Vec<Said<String>>>,
+    optional: Said<Vec<Said<String>>>,
+}
+
+impl Draft {
+    /// The provider, once nothing is wrong with it.
+    fn finish(self) -> Option<Provider> {
+        let speech = match self.dialect {
+            Dialect::Proposal => Speech::Proposal,
+            Dialect::Kubelet => Speech::Kubelet(Version::parse(&self.api_version.value)?),
+        };
+        let parsed = self.patterns.value.iter().map(|p| Pattern::parse(&p.value));
+        let patterns = parsed.collect::<Result<Vec<_>, _>>().ok()?;
+        let known = self.env.iter().rfind(|(name, _)| name == CACHE_KEY_VARIABLE);
+        Some(Provider {
+            index: Index::new(&patterns, speech.reading()),
+            name: self.name.value,
+            speech,
+            patterns,
+            default_duration: self.duration.map_or(0, |duration| duration.value),
+            args: self.args,
+            known_key: known.and_then(|(_, value)| match value.expose() {
+                "Registry" => Some(KnownKey::Registry),
+                "Global" => Some(KnownKey::Global),
+                _ => None,
+            }),
+            env: self.env,
+            tokens: self.tokens.and_then(|tokens| tokens.value.finish()),
+            place: self.place,
+        })
+    }
+}
+
+impl DraftTokens {
+    fn finish(self) -> Option<TokenAttributes> {
+        let texts = |said: Said<Vec<Said<String>>>| said.value.into_iter().map(|s| s.value);
+        Some(TokenAttributes {
+            audience: self.audience.value,
+            cache: match self.cache.value.as_str() {
+                "ServiceAccount" => TokenCache::ServiceAccount,
+                "Token" => TokenCache::Token,
+                _ => return None,
+            },
+            require: self.require?,
+            required_annotations: texts(self.required).collect(),
+            optional_annotations: texts(self.optional).collect(),
+        })
+    }
+}

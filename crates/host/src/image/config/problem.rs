@@ -1,0 +1,119 @@
+use std::{fmt, path::Path};
+
+use keyward_protocol::text;
+
+use crate::{Error, Kind, kubeconfig::Place};
+
+/// One thing that is wrong with a configuration of providers. It never carries a value that may be
+/// secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Problem {
+    /// What kind of problem it is.
+    pub class: Class,
+    /// Where it stands.
+    pub place: Place,
+    /// The field, in the file's spelling: `providers[1].matchImages`.
+    pub field: String,
+    /// What is wrong, in words.
+    pub message: String,
+}
+
+/// The kinds of [`Problem`], as the kubelet tells them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Class {
+    /// The file or folder is not there, or cannot be read.
+    Unreadable,
+    /// Not a configuration: syntax, kind, version, or the type of a field.
+    Decode,
+    /// A field that nobody knows, or that stands there twice.
+    StrictDecode,
+    /// Two providers of one name.
+    DuplicateProvider,
+    /// A field that must be there is not.
+    Required,
+    /// A value that is not possible.
+    Invalid,
+    /// A value that is not one of those that are possible.
+    NotSupported,
+    /// A value that stands there twice.
+    Duplicate,
+    /// A field that must not be there, with what else is said.
+    Forbidden,
+}
+
+/// How far a configuration got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// It could not be read or decoded.
+    Read,
+    /// It was decoded, but may not be used.
+    Validate,
+}
+
+/// Everything that is wrong with a configuration; at least one problem.
+#[derive(Debug, Clone)]
+pub struct Faults {
+    /// How far it got.
+    pub stage: Stage,
+    /// All of it, in the order of the files.
+    pub problems: Vec<Problem>,
+}
+
+impl Problem {
+    pub(super) fn new(
+        class: Class,
+        file: &Path,
+        line: u32,
+        field: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            class,
+            place: Place { file: Some(file.into()), line },
+            field: field.into(),
+            message: message.into(),
+        }
+    }
+}
+
+/// Problems end a stage.
+pub(super) fn settle(stage: Stage, problems: Vec<Problem>) -> Result<(), Faults> {
+    if problems.is_empty() { Ok(()) } else { Err(Faults { stage, problems }) }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.field.is_empty() {
+            write!(f, "`{}` ", text::clean(&self.field))?;
+        }
+        write!(f, "{} ({})", self.message, self.place)
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.problems[..] {
+            [only] => only.fmt(f),
+            many => {
+                write!(f, "the configuration of image credential providers has ")?;
+                write!(f, "{} problems", many.len())
+            }
+        }
+    }
+}
+
+impl std::error::Error for Faults {}
+
+impl From<Faults> for Error {
+    fn from(faults: Faults) -> Self {
+        let missing = faults.problems.iter().all(|p| p.class == Class::Unreadable);
+        let kind = if missing { Kind::NotFound } else { Kind::BadConfig };
+        let error = Self::new(kind, faults.to_string());
+        if faults.problems.len() == 1 {
+            return error;
+        }
+        faults.problems.iter().fold(error, |error, p| error.note("problem", p.to_string()))
+    }
+}

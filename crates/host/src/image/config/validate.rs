@@ -1,0 +1,238 @@
+//! The kubelet's rules for a configuration that could be decoded.
+
+use std::{collections::HashMap, path::Path};
+
+use keyward_protocol::{image::Version, text};
+
+use super::{Class, Dialect, Draft, DraftTokens, Files, Problem, Said};
+use crate::image::Pattern;
+
+/// Two providers of one name, in whatever files.
+pub(super) fn names(drafts: &[Draft]) -> Vec<Problem> {
+    let mut seen: HashMap<&str, &Draft> = HashMap::new();
+    let mut problems = Vec::new();
+    for draft in drafts {
+        let Some(first) = seen.insert(&draft.name.value, draft) else { continue };
+        let field = format!("{}.name", draft.field);
+        let message = format!("is the name of another provider too ({})", first.place);
+        problems.push(problem(Class::DuplicateProvider, draft, draft.name.line, field, message));
+    }
+    problems
+}
+
+/// Everything else. A configuration without providers is not usable either.
+pub(super) fn all(drafts: &[Draft], files: &Files) -> Vec<Problem> {
+    if drafts.is_empty() {
+        let file = files.iter().next().map_or(Path::new(""), |(path, _)| path);
+        let message = "must have at least one provider";
+        return vec![Problem::new(Class::Required, file, 1, "providers", message)];
+    }
+    let mut judge = Judge { problems: Vec::new() };
+    for draft in drafts {
+        judge.draft(draft);
+    }
+    judge.problems
+}
+
+struct Judge {
+    problems: Vec<Problem>,
+}
+
+impl Judge {
+    fn draft(&mut self, draft: &Draft) {
+        self.name(draft);
+        if draft.dialect == Dialect::Kubelet {
+            self.version(draft);
+        }
+        self.patterns(draft);
+        if draft.dialect == Dialect::Kubelet {
+            self.duration(draft);
+        }
+        if let Some(tokens) = &draft.tokens {
+            self.tokens(draft, tokens);
+        }
+    }
+
+    fn name(&mut self, draft: &Draft) {
+        let name = draft.name.value.as_str();
+        let mut wrong = |message: &str| {
+            self.add(Class::Invalid, draft, draft.name.line, ".name", message);
+        };
+        if name.contains('/') {
+            wrong("must not contain `/`: it is the name of a file in the folder of providers");
+        }
+        if name.contains(' ') {
+            wrong("must not contain a space");
+        }
+        if matches!(name, "." | "..") {
+            wrong("must be the name of a file, not of a folder");
+        }
+    }
+
+    fn version(&mut self, draft: &Draft) {
+        let version = &draft.api_version;
+        let field = ".apiVersion";
+        if version.value.is_empty() {
+            self.add(Class::Required, draft, version.line, field, "is missing");
+        } else if Version::parse(&version.value).is_none() {
+            let known = Version::ALL.map(|v| format!("`{}`", v.api_version())).join(", ");
+            let found = text::clean(&version.value);
+            let message = format!("is `{found}` and must be one of {known}");
+            self.add(Class::NotSupported, draft, version.line, field, message);
+        }
+    }
+
+    fn patterns(&mut self, draft: &Draft) {
+        let field = match draft.dialect {
+            Dialect::Kubelet => ".matchImages",
+            Dialect::Proposal => ".imageMatchers",
+        };
+        if draft.patterns.value.is_empty() {
+            let message = "must have at least one pattern";
+            self.add(Class::Required, draft, draft.patterns.line, field, message);
+        }
+        for pattern in &draft.patterns.value {
+            if let Err(error) = Pattern::parse(&pattern.value) {
+                let message = format!("has `{}`, which is {error}", text::clean(&pattern.value));
+                self.add(Class::Invalid, draft, pattern.line, field, message);
+            }
+        }
+    }
+
+    fn duration(&mut self, draft: &Draft) {
+        let field = ".defaultCacheDuration";
+        match &draft.duration {
+            None => {
+                let message = "is missing; `0s` means not to keep answers that do not say how long";
+                self.add(Class::Required, draft, draft.place.line, field, message);
+            }
+            Some(duration) if duration.value < 0 => {
+                self.add(Class::Invalid, draft, duration.line, field, "must not be negative");
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn tokens(&mut self, draft: &Draft, said: &Said<DraftTokens>) {
+        let tokens = &said.value;
+        let field = |name: &str| format!(".tokenAttributes{name}");
+        let line = |said: u32, or: u32| if said == 0 { or } else { said };
+        if tokens.audience.value.is_empty() {
+            let line = line(tokens.audience.line, said.line);
+            self.add(
+                Class::Required,
+                draft,
+                line,
+                field(".serviceAccountTokenAudience"),
+                "is missing",
+            );
+        }
+        if tokens.require.is_none() {
+            let message = "is missing: say whether pods without a service account are passed over";
+            self.add(Class::Required, draft, said.line, field(".requireServiceAccount"), message);
+        }
+        if Version::parse(&draft.api_version.value) != Some(Version::V1) {
+            let message = format!("needs `apiVersion: {}`", Version::V1.api_version());
+            self.add(Class::Forbidden, draft, said.line, field(""), message);
+        }
+        if tokens.require == Some(false) && !tokens.required.value.is_empty() {
+            let message = "needs `requireServiceAccount: true`";
+            let at = field(".requiredServiceAccountAnnotationKeys");
+            self.add(Class::Forbidden, draft, tokens.required.line, at, message);
+        }
+        self.keys(draft, &tokens.required, &field(".requiredServiceAccountAnnotationKeys"));
+        self.keys(draft, &tokens.optional, &field(".optionalServiceAccountAnnotationKeys"));
+        let optional =
+            |key: &Said<String>| tokens.optional.value.iter().any(|other| other.value == key.value);
+        if let Some(key) = tokens.required.value.iter().find(|key| optional(key)) {
+            let shown = text::clean(&key.value);
+            let message = format!("has `{shown}` both as required and as optional");
+            self.add(Class::Invalid, draft, key.line, field(""), message);
+        }
+        let cache = line(tokens.cache.line, said.line);
+        match tokens.cache.value.as_str() {
+            "Token" | "ServiceAccount" => {}
+            "" => {
+                let message = "is missing: `Token` or `ServiceAccount`";
+                self.add(Class::Required, draft, cache, field(".cacheType"), message);
+            }
+            _ => {
+                let message = "must be `Token` or `ServiceAccount`";
+                self.add(Class::NotSupported, draft, cache, field(".cacheType"), message);
+            }
+        }
+    }
+
+    fn keys(&mut self, draft: &Draft, keys: &Said<Vec<Said<String>>>, field: &str) {
+        for (number, key) in keys.value.iter().enumerate() {
+            let shown = text::clean(&key.value);
+            for wrong in qualified_name(&key.value.to_lowercase()) {
+                let message = format!("has `{shown}`, which is no annotation key: {wrong}");
+                self.add(Class::Invalid, draft, key.line, field, message);
+            }
+            if keys.value[..number].iter().any(|earlier| earlier.value == key.value) {
+                let message = format!("has `{shown}` twice");
+                self.add(Class::Duplicate, draft, key.line, field, message);
+            }
+        }
+    }
+
+    fn add(
+        &mut self,
+        class: Class,
+        draft: &Draft,
+        line: u32,
+        field: impl AsRef<str>,
+        message: impl Into<String>,
+    ) {
+        let field = format!("{}{}", draft.field, field.as_ref());
+        self.problems.push(problem(class, draft, line, field, message.into()));
+    }
+}
+
+fn problem(class: Class, draft: &Draft, line: u32, field: String, message: String) -> Problem {
+    let file = draft.place.file.as_deref().unwrap_or(Path::new(""));
+    Problem::new(class, file, line, field, message)
+}
+
+/// What is wrong with a key of an annotation: `[prefix/]name`.
+fn qualified_name(key: &str) -> Vec<&'static str> {
+    let mut wrong = Vec::new();
+    let name = match key.split_once('/') {
+        None => key,
+        Some((_, rest)) if rest.contains('/') => return vec!["it has more than one `/`"],
+        Some((prefix, name)) => {
+            if prefix.is_empty() {
+                wrong.push("nothing stands before the `/`");
+            } else {
+                if prefix.len() > 253 {
+                    wrong.push("what stands before the `/` is longer than 253 characters");
+                }
+                if !prefix.split('.').all(is_label) {
+                    wrong.push("what stands before the `/` is no DNS name");
+                }
+            }
+            name
+        }
+    };
+    if name.is_empty() {
+        wrong.push("it has no name");
+    } else if name.len() > 63 {
+        wrong.push("its name is longer than 63 characters");
+    }
+    let inner = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    let ends = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = name.as_bytes();
+    if !(bytes.iter().all(|b| inner(*b)) && ends(bytes.first()) && ends(bytes.last())) {
+        wrong.push("it must be letters, digits, `-`, `_` and `.`, a letter or digit at both ends");
+    }
+    wrong
+}
+
+fn is_label(label: &str) -> bool {
+    let bytes = label.as_bytes();
+    let end = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    end(bytes.first())
+        && end(bytes.last())
+        && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+}
