@@ -87,12 +87,14 @@ impl Origin {
     /// The whole URI of a request. A relative one is put under the path of the kubeconfig's
     /// `server`, an absolute one is taken as it is.
     pub(crate) fn place(&self, uri: &Uri) -> Result<Uri, Error> {
-        let bad = |_| Error::new(Kind::Http, "the request has no usable path");
-        let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
-        let path = if uri.authority().is_some() || self.base.is_empty() {
-            path.parse::<PathAndQuery>().map_err(bad)?
-        } else {
-            format!("{}{path}", self.base).parse().map_err(bad)?
+        let path = match uri.path_and_query() {
+            Some(path) if uri.authority().is_some() || self.base.is_empty() => path.clone(),
+            path => {
+                let path = path.map_or("/", PathAndQuery::as_str);
+                format!("{}{path}", self.base)
+                    .parse()
+                    .map_err(|_| Error::new(Kind::Http, "the request has no usable path"))?
+            }
         };
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.scheme.clone());

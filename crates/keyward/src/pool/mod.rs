@@ -193,13 +193,20 @@ impl Pool {
 
     async fn lease(&self) -> Result<Lease, Error> {
         loop {
-            let changed = self.0.changed.notified();
-            tokio::pin!(changed);
-            // Listening before looking: a change in between is not missed.
-            changed.as_mut().enable();
-            match self.look() {
+            let mut next = self.look();
+            if matches!(next, Next::AwaitChange) {
+                let changed = self.0.changed.notified();
+                tokio::pin!(changed);
+                changed.as_mut().enable();
+                // Once more now that somebody listens: a change in between is not missed.
+                next = self.look();
+                if matches!(next, Next::AwaitChange) {
+                    changed.await;
+                }
+            }
+            match next {
                 Next::Send(lease) => return Ok(lease),
-                Next::AwaitChange => changed.await,
+                Next::AwaitChange => {}
                 Next::AwaitAttempt(mut attempt) => {
                     if let Ok(done) = attempt.wait_for(Option::is_some).await {
                         done.clone().transpose()?;
