@@ -1,8 +1,16 @@
 //! Who the server is.
 
+use std::io::Write;
+
+use flate2::{Compression, write::GzEncoder};
 use keyward::{Client, Kind};
 use keyward_testing::server::{Server, User};
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    task::JoinHandle,
+};
 
 use crate::support::{Desk, kubeconfig, status, within};
 
@@ -50,25 +58,57 @@ async fn a_server_of_a_strange_authority_is_believed_only_where_nothing_is_check
     assert_eq!(status(&client(&server, &any), "/healthz").await, 200);
 }
 
-#[tokio::test]
-async fn plain_http_is_spoken_where_the_kubeconfig_says_so_and_nobody_is_identified() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+/// Answers one request over plain HTTP; gives what it was asked, in small letters.
+async fn answer_once(answer: Vec<u8>) -> (String, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let answer = tokio::spawn(async move {
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let asked = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             head.push(stream.read_u8().await.unwrap());
         }
-        stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+        stream.write_all(&answer).await.unwrap();
         String::from_utf8(head).unwrap().to_ascii_lowercase()
     });
+    (url, asked)
+}
+
+#[tokio::test]
+async fn plain_http_is_spoken_where_the_kubeconfig_says_so_and_nobody_is_identified() {
+    let (url, asked) = answer_once(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec()).await;
     let server = server(&["localhost"]);
     let client = client(&server, &json!({ "server": url, "certificate-authority-data": null }));
     assert_eq!(status(&client, "/healthz").await, 204);
-    let head = answer.await.unwrap();
+    let head = asked.await.unwrap();
     assert!(head.starts_with("get /healthz http/1.1"), "{head}");
     assert!(head.contains("\r\nhost: 127.0.0.1:"), "{head}");
     assert!(!head.contains("authorization"), "{head}");
+}
+
+#[tokio::test]
+async fn a_packed_response_is_unpacked_unless_the_kubeconfig_wants_none() {
+    let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
+    packer.write_all(&b"unpacked ".repeat(10_000)).unwrap();
+    let body = packer.finish().unwrap();
+    let head = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length";
+    let answer = [format!("{head}: {}\r\n\r\n", body.len()).as_bytes(), &body].concat();
+    let server = server(&["localhost"]);
+    for disabled in [false, true] {
+        let (url, asked) = answer_once(answer.clone()).await;
+        let client = client(
+            &server,
+            &json!({
+                "server": url,
+                "certificate-authority-data": null,
+                "disable-compression": disabled,
+            }),
+        );
+        let response = within(client.get("/")).await.unwrap();
+        let packed = response.headers().contains_key("content-encoding");
+        assert_eq!(packed, disabled);
+        let read = within(response.into_body().bytes()).await.unwrap();
+        assert_eq!(read.len(), if disabled { body.len() } else { 90_000 });
+        assert_eq!(asked.await.unwrap().contains("accept-encoding: gzip"), !disabled);
+    }
 }
