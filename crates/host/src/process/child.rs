@@ -55,7 +55,13 @@ impl Child {
                     // Somebody else reaped it: a host that ignores SIGCHLD, or waits for all. Its
                     // number may be another's by now.
                     self.reaped = true;
-                    return Err(errno.into());
+                    return Err(match errno {
+                        Errno::CHILD => io::Error::other(
+                            "its end was taken note of by another part of this process, or \
+                             `SIGCHLD` is ignored",
+                        ),
+                        errno => errno.into(),
+                    });
                 }
             }
         }

@@ -107,7 +107,7 @@ impl fmt::Display for Failure {
             ),
             Self::TooMuchOutput(_) => f.write_str("it printed more than allowed and was killed"),
             Self::Stopped(_) => f.write_str("it was stopped because nobody waited for it any more"),
-            Self::System(_) => f.write_str("the system lacks what is needed to run a program"),
+            Self::System(_) => f.write_str("the system failed us in running it"),
         }
     }
 }

@@ -212,6 +212,7 @@ impl Strings {
         })
     }
 
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that starts programs")]
     fn spawn(
         &self,
         actions: &PosixSpawnFileActions,

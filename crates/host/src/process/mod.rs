@@ -191,7 +191,8 @@ impl Status {
 /// Blocks: it is meant for a thread that Keyward keeps ([`spawn`]).
 ///
 /// Every descriptor it opens is closed, and the program's own process is reaped, when it returns.
-/// After anything but an [`Output`] nothing is left of an unattended program's process group.
+/// Having given up on an unattended program, nothing is left of its process group. What a program
+/// that ended by itself has left behind is left alone.
 pub fn run(invocation: &Invocation, stop: &Stop) -> Result<Output, Failure> {
     limits::check(invocation)?;
     let ear = stop.listen().map_err(Failure::System)?;
