@@ -106,7 +106,7 @@ impl Decoder {
     }
 
     fn map(&mut self, children: &[usize]) -> Result<(Value, Fault), SyntaxError> {
-        let mut map = Map::default();
+        let mut map = Map { entries: Vec::with_capacity(children.len() / 2), ..Map::default() };
         self.fill(&mut map, children)?;
         Ok(map.finish())
     }
@@ -144,15 +144,19 @@ impl Decoder {
     /// The text of a key, or the fault of having none.
     fn key(&mut self, index: usize) -> Result<Result<String, SyntaxError>, SyntaxError> {
         let index = self.enter(index)?;
-        let raw = &self.raws[index.target];
+        let shared = self.shared;
+        let raw = &mut self.raws[index.target];
         let (line, column) = (raw.line, raw.column);
-        let Kind::Scalar { text, tag, plain } = &raw.kind else {
+        let Kind::Scalar { text, tag, plain } = &mut raw.kind else {
             return Err(fault("a key must be a scalar", line, column));
         };
         let scalar =
             scalar(tag.as_deref(), *plain, text).map_err(|what| fault(what, line, column))?;
-        let key = resolve::key(&scalar, text)
-            .ok_or_else(|| fault("this cannot be a key in JSON", line, column));
+        let key = match scalar {
+            Scalar::Text if !shared => Some(std::mem::take(&mut **text)),
+            scalar => resolve::key(&scalar, text),
+        };
+        let key = key.ok_or_else(|| fault("this cannot be a key in JSON", line, column));
         self.leave(&index);
         Ok(key)
     }

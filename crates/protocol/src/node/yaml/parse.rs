@@ -20,7 +20,7 @@ pub(super) struct Raw {
 pub(super) enum Kind {
     Scalar {
         text: Zeroizing<String>,
-        tag: Option<String>,
+        tag: Option<Box<str>>,
         /// Its looks decide what it is.
         plain: bool,
     },
@@ -46,7 +46,8 @@ pub(super) struct Document {
 pub(super) fn document(source: &Source<'_>) -> Result<Option<Document>, SyntaxError> {
     let mut parser = Parser {
         scanner: Scanner::new(source),
-        raws: Vec::new(),
+        // Few documents have more nodes than that, and what is not used costs nothing.
+        raws: Vec::with_capacity(source.text.len() / 12),
         anchors: HashMap::new(),
         handles: Vec::new(),
         depth: 0,
@@ -396,5 +397,5 @@ impl Parser<'_> {
 }
 
 fn empty_scalar(tag: Option<String>, plain: bool) -> Kind {
-    Kind::Scalar { text: Zeroizing::default(), tag, plain }
+    Kind::Scalar { text: Zeroizing::default(), tag: tag.map(String::into_boxed_str), plain }
 }

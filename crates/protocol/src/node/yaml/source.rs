@@ -31,7 +31,10 @@ impl<'a> Source<'a> {
     fn utf8(bytes: &'a [u8], mark: usize) -> Self {
         let chunk = bytes.utf8_chunks().next();
         let good = chunk.map_or("", |chunk| chunk.valid());
-        let (text, what) = match good.find(is_forbidden) {
+        // The usual text has none, which is quickly told.
+        let usual = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~');
+        let end = if good.as_bytes().iter().all(usual) { None } else { good.find(is_forbidden) };
+        let (text, what) = match end {
             Some(end) => (&good[..end], Some("a control character stands in the document")),
             None if good.len() < bytes.len() => (good, Some("a byte is not UTF-8")),
             None => (good, None),
