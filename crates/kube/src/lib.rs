@@ -24,7 +24,7 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use keyward::{Client, Error, Incoming, client::Sending};
-use keyward_host::{Kubeconfig, Overrides, Sources, Surroundings, Target, rules::Rules};
+use keyward_host::Target;
 use tower::Service;
 
 /// A client for this context of the kubeconfig that kubectl would read, or the current one.
@@ -32,13 +32,7 @@ use tower::Service;
 /// Must be called inside a tokio runtime, as all of kube's constructors. Fails when the kubeconfig
 /// or the plugin policy cannot be read, or ask for something that cannot be done.
 pub fn client(context: Option<&str>) -> Result<kube::Client, Error> {
-    let surroundings = Surroundings::process();
-    let overrides = Overrides { context: context.map(str::to_owned), ..Overrides::default() };
-    let target = Kubeconfig::load(&surroundings, None)
-        .and_then(|kubeconfig| kubeconfig.resolve(&overrides, &surroundings))
-        .map_err(Error::from)?;
-    let rules = Rules::load(&surroundings, None).map_err(Error::from)?;
-    let client = Client::builder().open(&target, &rules, Sources::global())?;
+    let (client, target) = Client::builder().for_context(context)?;
     Ok(wrap(client, &target))
 }
 

@@ -2,8 +2,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use keyward_host::{
-    Kind as Why, Plan, Source, Sources, Surroundings, Target, clock::SystemClock, plan,
-    rules::Rules,
+    Kind as Why, Kubeconfig, Overrides, Plan, Source, Sources, Surroundings, Target,
+    clock::SystemClock, plan, rules::Rules,
 };
 use rustls::crypto::CryptoProvider;
 
@@ -129,6 +129,20 @@ impl Builder {
     pub fn refresh_on_403(mut self) -> Self {
         self.on_403 = true;
         self
+    }
+
+    /// The client that kubectl would be, and what it is for: `$KUBECONFIG` or `~/.kube/config`, this
+    /// context of it or the current one. Runs nothing, connects to nobody. All clients made this
+    /// way share the credentials of one identity.
+    ///
+    /// Fails when the kubeconfig or the plugin policy cannot be read, or do not allow the context.
+    pub fn for_context(self, context: Option<&str>) -> Result<(Client, Target), Error> {
+        let overrides = Overrides { context: context.map(str::to_owned), ..Overrides::default() };
+        let target = Kubeconfig::load(&self.surroundings, None)
+            .and_then(|kubeconfig| kubeconfig.resolve(&overrides, &self.surroundings))
+            .map_err(Error::config)?;
+        let rules = Rules::load(&self.surroundings, None).map_err(Error::config)?;
+        Ok((self.open(&target, &rules, Sources::global())?, target))
     }
 
     /// A client of the target's cluster as the target's user. Runs nothing, connects to nobody.

@@ -12,7 +12,6 @@ use std::{
 };
 
 use http::{Request, Response};
-use keyward_host::{Kubeconfig, Overrides, Sources, Surroundings, rules::Rules};
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 use tower::Service;
@@ -55,13 +54,7 @@ impl Client {
     ///
     /// Fails when the kubeconfig or the plugin policy cannot be read, or do not allow the context.
     pub fn for_context(context: Option<&str>) -> Result<Self, Error> {
-        let surroundings = Surroundings::process();
-        let overrides = Overrides { context: context.map(str::to_owned), ..Overrides::default() };
-        let target = Kubeconfig::load(&surroundings, None)
-            .and_then(|kubeconfig| kubeconfig.resolve(&overrides, &surroundings))
-            .map_err(Error::config)?;
-        let rules = Rules::load(&surroundings, None).map_err(Error::config)?;
-        Self::builder().open(&target, &rules, Sources::global())
+        Self::builder().for_context(context).map(|(client, _)| client)
     }
 
     /// For everything that can be set.

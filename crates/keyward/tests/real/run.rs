@@ -1,6 +1,7 @@
 //! What requests feel of a plugin's runs.
 
 use std::{
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -10,10 +11,10 @@ use std::{
 
 use futures_util::future::join_all;
 use keyward::{Client, Kind};
-use keyward_host::Kind as Why;
+use keyward_host::{Kind as Why, Surroundings, surroundings::Fixed};
 use keyward_testing::server::{Server, User};
 
-use crate::support::{Desk, Plugin, status, until, within};
+use crate::support::{Desk, Plugin, status, until, within, write};
 
 fn scene() -> (Server, Plugin, Desk) {
     let server = Server::setup().start().unwrap();
@@ -113,4 +114,23 @@ async fn a_client_used_by_two_runtimes_one_after_the_other_works_in_both() {
     assert_eq!(status(&client, "/healthz").await, 200);
     assert_eq!(plugin.runs(), 1);
     until("only one connection is left", || server.counts().open == 1).await;
+}
+
+#[tokio::test]
+async fn a_client_is_made_of_the_kubeconfig_that_the_surroundings_name() {
+    let (server, plugin, _desk) = scene();
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = write(folder.path(), "config", &server.kubeconfig(&plugin.user()));
+    let surrounded = |file: &Path| {
+        let vars = vec![("KUBECONFIG".into(), file.into()), ("HOME".into(), folder.path().into())];
+        let fixed = Fixed { vars, cwd: folder.path().to_owned(), ..Fixed::default() };
+        Client::builder().surroundings(Surroundings::fixed(fixed))
+    };
+    let (client, target) = surrounded(&file).for_context(Some("test")).unwrap();
+    assert_eq!(target.namespace, "default");
+    assert_eq!(status(&client, "/healthz").await, 200);
+
+    let error = surrounded(&file).for_context(Some("other")).unwrap_err();
+    assert_eq!(error.kind(), Kind::BadConfig);
+    assert!(error.credential().is_some(), "the host says what is wrong");
 }

@@ -88,9 +88,9 @@ async fn plain_http_is_spoken_where_the_kubeconfig_says_so_and_nobody_is_identif
 
 #[tokio::test]
 async fn a_packed_response_is_unpacked_unless_the_kubeconfig_wants_none() {
-    let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
-    packer.write_all(&b"unpacked ".repeat(10_000)).unwrap();
-    let body = packer.finish().unwrap();
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(&b"unpacked ".repeat(10_000)).unwrap();
+    let body = encoder.finish().unwrap();
     let head = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length";
     let answer = [format!("{head}: {}\r\n\r\n", body.len()).as_bytes(), &body].concat();
     let server = server(&["localhost"]);
