@@ -10,6 +10,7 @@ pub mod image;
 pub mod json;
 pub mod node;
 mod secret;
+pub mod signer;
 pub mod text;
 pub mod time;
 pub mod url;

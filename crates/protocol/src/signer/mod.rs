@@ -1,0 +1,131 @@
+//! The external signer protocol: `external-signer.authentication.k8s.io/v1alpha1`.
+//!
+//! A client asks a plugin for a certificate and, during a handshake, for a signature; the key stays
+//! where the plugin has it. A [`Request`] travels in the environment of a plugin that is run for
+//! it, or as one line on the stdin of a plugin that stays; a [`Response`] comes back on stdout.
+
+mod configuration;
+mod options;
+mod request;
+mod response;
+
+use std::fmt;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use crate::{Node, node::DecodeError};
+
+pub use configuration::Configuration;
+pub use options::{Hash, Options};
+pub use request::{Request, SignRequest};
+pub use response::{CertificateResponse, ErrorResponse, Reason, Response};
+
+/// The name of the variable that carries the request.
+pub const REQUEST_VARIABLE: &str = "EXTERNAL_SIGNER_PLUGIN_CONFIG";
+
+/// The one `apiVersion` of the protocol.
+pub const API_VERSION: &str = "external-signer.authentication.k8s.io/v1alpha1";
+
+/// The longest line that either side of a resident talk accepts: what one environment variable
+/// could hold on Linux, so that both modes carry the same messages.
+pub const MAX_LINE: usize = 128 * 1024;
+
+/// Why a message was not accepted. No variant carries text of the message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MessageError {
+    /// There is no text.
+    Empty,
+    /// Not JSON, or a field is missing or of the wrong form; what and where, in our words.
+    Unreadable(String),
+    /// Another `apiVersion` than ours.
+    Version,
+    /// A `kind` that nobody here knows.
+    Kind,
+}
+
+/// The document in `bytes` and its `kind`, after a look at its `apiVersion`.
+fn open(bytes: &[u8]) -> Result<(Node, String), MessageError> {
+    if bytes.trim_ascii().is_empty() {
+        return Err(MessageError::Empty);
+    }
+    let node = Node::from_json(bytes).map_err(|e| MessageError::Unreadable(e.to_string()))?;
+    node.map("the message")?;
+    if text(&node, "apiVersion")? != Some(API_VERSION) {
+        return Err(MessageError::Version);
+    }
+    let kind = required(&node, "kind")?.to_owned();
+    Ok((node, kind))
+}
+
+/// The beginning of a message, up to and without the comma before its fields.
+fn begin(out: &mut String, kind: &str) {
+    out.push_str("{\"apiVersion\":\"");
+    out.push_str(API_VERSION);
+    out.push_str("\",\"kind\":\"");
+    out.push_str(kind);
+    out.push('"');
+}
+
+fn text<'a>(node: &'a Node, field: &str) -> Result<Option<&'a str>, DecodeError> {
+    node.get(field).map_or(Ok(None), |value| value.text(field))
+}
+
+fn required<'a>(node: &'a Node, field: &str) -> Result<&'a str, MessageError> {
+    match text(node, field)? {
+        Some(text) if !text.is_empty() => Ok(text),
+        _ => Err(MessageError::Unreadable(format!("`{field}` is missing"))),
+    }
+}
+
+/// Bytes in standard Base64, with its padding; line breaks are skipped, as Go does.
+fn bytes(node: &Node, field: &str) -> Result<Vec<u8>, MessageError> {
+    let text = node.text(field)?.unwrap_or_default();
+    let packed: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+    match STANDARD.decode(packed) {
+        Ok(bytes) if bytes.is_empty() => {
+            Err(MessageError::Unreadable(format!("`{field}` is empty")))
+        }
+        Ok(bytes) => Ok(bytes),
+        Err(_) => Err(node.mismatch_text(field, "standard Base64")),
+    }
+}
+
+fn required_bytes(node: &Node, field: &str) -> Result<Vec<u8>, MessageError> {
+    match node.get(field) {
+        Some(value) if !value.is_null() => bytes(value, field),
+        _ => Err(MessageError::Unreadable(format!("`{field}` is missing"))),
+    }
+}
+
+impl Node {
+    /// The error for a text that must be of some form and is not.
+    fn mismatch_text(&self, field: &str, form: &str) -> MessageError {
+        MessageError::Unreadable(format!(
+            "`{field}` must be {form}, which this text is not (line {}, column {})",
+            self.line, self.column
+        ))
+    }
+}
+
+impl From<DecodeError> for MessageError {
+    fn from(error: DecodeError) -> Self {
+        Self::Unreadable(error.to_string())
+    }
+}
+
+impl fmt::Display for MessageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("there is no message"),
+            Self::Unreadable(what) => f.write_str(what),
+            Self::Version => write!(f, "`apiVersion` is not `{API_VERSION}`"),
+            Self::Kind => f.write_str("`kind` is not one that belongs here"),
+        }
+    }
+}
+
+impl std::error::Error for MessageError {}
+
+#[cfg(test)]
+mod tests;
