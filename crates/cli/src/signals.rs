@@ -1,12 +1,15 @@
 //! Ctrl-C and friends while a plugin runs: first the terminal and the plugins, then we.
 
 #[cfg(unix)]
-pub(crate) use unix::{leave_if_interrupted, watch};
+pub(crate) use unix::{before_leaving, leave_if_interrupted, watch};
 
 #[cfg(unix)]
 mod unix {
     use std::{
-        sync::atomic::{AtomicBool, Ordering},
+        sync::{
+            Mutex, PoisonError,
+            atomic::{AtomicBool, Ordering},
+        },
         thread,
         time::Duration,
     };
@@ -18,6 +21,7 @@ mod unix {
     const LIMIT: Duration = Duration::from_secs(5);
 
     static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+    static LAST_ACTS: Mutex<Vec<Box<dyn FnOnce() + Send>>> = Mutex::new(Vec::new());
 
     /// From now on a signal that asks us to end lets the host end its plugins and restore the
     /// terminal before it has its way. To be called before the first other thread starts.
@@ -30,10 +34,18 @@ mod unix {
         }
     }
 
+    /// What else is to be done when a signal ends us: nothing is dropped then.
+    pub(crate) fn before_leaving(act: impl FnOnce() + Send + 'static) {
+        LAST_ACTS.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(act));
+    }
+
     fn end(signals: &SigSet) {
         let Ok(signal) = signals.wait() else { return };
         INTERRUPTED.store(true, Ordering::SeqCst);
         process::shut_down(LIMIT);
+        for act in LAST_ACTS.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            act();
+        }
         // As if we had never been in between: the shell sees which signal it was.
         let _ = raise(signal);
         let _ = signals.thread_unblock();

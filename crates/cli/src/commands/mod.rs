@@ -2,6 +2,8 @@
 
 mod completions;
 mod credential;
+#[cfg(unix)]
+mod demo;
 mod get;
 mod plan;
 mod plugin_test;
@@ -20,6 +22,11 @@ pub(crate) enum Command {
     Credential(credential::Args),
     Get(get::Args),
     Whoami(whoami::Args),
+    #[cfg(unix)]
+    Demo(demo::Args),
+    #[cfg(unix)]
+    #[command(hide = true)]
+    DemoPlugin(demo::plugin::Args),
     Plugin(plugin_test::Args),
     Completions(completions::Args),
 }
@@ -27,10 +34,7 @@ pub(crate) enum Command {
 impl Command {
     /// Does it.
     pub(crate) fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
-        // Those that run no plugin have nothing to clean up; `plugin` may become another program
-        // before it starts any, and says itself when. One that serves until it is told to stop
-        // belongs here too: what is watched here reaches no other handler.
-        if !matches!(self, Self::Plan(_) | Self::Plugin(_) | Self::Completions(_)) {
+        if self.runs_plugins() {
             signals::watch();
         }
         match self {
@@ -38,8 +42,24 @@ impl Command {
             Self::Credential(args) => credential::run(&args, globals),
             Self::Get(args) => get::run(&args, globals),
             Self::Whoami(args) => whoami::run(&args, globals),
+            #[cfg(unix)]
+            Self::Demo(args) => demo::run(&args, globals),
+            #[cfg(unix)]
+            Self::DemoPlugin(args) => Ok(demo::plugin::run(&args)),
             Self::Plugin(args) => plugin_test::run(args, globals),
             Self::Completions(args) => completions::run(&args, globals),
+        }
+    }
+
+    /// Those that run no plugin have nothing to clean up; `plugin` may become another program
+    /// before it starts any, and says itself when. One that serves until it is told to stop with
+    /// a handler of its own belongs to the exceptions too: what is watched reaches no other one.
+    fn runs_plugins(&self) -> bool {
+        match self {
+            Self::Plan(_) | Self::Plugin(_) | Self::Completions(_) => false,
+            #[cfg(unix)]
+            Self::DemoPlugin(_) => false,
+            _ => true,
         }
     }
 }

@@ -1,0 +1,100 @@
+//! `keyward demo`: the main job on a server of its own, for somebody without a cluster.
+//!
+//! ```text
+//! Scene: server + issuer + kubeconfig ──► steps, one file each ──► Report: a line for each promise
+//! ```
+//!
+//! Nothing is played: the server demands and checks credentials, the plugin is this program in a
+//! process of its own, and every figure was measured. A step says what it saw and whether that is
+//! what was promised.
+
+mod issuer;
+pub(crate) mod plugin;
+mod promise;
+mod report;
+mod scene;
+mod steps;
+
+use std::{process::ExitCode, time::Duration};
+
+use self::{promise::Promise, report::Report, scene::Scene};
+use crate::{
+    failure::Failure,
+    globals::Globals,
+    output::{self, Format, Output},
+};
+
+/// See it all work on a server of its own: no cluster, no network needed
+///
+/// Starts a TLS API server inside this process that demands and checks tokens and client
+/// certificates, uses this program as the credential plugin, and walks through what Keyward
+/// promises. Each line is something that was observed just now; the exit code is 1 if any of it is
+/// not as promised.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  # Eight seconds, twelve promises.
+  keyward demo
+
+  # The same, and the server stays for you to try kubectl on it.
+  keyward demo --keep
+
+  # For a script.
+  keyward demo -o json")]
+pub(crate) struct Args {
+    /// Leave server and kubeconfig in place afterwards, until Ctrl-C
+    #[arg(long)]
+    keep: bool,
+
+    /// Break this promise on purpose, to see that the demo notices; runs its step alone
+    #[arg(long = "break", value_name = "PROMISE", hide = true, conflicts_with = "keep")]
+    broken: Option<Promise>,
+
+    #[command(flatten)]
+    output: Output,
+}
+
+/// How long a step may take before what it has not shown by then counts as broken.
+const STEP: Duration = Duration::from_secs(12);
+
+/// Walks through the steps.
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    // The requests of a step and the issuer that answers its plugins run at the same time.
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(walk(args, globals))
+}
+
+async fn walk(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    let scene = Scene::open(&globals.surroundings, args.broken)?;
+    let mut report = Report::new(args.output.format, globals);
+    report.begin(&scene)?;
+    for step in steps::ALL {
+        if args.broken.is_some_and(|promise| !step.promises.contains(&promise)) {
+            continue;
+        }
+        let failure = match tokio::time::timeout(STEP, (step.run)(&scene, &mut report)).await {
+            Ok(Ok(())) => continue,
+            Ok(Err(failure)) => failure,
+            Err(_) => Failure::failed(format!("not seen within {} s", STEP.as_secs())),
+        };
+        let missing: Vec<_> = step.promises.iter().filter(|p| !report.has(**p)).collect();
+        if missing.is_empty() {
+            return Err(failure);
+        }
+        for promise in missing {
+            report.fail(*promise, &failure)?;
+        }
+    }
+    report.end(args.keep.then_some(&scene))?;
+    report.verdict()?;
+    if args.keep {
+        scene.settle();
+        if args.output.format == Format::Text {
+            output::print(&scene.invitation())?;
+        }
+        // Until a signal ends us; the folder goes with it.
+        std::future::pending::<()>().await;
+    }
+    Ok(ExitCode::SUCCESS)
+}

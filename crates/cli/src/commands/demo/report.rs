@@ -1,0 +1,136 @@
+use keyward_host::clock::{Clock, SystemClock};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+use super::{promise::Promise, scene::Scene};
+use crate::{
+    failure::Failure,
+    globals::Globals,
+    output::{self, Format, Style},
+};
+
+/// What was seen, told as it happens.
+pub(super) struct Report {
+    format: Format,
+    style: Style,
+    start: Duration,
+    lines: Vec<Line>,
+}
+
+struct Line {
+    at: Duration,
+    promise: Promise,
+    kept: bool,
+    seen: String,
+    figures: Value,
+}
+
+impl Report {
+    pub(super) fn new(format: Format, globals: &Globals) -> Self {
+        let style = Style::of_stdout(globals);
+        Self { format, style, start: SystemClock.elapsed(), lines: Vec::new() }
+    }
+
+    /// Says where we are.
+    pub(super) fn begin(&self, scene: &Scene) -> Result<(), Failure> {
+        self.say(&format!(
+            "server      {}, in this process\nkubeconfig  {}\nplugin      this program, in a process of its own\n\n",
+            scene.server.url(),
+            scene.kubeconfig().display(),
+        ))
+    }
+
+    /// Takes note of what was seen, with its figures, and whether that is what was promised.
+    pub(super) fn see(
+        &mut self,
+        promise: Promise,
+        kept: bool,
+        seen: String,
+        figures: Value,
+    ) -> Result<(), Failure> {
+        let line = Line { at: SystemClock.elapsed() - self.start, promise, kept, seen, figures };
+        self.say(&line.text(self.style))?;
+        self.lines.push(line);
+        Ok(())
+    }
+
+    /// What was promised could not be seen at all.
+    pub(super) fn fail(&mut self, promise: Promise, failure: &Failure) -> Result<(), Failure> {
+        let causes = failure.notes().map(|(_, note)| format!("; {note}"));
+        let seen = output::inline(&causes.fold(failure.message().to_owned(), |a, b| a + &b));
+        self.see(promise, false, seen, json!({}))
+    }
+
+    /// Whether there is a line about it.
+    pub(super) fn has(&self, promise: Promise) -> bool {
+        self.lines.iter().any(|line| line.promise == promise)
+    }
+
+    /// Sums up. Where the scene is kept, says where it is.
+    pub(super) fn end(&self, kept: Option<&Scene>) -> Result<(), Failure> {
+        let took = SystemClock.elapsed() - self.start;
+        let good = self.lines.iter().filter(|line| line.kept).count();
+        if self.format == Format::Text {
+            let (seconds, all) = (took.as_secs_f64(), self.lines.len());
+            return self.say(&format!("\n{good} of {all} promises kept in {seconds:.1} s\n"));
+        }
+        let mut document = json!({
+            "kept": good == self.lines.len(),
+            "seconds": rounded(took),
+            "lines": self.lines.iter().map(Line::json).collect::<Vec<_>>(),
+        });
+        if let Some(scene) = kept {
+            document["server"] = scene.server.url().into();
+            document["kubeconfig"] = scene.kubeconfig().display().to_string().into();
+        }
+        output::print_json(&document)
+    }
+
+    /// An error if anything was not as promised.
+    pub(super) fn verdict(&self) -> Result<(), Failure> {
+        let broken: Vec<&Line> = self.lines.iter().filter(|line| !line.kept).collect();
+        if broken.is_empty() {
+            return Ok(());
+        }
+        let (count, all) = (broken.len(), self.lines.len());
+        let message = format!("{count} of {all} promises were not kept");
+        Err(broken.iter().fold(Failure::failed(message), |failure, line| {
+            failure.note(line.promise.name(), line.promise.words())
+        }))
+    }
+
+    fn say(&self, text: &str) -> Result<(), Failure> {
+        match self.format {
+            Format::Text => output::print(text),
+            Format::Json => Ok(()),
+        }
+    }
+}
+
+impl Line {
+    fn text(&self, style: Style) -> String {
+        let (at, name) = (self.at.as_secs_f64(), self.promise.name());
+        let mark = if self.kept { "kept  ".to_owned() } else { style.error("BROKEN") };
+        let mut text = format!("{at:5.2} s  {mark}  {name:<8}  {}\n", self.seen);
+        if !self.kept {
+            text += &format!("{:29}promised: {}\n", "", self.promise.words());
+        }
+        text
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "at": rounded(self.at),
+            "promise": self.promise.name(),
+            "words": self.promise.words(),
+            "kept": self.kept,
+            "seen": self.seen,
+            "figures": self.figures,
+        })
+    }
+}
+
+/// Seconds, to the millisecond.
+pub(super) fn rounded(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e3).round() / 1e3
+}

@@ -1,0 +1,216 @@
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use keyward::Client;
+use keyward_host::{
+    Kubeconfig, Overrides, Plan, Sources, Surroundings, Target,
+    clock::SystemClock,
+    observer::Nobody,
+    plan::{Complaints, Settings},
+    rules::Rules,
+};
+use keyward_testing::server::Server;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{
+    issuer::{Issuer, Manner},
+    promise::Promise,
+};
+use crate::{failure::Failure, server, signals};
+
+/// The contexts of the kubeconfig; users and the issuer's accounts have the same names.
+pub(super) const TOKEN: &str = "token";
+pub(super) const CERTIFICATE: &str = "certificate";
+pub(super) const HANGING: &str = "hanging";
+pub(super) const FAILING: &str = "failing";
+pub(super) const ANONYMOUS: &str = "anonymous";
+
+/// How long credentials live when nobody looks at their end.
+pub(super) const LONG: Duration = Duration::from_secs(600);
+
+/// Everything a step works with: the server, the issuer, and a kubeconfig for both.
+pub(super) struct Scene {
+    pub(super) server: Arc<Server>,
+    pub(super) issuer: Issuer,
+    broken: Option<Promise>,
+    kubeconfig: PathBuf,
+    config: Kubeconfig,
+    rules: Rules,
+    surroundings: Surroundings,
+    _folder: TempDir,
+}
+
+impl Scene {
+    /// Starts the server and the issuer and writes the kubeconfig. Runs no plugin.
+    pub(super) fn open(
+        surroundings: &Surroundings,
+        broken: Option<Promise>,
+    ) -> Result<Self, Failure> {
+        let bad = |what: &'static str| {
+            move |error: &dyn std::error::Error| {
+                Failure::failed(format!("{what} could not be set up"))
+                    .note("cause", error.to_string())
+            }
+        };
+        let server = Server::setup().start().map_err(|e| bad("the server")(&e))?;
+        let server = Arc::new(server);
+        // Only this user may look into it.
+        let folder = TempDir::with_prefix("keyward-demo-").map_err(|e| bad("a folder")(&e))?;
+        let doomed = folder.path().to_owned();
+        signals::before_leaving(move || {
+            let _ = fs::remove_dir_all(&doomed);
+        });
+        let socket = folder.path().join("issuer");
+        let issuer = Issuer::start(server.clone(), &socket).map_err(|e| bad("the issuer")(&e))?;
+        let program = std::env::current_exe().map_err(|e| bad("the plugin")(&e))?;
+        let kubeconfig = folder.path().join("config");
+        let text = written(&server, &program, &socket);
+        fs::write(&kubeconfig, text).map_err(|e| bad("the kubeconfig")(&e))?;
+        let config = Kubeconfig::load(surroundings, Some(&kubeconfig))?;
+        let mut rules = Rules::default();
+        // Whoever could change this program has already done so.
+        rules.trusted.push(program);
+        issuer.answer(TOKEN, Manner::Token(LONG));
+        issuer.answer(CERTIFICATE, Manner::Certificate(LONG));
+        issuer.answer(HANGING, Manner::Silence);
+        issuer.answer(FAILING, Manner::No);
+        let surroundings = surroundings.clone();
+        Ok(Self {
+            server,
+            issuer,
+            broken,
+            kubeconfig,
+            config,
+            rules,
+            surroundings,
+            _folder: folder,
+        })
+    }
+
+    /// Whether this promise is to be broken.
+    pub(super) fn breaks(&self, promise: Promise) -> bool {
+        self.broken == Some(promise)
+    }
+
+    /// The kubeconfig file.
+    pub(super) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Cluster and user of a context.
+    pub(super) fn target(&self, context: &str) -> Result<Target, Failure> {
+        let overrides = Overrides { context: Some(context.to_owned()), ..Overrides::default() };
+        Ok(self.config.resolve(&overrides, &self.surroundings)?)
+    }
+
+    /// The plan for a context.
+    pub(super) fn plan(&self, context: &str) -> Result<Plan, Failure> {
+        let target = self.target(context)?;
+        Ok(Plan::new(target, &self.rules, &self.surroundings, settings())?)
+    }
+
+    /// A client for a context that shares its credentials with nobody.
+    pub(super) fn client(&self, context: &str) -> Result<Client, Failure> {
+        self.client_with(context, settings())
+    }
+
+    /// The same with settings of its own.
+    pub(super) fn client_with(&self, context: &str, settings: Settings) -> Result<Client, Failure> {
+        let target = self.target(context)?;
+        Ok(Client::builder().plan(settings).open(&target, &self.rules, &sources())?)
+    }
+
+    /// After the steps: accounts that a person can try.
+    pub(super) fn settle(&self) {
+        self.issuer.answer(TOKEN, Manner::Token(LONG));
+        self.issuer.answer(CERTIFICATE, Manner::Certificate(LONG));
+        self.issuer.answer(HANGING, Manner::Silence);
+        self.issuer.answer(FAILING, Manner::No);
+    }
+
+    /// What to try.
+    pub(super) fn invitation(&self) -> String {
+        let path = self.kubeconfig.display();
+        format!(
+            "
+the server runs on until Ctrl-C; in another terminal:
+
+  kubectl --kubeconfig {path} get --raw /healthz
+  kubectl --kubeconfig {path} --context {CERTIFICATE} auth whoami
+  keyward --kubeconfig {path} plan
+  keyward --kubeconfig {path} --context {HANGING} --plugin-timeout 1s get --raw /healthz
+"
+        )
+    }
+}
+
+/// As in a daemon: nobody is asked.
+pub(super) fn settings() -> Settings {
+    let mut settings = Settings::default();
+    settings.person = false;
+    settings.complaints = Complaints::Kept;
+    settings
+}
+
+/// A registry of its own: what others have fetched does not count.
+pub(super) fn sources() -> Sources {
+    Sources::new(Arc::new(SystemClock), Arc::new(Nobody))
+}
+
+/// The status of a request, its body read to the end.
+pub(super) async fn status(client: &Client, path: &str) -> Result<u16, Failure> {
+    let response = client.get(path).await?;
+    let status = response.status().as_u16();
+    server::bytes(response.into_body()).await?;
+    Ok(status)
+}
+
+/// Who the server takes us for, on which connection, under which certificate.
+pub(super) async fn whoami(client: &Client) -> Result<Value, Failure> {
+    let response = client.get("/whoami").await?;
+    let status = response.status();
+    let body = server::bytes(response.into_body()).await?;
+    if !status.is_success() {
+        return Err(server::refusal(status, &body));
+    }
+    serde_json::from_slice(&body).map_err(|_| Failure::failed("the server's answer is not JSON"))
+}
+
+/// The kubeconfig, as JSON, which is YAML. The version of the plugin's protocol is one that every
+/// kubectl speaks, that of Debian too.
+fn written(server: &Server, program: &Path, socket: &Path) -> String {
+    let user = |name: &str| {
+        json!({ "name": name, "user": { "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1beta1",
+            "command": program,
+            "args": ["demo-plugin", "--socket", socket, "--account", name],
+            "interactiveMode": "Never",
+        } } })
+    };
+    let plugged = [TOKEN, CERTIFICATE, HANGING, FAILING];
+    let mut users: Vec<Value> = plugged.iter().map(|name| user(name)).collect();
+    users.push(json!({ "name": ANONYMOUS, "user": {} }));
+    let contexts: Vec<Value> = plugged
+        .iter()
+        .chain([&ANONYMOUS])
+        .map(|name| json!({ "name": name, "context": { "cluster": "demo", "user": name } }))
+        .collect();
+    let config = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": TOKEN,
+        "contexts": contexts,
+        "clusters": [{ "name": "demo", "cluster": {
+            "server": server.url(),
+            "certificate-authority-data": STANDARD.encode(server.authority().pem()),
+        } }],
+        "users": users,
+    });
+    format!("{config:#}\n")
+}

@@ -1,0 +1,61 @@
+//! Tokens that do not live long.
+
+use std::{collections::HashSet, time::Duration};
+
+use serde_json::json;
+
+use super::{Watch, count, pause};
+use crate::{
+    commands::demo::{
+        issuer::Manner,
+        promise::Promise,
+        report::Report,
+        scene::{LONG, Scene, TOKEN, status},
+    },
+    failure::Failure,
+};
+
+const LIFETIME: Duration = Duration::from_secs(2);
+/// The first one, and two that replace it.
+const TOKENS: usize = 3;
+const LIMIT: Duration = Duration::from_secs(10);
+
+pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failure> {
+    scene.issuer.answer(TOKEN, Manner::Token(LIFETIME));
+    scene.server.recorder().clear();
+    let before = scene.issuer.runs(TOKEN);
+    let client = scene.client(TOKEN)?;
+    let watch = Watch::start();
+    let (mut requests, mut bad) = (0_usize, 0_usize);
+    let mut tokens = HashSet::new();
+    while tokens.len() < TOKENS && watch.time() < LIMIT {
+        // Refused and failed count alike: a caller has noticed.
+        bad += usize::from(!matches!(status(&client, "/healthz").await, Ok(200)));
+        requests += 1;
+        let last = scene.server.recorder().last();
+        tokens.extend(last.and_then(|last| last.header("authorization").map(str::to_owned)));
+        if scene.breaks(Promise::Expiry) {
+            scene.issuer.repeat(TOKEN);
+        }
+        pause().await;
+    }
+    let (seconds, runs, tokens) =
+        (watch.seconds(), scene.issuer.runs(TOKEN) - before, tokens.len());
+    scene.issuer.answer(TOKEN, Manner::Token(LONG));
+    report.see(
+        Promise::Expiry,
+        tokens == TOKENS && bad == 0 && runs == TOKENS,
+        format!(
+            "tokens of {} s at most: the server saw {tokens} in {seconds:.1} s from {}; {requests} requests, {bad} not answered 200",
+            LIFETIME.as_secs(),
+            count(runs, "plugin run", "plugin runs"),
+        ),
+        json!({
+            "tokens": tokens,
+            "pluginRuns": runs,
+            "requests": requests,
+            "bad": bad,
+            "seconds": (seconds * 1e3).round() / 1e3,
+        }),
+    )
+}

@@ -1,0 +1,69 @@
+//! A plugin that fails, and then does not.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::json;
+
+use super::{Watch, count, pause};
+use crate::{
+    commands::demo::{
+        issuer::Manner,
+        promise::Promise,
+        report::Report,
+        scene::{FAILING, LONG, Scene, status},
+    },
+    failure::Failure,
+};
+
+const REQUESTS: usize = 200;
+const LIMIT: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failure> {
+    scene.issuer.answer(FAILING, Manner::No);
+    let before = scene.issuer.runs(FAILING);
+    // Clients that share no credentials share no back-off.
+    let clients = if scene.breaks(Promise::Backoff) { 3 } else { 1 };
+    let clients: Vec<_> =
+        (0..clients).map(|_| scene.client(FAILING)).collect::<Result<_, Failure>>()?;
+    let crowd = clients.iter().cycle().take(REQUESTS).map(|client| client.get("/healthz"));
+    let failed = join_all(crowd).await.iter().filter(|answer| answer.is_err()).count();
+    let watch = Watch::start();
+    let runs = scene.issuer.runs(FAILING) - before;
+    report.see(
+        Promise::Backoff,
+        failed == REQUESTS && runs == 1,
+        format!(
+            "the plugin fails: {failed} of {REQUESTS} requests were told so, after {}",
+            count(runs, "plugin run", "plugin runs"),
+        ),
+        json!({ "requests": REQUESTS, "failed": failed, "pluginRuns": runs }),
+    )?;
+
+    if !scene.breaks(Promise::Recovery) {
+        scene.issuer.answer(FAILING, Manner::Token(LONG));
+    }
+    let mut tries = 0_usize;
+    let mut recovered = false;
+    while !recovered && watch.time() < LIMIT {
+        recovered = matches!(status(&clients[0], "/healthz").await, Ok(200));
+        tries += 1;
+        pause().await;
+    }
+    let (seconds, more) = (watch.seconds(), scene.issuer.runs(FAILING) - before - runs);
+    report.see(
+        Promise::Recovery,
+        recovered && more == 1,
+        format!(
+            "mended, it was asked again after {seconds:.2} s: {tries} more requests, {} more, {}",
+            count(more, "plugin run", "plugin runs"),
+            if recovered { "then a 200" } else { "and no 200" },
+        ),
+        json!({
+            "seconds": (seconds * 1e3).round() / 1e3,
+            "requests": tries,
+            "pluginRuns": more,
+            "recovered": recovered,
+        }),
+    )
+}

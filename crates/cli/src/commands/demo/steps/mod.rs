@@ -1,0 +1,76 @@
+//! The steps, one file each, in the order of the timeline. A new one is a file and an entry here,
+//! and a [`Promise`] for each line it adds.
+
+mod certificate;
+mod crowd;
+mod expiry;
+mod fail;
+mod first;
+mod hang;
+mod plan;
+mod revoked;
+
+use std::{pin::Pin, time::Duration};
+
+use keyward_host::clock::{Clock, SystemClock};
+
+use super::{promise::Promise, report::Report, scene::Scene};
+use crate::failure::Failure;
+
+/// A part of the demo. It needs no other step to have gone before it.
+pub(super) struct Step {
+    /// What it shows, a line each.
+    pub(super) promises: &'static [Promise],
+    /// Shows it.
+    pub(super) run: for<'a> fn(&'a Scene, &'a mut Report) -> Running<'a>,
+}
+
+type Running<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
+
+pub(super) const ALL: &[Step] = &[
+    Step { promises: &[Promise::Plan], run: |s, r| Box::pin(plan::run(s, r)) },
+    Step { promises: &[Promise::Door, Promise::First], run: |s, r| Box::pin(first::run(s, r)) },
+    Step { promises: &[Promise::Crowd], run: |s, r| Box::pin(crowd::run(s, r)) },
+    Step { promises: &[Promise::Expiry], run: |s, r| Box::pin(expiry::run(s, r)) },
+    Step { promises: &[Promise::Revoked], run: |s, r| Box::pin(revoked::run(s, r)) },
+    Step {
+        promises: &[Promise::Watch, Promise::Identity],
+        run: |s, r| Box::pin(certificate::run(s, r)),
+    },
+    Step { promises: &[Promise::Deadline, Promise::Budget], run: |s, r| Box::pin(hang::run(s, r)) },
+    Step {
+        promises: &[Promise::Backoff, Promise::Recovery],
+        run: |s, r| Box::pin(fail::run(s, r)),
+    },
+];
+
+/// Measures from now on.
+struct Watch(Duration);
+
+impl Watch {
+    fn start() -> Self {
+        Self(SystemClock.elapsed())
+    }
+
+    fn time(&self) -> Duration {
+        SystemClock.elapsed() - self.0
+    }
+
+    fn seconds(&self) -> f64 {
+        self.time().as_secs_f64()
+    }
+
+    fn millis(&self) -> f64 {
+        (self.seconds() * 1e4).round() / 10.0
+    }
+}
+
+/// Between two requests of a step that goes on for a while.
+async fn pause() {
+    tokio::time::sleep(Duration::from_millis(10)).await;
+}
+
+/// `3 runs`, `1 run`.
+fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
