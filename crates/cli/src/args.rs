@@ -66,9 +66,11 @@ mod tests {
             let help = command.render_long_help().to_string();
             let examples = help.lines().map(str::trim).filter(|l| l.starts_with("keyward "));
             for example in examples {
-                // A pipe or a redirection belongs to the shell.
-                let words =
-                    example.split_whitespace().take_while(|w| !matches!(*w, "|" | ">" | "#"));
+                // A pipe, a redirection and quotes belong to the shell.
+                let words = example
+                    .split_whitespace()
+                    .take_while(|w| !matches!(*w, "|" | ">" | "#"))
+                    .map(|w| w.trim_matches('\''));
                 if let Err(wrong) = Cli::try_parse_from(words) {
                     panic!("`{example}` of `{}` is refused: {wrong}", command.get_name());
                 }

@@ -10,7 +10,10 @@ use serde_json::Value;
 use crate::{failure::Failure, globals::Globals, output::inline};
 
 /// How to talk to the server, for the commands that do.
+///
+/// No group of clap's: it would have the name of the command's own.
 #[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
 pub(crate) struct Args {
     /// Also get a new credential when the server answers 403, within the same back-off as for 401
     #[arg(long)]

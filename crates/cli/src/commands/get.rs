@@ -57,8 +57,9 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
 
 /// A path begins with a slash; anything else would be a URL, and the server is the kubeconfig's.
 fn path(text: &str) -> Result<String, String> {
-    match text.starts_with('/') {
-        true => Ok(text.to_owned()),
-        false => Err("a path begins with `/`; the server is the kubeconfig's".to_owned()),
+    if text.starts_with('/') {
+        Ok(text.to_owned())
+    } else {
+        Err("a path begins with `/`; the server is the kubeconfig's".to_owned())
     }
 }

@@ -94,7 +94,8 @@ fn table(user: &Value) -> String {
         add(format!("Extra: {}", output::inline(key)), value);
     }
     let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
-    rows.iter().map(|(name, value)| format!("{name:<width$}   {value}\n")).collect()
+    rows.iter()
+        .fold(String::new(), |text, (name, value)| text + &format!("{name:<width$}   {value}\n"))
 }
 
 #[cfg(test)]

@@ -2,8 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
 mod credential;
+mod demo;
 mod general;
+mod get;
 mod plan;
 mod stage;
 #[cfg(target_os = "linux")]
 mod terminal;
+mod whoami;

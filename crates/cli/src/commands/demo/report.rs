@@ -1,6 +1,7 @@
+use std::time::Duration;
+
 use keyward_host::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
-use std::time::Duration;
 
 use super::{promise::Promise, scene::Scene};
 use crate::{
@@ -48,7 +49,13 @@ impl Report {
         seen: String,
         figures: Value,
     ) -> Result<(), Failure> {
-        let line = Line { at: SystemClock.elapsed() - self.start, promise, kept, seen, figures };
+        let line = Line {
+            at: SystemClock.elapsed().saturating_sub(self.start),
+            promise,
+            kept,
+            seen,
+            figures,
+        };
         self.say(&line.text(self.style))?;
         self.lines.push(line);
         Ok(())
@@ -68,7 +75,7 @@ impl Report {
 
     /// Sums up. Where the scene is kept, says where it is.
     pub(super) fn end(&self, kept: Option<&Scene>) -> Result<(), Failure> {
-        let took = SystemClock.elapsed() - self.start;
+        let took = SystemClock.elapsed().saturating_sub(self.start);
         let good = self.lines.iter().filter(|line| line.kept).count();
         if self.format == Format::Text {
             let (seconds, all) = (took.as_secs_f64(), self.lines.len());
@@ -111,11 +118,12 @@ impl Line {
     fn text(&self, style: Style) -> String {
         let (at, name) = (self.at.as_secs_f64(), self.promise.name());
         let mark = if self.kept { "kept  ".to_owned() } else { style.error("BROKEN") };
-        let mut text = format!("{at:5.2} s  {mark}  {name:<8}  {}\n", self.seen);
-        if !self.kept {
-            text += &format!("{:29}promised: {}\n", "", self.promise.words());
+        let seen = format!("{at:5.2} s  {mark}  {name:<8}  {}\n", self.seen);
+        if self.kept {
+            return seen;
         }
-        text
+        // Under the words above.
+        format!("{seen}{:27}promised: {}\n", "", self.promise.words())
     }
 
     fn json(&self) -> Value {

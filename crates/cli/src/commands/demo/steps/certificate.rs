@@ -42,6 +42,9 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
     scene.issuer.answer(CERTIFICATE, Manner::Certificate(LONG));
     if scene.breaks(Promise::Watch) {
         scene.server.cut_connections();
+        while scene.server.counts().open > 0 {
+            pause().await;
+        }
     }
     put(scene, "after-the-rotation")?;
     let alive = read(&mut events, "after-the-rotation").await;

@@ -55,8 +55,8 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         Promise::Recovery,
         recovered && more == 1,
         format!(
-            "mended, it was asked again after {seconds:.2} s: {tries} more requests, {} more, {}",
-            count(more, "plugin run", "plugin runs"),
+            "mended, it was asked again after {seconds:.2} s: {tries} more requests, {}, {}",
+            count(more, "more plugin run", "more plugin runs"),
             if recovered { "then a 200" } else { "and no 200" },
         ),
         json!({

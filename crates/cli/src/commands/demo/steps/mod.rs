@@ -53,7 +53,7 @@ impl Watch {
     }
 
     fn time(&self) -> Duration {
-        SystemClock.elapsed() - self.0
+        SystemClock.elapsed().saturating_sub(self.0)
     }
 
     fn seconds(&self) -> f64 {

@@ -1,5 +1,6 @@
 //! What would run, without running it.
 
+use keyward_host::plan::Method;
 use serde_json::json;
 
 use super::count;
@@ -18,15 +19,15 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
     if scene.breaks(Promise::Plan) {
         source.credential().await?;
     }
-    let methods: Vec<&str> = plan.methods().iter().map(|method| method.name()).collect();
+    let methods: Vec<&str> = plan.methods().iter().map(Method::name).collect();
     let program = plan.plugin().and_then(|plugin| plugin.program());
     let program = program.map(|program| program.path.display().to_string()).unwrap_or_default();
     let (runs, connections) = (scene.issuer.all_runs(), scene.server.counts().connections);
     report.see(
         Promise::Plan,
-        methods == ["exec"] && !program.is_empty() && runs == 0 && connections == 0,
+        plan.methods() == [Method::Exec] && !program.is_empty() && runs == 0 && connections == 0,
         format!(
-            "context `{TOKEN}` needs `{program}`; {} and {connections} connections so far",
+            "context `{TOKEN}` needs plugin `{program}`; {} and {connections} connections so far",
             count(runs, "plugin run", "plugin runs"),
         ),
         json!({ "methods": methods, "pluginRuns": runs, "connections": connections }),

@@ -29,8 +29,8 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         Promise::Revoked,
         first == 200 && revoked > 0 && seen == 200 && refusals == 1 && runs == 1,
         format!(
-            "the server revoked the token and refused it {refusals} time: after {} more the caller got a {seen}, {took} ms in all",
-            count(runs, "plugin run", "plugin runs"),
+            "the server revoked the token and refused it {refusals} time: after {} the caller got a {seen}, {took} ms in all",
+            count(runs, "more plugin run", "more plugin runs"),
         ),
         json!({
             "refusals": refusals,

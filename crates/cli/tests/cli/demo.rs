@@ -1,0 +1,147 @@
+//! `keyward demo`: as it is, with each promise broken, and with kubectl as the judge of its server.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    thread,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
+
+use crate::stage::{Run, Stage};
+
+/// The promises of a document, with whether they were kept.
+fn lines(document: &Value) -> Vec<(String, bool)> {
+    let line = |line: &Value| {
+        (line["promise"].as_str().unwrap().to_owned(), line["kept"].as_bool().unwrap())
+    };
+    document["lines"].as_array().unwrap().iter().map(line).collect()
+}
+
+#[test]
+fn every_promise_is_kept_and_each_is_noticed_when_it_is_broken() {
+    let stage = Stage::new();
+    let good = stage.run("demo -o json").json();
+    assert_eq!(good["kept"], true, "{good:#}");
+    assert!(good["seconds"].as_f64().unwrap() < 20.0, "{good:#}");
+    let promises = lines(&good);
+    assert!(promises.len() >= 12 && promises.iter().all(|(_, kept)| *kept), "{good:#}");
+    thread::scope(|scope| {
+        for (promise, _) in &promises {
+            scope.spawn(move || {
+                let ran = Stage::new().run(&format!("demo --break {promise} -o json"));
+                assert_eq!(ran.code, Some(1), "{promise}: {ran:#?}");
+                let document: Value = serde_json::from_str(&ran.stdout).unwrap();
+                let broken: Vec<_> =
+                    lines(&document).into_iter().filter(|(_, kept)| !kept).map(|l| l.0).collect();
+                assert_eq!(broken, [promise.as_str()], "{document:#}");
+                assert_eq!(document["kept"], false);
+                assert!(ran.stderr.contains(&format!("\n  {promise}: ")), "{}", ran.stderr);
+            });
+        }
+    });
+}
+
+#[test]
+fn the_timeline_has_a_line_for_each_promise_and_the_folder_is_gone_afterwards() {
+    let stage = Stage::new();
+    let temporary = stage.path("tmp");
+    std::fs::create_dir(&temporary).unwrap();
+    let ran = stage.command(["demo"]).env("TMPDIR", &temporary).ran();
+    let text = ran.good();
+    assert_eq!(text.lines().filter(|line| line.contains(" s  kept  ")).count(), 12, "{text}");
+    assert!(text.contains("12 of 12 promises kept in "), "{text}");
+    assert_eq!(ran.stderr, "");
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
+}
+
+#[test]
+fn a_broken_promise_is_said_in_words() {
+    let ran = Stage::new().run("demo --break revoked");
+    assert_eq!(ran.code, Some(1), "{ran:#?}");
+    assert!(ran.stdout.contains("BROKEN  revoked "), "{}", ran.stdout);
+    let words = "promised: a revoked token is replaced before the caller sees a 401";
+    assert!(ran.stdout.contains(words), "{}", ran.stdout);
+    assert!(ran.stderr.starts_with("error: 1 of 1 promises were not kept\n"), "{}", ran.stderr);
+}
+
+#[test]
+fn kubectl_is_let_in_by_the_kept_server_with_the_plugin_and_not_without() {
+    let stage = Stage::new();
+    let demo = Kept::start(&stage);
+    let config = demo.document["kubeconfig"].as_str().unwrap().to_owned();
+    let kubectl =
+        |context: &str, path: &str| kubectl(&stage, &config, &["--context", context], path);
+    for (context, proof) in [("token", "token"), ("certificate", "certificate")] {
+        let healthy = kubectl(context, "/healthz");
+        assert_eq!(String::from_utf8(healthy.stdout).unwrap(), "ok", "{context}");
+        let who: Value = serde_json::from_slice(&kubectl(context, "/whoami").stdout).unwrap();
+        assert_eq!((&who["username"], &who["proof"]), (&context.into(), &proof.into()));
+    }
+    // Without any credential kubectl asks for a password, so it gets a wrong one.
+    let wrong = ["--context", "anonymous", "--token", "wrong"];
+    let refused = self::kubectl(&stage, &config, &wrong, "/healthz");
+    assert!(!refused.status.success());
+    let said = String::from_utf8_lossy(&refused.stderr).to_lowercase();
+    assert!(said.contains("logged in") || said.contains("unauthorized"), "{said}");
+    assert!(!kubectl("failing", "/healthz").status.success());
+
+    // Ours, on the same kubeconfig.
+    let ran = stage.run(&format!("get --kubeconfig {config} --raw /healthz"));
+    assert_eq!(ran.good(), "ok");
+    demo.end();
+    assert!(!Path::new(&config).exists(), "the folder is gone");
+}
+
+fn kubectl(stage: &Stage, config: &str, flags: &[&str], path: &str) -> Output {
+    Command::new("kubectl")
+        .args(["--kubeconfig", config, "get", "--raw", path])
+        .args(flags)
+        .env("HOME", stage.path("home"))
+        .stdin(Stdio::null())
+        .output()
+        .expect("kubectl is on PATH (Debian package `kubernetes-client`)")
+}
+
+/// A demo whose server is kept.
+struct Kept {
+    child: Child,
+    document: Value,
+}
+
+impl Kept {
+    fn start(stage: &Stage) -> Self {
+        let mut child =
+            stage.command(["demo", "--keep", "-o", "json"]).stdout(Stdio::piped()).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut text = String::new();
+        for line in stdout.lines() {
+            let line = line.unwrap();
+            text += &line;
+            if line == "}" {
+                break;
+            }
+        }
+        Self { child, document: serde_json::from_str(&text).unwrap() }
+    }
+
+    /// As Ctrl-C does.
+    fn end(mut self) {
+        let pid = Pid::from_raw(self.child.id().try_into().unwrap());
+        kill(pid, Signal::SIGINT).unwrap();
+        let status = self.child.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(2));
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,199 @@
+//! `keyward get --raw`: answers, refusals, streams, and what becomes of the credential.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::Stdio,
+    time::Duration,
+};
+
+use http::StatusCode;
+use keyward_testing::{
+    script::Script,
+    server::{Deed, Fault, Server, User},
+};
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+/// A server that knows `good`, and a kubeconfig whose user has this token.
+fn scene(token: &str) -> (Stage, Server) {
+    let (stage, server) = (Stage::new(), Server::setup().start().unwrap());
+    server.users().token("good", User::new("anna").group("dev"));
+    stage.kubeconfig(&server.kubeconfig(&json!({ "token": token })));
+    (stage, server)
+}
+
+/// The same with a plugin that gives `token-1`, then `token-2`, and so on.
+fn with_counting_plugin() -> (Stage, Server) {
+    let (stage, server) = (Stage::new(), Server::setup().start().unwrap());
+    let plugin = stage.plugin(
+        "counting",
+        r#"echo run >> $STAGE/runs
+n=$(wc -l < $STAGE/runs | tr -d ' ')
+echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"token-'$n'"}}'"#,
+    );
+    stage.kubeconfig(&server.kubeconfig(&json!({ "exec": {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": plugin,
+        "interactiveMode": "Never",
+    } })));
+    (stage, server)
+}
+
+#[test]
+fn a_good_answer_is_printed_as_it_came() {
+    let (stage, _server) = scene("good");
+    let ran = stage.run("get --raw /healthz");
+    assert_eq!((ran.good(), ran.stderr.as_str()), ("ok", ""));
+    assert_eq!(stage.run("get --raw /big/3000000").good().len(), 3_000_000);
+    let who: Value = stage.run("get --raw /whoami?pretty=true").json();
+    assert_eq!(who["username"], "anna");
+}
+
+#[test]
+fn a_refusal_exits_with_one_and_says_what_the_server_said() {
+    let (stage, server) = scene("good");
+    let missing = stage.run("get --raw /nothing/here");
+    assert_eq!(
+        missing.bad(1),
+        "error: the server answered 404 Not Found\n  \
+         it said: the server could not find the requested resource\n"
+    );
+    server.faults().add(Fault::on("/healthz", Deed::Answer(StatusCode::FORBIDDEN)));
+    let forbidden = stage.run("get --raw /healthz");
+    assert!(forbidden.bad(1).contains("the server answered 403 Forbidden"), "{forbidden:?}");
+    assert!(forbidden.stderr.contains("User \"anna\" cannot use path"), "{forbidden:?}");
+    assert!(forbidden.stderr.contains("hint: `keyward whoami`"), "{forbidden:?}");
+
+    let (stage, _server) = scene("bad-t0ken");
+    let unknown = stage.run("get --raw /healthz");
+    assert!(unknown.bad(1).contains("401 Unauthorized"), "{unknown:?}");
+    assert!(unknown.stderr.contains("hint: `keyward plan`"), "{unknown:?}");
+    assert!(!unknown.stderr.contains("bad-t0ken"), "{unknown:?}");
+}
+
+#[test]
+fn a_watch_is_printed_event_by_event() {
+    let (stage, server) = scene("good");
+    let put = |name: &str| {
+        let metadata = json!({ "name": name, "namespace": "default" });
+        let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata });
+        server.store().put(&object).unwrap();
+    };
+    put("one");
+    let path = "/api/v1/namespaces/default/configmaps?watch=true";
+    let mut child = stage
+        .command(["get", "--raw", path])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut events = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || -> Value { serde_json::from_str(&events.next().unwrap().unwrap()).unwrap() };
+    assert_eq!(next()["object"]["metadata"]["name"], "one");
+    // Only now is there a second one, so the first was not held back for it.
+    put("two");
+    assert_eq!(next()["object"]["metadata"]["name"], "two");
+    assert!(child.try_wait().unwrap().is_none(), "it goes on");
+    server.cut_connections();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "a watch that was cut is no success");
+}
+
+#[test]
+fn a_stale_token_is_replaced_unseen() {
+    let (stage, server) = with_counting_plugin();
+    server.users().token("token-2", User::new("anna"));
+    let ran = stage.run("get --raw /healthz");
+    assert_eq!((ran.good(), ran.stderr.as_str()), ("ok", ""));
+    assert_eq!(stage.read("runs").lines().count(), 2);
+}
+
+#[test]
+fn a_token_that_no_renewal_helps_is_refused_after_two_runs() {
+    let (stage, _server) = with_counting_plugin();
+    let ran = stage.run("get --raw /healthz");
+    assert!(ran.bad(1).contains("401 Unauthorized"), "{ran:?}");
+    assert_eq!(stage.read("runs").lines().count(), 2);
+}
+
+#[test]
+fn a_403_renews_the_credential_where_that_is_asked_for() {
+    let (stage, server) = with_counting_plugin();
+    server.users().token("token-1", User::new("anna"));
+    server.users().token("token-2", User::new("anna").group("admins"));
+    let forbid = || {
+        server.faults().clear();
+        server.faults().add(Fault::always(Deed::Answer(StatusCode::FORBIDDEN)).times(1));
+    };
+    forbid();
+    let ran = stage.run("get --raw /healthz");
+    assert!(ran.bad(1).contains("403 Forbidden"), "{ran:?}");
+    assert_eq!(stage.read("runs").lines().count(), 1);
+
+    stage.write("runs", "");
+    forbid();
+    assert_eq!(stage.run("get --refresh-on-403 --raw /healthz").good(), "ok");
+    assert_eq!(stage.read("runs").lines().count(), 2);
+}
+
+#[test]
+fn a_request_has_its_time_and_no_more() {
+    let (stage, server) = scene("good");
+    server.faults().add(Fault::on("/healthz", Deed::Delay(Duration::from_secs(3600))));
+    let ran = stage.run("get --raw /healthz --request-timeout 300ms");
+    assert!(ran.bad(1).contains("no response in the time set for it"), "{ran:?}");
+    // The time is one for an answer, not for all of a long one.
+    server.faults().clear();
+    stage.run("get --raw /healthz --request-timeout 30s").good();
+}
+
+#[test]
+fn the_plugins_time_counts_and_the_plugin_does_not_stay() {
+    let (stage, server) = (Stage::new(), Server::setup().start().unwrap());
+    let plugin = Script::new();
+    plugin.hold(true);
+    stage.kubeconfig(&server.kubeconfig(&plugin.user()));
+    let ran = stage.run("get --raw /healthz --plugin-timeout 300ms");
+    assert!(ran.bad(1).contains("`/bin/sh`"), "{ran:?}");
+    assert_eq!(server.counts().requests, 0);
+    assert_eq!(plugin.runs(), 1);
+}
+
+#[test]
+fn a_plugin_that_needs_a_person_exits_with_three() {
+    let (stage, server) = (Stage::new(), Server::setup().start().unwrap());
+    let plugin = Script::new();
+    stage.kubeconfig(&server.kubeconfig(&plugin.user_in("Always")));
+    stage.run("get --raw /healthz").bad(3);
+    assert_eq!(plugin.runs(), 0);
+}
+
+#[test]
+fn impersonation_reaches_the_server() {
+    let (stage, _server) = scene("good");
+    let who = stage.run("get --raw /whoami --as dora --as-group ops --as-uid 42").json();
+    assert_eq!(who["username"], "dora");
+    assert_eq!(who["groups"], json!(["ops", "system:authenticated"]));
+    assert_eq!(who["uid"], "42");
+}
+
+#[test]
+fn a_server_that_is_not_there_or_not_the_one_it_says_is_told_apart() {
+    let (stage, server) = scene("good");
+    let port = format!("port {}", server.address().port());
+    let wrong = stage.run("get --raw /healthz --tls-server-name elsewhere.example");
+    assert!(wrong.bad(1).contains("cause: "), "{wrong:?}");
+    assert_eq!(server.counts().requests, 0, "no token was sent to it");
+    server.stop();
+    let gone = stage.run("get --raw /healthz");
+    assert!(gone.bad(1).contains(&port), "{gone:?}");
+}
+
+#[test]
+fn a_url_is_no_path() {
+    let (stage, server) = scene("good");
+    for line in ["get", "get --raw https://elsewhere.example/healthz", "get --raw healthz"] {
+        stage.run(line).bad(2);
+    }
+    assert_eq!(server.counts().connections, 0);
+}
