@@ -19,12 +19,17 @@
 //! | how to say no | [`Refusal`] |
 //! | asking a person | [`Terminal`] |
 //! | calling the cluster | [`Endpoint`] |
+//! | signing handshakes with a key that stays where it is | [`Signer`], [`serve_signer`] |
+//!
+//! An external signer, which the example `file_key_signer` shows, is a plugin of another protocol:
+//! it hands out no key, it signs.
 
 mod credential;
 mod endpoint;
 mod question;
 mod refusal;
 mod serve;
+mod signer;
 mod stdout;
 mod terminal;
 mod tunnel;
@@ -34,10 +39,12 @@ pub use endpoint::Endpoint;
 pub use keyward_protocol::{
     Node, Secret, Url,
     exec::{Cluster, Request, Response, Version},
+    signer::{CertificateResponse, Configuration, Hash, Options, SignRequest},
 };
 pub use question::{Question, QuestionError};
 pub use refusal::Refusal;
 pub use serve::{Plugin, serve};
+pub use signer::{Signer, serve_signer};
 pub use terminal::Terminal;
 
 /// Compiles the code on the page for authors.

@@ -34,6 +34,17 @@ pub enum Refusal {
     /// The host does the same as for [`Refusal::Failed`]. Exit code 4.
     NotAllowed(String),
 
+    /// For an external signer: the PIN that the configuration holds or points to is wrong.
+    ///
+    /// Keyward does not ask again with this configuration as long as it runs, because a token locks
+    /// itself after a few tries. A PIN that was mistyped is [`Refusal::NotAllowed`]. Exit code 5.
+    WrongPin(String),
+
+    /// For an external signer: the key cannot sign as it was asked to.
+    ///
+    /// The host fails the request. Exit code 2.
+    Unsupported(String),
+
     /// The person at the prompt pressed Ctrl-C or Ctrl-D.
     ///
     /// The host fails the request. Exit code 130, which shells show for an interrupted program.
@@ -50,9 +61,10 @@ impl Refusal {
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::Failed(_) => 1,
-            Self::BadConfig(_) => 2,
+            Self::BadConfig(_) | Self::Unsupported(_) => 2,
             Self::NeedsTerminal(_) => 3,
             Self::NotAllowed(_) => 4,
+            Self::WrongPin(_) => 5,
             Self::Interrupted => 130,
         }
     }
@@ -64,7 +76,9 @@ impl fmt::Display for Refusal {
             Self::Failed(why)
             | Self::BadConfig(why)
             | Self::NeedsTerminal(why)
-            | Self::NotAllowed(why) => f.write_str(why),
+            | Self::NotAllowed(why)
+            | Self::WrongPin(why)
+            | Self::Unsupported(why) => f.write_str(why),
             Self::Interrupted => f.write_str("interrupted at the prompt"),
         }
     }

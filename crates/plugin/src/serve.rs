@@ -63,7 +63,7 @@ pub fn serve(plugin: impl Plugin) -> ExitCode {
 
 #[expect(clippy::disallowed_methods, reason = "a plugin lives by the real clock")]
 fn answer(plugin: &impl Plugin) -> Result<(), Refusal> {
-    let stdout = Stdout::take()
+    let mut stdout = Stdout::take()
         .map_err(|e| Refusal::Failed(format!("cannot move stdout out of the way: {e}")))?;
     let question = match Question::from_env() {
         Err(QuestionError::Missing) => return Err(Refusal::BadConfig(by_hand())),
@@ -75,16 +75,13 @@ fn answer(plugin: &impl Plugin) -> Result<(), Refusal> {
     let credential = plugin.credential(&question)?;
     let answer = credential.answer(question.request(), Timestamp::now())?;
     stdout
-        .finish(answer.expose())
+        .print(answer.expose())
         .map_err(|e| Refusal::Failed(format!("cannot print the answer: {e}")))
 }
 
 /// What to say when nothing asks: most likely a person tries the plugin in a shell.
 fn by_hand() -> String {
-    let program = env::args_os().next().unwrap_or_default();
-    let name = Path::new(&program)
-        .file_name()
-        .map_or_else(|| "PLUGIN".into(), |name| name.to_string_lossy());
+    let name = program();
     format!(
         "`{REQUEST_VARIABLE}` is not set: `{name}` is a credential plugin, which a Kubernetes \
          client starts\n\n\
@@ -95,7 +92,14 @@ fn by_hand() -> String {
     )
 }
 
+/// The name this program was started by.
+pub(crate) fn program() -> String {
+    let program = env::args_os().next().unwrap_or_default();
+    let name = Path::new(&program).file_name();
+    name.map_or_else(|| "PLUGIN".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
 /// Says something to the person. Nobody can be told when even that fails.
-fn complain(text: &str) {
+pub(crate) fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -26,8 +26,8 @@ impl Stdout {
         Ok(Self(File::from(real)))
     }
 
-    /// Prints the answer, the last thing that is said.
-    pub(crate) fn finish(mut self, answer: &str) -> io::Result<()> {
+    /// Prints an answer.
+    pub(crate) fn print(&mut self, answer: &str) -> io::Result<()> {
         self.0.write_all(answer.as_bytes())?;
         self.0.flush()
     }

@@ -34,6 +34,14 @@ impl Terminal {
         })
     }
 
+    /// Opens the controlling terminal and nothing else, for an external signer: its stdin is the
+    /// client's, or the manifest that the person pipes into the command.
+    pub fn controlling() -> Result<Self, Refusal> {
+        system::controlling().map_err(|e| {
+            Refusal::NeedsTerminal(format!("a person must be asked, and no terminal opens: {e}"))
+        })
+    }
+
     /// Shows a line, such as the address of a login page.
     pub fn say(&mut self, line: &str) -> Result<(), Refusal> {
         writeln!(self.output, "{line}")?;
@@ -155,15 +163,19 @@ mod system {
     pub(super) type Input = File;
 
     pub(super) fn open() -> io::Result<Terminal> {
-        match File::options().read(true).write(true).open("/dev/tty") {
-            Ok(tty) => Ok(Terminal { input: tty.try_clone()?, output: Box::new(tty) }),
+        match controlling() {
             Err(_) if io::stdin().is_terminal() => Ok(Terminal {
                 // A descriptor of our own, because std's stdin reads ahead.
                 input: File::from(io::stdin().as_fd().try_clone_to_owned()?),
                 output: Box::new(io::stderr()),
             }),
-            Err(error) => Err(error),
+            other => other,
         }
+    }
+
+    pub(super) fn controlling() -> io::Result<Terminal> {
+        let tty = File::options().read(true).write(true).open("/dev/tty")?;
+        Ok(Terminal { input: tty.try_clone()?, output: Box::new(tty) })
     }
 
     /// Turns off echo, line editing and the keys that send signals, until the guard is dropped.
@@ -216,6 +228,10 @@ mod system {
             return Err(io::ErrorKind::NotConnected.into());
         }
         Ok(Terminal { input: io::stdin(), output: Box::new(io::stderr()) })
+    }
+
+    pub(super) fn controlling() -> io::Result<Terminal> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Hidden input needs the console's modes, which no safe call reaches.
