@@ -4,6 +4,7 @@
 //! A reader of our own, because being right here means agreeing with that one reader, in what it
 //! tolerates too, and because no input may bring a host down.
 
+mod block;
 mod cursor;
 mod parse;
 mod property;
@@ -24,6 +25,14 @@ use source::Source;
 /// Reads the first document; whatever follows it is not looked at. Keys that a mapping had already
 /// are told, in the order in which they were met.
 pub(super) fn read(bytes: &[u8]) -> Result<(Node, Vec<Repeat>), SyntaxError> {
+    match block::read(bytes) {
+        Some(node) => Ok((node, Vec::new())),
+        None => read_all(bytes),
+    }
+}
+
+/// Reads everything that is YAML.
+fn read_all(bytes: &[u8]) -> Result<(Node, Vec<Repeat>), SyntaxError> {
     let source = Source::of(bytes);
     let Some(Document { raws, root, shared }) = parse::document(&source)? else {
         return Ok((Node::at(Value::Null, 1, 1), Vec::new()));
