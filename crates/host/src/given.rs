@@ -1,7 +1,7 @@
 //! Credentials that need no plugin: tokens, passwords and certificates of the kubeconfig or of files.
 
 use std::{
-    fs,
+    io,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -14,6 +14,7 @@ use crate::{
     cell::{Fetch, Fresh, Keep, Occasion},
     clock::SharedClock,
     credential::{Header, Unsendable},
+    file,
     pair::Pair,
     plan::Method,
 };
@@ -76,7 +77,7 @@ impl Given {
     /// is good enough, if there is one and the file cannot be read.
     fn token(&self, file: &Path, first: bool) -> Result<Secret, Error> {
         let user = &self.plan.target().user;
-        let content = fs::read_to_string(file).map(Secret::new);
+        let content = read_text(file);
         match content {
             Ok(content) if !content.expose().trim().is_empty() => {
                 Ok(Secret::new(content.expose().trim()))
@@ -132,15 +133,16 @@ pub(crate) fn pair(plan: &Plan, known: Option<&Arc<Pair>>) -> Result<Option<Arc<
     let wrong =
         |what: String| Error::new(Kind::BadConfig, what).note_first("needed by", plan.needed_by());
     let read = |what: &str, file: &str| {
-        fs::read(file).map_err(|error| wrong(format!("cannot read {what} `{file}`")).because(error))
+        file::read_named(file.as_ref())
+            .map_err(|error| wrong(format!("cannot read {what} `{file}`")).because(error))
     };
     let certificate = if user.client_certificate_data.is_empty() {
         read("the client certificate", &user.client_certificate)?
     } else {
-        user.client_certificate_data.clone()
+        user.client_certificate_data.clone().into()
     };
     let key = if user.client_key_data.is_empty() {
-        let bytes = zeroize::Zeroizing::new(read("the client key", &user.client_key)?);
+        let bytes = read("the client key", &user.client_key)?;
         Secret::new(String::from_utf8_lossy(&bytes))
     } else {
         user.client_key_data.clone()
@@ -149,6 +151,14 @@ pub(crate) fn pair(plan: &Plan, known: Option<&Arc<Pair>>) -> Result<Option<Arc<
         wrong("the client certificate and key are not a pair".into()).note("because", error.0)
     })?;
     Ok(Some(keep_known(pair, known)))
+}
+
+fn read_text(path: &Path) -> io::Result<Secret> {
+    let bytes = file::read_named(path)?;
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => Ok(Secret::new(text)),
+        Err(_) => Err(io::ErrorKind::InvalidData.into()),
+    }
 }
 
 /// The pair, or the one we had if the certificates are the same: whoever holds a key of the leaf holds

@@ -2,8 +2,8 @@
 
 use std::{
     collections::HashSet,
-    env, fs,
-    io::{ErrorKind, Read},
+    env,
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -11,7 +11,7 @@ use std::{
 use zeroize::Zeroizing;
 
 use super::{Class, Kubeconfig, Place, Problem, decode, problem};
-use crate::{Error, Surroundings};
+use crate::{Error, Surroundings, file};
 
 impl Kubeconfig {
     /// Loads what kubectl would: `explicit` alone, else `$KUBECONFIG`, else `~/.kube/config` (KC-01 to
@@ -138,20 +138,13 @@ impl Loader<'_> {
     }
 
     fn bytes(&self, path: &Path) -> Result<Zeroizing<Vec<u8>>, ErrorKind> {
-        read(&self.surroundings.absolute(path))
+        file::read(&self.surroundings.absolute(path)).map_err(|error| error.kind())
     }
 }
 
-/// The content of a file that may hold secrets.
+/// The content of a file that a kubeconfig names.
 pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, ErrorKind> {
-    let mut file = fs::File::open(path).map_err(|error| error.kind())?;
-    let size = file.metadata().map_or(0, |meta| meta.len());
-    // Enough room at once: a buffer that grows leaves copies behind. Within reason, for not every
-    // file is as large as it says.
-    let room = usize::try_from(size.min(64 << 20)).unwrap_or(0) + 1;
-    let mut bytes = Zeroizing::new(Vec::with_capacity(room));
-    file.read_to_end(&mut bytes).map_err(|error| error.kind())?;
-    Ok(bytes)
+    file::read_named(path).map_err(|error| error.kind())
 }
 
 fn unreadable(path: &Path, kind: ErrorKind) -> Problem {

@@ -1,9 +1,9 @@
 //! What must hold before a cluster and a user are used. All problems are reported together (EV-10).
 
-use std::{fs::File, path::Path};
+use std::path::Path;
 
 use super::{Class, Cluster, Exec, Place, Problem, Subject, User, server};
-use crate::Surroundings;
+use crate::{Surroundings, error::inline, file};
 
 /// An entry under judgement: its name, its place and where problems go.
 pub(super) struct Judge<'a> {
@@ -129,8 +129,8 @@ impl Judge<'_> {
             return;
         }
         let absolute = self.surroundings.absolute(Path::new(path));
-        if let Err(error) = File::open(absolute) {
-            let path = keyward_protocol::text::clean(path);
+        if let Err(error) = file::open_named(&absolute) {
+            let path = inline(path);
             let what = format!("cannot be read: `{path}`: {}", error.kind());
             self.fault(class, field, &what);
         }

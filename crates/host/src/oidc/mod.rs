@@ -5,7 +5,7 @@
 mod renew;
 
 use std::{
-    fmt, fs,
+    fmt,
     path::PathBuf,
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -20,7 +20,7 @@ use keyward_protocol::{Node, Secret, node::Value};
 use zeroize::Zeroizing;
 
 pub(crate) use self::renew::Renewer;
-use crate::{Error, Kind, Surroundings, error::inline, kubeconfig::AuthProvider};
+use crate::{Error, Kind, Surroundings, error::inline, file, kubeconfig::AuthProvider};
 
 /// How long before its end a token counts as expired, as in the reference: clocks differ.
 const MARGIN: Duration = Duration::from_secs(10);
@@ -164,8 +164,8 @@ impl Oidc {
     fn refresh(&self, exchange: &dyn Exchange, refresh: &Secret) -> Result<Tokens, Error> {
         let authorities = match &self.authority {
             Authority::System => None,
-            Authority::Pem(pem) => Some(pem.clone()),
-            Authority::File(file) => Some(fs::read(file).map_err(|error| {
+            Authority::Pem(pem) => Some(pem.clone().into()),
+            Authority::File(file) => Some(file::read_named(file).map_err(|error| {
                 Error::new(
                     Kind::BadConfig,
                     format!("cannot read `idp-certificate-authority` `{}`", file.display()),
@@ -174,7 +174,12 @@ impl Oidc {
             })?),
         };
         let send = |url: &str, form: Option<&Secret>, basic: Option<&Secret>| {
-            let call = Call { url, authorities: authorities.as_deref(), form, basic };
+            let call = Call {
+                url,
+                authorities: authorities.as_ref().map(|pem| pem.as_slice()),
+                form,
+                basic,
+            };
             exchange.exchange(&call).map_err(|why| {
                 self.failed("the identity provider cannot be reached").note("because", inline(&why))
             })

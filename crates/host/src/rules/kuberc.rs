@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -12,7 +12,7 @@ use keyward_protocol::{
 };
 
 use super::{Policy, Rules};
-use crate::{Error, Kind, Surroundings, error::inline};
+use crate::{Error, Kind, Surroundings, error::inline, file};
 
 const GROUP: &str = "kubectl.config.k8s.io";
 const POLICY: &str = "credentialPluginPolicy";
@@ -99,8 +99,8 @@ impl Unread {
     }
 }
 
-fn read(file: &Path) -> Result<Policy, Unread> {
-    let bytes = fs::read(file).map_err(|error| match error.kind() {
+fn read(path: &Path) -> Result<Policy, Unread> {
+    let bytes = file::read(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Unread::Absent,
         _ => Unread::Io(error),
     })?;
