@@ -152,3 +152,34 @@ fn nothing_of_a_pair_shows_its_key() {
     let secret: String = key.lines().nth(1).unwrap().chars().skip(20).take(20).collect();
     assert!(!format!("{pair:?} {:?}", pair.key).contains(&secret));
 }
+
+#[test]
+fn a_text_of_blocks_that_never_end_their_headers_is_no_work() {
+    let text = "-----BEGIN A:-----\na: b\n-----END A:-----\n".repeat(60_000);
+    let (send, receive) = std::sync::mpsc::channel();
+    std::thread::spawn(move || send.send(parse(&text, &text).unwrap_err()));
+    let error = receive.recv_timeout(std::time::Duration::from_secs(60)).expect("it is read");
+    assert_eq!(error, "there is no PEM block where the certificate should be");
+}
+
+#[test]
+fn an_rsa_key_beyond_all_measure_is_refused_before_it_is_checked() {
+    let (certificate, _) = given("cert-rsa-pkcs8");
+    let integer = |bytes: &[u8]| {
+        let mut out = vec![2, 0x82];
+        out.extend(u16::try_from(bytes.len()).unwrap().to_be_bytes());
+        out.extend(bytes);
+        out
+    };
+    let mut content = vec![2, 1, 0];
+    content.extend(integer(&[1; 4000]));
+    content.extend([2, 3, 1, 0, 1]);
+    for _ in 0..3 {
+        content.extend(integer(&[1; 3000]));
+    }
+    let mut key = vec![0x30, 0x82];
+    key.extend(u16::try_from(content.len()).unwrap().to_be_bytes());
+    key.extend(content);
+    let error = parse(&certificate, &pem("RSA PRIVATE KEY", &key)).unwrap_err();
+    assert!(error.ends_with("its modulus is larger than 16384 bits"), "{error}");
+}

@@ -1,5 +1,7 @@
 //! The leaf certificate, as far as it is needed, and as strict as Go's `x509.ParseCertificate`.
 
+use std::collections::HashSet;
+
 use jiff::{Timestamp, civil::DateTime, tz::Offset};
 use keyward_protocol::Url;
 
@@ -218,16 +220,15 @@ fn public(mut content: Der<'_>) -> Option<Public> {
 
 /// Checks the extensions that the reference looks into and that certificates of clients have.
 fn extensions(mut list: Der<'_>) -> Option<()> {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     while !list.is_empty() {
         let mut extension = list.read(der::SEQUENCE)?;
         let kind = extension.oid()?;
         let critical = extension.next_is(der::BOOLEAN) && extension.boolean()?;
         let mut value = extension.read(der::OCTET_STRING)?;
-        if seen.contains(&kind) {
+        if !seen.insert(kind) {
             return None;
         }
-        seen.push(kind);
         match kind {
             oid::KEY_USAGE => {
                 value.bits()?;
@@ -279,4 +280,24 @@ fn alternative_names(mut list: Der<'_>) -> Option<()> {
         }
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, thread, time::Duration};
+
+    use super::*;
+
+    #[test]
+    fn a_certificate_of_very_many_extensions_is_no_work() {
+        let mut list = Vec::new();
+        for number in 0..200_000_u32 {
+            let [a, b, c] = [14, 7, 0].map(|shift| (number >> shift).to_le_bytes()[0] & 0x7f);
+            list.extend([0x30, 8, der::OID, 4, 0x2a, a, b, c, der::OCTET_STRING, 0]);
+        }
+        let (send, receive) = mpsc::channel();
+        thread::spawn(move || send.send(extensions(Der(&list))));
+        let result = receive.recv_timeout(Duration::from_secs(60));
+        assert_eq!(result, Ok(Some(())), "each is another, and all are read");
+    }
 }

@@ -77,6 +77,11 @@ fn block(text: &[u8], end: usize) -> Option<(Block, &[u8])> {
         let (name, value) = (header[..colon].trim_ascii(), &header[colon + 1..]);
         is_encrypted |= name == b"Proc-Type" && find(value, b"ENCRYPTED").is_some();
         at = next;
+        // Headers that go on behind the end make it no block. Whoever read on would read the rest
+        // of the text anew for each of its blocks.
+        if at > end {
+            return None;
+        }
     }
     // An empty block: its label line is what the end line follows.
     if end < at && (has_headers || end + 1 < at) {

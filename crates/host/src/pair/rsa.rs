@@ -9,6 +9,9 @@ use super::{
     key::Key,
 };
 
+/// In bytes. Beyond it nobody can sign, and the checks below would take their time.
+const LARGEST: usize = 2048;
+
 /// A PKCS#1 key; the outer `None` is something else.
 pub(super) fn parse(block: &[u8]) -> Option<Result<Key, &'static str>> {
     let mut input = Der(block);
@@ -33,6 +36,9 @@ pub(super) fn parse(block: &[u8]) -> Option<Result<Key, &'static str>> {
         return Some(Err("it contains a number that is not above zero"));
     }
     let trimmed = modulus.strip_prefix(&[0]).unwrap_or(modulus);
+    if trimmed.len() > LARGEST {
+        return Some(Err("its modulus is larger than 16384 bits"));
+    }
     let key = Key::Rsa { modulus: trimmed.to_vec(), exponent };
     let numbers = Numbers {
         n: number(modulus),
