@@ -100,6 +100,13 @@ fn only_the_last_of_stderr_is_kept() {
 }
 
 #[test]
+fn a_budget_may_be_all_the_time_there_is() {
+    let mut invocation = invocation(&["much-stderr"]);
+    invocation.budget = Duration::MAX;
+    assert!(run(&invocation).is_ok());
+}
+
+#[test]
 fn a_killed_program_leaves_its_stderr_and_how_long_it_took() {
     let mut invocation = invocation(&["prompt-without-terminal"]);
     invocation.budget = Duration::from_millis(400);

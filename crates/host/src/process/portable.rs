@@ -61,7 +61,7 @@ pub(super) fn run(invocation: &Invocation, ear: &Ear) -> Result<Output, Failure>
         if ear.called() {
             return Err(Failure::Stopped(give_up(child)));
         }
-        if SystemClock.elapsed() >= started + invocation.budget {
+        if SystemClock.elapsed() >= started.saturating_add(invocation.budget) {
             return Err(Failure::TimedOut(give_up(child)));
         }
         thread::park_timeout(LOOK_EVERY);

@@ -99,7 +99,7 @@ impl<'a> Talk<'a> {
 
     /// Writes, reads and waits until the program has ended and said all it had to say.
     fn listen(&mut self, ear: &Ear) -> Result<(Status, Duration), End> {
-        let deadline = self.started + self.invocation.budget;
+        let deadline = self.started.saturating_add(self.invocation.budget);
         let mut ended: Option<(Status, Duration)> = None;
         loop {
             let until = match ended {
