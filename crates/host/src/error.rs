@@ -65,12 +65,13 @@ impl Error {
     }
 }
 
-/// Builders, for this crate only: an error outside is read, not made.
+/// Builders, for this crate only: an error outside is read, not made. Names and paths of strangers
+/// are made safe here, whoever forgot to.
 impl Error {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self(Arc::new(Inner {
             kind,
-            message: message.into(),
+            message: inline(&message.into()),
             notes: Vec::new(),
             hint: None,
             stderr: None,
@@ -80,16 +81,16 @@ impl Error {
     }
 
     pub(crate) fn note(self, label: &'static str, text: impl Into<String>) -> Self {
-        self.change(|inner| inner.notes.push((label, text.into())))
+        self.change(|inner| inner.notes.push((label, inline(&text.into()))))
     }
 
     /// A note that comes before those already there: who needed it matters more than how it failed.
     pub(crate) fn note_first(self, label: &'static str, text: impl Into<String>) -> Self {
-        self.change(|inner| inner.notes.insert(0, (label, text.into())))
+        self.change(|inner| inner.notes.insert(0, (label, inline(&text.into()))))
     }
 
     pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
-        self.change(|inner| inner.hint = Some(hint.into()))
+        self.change(|inner| inner.hint = Some(block(&hint.into())))
     }
 
     pub(crate) fn with_stderr(self, stderr: impl Into<String>) -> Self {
@@ -157,4 +158,26 @@ pub(crate) fn inline(text: &str) -> String {
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect()
+}
+
+/// The same for text that may have lines.
+fn block(text: &str) -> String {
+    text.split('\n').map(inline).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_stranger_moves_the_cursor_or_adds_a_line() {
+        let evil = "x\u{1b}[2J\r\nerror: y";
+        let error = Error::new(Kind::Failed, evil).note("a", evil).note_first("b", evil);
+        let error = error.with_hint("one\r\ntwo\u{9b}K");
+        let shown = format!("{error:#} {error:?}");
+        let safe = "xU+001B[2J  error: y";
+        assert_eq!(shown.matches(safe).count(), 6, "{shown}");
+        assert!(shown.contains("hint: one \ntwoU+009BK "), "{shown}");
+        assert!(!shown.contains(['\r', '\u{1b}', '\u{9b}']), "{shown}");
+    }
 }

@@ -25,6 +25,7 @@ use crate::{
     cell::{Fetch, Fresh, Occasion},
     clock::SharedClock,
     credential::{Header, Unsendable},
+    error::inline,
     given::keep_known,
     observer::{CallStatus, Ends, Observer},
     pair::Pair,
@@ -172,7 +173,7 @@ impl Runner {
         if self.plan.settings().strict {
             return Err(what);
         }
-        tracing::warn!("plugin `{}` {what}", plugin.command());
+        tracing::warn!("plugin `{}` {what}", inline(plugin.command()));
         Ok(())
     }
 

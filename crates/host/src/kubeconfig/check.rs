@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use keyward_protocol::{exec::Version, text};
+use keyward_protocol::exec::Version;
 
 use super::{
     Class, Exec, Problem, Subject, Target, decode::secret_from, load::read, problem::report,
 };
 use crate::{
     Error,
+    error::inline,
     pair::{self, Pair},
 };
 
@@ -61,7 +62,7 @@ impl Target {
                 Problem::new(
                     Class::ExecVersionUnsupported,
                     exec.place.clone(),
-                    format!("is `{}`, a version nobody speaks", text::clean(&exec.api_version)),
+                    format!("is `{}`, a version nobody speaks", inline(&exec.api_version)),
                 )
                 .about(Subject::User(self.user_name.clone()))
                 .field("exec.apiVersion"),
@@ -88,9 +89,7 @@ impl Target {
                     "use the exec plugin `kubelogin`: install it, then run `kubelogin convert-kubeconfig`",
                 ),
             ),
-            other => {
-                (Class::ProviderUnknown, format!("`{}` is not known", text::clean(other)), None)
-            }
+            other => (Class::ProviderUnknown, format!("`{}` is not known", inline(other)), None),
         };
         problems.push(
             Problem::new(class, provider.place.clone(), message)
@@ -150,7 +149,7 @@ impl Target {
     fn pair(&self) -> Result<Pair, String> {
         let user = &self.user;
         let content = |file: &str| {
-            read(Path::new(file)).map_err(|kind| format!("`{}`: {kind}", text::clean(file)))
+            read(Path::new(file)).map_err(|kind| format!("`{}`: {kind}", inline(file)))
         };
         let certificate = match user.client_certificate_data.as_slice() {
             [] => content(&user.client_certificate)?,

@@ -317,7 +317,7 @@ impl Reader<'_> {
             place,
             format!(
                 "has the name `{}` twice, first in line {}",
-                keyward_protocol::text::clean(name),
+                crate::error::inline(name),
                 first.line
             ),
         )

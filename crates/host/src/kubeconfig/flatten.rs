@@ -2,13 +2,11 @@
 
 use std::io::ErrorKind;
 
-use keyward_protocol::text;
-
 use super::{
     Class, Kubeconfig, Named, Place, Problem, Subject, decode::secret_from, load::read, path,
     problem::report,
 };
-use crate::{Error, Surroundings};
+use crate::{Error, Surroundings, error::inline};
 
 impl Kubeconfig {
     /// The same configuration with certificate authorities, client certificates and keys in place
@@ -67,7 +65,7 @@ impl Kubeconfig {
             ));
         }
         let missing = |class, what: &str, name: &str| {
-            fail(class, format!("there is no {what} `{}`", text::clean(name)))
+            fail(class, format!("there is no {what} `{}`", inline(name)))
         };
         let contexts = only(&self.contexts, name);
         let Some(chosen) = contexts.first() else {
@@ -124,7 +122,7 @@ impl Inliner<'_> {
                     ErrorKind::NotFound => Class::FileNotFound,
                     _ => Class::Load,
                 };
-                let message = format!("cannot be read: `{}`: {kind}", text::clean(file));
+                let message = format!("cannot be read: `{}`: {kind}", inline(file));
                 self.fault(class, field, message);
             }
         }

@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use keyward_protocol::text;
-
 use super::Place;
-use crate::{Error, Kind};
+use crate::{Error, Kind, error::inline};
 
 /// One thing that is wrong with a kubeconfig. It never carries a value that may be secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,7 +128,7 @@ impl fmt::Display for Problem {
             write!(f, "{subject}: ")?;
         }
         if let Some(field) = &self.field {
-            write!(f, "`{}` ", text::clean(field))?;
+            write!(f, "`{}` ", inline(field))?;
         }
         f.write_str(&self.message)?;
         if self.place.file.is_some() || self.place.line > 0 {
@@ -147,14 +145,14 @@ impl fmt::Display for Subject {
             Self::User(name) => ("user", name),
             Self::Context(name) => ("context", name),
         };
-        write!(f, "{kind} `{}`", text::clean(name))
+        write!(f, "{kind} `{}`", inline(name))
     }
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(file) = &self.file {
-            write!(f, "`{}`", text::clean(&file.to_string_lossy()))?;
+            write!(f, "`{}`", inline(&file.to_string_lossy()))?;
             if self.line > 0 {
                 f.write_str(", ")?;
             }

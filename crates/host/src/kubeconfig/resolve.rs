@@ -15,7 +15,7 @@ use super::{
     server::{self, Transport},
     validate::Judge,
 };
-use crate::{Error, Surroundings};
+use crate::{Error, Surroundings, error::inline};
 
 impl Kubeconfig {
     /// The effective cluster and user; all problems reported together (EV-10).
@@ -53,7 +53,7 @@ impl Kubeconfig {
         let user_name = named_user.unwrap_or(by_context(|c| &c.user));
         let user = find(&self.users, user_name);
         let missing = |class, what: &str, name: &str| {
-            let message = format!("there is no {what} `{}`", text::clean(name));
+            let message = format!("there is no {what} `{}`", inline(name));
             Problem::new(class, Place::default(), message)
         };
         if user.is_none() && named_user.is_some() {
@@ -86,7 +86,7 @@ impl Kubeconfig {
                     self.current_context_place.clone(),
                     format!(
                         "names the context `{}`, which does not exist",
-                        text::clean(choice.context_name)
+                        inline(choice.context_name)
                     ),
                 )
                 .field("current-context"),
@@ -139,7 +139,7 @@ impl Kubeconfig {
                 context.place.clone(),
                 format!(
                     "names the cluster `{}`, which does not exist or says nothing",
-                    text::clean(choice.cluster_name)
+                    inline(choice.cluster_name)
                 ),
             ),
             None if self.contexts.is_empty() && self.clusters.is_empty() => {
@@ -161,7 +161,7 @@ impl Kubeconfig {
         }
         let files = self.files.iter().map(|(path, there)| {
             let state = if *there { "is empty" } else { "is missing" };
-            format!("`{}` {state}", text::clean(&path.to_string_lossy()))
+            format!("`{}` {state}", inline(&path.to_string_lossy()))
         });
         format!("there is no configuration: {}", files.collect::<Vec<_>>().join(", "))
     }
@@ -177,7 +177,7 @@ impl Kubeconfig {
         }
         let names = self.contexts.iter().take(SHOWN);
         let mut names: Vec<_> =
-            names.map(|context| format!("`{}`", text::clean(&context.name))).collect();
+            names.map(|context| format!("`{}`", inline(&context.name))).collect();
         if self.contexts.len() > SHOWN {
             names.push(format!("and {} more", self.contexts.len() - SHOWN));
         }
@@ -223,7 +223,7 @@ impl Kubeconfig {
                     place,
                     format!(
                         "names the user `{}`, which does not exist: requests are anonymous",
-                        text::clean(choice.user_name)
+                        inline(choice.user_name)
                     ),
                 )
                 .about(Subject::Context(choice.context_name.to_owned())),
@@ -248,7 +248,7 @@ impl Target {
         if let Ok(proxy) = server::proxy(&cluster.proxy_url) {
             cluster.proxy_url = proxy;
         }
-        let shown = text::clean(&url::mask(&cluster.server));
+        let shown = inline(&url::mask(&cluster.server));
         let why = match server::transport(&cluster.server) {
             Transport::Https => {
                 let extensions = &cluster.extensions;
@@ -278,7 +278,7 @@ impl Target {
                     self.cluster_place.clone(),
                     format!(
                         "{why}: the credentials of user `{}` are not sent",
-                        text::clean(&self.user_name)
+                        inline(&self.user_name)
                     ),
                 )
                 .about(Subject::Cluster(self.cluster_name.clone()))
@@ -303,7 +303,7 @@ impl Target {
                     ErrorKind::NotFound => Class::FileNotFound,
                     _ => Class::TokenUnreadable,
                 };
-                let file = text::clean(&user.token_file);
+                let file = inline(&user.token_file);
                 let message = format!("cannot be read: `{file}`: {kind}");
                 Problem::new(class, self.user_place.clone(), message)
                     .about(Subject::User(self.user_name.clone()))

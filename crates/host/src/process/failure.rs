@@ -1,7 +1,8 @@
 use std::{error::Error, fmt, io, time::Duration};
 
-use keyward_protocol::text;
 use zeroize::Zeroizing;
+
+use crate::error::inline;
 
 /// Why a program did not end by itself, or never started.
 ///
@@ -91,7 +92,7 @@ impl fmt::Display for Failure {
                 "it is neither a program for this machine nor a script that begins with `#!`",
             ),
             Self::Interpreter(Some(name)) => {
-                write!(f, "its interpreter `{}` was not found", text::clean(name))
+                write!(f, "its interpreter `{}` was not found", inline(name))
             }
             Self::Interpreter(None) => f.write_str("its interpreter or loader was not found"),
             Self::Busy => f.write_str("the file is being written to"),
@@ -128,7 +129,7 @@ impl fmt::Display for Part {
             Self::Argument(0) => f.write_str("the name of the program"),
             Self::Argument(number) => write!(f, "argument {number}"),
             Self::Variable(name) => {
-                write!(f, "the environment variable `{}`", text::clean(name))
+                write!(f, "the environment variable `{}`", inline(name))
             }
             Self::Everything => f.write_str("all arguments and environment variables together"),
         }
