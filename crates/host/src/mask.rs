@@ -1,6 +1,7 @@
 //! Hides secrets in what a plugin wrote to its stderr.
 
 use keyward_protocol::{Secret, text};
+use zeroize::Zeroizing;
 
 /// What stands in the place of a secret.
 const HIDDEN: &str = "[hidden]";
@@ -31,7 +32,8 @@ impl Mask {
         let text = String::from_utf8_lossy(&stdout[..stdout.len().min(ENOUGH)]);
         let of_token = |c: char| c.is_ascii_alphanumeric() || "-_.~+/=".contains(c);
         // Line breaks inside JSON texts are written as `\n`; the `n` must not stick to a word.
-        for line in text.replace("\\n", "\n").split(|c| !of_token(c)) {
+        let text = Zeroizing::new(text.replace("\\n", "\n"));
+        for line in text.split(|c| !of_token(c)) {
             if line.len() >= LONG && !FRAME.contains(&line) {
                 self.0.push(Secret::new(line));
             }
@@ -60,8 +62,10 @@ impl Mask {
         self.0.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
         let mut shown = text::clean(&String::from_utf8_lossy(raw));
         for secret in &self.0 {
-            if shown.contains(secret.expose()) {
-                shown = shown.replace(secret.expose(), HIDDEN);
+            // The text was cleaned, so what is looked for in it must be too.
+            let secret = Zeroizing::new(text::clean(secret.expose()));
+            if shown.contains(secret.as_str()) {
+                shown = shown.replace(secret.as_str(), HIDDEN);
             }
         }
         hide_words(&hide_keys(&shown))
@@ -103,7 +107,16 @@ pub(crate) fn sounds_secret(name: &str) -> bool {
         || name.ends_with("-key")
 }
 
-/// Private keys in PEM, whole: from their first line to their last, or to the end of the text.
+/// What follows the first line: of a text that was cut it may be the end of a secret, which nobody
+/// would recognise as one. Where there are no lines, what follows the first word.
+pub(crate) fn without_first_line(text: &[u8]) -> &[u8] {
+    let after = |end: fn(&u8) -> bool| text.iter().position(end).map(|at| at + 1);
+    let start = after(|byte| *byte == b'\n').or_else(|| after(u8::is_ascii_whitespace));
+    &text[start.unwrap_or(text.len())..]
+}
+
+/// Private keys in PEM, whole: from their first line to their last, or to the end of the text. Where
+/// the first line is missing, from the beginning of the text.
 fn hide_keys(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut inside = false;
@@ -118,6 +131,10 @@ fn hide_keys(text: &str) -> String {
         }
         if inside && line.contains("-----END") {
             inside = false;
+        } else if line.contains("-----END") && line.contains("PRIVATE KEY-----") {
+            out.clear();
+            out.push_str(HIDDEN);
+            out.push('\n');
         }
     }
     out
@@ -183,6 +200,28 @@ mod tests {
             shown("x\n-----BEGIN EC PRIVATE KEY-----\nMIIabc\n-----END EC PRIVATE KEY-----\ny"),
             "x\n[hidden]\ny"
         );
+    }
+
+    #[test]
+    fn the_end_of_a_key_is_hidden_even_if_its_beginning_is_gone() {
+        assert_eq!(
+            Mask::default().apply(b"MIIabc\nMIIdef\n-----END EC PRIVATE KEY-----\nno session\n"),
+            "[hidden]\nno session\n"
+        );
+    }
+
+    #[test]
+    fn the_rest_of_a_cut_line_is_dropped() {
+        assert_eq!(without_first_line(b"ret key\nnext\nlast"), b"next\nlast");
+        assert_eq!(without_first_line(b"ret and more"), b"and more");
+        assert_eq!(without_first_line(b"ret"), b"");
+    }
+
+    #[test]
+    fn a_secret_with_a_control_character_is_hidden() {
+        let mut mask = Mask::default();
+        mask.learn("pass\u{1b}word");
+        assert_eq!(mask.apply(b"it is pass\x1bword"), "it is [hidden]");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use keyward_protocol::exec::{AnswerError, REQUEST_VARIABLE};
 use crate::{
     Error, Kind,
     error::inline,
-    mask::{Mask, sounds_secret},
+    mask::{Mask, sounds_secret, without_first_line},
     observer::CallStatus,
     plan::{Origin, Plugin, Turn},
     process::{Failure, Output, Part, Status},
@@ -152,7 +152,8 @@ fn masked(plugin: &Plugin, turn: &Turn, stderr: &[u8], stdout: &[u8]) -> String 
     }
     mask.learn_args(plugin.args());
     mask.learn_answer(stdout);
-    mask.apply(stderr)
+    let cut = stderr.len() >= turn.limits.stderr;
+    mask.apply(if cut { without_first_line(stderr) } else { stderr })
 }
 
 fn signal_name(signal: i32) -> &'static str {
