@@ -1,6 +1,9 @@
 //! The environment a plugin gets: ours, then the kubeconfig's, then the request.
 
-use std::ffi::{OsStr, OsString};
+use std::{
+    collections::HashMap,
+    ffi::{OsStr, OsString},
+};
 
 use keyward_protocol::{Secret, exec::REQUEST_VARIABLE};
 
@@ -49,21 +52,21 @@ impl Environment {
         set: &[(String, Secret)],
         request: &str,
     ) -> Vec<Variable> {
-        let mut all = Vec::new();
+        let mut all = Variables::default();
         for (name, value) in surroundings.vars() {
             if name != REQUEST_VARIABLE && self.passes(&name) {
-                put(&mut all, Variable { name, value, origin: Origin::Inherited });
+                all.put(Variable { name, value, origin: Origin::Inherited });
             }
         }
         for (said, origin) in [(configured, Origin::Configured), (set, Origin::Set)] {
             for (name, value) in said {
                 let (name, value) = (name.into(), value.expose().into());
-                put(&mut all, Variable { name, value, origin });
+                all.put(Variable { name, value, origin });
             }
         }
         let (name, value) = (REQUEST_VARIABLE.into(), request.into());
-        put(&mut all, Variable { name, value, origin: Origin::Request });
-        all
+        all.put(Variable { name, value, origin: Origin::Request });
+        all.list
     }
 
     fn passes(&self, name: &OsStr) -> bool {
@@ -75,10 +78,22 @@ impl Environment {
     }
 }
 
-fn put(all: &mut Vec<Variable>, variable: Variable) {
-    match all.iter_mut().find(|other| other.name == variable.name) {
-        Some(other) => *other = variable,
-        None => all.push(variable),
+/// Variables in order, each name once, and where each stands: a kubeconfig may have very many.
+#[derive(Default)]
+struct Variables {
+    list: Vec<Variable>,
+    places: HashMap<OsString, usize>,
+}
+
+impl Variables {
+    fn put(&mut self, variable: Variable) {
+        match self.places.get(&variable.name) {
+            Some(&place) => self.list[place] = variable,
+            None => {
+                self.places.insert(variable.name.clone(), self.list.len());
+                self.list.push(variable);
+            }
+        }
     }
 }
 
