@@ -138,7 +138,7 @@ mod tests {
         // A reader first: without one, nobody could write.
         let _reader = open_named(&path).unwrap();
         let mut writer = fs::OpenOptions::new().write(true).open(&path).unwrap();
-        let late = thread::spawn(move || writer.write_all(&[b'x'; 200_000]).unwrap());
+        let late = thread::spawn(move || writer.write_all(&vec![b'x'; 200_000]).unwrap());
         assert_eq!(read_named(&path).unwrap().len(), 200_000);
         late.join().unwrap();
     }

@@ -1,7 +1,7 @@
 use std::{fmt, io, net::TcpStream, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use keyward_protocol::{Node, Url, exec::Cluster};
+use keyward_protocol::{Node, Url, exec::Cluster, url};
 
 use crate::{QuestionError, tunnel};
 
@@ -132,7 +132,7 @@ impl Endpoint {
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")
-            .field("server", &self.cluster.server)
+            .field("server", &url::mask(&self.cluster.server))
             .field("server_name", &self.server_name())
             .field("proxy", &self.proxy)
             .finish_non_exhaustive()
@@ -184,6 +184,17 @@ mod tests {
         assert_eq!((bare.host().as_deref(), bare.port()), (Some("localhost"), 8443));
         let plain = endpoint(&Cluster { server: "http://h".into(), ..Cluster::default() });
         assert_eq!(plain.port(), 80);
+    }
+
+    #[test]
+    fn debug_shows_no_password() {
+        let cluster = Cluster {
+            server: "https://ann:s3cr3t@h".into(),
+            proxy_url: "http://bea:s3cr3t@p".into(),
+            ..Cluster::default()
+        };
+        let shown = format!("{:?}", endpoint(&cluster));
+        assert!(shown.contains("bea") && !shown.contains("s3cr3t"), "{shown}");
     }
 
     #[test]

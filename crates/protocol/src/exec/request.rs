@@ -9,7 +9,7 @@ use super::{
     envelope::{Envelope, Fault},
     shape,
 };
-use crate::{Node, json::push_text, node::Value};
+use crate::{Node, json::push_text, node::Value, url};
 
 /// What a client asks a plugin.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,7 +28,7 @@ pub struct Request {
 
 /// The cluster as a plugin sees it: the kubeconfig's, with the certificate authority's content in
 /// place of its path.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Clone, PartialEq, Default)]
 pub struct Cluster {
     /// URL of the API server.
     pub server: String,
@@ -47,7 +47,7 @@ pub struct Cluster {
 }
 
 /// A server's refusal, as a plugin under v1alpha1 sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct Response {
     /// HTTP status code.
     pub code: u16,
@@ -337,6 +337,38 @@ impl fmt::Display for RequestError {
 }
 
 impl std::error::Error for RequestError {}
+
+/// Shows addresses without passwords, and certificates by their size.
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            server,
+            tls_server_name,
+            insecure_skip_tls_verify,
+            certificate_authority_data,
+            proxy_url,
+            disable_compression,
+            config,
+        } = self;
+        f.debug_struct("Cluster")
+            .field("server", &url::mask(server))
+            .field("tls_server_name", tls_server_name)
+            .field("insecure_skip_tls_verify", insecure_skip_tls_verify)
+            .field("certificate_authority_data", &certificate_authority_data.len())
+            .field("proxy_url", &url::mask(proxy_url))
+            .field("disable_compression", disable_compression)
+            .field("config", config)
+            .finish()
+    }
+}
+
+/// Shows the names of headers: a server may hand out cookies even as it refuses.
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.header.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Response").field("code", &self.code).field("header", &names).finish()
+    }
+}
 
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

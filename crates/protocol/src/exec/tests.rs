@@ -221,3 +221,22 @@ fn an_answer_that_was_written_reads_the_same() {
         }
     }
 }
+
+#[test]
+fn debug_shows_neither_passwords_of_a_request_nor_what_a_server_said() {
+    let request = Request {
+        cluster: Some(Cluster {
+            server: "https://ann:s3cr3t@h".into(),
+            proxy_url: "http://bea:s3cr3t@p:3128".into(),
+            ..Cluster::default()
+        }),
+        response: Some(Response {
+            code: 401,
+            header: vec![("Set-Cookie".into(), vec!["id=s3cr3t".into()])],
+        }),
+        ..Request::new(Version::V1)
+    };
+    let shown = format!("{request:?}");
+    assert!(shown.contains("bea") && shown.contains("Set-Cookie"), "{shown}");
+    assert!(!shown.contains("s3cr3t"), "{shown}");
+}
