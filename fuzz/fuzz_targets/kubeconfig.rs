@@ -35,10 +35,13 @@ fuzz_target!(|text: &[u8]| {
         user.value.client_key.clear();
     }
     let written = config.to_json();
-    let again = Kubeconfig::from_bytes(written.expose().as_bytes());
-    assert!(again.is_ok_and(|again| again.to_json() == written));
     let twice = Kubeconfig::merge([config.clone(), config.clone()]);
     assert!(twice.to_json() == written);
+    // The second time, because there are numbers (-0.0) that are not the same after the first.
+    let again = Kubeconfig::from_bytes(written.expose().as_bytes()).expect("it was written by us");
+    let written = again.to_json();
+    let again = Kubeconfig::from_bytes(written.expose().as_bytes()).expect("it was written by us");
+    assert!(again.to_json() == written);
     let _ = config.minify(None);
     if let Ok(target) = config.resolve(&Overrides::default(), &NOWHERE) {
         let _ = target.check();

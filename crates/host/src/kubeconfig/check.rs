@@ -5,7 +5,7 @@ use std::path::Path;
 use keyward_protocol::exec::Version;
 
 use super::{
-    Class, Exec, Problem, Subject, Target, decode::secret_from, load::read, problem::report,
+    Class, Exec, Problem, Subject, Target, field::secret_from, load::read, problem::report,
 };
 use crate::{
     Error,

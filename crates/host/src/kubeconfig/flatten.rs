@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use super::{
-    Class, Kubeconfig, Named, Place, Problem, Subject, decode::secret_from, load::read, path,
+    Class, Kubeconfig, Named, Place, Problem, Subject, field::secret_from, load::read, path,
     problem::report,
 };
 use crate::{Error, Surroundings, error::inline};

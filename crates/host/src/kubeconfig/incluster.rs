@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Class, Cluster, Overrides, Place, Problem, Target, User, decode::secret_from, load::read,
+    Class, Cluster, Overrides, Place, Problem, Target, User, field::secret_from, load::read,
 };
 use crate::Surroundings;
 

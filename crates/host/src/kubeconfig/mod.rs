@@ -7,14 +7,17 @@
 
 mod check;
 mod decode;
+mod field;
 mod flatten;
 mod incluster;
 mod load;
 mod merge;
+mod overrides;
 mod path;
 mod problem;
 mod resolve;
 mod server;
+mod target;
 mod types;
 mod validate;
 mod write;

@@ -1,19 +1,8 @@
 //! From a configuration and flags to the one cluster and user of a [`Target`].
 
-use std::{io::ErrorKind, path::Path};
-
-use keyward_protocol::{text, url};
-
 use super::{
-    Class, Cluster, Context, EXEC_EXTENSION, Kubeconfig, Named, Overrides, Place, Problem, Subject,
-    Target, User,
-    decode::secret_from,
-    incluster::Pod,
-    load::read,
-    path,
-    problem::report,
-    server::{self, Transport},
-    validate::Judge,
+    Class, Cluster, Context, Kubeconfig, Named, Overrides, Place, Problem, Subject, Target, User,
+    incluster::Pod, overrides::set, path, problem::report, validate::Judge,
 };
 use crate::{Error, Surroundings, error::inline};
 
@@ -240,139 +229,6 @@ impl Kubeconfig {
     }
 }
 
-impl Target {
-    /// Puts server and proxy in their final form, and drops what must not go over an open line.
-    fn address(&mut self, notices: &mut Vec<Problem>) {
-        let cluster = &mut self.cluster;
-        cluster.server = server::normalise(&cluster.server);
-        if let Ok(proxy) = server::proxy(&cluster.proxy_url) {
-            cluster.proxy_url = proxy;
-        }
-        let shown = inline(&url::mask(&cluster.server));
-        let why = match server::transport(&cluster.server) {
-            Transport::Https => {
-                let extensions = &cluster.extensions;
-                self.exec_config = find(extensions, EXEC_EXTENSION)
-                    .map(|extension| extension.value.clone())
-                    .filter(|value| !value.is_null());
-                return;
-            }
-            Transport::Plain => format!("`{shown}` is not HTTPS"),
-            Transport::Unsaid => {
-                format!(
-                    "`{shown}` has no scheme and is taken for plain HTTP (`https://` is missing?)"
-                )
-            }
-            Transport::Invalid => format!("`{shown}` is not an address"),
-        };
-        let user = std::mem::take(&mut self.user);
-        self.user.impersonate = user.impersonate.clone();
-        cluster.certificate_authority.clear();
-        cluster.certificate_authority_data.clear();
-        cluster.insecure_skip_tls_verify = false;
-        cluster.tls_server_name.clear();
-        if has_credentials(&user) {
-            notices.push(
-                Problem::new(
-                    Class::NotHttps,
-                    self.cluster_place.clone(),
-                    format!(
-                        "{why}: the credentials of user `{}` are not sent",
-                        inline(&self.user_name)
-                    ),
-                )
-                .about(Subject::Cluster(self.cluster_name.clone()))
-                .field("server"),
-            );
-        }
-    }
-
-    /// Reads the files whose content is needed now.
-    fn fetch(&mut self, surroundings: &Surroundings) -> Result<(), Problem> {
-        let (cluster, user) = (&mut self.cluster, &mut self.user);
-        if !cluster.certificate_authority.is_empty() {
-            let file = surroundings.absolute(Path::new(&cluster.certificate_authority));
-            // It could be opened. What is wrong with its content is said by `Target::check`.
-            cluster.certificate_authority_data =
-                read(&file).map(|bytes| bytes.to_vec()).unwrap_or_default();
-        }
-        if user.token.is_empty() && !user.token_file.is_empty() {
-            let file = surroundings.absolute(Path::new(&user.token_file));
-            let mut bytes = read(&file).map_err(|kind| {
-                let class = match kind {
-                    ErrorKind::NotFound => Class::FileNotFound,
-                    _ => Class::TokenUnreadable,
-                };
-                let file = inline(&user.token_file);
-                let message = format!("cannot be read: `{file}`: {kind}");
-                Problem::new(class, self.user_place.clone(), message)
-                    .about(Subject::User(self.user_name.clone()))
-                    .field("tokenFile")
-            })?;
-            user.token = secret_from(std::mem::take(&mut *bytes));
-        }
-        if user.client_certificate.is_empty() && user.client_certificate_data.is_empty() {
-            user.client_key.clear();
-            user.client_key_data = keyward_protocol::Secret::default();
-        }
-        if let Some(exec) = &mut user.exec {
-            exec.install_hint = text::clean(&exec.install_hint);
-        }
-        Ok(())
-    }
-}
-
-impl Overrides {
-    /// What is said replaces; a certificate or key given as a file replaces data too (KC-31).
-    pub(super) fn apply_user(&self, user: &mut User) {
-        replace(&mut user.username, self.username.as_ref());
-        replace(&mut user.client_certificate, self.client_certificate.as_ref());
-        if set(self.client_certificate.as_ref()).is_some() {
-            user.client_certificate_data.clear();
-        }
-        replace(&mut user.client_key, self.client_key.as_ref());
-        if set(self.client_key.as_ref()).is_some() {
-            user.client_key_data = keyward_protocol::Secret::default();
-        }
-        for (field, said) in [(&mut user.token, &self.token), (&mut user.password, &self.password)]
-        {
-            if let Some(secret) = said.as_ref().filter(|secret| !secret.is_empty()) {
-                *field = secret.clone();
-            }
-        }
-        let (who, said) = (&mut user.impersonate, &self.impersonate);
-        replace(&mut who.user, Some(&said.user));
-        replace(&mut who.uid, Some(&said.uid));
-        if !said.groups.is_empty() {
-            who.groups.clone_from(&said.groups);
-        }
-        for (key, values) in &said.extra {
-            match who.extra.iter_mut().find(|(known, _)| known == key) {
-                Some((_, known)) => known.clone_from(values),
-                None => who.extra.push((key.clone(), values.clone())),
-            }
-        }
-    }
-
-    /// What is said replaces, and clears what would contradict it (KC-28, KC-29).
-    fn apply_cluster(&self, cluster: &mut Cluster) {
-        replace(&mut cluster.server, self.server.as_ref());
-        replace(&mut cluster.proxy_url, self.proxy_url.as_ref());
-        cluster.disable_compression |= self.disable_compression.unwrap_or(false);
-        let insecure = self.insecure_skip_tls_verify.unwrap_or(false);
-        let authority = set(self.certificate_authority.as_ref());
-        if insecure || authority.is_some() {
-            cluster.insecure_skip_tls_verify = insecure;
-            authority.unwrap_or_default().clone_into(&mut cluster.certificate_authority);
-            cluster.certificate_authority_data.clear();
-        }
-        let name = set(self.tls_server_name.as_ref());
-        if name.is_some() || set(self.server.as_ref()).is_some() {
-            name.unwrap_or_default().clone_into(&mut cluster.tls_server_name);
-        }
-    }
-}
-
 /// The entries that names lead to.
 struct Choice<'a> {
     context_name: &'a str,
@@ -392,23 +248,12 @@ struct Judged<'a> {
     cluster_place: Place,
 }
 
-fn find<'a, T>(list: &'a [Named<T>], name: &str) -> Option<&'a Named<T>> {
+pub(super) fn find<'a, T>(list: &'a [Named<T>], name: &str) -> Option<&'a Named<T>> {
     list.iter().find(|named| named.name == name)
 }
 
 fn take<T: Clone + Default>(named: Option<&Named<T>>) -> (T, Place) {
     named.map_or_else(Default::default, |n| (n.value.clone(), n.place.clone()))
-}
-
-/// A flag that says something.
-fn set(text: Option<&String>) -> Option<&str> {
-    text.map(String::as_str).filter(|text| !text.is_empty())
-}
-
-fn replace(field: &mut String, said: Option<&String>) {
-    if let Some(said) = set(said) {
-        said.clone_into(field);
-    }
 }
 
 fn says_nothing(cluster: &Cluster) -> bool {
@@ -430,15 +275,4 @@ fn says_nothing(cluster: &Cluster) -> bool {
         && proxy_url.is_empty()
         && !disable_compression
         && extensions.is_empty()
-}
-
-fn has_credentials(user: &User) -> bool {
-    !user.token.is_empty()
-        || !user.token_file.is_empty()
-        || !user.username.is_empty()
-        || !user.password.is_empty()
-        || !user.client_certificate.is_empty()
-        || !user.client_certificate_data.is_empty()
-        || user.exec.is_some()
-        || user.auth_provider.is_some()
 }

@@ -1,0 +1,173 @@
+//! Fields of a document, taken out with the type they must have.
+
+use std::{mem, path::Path, sync::Arc};
+
+use base64::{
+    Engine,
+    alphabet::STANDARD,
+    engine::{GeneralPurpose, GeneralPurposeConfig},
+};
+use keyward_protocol::{
+    Node, Secret,
+    node::{Entry, Value},
+};
+
+use super::{Class, Place, Problem, Subject};
+
+/// Reads a document and collects what is wrong with it.
+pub(super) struct Reader<'a> {
+    pub(super) file: Option<Arc<Path>>,
+    /// The entry being read, for messages.
+    pub(super) subject: Option<Subject>,
+    /// What stands before the names of the fields being read, for messages.
+    pub(super) within: &'static str,
+    pub(super) problems: &'a mut Vec<Problem>,
+}
+
+impl Reader<'_> {
+    /// The fields of a mapping; none for `null`.
+    pub(super) fn fields(&mut self, node: Node) -> Vec<Entry> {
+        self.mapping("", node)
+    }
+
+    /// The fields of the mapping that a field holds.
+    pub(super) fn inner(&mut self, entry: Entry) -> Vec<Entry> {
+        let Entry { key, value, .. } = entry;
+        self.mapping(&key, value)
+    }
+
+    fn mapping(&mut self, field: &str, node: Node) -> Vec<Entry> {
+        match node.value {
+            Value::Map(entries) => entries,
+            Value::Null => Vec::new(),
+            value => {
+                self.mismatch(node.line, field, "a mapping", &value);
+                Vec::new()
+            }
+        }
+    }
+
+    /// The items of the list that a field holds; none for `null`.
+    pub(super) fn items(&mut self, entry: Entry) -> Vec<Node> {
+        match entry.value.value {
+            Value::List(items) => items,
+            Value::Null => Vec::new(),
+            value => {
+                self.mismatch(entry.line, &entry.key, "a list", &value);
+                Vec::new()
+            }
+        }
+    }
+
+    pub(super) fn text(&mut self, entry: Entry) -> String {
+        self.text_of(entry.value, &entry.key)
+    }
+
+    fn text_of(&mut self, node: Node, field: &str) -> String {
+        match node.value {
+            // Taken out, not copied, so that a secret stays in one place.
+            Value::Text(mut text) => mem::take(&mut *text),
+            Value::Null => String::new(),
+            value => {
+                self.mismatch(node.line, field, "a text", &value);
+                String::new()
+            }
+        }
+    }
+
+    pub(super) fn texts(&mut self, entry: Entry) -> Vec<String> {
+        let key = entry.key.clone();
+        let items = self.items(entry);
+        items.into_iter().map(|item| self.text_of(item, &key)).collect()
+    }
+
+    pub(super) fn secret(&mut self, entry: Entry) -> Secret {
+        Secret::new(self.text(entry))
+    }
+
+    pub(super) fn flag(&mut self, entry: Entry) -> bool {
+        match entry.value.value {
+            Value::Bool(flag) => flag,
+            Value::Null => false,
+            value => {
+                self.mismatch(entry.line, &entry.key, "`true` or `false`", &value);
+                false
+            }
+        }
+    }
+
+    /// Bytes in base64, or as a list of numbers, which Go reads too.
+    pub(super) fn bytes(&mut self, entry: &Entry) -> Vec<u8> {
+        let bytes = match &entry.value.value {
+            Value::Null => Some(Vec::new()),
+            Value::Text(text) => from_base64(text),
+            Value::List(items) => items
+                .iter()
+                .map(|item| match &item.value {
+                    Value::Number(number) => number.parse().ok(),
+                    Value::Null => Some(0),
+                    _ => None,
+                })
+                .collect(),
+            _ => None,
+        };
+        bytes.unwrap_or_else(|| {
+            self.fault(entry.line, &entry.key, "must be a text in base64");
+            Vec::new()
+        })
+    }
+
+    fn mismatch(&mut self, line: u32, field: &str, expected: &str, found: &Value) {
+        let found = match found {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean: are quotes missing?",
+            Value::Number(_) => "a number: are quotes missing?",
+            Value::Text(_) => "a text",
+            Value::List(_) => "a list",
+            Value::Map(_) => "a mapping",
+        };
+        self.fault(line, field, &format!("must be {expected}, not {found}"));
+    }
+
+    pub(super) fn fault(&mut self, line: u32, field: &str, message: &str) {
+        let mut problem = Problem::new(Class::Load, self.place(line), message);
+        if !field.is_empty() {
+            problem.field = Some(format!("{}{field}", self.within));
+        }
+        problem.subject.clone_from(&self.subject);
+        self.problems.push(problem);
+    }
+
+    pub(super) fn place(&self, line: u32) -> Place {
+        Place { file: self.file.clone(), line }
+    }
+}
+
+pub(super) fn is_null(entry: &Entry) -> bool {
+    entry.value.is_null()
+}
+
+/// Base64 as Go reads it: padded, line breaks anywhere, unused bits ignored.
+fn from_base64(text: &str) -> Option<Vec<u8>> {
+    const ENGINE: GeneralPurpose = GeneralPurpose::new(
+        &STANDARD,
+        GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+    );
+    if text.contains(['\r', '\n']) {
+        let joined = zeroize::Zeroizing::new(text.replace(['\r', '\n'], ""));
+        ENGINE.decode(joined.as_bytes()).ok()
+    } else {
+        ENGINE.decode(text).ok()
+    }
+}
+
+/// Bytes that are a text, or nearly: PEM is ASCII, and what is not PEM is refused later.
+pub(super) fn secret_from(bytes: Vec<u8>) -> Secret {
+    match String::from_utf8(bytes) {
+        Ok(text) => Secret::new(text),
+        Err(error) => {
+            let bytes = zeroize::Zeroizing::new(error.into_bytes());
+            Secret::new(String::from_utf8_lossy(&bytes).into_owned())
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The last steps to a [`Target`]: its addresses in their final form, and what its files hold.
+
+use std::{io::ErrorKind, path::Path};
+
+use keyward_protocol::{Secret, text, url};
+
+use super::{
+    Class, EXEC_EXTENSION, Problem, Subject, Target, User,
+    field::secret_from,
+    load::read,
+    resolve::find,
+    server::{self, Transport},
+};
+use crate::{Surroundings, error::inline};
+
+impl Target {
+    /// Puts server and proxy in their final form, and drops what must not go over an open line.
+    pub(super) fn address(&mut self, notices: &mut Vec<Problem>) {
+        let cluster = &mut self.cluster;
+        cluster.server = server::normalise(&cluster.server);
+        if let Ok(proxy) = server::proxy(&cluster.proxy_url) {
+            cluster.proxy_url = proxy;
+        }
+        let shown = inline(&url::mask(&cluster.server));
+        let why = match server::transport(&cluster.server) {
+            Transport::Https => {
+                let extensions = &cluster.extensions;
+                self.exec_config = find(extensions, EXEC_EXTENSION)
+                    .map(|extension| extension.value.clone())
+                    .filter(|value| !value.is_null());
+                return;
+            }
+            Transport::Plain => format!("`{shown}` is not HTTPS"),
+            Transport::Unsaid => {
+                format!(
+                    "`{shown}` has no scheme and is taken for plain HTTP (`https://` is missing?)"
+                )
+            }
+            Transport::Invalid => format!("`{shown}` is not an address"),
+        };
+        let user = std::mem::take(&mut self.user);
+        self.user.impersonate = user.impersonate.clone();
+        cluster.certificate_authority.clear();
+        cluster.certificate_authority_data.clear();
+        cluster.insecure_skip_tls_verify = false;
+        cluster.tls_server_name.clear();
+        if has_credentials(&user) {
+            notices.push(
+                Problem::new(
+                    Class::NotHttps,
+                    self.cluster_place.clone(),
+                    format!(
+                        "{why}: the credentials of user `{}` are not sent",
+                        inline(&self.user_name)
+                    ),
+                )
+                .about(Subject::Cluster(self.cluster_name.clone()))
+                .field("server"),
+            );
+        }
+    }
+
+    /// Reads the files whose content is needed now.
+    pub(super) fn fetch(&mut self, surroundings: &Surroundings) -> Result<(), Problem> {
+        let (cluster, user) = (&mut self.cluster, &mut self.user);
+        if !cluster.certificate_authority.is_empty() {
+            let file = surroundings.absolute(Path::new(&cluster.certificate_authority));
+            // It could be opened. What is wrong with its content is said by `Target::check`.
+            cluster.certificate_authority_data =
+                read(&file).map(|bytes| bytes.to_vec()).unwrap_or_default();
+        }
+        if user.token.is_empty() && !user.token_file.is_empty() {
+            let file = surroundings.absolute(Path::new(&user.token_file));
+            let mut bytes = read(&file).map_err(|kind| {
+                let class = match kind {
+                    ErrorKind::NotFound => Class::FileNotFound,
+                    _ => Class::TokenUnreadable,
+                };
+                let file = inline(&user.token_file);
+                let message = format!("cannot be read: `{file}`: {kind}");
+                Problem::new(class, self.user_place.clone(), message)
+                    .about(Subject::User(self.user_name.clone()))
+                    .field("tokenFile")
+            })?;
+            user.token = secret_from(std::mem::take(&mut *bytes));
+        }
+        if user.client_certificate.is_empty() && user.client_certificate_data.is_empty() {
+            user.client_key.clear();
+            user.client_key_data = Secret::default();
+        }
+        if let Some(exec) = &mut user.exec {
+            exec.install_hint = text::clean(&exec.install_hint);
+        }
+        Ok(())
+    }
+}
+
+fn has_credentials(user: &User) -> bool {
+    !user.token.is_empty()
+        || !user.token_file.is_empty()
+        || !user.username.is_empty()
+        || !user.password.is_empty()
+        || !user.client_certificate.is_empty()
+        || !user.client_certificate_data.is_empty()
+        || user.exec.is_some()
+        || user.auth_provider.is_some()
+}
