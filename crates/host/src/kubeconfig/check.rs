@@ -89,7 +89,11 @@ impl Target {
                     "use the exec plugin `kubelogin`: install it, then run `kubelogin convert-kubeconfig`",
                 ),
             ),
-            other => (Class::ProviderUnknown, format!("`{}` is not known", inline(other)), None),
+            other => (
+                Class::ProviderUnknown,
+                format!("`{}` is not known", inline(other)),
+                Some("only `oidc` is left; everything else is a plugin (`exec`) today"),
+            ),
         };
         problems.push(
             Problem::new(class, provider.place.clone(), message)

@@ -233,7 +233,7 @@ impl Draft {
             return;
         }
         if provider.name != "oidc" {
-            self.fault(unknown_provider(&provider));
+            self.fault(self.target.check_user().err().unwrap_or_else(|| unready(&provider)));
             return;
         }
         match Oidc::new(&provider, &self.surroundings) {
@@ -307,16 +307,10 @@ fn fixed_methods(user: &User) -> Vec<Method> {
     methods
 }
 
-fn unknown_provider(provider: &AuthProvider) -> Error {
-    let error = Error::new(
+/// A provider that kubeconfigs may name, but that no plan can be made of.
+fn unready(provider: &AuthProvider) -> Error {
+    Error::new(
         Kind::BadConfig,
-        format!("there is no auth-provider `{}`", inline(&provider.name)),
-    );
-    match provider.name.as_str() {
-        "gcp" => Error::new(Kind::BadConfig, "the auth-provider `gcp` was removed from Kubernetes")
-            .with_hint("install `gke-gcloud-auth-plugin`, then run `gcloud container clusters get-credentials`"),
-        "azure" => Error::new(Kind::BadConfig, "the auth-provider `azure` was removed from Kubernetes")
-            .with_hint("install `kubelogin` (Azure), then run `kubelogin convert-kubeconfig`"),
-        _ => error.with_hint("only `oidc` is left; everything else is a plugin (`exec`) today"),
-    }
+        format!("the auth-provider `{}` cannot be used here", inline(&provider.name)),
+    )
 }
