@@ -49,6 +49,10 @@ impl Script {
     }
 
     /// Answers this from now on.
+    ///
+    /// # Panics
+    ///
+    /// Where the temporary folder cannot be used.
     pub fn answer(&self, token: Option<&str>, pair: Option<&Issued>) {
         let mut status = json!({});
         if let Some(token) = token {
@@ -85,6 +89,10 @@ impl Script {
     }
 
     /// What it was told at its last run.
+    ///
+    /// # Panics
+    ///
+    /// Where the temporary folder cannot be used, or it was never run.
     pub fn told(&self) -> Value {
         serde_json::from_slice(&fs::read(self.path("told")).expect(WRITABLE)).expect(WRITABLE)
     }
