@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use keyward_protocol::Secret;
 use zeroize::Zeroizing;
 
-use crate::{Error, Kind, cell::Keep, pair::Pair};
+use crate::{Error, Kind, cell::Keep, pair::Pair, signer::Identity};
 
 /// A credential in memory: a bearer token (or basic auth), a certificate with its key, or both.
 ///
@@ -31,6 +31,7 @@ struct Body {
     serial: u64,
     token: Option<Secret>,
     pair: Option<Arc<Pair>>,
+    signer: Option<Arc<Identity>>,
     expires: Option<Timestamp>,
 }
 
@@ -68,6 +69,12 @@ impl Credential {
         self.body.pair.as_ref()
     }
 
+    /// The client certificate whose key an external signer holds. As with [`Credential::pair`],
+    /// pointer equality tells whether connections may be kept.
+    pub fn signer(&self) -> Option<&Arc<Identity>> {
+        self.body.signer.as_ref()
+    }
+
     /// Until when the provider said it may be used.
     pub fn expires(&self) -> Option<Timestamp> {
         self.body.expires
@@ -92,6 +99,24 @@ impl Credential {
         pair: Option<Arc<Pair>>,
         expires: Option<Timestamp>,
     ) -> Result<Self, Unsendable> {
+        Self::make(header, pair, None, expires)
+    }
+
+    /// A certificate whose key an external signer holds.
+    pub(crate) fn signed(
+        header: Header,
+        signer: Arc<Identity>,
+        expires: Option<Timestamp>,
+    ) -> Result<Self, Unsendable> {
+        Self::make(header, None, Some(signer), expires)
+    }
+
+    fn make(
+        header: Header,
+        pair: Option<Arc<Pair>>,
+        signer: Option<Arc<Identity>>,
+        expires: Option<Timestamp>,
+    ) -> Result<Self, Unsendable> {
         let (authorization, token) = match header {
             Header::None => (None, None),
             Header::Bearer(token) => {
@@ -104,13 +129,14 @@ impl Credential {
                 (Some(sensitive(join(&["Basic ", &coded]))?), None)
             }
         };
-        let body = Arc::new(Body { serial: next_serial(), token, pair, expires });
+        let body = Arc::new(Body { serial: next_serial(), token, pair, signer, expires });
         Ok(Self { body, authorization })
     }
 
     /// Nobody in particular.
     pub(crate) fn anonymous() -> Self {
-        let body = Body { serial: next_serial(), token: None, pair: None, expires: None };
+        let body =
+            Body { serial: next_serial(), token: None, pair: None, signer: None, expires: None };
         Self { body: Arc::new(body), authorization: None }
     }
 }
@@ -137,6 +163,7 @@ impl fmt::Debug for Credential {
             .field("serial", &self.body.serial)
             .field("token", &self.body.token)
             .field("pair", &self.body.pair.is_some())
+            .field("signer", &self.body.signer)
             .field("expires", &self.body.expires)
             .finish_non_exhaustive()
     }

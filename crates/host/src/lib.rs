@@ -46,6 +46,7 @@ pub mod pair;
 pub mod plan;
 pub mod process;
 pub mod rules;
+pub mod signer;
 mod source;
 pub mod surroundings;
 

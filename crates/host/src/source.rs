@@ -20,6 +20,7 @@ use crate::{
     observer::{Ends, Nobody, Observer},
     oidc::Renewer,
     plan::{Key, Method},
+    signer::{Certificates, Pins, Signer},
 };
 
 /// Credentials of one identity, for as long as the process lives. Cheap to clone.
@@ -46,6 +47,7 @@ pub struct Sources {
     observer: Arc<dyn Observer>,
     ends: Arc<Ends>,
     settings: cell::Settings,
+    pins: Arc<Pins>,
     known: Mutex<HashMap<Key, Weak<Inner>>>,
 }
 
@@ -70,6 +72,7 @@ impl Sources {
             ends: Arc::new(Ends::new(Arc::clone(&observer))),
             observer,
             settings: cell::Settings::default(),
+            pins: Arc::default(),
             known: Mutex::default(),
         }
     }
@@ -97,6 +100,13 @@ impl Sources {
             let renewer =
                 Renewer::new(plan.clone(), Arc::clone(&clock), Arc::clone(&self.observer));
             Holder::Cell(Cell::new(renewer, Arc::clone(&clock), self.settings.clone()))
+        } else if methods.contains(&Method::Signer) {
+            let signer =
+                Signer::new(plan.clone(), Arc::clone(&self.observer), Arc::clone(&self.pins));
+            let certificates = Certificates::new(signer, Arc::clone(&clock));
+            // Until its end and not renewed ahead: some tokens ask a person for anything.
+            let settings = cell::Settings { ahead: false };
+            Holder::Cell(Cell::new(certificates, Arc::clone(&clock), settings))
         } else if methods.contains(&Method::Exec) {
             let watch = exec::Watch {
                 id,

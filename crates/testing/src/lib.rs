@@ -13,5 +13,7 @@ pub mod pty;
 #[cfg(unix)]
 pub mod script;
 pub mod server;
+#[cfg(unix)]
+pub mod signer;
 
 pub use error::Error;

@@ -22,14 +22,38 @@ const NAME: &str = "keyward-test-plugin";
 pub fn path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
-        let folder = profile_folder();
-        let path = folder.join(format!("{NAME}{}", env::consts::EXE_SUFFIX));
-        if !is_fresh(&path) {
-            build(&folder);
-        }
-        assert!(path.exists(), "cargo has not built {}", path.display());
-        path
+        find(&Built {
+            package: "keyward-testing",
+            flag: "--bin",
+            name: NAME,
+            folder: "",
+            sources: &["src/bin/keyward-test-plugin"],
+        })
     })
+}
+
+/// A program of this workspace that tests run.
+pub(crate) struct Built {
+    pub(crate) package: &'static str,
+    /// `--bin` or `--example`.
+    pub(crate) flag: &'static str,
+    pub(crate) name: &'static str,
+    /// Where it is in the profile's folder.
+    pub(crate) folder: &'static str,
+    /// The folders it is built from, from this package's own.
+    pub(crate) sources: &'static [&'static str],
+}
+
+/// Finds a program, building it where it is not there or older than its source.
+pub(crate) fn find(program: &Built) -> PathBuf {
+    let folder = profile_folder();
+    let file = format!("{}{}", program.name, env::consts::EXE_SUFFIX);
+    let path = folder.join(program.folder).join(file);
+    if !is_fresh(&path, program) {
+        build(&folder, program);
+    }
+    assert!(path.exists(), "cargo has not built {}", path.display());
+    path
 }
 
 /// `target/debug`, or where else this test was built.
@@ -43,12 +67,13 @@ fn profile_folder() -> PathBuf {
     }
 }
 
-fn is_fresh(path: &Path) -> bool {
+fn is_fresh(path: &Path, program: &Built) -> bool {
     let Ok(built) = fs::metadata(path).and_then(|metadata| metadata.modified()) else {
         return false;
     };
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin").join(NAME);
-    newest(&source).is_none_or(|newest| newest < built)
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let changed = program.sources.iter().filter_map(|folder| newest(&own.join(folder)));
+    changed.max().is_none_or(|newest| newest < built)
 }
 
 fn newest(folder: &Path) -> Option<SystemTime> {
@@ -57,18 +82,18 @@ fn newest(folder: &Path) -> Option<SystemTime> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test's own start, outside of the product")]
-fn build(folder: &Path) {
+fn build(folder: &Path, program: &Built) {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let profile = match folder.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
         Some(name) => name,
     };
     let built = Command::new(cargo)
-        .args(["build", "--quiet", "-p", "keyward-testing", "--bin", NAME])
+        .args(["build", "--quiet", "-p", program.package, program.flag, program.name])
         .args(["--profile", profile, "--target-dir"])
         .arg(folder.parent().unwrap_or(folder))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stdin(Stdio::null())
         .status();
-    assert!(built.is_ok_and(|status| status.success()), "`{NAME}` could not be built");
+    assert!(built.is_ok_and(|status| status.success()), "`{}` could not be built", program.name);
 }

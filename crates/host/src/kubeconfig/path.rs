@@ -30,12 +30,24 @@ pub(super) fn settle_user(
     settle(&mut user.client_certificate, &base, place)?;
     settle(&mut user.client_key, &base, place)?;
     settle(&mut user.token_file, &base, place)?;
-    match &mut user.exec {
-        Some(exec) if exec.command.contains(std::path::is_separator) => {
-            settle(&mut exec.command, &base, place)
-        }
-        _ => Ok(()),
+    if let Some(exec) = &mut user.exec
+        && exec.command.contains(std::path::is_separator)
+    {
+        settle(&mut exec.command, &base, place)?;
     }
+    if let Some(provider) = &mut user.auth_provider
+        && provider.name == crate::signer::PROVIDER
+    {
+        // A command too, and found as one.
+        for (name, value) in &mut provider.config {
+            if name == crate::signer::PATH && value.expose().contains(std::path::is_separator) {
+                let mut path = value.expose().to_owned();
+                settle(&mut path, &base, place)?;
+                *value = keyward_protocol::Secret::new(path);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The folder of the file itself: of a symbolic link, not of what it leads to.

@@ -6,6 +6,7 @@ use jiff::{Timestamp, civil::DateTime, tz::Offset};
 use keyward_protocol::Url;
 
 use super::{
+    Public as Kind,
     der::{self, Der, implicit, wrapped},
     key::{Curve, Key, oid},
 };
@@ -15,6 +16,8 @@ pub(super) struct Certificate {
     pub(super) not_after: Timestamp,
     pub(super) common_name: Option<String>,
     public: Public,
+    /// The content of the public key's bit string.
+    pub(super) public_bits: Vec<u8>,
 }
 
 /// The public key of a certificate.
@@ -50,7 +53,9 @@ impl Certificate {
         let mut validity = body.read(der::SEQUENCE)?;
         let (not_before, not_after) = (moment(&mut validity)?, moment(&mut validity)?);
         let common_name = Some(name(body.read(der::SEQUENCE)?)?).filter(|name| !name.is_empty());
-        let public = public(body.read(der::SEQUENCE)?)?;
+        let spki = body.read(der::SEQUENCE)?;
+        let public_bits = bits(spki)?.to_vec();
+        let public = public(spki)?;
         if version >= 1 {
             body.skip(implicit(1))?;
             body.skip(implicit(2))?;
@@ -59,7 +64,19 @@ impl Certificate {
             extensions(body.read(wrapped(3))?.read(der::SEQUENCE)?)?;
         }
         certificate.bits()?;
-        Some(Self { not_before, not_after, common_name, public })
+        Some(Self { not_before, not_after, common_name, public, public_bits })
+    }
+
+    /// The kind of its public key.
+    pub(super) fn kind(&self) -> Kind {
+        match &self.public {
+            Public::Rsa { .. } => Kind::Rsa,
+            Public::Ec { curve: Curve::P256, .. } => Kind::P256,
+            Public::Ec { curve: Curve::P384, .. } => Kind::P384,
+            Public::Ec { curve: Curve::P521, .. } => Kind::P521,
+            Public::Ed25519(_) => Kind::Ed25519,
+            Public::Ec { curve: Curve::P224, .. } | Public::Unknown => Kind::Other,
+        }
     }
 
     /// Whether `key` is the one of this certificate.
@@ -190,6 +207,12 @@ fn zone_offset(zone: &str) -> Option<i64> {
     let (hours, minutes): (i64, i64) = (digits[..2].parse().ok()?, digits[2..].parse().ok()?);
     let offset = (hours * 60 + minutes) * 60;
     (hours <= 24 && minutes < 60 && offset != 0).then_some(sign * offset)
+}
+
+/// The bit string of a public key.
+fn bits(mut content: Der<'_>) -> Option<&[u8]> {
+    content.read(der::SEQUENCE)?;
+    content.bits().map(|(_, bits)| bits)
 }
 
 fn public(mut content: Der<'_>) -> Option<Public> {

@@ -31,6 +31,41 @@ pub struct Pair {
     pub pem: PemPair,
 }
 
+/// What is known of a certificate whose key is elsewhere.
+pub(crate) struct Leaf {
+    pub(crate) not_before: Timestamp,
+    pub(crate) not_after: Timestamp,
+    pub(crate) common_name: Option<String>,
+    pub(crate) public: Public,
+    /// The content of the public key's bit string.
+    pub(crate) public_key: Vec<u8>,
+}
+
+/// The kind of a public key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Public {
+    Rsa,
+    P256,
+    P384,
+    P521,
+    Ed25519,
+    Other,
+}
+
+impl Leaf {
+    /// Parses a certificate in DER; `None` if it is malformed.
+    pub(crate) fn parse(der: &[u8]) -> Option<Self> {
+        let certificate = Certificate::parse(der)?;
+        Some(Self {
+            public: certificate.kind(),
+            not_before: certificate.not_before,
+            not_after: certificate.not_after,
+            common_name: certificate.common_name,
+            public_key: certificate.public_bits,
+        })
+    }
+}
+
 /// A private key in DER, wiped when dropped.
 pub enum KeyDer {
     /// What mostly stands in a `PRIVATE KEY` block.

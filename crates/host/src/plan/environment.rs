@@ -5,7 +5,7 @@ use std::{
     ffi::{OsStr, OsString},
 };
 
-use keyward_protocol::{Secret, exec::REQUEST_VARIABLE};
+use keyward_protocol::{Secret, exec, signer};
 
 use crate::Surroundings;
 
@@ -44,17 +44,20 @@ pub(crate) struct Variable {
 
 impl Environment {
     /// The whole environment, each name once: the last one to say it wins (EN-01 to EN-06). A
-    /// request that we inherited, being a plugin ourselves, is never passed on.
+    /// request that we inherited, being a plugin ourselves, is never passed on. `request` is the
+    /// variable it stands in, and its text.
     pub(crate) fn compose(
         &self,
         surroundings: &Surroundings,
         configured: &[(String, Secret)],
         set: &[(String, Secret)],
-        request: &str,
+        request: (&str, &str),
     ) -> Vec<Variable> {
         let mut all = Variables::default();
         for (name, value) in surroundings.vars() {
-            if name != REQUEST_VARIABLE && self.passes(&name) {
+            let ours =
+                [exec::REQUEST_VARIABLE, signer::REQUEST_VARIABLE].iter().any(|n| name == *n);
+            if !ours && self.passes(&name) {
                 all.put(Variable { name, value, origin: Origin::Inherited });
             }
         }
@@ -64,7 +67,7 @@ impl Environment {
                 all.put(Variable { name, value, origin });
             }
         }
-        let (name, value) = (REQUEST_VARIABLE.into(), request.into());
+        let (name, value) = (request.0.into(), request.1.into());
         all.put(Variable { name, value, origin: Origin::Request });
         all.list
     }
@@ -104,7 +107,7 @@ mod tests {
 
     fn composed(environment: &Environment, configured: &[(&str, &str)]) -> Vec<String> {
         let surroundings = Surroundings::fixed(Fixed {
-            vars: [("A", "ours"), ("B", "ours"), (REQUEST_VARIABLE, "stale")]
+            vars: [("A", "ours"), ("B", "ours"), (exec::REQUEST_VARIABLE, "stale")]
                 .map(|(k, v)| (k.into(), v.into()))
                 .into(),
             ..Fixed::default()
@@ -113,7 +116,7 @@ mod tests {
             configured.iter().map(|(k, v)| ((*k).to_owned(), Secret::new(*v))).collect();
         let set = [("CHAIN".to_owned(), Secret::new("x"))];
         environment
-            .compose(&surroundings, &configured, &set, "{}")
+            .compose(&surroundings, &configured, &set, (exec::REQUEST_VARIABLE, "{}"))
             .into_iter()
             .map(|v| format!("{}={}", v.name.display(), v.value.display()))
             .collect()
@@ -130,7 +133,10 @@ mod tests {
     #[test]
     fn the_request_cannot_be_forged() {
         assert_eq!(
-            composed(&Environment::Inherit, &[(REQUEST_VARIABLE, "forged"), ("CHAIN", "forged")]),
+            composed(
+                &Environment::Inherit,
+                &[(exec::REQUEST_VARIABLE, "forged"), ("CHAIN", "forged")]
+            ),
             ["A=ours", "B=ours", "KUBERNETES_EXEC_INFO={}", "CHAIN=x"]
         );
     }
@@ -142,7 +148,7 @@ mod tests {
             ["C=", "CHAIN=x", "KUBERNETES_EXEC_INFO={}"]
         );
         assert_eq!(
-            composed(&Environment::Only(vec!["B".into(), REQUEST_VARIABLE.into()]), &[]),
+            composed(&Environment::Only(vec!["B".into(), exec::REQUEST_VARIABLE.into()]), &[]),
             ["B=ours", "CHAIN=x", "KUBERNETES_EXEC_INFO={}"]
         );
     }

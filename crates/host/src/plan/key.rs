@@ -170,6 +170,8 @@ impl Row {
         self.number(settings.limits.stderr);
         self.number(usize::from(settings.strict));
         self.put(format!("{:?}", settings.form));
+        let prompts = settings.prompts.as_ref();
+        self.number(prompts.map_or(0, |sink| Arc::as_ptr(sink).cast::<()>().addr()));
         let exchange = settings.exchange.as_ref();
         self.number(exchange.map_or(0, |exchange| Arc::as_ptr(exchange).cast::<()>().addr()));
     }

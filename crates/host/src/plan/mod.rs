@@ -16,7 +16,7 @@ pub use environment::{Environment, Origin};
 pub use interactive::interactive;
 pub(crate) use key::Key;
 pub use plugin::Plugin;
-pub(crate) use plugin::{Context, Turn};
+pub(crate) use plugin::{Context, Turn, alone};
 pub use settings::{Complaints, Settings};
 
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
     kubeconfig::{AuthProvider, Place, Target, User},
     oidc::Oidc,
     rules::Rules,
+    signer::{self, Setup},
 };
 
 /// A decided way to get credentials for a [`Target`]. Cheap to clone.
@@ -44,6 +45,7 @@ pub struct Draft {
     passed_over: Option<String>,
     plugin: Option<Plugin>,
     oidc: Option<Oidc>,
+    signer: Option<Setup>,
     warnings: Vec<String>,
     faults: Vec<Error>,
 }
@@ -67,6 +69,9 @@ pub enum Method {
     Exec,
     /// The `oidc` auth-provider.
     Oidc,
+    /// An external signer, the `externalSigner` auth-provider: a client certificate whose key stays
+    /// where it is.
+    Signer,
 }
 
 impl Plan {
@@ -110,6 +115,7 @@ impl Draft {
             passed_over: None,
             plugin: None,
             oidc: None,
+            signer: None,
             faults: Vec::new(),
         };
         draft.choose_exec();
@@ -158,6 +164,11 @@ impl Draft {
     /// The plugin, where one is used.
     pub fn plugin(&self) -> Option<&Plugin> {
         self.plugin.as_ref()
+    }
+
+    /// The external signer, where one is used.
+    pub fn signer(&self) -> Option<&Setup> {
+        self.signer.as_ref()
     }
 
     /// What a careful reader would want to know.
@@ -232,6 +243,10 @@ impl Draft {
             ));
             return;
         }
+        if provider.name == signer::PROVIDER {
+            self.choose_signer(&provider);
+            return;
+        }
         if provider.name != "oidc" {
             self.fault(self.target.check_user().err().unwrap_or_else(|| unready(&provider)));
             return;
@@ -246,6 +261,37 @@ impl Draft {
                 self.methods.push(Method::Oidc);
                 self.oidc = Some(oidc);
             }
+        }
+    }
+
+    fn choose_signer(&mut self, provider: &AuthProvider) {
+        let setup = match Setup::new(provider) {
+            Ok(setup) => setup,
+            Err(fault) => return self.fault(fault),
+        };
+        if self.methods.iter().any(Method::is_certificate) {
+            self.passed_over = Some(format!(
+                "signer `{}` does not run, because the user has a client certificate with its key",
+                inline(setup.command())
+            ));
+            return;
+        }
+        if self.methods.iter().any(|method| matches!(method, Method::TokenFile(_))) {
+            // The certificate is kept for long, a token file is read every minute.
+            let what = "a user cannot have both `tokenFile` and an external signer";
+            return self.fault(Error::new(Kind::BadConfig, what));
+        }
+        self.methods.push(Method::Signer);
+        let context = Context {
+            rules: &self.rules,
+            surroundings: &self.surroundings,
+            settings: &self.settings,
+        };
+        let (setup, fault) = setup.look(&context);
+        self.warnings.extend(setup.warnings());
+        self.signer = Some(setup);
+        if let Some(fault) = fault {
+            self.fault(fault);
         }
     }
 
@@ -265,7 +311,12 @@ impl Method {
             Self::Certificate | Self::CertificateFiles => "a client certificate",
             Self::Exec => "a plugin",
             Self::Oidc => "the `oidc` auth-provider",
+            Self::Signer => "an external signer",
         }
+    }
+
+    fn is_certificate(&self) -> bool {
+        matches!(self, Self::Certificate | Self::CertificateFiles)
     }
 
     /// Whether it is said in the `Authorization` header.

@@ -200,7 +200,7 @@ impl Plugin {
             surroundings,
             &self.exec.env,
             &settings.variables,
-            &request.to_json(),
+            (exec::REQUEST_VARIABLE, &request.to_json()),
         );
         Ok(Turn {
             environment,
@@ -245,7 +245,7 @@ impl fmt::Debug for Plugin {
 }
 
 /// Why nobody attends a run, whatever the plugin wants.
-fn alone(settings: &Settings, waited_for: bool) -> Option<&'static str> {
+pub(crate) fn alone(settings: &Settings, waited_for: bool) -> Option<&'static str> {
     if !waited_for {
         Some("this run is ahead of time, and nobody waits for it")
     } else if !settings.person {

@@ -30,6 +30,9 @@ pub struct Settings {
     pub strict: bool,
     /// Which shape of v1alpha1 plugins are asked in.
     pub form: Form,
+    /// Who shows what an external signer wants the person to be told before a signature. Where
+    /// complaints go to a sink, it goes there.
+    pub prompts: Option<Arc<dyn process::Sink>>,
     /// What the `oidc` auth-provider talks HTTP with. Without it an id-token cannot be refreshed.
     pub exchange: Option<Arc<dyn Exchange>>,
 }
@@ -62,6 +65,7 @@ impl Default for Settings {
             limits: process::Limits::default(),
             strict: false,
             form: Form::ExecCredential,
+            prompts: None,
             exchange: None,
         }
     }
@@ -80,6 +84,7 @@ impl fmt::Debug for Settings {
             .field("limits", &self.limits)
             .field("strict", &self.strict)
             .field("form", &self.form)
+            .field("prompts", &self.prompts.is_some())
             .field("exchange", &self.exchange.is_some())
             .finish()
     }

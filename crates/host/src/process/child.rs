@@ -120,7 +120,7 @@ impl Child {
         self.reaped = true;
     }
 
-    fn ends_within(&mut self, limit: Duration) -> bool {
+    pub(super) fn ends_within(&mut self, limit: Duration) -> bool {
         match &self.watch {
             Some(watch) => {
                 let timeout = limit.try_into().ok();

@@ -41,6 +41,8 @@ pub enum Failure {
     TimedOut(Left),
     /// It printed more than the limit; it was killed.
     TooMuchOutput(Left),
+    /// It ended, or spoke out of turn, in the middle of a talk line by line.
+    Gone(Left),
     /// Nobody waited any more; it was killed.
     Stopped(Left),
     /// The system failed us (pipes, threads).
@@ -75,7 +77,10 @@ impl Failure {
     /// What the program left behind, if it was started and killed.
     pub fn left(&self) -> Option<&Left> {
         match self {
-            Self::TimedOut(left) | Self::TooMuchOutput(left) | Self::Stopped(left) => Some(left),
+            Self::TimedOut(left)
+            | Self::TooMuchOutput(left)
+            | Self::Gone(left)
+            | Self::Stopped(left) => Some(left),
             _ => None,
         }
     }
@@ -107,6 +112,7 @@ impl fmt::Display for Failure {
                 Duration::from_millis(u64::try_from(left.took.as_millis()).unwrap_or(u64::MAX))
             ),
             Self::TooMuchOutput(_) => f.write_str("it printed more than allowed and was killed"),
+            Self::Gone(_) => f.write_str("it ended in the middle of the talk"),
             Self::Stopped(_) => f.write_str("it was stopped because nobody waited for it any more"),
             Self::System(_) => f.write_str("the system failed us in running it"),
         }

@@ -26,6 +26,8 @@ mod child;
 #[cfg(unix)]
 mod launch;
 #[cfg(unix)]
+mod resident;
+#[cfg(unix)]
 mod talk;
 #[cfg(unix)]
 mod terminal;
@@ -39,6 +41,8 @@ use zeroize::Zeroizing;
 
 use crate::clock::{Clock, SystemClock};
 
+#[cfg(unix)]
+pub use self::resident::{Resident, stay};
 pub use self::{
     failure::{Failure, Left, Part},
     identity::Identity,

@@ -1,0 +1,246 @@
+//! A program that stays: started once, then asked line by line.
+
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    time::Duration,
+};
+
+use rustix::{
+    buffer::spare_capacity,
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+};
+use zeroize::Zeroizing;
+
+use super::{
+    Failure, Invocation, Left, Stderr, Stop, buffer::Buffer, child::Child, launch, limits,
+    lines::Lines, stop::Ear, terminal,
+};
+use crate::clock::{Clock, SystemClock};
+
+/// How long a program whose stdin was closed has for its end before it is killed.
+const LEAVE: Duration = Duration::from_millis(500);
+
+/// A program that answers each line it is given with a line, until its stdin is closed.
+///
+/// Nothing watches it between two questions: what it writes to stderr meanwhile is read with the
+/// next one. Dropped, it is told to go by the end of its stdin, and made to go if it does not.
+pub struct Resident {
+    invocation: Invocation,
+    child: Child,
+    stdin: Option<OwnedFd>,
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+    answer: Buffer,
+    complaints: Buffer,
+    lines: Option<Lines>,
+}
+
+/// Starts a program that stays. The invocation's stdin does not count, and its budget is that of
+/// each question.
+pub fn stay(mut invocation: Invocation, stop: &Stop) -> Result<Resident, Failure> {
+    // Nothing to say yet, but a pipe to say it by.
+    invocation.stdin = super::Stdin::Request(Zeroizing::default());
+    limits::check(&invocation)?;
+    let ear = stop.listen().map_err(Failure::System)?;
+    if ear.called() {
+        return Err(Failure::Stopped(Left::default()));
+    }
+    let (child, pipes) = launch::launch(&invocation, &ear)?;
+    let lines = match &invocation.stderr {
+        Stderr::Sink(sink) => Some(Lines::new(sink.clone(), &invocation.name.to_string_lossy())),
+        Stderr::Kept | Stderr::Shown => None,
+    };
+    Ok(Resident {
+        invocation,
+        child,
+        stdin: pipes.stdin,
+        stdout: Some(pipes.stdout),
+        stderr: pipes.stderr,
+        answer: Buffer::default(),
+        complaints: Buffer::default(),
+        lines,
+    })
+}
+
+impl Resident {
+    /// Asks, and returns the answer, both without their line breaks. After a failure of any kind
+    /// the program is of no more use: what it says next would be taken for another answer.
+    pub fn ask(&mut self, line: &[u8], stop: &Stop) -> Result<Zeroizing<Vec<u8>>, Failure> {
+        let ear = stop.listen().map_err(Failure::System)?;
+        let _terminal = terminal::save(self.invocation.attended);
+        let started = SystemClock.elapsed();
+        let mut request = Zeroizing::new(Vec::with_capacity(line.len() + 1));
+        request.extend_from_slice(line);
+        request.push(b'\n');
+        let result = self.talk(&request, started, &ear);
+        if result.is_err() {
+            self.child.end();
+        }
+        result.map_err(|why| {
+            let took = SystemClock.elapsed().saturating_sub(started);
+            let left = Left { stderr: self.complaints(), took };
+            match why {
+                Why::Gone => Failure::Gone(left),
+                Why::TimedOut => Failure::TimedOut(left),
+                Why::TooMuchOutput => Failure::TooMuchOutput(left),
+                Why::Stopped => Failure::Stopped(left),
+                Why::System(errno) => Failure::System(errno.into()),
+            }
+        })
+    }
+
+    fn talk(
+        &mut self,
+        mut request: &[u8],
+        started: Duration,
+        ear: &Ear,
+    ) -> Result<Zeroizing<Vec<u8>>, Why> {
+        let deadline = started + self.invocation.budget;
+        loop {
+            if ear.called() {
+                return Err(Why::Stopped);
+            }
+            let now = SystemClock.elapsed();
+            if now >= deadline {
+                return Err(Why::TimedOut);
+            }
+            let mut wait = deadline - now;
+            if let Some(lines) = &mut self.lines {
+                lines.tick(now);
+                if let Some(due) = lines.due() {
+                    wait = wait.min(due.saturating_sub(now));
+                }
+            }
+            self.wait(!request.is_empty(), wait, ear)?;
+            self.read_complaints();
+            self.write(&mut request)?;
+            if let Some(answer) = self.read()? {
+                // An answer before the question is whole is an answer to something else.
+                return if request.is_empty() { Ok(answer) } else { Err(Why::Gone) };
+            }
+        }
+    }
+
+    fn wait(&self, writes: bool, limit: Duration, ear: &Ear) -> Result<(), Why> {
+        let mut fds = vec![PollFd::from_borrowed_fd(ear.bell(), PollFlags::IN)];
+        let inputs = [&self.stdout, &self.stderr];
+        fds.extend(inputs.into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::IN)));
+        if writes && let Some(stdin) = &self.stdin {
+            fds.push(PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::OUT));
+        }
+        let limit = limit.try_into().ok();
+        match poll(&mut fds, limit.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(Why::System(errno)),
+        }
+    }
+
+    fn write(&mut self, request: &mut &[u8]) -> Result<(), Why> {
+        while let Some(stdin) = self.stdin.as_ref().filter(|_| !request.is_empty()) {
+            match rustix::io::write(stdin, request) {
+                Ok(written) => *request = &request[written..],
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(_) => return Err(Why::Gone),
+            }
+        }
+        Ok(())
+    }
+
+    /// The answer, once it is whole.
+    fn read(&mut self) -> Result<Option<Zeroizing<Vec<u8>>>, Why> {
+        while let Some(stdout) = &self.stdout {
+            match rustix::io::read(stdout, spare_capacity(self.answer.room())) {
+                Ok(0) => return Err(Why::Gone),
+                Ok(_) => {}
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(_) => return Err(Why::Gone),
+            }
+            let Some(end) = self.answer.bytes_from(0).iter().position(|byte| *byte == b'\n') else {
+                if self.answer.len() > self.invocation.limits.stdout {
+                    return Err(Why::TooMuchOutput);
+                }
+                continue;
+            };
+            let line = Zeroizing::new(self.answer.bytes_from(0)[..end].to_vec());
+            if self.answer.len() > end + 1 {
+                // Two answers to one question.
+                return Err(Why::Gone);
+            }
+            self.answer.clear();
+            return Ok(Some(line));
+        }
+        Ok(None)
+    }
+
+    fn read_complaints(&mut self) {
+        const ROUNDS: usize = 64;
+        let limit = self.invocation.limits.stderr;
+        for _ in 0..ROUNDS {
+            let Some(stderr) = &self.stderr else { break };
+            let before = self.complaints.len();
+            match rustix::io::read(stderr, spare_capacity(self.complaints.room())) {
+                Ok(0) => self.stderr = None,
+                Ok(_) => {
+                    if let Some(lines) = &mut self.lines {
+                        lines.feed(self.complaints.bytes_from(before), SystemClock.elapsed());
+                    }
+                    if self.complaints.len() >= limit.saturating_mul(2) {
+                        self.complaints.keep_last(limit);
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(_) => self.stderr = None,
+            }
+        }
+    }
+
+    /// The last of what it wrote to stderr.
+    fn complaints(&mut self) -> Zeroizing<Vec<u8>> {
+        self.read_complaints();
+        if let Some(lines) = &mut self.lines {
+            lines.finish();
+        }
+        let mut complaints = std::mem::take(&mut self.complaints);
+        complaints.keep_last(self.invocation.limits.stderr);
+        complaints.into_bytes()
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        self.stdin = None;
+        if !matches!(self.child.ended(), Ok(None)) {
+            self.child.reap();
+            return;
+        }
+        // Its stdout ends with it, or it hangs; either way the child is killed if it is still there.
+        if let Some(stdout) = &self.stdout {
+            let until = SystemClock.elapsed() + LEAVE;
+            let mut rest = [0; 256];
+            while let Some(left) = until.checked_sub(SystemClock.elapsed()) {
+                let limit = left.try_into().ok();
+                let _ = poll(&mut [PollFd::new(stdout, PollFlags::IN)], limit.as_ref());
+                if matches!(rustix::io::read(stdout, &mut rest), Ok(0)) {
+                    break;
+                }
+            }
+        }
+        if self.child.ends_within(LEAVE) {
+            self.child.reap();
+        } else {
+            self.child.end();
+        }
+    }
+}
+
+enum Why {
+    Gone,
+    TimedOut,
+    TooMuchOutput,
+    Stopped,
+    System(Errno),
+}

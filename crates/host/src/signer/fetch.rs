@@ -1,0 +1,108 @@
+use std::sync::{Arc, Mutex, PoisonError};
+
+use keyward_protocol::signer::{CertificateResponse, Request, Response};
+
+use super::{Identity, KeyKind, Signer};
+use crate::{
+    Credential, Error,
+    cell::{Fetch, Fresh, Occasion},
+    clock::SharedClock,
+    credential::{Header, Unsendable},
+    pair::Leaf,
+    plan::Method,
+    process::Stop,
+};
+
+/// Asks an external signer for its certificate whenever there is none that is valid.
+pub(crate) struct Certificates {
+    signer: Arc<Signer>,
+    clock: SharedClock,
+    /// The last one, so that a certificate that did not change keeps its connections.
+    last: Mutex<Option<Arc<Identity>>>,
+}
+
+impl Certificates {
+    pub(crate) fn new(signer: Signer, clock: SharedClock) -> Self {
+        Self { signer: Arc::new(signer), clock, last: Mutex::new(None) }
+    }
+
+    fn attempt(&self, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
+        let request = Request::Certificate(self.signer.configuration()?);
+        let waited_for = !matches!(occasion, Occasion::Ahead);
+        let response = match self.signer.ask(&request, waited_for, &Stop::default())? {
+            Response::Certificate(response) => response,
+            other => return Err(self.signer.mixed_up(&request, &other)),
+        };
+        let identity = self.keep(self.read(response)?);
+        let expires = Some(identity.not_after);
+        let credential = Credential::signed(self.header(), identity, expires)
+            .map_err(|Unsendable| self.signer.unsendable())?;
+        Ok(Fresh { value: credential, expires })
+    }
+
+    fn read(&self, response: CertificateResponse) -> Result<Identity, Error> {
+        let wrong = |what: &str| self.signer.wrong_answer(what);
+        let leaf = Leaf::parse(&response.certificate)
+            .ok_or_else(|| wrong("answered a certificate that is malformed"))?;
+        let key = KeyKind::of(leaf.public)
+            .ok_or_else(|| wrong("answered a certificate for a kind of key that TLS cannot use"))?;
+        let now = self.clock.now();
+        if now > leaf.not_after {
+            return Err(wrong(&format!(
+                "answered a certificate that expired at {}",
+                leaf.not_after
+            ))
+            .with_hint("have a new certificate issued for the key, and put it on the token"));
+        }
+        if now < leaf.not_before {
+            let what =
+                format!("answered a certificate that is not valid before {}", leaf.not_before);
+            return Err(wrong(&what));
+        }
+        let mut chain = vec![response.certificate];
+        chain.extend(response.chain);
+        Ok(Identity {
+            chain,
+            not_before: leaf.not_before,
+            not_after: leaf.not_after,
+            common_name: leaf.common_name,
+            key,
+            public_key: leaf.public_key,
+            prompt: response.prompt,
+            signer: Arc::clone(&self.signer),
+        })
+    }
+
+    fn keep(&self, identity: Identity) -> Arc<Identity> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some(known) if known.chain == identity.chain && known.prompt == identity.prompt => {
+                Arc::clone(known)
+            }
+            _ => Arc::clone(last.insert(Arc::new(identity))),
+        }
+    }
+
+    /// What the user says in the header besides.
+    fn header(&self) -> Header {
+        let user = &self.signer.plan.target().user;
+        let methods = self.signer.plan.methods();
+        if methods.contains(&Method::Token) {
+            Header::Bearer(user.token.clone())
+        } else if methods.contains(&Method::Basic) {
+            Header::Basic(user.username.clone(), user.password.clone())
+        } else {
+            Header::None
+        }
+    }
+}
+
+impl Fetch<Credential> for Certificates {
+    fn fetch(&self, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
+        let start = self.clock.elapsed();
+        let result = self.attempt(occasion);
+        let took = self.clock.elapsed().saturating_sub(start);
+        self.signer.observer.refreshed(took, result.is_ok());
+        result
+    }
+}

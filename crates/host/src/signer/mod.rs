@@ -1,0 +1,214 @@
+//! External signers: a certificate whose key stays in a token, and a plugin that signs with it.
+//!
+//! ```text
+//! Plan ──► Setup ──► CertificateRequest ──► Identity (kept until the certificate ends)
+//!                └─► SignRequest ─────────► signature (never kept, one at a time)
+//! ```
+//!
+//! The plugin is run for each request, or, with `resident: "true"`, once for as long as the client
+//! lives. What it returns is not believed here: whoever uses a signature checks it against
+//! [`Identity::public_key`] first.
+
+mod failure;
+mod fetch;
+mod pins;
+mod session;
+mod setup;
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use jiff::Timestamp;
+use keyward_protocol::signer::{Options, Request, Response, SignRequest};
+use sha2::{Digest as _, Sha256, Sha384, Sha512};
+
+use self::session::Session;
+pub use self::setup::Setup;
+pub(crate) use self::{fetch::Certificates, pins::Pins};
+use crate::{
+    Error, Plan,
+    observer::Observer,
+    pair::Public,
+    process::{Sink, Stop},
+};
+
+pub use keyward_protocol::signer::Hash;
+
+/// The auth-provider's name in a kubeconfig.
+pub const PROVIDER: &str = "externalSigner";
+/// The entry of its configuration that names the program.
+pub(crate) const PATH: &str = "pathExec";
+
+/// A certificate whose key is held by an external signer.
+pub struct Identity {
+    /// The chain in DER, leaf first. Only the leaf was parsed.
+    pub chain: Vec<Vec<u8>>,
+    /// From when the leaf is valid.
+    pub not_before: Timestamp,
+    /// Until when the leaf is valid.
+    pub not_after: Timestamp,
+    /// The leaf's common name, for people.
+    pub common_name: Option<String>,
+    /// The kind of the key.
+    pub key: KeyKind,
+    /// The public key, as it stands in the bit string of the leaf.
+    pub public_key: Vec<u8>,
+    /// What the plugin wants the person to be told before a signature.
+    pub prompt: Option<String>,
+    signer: Arc<Signer>,
+}
+
+/// A kind of key that TLS can sign with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum KeyKind {
+    Rsa,
+    P256,
+    P384,
+    P521,
+    Ed25519,
+}
+
+/// Asks the plugin of a plan, one request at a time.
+pub(crate) struct Signer {
+    plan: Plan,
+    observer: Arc<dyn Observer>,
+    pins: Arc<Pins>,
+    session: Mutex<Session>,
+}
+
+impl Identity {
+    /// Signs a message. Blocks, until the plugin has answered, its budget is used up or `stop` is
+    /// called, which ends the plugin; waits its turn behind other signatures of the same identity.
+    pub fn sign(&self, message: &[u8], options: Options, stop: &Stop) -> Result<Vec<u8>, Error> {
+        self.show_prompt();
+        let digest = match options.hash() {
+            None => message.to_vec(),
+            Some(Hash::Sha256) => Sha256::digest(message).to_vec(),
+            Some(Hash::Sha384) => Sha384::digest(message).to_vec(),
+            Some(Hash::Sha512) => Sha512::digest(message).to_vec(),
+        };
+        let configuration = self.signer.configuration()?;
+        let request = Request::Sign(SignRequest { configuration, digest, options });
+        match self.signer.ask(&request, true, stop)? {
+            Response::Sign(signature) => Ok(signature),
+            other => Err(self.signer.mixed_up(&request, &other)),
+        }
+    }
+
+    /// Has a resident plugin open and unlock the token, so that a person has all the time there is:
+    /// a server waits for a signature for half a minute. Does nothing for a plugin that is run per
+    /// request, and for one that is unlocked. Blocks as [`Identity::sign`] does.
+    pub fn unlock(&self, stop: &Stop) -> Result<(), Error> {
+        self.signer.unlock(stop)
+    }
+
+    /// Whether the plugin stays for as long as the client lives.
+    pub fn is_resident(&self) -> bool {
+        self.signer.plan.signer().is_some_and(Setup::resident)
+    }
+
+    /// Whether connections may be resumed without a signature.
+    pub fn resumes(&self) -> bool {
+        self.signer.plan.signer().is_none_or(Setup::resumption)
+    }
+
+    /// How long a plugin may take to sign.
+    pub fn budget(&self) -> std::time::Duration {
+        let settings = self.signer.plan.settings();
+        settings.attended.max(settings.unattended)
+    }
+
+    /// The error for a signature that is not one of the certificate's key.
+    pub fn wrong_signature(&self) -> Error {
+        self.signer.wrong_signature()
+    }
+
+    /// The error for a server that wants signatures this key cannot make.
+    pub fn no_scheme(&self) -> Error {
+        self.signer.no_scheme(self.key)
+    }
+
+    fn show_prompt(&self) {
+        let settings = self.signer.plan.settings();
+        let Some(prompt) = &self.prompt else { return };
+        let sink: Option<&Arc<dyn Sink>> = match &settings.complaints {
+            crate::plan::Complaints::Sink(sink) => Some(sink),
+            _ => settings.prompts.as_ref(),
+        };
+        if let (Some(sink), Some(setup)) = (sink, self.signer.plan.signer()) {
+            sink.line(setup.command(), &keyward_protocol::text::clean(prompt));
+        }
+    }
+}
+
+impl Signer {
+    pub(crate) fn new(plan: Plan, observer: Arc<dyn Observer>, pins: Arc<Pins>) -> Self {
+        Self { plan, observer, pins, session: Mutex::default() }
+    }
+
+    fn unlock(&self, stop: &Stop) -> Result<(), Error> {
+        let setup = self.setup()?;
+        if !setup.resident() || self.lock().is_unlocked() {
+            return Ok(());
+        }
+        let request = Request::Unlock(setup.configuration().clone());
+        match self.ask(&request, true, stop)? {
+            Response::Unlock => Ok(()),
+            other => Err(self.mixed_up(&request, &other)),
+        }
+    }
+
+    /// Asks the plugin. Refusals are errors, and a wrong PIN is remembered.
+    fn ask(&self, request: &Request, waited_for: bool, stop: &Stop) -> Result<Response, Error> {
+        let setup = self.setup()?;
+        // Held over the run on purpose: one at a time.
+        let mut session = self.lock();
+        if let Some(error) = self.pins.wrong(setup.configuration()) {
+            return Err(error);
+        }
+        let answered = session.ask(self, request, waited_for, stop);
+        answered.map_err(|error| error.note_first("needed by", self.plan.needed_by()))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Session> {
+        // A session that panicked half-way has dropped its plugin, so the next one starts afresh.
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KeyKind {
+    /// What people call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rsa => "RSA",
+            Self::P256 => "P-256",
+            Self::P384 => "P-384",
+            Self::P521 => "P-521",
+            Self::Ed25519 => "Ed25519",
+        }
+    }
+
+    fn of(public: Public) -> Option<Self> {
+        Some(match public {
+            Public::Rsa => Self::Rsa,
+            Public::P256 => Self::P256,
+            Public::P384 => Self::P384,
+            Public::P521 => Self::P521,
+            Public::Ed25519 => Self::Ed25519,
+            Public::Other => return None,
+        })
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity")
+            .field("common_name", &self.common_name)
+            .field("key", &self.key)
+            .field("resident", &self.is_resident())
+            .finish_non_exhaustive()
+    }
+}
