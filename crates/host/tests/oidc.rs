@@ -169,3 +169,13 @@ fn what_every_use_needs_is_asked_for_at_once() {
     let error = stage.draft(stage.plain_target()).finish().unwrap_err();
     assert_eq!(error.to_string(), "the `oidc` auth-provider needs `idp-issuer-url`");
 }
+
+#[test]
+fn a_refresh_token_is_not_sent_over_an_open_line() {
+    let (mut stage, provider) = (Stage::new(), Arc::new(Provider::default()));
+    let source = open(&mut stage, &provider, &jwt(-5), REFRESH).unwrap();
+    provider.will_answer(200, r#"{"token_endpoint":"http://idp/token"}"#);
+    let error = source.credential_blocking().unwrap_err();
+    assert!(error.to_string().contains("without TLS"), "{error:#}");
+    assert_eq!(provider.asked().len(), 1, "nothing is sent there");
+}

@@ -235,6 +235,10 @@ impl Oidc {
                 .note("answer", format!("status {}", reply.status)));
         }
         match self.object(&reply.body)?.get("token_endpoint").map(|node| &node.value) {
+            // The refresh token goes there.
+            Some(Value::Text(url)) if is_https(&self.issuer) && !is_https(url) => {
+                Err(self.failed("the identity provider names a `token_endpoint` without TLS"))
+            }
             Some(Value::Text(url)) if !url.is_empty() => Ok(url.to_string()),
             _ => Err(self.failed("the identity provider names no `token_endpoint`")),
         }
@@ -250,6 +254,10 @@ impl Oidc {
     fn failed(&self, what: &str) -> Error {
         Error::new(Kind::Failed, what).note("issuer", format!("`{}`", inline(&self.issuer)))
     }
+}
+
+fn is_https(url: &str) -> bool {
+    url.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://"))
 }
 
 /// The end of an id-token, less the margin. A token that does not say it has ended long ago.
