@@ -9,11 +9,7 @@ use keyward_host::{
     plan::{Complaints, Environment, Settings},
     rules::Rules,
 };
-use keyward_protocol::{
-    Secret,
-    exec::Request,
-    url::{self, Url},
-};
+use keyward_protocol::{Secret, exec::Request, url};
 
 use crate::{
     failure::Failure,
@@ -187,9 +183,9 @@ impl Globals {
             }
         }
         for address in [&target.cluster.server, &target.cluster.proxy_url] {
-            let url = Url::parse(address).ok();
-            let password = url.as_ref().and_then(|url| url.user()?.password.as_ref());
-            password.inspect(|password| self.mask.learn(password));
+            for password in url::passwords(address) {
+                self.mask.learn(&password);
+            }
         }
     }
 }

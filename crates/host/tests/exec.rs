@@ -6,7 +6,7 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
-use keyward_host::{Kind, rules::Policy, rules::Rules};
+use keyward_host::{Kind, observer::Nobody, rules::Policy, rules::Rules};
 use keyward_protocol::exec::Response;
 use support::{Stage, answer};
 
@@ -118,6 +118,21 @@ fn what_the_plugin_said_is_kept_apart_cleaned_and_masked() {
     let error = stage.failure();
     assert_eq!(error.stderr().unwrap(), "no session for [hidden]U+001B[0m, Bearer [hidden]\n");
     assert!(!format!("{error:#} {error:?}").contains("no session"), "{error:#}");
+}
+
+#[test]
+fn what_stderr_was_cut_from_and_the_passwords_of_addresses_are_hidden() {
+    let stage = Stage::with_plugin(
+        "{ printf 'S%.0s' $(seq 70000); echo; echo no session; \
+         echo 'http://ann:SECRET%2Fproxy@p, SECRET/proxy'; } >&2; exit 1",
+    );
+    let mut target = stage.target();
+    target.user.exec.as_mut().unwrap().provide_cluster_info = true;
+    target.cluster.proxy_url = "http://ann:SECRET%2Fproxy@p".into();
+    let plan = stage.draft(target).finish().unwrap();
+    let source = stage.sources(Arc::new(Nobody)).open(&plan);
+    let error = source.credential_blocking().unwrap_err();
+    assert_eq!(error.stderr(), Some("no session\nhttp://ann:[hidden]@p, [hidden]\n"));
 }
 
 #[test]

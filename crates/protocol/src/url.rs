@@ -277,6 +277,19 @@ pub fn mask(address: &str) -> String {
     }
 }
 
+/// The password of an address in the two forms in which it may be told: as it is, and with the
+/// escapes that the address has it in. None when there is none.
+pub fn passwords(address: &str) -> Vec<Secret> {
+    let Some((_, rest)) = address.split_once("//") else { return Vec::new() };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+    let Some((_, escaped)) = user.split_once(':') else { return Vec::new() };
+    let mut forms = vec![Secret::new(escaped)];
+    let plain = unescape(escaped, Part::User).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    forms.extend(plain.map(Secret::new));
+    forms
+}
+
 /// The part of a URL that an escape stands in: each has its own rules.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
@@ -490,6 +503,18 @@ mod tests {
 
     fn printed(text: &str) -> String {
         Url::parse(text).unwrap().text()
+    }
+
+    #[test]
+    fn a_password_is_known_in_both_its_forms() {
+        let forms = |address| {
+            passwords(address).iter().map(|form| form.expose().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(forms("http://ann:a%40b:c@h:1/x@y"), ["a%40b:c", "a@b:c"]);
+        assert_eq!(forms("http://ann:%zz@h"), ["%zz"]);
+        for none in ["http://ann@h", "http://h/a:b@c", "h:1", ""] {
+            assert_eq!(forms(none), [""; 0], "{none}");
+        }
     }
 
     #[test]

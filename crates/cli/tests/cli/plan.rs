@@ -212,7 +212,7 @@ fn a_password_in_an_address_is_hidden() {
     traced(&stage);
     stage.kubeconfig(
         &config(FULL)
-            .replace("6443'", "6443', proxy-url: 'http://ann:SECRET-proxy@proxy.example.test'"),
+            .replace("6443'", "6443', proxy-url: 'http://ann:SECRET%2Fproxy@proxy.example.test'"),
     );
     for line in ["plan", "plan -o json"] {
         let ran = stage.run(line);

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use keyward_protocol::exec::{AnswerError, REQUEST_VARIABLE};
+use keyward_protocol::{
+    exec::{AnswerError, REQUEST_VARIABLE},
+    url,
+};
 
 use crate::{
     Error, Kind,
@@ -148,6 +151,11 @@ fn masked(plugin: &Plugin, turn: &Turn, stderr: &[u8], stdout: &[u8]) -> String 
         };
         if secret {
             mask.learn(&variable.value.to_string_lossy());
+        }
+    }
+    for address in turn.request.cluster.iter().flat_map(|c| [&c.server, &c.proxy_url]) {
+        for password in url::passwords(address) {
+            mask.learn(password.expose());
         }
     }
     mask.learn_args(plugin.args());

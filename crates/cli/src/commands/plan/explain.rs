@@ -7,7 +7,7 @@ use keyward_host::{
     plan::{self, Environment as Base, Origin},
     rules::{Missing, Rules, Verdict},
 };
-use keyward_protocol::{text::clean, url};
+use keyward_protocol::{exec::Request, text::clean, url};
 
 use super::{
     arguments,
@@ -159,10 +159,18 @@ fn plugin(
         attended: plugin.attended(),
         time_limit: plugin.budget().map(duration::show),
         install_hint: hide(globals, clean(plugin.exec().install_hint.trim()).as_str()),
-        request: plugin
-            .request()
-            .and_then(|request| serde_json::from_str(&globals.mask.apply(&request.to_json())).ok()),
+        request: plugin.request().and_then(|request| told(globals, request)),
     }
+}
+
+/// What the plugin would be told, without any secret.
+fn told(globals: &Globals, request: &Request) -> Option<serde_json::Value> {
+    let mut request = request.clone();
+    if let Some(cluster) = &mut request.cluster {
+        cluster.server = url::mask(&cluster.server);
+        cluster.proxy_url = url::mask(&cluster.proxy_url);
+    }
+    serde_json::from_str(&globals.mask.apply(&request.to_json())).ok()
 }
 
 /// Where the program was looked for. A search stops at the first folder that has it.
