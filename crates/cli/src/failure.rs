@@ -3,7 +3,6 @@
 use std::{borrow::Cow, error::Error as _, io, process::ExitCode};
 
 use keyward_host::{Error, Kind};
-use keyward_protocol::text::clean;
 
 use crate::{globals::Globals, output, signals};
 
@@ -102,16 +101,18 @@ impl Failure {
 
     fn layout(&self, style: output::Style) -> String {
         // Most texts were cleaned where they were made; none may reach a terminal without it.
-        let mut lines = vec![format!("{} {}", style.error("error:"), clean(&self.0.message))];
+        let mut lines =
+            vec![format!("{} {}", style.error("error:"), output::inline(&self.0.message))];
         for (label, note) in self.notes() {
-            lines.push(format!("  {label}: {}", clean(note).replace('\n', "\n    ")));
+            lines.push(format!("  {label}: {}", output::block(note).replace('\n', "\n    ")));
         }
         if let Some(stderr) = self.0.stderr.as_deref().filter(|text| !text.trim().is_empty()) {
             lines.push("  the plugin said:".to_owned());
-            lines.extend(stderr.trim_end().lines().map(|line| format!("    {line}")));
+            let said = stderr.trim_end().lines();
+            lines.extend(said.map(|line| format!("    {}", output::inline(line))));
         }
         if let Some(hint) = &self.0.hint {
-            lines.push(format!("\n{} {}", style.hint("hint:"), clean(hint)));
+            lines.push(format!("\n{} {}", style.hint("hint:"), output::block(hint)));
         }
         lines.push(String::new());
         lines.join("\n")
@@ -155,6 +156,25 @@ impl From<io::Error> for Failure {
 mod tests {
     use super::Failure;
     use crate::output::Style;
+
+    #[test]
+    fn nothing_of_a_stranger_writes_over_a_line_or_begins_one() {
+        let evil = "x\rerror: y\u{1b}[2K";
+        let mut failure = Failure::failed(format!("{evil}\nhint: z"))
+            .note("needed by", format!("{evil}\nhint: z"))
+            .hint(evil);
+        failure.0.stderr = Some(format!("{evil}\n"));
+        assert_eq!(
+            failure.layout(Style::plain()),
+            "error: x error: yU+001B[2K hint: z\n\
+             \x20 needed by: x error: yU+001B[2K\n\
+             \x20   hint: z\n\
+             \x20 the plugin said:\n\
+             \x20   x error: yU+001B[2K\n\
+             \n\
+             hint: x error: yU+001B[2K\n"
+        );
+    }
 
     #[test]
     fn the_layout_is_message_then_facts_then_hint() {

@@ -35,13 +35,17 @@ impl Mask {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = secret.expose().trim();
         for part in std::iter::once(text).chain(text.lines().map(str::trim)) {
-            let dull = part.len() < SHORTEST || part.starts_with("-----");
-            if !dull && !known.iter().any(|k| k.expose() == part) {
-                known.push(Secret::new(part));
+            if part.len() < SHORTEST || part.starts_with("-----") {
+                continue;
+            }
+            // The longest first: a secret that contains another must be replaced before it, or its
+            // rest would show.
+            let order =
+                |k: &Secret| part.len().cmp(&k.expose().len()).then_with(|| k.expose().cmp(part));
+            if let Err(place) = known.binary_search_by(order) {
+                known.insert(place, Secret::new(part));
             }
         }
-        // A secret that contains another must be replaced first, or its rest would show.
-        known.sort_by_key(|k| std::cmp::Reverse(k.expose().len()));
     }
 
     /// The text without any known secret.

@@ -56,6 +56,11 @@ pub(crate) fn inline(text: &str) -> String {
     clean(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
+/// The same for text that may have several lines.
+pub(crate) fn block(text: &str) -> String {
+    text.split('\n').map(inline).collect::<Vec<_>>().join("\n")
+}
+
 /// Names the user of a target and where it stands, for messages.
 pub(crate) fn user(target: &Target) -> String {
     let user = match target.user_name.as_str() {

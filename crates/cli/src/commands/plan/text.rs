@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::explanation::{
     Cluster, Environment, Explanation, Interactive, Method, Plugin, Policy, Source, User,
 };
-use crate::output::{Style, inline};
+use crate::output::{Style, block, inline};
 
 /// A text of the request longer than this is cut: a certificate authority fills the screen.
 const LONGEST: usize = 72;
@@ -25,7 +25,7 @@ pub(super) fn layout(explanation: &Explanation, style: Style) -> String {
         if index == 0 {
             page.text.push('\n');
         }
-        page.line(&[&style.warning("warning:"), " ", warning]);
+        page.line(&[&style.warning("warning:"), " ", &inline(warning)]);
     }
     page.text
 }
@@ -37,7 +37,7 @@ struct Page {
 
 impl Page {
     fn heading(&mut self, label: &str, fact: &str) {
-        self.line(&["\n", &self.style.label(label), "  ", fact]);
+        self.line(&["\n", &self.style.label(label), "  ", &inline(fact)]);
     }
 
     fn line(&mut self, parts: &[&str]) {
@@ -51,7 +51,7 @@ impl Page {
         for (label, fact) in rows {
             let gap = " ".repeat(width - label.len());
             let below = format!("\n{indent}{}", " ".repeat(width));
-            let fact = fact.replace('\n', &below);
+            let fact = block(fact).replace('\n', &below);
             self.line(&[indent, &self.style.label(label), &gap, &fact]);
         }
     }
