@@ -1,6 +1,6 @@
 //! Hides secrets in what a plugin wrote to its stderr.
 
-use keyward_protocol::{Secret, text};
+use keyward_protocol::{Node, Secret, node::Value, text};
 use zeroize::Zeroizing;
 
 /// What stands in the place of a secret.
@@ -40,6 +40,25 @@ impl Mask {
         }
     }
 
+    /// Hides every `password` of a JSON answer, however short. `false` for an answer that has none.
+    pub(crate) fn learn_passwords(&mut self, stdout: &[u8]) -> bool {
+        let before = self.0.len();
+        if let Ok(node) = Node::from_json(stdout) {
+            self.learn_passwords_of(&node);
+        }
+        self.0.len() > before
+    }
+
+    fn learn_passwords_of(&mut self, node: &Node) {
+        let Value::Map(entries) = &node.value else { return };
+        for entry in entries {
+            match &entry.value.value {
+                Value::Text(text) if entry.key == "password" => self.learn(text),
+                _ => self.learn_passwords_of(&entry.value),
+            }
+        }
+    }
+
     /// The values of arguments that are called secret: `--client-secret=x`, `--token x`.
     pub(crate) fn learn_args(&mut self, args: &[String]) {
         for (index, arg) in args.iter().enumerate() {
@@ -73,7 +92,14 @@ impl Mask {
 }
 
 /// Words of every answer.
-const FRAME: [&str; 11] = [
+const FRAME: [&str; 18] = [
+    "CredentialProviderResponse",
+    "RegistryCredentialPluginResponse",
+    "credentialprovider.kubelet.k8s.io/v1",
+    "credentialprovider.kubelet.k8s.io/v1beta1",
+    "credentialprovider.kubelet.k8s.io/v1alpha1",
+    "cacheKeyType",
+    "cacheDuration",
     "ExecCredential",
     "client.authentication.k8s.io/v1",
     "client.authentication.k8s.io/v1beta1",

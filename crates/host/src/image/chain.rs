@@ -60,7 +60,7 @@ mod tests {
         let begin = |text: &str| {
             let mut found = Vec::new();
             chain.each(&text.as_bytes().iter(), |t, ()| {
-                found.push(String::from_utf8_lossy(t).into_owned())
+                found.push(String::from_utf8_lossy(t).into_owned());
             });
             found
         };

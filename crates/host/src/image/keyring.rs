@@ -18,9 +18,9 @@ const DOCKER_HUB: &str = "index.docker.io";
 ///
 /// Keys are compared in reverse byte order, so that of two keys with the same host the longer path
 /// comes first, and a literal before a `*`; under one key the earlier source comes first.
-#[derive(Debug, Default)]
-pub struct Keyring {
-    logins: BTreeMap<String, Vec<Login>>,
+#[derive(Debug)]
+pub struct Keyring<L = Login> {
+    logins: BTreeMap<String, Vec<L>>,
     /// The keys in order of lookup, and their index.
     order: Vec<String>,
     /// For each pattern of the index its place in `order`; keys that parse as no pattern have none.
@@ -28,10 +28,21 @@ pub struct Keyring {
     index: Index,
 }
 
-impl Keyring {
+impl<L> Default for Keyring<L> {
+    fn default() -> Self {
+        Self {
+            logins: BTreeMap::new(),
+            order: Vec::new(),
+            places: Vec::new(),
+            index: Index::default(),
+        }
+    }
+}
+
+impl<L> Keyring<L> {
     /// Adds the logins of one source, such as a provider's answer or the `auths` of a docker
     /// configuration. A key that is no URL is passed over.
-    pub fn add(&mut self, logins: impl IntoIterator<Item = (String, Login)>) {
+    pub fn add(&mut self, logins: impl IntoIterator<Item = (String, L)>) {
         for (location, login) in logins {
             if let Some(key) = key(&location) {
                 self.logins.entry(key).or_default().push(login);
@@ -51,7 +62,7 @@ impl Keyring {
     }
 
     /// The logins to try for an image, best first, each with the key it stands under.
-    pub fn lookup(&self, image: &str) -> Vec<(&str, &Login)> {
+    pub fn lookup(&self, image: &str) -> Vec<(&str, &L)> {
         let mut places = Vec::new();
         if let Some(name) = Name::parse(image) {
             self.index.each(&name, |number| places.push(self.places[number]));

@@ -1,13 +1,40 @@
 //! Credentials for pulling images: which provider is meant, and what it answers.
+//!
+//! ```text
+//! Config ──► Images::lookup(image) ──► Found
+//!      load   normalise, match, ask, keep
+//! ```
+//!
+//! [`Config`] says which providers there are; [`Images`] asks them and keeps what they answer;
+//! [`Follow`] notices that the configuration has changed; [`lint`] says what is odd about it.
 
+mod account;
+mod answer;
 mod chain;
 pub mod config;
+mod failure;
+mod follow;
+mod found;
 mod glob;
+mod images;
 mod index;
 mod keyring;
+mod lint;
+mod normalise;
 mod pattern;
+mod provider;
+mod question;
+mod shelf;
 
+pub use account::{Account, Accounts, Pod, TokenRequest};
+pub use answer::{Answer, Scope, token_expiry};
 pub use config::Config;
+pub use follow::{Follow, Pace, Standing};
+pub use found::{Asked, Found, FoundLogin, Outcome};
+pub use images::{Images, Looking};
 pub use index::{Index, Reading};
 pub use keyring::{Keyring, read_auths};
+pub use lint::{Finding, Weight, lint, permissions};
+pub use normalise::{NotAnImage, normalise};
 pub use pattern::{Name, Pattern, PatternError};
+pub use provider::Settings;

@@ -1,4 +1,4 @@
-//! The adapter to the `metrics` facade, under the names and labels that client-go has.
+//! The adapter to the `metrics` facade, under the names and labels that client-go and the kubelet have.
 
 use std::time::Duration;
 
@@ -17,6 +17,9 @@ const RUN_SECONDS: &str = "keyward_plugin_duration_seconds";
 const REFRESH_SECONDS: &str = "keyward_refresh_duration_seconds";
 const EXPIRY_SECONDS: &str = "keyward_credential_ttl_seconds";
 const INVALID: &str = "keyward_invalid_certificates_total";
+const PROVIDER_ERRORS: &str = "kubelet_credential_provider_plugin_errors_total";
+const PROVIDER_SECONDS: &str = "kubelet_credential_provider_plugin_duration";
+const PROVIDER_CONFIG: &str = "kubelet_credential_provider_config_info";
 
 /// Tells the recorder of the `metrics` facade.
 ///
@@ -51,6 +54,9 @@ impl Facade {
         describe_histogram!(REFRESH_SECONDS, Unit::Seconds, "time that a refresh took");
         describe_gauge!(EXPIRY_SECONDS, Unit::Seconds, "time to the expiry of the last credential");
         describe_counter!(INVALID, "certificates that were not valid when they came");
+        describe_counter!(PROVIDER_ERRORS, "runs of image credential providers that failed");
+        describe_histogram!(PROVIDER_SECONDS, Unit::Seconds, "time that image providers took");
+        describe_gauge!(PROVIDER_CONFIG, "the configuration of image providers in force");
         gauge!(TTL).set(f64::INFINITY);
         Self(())
     }
@@ -91,6 +97,23 @@ impl Observer for Facade {
 
     fn invalid_certificate(&self, _plugin: &str) {
         counter!(INVALID).increment(1);
+    }
+
+    fn provided(&self, provider: &str, took: Duration, failed: bool) {
+        histogram!(PROVIDER_SECONDS, "plugin_name" => provider.to_owned()).record(took);
+        if failed {
+            counter!(PROVIDER_ERRORS, "plugin_name" => provider.to_owned()).increment(1);
+        }
+    }
+
+    /// The facade cannot remove a series: the old one goes to zero.
+    fn configured(&self, hash: Option<&str>, before: Option<&str>) {
+        if let Some(before) = before {
+            gauge!(PROVIDER_CONFIG, "hash" => before.to_owned()).set(0.0);
+        }
+        if let Some(hash) = hash {
+            gauge!(PROVIDER_CONFIG, "hash" => hash.to_owned()).set(1.0);
+        }
     }
 }
 
@@ -194,6 +217,10 @@ mod tests {
             facade.certificates_end(at(90), now);
             facade.rotated(Duration::from_secs(7));
             facade.invalid_certificate("p");
+            facade.provided("ecr", Duration::from_secs(2), false);
+            facade.provided("ecr", Duration::from_secs(1), true);
+            facade.configured(Some("sha256:aa"), None);
+            facade.configured(Some("sha256:bb"), Some("sha256:aa"));
         });
         let values = paper.0.lock().expect("whole");
         let found: Vec<_> = values.iter().map(|(name, value)| format!("{name} {value}")).collect();
@@ -204,6 +231,10 @@ mod tests {
                 "keyward_invalid_certificates_total{} 1",
                 "keyward_plugin_duration_seconds{} 4",
                 "keyward_refresh_duration_seconds{outcome=failure} 3",
+                "kubelet_credential_provider_config_info{hash=sha256:aa} 0",
+                "kubelet_credential_provider_config_info{hash=sha256:bb} 1",
+                "kubelet_credential_provider_plugin_duration{plugin_name=ecr} 3",
+                "kubelet_credential_provider_plugin_errors_total{plugin_name=ecr} 1",
                 "rest_client_exec_plugin_call_total{code=-1,call_status=plugin_execution_error} 1",
                 "rest_client_exec_plugin_call_total{code=0,call_status=no_error} 2",
                 "rest_client_exec_plugin_certificate_rotation_age{} 7",

@@ -36,6 +36,14 @@ pub trait Observer: Send + Sync + 'static {
 
     /// A certificate came that is not valid now.
     fn invalid_certificate(&self, _plugin: &str) {}
+
+    /// A run of an image credential provider ended, well or not (ME-07, ME-08). An answer that cannot
+    /// be read is not counted as a failure, as in the kubelet.
+    fn provided(&self, _provider: &str, _took: Duration, _failed: bool) {}
+
+    /// A configuration of image credential providers is in force, or none (ME-09): its hash, and the
+    /// one that was in force before.
+    fn configured(&self, _hash: Option<&str>, _before: Option<&str>) {}
 }
 
 /// Looks away.

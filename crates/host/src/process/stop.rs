@@ -35,6 +35,14 @@ impl Stop {
         self.0.called.load(Ordering::SeqCst)
     }
 
+    /// Waits for this long, or until it is called, which is what it returns. For pauses between
+    /// runs: a program that is about to exit does not wait for them.
+    pub fn pause(&self, limit: Duration) -> bool {
+        let Ok(ear) = self.listen() else { return self.called() };
+        ear.wait(limit);
+        ear.called()
+    }
+
     /// An ear for one run.
     pub(super) fn listen(&self) -> io::Result<Ear> {
         let bell = Arc::new(Bell::new()?);
@@ -77,6 +85,19 @@ pub(super) struct Ear {
 impl Ear {
     pub(super) fn called(&self) -> bool {
         self.stop.called()
+    }
+
+    #[cfg(unix)]
+    fn wait(&self, limit: Duration) {
+        use rustix::event::{PollFd, PollFlags, poll};
+        let limit = rustix::time::Timespec::try_from(limit).ok();
+        // Interrupted, the pause is shorter, which does no harm.
+        let _ = poll(&mut [PollFd::from_borrowed_fd(self.bell(), PollFlags::IN)], limit.as_ref());
+    }
+
+    #[cfg(not(unix))]
+    fn wait(&self, limit: Duration) {
+        std::thread::park_timeout(limit);
     }
 
     /// Readable once the stop was called.

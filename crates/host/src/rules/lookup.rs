@@ -87,7 +87,7 @@ pub(crate) fn clean(path: &Path) -> PathBuf {
     out
 }
 
-fn named(path: &Path, surroundings: &Surroundings) -> Result<PathBuf, Missing> {
+pub(super) fn named(path: &Path, surroundings: &Surroundings) -> Result<PathBuf, Missing> {
     let absolute = surroundings.absolute(path);
     match check(&absolute) {
         Ok(()) => Ok(path.to_owned()),

@@ -299,6 +299,24 @@ fn judge_by_list(
     }
 }
 
+/// The program of an image credential provider: in the folder of providers if there is one, else
+/// through `PATH`. No policy stands in its way: whoever wrote the configuration chose the program.
+pub(crate) fn locate(
+    name: &str,
+    folder: Option<&Path>,
+    surroundings: &Surroundings,
+) -> Result<PathBuf, Error> {
+    let found = match folder {
+        // A folder of providers is never searched beyond its own files.
+        Some(_) if !lookup::is_bare(name) || matches!(name, "" | "." | "..") => {
+            Err(Missing::Nowhere { looked: Vec::new(), unusable: None })
+        }
+        Some(folder) => lookup::named(&folder.join(name), surroundings),
+        None => lookup::find(name, surroundings, &[]),
+    };
+    found.map(|path| surroundings.absolute(&path)).map_err(|missing| not_found(name, &missing))
+}
+
 fn not_found(command: &str, missing: &Missing) -> Error {
     let plugin = inline(command);
     let list = |folders: &[PathBuf]| {

@@ -31,7 +31,7 @@ impl Decoder<'_> {
         let (root, repeats) = match Node::from_json_or_yaml_strictly(bytes) {
             Ok(read) => read,
             Err(error) => {
-                self.syntax(bytes, error);
+                self.syntax(bytes, &error);
                 return Vec::new();
             }
         };
@@ -56,7 +56,7 @@ impl Decoder<'_> {
     }
 
     /// Says what is wrong with the text, and in the case of an unquoted `*` what to do about it.
-    fn syntax(&mut self, bytes: &[u8], error: SyntaxError) {
+    fn syntax(&mut self, bytes: &[u8], error: &SyntaxError) {
         let line = usize::try_from(error.line).unwrap_or_default().saturating_sub(1);
         let text = bytes.split(|b| *b == b'\n').nth(line).unwrap_or_default();
         let message = if begins_with_star(&String::from_utf8_lossy(text)) {
@@ -207,7 +207,7 @@ impl Decoder<'_> {
             for entry in self.fields(item, &field, &["name", "value"]) {
                 let at = format!("{field}.{}", entry.key);
                 match entry.key.as_str() {
-                    "name" => name = self.text(&entry.value, &at).to_owned(),
+                    "name" => self.text(&entry.value, &at).clone_into(&mut name),
                     _ => value = Secret::new(self.text(&entry.value, &at)),
                 }
             }
@@ -225,13 +225,10 @@ impl Decoder<'_> {
             Value::Text(text) => duration::parse(text),
             _ => None,
         };
-        match parsed {
-            Some(value) => Some(Said { value, line: entry.line }),
-            None => {
-                self.mismatch(&entry.value.mismatch(field, expected));
-                None
-            }
+        if parsed.is_none() {
+            self.mismatch(&entry.value.mismatch(field, expected));
         }
+        parsed.map(|value| Said { value, line: entry.line })
     }
 
     /// The entries of a mapping. Those that nobody knows are reported and left out.

@@ -108,6 +108,11 @@ pub enum KnownKey {
     Global,
 }
 
+/// The files of a folder that count, in the order in which they are read; none if it cannot be read.
+pub(super) fn files_of(folder: &Path) -> Vec<std::path::PathBuf> {
+    files::list(folder).unwrap_or_default()
+}
+
 impl Config {
     /// Reads a file, or the `.json`, `.yaml` and `.yml` files of a folder in the order of their
     /// names, and checks them.

@@ -1,0 +1,171 @@
+//! What a provider answered, made equal for both protocols.
+
+use std::time::Duration;
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+use keyward_protocol::{
+    Node,
+    image::{CacheKey, Login, ProposalResponse, Response, ResponseError},
+};
+
+use super::{
+    Config,
+    config::{Provider, Speech},
+    shelf::Hold,
+};
+
+/// An answer that may be used.
+#[derive(Debug)]
+pub struct Answer {
+    /// The image it was asked for.
+    pub image: String,
+    /// What it is good for.
+    pub scope: Scope,
+    /// For how long it is kept; `None` is not at all.
+    pub kept_for: Option<Duration>,
+    /// Logins by registry pattern.
+    pub auth: Vec<(String, Login)>,
+    /// How long the run took that brought it.
+    pub took: Duration,
+    /// What the provider wrote to its stderr all the same, masked.
+    pub stderr: String,
+}
+
+/// What an answer is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// The image it was asked for.
+    Image,
+    /// All images of the registry.
+    Registry,
+    /// All images.
+    Global,
+}
+
+/// Why an answer may not be used. No variant carries text of it.
+#[derive(Debug)]
+pub(super) enum Unusable {
+    Response(ResponseError),
+    /// `cacheKeyType` is not one of the three words.
+    Key,
+    /// It contains the service account's token, but would be kept for the account's other pods.
+    Echo,
+}
+
+impl Scope {
+    /// All of them, in the order of lookup (LK-05).
+    pub const ALL: [Self; 3] = [Self::Image, Self::Registry, Self::Global];
+
+    /// The word on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Image => "Image",
+            Self::Registry => "Registry",
+            Self::Global => "Global",
+        }
+    }
+
+    /// The part of an image's name under which an answer is kept (LK-04).
+    pub(super) fn part(self, image: &str) -> &str {
+        match self {
+            Self::Image => image,
+            Self::Registry => registry(image),
+            Self::Global => "",
+        }
+    }
+}
+
+/// The text before the first slash.
+pub(super) fn registry(image: &str) -> &str {
+    image.split('/').next().unwrap_or(image)
+}
+
+/// Reads what `provider` printed for `image`.
+pub(super) fn read(
+    provider: &Provider,
+    image: &str,
+    stdout: &[u8],
+    now: Timestamp,
+) -> Result<Answer, Unusable> {
+    let answer = match provider.speech {
+        Speech::Kubelet(version) => {
+            let response = Response::read(stdout, version).map_err(Unusable::Response)?;
+            kubelet(provider, image, response)?
+        }
+        Speech::Proposal => {
+            let response = ProposalResponse::read(stdout).map_err(Unusable::Response)?;
+            proposal(image, response, now)
+        }
+    };
+    Ok(answer)
+}
+
+fn kubelet(provider: &Provider, image: &str, response: Response) -> Result<Answer, Unusable> {
+    let scope = match response.key {
+        CacheKey::Image => Scope::Image,
+        CacheKey::Registry => Scope::Registry,
+        CacheKey::Global => Scope::Global,
+        CacheKey::Other(_) => return Err(Unusable::Key),
+    };
+    let nanos = response.duration.unwrap_or(provider.default_duration);
+    let kept_for = u64::try_from(nanos).ok().filter(|n| *n > 0).map(Duration::from_nanos);
+    Ok(Answer::new(image, scope, kept_for, response.auth))
+}
+
+/// The one login is for the image's registry; no expiry means not to keep it.
+fn proposal(image: &str, response: ProposalResponse, now: Timestamp) -> Answer {
+    let rest = response.expires.map(|at| at.duration_since(now));
+    let kept_for = rest.and_then(|rest| Duration::try_from(rest).ok()).filter(|d| !d.is_zero());
+    let auth = vec![(registry(image).to_owned(), response.login)];
+    Answer::new(image, Scope::Image, kept_for, auth)
+}
+
+impl Answer {
+    fn new(
+        image: &str,
+        scope: Scope,
+        kept_for: Option<Duration>,
+        auth: Vec<(String, Login)>,
+    ) -> Self {
+        let image = image.to_owned();
+        Self { image, scope, kept_for, auth, took: Duration::ZERO, stderr: String::new() }
+    }
+
+    pub(super) fn hold(&self) -> Hold {
+        self.kept_for.map_or(Hold::Never, Hold::For)
+    }
+
+    /// Until when the credentials are good by what they say themselves, in wall-clock milliseconds:
+    /// the earliest `exp` of passwords that are all JSON Web Tokens. Others say nothing.
+    pub(super) fn own_expiry(&self) -> Option<i64> {
+        let ends: Option<Vec<i64>> =
+            self.auth.iter().map(|(_, login)| token_expiry(login.password.expose())).collect();
+        ends?.into_iter().min().map(|seconds| seconds.saturating_mul(1000))
+    }
+
+    /// Whether a service account's token stands in it, alone or inside something longer (D12).
+    pub(super) fn echoes(&self, token: &str) -> bool {
+        !token.is_empty()
+            && self.auth.iter().any(|(_, login)| {
+                login.username.contains(token) || login.password.expose().contains(token)
+            })
+    }
+}
+
+/// The `exp` of a JSON Web Token, in seconds since 1970. Nothing is verified: it is only used to
+/// throw a token away in time.
+pub fn token_expiry(token: &str) -> Option<i64> {
+    let mut parts = token.split('.');
+    let (_, payload, _) = (parts.next()?, parts.next()?, parts.next()?);
+    let json = URL_SAFE_NO_PAD.decode(payload.trim_end_matches('=')).ok()?;
+    let node = Node::from_json(&json).ok()?;
+    node.get("exp")?.integer("exp").ok()?
+}
+
+impl Config {
+    /// The names of the providers, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.providers.iter().map(|provider| provider.name.as_str())
+    }
+}

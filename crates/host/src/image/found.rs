@@ -1,0 +1,91 @@
+//! What came of asking for an image, decision by decision.
+
+use std::sync::Arc;
+
+use keyward_protocol::image::Login;
+
+use super::{
+    answer::{Answer, Scope},
+    config::Provider,
+};
+use crate::Error;
+
+/// What came of asking for an image.
+#[derive(Debug)]
+pub struct Found {
+    /// The image as it was matched: full name, no tag, no digest.
+    pub image: String,
+    /// The logins to try, best first.
+    pub logins: Vec<FoundLogin>,
+    /// Every provider of the configuration, in order, and what became of it.
+    pub asked: Vec<Asked>,
+}
+
+/// A login and where it comes from.
+#[derive(Debug, Clone)]
+pub struct FoundLogin {
+    /// The registry pattern of the answer that it stands under.
+    pub key: String,
+    /// The login.
+    pub login: Login,
+    /// The provider.
+    pub provider: Arc<Provider>,
+    /// The service account it was given for: namespace and name.
+    pub account: Option<(String, String)>,
+}
+
+/// What became of one provider.
+#[derive(Debug)]
+pub struct Asked {
+    /// The provider.
+    pub provider: Arc<Provider>,
+    /// The number of its first pattern that matches.
+    pub pattern: Option<usize>,
+    /// What it came to.
+    pub outcome: Outcome,
+}
+
+/// What became of a provider.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// No pattern of it means the image.
+    NoMatch,
+    /// It was passed over; the reason in words.
+    Skipped(String),
+    /// An answer was there already, kept for this scope.
+    Kept(Arc<Answer>, Scope),
+    /// It was run, or somebody else's run was shared.
+    Answered(Arc<Answer>),
+    /// It failed, but its last answer says of itself that it is still good.
+    LastGood(Arc<Answer>, Error),
+    /// It failed; the pull goes on without it.
+    Failed(Error),
+}
+
+impl Outcome {
+    /// The answer, if there is one.
+    pub fn answer(&self) -> Option<&Arc<Answer>> {
+        match self {
+            Self::Kept(answer, _) | Self::Answered(answer) | Self::LastGood(answer, _) => {
+                Some(answer)
+            }
+            _ => None,
+        }
+    }
+
+    /// The failure, if there is one.
+    pub fn failure(&self) -> Option<&Error> {
+        match self {
+            Self::Failed(error) | Self::LastGood(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl Found {
+    /// What failed on the way.
+    pub fn failures(&self) -> impl Iterator<Item = &Error> {
+        self.asked.iter().filter_map(|asked| asked.outcome.failure())
+    }
+}

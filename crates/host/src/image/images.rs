@@ -1,0 +1,335 @@
+//! From an image to its logins.
+//!
+//! ```text
+//! image ──► name ──► providers that match ──► answers ──► keyring ──► logins, best first
+//!      normalise                  shelf, flight, run          lookup
+//! ```
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{
+    Config, Keyring, Name, Pod, Settings,
+    account::{Accounts, TokenRequest},
+    answer::{Answer, Scope},
+    config::{KnownKey, Provider, TokenCache},
+    failure::needed_by,
+    found::{Asked, Found, FoundLogin, Outcome},
+    normalise,
+    provider::{Runner, Told},
+    question::{Client, Question, annotations, with_token},
+    shelf::{Key, Shelf},
+};
+use crate::{
+    Error, Kind, Surroundings,
+    clock::SharedClock,
+    flight::{Boarding, Flight, Seat},
+    observer::Observer,
+    process,
+};
+
+/// Asks image credential providers, and keeps what they answer.
+///
+/// What is kept belongs to a provider as it is configured, so a changed configuration loses only the
+/// answers of the providers that changed.
+pub struct Images {
+    runner: Runner,
+    accounts: Option<Arc<dyn Accounts>>,
+    shelf: Shelf<Answer>,
+    /// Runs under way, by question.
+    flights: Mutex<HashMap<Key, Flight<Landed>>>,
+    /// What is known of providers, by provider.
+    known: Mutex<HashMap<Key, KnownKey>>,
+    /// The last token of a pod, by its hash, so that none is requested while its answer is kept.
+    tokens: Shelf<Key>,
+}
+
+type Landed = Result<Arc<Answer>, Error>;
+
+impl Images {
+    /// Nobody asked yet.
+    pub fn new(
+        settings: Settings,
+        surroundings: Surroundings,
+        clock: SharedClock,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        let most = settings.most;
+        Self {
+            shelf: Shelf::new(Arc::clone(&clock), most),
+            tokens: Shelf::new(Arc::clone(&clock), most),
+            runner: Runner { settings, surroundings, clock, observer },
+            accounts: None,
+            flights: Mutex::default(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Asks the cluster about service accounts through `accounts`.
+    #[must_use]
+    pub fn with_accounts(mut self, accounts: Arc<dyn Accounts>) -> Self {
+        self.accounts = Some(accounts);
+        self
+    }
+
+    /// The program that a provider would be run as.
+    pub fn locate(&self, provider: &Provider) -> Result<std::path::PathBuf, Error> {
+        self.runner.locate(provider)
+    }
+
+    /// The logins for an image as people write it. Blocks while providers run; a provider that fails
+    /// does not fail the others.
+    pub fn lookup(
+        self: &Arc<Self>,
+        config: &Config,
+        image: &str,
+        pod: Option<&Pod>,
+    ) -> Result<Found, Error> {
+        let name = normalise(image).map_err(|wrong| {
+            let shown = crate::error::inline(image);
+            Error::new(Kind::BadConfig, format!("`{shown}` cannot be pulled")).because(wrong)
+        })?;
+        Ok(self.lookup_name(config, name, pod))
+    }
+
+    /// The logins for a name that is matched as it is, such as a registry's `host:port`.
+    pub fn lookup_name(
+        self: &Arc<Self>,
+        config: &Config,
+        name: String,
+        pod: Option<&Pod>,
+    ) -> Found {
+        let parsed = Name::parse(&name);
+        let mut keyring = Keyring::default();
+        let mut asked = Vec::new();
+        for provider in &config.providers {
+            let pattern = parsed.as_ref().and_then(|parsed| provider.index().first(parsed));
+            let outcome = match pattern {
+                None => Outcome::NoMatch,
+                Some(_) => self.ask(provider, &name, pod),
+            };
+            if let Some(answer) = outcome.answer() {
+                let logins = answer.auth.iter();
+                keyring.add(logins.map(|(key, login)| (key.clone(), (login.clone(), provider))));
+            }
+            asked.push(Asked { provider: Arc::clone(provider), pattern, outcome });
+        }
+        let account = |provider: &Provider| {
+            provider.tokens.as_ref()?;
+            let pod = pod.filter(|pod| !pod.service_account.is_empty())?;
+            Some((pod.namespace.clone(), pod.service_account.clone()))
+        };
+        let logins = keyring.lookup(&name).into_iter();
+        let logins = logins
+            .map(|(key, (login, provider))| FoundLogin {
+                key: key.to_owned(),
+                login: login.clone(),
+                provider: Arc::clone(provider),
+                account: account(provider),
+            })
+            .collect();
+        Found { image: name, logins, asked }
+    }
+
+    fn ask(self: &Arc<Self>, provider: &Arc<Provider>, image: &str, pod: Option<&Pod>) -> Outcome {
+        let client = match self.client(provider, pod) {
+            Ok(client) => client,
+            Err(outcome) => return outcome,
+        };
+        let question = Question {
+            provider: Arc::clone(provider),
+            image: image.to_owned(),
+            client,
+            alone: false,
+        };
+        let result = self.answer(question.clone());
+        match result {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                tracing::warn!(provider = provider.name, %error, "a provider failed");
+                match self.shelf.last_good(&self.keys(&question)) {
+                    Some(answer) => Outcome::LastGood(answer, error),
+                    None => Outcome::Failed(error),
+                }
+            }
+        }
+    }
+
+    /// Who asks: nobody in particular, or a service account (SA-01 to SA-05).
+    fn client(&self, provider: &Provider, pod: Option<&Pod>) -> Result<Client, Outcome> {
+        let Some(attributes) = &provider.tokens else { return Ok(Client::default()) };
+        let pod = pod.filter(|pod| !pod.service_account.is_empty());
+        let Some(pod) = pod else {
+            if attributes.require {
+                let reason = "it needs a service account and there is none";
+                return Err(Outcome::Skipped(reason.to_owned()));
+            }
+            return Ok(Client::default());
+        };
+        let failed = |what: &str| {
+            Error::new(Kind::Failed, what.to_owned())
+                .note_first("needed by", needed_by(provider))
+                .note("service account", format!("{}/{}", pod.namespace, pod.service_account))
+        };
+        let Some(accounts) = &self.accounts else {
+            let error = failed("nobody can be asked about service accounts");
+            return Err(Outcome::Failed(error));
+        };
+        let account = accounts.account(pod).map_err(|source| {
+            Outcome::Failed(
+                failed("the service account cannot be read").note("cause", source.to_string()),
+            )
+        })?;
+        let annotations = annotations(attributes, &account).map_err(Outcome::Skipped)?;
+        Ok(Client { account: Some((pod.clone(), account, attributes.clone())), annotations })
+    }
+
+    /// An answer from the shelf, or from a run that others may share.
+    fn answer(self: &Arc<Self>, question: Question) -> Result<Outcome, Error> {
+        let mut question = question;
+        loop {
+            if let Some(kept) = self.kept(&question) {
+                return Ok(kept);
+            }
+            let sharing = self.sharing(&question);
+            let answer = match self.board(&question, sharing) {
+                Boarding::Known(kept) => return Ok(kept),
+                Boarding::Seat(seat) => seat.wait(None).unwrap_or_else(|| Err(lost()))?,
+            };
+            // Whoever shared a run for a registry may find that the answer is for one image after
+            // all; then it must ask for its own.
+            if question.covered(&answer) {
+                return Ok(Outcome::Answered(Arc::clone(&answer)));
+            }
+            question.alone = true;
+        }
+    }
+
+    fn kept(&self, question: &Question) -> Option<Outcome> {
+        let (number, answer) = self.shelf.find(&self.keys(question))?;
+        Some(Outcome::Kept(answer, Scope::ALL[number]))
+    }
+
+    /// For what other images a run may answer too: as the provider answered before, or as its
+    /// configuration says.
+    fn sharing(&self, question: &Question) -> Scope {
+        if question.alone {
+            return Scope::Image;
+        }
+        let learnt = lock(&self.known).get(&question.provider_key()).copied();
+        match learnt.or(question.provider.known_key) {
+            None => Scope::Image,
+            Some(KnownKey::Registry) => Scope::Registry,
+            Some(KnownKey::Global) => Scope::Global,
+        }
+    }
+
+    fn board(self: &Arc<Self>, question: &Question, sharing: Scope) -> Boarding<Landed, Outcome> {
+        let key = question.key(sharing, &question.client_key());
+        let images = Arc::clone(self);
+        let asked = question.clone();
+        let mut flights = lock(&self.flights);
+        let flight = flights.entry(key).or_insert_with(|| Flight::new(|| Err(lost())));
+        flight.board_unless(
+            || self.kept(question),
+            move |landing| {
+                process::spawn(move || {
+                    let result = images.run(&asked);
+                    // Whoever comes from now on finds the answer on the shelf, or asks afresh.
+                    lock(&images.flights).remove(&key);
+                    landing.land(result);
+                });
+            },
+        )
+    }
+
+    fn run(&self, question: &Question) -> Landed {
+        let provider = &question.provider;
+        let told = self.tell(question)?;
+        let answer = self.runner.ask(provider, &question.image, &told)?;
+        self.learn(question, &answer);
+        let answer = Arc::new(answer);
+        let mut client = question.client_key();
+        if let (Some(token), Some(TokenCache::Token)) = (&told.token, question.cache()) {
+            let hash = Key::of([token.expose().as_bytes()]);
+            self.tokens.put(client, &Arc::new(hash), answer.hold(), None);
+            client = with_token(&client, &hash);
+        }
+        let key = question.key(answer.scope, &client);
+        self.shelf.put(key, &answer, answer.hold(), answer.own_expiry());
+        Ok(answer)
+    }
+
+    /// The token is requested here, where nothing kept could be used (SA-01 is wasteful).
+    fn tell(&self, question: &Question) -> Result<Told, Error> {
+        let Some((pod, _, attributes)) = &question.client.account else {
+            return Ok(Told::default());
+        };
+        let Some(accounts) = &self.accounts else { return Ok(Told::default()) };
+        let request = TokenRequest { pod, audience: &attributes.audience };
+        let token = accounts.token(&request).map_err(|source| {
+            Error::new(Kind::Failed, "no token of the service account could be had")
+                .note("needed by", needed_by(&question.provider))
+                .note("service account", format!("{}/{}", pod.namespace, pod.service_account))
+                .note("cause", source.to_string())
+                .with_hint("`keyward image lint` prints the permission that nodes need for it")
+        })?;
+        Ok(Told {
+            token: Some(token),
+            annotations: question.client.annotations.clone(),
+            shared: attributes.cache == TokenCache::ServiceAccount,
+        })
+    }
+
+    fn learn(&self, question: &Question, answer: &Answer) {
+        let mut known = lock(&self.known);
+        match answer.scope {
+            Scope::Image => _ = known.remove(&question.provider_key()),
+            Scope::Registry => _ = known.insert(question.provider_key(), KnownKey::Registry),
+            Scope::Global => _ = known.insert(question.provider_key(), KnownKey::Global),
+        }
+    }
+
+    /// Where an answer may be kept, in the order of lookup.
+    fn keys(&self, question: &Question) -> [Key; 3] {
+        let mut client = question.client_key();
+        if question.cache() == Some(TokenCache::Token) {
+            // Without a token that we remember there is nothing to be found.
+            let hash = self.tokens.find(&[client]);
+            client = with_token(&client, &hash.map_or(Key::of([]), |(_, hash)| *hash));
+        }
+        Scope::ALL.map(|scope| question.key(scope, &client))
+    }
+}
+
+fn lost() -> Error {
+    Error::new(Kind::Failed, "the run of the provider was lost")
+}
+
+/// Nothing foreign runs under these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A lookup under way: a future of no particular runtime, or a blocking wait.
+pub type Looking = Seat<Result<Arc<Found>, Error>>;
+
+impl Images {
+    /// Begins a lookup on a kept thread.
+    pub fn begin(
+        self: &Arc<Self>,
+        config: &Arc<Config>,
+        image: String,
+        pod: Option<Pod>,
+    ) -> Looking {
+        let (images, config) = (Arc::clone(self), Arc::clone(config));
+        Flight::new(|| Err(lost())).board(move |landing| {
+            process::spawn(move || {
+                let found = images.lookup(&config, &image, pod.as_ref());
+                landing.land(found.map(Arc::new));
+            });
+        })
+    }
+}

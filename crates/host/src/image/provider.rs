@@ -1,0 +1,196 @@
+//! One run of a provider: locate, ask, run, read; and again after a pause if it failed quickly.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use keyward_protocol::{
+    Secret,
+    image::{Request, Version},
+};
+use zeroize::Zeroizing;
+
+use super::{
+    answer::{self, Answer, Unusable},
+    config::{Provider, Speech},
+    failure::{self, Secrets},
+};
+use crate::{
+    Error, Surroundings,
+    clock::{Clock, SharedClock, SystemClock},
+    observer::Observer,
+    process::{self, Failure, Invocation, Limits, Stdin, Stop},
+    rules,
+};
+
+/// How providers are run.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The folder of the providers' programs; `None` is to look in `PATH`.
+    pub bin_dir: Option<PathBuf>,
+    /// How long a provider may take, pauses and repetitions included.
+    pub budget: Duration,
+    /// Pauses after which a provider that failed is run again, while the budget lasts.
+    pub retries: Vec<Duration>,
+    /// How much a provider may print.
+    pub limits: Limits,
+    /// How many answers are kept.
+    pub most: usize,
+}
+
+impl Default for Settings {
+    /// A minute, as the kubelet gives, with two repetitions inside it.
+    fn default() -> Self {
+        Self {
+            bin_dir: None,
+            budget: Duration::from_secs(60),
+            retries: vec![Duration::from_millis(500), Duration::from_secs(2)],
+            limits: Limits::default(),
+            most: 10_000,
+        }
+    }
+}
+
+/// What a provider is told about a pod's service account.
+#[derive(Default)]
+pub(super) struct Told {
+    pub(super) token: Option<Secret>,
+    pub(super) annotations: Vec<(String, String)>,
+    /// Whether the answer will serve other tokens too, so that this one must not stand in it.
+    pub(super) shared: bool,
+}
+
+/// Runs providers.
+#[derive(Clone)]
+pub(super) struct Runner {
+    pub(super) settings: Settings,
+    pub(super) surroundings: Surroundings,
+    pub(super) clock: SharedClock,
+    pub(super) observer: Arc<dyn Observer>,
+}
+
+impl Runner {
+    /// Asks a provider for the logins of an image. Blocks.
+    pub(super) fn ask(
+        &self,
+        provider: &Provider,
+        image: &str,
+        told: &Told,
+    ) -> Result<Answer, Error> {
+        let result = self.attempts(provider, image, told);
+        result.map_err(|error| error.note_first("needed by", failure::needed_by(provider)))
+    }
+
+    /// The program of a provider.
+    pub(super) fn locate(&self, provider: &Provider) -> Result<PathBuf, Error> {
+        let folder = self.settings.bin_dir.as_deref();
+        rules::locate(&provider.name, folder, &self.surroundings)
+    }
+
+    fn attempts(&self, provider: &Provider, image: &str, told: &Told) -> Result<Answer, Error> {
+        let program = self.locate(provider)?;
+        let start = SystemClock.elapsed();
+        let mut pauses = self.settings.retries.iter();
+        let mut number = 1;
+        loop {
+            let spent = SystemClock.elapsed().saturating_sub(start);
+            let rest = self.settings.budget.saturating_sub(spent);
+            let (error, again) = match self.run(provider, image, told, &program, rest) {
+                Ok(answer) => return Ok(answer),
+                Err(failed) => failed,
+            };
+            let spent = SystemClock.elapsed().saturating_sub(start);
+            let pause = pauses.next().filter(|pause| spent + **pause < self.settings.budget);
+            let (true, Some(pause)) = (again, pause) else {
+                return Err(match number {
+                    1 => error,
+                    _ => error.note("tried", format!("{number} times")),
+                });
+            };
+            tracing::debug!(provider = provider.name, ?pause, "a provider is run again");
+            if Stop::default().pause(*pause) {
+                return Err(error);
+            }
+            number += 1;
+        }
+    }
+
+    /// Runs it once. An error says whether another run may help.
+    fn run(
+        &self,
+        provider: &Provider,
+        image: &str,
+        told: &Told,
+        program: &Path,
+        budget: Duration,
+    ) -> Result<Answer, (Error, bool)> {
+        let secrets =
+            Secrets { provider, surroundings: &self.surroundings, token: told.token.as_ref() };
+        let invocation = self.invocation(provider, image, told, program, budget);
+        tracing::debug!(provider = provider.name, program = %program.display(), "running a provider");
+        let output = match process::run(&invocation, &Stop::default()) {
+            Ok(output) => output,
+            Err(failure) => {
+                let took = failure.left().map_or(Duration::ZERO, |left| left.took);
+                self.observer.provided(&provider.name, took, true);
+                let again = matches!(failure, Failure::Busy);
+                return Err((failure::not_run(&secrets, failure, self.settings.budget), again));
+            }
+        };
+        self.observer.provided(&provider.name, output.took, !output.status.success());
+        if !output.status.success() {
+            return Err((failure::ended(&secrets, &output), true));
+        }
+        let read = answer::read(provider, image, &output.stdout, self.clock.now());
+        let echoed = |answer: &Answer| {
+            told.shared && told.token.as_ref().is_some_and(|token| answer.echoes(token.expose()))
+        };
+        let answer = match read {
+            Ok(answer) if echoed(&answer) => Err(Unusable::Echo),
+            other => other,
+        };
+        let mut answer =
+            answer.map_err(|wrong| (failure::bad_answer(&secrets, &output, wrong), false))?;
+        answer.took = output.took;
+        answer.stderr = secrets.masked(&output.stderr, &output.stdout);
+        Ok(answer)
+    }
+
+    fn invocation(
+        &self,
+        provider: &Provider,
+        image: &str,
+        told: &Told,
+        program: &Path,
+        budget: Duration,
+    ) -> Invocation {
+        let version = match provider.speech {
+            Speech::Kubelet(version) => Some(version),
+            Speech::Proposal => None,
+        };
+        let says = version == Some(Version::V1);
+        let request = Request {
+            version,
+            image: image.to_owned(),
+            token: told.token.clone().filter(|_| says),
+            annotations: if says { told.annotations.clone() } else { Vec::new() },
+        };
+        let mut invocation = Invocation::new(program);
+        invocation.name = program.into();
+        invocation.args = provider.args.iter().map(Into::into).collect();
+        // Ours and the configured ones, of which the later wins (LE-04).
+        invocation.env = self.surroundings.vars();
+        let configured = provider.env.iter();
+        invocation.env.extend(
+            configured.map(|(name, value)| (OsString::from(name), OsString::from(value.expose()))),
+        );
+        let request = request.to_json();
+        invocation.stdin = Stdin::Request(Zeroizing::new(request.expose().as_bytes().to_vec()));
+        invocation.budget = budget;
+        invocation.limits = self.settings.limits;
+        invocation
+    }
+}

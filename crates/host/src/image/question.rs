@@ -1,0 +1,107 @@
+//! What is asked of a provider and for whom, and the keys that tell questions apart.
+
+use std::sync::Arc;
+
+use super::{
+    account::{Account, Pod},
+    answer::{Answer, Scope},
+    config::{Provider, TokenAttributes, TokenCache},
+    shelf::Key,
+};
+
+/// What is asked of a provider.
+#[derive(Clone)]
+pub(super) struct Question {
+    pub(super) provider: Arc<Provider>,
+    pub(super) image: String,
+    pub(super) client: Client,
+    /// Not to be shared with other images.
+    pub(super) alone: bool,
+}
+
+/// For whom it is asked.
+#[derive(Clone, Default)]
+pub(super) struct Client {
+    pub(super) account: Option<(Pod, Account, TokenAttributes)>,
+    pub(super) annotations: Vec<(String, String)>,
+}
+
+impl Question {
+    pub(super) fn cache(&self) -> Option<TokenCache> {
+        self.client.account.as_ref().map(|(_, _, attributes)| attributes.cache)
+    }
+
+    pub(super) fn provider_key(&self) -> Key {
+        provider_key(&self.provider)
+    }
+
+    /// Where an answer of this scope is kept for a client.
+    pub(super) fn key(&self, scope: Scope, client: &Key) -> Key {
+        let provider = self.provider_key();
+        let part = scope.part(&self.image).as_bytes();
+        Key::of([provider.bytes(), scope.name().as_bytes(), part, client.bytes()])
+    }
+
+    /// What tells clients apart: the account and what is said of it; with a token of its own, the pod.
+    pub(super) fn client_key(&self) -> Key {
+        let Some((pod, account, attributes)) = &self.client.account else { return Key::of([]) };
+        let bound = match attributes.cache {
+            TokenCache::ServiceAccount => "",
+            TokenCache::Token => &pod.uid,
+        };
+        let mut parts = vec![
+            pod.namespace.as_bytes(),
+            pod.service_account.as_bytes(),
+            account.uid.as_bytes(),
+            bound.as_bytes(),
+        ];
+        for (name, value) in &self.client.annotations {
+            parts.extend([name.as_bytes(), value.as_bytes()]);
+        }
+        Key::of(parts)
+    }
+
+    /// Whether an answer, asked for this image or another, is one to this question.
+    pub(super) fn covered(&self, answer: &Answer) -> bool {
+        answer.scope.part(&answer.image) == answer.scope.part(&self.image)
+    }
+}
+
+pub(super) fn with_token(client: &Key, hash: &Key) -> Key {
+    Key::of([client.bytes(), hash.bytes()])
+}
+
+/// What makes a provider the same one in two configurations: everything a run of it depends on.
+fn provider_key(provider: &Provider) -> Key {
+    let speech = format!("{:?}", provider.speech);
+    let tokens = format!("{:?}", provider.tokens);
+    let duration = provider.default_duration.to_be_bytes();
+    let count = provider.args.len().to_be_bytes();
+    let mut parts: Vec<&[u8]> =
+        vec![provider.name.as_bytes(), speech.as_bytes(), tokens.as_bytes(), &duration, &count];
+    parts.extend(provider.args.iter().map(String::as_bytes));
+    for (name, value) in &provider.env {
+        parts.extend([name.as_bytes(), value.expose().as_bytes()]);
+    }
+    Key::of(parts)
+}
+
+/// The annotations that are said: all required ones, and the optional ones that are there. `Err` says
+/// which is missing.
+pub(super) fn annotations(
+    attributes: &TokenAttributes,
+    account: &Account,
+) -> Result<Vec<(String, String)>, String> {
+    let mut said = Vec::new();
+    for key in &attributes.required_annotations {
+        let value = account.annotations.get(key).ok_or_else(|| {
+            format!("the service account has no annotation `{}`", crate::error::inline(key))
+        })?;
+        said.push((key.clone(), value.clone()));
+    }
+    for key in &attributes.optional_annotations {
+        said.extend(account.annotations.get(key).map(|value| (key.clone(), value.clone())));
+    }
+    said.sort();
+    Ok(said)
+}

@@ -1,0 +1,246 @@
+//! Answers, kept under the keys that the answers themselves name.
+//!
+//! For the kubelet the *answer* decides what it is good for: an image, a registry, everything. So a
+//! list of keys is looked up, and what is fetched says under which key and how long it is kept.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::clock::SharedClock;
+
+/// How often expired entries that nobody asks for are thrown away (LK-07).
+const SWEEP: Duration = Duration::from_secs(15 * 60);
+
+/// What an entry is found by: the hash of its parts, each with its length. Parts may be of any size,
+/// and none can be mistaken for another; no secret is kept in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Key([u8; 32]);
+
+impl Key {
+    pub(super) fn of<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> Self {
+        let mut digest = Sha256::new();
+        for part in parts {
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+        Self(digest.finalize().into())
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// How long an answer is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// Not at all.
+    Never,
+    /// For this long.
+    For(Duration),
+}
+
+/// A bounded number of answers.
+pub(super) struct Shelf<V> {
+    clock: SharedClock,
+    most: usize,
+    inner: Mutex<Inner<V>>,
+}
+
+struct Inner<V> {
+    kept: HashMap<Key, Kept<V>>,
+    swept: Duration,
+}
+
+struct Kept<V> {
+    value: Arc<V>,
+    /// Served until then: by the wall clock, and by the clock that nobody can set.
+    until: Moment,
+    /// What the credential says of itself: until then it is better than nothing, in wall-clock
+    /// milliseconds.
+    valid: Option<i64>,
+}
+
+#[derive(Clone, Copy)]
+struct Moment {
+    wall: i64,
+    elapsed: Duration,
+}
+
+impl<V> Shelf<V> {
+    pub(super) fn new(clock: SharedClock, most: usize) -> Self {
+        let swept = clock.elapsed();
+        Self { clock, most, inner: Mutex::new(Inner { kept: HashMap::new(), swept }) }
+    }
+
+    /// The first of these keys under which something is kept that may still be served.
+    pub(super) fn find(&self, keys: &[Key]) -> Option<(usize, Arc<V>)> {
+        let now = self.now();
+        let mut inner = self.lock();
+        if now.elapsed > inner.swept + SWEEP {
+            inner.sweep(now);
+        }
+        keys.iter().enumerate().find_map(|(number, key)| {
+            let kept = inner.kept.get(key).filter(|kept| !kept.expired(now))?;
+            Some((number, Arc::clone(&kept.value)))
+        })
+    }
+
+    /// What was last kept under one of these keys, if its own expiry has not come yet.
+    pub(super) fn last_good(&self, keys: &[Key]) -> Option<Arc<V>> {
+        let now = self.now();
+        let inner = self.lock();
+        let good =
+            |kept: &&Kept<V>| !kept.expired(now) || kept.valid.is_some_and(|v| now.wall <= v);
+        keys.iter().find_map(|key| inner.kept.get(key).filter(good)).map(|k| Arc::clone(&k.value))
+    }
+
+    /// Keeps an answer. `valid` is the expiry that the credential has in itself, if it has one.
+    pub(super) fn put(&self, key: Key, value: &Arc<V>, hold: Hold, valid: Option<i64>) {
+        let now = self.now();
+        let Hold::For(time) = hold else { return };
+        let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        let until = Moment {
+            wall: now.wall.saturating_add(millis),
+            elapsed: now.elapsed.saturating_add(time),
+        };
+        let mut inner = self.lock();
+        if inner.kept.len() >= self.most && !inner.kept.contains_key(&key) {
+            inner.make_room(now, self.most);
+        }
+        inner.kept.insert(key, Kept { value: Arc::clone(value), until, valid });
+    }
+
+    /// How many are kept.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.lock().kept.len()
+    }
+
+    fn now(&self) -> Moment {
+        Moment { wall: self.clock.wall_millis(), elapsed: self.clock.elapsed() }
+    }
+
+    /// Nothing foreign runs under this lock.
+    fn lock(&self) -> MutexGuard<'_, Inner<V>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<V> Inner<V> {
+    fn sweep(&mut self, now: Moment) {
+        self.kept.retain(|_, kept| !kept.expired(now) || kept.valid.is_some_and(|v| now.wall <= v));
+        self.swept = now.elapsed;
+    }
+
+    /// Throws away what is of no use, and if that is not enough what will be next.
+    fn make_room(&mut self, now: Moment, most: usize) {
+        self.sweep(now);
+        while self.kept.len() >= most {
+            let first = self.kept.iter().min_by_key(|(_, kept)| kept.until.elapsed);
+            let Some(key) = first.map(|(key, _)| *key) else { return };
+            self.kept.remove(&key);
+        }
+    }
+}
+
+impl<V> Kept<V> {
+    /// At its very end it is still good (LK-06).
+    fn expired(&self, now: Moment) -> bool {
+        now.wall > self.until.wall || now.elapsed > self.until.elapsed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::{SignedDuration, Timestamp};
+
+    use super::*;
+    use crate::clock::HandClock;
+
+    fn shelf(most: usize) -> (Arc<HandClock>, Shelf<u8>) {
+        let clock = Arc::new(HandClock::new(Timestamp::UNIX_EPOCH));
+        (Arc::clone(&clock), Shelf::new(clock, most))
+    }
+
+    fn key(text: &str) -> Key {
+        Key::of([text.as_bytes()])
+    }
+
+    const MINUTE: Hold = Hold::For(Duration::from_secs(60));
+
+    #[test]
+    fn an_answer_is_good_at_its_end_and_not_after() {
+        let (clock, shelf) = shelf(10);
+        shelf.put(key("a"), &Arc::new(1), MINUTE, None);
+        clock.advance(Duration::from_secs(60));
+        assert!(shelf.find(&[key("a")]).is_some());
+        clock.advance(Duration::from_millis(1));
+        assert!(shelf.find(&[key("a")]).is_none());
+    }
+
+    #[test]
+    fn a_clock_set_back_makes_nothing_live_longer() {
+        let (clock, shelf) = shelf(10);
+        shelf.put(key("a"), &Arc::new(1), MINUTE, None);
+        clock.jump(SignedDuration::from_hours(-5));
+        clock.advance(Duration::from_secs(61));
+        assert!(shelf.find(&[key("a")]).is_none());
+    }
+
+    #[test]
+    fn the_first_key_wins() {
+        let (_, shelf) = shelf(10);
+        shelf.put(key("registry"), &Arc::new(2), MINUTE, None);
+        let keys = [key("image"), key("registry"), key("global")];
+        assert_eq!(shelf.find(&keys).map(|(n, v)| (n, *v)), Some((1, 2)));
+        shelf.put(key("image"), &Arc::new(1), MINUTE, None);
+        assert_eq!(shelf.find(&keys).map(|(n, v)| (n, *v)), Some((0, 1)));
+    }
+
+    #[test]
+    fn what_nobody_asks_for_is_swept_by_any_lookup_after_a_quarter_of_an_hour() {
+        let (clock, shelf) = shelf(10);
+        shelf.put(key("a"), &Arc::new(1), MINUTE, None);
+        clock.advance(Duration::from_secs(15 * 60));
+        assert!(shelf.find(&[key("other")]).is_none());
+        assert_eq!(shelf.len(), 1);
+        clock.advance(Duration::from_millis(1));
+        assert!(shelf.find(&[key("other")]).is_none());
+        assert_eq!(shelf.len(), 0);
+    }
+
+    #[test]
+    fn what_is_still_valid_by_itself_is_the_last_good_one() {
+        let (clock, shelf) = shelf(10);
+        shelf.put(key("a"), &Arc::new(1), MINUTE, Some(3_600_000));
+        clock.advance(Duration::from_secs(61));
+        assert!(shelf.find(&[key("a")]).is_none());
+        assert_eq!(shelf.last_good(&[key("a")]).as_deref(), Some(&1));
+        clock.advance(Duration::from_secs(3600));
+        assert!(shelf.last_good(&[key("a")]).is_none());
+    }
+
+    #[test]
+    fn a_full_shelf_gives_up_what_ends_first() {
+        let (_, shelf) = shelf(2);
+        for (name, seconds) in [("long", 90), ("short", 30), ("new", 60)] {
+            shelf.put(key(name), &Arc::new(1), Hold::For(Duration::from_secs(seconds)), None);
+        }
+        assert!(shelf.find(&[key("short")]).is_none());
+        assert!(shelf.find(&[key("long")]).is_some() && shelf.find(&[key("new")]).is_some());
+    }
+
+    #[test]
+    fn parts_of_any_size_are_told_apart() {
+        let big = vec![b'x'; 100_000];
+        assert_eq!(Key::of([&big[..]]), Key::of([&big[..]]));
+        assert_ne!(Key::of([&big[..]]), Key::of([&big[..99_999], &b"x"[..]]));
+        assert_ne!(Key::of([&b"a"[..], b"bc"]), Key::of([&b"ab"[..], b"c"]));
+    }
+}
