@@ -10,6 +10,8 @@ const NEEDED: &[(&str, &str)] = &[
     ("openssl", "openssl"),
     ("curl", "curl"),
     ("python3", "python3-minimal"),
+    ("softhsm2-util", "softhsm2"),
+    ("pkcs11-tool", "opensc"),
 ];
 
 /// Installs what is missing when we may (root, or sudo without a password); otherwise names it.

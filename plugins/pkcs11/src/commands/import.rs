@@ -1,0 +1,95 @@
+use std::{fs, path::PathBuf};
+
+use clap::Args;
+use cryptoki::object::{Attribute, CertificateType, ObjectClass};
+use keyward_plugin::Refusal;
+
+use super::{Place, say};
+use crate::{
+    certificate::{self, Certificate},
+    contents::{Contents, Names},
+    fault::explain,
+    identity::Identity,
+    open::Open,
+};
+
+/// `keyward-pkcs11 import`
+#[derive(Args)]
+pub(super) struct Import {
+    /// The certificate in PEM or DER; others after it in the file are stored as intermediates
+    certificate: PathBuf,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Import {
+    pub(super) fn run(&self) -> Result<(), Refusal> {
+        let shown = self.certificate.display();
+        let bytes = fs::read(&self.certificate)
+            .map_err(|e| Refusal::BadConfig(format!("cannot read `{shown}`: {e}")))?;
+        let certificates = certificate::from_file(&bytes).ok_or_else(|| {
+            Refusal::BadConfig(format!("`{shown}` has no certificates that can be read"))
+        })?;
+        let mut open = Open::new(self.place.target()?, true)?;
+        open.login(&mut Vec::new())?;
+        let contents = open.contents()?;
+        let identities = Identity::all(&contents);
+        let key = identities
+            .iter()
+            .find(|identity| identity.public == Some(&certificates[0].public))
+            .and_then(|identity| identity.private)
+            .ok_or_else(|| {
+                Refusal::BadConfig(format!(
+                    "`{shown}` begins with a certificate for a key that is not in token `{}`",
+                    open.token.label
+                ))
+            })?;
+        store(&open, &contents, &certificates[0], &key.names)?;
+        for above in certificates[1..].iter().filter(|certificate| !certificate.is_root()) {
+            let names = Names { id: Vec::new(), label: above.subject_text() };
+            store(&open, &contents, above, &names)?;
+        }
+        say(&format!(
+            "stored; this user can be put into a kubeconfig with\n  uri: {}",
+            crate::uri::Uri {
+                id: Some(key.names.id.clone()),
+                object: Some(key.names.label.clone()),
+                token: Some(open.token.label.clone()),
+                serial: Some(open.token.serial.clone()),
+                ..crate::uri::Uri::default()
+            }
+        ));
+        Ok(())
+    }
+}
+
+fn store(
+    open: &Open,
+    contents: &Contents,
+    certificate: &Certificate,
+    names: &Names,
+) -> Result<(), Refusal> {
+    if contents.certificates.iter().any(|(_, there)| there == certificate) {
+        return Ok(());
+    }
+    let mut template = vec![
+        Attribute::Class(ObjectClass::CERTIFICATE),
+        Attribute::CertificateType(CertificateType::X_509),
+        Attribute::Token(true),
+        Attribute::Private(false),
+        Attribute::Label(names.label.clone().into_bytes()),
+        Attribute::Subject(certificate.subject.clone()),
+        Attribute::Issuer(certificate.issuer.clone()),
+        Attribute::SerialNumber(certificate.serial.clone()),
+        Attribute::Value(certificate.der.clone()),
+    ];
+    if !names.id.is_empty() {
+        template.push(Attribute::Id(names.id.clone()));
+    }
+    open.with(|session| {
+        session
+            .create_object(&template)
+            .map_err(|e| explain(&format!("store `{}`", certificate.subject_text()), &e))?;
+        Ok(())
+    })
+}

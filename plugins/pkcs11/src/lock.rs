@@ -1,0 +1,152 @@
+//! One process at a time in a module.
+//!
+//! Several modules (`SoftHSM` with its file store is one) lose sight of their token when processes open it at
+//! the same moment. A lock on a file in the user's runtime folder keeps ours apart. The proxy of
+//! p11-kit stands for all modules at once, so it excludes them all.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, DirBuilder, File},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use keyward_plugin::Refusal;
+use sha2::{Digest, Sha256};
+
+use crate::surroundings;
+
+/// The lock of one module.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    /// Held alone by the proxy, together by all others.
+    all: File,
+    /// Held alone; the proxy needs none.
+    own: Option<File>,
+}
+
+/// The lock, held. Others wait until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Held<'a>(&'a Lock);
+
+impl Lock {
+    /// Finds the files, and makes them when they are not there.
+    pub(crate) fn of(module: &Path) -> Result<Self, Refusal> {
+        let folder = folder()?;
+        let all = open(&folder.join("pkcs11.lock"))?;
+        let is_proxy =
+            module.file_stem().and_then(OsStr::to_str).is_some_and(|name| name == "p11-kit-proxy");
+        let own = if is_proxy {
+            None
+        } else {
+            // One module, one lock, however its path is spelt.
+            let path = fs::canonicalize(module).unwrap_or_else(|_| module.to_owned());
+            let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
+            let mut name = [0; 8];
+            name.copy_from_slice(&digest[..8]);
+            let name = u64::from_be_bytes(name);
+            Some(open(&folder.join(format!("pkcs11-{name:016x}.lock")))?)
+        };
+        Ok(Self { all, own })
+    }
+
+    /// Waits for our turn.
+    pub(crate) fn hold(&self) -> Result<Held<'_>, Refusal> {
+        let held = Held(self);
+        let outcome = match &self.own {
+            None => self.all.lock(),
+            Some(own) => self.all.lock_shared().and_then(|()| own.lock()),
+        };
+        outcome.map_err(|e| Refusal::failed(format!("cannot wait for other signers: {e}")))?;
+        Ok(held)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // What cannot be unlocked here is unlocked by the end of the process.
+        if let Some(own) = &self.0.own {
+            let _ = own.unlock();
+        }
+        let _ = self.0.all.unlock();
+    }
+}
+
+fn open(path: &Path) -> Result<File, Refusal> {
+    let mut options = File::options();
+    options.create(true).truncate(false).read(true).write(true).mode(0o600);
+    options
+        .open(path)
+        .map_err(|e| Refusal::failed(format!("cannot open the lock `{}`: {e}", path.display())))
+}
+
+/// `keyward` in the user's runtime folder or, where there is none, a folder of the user's own
+/// beside other people's temporary files.
+fn folder() -> Result<PathBuf, Refusal> {
+    let user = rustix::process::geteuid().as_raw();
+    let runtime = surroundings::runtime_folder()
+        .or_else(|| Some(PathBuf::from(format!("/run/user/{user}"))))
+        .filter(|path| is_ours(path, user));
+    let folder = match runtime {
+        Some(runtime) => runtime.join("keyward"),
+        None => std::env::temp_dir().join(format!("keyward-{user}")),
+    };
+    // It may be there already, and then has to be ours.
+    let _ = DirBuilder::new().mode(0o700).create(&folder);
+    if is_ours(&folder, user) {
+        return Ok(folder);
+    }
+    Err(Refusal::failed(format!(
+        "`{}` is not a folder that belongs to this user alone",
+        folder.display()
+    )))
+}
+
+fn is_ours(path: &Path, user: u32) -> bool {
+    fs::symlink_metadata(path)
+        .is_ok_and(|meta| meta.is_dir() && meta.uid() == user && meta.mode() & 0o022 == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn lock_in(folder: &Path, own: Option<&str>) -> Lock {
+        Lock {
+            all: open(&folder.join("all")).unwrap(),
+            own: own.map(|name| open(&folder.join(name)).unwrap()),
+        }
+    }
+
+    fn is_free(lock: &Lock) -> bool {
+        let free = match &lock.own {
+            None => lock.all.try_lock().is_ok(),
+            Some(own) => lock.all.try_lock_shared().is_ok() && own.try_lock().is_ok(),
+        };
+        drop(Held(lock));
+        free
+    }
+
+    #[test]
+    fn a_module_excludes_itself_and_the_proxy_but_no_other_module() {
+        let folder = tempfile::tempdir().unwrap();
+        let soft = lock_in(folder.path(), Some("soft"));
+        let held = soft.hold().unwrap();
+        assert!(!is_free(&lock_in(folder.path(), Some("soft"))));
+        assert!(!is_free(&lock_in(folder.path(), None)));
+        assert!(is_free(&lock_in(folder.path(), Some("card"))));
+        drop(held);
+        assert!(is_free(&lock_in(folder.path(), Some("soft"))));
+        assert!(is_free(&lock_in(folder.path(), None)));
+    }
+
+    #[test]
+    fn the_proxy_excludes_every_module() {
+        let folder = tempfile::tempdir().unwrap();
+        let proxy = lock_in(folder.path(), None);
+        let _held = proxy.hold().unwrap();
+        assert!(!is_free(&lock_in(folder.path(), Some("card"))));
+    }
+}

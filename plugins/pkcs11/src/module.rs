@@ -1,0 +1,178 @@
+//! A loaded module and the tokens it shows.
+
+use std::path::{Path, PathBuf};
+
+use cryptoki::{
+    context::{CInitializeArgs, CInitializeFlags, Pkcs11},
+    error::RvError,
+    session::Session,
+    slot::Slot,
+};
+use keyward_plugin::Refusal;
+
+use crate::{
+    fault::{code, explain},
+    lock::Lock,
+    pin::State,
+    target::Target,
+    uri::{Uri, lines},
+};
+
+/// A PKCS#11 library, loaded and initialised.
+pub(crate) struct Module {
+    context: Pkcs11,
+    path: PathBuf,
+    /// Taken for every use of the module.
+    pub(crate) lock: Lock,
+}
+
+/// A token, as it describes itself.
+#[derive(Debug, Clone)]
+pub(crate) struct Token {
+    /// The slot it is in.
+    pub(crate) slot: Slot,
+    /// Its label.
+    pub(crate) label: String,
+    /// Who made it.
+    pub(crate) manufacturer: String,
+    /// Its model.
+    pub(crate) model: String,
+    /// Its serial number.
+    pub(crate) serial: String,
+    /// What it says about its PIN.
+    pub(crate) pin: State,
+}
+
+impl Module {
+    /// Loads the library, when it is our turn.
+    pub(crate) fn open(path: &Path) -> Result<Self, Refusal> {
+        let lock = Lock::of(path)?;
+        let held = lock.hold()?;
+        let doing = format!("load the module `{}`", path.display());
+        let context = Pkcs11::new(path).map_err(|e| explain(&doing, &e))?;
+        let arguments = CInitializeArgs::new(CInitializeFlags::OS_LOCKING_OK);
+        match context.initialize(arguments) {
+            Ok(()) => {}
+            Err(e) if code(&e) == Some(RvError::CryptokiAlreadyInitialized) => {}
+            Err(e) => return Err(explain(&doing, &e)),
+        }
+        drop(held);
+        Ok(Self { context, path: path.to_owned(), lock })
+    }
+
+    /// Where it was loaded from.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The tokens that are there and initialised.
+    pub(crate) fn tokens(&self) -> Result<Vec<Token>, Refusal> {
+        let slots = self
+            .context
+            .get_slots_with_initialized_token()
+            .map_err(|e| explain("list the tokens", &e))?;
+        slots.into_iter().map(|slot| self.token(slot)).collect()
+    }
+
+    /// What the token in this slot says of itself at this moment.
+    pub(crate) fn token(&self, slot: Slot) -> Result<Token, Refusal> {
+        let info =
+            self.context.get_token_info(slot).map_err(|e| explain("look at the token", &e))?;
+        // The fields are filled up with blanks, or with zeros by some.
+        let text = |field: &str| field.trim_end_matches(['\0', ' ']).to_owned();
+        Ok(Token {
+            slot,
+            label: text(info.label()),
+            manufacturer: text(info.manufacturer_id()),
+            model: text(info.model()),
+            serial: text(info.serial_number()),
+            pin: State {
+                required: info.login_required(),
+                pad: info.protected_authentication_path(),
+                low: info.user_pin_count_low(),
+                last: info.user_pin_final_try(),
+                locked: info.user_pin_locked(),
+            },
+        })
+    }
+
+    /// The one token that is meant.
+    pub(crate) fn choose(&self, target: &Target) -> Result<Token, Refusal> {
+        let all = self.tokens()?;
+        let mut meant: Vec<&Token> = match target.slot {
+            None => all.iter().collect(),
+            // SoftHSM gives its slots new numbers, so that a small number can only be an index.
+            Some(number) => match all.iter().find(|token| token.slot.id() == number) {
+                Some(token) => vec![token],
+                None => usize::try_from(number)
+                    .ok()
+                    .and_then(|index| all.get(index))
+                    .into_iter()
+                    .collect(),
+            },
+        };
+        meant.retain(|token| token.matches(&target.uri));
+        if meant.len() > 1 {
+            // Lists of trusted certificates, which a system's proxy shows as tokens, have no keys.
+            let with_keys: Vec<_> =
+                meant.iter().copied().filter(|token| token.pin.required).collect();
+            if !with_keys.is_empty() {
+                meant = with_keys;
+            }
+        }
+        match meant[..] {
+            [token] => Ok(token.clone()),
+            [] => Err(Refusal::BadConfig(format!(
+                "no token of the module `{}` is the one that is meant\n\n{}",
+                self.path.display(),
+                listing("hint: there are", &all.iter().collect::<Vec<_>>())
+            ))),
+            _ => Err(Refusal::BadConfig(format!(
+                "several tokens could be meant\n\n{}",
+                listing("hint: say more of the URI, these are", &meant)
+            ))),
+        }
+    }
+
+    /// A session for looking and signing, or for changing what is in the token.
+    pub(crate) fn session(&self, token: &Token, writing: bool) -> Result<Session, Refusal> {
+        let session = if writing {
+            self.context.open_rw_session(token.slot)
+        } else {
+            self.context.open_ro_session(token.slot)
+        };
+        session.map_err(|e| explain(&format!("open token `{}`", token.label), &e))
+    }
+}
+
+impl Token {
+    /// The URI that names it.
+    pub(crate) fn uri(&self) -> Uri {
+        let text = |field: &String| Some(field.clone()).filter(|field| !field.is_empty());
+        Uri {
+            token: text(&self.label),
+            manufacturer: text(&self.manufacturer),
+            model: text(&self.model),
+            serial: text(&self.serial),
+            ..Uri::default()
+        }
+    }
+
+    fn matches(&self, uri: &Uri) -> bool {
+        let fits = |wanted: &Option<String>, field: &str| {
+            wanted.as_ref().is_none_or(|wanted| wanted == field)
+        };
+        fits(&uri.token, &self.label)
+            && fits(&uri.manufacturer, &self.manufacturer)
+            && fits(&uri.model, &self.model)
+            && fits(&uri.serial, &self.serial)
+            && uri.slot.is_none_or(|slot| slot == self.slot.id())
+    }
+}
+
+fn listing(title: &str, tokens: &[&Token]) -> String {
+    if tokens.is_empty() {
+        return "hint: it shows no token at all; is it plugged in and initialised?".to_owned();
+    }
+    format!("{title}{}", lines(tokens.iter().map(|token| token.uri())))
+}

@@ -1,0 +1,29 @@
+//! The few things a plugin takes from the process it is: its environment and its clocks.
+
+use std::{env, path::PathBuf, time::Instant};
+
+use jiff::Timestamp;
+
+/// The user's runtime folder, as the session manager says it.
+#[expect(clippy::disallowed_methods, reason = "a plugin reads its own environment")]
+pub(crate) fn runtime_folder() -> Option<PathBuf> {
+    env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// Whether a client asks something of us.
+#[expect(clippy::disallowed_methods, reason = "a plugin reads its own environment")]
+pub(crate) fn is_asked() -> bool {
+    env::var_os(keyward_protocol::signer::REQUEST_VARIABLE).is_some_and(|text| !text.is_empty())
+}
+
+/// The time of day.
+#[expect(clippy::disallowed_methods, reason = "a plugin lives by the real clock")]
+pub(crate) fn now() -> Timestamp {
+    Timestamp::now()
+}
+
+/// The start of a measurement.
+#[expect(clippy::disallowed_methods, reason = "a plugin lives by the real clock")]
+pub(crate) fn start() -> Instant {
+    Instant::now()
+}

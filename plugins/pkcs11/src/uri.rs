@@ -1,0 +1,264 @@
+//! `pkcs11:` URIs (RFC 7512): how people and other programs name a token and what is in it.
+
+use std::fmt::{self, Write as _};
+
+use keyward_plugin::{Refusal, Secret};
+
+/// A parsed URI. What it does not say matches everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Uri {
+    /// The token's label.
+    pub(crate) token: Option<String>,
+    /// Who made the token.
+    pub(crate) manufacturer: Option<String>,
+    /// The token's serial number.
+    pub(crate) serial: Option<String>,
+    /// The token's model.
+    pub(crate) model: Option<String>,
+    /// The slot the token is in.
+    pub(crate) slot: Option<u64>,
+    /// `CKA_LABEL` of key or certificate.
+    pub(crate) object: Option<String>,
+    /// `CKA_ID` of key or certificate.
+    pub(crate) id: Option<Vec<u8>>,
+    /// `module-path`: the library to load.
+    pub(crate) module_path: Option<String>,
+    /// `module-name`: the library to load, without folder and ending.
+    pub(crate) module_name: Option<String>,
+    /// `pin-source`: the file with the PIN.
+    pub(crate) pin_source: Option<String>,
+    /// `pin-value`: the PIN itself.
+    pub(crate) pin_value: Option<Secret>,
+}
+
+impl Uri {
+    /// Reads a URI. No message repeats a value, because one of them may be a PIN.
+    pub(crate) fn parse(text: &str) -> Result<Self, Refusal> {
+        let rest = text
+            .get(..7)
+            .filter(|scheme| scheme.eq_ignore_ascii_case("pkcs11:"))
+            .and_then(|_| text.get(7..))
+            .ok_or_else(|| fault("it does not begin with `pkcs11:`"))?;
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut uri = Self::default();
+        for part in path.split(';').filter(|part| !part.is_empty()) {
+            uri.path_attribute(part)?;
+        }
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            uri.query_attribute(part)?;
+        }
+        Ok(uri)
+    }
+
+    fn path_attribute(&mut self, part: &str) -> Result<(), Refusal> {
+        let (name, value) = attribute(part)?;
+        match name {
+            "token" => set(&mut self.token, name, text(name, value)?),
+            "manufacturer" => set(&mut self.manufacturer, name, text(name, value)?),
+            "serial" => set(&mut self.serial, name, text(name, value)?),
+            "model" => set(&mut self.model, name, text(name, value)?),
+            "object" => set(&mut self.object, name, text(name, value)?),
+            "id" => set(&mut self.id, name, unescape(name, value)?),
+            "slot-id" => {
+                let number = value.parse().map_err(|_| fault("`slot-id` is not a number"))?;
+                set(&mut self.slot, name, number)
+            }
+            // Key and certificate belong together here, so each may stand for the pair.
+            "type" if matches!(value, "private" | "cert" | "public") => Ok(()),
+            "type" => Err(fault("`type` is neither `private` nor `cert` nor `public`")),
+            // Leaving out what restricts the choice could choose something else.
+            _ => Err(fault(&format!(
+                "`{}` is not an attribute that is known here",
+                name.escape_debug()
+            ))),
+        }
+    }
+
+    fn query_attribute(&mut self, part: &str) -> Result<(), Refusal> {
+        let (name, value) = attribute(part)?;
+        match name {
+            "module-path" => set(&mut self.module_path, name, text(name, value)?),
+            "module-name" => set(&mut self.module_name, name, text(name, value)?),
+            "pin-source" => set(&mut self.pin_source, name, text(name, value)?),
+            "pin-value" => set(&mut self.pin_value, name, Secret::new(text(name, value)?)),
+            // The query says how to get there; others may need more than we do.
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Without the PIN.
+impl fmt::Display for Uri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("pkcs11:")?;
+        let mut first = true;
+        let mut part = |f: &mut fmt::Formatter<'_>, mark: char, name: &str, value: &str| {
+            if !std::mem::take(&mut first) {
+                f.write_char(mark)?;
+            }
+            write!(f, "{name}={value}")
+        };
+        let texts = [
+            ("model", &self.model),
+            ("manufacturer", &self.manufacturer),
+            ("serial", &self.serial),
+            ("token", &self.token),
+        ];
+        for (name, value) in texts {
+            if let Some(value) = value {
+                part(f, ';', name, &escape(value.as_bytes()))?;
+            }
+        }
+        if let Some(slot) = self.slot {
+            part(f, ';', "slot-id", &slot.to_string())?;
+        }
+        if let Some(id) = &self.id {
+            part(f, ';', "id", &escape_all(id))?;
+        }
+        if let Some(object) = &self.object {
+            part(f, ';', "object", &escape(object.as_bytes()))?;
+        }
+        let mut mark = '?';
+        let query = [
+            ("module-path", &self.module_path),
+            ("module-name", &self.module_name),
+            ("pin-source", &self.pin_source),
+        ];
+        for (name, value) in query {
+            if let Some(value) = value {
+                write!(f, "{mark}{name}={}", escape(value.as_bytes()))?;
+                mark = '&';
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One line for each, for messages.
+pub(crate) fn lines(uris: impl Iterator<Item = Uri>) -> String {
+    uris.fold(String::new(), |mut out, uri| {
+        // Writing to a text cannot fail.
+        let _ = write!(out, "\n  {uri}");
+        out
+    })
+}
+
+fn fault(what: &str) -> Refusal {
+    Refusal::BadConfig(format!("cannot read the `pkcs11:` URI: {what}"))
+}
+
+fn attribute(part: &str) -> Result<(&str, &str), Refusal> {
+    part.split_once('=').ok_or_else(|| fault("a part of it is not `name=value`"))
+}
+
+fn set<T>(place: &mut Option<T>, name: &str, value: T) -> Result<(), Refusal> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(fault(&format!("`{name}` stands there twice"))),
+    }
+}
+
+fn text(name: &str, value: &str) -> Result<String, Refusal> {
+    String::from_utf8(unescape(name, value)?).map_err(|_| fault(&format!("`{name}` is not UTF-8")))
+}
+
+fn unescape(name: &str, value: &str) -> Result<Vec<u8>, Refusal> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
+        match (digit(), digit()) {
+            #[expect(clippy::cast_possible_truncation, reason = "two hex digits make a byte")]
+            (Some(high), Some(low)) => bytes.push((high * 16 + low) as u8),
+            _ => return Err(fault(&format!("`{name}` has a `%` without two hex digits"))),
+        }
+    }
+    Ok(bytes)
+}
+
+/// Leaves alone what the RFC lets stand in both path and query.
+fn escape(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut out, &byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~:[]@!$'()*+,/".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            push_escaped(&mut out, byte);
+        }
+        out
+    })
+}
+
+/// An id is binary, so all of it is escaped, as the RFC advises.
+fn escape_all(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut out, &byte| {
+        push_escaped(&mut out, byte);
+        out
+    })
+}
+
+fn push_escaped(out: &mut String, byte: u8) {
+    // Writing to a text cannot fail.
+    let _ = write!(out, "%{byte:02X}");
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_uri_says_token_object_module_and_pin() {
+        let uri = Uri::parse(
+            "pkcs11:token=The%20Lab;serial=0a1b;id=%01%FF;object=my-key;type=private;slot-id=7\
+             ?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:/etc/pin&pin-value=12%2034",
+        )
+        .unwrap();
+        assert_eq!(uri.token.as_deref(), Some("The Lab"));
+        assert_eq!(uri.serial.as_deref(), Some("0a1b"));
+        assert_eq!(uri.id.as_deref(), Some(&[1, 255][..]));
+        assert_eq!(uri.object.as_deref(), Some("my-key"));
+        assert_eq!(uri.slot, Some(7));
+        assert_eq!(uri.module_path.as_deref(), Some("/usr/lib/softhsm/libsofthsm2.so"));
+        assert_eq!(uri.pin_source.as_deref(), Some("file:/etc/pin"));
+        assert_eq!(uri.pin_value.unwrap().expose(), "12 34");
+        assert_eq!(Uri::parse("pkcs11:").unwrap(), Uri::default());
+        assert_eq!(Uri::parse("PKCS11:").unwrap(), Uri::default());
+    }
+
+    #[test]
+    fn what_is_written_reads_back_without_the_pin() {
+        let uri = Uri::parse("pkcs11:token=a%3bb%26c;id=%00%7e?pin-value=1234&module-path=/x%3f")
+            .unwrap();
+        let written = uri.to_string();
+        assert!(!written.contains("1234"), "{written}");
+        assert_eq!(Uri::parse(&written).unwrap(), Uri { pin_value: None, ..uri });
+    }
+
+    #[test]
+    fn faults_are_named_and_never_repeat_a_value() {
+        for (text, what) in [
+            ("file:/x", "does not begin"),
+            ("pkcs11:tok", "not `name=value`"),
+            ("pkcs11:colour=marked", "`colour` is not an attribute"),
+            ("pkcs11:token=a;token=marked", "`token` stands there twice"),
+            ("pkcs11:type=data", "`type` is neither"),
+            ("pkcs11:id=%1", "`id` has a `%`"),
+            ("pkcs11:object=%ff", "`object` is not UTF-8"),
+            ("pkcs11:?pin-value=marked%", "`pin-value` has a `%`"),
+        ] {
+            let message = Uri::parse(text).unwrap_err().to_string();
+            assert!(message.contains(what), "{text}: {message}");
+            assert!(!message.contains("marked"), "{message}");
+        }
+    }
+
+    #[test]
+    fn unknown_parts_of_the_query_are_for_others() {
+        assert_eq!(Uri::parse("pkcs11:?x-vendor=1").unwrap(), Uri::default());
+    }
+}
