@@ -80,7 +80,9 @@ pub(crate) fn element(tag: u8, contents: &[&[u8]]) -> Vec<u8> {
         out.push(0x80 | digits.len() as u8);
         out.extend_from_slice(digits);
     }
-    contents.iter().for_each(|content| out.extend_from_slice(content));
+    for content in contents {
+        out.extend_from_slice(content);
+    }
     out
 }
 

@@ -62,10 +62,9 @@ fn write_token(out: &mut String, token: &Token, contents: &Contents, hides: bool
         let kind = kind.or(identity.private.and_then(|key| key.kind));
         let kind = kind.map_or_else(|| "of unknown kind".to_owned(), |kind| kind.to_string());
         let notes = match identity.private {
-            None => "",
             Some(key) if key.always => ", asks for the PIN each time",
             Some(key) if key.extractable => ", can be taken out of the token",
-            Some(_) => "",
+            _ => "",
         };
         line(format!("  key {kind}{notes}"));
         line(format!("    {}", identity.uri(token)));

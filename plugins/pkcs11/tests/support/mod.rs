@@ -1,5 +1,11 @@
-//! Real tokens for the tests: SoftHSM in a folder of its own, and the real plugin.
-#![allow(dead_code, clippy::unwrap_used, clippy::missing_panics_doc)]
+//! Real tokens for the tests: `SoftHSM` in a folder of its own, and the real plugin.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "test code, of which each test file uses a part"
+)]
 
 use std::{
     fs,
@@ -18,7 +24,7 @@ pub const PIN: &str = "739125-marked";
 /// The security officer's.
 pub const SO_PIN: &str = "so-739125-marked";
 
-/// A SoftHSM token in a folder that goes away with it.
+/// A `SoftHSM` token in a folder that goes away with it.
 pub struct Soft {
     pub folder: TempDir,
     /// The library that the plugin loads.
