@@ -301,7 +301,8 @@ impl Fault {
         }
         let all = found.len() == wanted.len()
             && found.iter().all(|class| {
-                let at = wanted.iter().position(|name| names(*class).contains(name));
+                let place = |name| wanted.iter().position(|wanted| wanted == name);
+                let at = names(*class).iter().find_map(place);
                 at.map(|at| wanted.remove(at)).is_some()
             });
         if all && expected.get("stage").and_then(Value::as_str) == Some(self.stage) {
