@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod packages;
 mod sh;
+mod soak;
 mod test;
 mod vectors;
 
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         "advisories" => check::advisories(),
         "vectors" => vectors(rest.first()),
         "bench" => bench::run(&rest),
+        "soak" => soak::run(&rest),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
@@ -41,7 +43,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   check            format, lints, documentation, licences and sources
   advisories       known vulnerabilities of the dependencies
   vectors [DIR]    run the reference's cases through the real code
-  bench [ROW…]     measure ours beside the limits and the peers [--json]";
+  bench [ROW…]     measure ours beside the limits and the peers [--json]
+  soak [OPTION…]   rotate, revoke and restart under load [--seconds N] [--seed N]";
 
 fn vectors(folder: Option<&String>) -> Result<bool, String> {
     let count = vectors::run(&folder.map_or_else(|| root().join("vectors"), PathBuf::from))?;

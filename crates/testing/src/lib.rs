@@ -1,9 +1,11 @@
 //! Real parts for the workspace's own tests, for `keyward demo` and for the benchmarks: a TLS API
-//! server that demands and checks credentials, a throw-away certificate authority, local proxies.
+//! server that demands and checks credentials, a throw-away certificate authority, an issuer with its plugin, local proxies.
 
 pub mod authority;
 mod clock;
 mod error;
+#[cfg(unix)]
+pub mod issuer;
 #[cfg(unix)]
 pub mod misbehaviour;
 pub mod plugin;

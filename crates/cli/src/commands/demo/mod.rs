@@ -8,7 +8,6 @@
 //! process of its own, and every figure was measured. A step says what it saw and whether that is
 //! what was promised.
 
-mod issuer;
 pub(crate) mod plugin;
 mod promise;
 mod report;

@@ -14,14 +14,14 @@ use keyward_host::{
     plan::{Complaints, Settings},
     rules::Rules,
 };
-use keyward_testing::server::Server;
+use keyward_testing::{
+    issuer::{Issuer, Manner},
+    server::Server,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{
-    issuer::{Issuer, Manner},
-    promise::Promise,
-};
+use super::promise::Promise;
 use crate::{failure::Failure, server, signals};
 
 /// The contexts of the kubeconfig; users and the issuer's accounts have the same names.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use keyward::{Client, Incoming};
+use keyward_testing::issuer::Manner;
 use serde_json::json;
 
 use super::{Watch, pause};
 use crate::{
     commands::demo::{
-        issuer::Manner,
         promise::Promise,
         report::Report,
         scene::{CERTIFICATE, LONG, Scene, whoami},

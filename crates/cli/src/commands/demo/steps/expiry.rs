@@ -2,12 +2,12 @@
 
 use std::{collections::HashSet, time::Duration};
 
+use keyward_testing::issuer::Manner;
 use serde_json::json;
 
 use super::{Watch, count, pause};
 use crate::{
     commands::demo::{
-        issuer::Manner,
         promise::Promise,
         report::Report,
         scene::{LONG, Scene, TOKEN, status},

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use keyward_testing::issuer::Manner;
 use serde_json::json;
 
 use super::{Watch, count, pause};
 use crate::{
     commands::demo::{
-        issuer::Manner,
         promise::Promise,
         report::Report,
         scene::{FAILING, LONG, Scene, status},

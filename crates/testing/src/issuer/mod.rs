@@ -1,9 +1,15 @@
-//! Who hands out credentials: the identity provider of the demo, behind a socket in its folder.
+//! Who hands out credentials: an identity provider for a [`Server`], behind a Unix socket.
 //!
-//! Each run of the plugin is one connection, so runs are counted from outside of what is shown.
+//! [`serve`] is the whole `main` of its plugin, for a program that can be its own. Each run of that
+//! is one connection, so runs are counted from outside of what is tested.
+
+mod plugin;
+
+pub use plugin::serve;
 
 use std::{
     collections::BTreeMap,
+    fmt,
     fs::File,
     io::{self, Read},
     path::Path,
@@ -12,13 +18,16 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use keyward_host::clock::{Clock, SystemClock};
-use keyward_testing::server::{Server, User};
 use rustix::process::Pid;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{UnixListener, UnixStream},
+};
+
+use crate::{
+    Error, clock,
+    server::{Server, User},
 };
 
 /// The server takes a credential for a little longer than was told: clocks differ, and a request
@@ -27,7 +36,7 @@ const LEEWAY: Duration = Duration::from_secs(1);
 
 /// How an account's questions are answered.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Manner {
+pub enum Manner {
     /// With a token that lives so long, in whole seconds.
     Token(Duration),
     /// With a certificate that lives so long.
@@ -38,8 +47,14 @@ pub(super) enum Manner {
     No,
 }
 
-/// The handle of a running issuer.
-pub(super) struct Issuer(Arc<Shared>);
+/// The handle of a running issuer. It ends with the runtime it was started in.
+pub struct Issuer(Arc<Shared>);
+
+impl fmt::Debug for Issuer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Issuer").finish_non_exhaustive()
+    }
+}
 
 struct Shared {
     server: Arc<Server>,
@@ -52,14 +67,31 @@ struct Account {
     /// Says the same again, whatever has become of it.
     stuck: bool,
     last: Option<Value>,
-    tokens: Vec<String>,
+    issues: Vec<(Mark, Issue)>,
     runs: Vec<Option<Pid>>,
+}
+
+/// A credential that was handed out.
+#[derive(Debug, Clone, Copy)]
+pub struct Issue {
+    /// When.
+    pub at: SystemTime,
+    /// The end that was told.
+    pub end: SystemTime,
+    /// When the server was told to refuse it.
+    pub revoked: Option<SystemTime>,
+}
+
+/// What the server knows a credential by.
+enum Mark {
+    Token(String),
+    Serial(u64),
 }
 
 impl Issuer {
     /// Listens at `socket`. Must be called inside the runtime that serves it.
-    pub(super) fn start(server: Arc<Server>, socket: &Path) -> io::Result<Self> {
-        let listener = UnixListener::bind(socket)?;
+    pub fn start(server: Arc<Server>, socket: &Path) -> Result<Self, Error> {
+        let listener = UnixListener::bind(socket).map_err(Error::of("listen for plugins"))?;
         let shared = Arc::new(Shared { server, accounts: Mutex::default() });
         let serving = shared.clone();
         tokio::spawn(async move {
@@ -75,34 +107,53 @@ impl Issuer {
     }
 
     /// How an account is answered from now on.
-    pub(super) fn answer(&self, account: &str, manner: Manner) {
+    pub fn answer(&self, account: &str, manner: Manner) {
         self.0.accounts().entry(account.to_owned()).or_default().manner = Some(manner);
     }
 
     /// From now on the account gets the same answer again, whatever has become of it.
-    pub(super) fn repeat(&self, account: &str) {
+    pub fn repeat(&self, account: &str) {
         self.0.accounts().entry(account.to_owned()).or_default().stuck = true;
     }
 
-    /// Makes the server refuse every token of the account. How many that are.
-    pub(super) fn revoke(&self, account: &str) -> usize {
+    /// Makes the server refuse every credential of the account. How many were good until now.
+    pub fn revoke(&self, account: &str) -> usize {
+        let (users, now) = (self.0.server.users(), clock::now());
         let mut accounts = self.0.accounts();
-        let tokens = std::mem::take(&mut accounts.entry(account.to_owned()).or_default().tokens);
-        tokens.iter().filter(|token| self.0.server.users().revoke_token(token)).count()
+        let mut count = 0;
+        for (mark, issue) in &mut accounts.entry(account.to_owned()).or_default().issues {
+            if issue.revoked.is_some() {
+                continue;
+            }
+            match mark {
+                Mark::Token(token) => drop(users.revoke_token(token)),
+                Mark::Serial(serial) => users.revoke_certificate(*serial),
+            }
+            issue.revoked = Some(now);
+            count += usize::from(now <= issue.end);
+        }
+        count
+    }
+
+    /// What the account was given, in order.
+    pub fn history(&self, account: &str) -> Vec<Issue> {
+        let accounts = self.0.accounts();
+        let issues = accounts.get(account).map(|account| &account.issues);
+        issues.into_iter().flatten().map(|(_, issue)| *issue).collect()
     }
 
     /// How often the account's plugin ran.
-    pub(super) fn runs(&self, account: &str) -> usize {
+    pub fn runs(&self, account: &str) -> usize {
         self.0.accounts().get(account).map_or(0, |account| account.runs.len())
     }
 
     /// How often any plugin ran.
-    pub(super) fn all_runs(&self) -> usize {
+    pub fn all_runs(&self) -> usize {
         self.0.accounts().values().map(|account| account.runs.len()).sum()
     }
 
     /// The process of the account's last run.
-    pub(super) fn process(&self, account: &str) -> Option<Pid> {
+    pub fn process(&self, account: &str) -> Option<Pid> {
         self.0.accounts().get(account).and_then(|account| *account.runs.last()?)
     }
 }
@@ -134,20 +185,21 @@ impl Shared {
             Some(Manner::Silence) => return Ok(None),
             Some(Manner::No) => json!({ "refusal": "not today" }),
             Some(Manner::Token(lifetime)) => {
-                let (told, until) = ends(lifetime);
-                let token = random()?;
-                self.server.users().token_until(&token, User::new(name).group("demo"), until);
-                account.tokens.push(token.clone());
-                json!({ "token": token, "expires": told })
+                let issue = begin(lifetime);
+                let (token, user) = (random()?, User::new(name).group("demo"));
+                self.server.users().token_until(&token, user, issue.end + LEEWAY);
+                account.issues.push((Mark::Token(token.clone()), issue));
+                json!({ "token": token, "expires": seconds(issue.end) })
             }
             Some(Manner::Certificate(lifetime)) => {
-                let (told, until) = ends(lifetime);
-                let request = self.server.authority().client(name).group("demo").until(until);
-                let issued = request.issue().map_err(io::Error::other)?;
+                let issue = begin(lifetime);
+                let request = self.server.authority().client(name).group("demo");
+                let issued = request.until(issue.end + LEEWAY).issue().map_err(io::Error::other)?;
+                account.issues.push((Mark::Serial(issued.serial()), issue));
                 json!({
                     "certificate": issued.certificate_pem(),
                     "key": issued.key_pem(),
-                    "expires": told,
+                    "expires": seconds(issue.end),
                 })
             }
         };
@@ -160,11 +212,15 @@ impl Shared {
     }
 }
 
-/// The last second that is told, and the moment from which on the server refuses.
-fn ends(lifetime: Duration) -> (u64, SystemTime) {
-    let now = u64::try_from(SystemClock.wall_millis()).unwrap_or_default() / 1000;
-    let told = now + lifetime.as_secs();
-    (told, UNIX_EPOCH + Duration::from_secs(told) + LEEWAY)
+/// The protocol tells ends in whole seconds, so a lifetime is cut to end with one.
+fn begin(lifetime: Duration) -> Issue {
+    let at = clock::now();
+    let end = UNIX_EPOCH + Duration::from_secs(seconds(at + lifetime));
+    Issue { at, end, revoked: None }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// Nobody else on this machine shall guess a token while the server runs.

@@ -1,0 +1,66 @@
+//! Server, issuer and clients.
+
+use std::{env, error::Error, sync::Arc, time::Duration};
+
+use keyward::Client;
+use keyward_host::{
+    Kubeconfig, Overrides, Sources, Surroundings, clock::SystemClock, observer::Nobody, plan,
+    rules::Rules,
+};
+use keyward_testing::{
+    issuer::{Issuer, Manner},
+    server::Server,
+};
+use serde_json::json;
+use tempfile::TempDir;
+
+/// Two identities: a token's and a certificate's.
+pub const ACCOUNTS: [&str; 2] = ["token", "certificate"];
+
+const TOKEN_LIFETIME: Duration = Duration::from_secs(2);
+const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(3);
+
+/// Everything that stands while the storm goes over it.
+pub struct Scene {
+    pub server: Arc<Server>,
+    pub issuer: Issuer,
+    folder: TempDir,
+}
+
+impl Scene {
+    /// Starts the server and the issuer, inside a runtime.
+    pub fn open() -> Result<Self, Box<dyn Error + Send + Sync>> {
+        // It shares our memory, which is measured: it shall remember nothing.
+        let server = Arc::new(Server::setup().records(0).start()?);
+        let folder = tempfile::tempdir()?;
+        let issuer = Issuer::start(server.clone(), &folder.path().join("issuer"))?;
+        issuer.answer(ACCOUNTS[0], Manner::Token(TOKEN_LIFETIME));
+        issuer.answer(ACCOUNTS[1], Manner::Certificate(CERTIFICATE_LIFETIME));
+        Ok(Self { server, issuer, folder })
+    }
+
+    /// A client that shares its credentials with nobody.
+    pub fn client(&self, account: &str) -> Result<Client, Box<dyn Error + Send + Sync>> {
+        let program = env::current_exe()?;
+        let config = self.server.kubeconfig(&json!({ "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": program,
+            "args": ["plugin", self.folder.path().join("issuer"), account],
+            "interactiveMode": "Never",
+        } }));
+        let surroundings = Surroundings::process();
+        let target = Kubeconfig::from_bytes(config.as_bytes())?
+            .resolve(&Overrides::default(), &surroundings)?;
+        let mut settings = plan::Settings::default();
+        settings.person = false;
+        let mut rules = Rules::default();
+        rules.trusted.push(program);
+        let sources = Sources::new(Arc::new(SystemClock), Arc::new(Nobody));
+        Ok(Client::builder().plan(settings).open(&target, &rules, &sources)?)
+    }
+
+    /// The version of the server's objects before anything happens.
+    pub fn version(&self) -> u64 {
+        self.server.store().version()
+    }
+}
