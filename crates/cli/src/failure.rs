@@ -83,6 +83,11 @@ impl Failure {
         self.0.hint.as_deref()
     }
 
+    /// What the plugin wrote to its stderr.
+    pub(crate) fn said(&self) -> Option<&str> {
+        self.0.stderr.as_deref()
+    }
+
     /// The exit code it leads to.
     pub(crate) fn code(&self) -> Code {
         self.0.code

@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use keyward_host::{Target, kubeconfig::Place};
 use keyward_protocol::text::clean;
 use serde::Serialize;
+use zeroize::Zeroizing;
 
 use crate::{failure::Failure, globals::Globals};
 
@@ -43,6 +44,27 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
     text.push('\n');
     print(&text)
+}
+
+/// How JSON is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Width {
+    /// For one document.
+    Indented,
+    /// For one of many.
+    Line,
+}
+
+/// Writes data with secrets in it to stdout as JSON with a line break at its end. Our copy is wiped.
+pub(crate) fn print_secret(value: &impl Serialize, width: Width) -> Result<(), Failure> {
+    let mut text = Zeroizing::new(Vec::new());
+    let done = match width {
+        Width::Indented => serde_json::to_writer_pretty(&mut *text, value),
+        Width::Line => serde_json::to_writer(&mut *text, value),
+    };
+    done.map_err(io::Error::from)?;
+    text.push(b'\n');
+    print_bytes(&text)
 }
 
 /// Writes words to stderr. When even that fails there is nobody left to tell.

@@ -5,6 +5,7 @@ mod credential;
 #[cfg(unix)]
 mod demo;
 mod get;
+mod image;
 mod plan;
 mod plugin_test;
 mod whoami;
@@ -27,6 +28,7 @@ pub(crate) enum Command {
     #[cfg(unix)]
     #[command(hide = true)]
     DemoPlugin(demo::plugin::Args),
+    Image(image::Args),
     Plugin(plugin_test::Args),
     Completions(completions::Args),
 }
@@ -46,6 +48,7 @@ impl Command {
             Self::Demo(args) => demo::run(&args, globals),
             #[cfg(unix)]
             Self::DemoPlugin(args) => Ok(demo::plugin::run(&args)),
+            Self::Image(args) => image::run(&args, globals),
             Self::Plugin(args) => plugin_test::run(args, globals),
             Self::Completions(args) => completions::run(&args, globals),
         }
@@ -57,6 +60,7 @@ impl Command {
     fn runs_plugins(&self) -> bool {
         match self {
             Self::Plan(_) | Self::Plugin(_) | Self::Completions(_) => false,
+            Self::Image(args) => args.runs_plugins(),
             #[cfg(unix)]
             Self::DemoPlugin(_) => false,
             _ => true,

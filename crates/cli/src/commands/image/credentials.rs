@@ -1,0 +1,128 @@
+//! `keyward image credentials IMAGE…`: the logins that a pull would try.
+
+use std::{process::ExitCode, sync::Arc};
+
+use clap::ValueEnum;
+use keyward_host::image::{Found, Outcome};
+
+use super::{
+    answer::{Answer, Answers, basic},
+    docker,
+    setup::{Place, Setup},
+    stream,
+};
+use crate::{
+    failure::Failure,
+    globals::Globals,
+    output::{self, Width, inline},
+};
+
+/// Print the logins that a pull of these images would try, best first
+///
+/// Asks the providers whose patterns mean the images, all at the same time. The exit code is 1 if
+/// there is no login for one of the images: a kubelet would pull it anonymously.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  # The logins for an image, in the order in which they are tried.
+  keyward image credentials --config providers.yaml --bin-dir /opt/providers registry.example/app
+
+  # A configuration for docker, podman or skopeo.
+  keyward image credentials --config providers.yaml -o docker registry.example/app > config.json
+
+  # As many images as come, each answered by one line of JSON.
+  keyward image credentials --config providers.yaml -")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    place: Place,
+
+    /// The images; `-` reads them from stdin, one in a line, and answers each as a line of JSON as
+    /// soon as it can
+    #[arg(value_name = "IMAGE", required = true)]
+    images: Vec<String>,
+
+    /// How to print them
+    #[arg(short, long, value_name = "FORMAT", default_value = "json")]
+    output: Form,
+}
+
+/// How logins are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// All of them, with where they come from; docs/cli.md has the schema
+    Json,
+    /// The best of each image, as docker's `config.json`
+    Docker,
+    /// The best of each image as `name:password`, one in a line
+    Basic,
+}
+
+/// Asks for all images at once and prints what came.
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    let from_stdin = args.images.iter().any(|image| image == "-");
+    if from_stdin && (args.images.len() > 1 || args.output != Form::Json) {
+        return Err(Failure::usage("`-` stands alone and is answered in JSON"));
+    }
+    let setup = Setup::open(&args.place, globals)?;
+    if from_stdin {
+        return stream::run(setup);
+    }
+    let found = all(&setup, &args.images)?;
+    match args.output {
+        Form::Json => {
+            let pairs = args.images.iter().zip(&found);
+            let images = pairs.map(|(image, found)| Answer::found(image, found)).collect();
+            output::print_secret(&Answers { images }, Width::Indented)?;
+        }
+        Form::Docker => output::print_secret(&docker::config(&found), Width::Indented)?,
+        Form::Basic => {
+            for best in found.iter().filter_map(|found| found.logins.first()) {
+                output::print(&basic(&best.login, "\n"))?;
+            }
+        }
+    }
+    match args.images.iter().zip(&found).find(|(_, found)| found.logins.is_empty()) {
+        None => Ok(ExitCode::SUCCESS),
+        Some((image, found)) => Err(nothing(image, found)),
+    }
+}
+
+/// Asks for all images at the same time.
+fn all(setup: &Setup, images: &[String]) -> Result<Vec<Arc<Found>>, Failure> {
+    let config = setup.config()?;
+    let begin = |image: &String| setup.images().begin(&config, image.clone(), None);
+    let looking: Vec<_> = images.iter().map(begin).collect();
+    let mut found = Vec::new();
+    for looking in looking {
+        let one = looking.wait(None).ok_or_else(|| Failure::failed("a lookup was lost"))??;
+        setup.learn(&one);
+        found.push(one);
+    }
+    Ok(found)
+}
+
+/// Why there is no login for an image: what the only provider that was asked says, or a line for
+/// each.
+fn nothing(image: &str, found: &Found) -> Failure {
+    let failures: Vec<_> = found.failures().collect();
+    if let [only] = failures[..] {
+        return Failure::from(only.clone()).note("image", inline(image));
+    }
+    let mut failure = Failure::failed(format!("there is no login for `{}`", inline(image)))
+        .note("matched as", inline(&found.image));
+    for asked in &found.asked {
+        let name = format!("provider `{}`", inline(&asked.provider.name));
+        failure = match &asked.outcome {
+            Outcome::NoMatch => continue,
+            Outcome::Skipped(reason) => failure.note(name, format!("passed over: {reason}")),
+            Outcome::Failed(error) | Outcome::LastGood(_, error) => {
+                failure.note(name, error.to_string())
+            }
+            _ => failure.note(name, "its answer has no login for this image"),
+        };
+    }
+    if failure.notes().count() == 1 {
+        failure = failure.note("because", "no provider has a pattern that means it");
+    }
+    failure.hint("`keyward image explain` tells every decision")
+}

@@ -1,0 +1,74 @@
+//! `keyward image match PATTERN IMAGE`: whether a pattern means an image.
+
+use std::process::ExitCode;
+
+use keyward_host::image::{Name, Pattern, Reading, normalise};
+
+use crate::{
+    failure::Failure,
+    globals::Globals,
+    output::{self, inline},
+};
+
+/// Say by the exit code whether a pattern means an image
+///
+/// 0 if it does, 1 if it does not or if either of the two cannot be parsed, with the reason on
+/// stderr. The image is completed as for a pull: `nginx:1.27` is `docker.io/library/nginx`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  # Whether a provider with this pattern is asked for this image.
+  keyward image match '*.dkr.ecr.*.amazonaws.com' 1.dkr.ecr.eu-west-1.amazonaws.com/app:2
+
+  # The same, but `/team` does not mean `/teammates`.
+  keyward image match --segments registry.example/team registry.example/team/app")]
+pub(crate) struct Args {
+    /// The pattern, as in `matchImages`
+    pattern: String,
+
+    /// The image
+    image: String,
+
+    /// Let a pattern's path end where a segment of the image's path ends, stricter than the kubelet
+    #[arg(long, conflicts_with = "proposal")]
+    segments: bool,
+
+    /// Match as the original proposal has it: a port counts only where the pattern has one
+    #[arg(long)]
+    proposal: bool,
+
+    /// Take the image as it is, without completing its name
+    #[arg(long)]
+    literal: bool,
+}
+
+/// Matches; the answer is the exit code.
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    let reading = match (args.segments, args.proposal) {
+        (true, _) => Reading::Strict,
+        (_, true) => Reading::Proposal,
+        _ => Reading::Kubelet,
+    };
+    let pattern = Pattern::parse(&args.pattern).map_err(|wrong| {
+        Failure::failed(format!("`{}` is no pattern", inline(&args.pattern)))
+            .note("cause", wrong.to_string())
+    })?;
+    let unusable = || format!("`{}` is no image", inline(&args.image));
+    let name = if args.literal {
+        args.image.clone()
+    } else {
+        normalise(&args.image)
+            .map_err(|wrong| Failure::failed(unusable()).note("cause", wrong.to_string()))?
+    };
+    let parsed = Name::parse(&name).ok_or_else(|| {
+        Failure::failed(unusable()).note("cause", "it must read as `host[:port][/path]`")
+    })?;
+    if pattern.matches(&parsed, reading) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if globals.flags.verbosity() > 0 {
+        let (pattern, name) = (inline(&args.pattern), inline(&name));
+        output::tell(&format!("`{pattern}` does not mean `{name}`\n"));
+    }
+    Ok(ExitCode::FAILURE)
+}

@@ -1,0 +1,52 @@
+//! `keyward image`: credentials for pulling images, outside the kubelet.
+//!
+//! ```text
+//! Place ──► Setup: Follow + Images ──► Found ──► credentials, explain
+//!     open                     lookup
+//! ```
+
+mod answer;
+mod credentials;
+mod docker;
+mod matching;
+pub(crate) mod setup;
+mod stream;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::{failure::Failure, globals::Globals};
+
+/// Get, explain and check credentials for pulling images
+///
+/// Runs the image credential providers of a kubelet's configuration as the kubelet does, outside
+/// of it: the same matching, the same cache, the same order of logins.
+#[derive(Debug, clap::Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+/// What to do. A new one is a file here, a variant, and a line in [`run`].
+#[derive(Debug, Subcommand)]
+enum Action {
+    Match(matching::Args),
+    Credentials(credentials::Args),
+}
+
+/// Does it.
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    match &args.action {
+        Action::Match(args) => matching::run(args, globals),
+        Action::Credentials(args) => credentials::run(args, globals),
+    }
+}
+
+impl Args {
+    /// Whether providers may run, so that a signal has to end them.
+    pub(crate) fn runs_plugins(&self) -> bool {
+        !matches!(self.action, Action::Match(_))
+    }
+}

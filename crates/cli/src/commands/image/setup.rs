@@ -1,0 +1,122 @@
+//! Which providers there are and how they run: for the commands, and for the bridges, which have no
+//! flags and take both from the environment.
+
+use std::{path::PathBuf, sync::Arc};
+
+use keyward_host::{
+    Surroundings,
+    clock::SystemClock,
+    image::{Accounts, Config, Follow, Found, Images, Pace, Settings},
+    observer::Nobody,
+};
+
+use crate::{failure::Failure, globals::Globals};
+
+/// The variable that names the configuration where no flag does.
+pub(crate) const CONFIG: &str = "KEYWARD_IMAGE_CONFIG";
+/// The variable that names the folder of the programs where no flag does.
+pub(crate) const BIN_DIR: &str = "KEYWARD_IMAGE_BIN_DIR";
+
+/// Where the providers are. Without flags ([`Place::default`]) the environment says it.
+///
+/// No group of clap's: it would have the name of the command's own.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[group(skip)]
+pub(crate) struct Place {
+    /// The configuration of the providers, a file or a folder of files, instead of
+    /// $KEYWARD_IMAGE_CONFIG
+    #[arg(long, value_name = "PATH")]
+    config: Option<PathBuf>,
+
+    /// The folder of the providers' programs, instead of $KEYWARD_IMAGE_BIN_DIR; without either
+    /// they are looked for in $PATH
+    #[arg(long, value_name = "DIR")]
+    bin_dir: Option<PathBuf>,
+}
+
+impl Place {
+    /// The file or folder of the configuration.
+    pub(crate) fn config(&self, surroundings: &Surroundings) -> Result<PathBuf, Failure> {
+        said(self.config.as_ref(), CONFIG, surroundings).ok_or_else(|| {
+            Failure::usage("nothing says where the image credential providers are configured")
+                .hint(format!("`--config` or `{CONFIG}` names the file, as for the kubelet"))
+        })
+    }
+
+    /// The folder of the programs; `None` is to look in `PATH`.
+    pub(crate) fn bin_dir(&self, surroundings: &Surroundings) -> Option<PathBuf> {
+        said(self.bin_dir.as_ref(), BIN_DIR, surroundings)
+    }
+}
+
+/// A flag, or else the variable. An empty text says nothing.
+fn said(flag: Option<&PathBuf>, variable: &str, surroundings: &Surroundings) -> Option<PathBuf> {
+    let variable = || surroundings.var(variable).map(PathBuf::from);
+    let full = |path: &PathBuf| !path.as_os_str().is_empty();
+    flag.cloned().filter(full).or_else(|| variable().filter(full))
+}
+
+/// Providers that can be asked, and their configuration, which may change while they are.
+pub(crate) struct Setup {
+    follow: Follow,
+    images: Arc<Images>,
+    globals: Globals,
+}
+
+impl Setup {
+    /// Reads the configuration. Runs nothing. Fails when there is none that is good.
+    pub(crate) fn open(place: &Place, globals: &Globals) -> Result<Self, Failure> {
+        Self::open_with(place, globals, None)
+    }
+
+    /// The same, with somebody who can ask the cluster about service accounts.
+    pub(crate) fn open_with(
+        place: &Place,
+        globals: &Globals,
+        accounts: Option<Arc<dyn Accounts>>,
+    ) -> Result<Self, Failure> {
+        let path = place.config(&globals.surroundings)?;
+        let (clock, observer) = (Arc::new(SystemClock), Arc::new(Nobody));
+        let mut settings =
+            Settings { bin_dir: place.bin_dir(&globals.surroundings), ..Settings::default() };
+        if let Some(budget) = globals.flags.plugin_timeout {
+            settings.budget = budget;
+        }
+        let surroundings = globals.surroundings.clone();
+        let mut images = Images::new(settings, surroundings, clock.clone(), observer.clone());
+        if let Some(accounts) = accounts {
+            images = images.with_accounts(accounts);
+        }
+        let follow = Follow::new(path, Pace::default(), clock, observer);
+        let setup = Self { follow, images: Arc::new(images), globals: globals.clone() };
+        setup.config()?;
+        Ok(setup)
+    }
+
+    /// The configuration in force now.
+    pub(crate) fn config(&self) -> Result<Arc<Config>, Failure> {
+        let config = self.follow.config()?;
+        for (_, value) in config.providers.iter().flat_map(|provider| &provider.env) {
+            self.globals.mask.learn_value(value);
+        }
+        Ok(config)
+    }
+
+    /// The logins for an image, under the configuration in force now.
+    pub(crate) fn lookup(&self, image: &str) -> Result<Found, Failure> {
+        Ok(self.images.lookup(&*self.config()?, image, None)?)
+    }
+
+    /// From now on no message shows the passwords that were found.
+    pub(crate) fn learn(&self, found: &Found) {
+        let answers = found.asked.iter().filter_map(|asked| asked.outcome.answer());
+        for (_, login) in answers.flat_map(|answer| &answer.auth) {
+            self.globals.mask.learn(&login.password);
+        }
+    }
+
+    /// Who asks the providers.
+    pub(crate) fn images(&self) -> &Arc<Images> {
+        &self.images
+    }
+}

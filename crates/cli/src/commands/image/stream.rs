@@ -1,0 +1,117 @@
+//! `keyward image credentials -`: images line by line, each answered by a line as soon as it can be.
+
+use std::{
+    io::{self, BufRead as _},
+    process::ExitCode,
+    sync::{
+        Arc,
+        mpsc::{self, Sender, SyncSender},
+    },
+};
+
+use keyward_host::{image::Found, process};
+
+use super::{answer::Answer, setup::Setup};
+use crate::{
+    failure::Failure,
+    output::{self, Width},
+};
+
+/// How many images are asked for at the same time; further lines wait. Each has a thread.
+const AT_ONCE: usize = 1000;
+
+/// What reaches the one who prints.
+enum Event {
+    Answer(String, Result<Found, Failure>),
+    /// No more lines can be read.
+    Broken(io::Error),
+}
+
+/// Reads until stdin ends and answers every line, in the order in which the answers come. The
+/// configuration may change meanwhile.
+pub(super) fn run(setup: Setup) -> Result<ExitCode, Failure> {
+    let setup = Arc::new(setup);
+    let (tell, events) = mpsc::channel();
+    let (take, places) = mpsc::sync_channel(AT_ONCE);
+    let reader = Arc::clone(&setup);
+    // It may wait for a line for ever; then it ends with the program.
+    process::spawn(move || read(&reader, &tell, &take));
+    let mut broken = None;
+    for event in events {
+        let (image, result) = match event {
+            Event::Answer(image, result) => (image, result),
+            Event::Broken(error) => {
+                broken = Some(error);
+                continue;
+            }
+        };
+        match result {
+            Ok(found) => {
+                setup.learn(&found);
+                output::print_secret(&Answer::found(&image, &found), Width::Line)?;
+            }
+            Err(error) => {
+                output::print_secret(&Answer::failed(&image, error), Width::Line)?;
+            }
+        }
+        // One line more may be read. Nobody takes places any more when all are read.
+        _ = places.recv();
+    }
+    match broken {
+        None => Ok(ExitCode::SUCCESS),
+        Some(error) => {
+            Err(Failure::failed("stdin cannot be read").note("cause", error.to_string()))
+        }
+    }
+}
+
+fn read(setup: &Arc<Setup>, tell: &Sender<Event>, take: &SyncSender<()>) {
+    for line in io::stdin().lock().split(b'\n') {
+        let line = match line {
+            Ok(line) => String::from_utf8_lossy(&line).trim().to_owned(),
+            Err(error) => {
+                _ = tell.send(Event::Broken(error));
+                return;
+            }
+        };
+        if line.is_empty() {
+            continue;
+        }
+        if take.send(()).is_err() {
+            return;
+        }
+        let reply = Reply { image: line, tell: tell.clone(), given: false };
+        let setup = Arc::clone(setup);
+        process::spawn(move || {
+            let found = setup.lookup(&reply.image);
+            reply.give(found);
+        });
+    }
+}
+
+/// An image that is answered in any case, even if there is no thread for it.
+struct Reply {
+    image: String,
+    tell: Sender<Event>,
+    given: bool,
+}
+
+impl Reply {
+    fn give(mut self, result: Result<Found, Failure>) {
+        self.send(result);
+    }
+
+    fn send(&mut self, result: Result<Found, Failure>) {
+        self.given = true;
+        // When the reader of stdout has gone away there is nobody to tell.
+        _ = self.tell.send(Event::Answer(std::mem::take(&mut self.image), result));
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if !self.given {
+            self.send(Err(Failure::failed("the lookup was lost")));
+        }
+    }
+}
