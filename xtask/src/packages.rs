@@ -1,6 +1,6 @@
 //! The Debian packages that the tests need.
 
-use std::process::Command;
+use std::{path::Path, process::Command};
 
 use crate::sh;
 
@@ -12,16 +12,22 @@ const NEEDED: &[(&str, &str)] = &[
     ("python3", "python3-minimal"),
     ("softhsm2-util", "softhsm2"),
     ("pkcs11-tool", "opensc"),
+    ("swtpm", "swtpm"),
+];
+
+/// A library the tests load, and the package it comes in.
+const LIBRARIES: &[(&str, &str)] = &[
+    ("pkcs11-spy.so", "opensc-pkcs11"),
+    ("p11-kit-proxy.so", "p11-kit-modules"),
+    ("libtpm2_pkcs11.so", "libtpm2-pkcs11-1"),
 ];
 
 /// Installs what is missing when we may (root, or sudo without a password); otherwise names it.
 /// The tests that need it then fail, each with the package's name.
 pub fn install() -> Result<(), String> {
-    let missing: Vec<&str> = NEEDED
-        .iter()
-        .filter(|(program, _)| !on_path(program))
-        .map(|(_, package)| *package)
-        .collect();
+    let programs = NEEDED.iter().filter(|(program, _)| !on_path(program));
+    let libraries = LIBRARIES.iter().filter(|(library, _)| !is_library(library));
+    let missing: Vec<&str> = programs.chain(libraries).map(|(_, package)| *package).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -48,6 +54,12 @@ pub fn install() -> Result<(), String> {
 fn on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+fn is_library(file: &str) -> bool {
+    let machine = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    let folders = [machine.clone(), format!("{machine}/pkcs11"), "/usr/lib".to_owned()];
+    folders.iter().any(|folder| Path::new(folder).join(file).is_file())
 }
 
 /// How to become root: not at all, by sudo, or `None` when there is no way.

@@ -5,6 +5,7 @@
 //! p11-kit stands for all modules at once, so it excludes them all.
 
 use std::{
+    cell::Cell,
     ffi::OsStr,
     fs::{self, DirBuilder, File},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
@@ -23,6 +24,8 @@ pub(crate) struct Lock {
     all: File,
     /// Held alone; the proxy needs none.
     own: Option<File>,
+    /// Held to the end of the process.
+    kept: Cell<bool>,
 }
 
 /// The lock, held. Others wait until this is dropped.
@@ -47,12 +50,15 @@ impl Lock {
             let name = u64::from_be_bytes(name);
             Some(open(&folder.join(format!("pkcs11-{name:016x}.lock")))?)
         };
-        Ok(Self { all, own })
+        Ok(Self { all, own, kept: Cell::new(false) })
     }
 
     /// Waits for our turn.
     pub(crate) fn hold(&self) -> Result<Held<'_>, Refusal> {
         let held = Held(self);
+        if self.kept.get() {
+            return Ok(held);
+        }
         let outcome = match &self.own {
             None => self.all.lock(),
             Some(own) => self.all.lock_shared().and_then(|()| own.lock()),
@@ -62,8 +68,19 @@ impl Lock {
     }
 }
 
+impl Held<'_> {
+    /// Does not let go any more. Files are unlocked when they are closed, which is after the module
+    /// was left.
+    pub(crate) fn keep(&self) {
+        self.0.kept.set(true);
+    }
+}
+
 impl Drop for Held<'_> {
     fn drop(&mut self) {
+        if self.0.kept.get() {
+            return;
+        }
         // What cannot be unlocked here is unlocked by the end of the process.
         if let Some(own) = &self.0.own {
             let _ = own.unlock();
@@ -117,6 +134,7 @@ mod tests {
         Lock {
             all: open(&folder.join("all")).unwrap(),
             own: own.map(|name| open(&folder.join(name)).unwrap()),
+            kept: Cell::new(false),
         }
     }
 
@@ -140,6 +158,17 @@ mod tests {
         drop(held);
         assert!(is_free(&lock_in(folder.path(), Some("soft"))));
         assert!(is_free(&lock_in(folder.path(), None)));
+    }
+
+    #[test]
+    fn a_lock_that_is_kept_is_held_until_it_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let soft = lock_in(folder.path(), Some("soft"));
+        soft.hold().unwrap().keep();
+        drop(soft.hold().unwrap());
+        assert!(!is_free(&lock_in(folder.path(), Some("soft"))));
+        drop(soft);
+        assert!(is_free(&lock_in(folder.path(), Some("soft"))));
     }
 
     #[test]

@@ -33,12 +33,17 @@ mod verify;
 
 use std::process::ExitCode;
 
+use keyward_protocol::signer::Request;
 use signer::TokenSigner;
 
 fn main() -> ExitCode {
     keep_memory_private();
-    if surroundings::is_asked() && std::env::args_os().len() == 1 {
-        return keyward_plugin::serve_signer(TokenSigner::default());
+    match surroundings::request() {
+        Some(request) if std::env::args_os().len() == 1 => {
+            let stays = Request::read(request.as_encoded_bytes()) == Ok(Request::Session);
+            return keyward_plugin::serve_signer(TokenSigner::new(!stays));
+        }
+        _ => {}
     }
     commands::run()
 }

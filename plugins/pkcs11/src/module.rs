@@ -39,6 +39,8 @@ pub(crate) struct Token {
     pub(crate) model: String,
     /// Its serial number.
     pub(crate) serial: String,
+    /// What the reader says of itself, and who made it.
+    reader: [String; 2],
     /// What it says about its PIN.
     pub(crate) pin: State,
 }
@@ -76,8 +78,9 @@ impl Module {
 
     /// What the token in this slot says of itself at this moment.
     pub(crate) fn token(&self, slot: Slot) -> Result<Token, Refusal> {
-        let info =
-            self.context.get_token_info(slot).map_err(|e| explain("look at the token", &e))?;
+        let fault = |e| explain("look at the token", &e);
+        let info = self.context.get_token_info(slot).map_err(fault)?;
+        let reader = self.context.get_slot_info(slot).map_err(fault)?;
         // The fields are filled up with blanks, or with zeros by some.
         let text = |field: &str| field.trim_end_matches(['\0', ' ']).to_owned();
         Ok(Token {
@@ -86,6 +89,7 @@ impl Module {
             manufacturer: text(info.manufacturer_id()),
             model: text(info.model()),
             serial: text(info.serial_number()),
+            reader: [text(reader.slot_description()), text(reader.manufacturer_id())],
             pin: State {
                 required: info.login_required(),
                 pad: info.protected_authentication_path(),
@@ -111,7 +115,8 @@ impl Module {
                     .collect(),
             },
         };
-        meant.retain(|token| token.matches(&target.uri));
+        let library = self.library(&target.uri)?;
+        meant.retain(|token| library && token.matches(&target.uri));
         if meant.len() > 1 {
             // Lists of trusted certificates, which a system's proxy shows as tokens, have no keys.
             let with_keys: Vec<_> =
@@ -134,6 +139,22 @@ impl Module {
         }
     }
 
+    /// Whether the URI means this module, as far as it says so.
+    fn library(&self, uri: &Uri) -> Result<bool, Refusal> {
+        let wanted = [&uri.library_description, &uri.library_manufacturer, &uri.library_version];
+        if wanted.iter().all(|wanted| wanted.is_none()) {
+            return Ok(true);
+        }
+        let info =
+            self.context.get_library_info().map_err(|e| explain("look at the module", &e))?;
+        let version = info.library_version();
+        let (major, minor) = (version.major(), version.minor());
+        let versions = [format!("{major}.{minor}"), major.to_string()];
+        Ok(fits(wanted[0], info.library_description().trim_end_matches(['\0', ' ']))
+            && fits(wanted[1], info.manufacturer_id().trim_end_matches(['\0', ' ']))
+            && versions.iter().any(|version| fits(wanted[2], version)))
+    }
+
     /// A session for looking and signing, or for changing what is in the token.
     pub(crate) fn session(&self, token: &Token, writing: bool) -> Result<Session, Refusal> {
         let session = if writing {
@@ -142,6 +163,14 @@ impl Module {
             self.context.open_ro_session(token.slot)
         };
         session.map_err(|e| explain(&format!("open token `{}`", token.label), &e))
+    }
+}
+
+impl Drop for Module {
+    /// Leaves the module in good order: what a card or a TPM holds for us is freed.
+    fn drop(&mut self) {
+        let _held = self.lock.hold();
+        let _ = self.context.clone().finalize();
     }
 }
 
@@ -159,15 +188,18 @@ impl Token {
     }
 
     fn matches(&self, uri: &Uri) -> bool {
-        let fits = |wanted: &Option<String>, field: &str| {
-            wanted.as_ref().is_none_or(|wanted| wanted == field)
-        };
         fits(&uri.token, &self.label)
             && fits(&uri.manufacturer, &self.manufacturer)
             && fits(&uri.model, &self.model)
             && fits(&uri.serial, &self.serial)
+            && fits(&uri.slot_description, &self.reader[0])
+            && fits(&uri.slot_manufacturer, &self.reader[1])
             && uri.slot.is_none_or(|slot| slot == self.slot.id())
     }
+}
+
+fn fits(wanted: &Option<String>, field: &str) -> bool {
+    wanted.as_ref().is_none_or(|wanted| wanted == field)
 }
 
 fn listing(title: &str, tokens: &[&Token]) -> String {

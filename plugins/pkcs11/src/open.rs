@@ -26,6 +26,9 @@ pub(crate) struct Open {
     session: Session,
     module: Module,
     logged_in: bool,
+    /// For one request: from the login on, the module is ours to the end. A TPM without a resource
+    /// manager has room for three who are logged in.
+    brief: bool,
     /// A typed PIN, held for the next signature of a key that wants it again.
     typed: Option<Secret>,
 }
@@ -44,7 +47,12 @@ impl Open {
         let token = module.choose(&target)?;
         let session = module.session(&token, writing)?;
         drop(held);
-        Ok(Self { target, token, session, module, logged_in: false, typed: None })
+        Ok(Self { target, token, session, module, logged_in: false, brief: false, typed: None })
+    }
+
+    /// The same for a process that ends after one request, and asks nobody after the login.
+    pub(crate) fn briefly(self) -> Self {
+        Self { brief: true, ..self }
     }
 
     /// What can be seen in the token.
@@ -180,13 +188,18 @@ impl Open {
         offer: &Offer,
         burnt: &mut Vec<Secret>,
     ) -> Result<Result<(), Error>, Refusal> {
-        let _held = self.module.lock.hold()?;
+        let held = self.module.lock.hold()?;
         // Another process may have used up a try since we looked.
         let state = self.module.token(self.token.slot)?.pin;
         state.permit(offer.way, &self.token.label)?;
         let pin = offer.pin.as_ref().map(|pin| AuthPin::from(pin.expose().to_owned()));
         let error = match self.session.login(user, pin.as_ref()) {
-            Ok(()) => return Ok(Ok(())),
+            Ok(()) => {
+                if self.brief {
+                    held.keep();
+                }
+                return Ok(Ok(()));
+            }
             Err(error) if code(&error) == Some(RvError::UserAlreadyLoggedIn) => return Ok(Ok(())),
             Err(error) => error,
         };

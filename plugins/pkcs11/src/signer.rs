@@ -14,8 +14,9 @@ use crate::{
 };
 
 /// A token and its key, opened when they are first needed and kept for as long as we run.
-#[derive(Default)]
 pub(crate) struct TokenSigner {
+    /// Whether there is but one request to answer.
+    brief: bool,
     open: Option<Open>,
     /// The key that was found, in the session of `open`.
     key: Option<Private>,
@@ -60,11 +61,17 @@ impl Signer for TokenSigner {
 }
 
 impl TokenSigner {
+    /// One that has opened nothing yet.
+    pub(crate) fn new(brief: bool) -> Self {
+        Self { brief, open: None, key: None, burnt: Vec::new() }
+    }
+
     /// Opens the token, unless it is open for the same target.
     fn reach(&mut self, target: &Target) -> Result<&mut Self, Refusal> {
         if self.open.as_ref().is_none_or(|open| open.target != *target) {
             self.close();
-            self.open = Some(Open::new(target.clone(), false)?);
+            let open = Open::new(target.clone(), false)?;
+            self.open = Some(if self.brief { open.briefly() } else { open });
         }
         Ok(self)
     }
@@ -76,7 +83,7 @@ impl TokenSigner {
 
     /// Logs in and finds the key.
     fn ready(&mut self, target: &Target) -> Result<(), Refusal> {
-        let Self { open, key, burnt } = self.reach(target)?;
+        let Self { open, key, burnt, .. } = self.reach(target)?;
         let open = open.as_mut().ok_or_else(unopened)?;
         if key.is_none() {
             open.login(burnt)?;
@@ -90,7 +97,7 @@ impl TokenSigner {
 
     fn try_sign(&mut self, target: &Target, request: &SignRequest) -> Result<Vec<u8>, Failure> {
         self.ready(target)?;
-        let Self { open: Some(open), key: Some(key), burnt } = self else {
+        let Self { open: Some(open), key: Some(key), burnt, .. } = self else {
             return Err(Failure::Final(unopened()));
         };
         let outcome = open.sign(key, request.options, &request.digest, burnt);

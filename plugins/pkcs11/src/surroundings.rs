@@ -1,6 +1,6 @@
 //! The few things a plugin takes from the process it is: its environment and its clocks.
 
-use std::{env, path::PathBuf, time::Instant};
+use std::{env, ffi::OsString, path::PathBuf, time::Instant};
 
 use jiff::Timestamp;
 
@@ -10,10 +10,10 @@ pub(crate) fn runtime_folder() -> Option<PathBuf> {
     env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// Whether a client asks something of us.
+/// What a client asks of us.
 #[expect(clippy::disallowed_methods, reason = "a plugin reads its own environment")]
-pub(crate) fn is_asked() -> bool {
-    env::var_os(keyward_protocol::signer::REQUEST_VARIABLE).is_some_and(|text| !text.is_empty())
+pub(crate) fn request() -> Option<OsString> {
+    env::var_os(keyward_protocol::signer::REQUEST_VARIABLE).filter(|text| !text.is_empty())
 }
 
 /// The time of day.

@@ -15,6 +15,16 @@ pub(crate) struct Uri {
     pub(crate) serial: Option<String>,
     /// The token's model.
     pub(crate) model: Option<String>,
+    /// The slot the token is in, as its reader describes it.
+    pub(crate) slot_description: Option<String>,
+    /// Who made the reader.
+    pub(crate) slot_manufacturer: Option<String>,
+    /// The module, as it describes itself.
+    pub(crate) library_description: Option<String>,
+    /// Who made the module.
+    pub(crate) library_manufacturer: Option<String>,
+    /// The module's version: `2` or `2.6`.
+    pub(crate) library_version: Option<String>,
     /// The slot the token is in.
     pub(crate) slot: Option<u64>,
     /// `CKA_LABEL` of key or certificate.
@@ -57,6 +67,11 @@ impl Uri {
             "manufacturer" => set(&mut self.manufacturer, name, text(name, value)?),
             "serial" => set(&mut self.serial, name, text(name, value)?),
             "model" => set(&mut self.model, name, text(name, value)?),
+            "slot-description" => set(&mut self.slot_description, name, text(name, value)?),
+            "slot-manufacturer" => set(&mut self.slot_manufacturer, name, text(name, value)?),
+            "library-description" => set(&mut self.library_description, name, text(name, value)?),
+            "library-manufacturer" => set(&mut self.library_manufacturer, name, text(name, value)?),
+            "library-version" => set(&mut self.library_version, name, text(name, value)?),
             "object" => set(&mut self.object, name, text(name, value)?),
             "id" => set(&mut self.id, name, unescape(name, value)?),
             "slot-id" => {
@@ -99,6 +114,11 @@ impl fmt::Display for Uri {
             write!(f, "{name}={value}")
         };
         let texts = [
+            ("library-manufacturer", &self.library_manufacturer),
+            ("library-description", &self.library_description),
+            ("library-version", &self.library_version),
+            ("slot-manufacturer", &self.slot_manufacturer),
+            ("slot-description", &self.slot_description),
             ("model", &self.model),
             ("manufacturer", &self.manufacturer),
             ("serial", &self.serial),

@@ -12,7 +12,7 @@ use cryptoki::{
     types::AuthPin,
 };
 use keyward_protocol::signer::{Hash, Options, Reason, Request, Response};
-use support::{Soft, ok, sign_request};
+use support::{Lab, ok, sign_request};
 
 /// Every kind, and every way it signs in TLS.
 fn kinds() -> Vec<(&'static str, Vec<Options>)> {
@@ -32,7 +32,7 @@ fn kinds() -> Vec<(&'static str, Vec<Options>)> {
 }
 
 /// Has openssl judge a signature by the plugin.
-fn judge(soft: &Soft, object: &str, options: Options) {
+fn judge(soft: &Lab, object: &str, options: Options) {
     let configuration = soft.configuration(object);
     let certificate = soft.certificate(&configuration).certificate;
     fs::write(soft.path("found.der"), certificate).unwrap();
@@ -106,7 +106,7 @@ fn name(hash: Hash) -> String {
 
 #[test]
 fn every_kind_of_key_signs_as_openssl_wants_it() {
-    let soft = Soft::new();
+    let soft = Lab::soft();
     for (kind, ways) in kinds() {
         soft.enrol(kind, kind);
         for options in ways {
@@ -119,7 +119,7 @@ fn every_kind_of_key_signs_as_openssl_wants_it() {
 
 #[test]
 fn a_key_cannot_be_taken_out_of_the_token() {
-    let soft = Soft::new();
+    let soft = Lab::soft();
     soft.run("keygen", "kept", &["--kind", "p256"]);
     let listed = soft.pkcs11_tool(&["--list-objects", "--type", "privkey"]);
     let listed = String::from_utf8(listed.stdout).unwrap();
@@ -148,7 +148,7 @@ fn asking_for_the_key_gives_its_label_alone() {
 
 #[test]
 fn keys_and_certificates_of_other_tools_work() {
-    let soft = Soft::new();
+    let soft = Lab::soft();
     soft.authority();
     // A key made by pkcs11-tool, a certificate for it stored under another id: the public key ties
     // them together.
@@ -191,7 +191,7 @@ fn keys_and_certificates_of_other_tools_work() {
     judge(&soft, "made", Options::Digest(Hash::Sha384));
 }
 
-fn issue(soft: &Soft, csr: &str, name: &str) -> Output {
+fn issue(soft: &Lab, csr: &str, name: &str) -> Output {
     let der = format!("{name}.der");
     soft.openssl(&[
         "x509",
@@ -215,7 +215,7 @@ fn issue(soft: &Soft, csr: &str, name: &str) -> Output {
 
 #[test]
 fn the_proposals_numbers_find_slot_and_key() {
-    let soft = Soft::new();
+    let soft = Lab::soft();
     soft.enrol("first", "p256");
     soft.enrol("second", "p256");
     let listed = soft.run("list", "second", &[]);
@@ -244,7 +244,7 @@ fn the_proposals_numbers_find_slot_and_key() {
 
 #[test]
 fn several_keys_or_tokens_that_could_be_meant_are_listed() {
-    let soft = Soft::new();
+    let soft = Lab::soft();
     soft.enrol("one", "p256");
     soft.enrol("two", "p256");
     let module = soft.module.display().to_string();
@@ -266,7 +266,7 @@ fn several_keys_or_tokens_that_could_be_meant_are_listed() {
     assert!(refused.contains("token=lab") && refused.contains("token=spare"), "{refused}");
 }
 
-fn refusal(soft: &Soft, request: &Request, reason: Reason) -> String {
+fn refusal(soft: &Lab, request: &Request, reason: Reason) -> String {
     match soft.ask(request).0 {
         Response::Error(error) if error.reason == reason => error.message,
         other => panic!("{other:?}"),
@@ -275,7 +275,7 @@ fn refusal(soft: &Soft, request: &Request, reason: Reason) -> String {
 
 #[test]
 fn intermediates_come_with_the_certificate_and_roots_do_not() {
-    let soft = Soft::new();
+    let soft = Lab::soft();
     soft.authority();
     soft.openssl(&[
         "req",
@@ -344,11 +344,34 @@ fn intermediates_come_with_the_certificate_and_roots_do_not() {
 
 #[test]
 fn a_certificate_for_another_key_is_not_stored() {
-    let soft = Soft::new();
+    let soft = Lab::soft();
     soft.run("keygen", "mine", &[]);
     soft.authority();
     let output = soft.plugin().arg("import").arg("ca.pem").arg(soft.uri("mine")).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("for a key that is not in token `lab`"), "{said}");
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn every_attribute_of_a_uri_counts() {
+    let soft = Lab::soft();
+    soft.enrol("me", "p256");
+    let listed = soft.run("list", "me", &[]);
+    let uri = listed.lines().find(|line| line.contains("object=me")).unwrap().trim();
+    assert!(uri.contains("serial=") && uri.contains("manufacturer="), "{uri}");
+    let query =
+        format!("?module-path={}&pin-source={}", soft.module.display(), soft.path("pin").display());
+    let more = "library-manufacturer=SoftHSM;library-version=2;slot-manufacturer=SoftHSM%20project";
+    for uri in [uri.to_owned(), format!("{uri};{more}")] {
+        let tested = ok(soft.plugin().arg("test").arg(format!("{uri}{query}")));
+        assert!(String::from_utf8_lossy(&tested.stdout).contains("good"));
+    }
+    for wrong in ["library-version=1", "slot-description=x", "library-description=x", "model=x"] {
+        let uri = format!("pkcs11:object=me;{wrong}{query}");
+        let output = soft.plugin().arg("test").arg(&uri).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("is the one that is meant"), "{wrong}: {said}");
+        assert_eq!(output.status.code(), Some(2));
+    }
 }

@@ -1,4 +1,4 @@
-//! Real tokens for the tests: `SoftHSM` in a folder of its own, and the real plugin.
+//! Real tokens for the tests, `SoftHSM` and a TPM, each in a folder of its own; and the real plugin.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -9,9 +9,12 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader, Write},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio},
+    thread,
+    time::Duration,
 };
 
 use keyward_protocol::signer::{
@@ -24,37 +27,106 @@ pub const PIN: &str = "739125-marked";
 /// The security officer's.
 pub const SO_PIN: &str = "so-739125-marked";
 
-/// A `SoftHSM` token in a folder that goes away with it.
-pub struct Soft {
+/// A token in a folder that goes away with it.
+pub struct Lab {
     pub folder: TempDir,
     /// The library that the plugin loads.
     pub module: PathBuf,
+    /// What shows the token to a program.
+    variables: Vec<(&'static str, PathBuf)>,
+    /// What plays the token.
+    player: Option<Child>,
 }
 
-impl Soft {
-    /// An initialised token called `lab`, with nothing in it.
-    pub fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("tokens")).unwrap();
-        fs::create_dir(folder.path().join("runtime")).unwrap();
-        fs::set_permissions(folder.path().join("runtime"), fs::Permissions::from_mode(0o700))
-            .unwrap();
+impl Lab {
+    /// An initialised `SoftHSM` token called `lab`, with nothing in it.
+    pub fn soft() -> Self {
+        let module = module("libsofthsm2.so", "softhsm2");
+        let mut lab = Self::new(module);
+        fs::create_dir(lab.path("tokens")).unwrap();
         let configuration = format!(
             "directories.tokendir = {}\nobjectstore.backend = file\nlog.level = ERROR\n",
-            folder.path().join("tokens").display()
+            lab.path("tokens").display()
         );
-        fs::write(folder.path().join("softhsm2.conf"), configuration).unwrap();
-        let soft = Self { folder, module: module("libsofthsm2.so", "softhsm2") };
-        soft.init("lab");
-        soft.write_pin("pin", PIN);
-        soft
+        fs::write(lab.path("softhsm2.conf"), configuration).unwrap();
+        lab.variables.push(("SOFTHSM2_CONF", lab.path("softhsm2.conf")));
+        lab.init("lab");
+        lab
     }
 
-    /// One more token.
+    /// The same in a TPM, which swtpm plays.
+    pub fn tpm() -> Self {
+        let mut lab = Self::new(module("libtpm2_pkcs11.so", "libtpm2-pkcs11-1"));
+        for folder in ["state", "store"] {
+            fs::create_dir(lab.path(folder)).unwrap();
+        }
+        let socket = |name: &str| format!("type=unixio,path={}", lab.path(name).display());
+        let player = Command::new(installed("swtpm", "swtpm"))
+            .args(["socket", "--tpm2", "--flags", "not-need-init,startup-clear"])
+            .arg("--tpmstate")
+            .arg(format!("dir={}", lab.path("state").display()))
+            .args(["--server", &socket("tpm"), "--ctrl", &socket("tpm.ctrl")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        lab.player = Some(player);
+        let address = format!("swtpm:path={}", lab.path("tpm").display());
+        lab.variables.extend([
+            ("TPM2_PKCS11_TCTI", address.into()),
+            ("TPM2_PKCS11_STORE", lab.path("store")),
+            ("TPM2_PKCS11_LOG_LEVEL", "0".into()),
+        ]);
+        lab.wait_for_player();
+        let start = lab.bare_pkcs11_tool(&["--init-token", "--label", "lab", "--so-pin", SO_PIN]);
+        hides_pins(&start);
+        let arguments = ["--token-label", "lab", "--login", "--init-pin"];
+        lab.bare_pkcs11_tool(&[&arguments[..], &["--so-pin", SO_PIN, "--pin", PIN]].concat());
+        lab
+    }
+
+    fn new(module: PathBuf) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let lab = Self { folder, module, variables: Vec::new(), player: None };
+        fs::create_dir(lab.path("runtime")).unwrap();
+        fs::set_permissions(lab.path("runtime"), fs::Permissions::from_mode(0o700)).unwrap();
+        lab.write_pin("pin", PIN);
+        lab
+    }
+
+    /// Until its socket is there.
+    fn wait_for_player(&mut self) {
+        let socket = self.path("tpm");
+        for _ in 0..6_000 {
+            if socket.exists() {
+                return;
+            }
+            let ended = self.player.as_mut().and_then(|player| player.try_wait().unwrap());
+            assert!(ended.is_none(), "swtpm ended: {ended:?}");
+            thread::sleep(Duration::from_millis(10));
+        }
+        panic!("swtpm does not listen");
+    }
+
+    /// One more `SoftHSM` token.
     pub fn init(&self, label: &str) {
         let arguments = ["--init-token", "--free", "--label", label, "--pin", PIN];
         let mut command = self.tool("softhsm2-util", "softhsm2");
         ok(command.args(arguments).args(["--so-pin", SO_PIN]));
+    }
+
+    /// Changes what a `SoftHSM` token says of its PIN, as many wrong tries would with a card:
+    /// `SoftHSM` itself never gets further than the first of these flags.
+    pub fn set_flags(&self, flags: u64) {
+        const FLAGS: [u8; 16] = [0, 0, 0, 0, 0x80, 0, 0x53, 0x4b, 0, 0, 0, 0, 0, 0, 0, 2];
+        let token = fs::read_dir(self.path("tokens")).unwrap().next().unwrap().unwrap().path();
+        let path = token.join("token.object");
+        let mut bytes = fs::read(&path).unwrap();
+        let at = bytes.windows(16).position(|window| window == FLAGS).unwrap() + 16;
+        let now = u64::from_be_bytes(bytes[at..at + 8].try_into().unwrap());
+        bytes[at..at + 8].copy_from_slice(&(now | flags).to_be_bytes());
+        fs::write(path, bytes).unwrap();
     }
 
     /// A file with a PIN that its owner alone may read.
@@ -73,7 +145,7 @@ impl Soft {
     pub fn tool(&self, program: &str, package: &str) -> Command {
         let mut command = Command::new(installed(program, package));
         command
-            .env("SOFTHSM2_CONF", self.path("softhsm2.conf"))
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .env("XDG_RUNTIME_DIR", self.path("runtime"))
             .current_dir(self.folder.path())
             .stdin(Stdio::null());
@@ -82,10 +154,13 @@ impl Soft {
 
     /// `pkcs11-tool` on this token, logged in.
     pub fn pkcs11_tool(&self, arguments: &[&str]) -> Output {
+        let login = ["--token-label", "lab", "--login", "--pin", PIN];
+        self.bare_pkcs11_tool(&[&login[..], arguments].concat())
+    }
+
+    fn bare_pkcs11_tool(&self, arguments: &[&str]) -> Output {
         let mut command = self.tool("pkcs11-tool", "opensc");
-        command.arg("--module").arg(module("libsofthsm2.so", "softhsm2"));
-        command.args(["--token-label", "lab", "--login", "--pin", PIN]).args(arguments);
-        ok(&mut command)
+        ok(command.arg("--module").arg(&self.module).args(arguments))
     }
 
     pub fn openssl(&self, arguments: &[&str]) -> Output {
@@ -198,21 +273,28 @@ impl Soft {
         }
     }
 
-    /// How often the log of `pkcs11-spy` has this function.
-    pub fn spied(&self, function: &str) -> usize {
-        let log = fs::read_to_string(self.path("spy.log")).unwrap_or_default();
-        log.lines().filter(|line| line.ends_with(function)).count()
+    /// Puts `pkcs11-spy` between the plugin and the token from now on.
+    pub fn spy(&mut self) {
+        let real = std::mem::replace(&mut self.module, module("pkcs11-spy.so", "opensc-pkcs11"));
+        self.variables.push(("PKCS11SPY", real));
+        self.variables.push(("PKCS11SPY_OUTPUT", self.path("spy.log")));
     }
 
-    /// Puts `pkcs11-spy` between the plugin and the token.
-    pub fn spy(&mut self, command: &mut Command) {
-        self.module = module("pkcs11-spy.so", "opensc-pkcs11");
-        spy_on(command, &self.path("spy.log"));
+    /// How often the spy saw this function.
+    pub fn spied(&self, function: &str) -> usize {
+        let log = fs::read(self.path("spy.log")).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log).into_owned();
+        log.lines().filter(|line| line.ends_with(&format!(" {function}"))).count()
     }
 }
 
-pub fn spy_on(command: &mut Command, log: &Path) {
-    command.env("PKCS11SPY", module("libsofthsm2.so", "softhsm2")).env("PKCS11SPY_OUTPUT", log);
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if let Some(player) = &mut self.player {
+            let _ = player.kill();
+            let _ = player.wait();
+        }
+    }
 }
 
 pub fn sign_request(configuration: &Configuration, options: Options, digest: &[u8]) -> Request {
@@ -263,4 +345,51 @@ pub fn installed(program: &str, package: &str) -> PathBuf {
         .map(|folder| folder.join(program))
         .find(|path| path.is_file())
         .unwrap_or_else(|| panic!("`{program}` is not there: install the package `{package}`"))
+}
+
+/// A plugin that stays.
+pub struct Resident {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Lab {
+    /// Starts the plugin to stay.
+    pub fn resident(&self) -> Resident {
+        let mut command = self.plugin();
+        command.env(REQUEST_VARIABLE, Request::Session.to_json().expose());
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        Resident { stdin: child.stdin.take(), stdout, child }
+    }
+}
+
+impl Resident {
+    pub fn ask(&mut self, request: &Request) -> Response {
+        let stdin = self.stdin.as_mut().unwrap();
+        writeln!(stdin, "{}", request.to_json().expose()).unwrap();
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        assert!(!line.contains("marked"), "a PIN was said: {line}");
+        Response::read(line.as_bytes()).unwrap_or_else(|e| panic!("{e}: {line}"))
+    }
+
+    /// Closes its stdin and waits for its end.
+    pub fn end(mut self) -> ExitStatus {
+        drop(self.stdin.take());
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
