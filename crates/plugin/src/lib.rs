@@ -20,12 +20,15 @@
 //! | asking a person | [`Terminal`] |
 //! | calling the cluster | [`Endpoint`] |
 //! | signing handshakes with a key that stays where it is | [`Signer`], [`serve_signer`] |
+//! | logins for registries, for whoever pulls images | [`ImageProvider`], [`serve_image`], [`Logins`] |
 //!
 //! An external signer, which the example `file_key_signer` shows, is a plugin of another protocol:
-//! it hands out no key, it signs.
+//! it hands out no key, it signs. So is an image credential provider, which `registry_login` shows:
+//! it is asked by the kubelet, or by Keyward in its place, and hands out user names and passwords.
 
 mod credential;
 mod endpoint;
+mod image;
 mod question;
 mod refusal;
 mod serve;
@@ -36,9 +39,11 @@ mod tunnel;
 
 pub use credential::{Credential, expiry};
 pub use endpoint::Endpoint;
+pub use image::{ImageProvider, ImageQuestion, Logins, serve_image};
 pub use keyward_protocol::{
     Node, Secret, Url,
     exec::{Cluster, Request, Response, Version},
+    image::Version as ImageVersion,
     signer::{CertificateResponse, Configuration, Hash, Options, SignRequest},
 };
 pub use question::{Question, QuestionError};

@@ -1,7 +1,9 @@
 //! The image credential protocol: `credentialprovider.kubelet.k8s.io` v1alpha1, v1beta1 and v1,
 //! and the form of the original proposal.
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
+use zeroize::Zeroizing;
 
 use crate::{
     Node, Secret, duration, json,
@@ -149,15 +151,7 @@ impl Request {
     pub fn read(stdin: &[u8]) -> Result<Self, DecodeError> {
         let node = Node::from_json(stdin).map_err(syntax)?;
         node.map("request")?;
-        let version = match text(&node, "apiVersion")? {
-            Some(text) => Some(Version::parse(text).ok_or_else(|| {
-                place(&node, "apiVersion").mismatch("apiVersion", "a known version")
-            })?),
-            None => None,
-        };
-        if version.is_some() && text(&node, "kind")? != Some("CredentialProviderRequest") {
-            return Err(place(&node, "kind").mismatch("kind", "`CredentialProviderRequest`"));
-        }
+        let version = Self::read_version(&node)?;
         let mut annotations = Vec::new();
         if let Some(entries) =
             node.get("serviceAccountAnnotations").map(|n| n.map("serviceAccountAnnotations"))
@@ -173,6 +167,22 @@ impl Request {
             token: text(&node, "serviceAccountToken")?.filter(|t| !t.is_empty()).map(Secret::new),
             annotations,
         })
+    }
+
+    /// Type meta may be left out in the original proposal's form, but is checked where it is there.
+    fn read_version(node: &Node) -> Result<Option<Version>, DecodeError> {
+        let (kind, version) = (text(node, "kind")?, text(node, "apiVersion")?);
+        let wrong = |field, expected| place(node, field).mismatch(field, expected);
+        match (kind.unwrap_or_default(), version.unwrap_or_default()) {
+            ("" | "RegistryCredentialPluginRequest", "")
+            | ("RegistryCredentialPluginRequest", "v1alpha1") => Ok(None),
+            ("CredentialProviderRequest", version) => match Version::parse(version) {
+                Some(version) => Ok(Some(version)),
+                None => Err(wrong("apiVersion", "a known version")),
+            },
+            ("RegistryCredentialPluginRequest", _) => Err(wrong("apiVersion", "`v1alpha1`")),
+            _ => Err(wrong("kind", "`CredentialProviderRequest`")),
+        }
     }
 }
 
@@ -305,6 +315,33 @@ impl ProposalResponse {
         };
         Ok(Self { login, expires })
     }
+
+    /// The answer as a provider of the original proposal prints it.
+    pub fn to_json(&self) -> Secret {
+        let mut out = String::from(
+            "{\"kind\":\"RegistryCredentialPluginResponse\",\"apiVersion\":\"v1alpha1\"",
+        );
+        if let Some(expires) = self.expires {
+            out.push_str(",\"expirationTimestamp\":");
+            json::push_text(&mut out, &time::format_rfc3339(expires));
+        }
+        out.push_str(",\"username\":");
+        json::push_text(&mut out, &self.login.username);
+        out.push_str(",\"password\":");
+        json::push_text(&mut out, self.login.password.expose());
+        out.push_str("}\n");
+        Secret::new(out)
+    }
+}
+
+/// The `exp` of a JSON Web Token, in seconds since 1970. Nothing is verified: it is only used to
+/// throw a token away in time.
+pub fn token_expiry(token: &str) -> Option<i64> {
+    let mut parts = token.split('.');
+    let (_, payload, _) = (parts.next()?, parts.next()?, parts.next()?);
+    let json = Zeroizing::new(URL_SAFE_NO_PAD.decode(payload.trim_end_matches('=')).ok()?);
+    let node = Node::from_json(&json).ok()?;
+    node.get("exp")?.integer("exp").ok()?
 }
 
 fn read_login(node: &Node) -> Result<Login, DecodeError> {

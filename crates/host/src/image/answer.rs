@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
-use keyward_protocol::{
-    Node,
-    image::{CacheKey, Login, ProposalResponse, Response, ResponseError},
+use keyward_protocol::image::{
+    CacheKey, Login, ProposalResponse, Response, ResponseError, token_expiry,
 };
 
 use super::{
@@ -151,16 +149,6 @@ impl Answer {
                 login.username.contains(token) || login.password.expose().contains(token)
             })
     }
-}
-
-/// The `exp` of a JSON Web Token, in seconds since 1970. Nothing is verified: it is only used to
-/// throw a token away in time.
-pub fn token_expiry(token: &str) -> Option<i64> {
-    let mut parts = token.split('.');
-    let (_, payload, _) = (parts.next()?, parts.next()?, parts.next()?);
-    let json = URL_SAFE_NO_PAD.decode(payload.trim_end_matches('=')).ok()?;
-    let node = Node::from_json(&json).ok()?;
-    node.get("exp")?.integer("exp").ok()?
 }
 
 impl Config {

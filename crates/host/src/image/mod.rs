@@ -27,7 +27,7 @@ mod question;
 mod shelf;
 
 pub use account::{Account, Accounts, Pod, TokenRequest};
-pub use answer::{Answer, Scope, token_expiry};
+pub use answer::{Answer, Scope};
 pub use config::Config;
 pub use follow::{Follow, Pace, Standing};
 pub use found::{Asked, Found, FoundLogin, Outcome};

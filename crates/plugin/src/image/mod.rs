@@ -1,0 +1,104 @@
+//! Image credential providers: what is asked, what is answered, and the loop between.
+
+mod logins;
+mod question;
+
+use std::{
+    io::{self, IsTerminal as _, Read as _},
+    process::ExitCode,
+};
+
+use jiff::Timestamp;
+use zeroize::Zeroizing;
+
+use crate::{
+    Refusal,
+    serve::{complain, program},
+    stdout::Stdout,
+};
+
+pub use self::{logins::Logins, question::ImageQuestion};
+
+/// An image credential provider: it knows logins for registries. This is the whole contract;
+/// [`serve_image`] does the rest.
+///
+/// A closure that takes an [`ImageQuestion`] is one too.
+pub trait ImageProvider {
+    /// The logins for the image, or why there are none.
+    ///
+    /// It is called once. There is nobody to be asked; the kubelet waits for a minute at most. An
+    /// image that you know nothing about is not an error: answer [`Logins::none`]. With a
+    /// [`Refusal`] the pull goes on without you as well, and your reason is in the node's log.
+    fn logins(&self, question: &ImageQuestion) -> Result<Logins, Refusal>;
+}
+
+impl<F> ImageProvider for F
+where
+    F: Fn(&ImageQuestion) -> Result<Logins, Refusal>,
+{
+    fn logins(&self, question: &ImageQuestion) -> Result<Logins, Refusal> {
+        self(question)
+    }
+}
+
+/// Answers whoever started this process to pull an image: the whole `main` of a provider.
+///
+/// Reads the question from stdin, asks the provider, and prints the answer in the version of the
+/// question, or in the form of the original proposal where the question has that. Until then
+/// stdout is moved aside, as [`serve`](crate::serve) does it. The exit codes are those of
+/// [`serve`](crate::serve).
+///
+/// Logins that no registry could take (empty, expired, a colon in the user's name) are not
+/// printed; they become a failure that says so.
+#[expect(clippy::needless_pass_by_value, reason = "`serve_image(Provider)` is the whole `main`")]
+pub fn serve_image(provider: impl ImageProvider) -> ExitCode {
+    match answer(&provider) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(refusal) => {
+            complain(&format!("error: {refusal}"));
+            ExitCode::from(refusal.exit_code())
+        }
+    }
+}
+
+/// A request is an image's name, a token and annotations: far less than this.
+const MOST: u64 = 1 << 20;
+
+#[expect(clippy::disallowed_methods, reason = "a plugin lives by the real clock")]
+fn answer(provider: &impl ImageProvider) -> Result<(), Refusal> {
+    let mut stdout = Stdout::take()
+        .map_err(|e| Refusal::Failed(format!("cannot move stdout out of the way: {e}")))?;
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        return Err(Refusal::BadConfig(by_hand()));
+    }
+    // Room for most requests from the start: growing would leave copies of a token behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(64 * 1024));
+    stdin.lock().take(MOST + 1).read_to_end(&mut bytes)?;
+    if bytes.trim_ascii().is_empty() {
+        return Err(Refusal::BadConfig(by_hand()));
+    }
+    if bytes.len() as u64 > MOST {
+        return Err(Refusal::BadConfig("the request on stdin is too long".into()));
+    }
+    let question = ImageQuestion::from_bytes(&bytes)?;
+    let logins = provider.logins(&question)?;
+    let answer = logins.answer(&question, Timestamp::now())?;
+    stdout
+        .print(answer.expose())
+        .map_err(|e| Refusal::Failed(format!("cannot print the answer: {e}")))
+}
+
+/// What to say when nothing asks: most likely a person tries the provider in a shell.
+fn by_hand() -> String {
+    let name = program();
+    format!(
+        "there is no request on stdin: `{name}` is an image credential provider, which the kubelet \
+         starts\n\n\
+         hint: to try it by hand\n  \
+         echo '{{\"kind\":\"CredentialProviderRequest\",\"apiVersion\":\
+         \"credentialprovider.kubelet.k8s.io/v1\",\"image\":\"registry.example/team/app\"}}' | \
+         {name}\n\
+         or check it all with `keyward plugin test --image registry.example/team/app -- {name}`"
+    )
+}
