@@ -1,5 +1,7 @@
 use std::{error::Error as StdError, fmt, sync::Arc};
 
+use crate::Origin;
+
 /// Why a request got no response. Opaque and cheap to clone, because one failed connection attempt
 /// answers many callers.
 #[derive(Clone)]
@@ -82,6 +84,12 @@ impl Error {
     /// The host could not make sense of the configuration.
     pub(crate) fn config(error: keyward_host::Error) -> Self {
         Self::host(Kind::BadConfig, "the configuration cannot be used", error)
+    }
+
+    /// The external signer did not sign the handshake, or not well, or in vain.
+    pub(crate) fn unsigned(origin: &Origin, error: keyward_host::Error) -> Self {
+        let message = format!("there is no signed connection with `{origin}`");
+        Self::host(Kind::Credential, &message, error)
     }
 
     fn host(kind: Kind, message: &str, error: keyward_host::Error) -> Self {

@@ -11,7 +11,7 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use http::{Request, Response, header::AUTHORIZATION};
-use keyward_host::{Credential, pair::Pair};
+use keyward_host::Credential;
 
 use crate::{
     Body, Error, Incoming,
@@ -67,7 +67,7 @@ impl Generations {
         if let Some(found) = shared.known(credential) {
             return Ok(found);
         }
-        let pool = shared.build(credential.pair())?;
+        let pool = shared.build(Some(credential))?;
         let old = shared.current.swap(Some(Arc::new(Generation {
             credential: credential.clone(),
             pool: pool.clone(),
@@ -91,11 +91,7 @@ impl Shared {
     fn known(&self, credential: &Arc<Credential>) -> Option<Found> {
         let current = self.current.load();
         let current = current.as_ref()?;
-        let same = match (current.credential.pair(), credential.pair()) {
-            (Some(current), Some(wanted)) => Arc::ptr_eq(current, wanted),
-            (None, None) => true,
-            _ => false,
-        };
+        let same = same_certificate(&current.credential, credential);
         // Serials grow. An older certificate comes from a request that was overtaken by a rotation:
         // going back for it would bring the old identity to life again.
         let overtaken = credential.serial() < current.credential.serial();
@@ -105,9 +101,30 @@ impl Shared {
         })
     }
 
-    fn build(&self, pair: Option<&Arc<Pair>>) -> Result<Pool, Error> {
-        let tls = self.connector.trust().client_config(pair.map(AsRef::as_ref))?;
-        Ok(Pool::new(self.connector.clone(), tls, self.settings.clone()))
+    fn build(&self, credential: Option<&Arc<Credential>>) -> Result<Pool, Error> {
+        let trust = self.connector.trust();
+        let signer = credential.and_then(|credential| credential.signer());
+        let tls = match signer {
+            Some(signer) => trust.signer_config(signer)?,
+            None => {
+                let pair = credential.and_then(|credential| credential.pair());
+                trust.client_config(pair.map(AsRef::as_ref))?
+            }
+        };
+        Ok(Pool::new(self.connector.clone(), tls, signer.cloned(), self.settings.clone()))
+    }
+}
+
+/// Whether both show the same certificate, be its key here or with a signer.
+pub(crate) fn same_certificate(one: &Credential, other: &Credential) -> bool {
+    same(one.pair(), other.pair()) && same(one.signer(), other.signer())
+}
+
+fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, None) => true,
+        _ => false,
     }
 }
 

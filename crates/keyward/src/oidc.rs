@@ -88,7 +88,7 @@ impl Https {
         let tls = trust.client_config(None)?;
         let origin = Origin::parse(url)?;
         let connector = Connector::new(origin, trust, "", &self.surroundings, LIMIT)?;
-        let pool = Pool::new(Arc::new(connector), tls, Settings::default());
+        let pool = Pool::new(Arc::new(connector), tls, None, Settings::default());
         pool.send(request(call, url)?).await.map_err(|failure| failure.error)
     }
 }

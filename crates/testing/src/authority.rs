@@ -172,6 +172,8 @@ pub enum KeyKind {
     /// ECDSA on P-256.
     #[default]
     P256,
+    /// ECDSA on P-384.
+    P384,
     /// Ed25519.
     Ed25519,
     /// RSA of 2048 bits. Always the same key: it is a fixture.
@@ -182,6 +184,7 @@ impl KeyKind {
     fn pair(self) -> Result<KeyPair, Error> {
         match self {
             Self::P256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
+            Self::P384 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384),
             Self::Ed25519 => KeyPair::generate_for(&rcgen::PKCS_ED25519),
             Self::Rsa => KeyPair::from_pkcs8_pem_and_sign_algo(RSA_KEY, &rcgen::PKCS_RSA_SHA256),
         }

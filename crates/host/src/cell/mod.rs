@@ -35,13 +35,24 @@ use crate::{
     Error, Kind,
     clock::SharedClock,
     flight::{Boarding, Flight, Landing, Seat},
-    process,
+    process::{self, Stop},
 };
 
 /// Gets a new value. Blocks: it is called on a thread that Keyward keeps.
 pub trait Fetch<T>: Send + Sync + 'static {
     /// One attempt.
     fn fetch(&self, occasion: &Occasion) -> Result<Fresh<T>, Error>;
+
+    /// Whether an attempt that nobody waits for is ended, rather than finished for the next caller.
+    fn ends(&self) -> bool {
+        false
+    }
+
+    /// One attempt that `stop` ends; used where [`Fetch::ends`] says so.
+    fn fetch_until(&self, occasion: &Occasion, stop: &Stop) -> Result<Fresh<T>, Error> {
+        let _ = stop;
+        self.fetch(occasion)
+    }
 }
 
 impl<T, F> Fetch<T> for F
@@ -259,15 +270,23 @@ impl<T: Keep> Shared<T> {
     /// Fetches on a kept thread.
     fn launch(self: &Arc<Self>, occasion: Occasion, landing: Landing<Landed<T>>) {
         let shared = Arc::clone(self);
+        let stop = Stop::default();
+        if self.fetch.ends() && !matches!(occasion, Occasion::Ahead) {
+            let stop = stop.clone();
+            landing.when_abandoned(move || stop.call());
+        }
         process::spawn(move || {
             let ahead = matches!(occasion, Occasion::Ahead);
             let fetched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                shared.fetch.fetch(&occasion)
+                shared.fetch.fetch_until(&occasion, &stop)
             }));
             let result = match fetched.unwrap_or_else(|_| Err(panicked())) {
                 Ok(fresh) => Ok(shared.keep(&fresh)),
                 Err(error) => {
-                    shared.note_failure(&error, ahead);
+                    // One that was ended says nothing about the next.
+                    if !stop.called() {
+                        shared.note_failure(&error, ahead);
+                    }
                     Err(error)
                 }
             };

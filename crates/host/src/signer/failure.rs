@@ -1,5 +1,7 @@
 //! Errors for people: each way a signer can fail has its own words.
 
+use std::time::Duration;
+
 use keyward_protocol::signer::{
     Configuration, ErrorResponse, MessageError, Reason, Request, Response,
 };
@@ -50,10 +52,7 @@ impl Signer {
                 format!("resident signer `{name}` ended before it answered, twice"),
             )
             .with_hint("if the signer does not know resident mode, remove `resident` from its configuration"),
-            Failure::Stopped(_) => Error::new(
-                Kind::Failed,
-                format!("signer `{name}` was ended, because nobody waits for it any more"),
-            ),
+            Failure::Stopped(_) => self.given_up(),
             _ => Error::new(Kind::Failed, format!("signer `{name}` cannot be started")),
         };
         let error = match failure.left() {
@@ -136,6 +135,33 @@ impl Signer {
                 "certificate and key do not belong together, or the slot or object is another",
             )
             .note_first("needed by", self.plan.needed_by())
+    }
+
+    pub(super) fn given_up(&self) -> Error {
+        let what =
+            format!("signer `{}` was ended, because nobody waits for it any more", self.name());
+        Error::new(Kind::Failed, what)
+    }
+
+    pub(super) fn too_slow(&self, took: Duration) -> Error {
+        let what = format!(
+            "the server ended the connection, because signer `{}` took {:.0} s to sign",
+            self.name(),
+            took.as_secs_f64()
+        );
+        Error::new(Kind::TimedOut, what).note_first("needed by", self.plan.needed_by()).with_hint(
+            "a kube-apiserver waits 32 s for a handshake: with `resident: \"true\"` in the \
+                 signer's configuration a PIN is asked for before it begins",
+        )
+    }
+
+    pub(super) fn not_accepted(&self, subject: Option<&str>, why: &str) -> Error {
+        let whose = subject.map(|name| format!(" of `{}`", inline(name))).unwrap_or_default();
+        let what = format!("the server did not accept the certificate{whose}");
+        Error::new(Kind::Failed, what)
+            .note("it says", inline(why))
+            .note_first("needed by", self.plan.needed_by())
+            .with_hint("is it issued by an authority that the server trusts, and still valid?")
     }
 
     pub(super) fn no_scheme(&self, key: KeyKind) -> Error {

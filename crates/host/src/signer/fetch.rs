@@ -26,10 +26,10 @@ impl Certificates {
         Self { signer: Arc::new(signer), clock, last: Mutex::new(None) }
     }
 
-    fn attempt(&self, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
+    fn attempt(&self, occasion: &Occasion, stop: &Stop) -> Result<Fresh<Credential>, Error> {
         let request = Request::Certificate(self.signer.configuration()?);
         let waited_for = !matches!(occasion, Occasion::Ahead);
-        let response = match self.signer.ask(&request, waited_for, &Stop::default())? {
+        let response = match self.signer.ask(&request, waited_for, stop)? {
             Response::Certificate(response) => response,
             other => return Err(self.signer.mixed_up(&request, &other)),
         };
@@ -99,8 +99,17 @@ impl Certificates {
 
 impl Fetch<Credential> for Certificates {
     fn fetch(&self, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
+        self.fetch_until(occasion, &Stop::default())
+    }
+
+    /// A signer may be asking a person: who gives up does not leave the question behind.
+    fn ends(&self) -> bool {
+        true
+    }
+
+    fn fetch_until(&self, occasion: &Occasion, stop: &Stop) -> Result<Fresh<Credential>, Error> {
         let start = self.clock.elapsed();
-        let result = self.attempt(occasion);
+        let result = self.attempt(occasion, stop);
         let took = self.clock.elapsed().saturating_sub(start);
         self.signer.observer.refreshed(took, result.is_ok());
         result

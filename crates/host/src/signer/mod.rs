@@ -21,7 +21,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use keyward_protocol::signer::{Options, Request, Response, SignRequest};
+use keyward_protocol::signer::{Request, Response, SignRequest};
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
 use self::session::Session;
@@ -34,7 +34,7 @@ use crate::{
     process::{Sink, Stop},
 };
 
-pub use keyward_protocol::signer::Hash;
+pub use keyward_protocol::signer::{Hash, Options};
 
 /// The auth-provider's name in a kubeconfig.
 pub const PROVIDER: &str = "externalSigner";
@@ -126,6 +126,16 @@ impl Identity {
         self.signer.wrong_signature()
     }
 
+    /// The error for a server that ended the connection after the plugin took this long to sign.
+    pub fn too_slow(&self, took: std::time::Duration) -> Error {
+        self.signer.too_slow(took)
+    }
+
+    /// The error for a server that does not take the certificate, with its own word for why.
+    pub fn not_accepted(&self, why: &str) -> Error {
+        self.signer.not_accepted(self.common_name.as_deref(), why)
+    }
+
     /// The error for a server that wants signatures this key cannot make.
     pub fn no_scheme(&self) -> Error {
         self.signer.no_scheme(self.key)
@@ -166,6 +176,10 @@ impl Signer {
         let setup = self.setup()?;
         // Held over the run on purpose: one at a time.
         let mut session = self.lock();
+        if stop.called() {
+            // It was while we waited for our turn, and the plugin that stays is for the others.
+            return Err(self.given_up());
+        }
         if let Some(error) = self.pins.wrong(setup.configuration()) {
             return Err(error);
         }

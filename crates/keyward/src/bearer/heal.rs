@@ -14,7 +14,7 @@ use keyward_protocol::exec;
 use pin_project_lite::pin_project;
 
 use super::Guard;
-use crate::Replay;
+use crate::{Replay, generation::same_certificate};
 
 /// How often a request is sent again because its connection ended under it.
 const RESENDS: u8 = 3;
@@ -216,12 +216,8 @@ fn authorized<B>(mut request: Request<B>, credential: &Credential) -> Request<B>
 /// Whether sending again can make a difference: a provider may answer with what it answered
 /// before.
 fn differs(old: &Arc<Credential>, new: &Arc<Credential>) -> bool {
-    let same_pair = match (old.pair(), new.pair()) {
-        (Some(old), Some(new)) => Arc::ptr_eq(old, new),
-        (None, None) => true,
-        _ => false,
-    };
-    old.serial() != new.serial() && !(same_pair && old.authorization() == new.authorization())
+    let same = same_certificate(old, new) && old.authorization() == new.authorization();
+    old.serial() != new.serial() && !same
 }
 
 /// The refusal as a v1alpha1 plugin is told of it.

@@ -4,17 +4,28 @@ mod environment;
 mod proxy;
 mod socks;
 mod tcp;
+mod verdict;
 
 use std::{sync::Arc, time::Duration};
 
 use keyward_host::Surroundings;
 use rustls::ClientConfig;
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, time::Instant};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 
-pub(crate) use self::proxy::Proxy;
-use crate::{Error, Origin, error::Kind, identity::Trust};
+pub(crate) use self::{
+    proxy::Proxy,
+    verdict::{Listen, Verdict, Why},
+};
+use crate::{
+    Error, Origin,
+    error::Kind,
+    identity::{self, Trust},
+};
+
+/// The shortest pause between two looks at how long a signer has been at work.
+const TICK: Duration = Duration::from_millis(50);
 
 /// What reaches the server: a socket, or one inside the TLS of a proxy.
 pub(crate) type Stream = Either<TcpStream, TlsStream<TcpStream>>;
@@ -59,19 +70,42 @@ impl Connector {
         &self.trust
     }
 
+    /// How long a server has for an answer of its own, beyond those of HTTP.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+
     /// A connection, within the time there is for one. `tls` is the generation's configuration,
-    /// with the protocols it offers.
-    pub(crate) async fn connect(&self, tls: &Arc<ClientConfig>) -> Result<Io, Error> {
-        match tokio::time::timeout(self.limit, self.open(tls)).await {
-            Ok(done) => done,
-            Err(_) => Err(Error::new(
-                Kind::Connect,
-                format!("`{}` did not answer within {:?}", self.origin, self.limit),
-            )),
+    /// with the protocols it offers. An external signer has its own time: while it works, ours
+    /// stands still.
+    pub(crate) async fn connect(
+        &self,
+        tls: &Arc<ClientConfig>,
+        verdict: &Verdict,
+    ) -> Result<Io, Error> {
+        let signing = verdict.signing();
+        if let Some(signing) = signing {
+            signing.unlock().await?;
+        }
+        let opening = self.open(tls, verdict);
+        tokio::pin!(opening);
+        let started = Instant::now();
+        loop {
+            let spent = signing.map_or(Duration::ZERO, |signing| signing.handshake.spent());
+            let left = (self.limit + spent).saturating_sub(started.elapsed());
+            if left.is_zero() {
+                return Err(Error::new(
+                    Kind::Connect,
+                    format!("`{}` did not answer within {:?}", self.origin, self.limit),
+                ));
+            }
+            if let Ok(done) = tokio::time::timeout(left.max(TICK), &mut opening).await {
+                return done;
+            }
         }
     }
 
-    async fn open(&self, tls: &Arc<ClientConfig>) -> Result<Io, Error> {
+    async fn open(&self, tls: &Arc<ClientConfig>, verdict: &Verdict) -> Result<Io, Error> {
         let (host, port) = (self.origin.bare_host(), self.origin.port());
         let stream = match &self.proxy {
             None => Either::Left(tcp::dial(host, port).await?),
@@ -82,15 +116,26 @@ impl Connector {
         }
         self.trust.prepare(false).await;
         let name = self.trust.name_for(&self.origin)?;
-        let connector = TlsConnector::from(tls.clone());
-        match connector.connect(name, stream).await {
-            Ok(stream) => Ok(Either::Right(stream)),
-            Err(error) => Err(Error::because(
-                Kind::Connect,
-                format!("the TLS handshake with `{}` failed", self.origin),
-                error,
-            )),
-        }
+        let handshake = TlsConnector::from(tls.clone()).connect(name, stream);
+        let shaken = match verdict.signing() {
+            None => handshake.await,
+            Some(signing) => signing
+                .handshake
+                .drive(handshake)
+                .await
+                .unwrap_or_else(|| Err(verdict::no_thread())),
+        };
+        shaken.map(Either::Right).map_err(|error| {
+            verdict.note(&error);
+            match identity::failure(&error) {
+                Some(cause) => Error::unsigned(&self.origin, cause.clone()),
+                None => Error::because(
+                    Kind::Connect,
+                    format!("the TLS handshake with `{}` failed", self.origin),
+                    error,
+                ),
+            }
+        })
     }
 }
 

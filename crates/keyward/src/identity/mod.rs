@@ -4,7 +4,9 @@
 //! certificates a server keeps seeing the old identity on every resumed connection, so a new
 //! certificate is a new configuration with a session store of its own.
 
+mod handshake;
 mod p521;
+mod signer;
 #[cfg(test)]
 mod tests;
 mod validity;
@@ -15,9 +17,11 @@ use std::{fmt, sync::Arc};
 use keyward_host::{
     Target,
     pair::{KeyDer, Pair},
+    signer::Identity,
 };
 use rustls::{
     ClientConfig,
+    client::Resumption,
     crypto::CryptoProvider,
     pki_types::{
         CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
@@ -26,6 +30,7 @@ use rustls::{
 };
 
 use self::verifier::{Verifier, Which};
+pub(crate) use self::{handshake::Handshake, signer::failure};
 use crate::{Error, Origin, error::Kind};
 
 /// How a server proves who it is: which authorities vouch for it, under which name.
@@ -98,6 +103,22 @@ impl Trust {
             let message = "the client certificate's key cannot be used to sign a handshake";
             Error::because(Kind::Credential, message, error)
         })
+    }
+
+    /// The same for a certificate whose key an external signer holds. Every signature is checked
+    /// before it is sent. A server that accepts none of the key's signatures fails the handshake:
+    /// it is never told that there is no certificate.
+    ///
+    /// rustls waits for a signature where it needs one, so a handshake with this blocks its thread
+    /// for as long as the signer takes. A [`crate::Client`] drives it on a thread of its own.
+    pub fn signer_config(&self, identity: &Arc<Identity>) -> Result<ClientConfig, Error> {
+        let resolver = signer::resolver(&self.provider, identity);
+        let builder = self.builder(self.verifier.clone())?;
+        let mut config = builder.with_client_cert_resolver(Arc::new(resolver));
+        if !identity.resumes() {
+            config.resumption = Resumption::disabled();
+        }
+        Ok(config)
     }
 
     /// For a proxy: our certificate is for the server and is not shown to it.

@@ -19,6 +19,7 @@ use std::{
 
 use http::{Request, Response, header::UPGRADE};
 use hyper::client::conn::{http1, http2};
+use keyward_host::signer::Identity;
 use rustls::ClientConfig;
 use tokio::{
     runtime::Handle,
@@ -29,10 +30,17 @@ use tokio::{
 
 pub(crate) use self::{failure::Failure, load::Place};
 use self::{load::Load, wire::Wire};
-use crate::{Body, Error, Incoming, connect::Connector};
+use crate::{
+    Body, Error, Incoming,
+    connect::{Connector, Verdict, Why},
+    error::Kind,
+};
 
 /// How often a request that was never sent is given to another connection.
 const ATTEMPTS: usize = 4;
+
+/// The same where each connection costs a signature.
+const SIGNED_ATTEMPTS: usize = 2;
 
 /// Idle HTTP/1.1 connections that are kept; client-go keeps as many.
 const IDLE: usize = 25;
@@ -68,6 +76,8 @@ struct Shared {
     tls: Arc<ClientConfig>,
     /// Offers HTTP/1.1 only: over HTTP/2 hyper drops an `Upgrade` header without a word.
     upgrade_tls: Arc<ClientConfig>,
+    /// Who signs the handshakes, where that is not the configuration itself.
+    signer: Option<Arc<Identity>>,
     settings: Settings,
     state: Mutex<State>,
     /// A connection learnt its limit, or ended.
@@ -78,10 +88,13 @@ struct Shared {
 struct State {
     many: Vec<Many>,
     idle: Vec<Single>,
-    attempt: Option<Attempt>,
+    /// Gone with whoever made it.
+    attempt: Option<Weak<End>>,
     /// The server chose HTTP/1.1 last time: each request in flight needs its own connection.
     single: bool,
     sweeping: bool,
+    /// The last connection came to nothing because the signer was slower than the server's patience.
+    late: bool,
     /// How to cut what is still open when the time for draining is over.
     cuts: Vec<(Handle, AbortHandle)>,
 }
@@ -90,6 +103,7 @@ struct State {
 struct Many {
     sender: http2::SendRequest<Body>,
     load: Arc<Load>,
+    verdict: Arc<Verdict>,
 }
 
 /// A connection that carries one request at a time, and carries none now.
@@ -98,16 +112,19 @@ struct Single {
     since: Instant,
     /// Whether it has carried one before.
     used: bool,
+    verdict: Arc<Verdict>,
 }
 
-/// An attempt to connect that somebody makes, and its end. Good news has no content: the
-/// connection is in the pool.
+/// How an attempt to connect ended. Good news has no content: the connection is in the pool.
+type End = watch::Sender<Option<Result<(), Error>>>;
+
+/// An attempt to connect that somebody makes.
 type Attempt = watch::Receiver<Option<Result<(), Error>>>;
 
 /// A connection, for one request.
 enum Lease {
-    Many { sender: http2::SendRequest<Body>, place: Place, used: bool },
-    Single { sender: http1::SendRequest<Body>, used: bool },
+    Many { sender: http2::SendRequest<Body>, place: Place, used: bool, verdict: Arc<Verdict> },
+    Single(Single),
 }
 
 /// What a look at the pool tells a caller to do.
@@ -119,7 +136,12 @@ enum Next {
 }
 
 impl Pool {
-    pub(crate) fn new(connector: Arc<Connector>, tls: ClientConfig, settings: Settings) -> Self {
+    pub(crate) fn new(
+        connector: Arc<Connector>,
+        tls: ClientConfig,
+        signer: Option<Arc<Identity>>,
+        settings: Settings,
+    ) -> Self {
         // A clone shares the session store, which is right: it is the same identity.
         let mut upgrade_tls = tls.clone();
         upgrade_tls.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -129,6 +151,7 @@ impl Pool {
             connector,
             tls: Arc::new(both),
             upgrade_tls: Arc::new(upgrade_tls),
+            signer,
             settings,
             state: Mutex::default(),
             changed: Notify::new(),
@@ -143,16 +166,19 @@ impl Pool {
         if request.headers().contains_key(UPGRADE) {
             return self.upgrade(request).await;
         }
+        let attempts = if self.0.signer.is_some() { SIGNED_ATTEMPTS } else { ATTEMPTS };
         let mut attempt = 1;
         loop {
-            let sent = match self.lease().await? {
-                Lease::Many { sender, place, used } => {
-                    wire::send_h2(sender, request, place, used).await
+            let (sent, verdict) = match self.lease().await? {
+                Lease::Many { sender, place, used, verdict } => {
+                    (wire::send_h2(sender, request, place, used).await, verdict)
                 }
-                Lease::Single { sender, used } => self.send_h1(sender, request, used).await,
+                Lease::Single(Single { sender, used, verdict, .. }) => {
+                    (self.send_h1(sender, request, used, &verdict).await, verdict)
+                }
             };
-            match sent {
-                Err(Failure { unsent: Some(back), .. }) if attempt < ATTEMPTS => request = *back,
+            match self.0.judge(sent, &verdict) {
+                Err(Failure { unsent: Some(back), .. }) if attempt < attempts => request = *back,
                 other => return other,
             }
             attempt += 1;
@@ -164,15 +190,17 @@ impl Pool {
         sender: http1::SendRequest<Body>,
         request: Request<Body>,
         used: bool,
+        verdict: &Arc<Verdict>,
     ) -> Result<Response<Incoming>, Failure> {
         let (response, mut sender) = wire::send_h1(sender, request, used).await?;
         // Ready again when the body has been read, by which time the pool may be gone.
         let pool = Arc::downgrade(&self.0);
+        let verdict = Arc::clone(verdict);
         tokio::spawn(async move {
             if sender.ready().await.is_ok()
                 && let Some(pool) = pool.upgrade()
             {
-                pool.keep(sender, true);
+                pool.keep(Single { sender, since: Instant::now(), used: true, verdict });
             }
         });
         Ok(response)
@@ -180,39 +208,39 @@ impl Pool {
 
     /// A connection of its own for a request that wants to leave HTTP.
     async fn upgrade(&self, request: Request<Body>) -> Result<Response<Incoming>, Failure> {
-        let shared = &self.0;
-        let opening = Box::pin(async {
-            let io = shared.connector.connect(&shared.upgrade_tls).await?;
-            wire::open_h1(io, Arc::downgrade(shared)).await
-        });
-        let (sender, cut) = opening.await?;
-        shared.note(cut);
-        let (response, _sender) = wire::send_h1(sender, request, false).await?;
-        Ok(response)
+        let (wire, verdict) = self.0.dial(&self.0.upgrade_tls).await?;
+        let Wire::Single { sender, cut } = wire else {
+            let message = "the server speaks HTTP/2 to a client that offered none";
+            return Err(Error::new(Kind::Http, message).into());
+        };
+        self.0.note(cut);
+        let sent = wire::send_h1(sender, request, false).await;
+        self.0.judge(sent.map(|(response, _sender)| response), &verdict)
     }
 
     async fn lease(&self) -> Result<Lease, Error> {
         loop {
-            let mut next = self.look();
-            if matches!(next, Next::AwaitChange) {
-                let changed = self.0.changed.notified();
-                tokio::pin!(changed);
-                changed.as_mut().enable();
-                // Once more now that somebody listens: a change in between is not missed.
-                next = self.look();
-                if matches!(next, Next::AwaitChange) {
-                    changed.await;
-                }
+            // Kept over the second look: an attempt that nobody waits for is given up.
+            let first = self.look();
+            if let Next::Send(lease) = first {
+                return Ok(lease);
             }
-            match next {
+            let changed = self.0.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            // Once more now that somebody listens: a change in between is not missed.
+            match self.look() {
                 Next::Send(lease) => return Ok(lease),
-                Next::AwaitChange => {}
+                Next::AwaitChange => changed.await,
                 Next::AwaitAttempt(mut attempt) => {
-                    if let Ok(done) = attempt.wait_for(Option::is_some).await {
-                        done.clone().transpose()?;
-                    } else {
-                        // Its runtime went away in the middle: the next look starts another.
-                        self.0.lock().attempt.take_if(|known| known.same_channel(&attempt));
+                    tokio::select! {
+                        // If its runtime went away in the middle, the next look starts another.
+                        Ok(done) = attempt.wait_for(Option::is_some) => {
+                            done.clone().transpose()?;
+                        }
+                        // Somebody gave a connection back.
+                        () = changed => {}
+                        else => {}
                     }
                 }
                 Next::OpenSingle => {
@@ -229,57 +257,124 @@ impl Pool {
         state.many.retain(|many| !many.sender.is_closed());
         let room = state.many.iter().find_map(|many| {
             let place = many.load.take()?;
-            Some((many.sender.clone(), place, many.load.is_used()))
+            Some((many, place))
         });
-        if let Some((sender, place, used)) = room {
-            return Next::Send(Lease::Many { sender, place, used });
+        if let Some((many, place)) = room {
+            let (sender, verdict) = (many.sender.clone(), Arc::clone(&many.verdict));
+            let used = many.load.is_used();
+            return Next::Send(Lease::Many { sender, place, used, verdict });
         }
-        while let Some(Single { sender, since, used }) = state.idle.pop() {
-            if sender.is_ready() && since.elapsed() < self.0.settings.idle {
-                return Next::Send(Lease::Single { sender, used });
+        while let Some(single) = state.idle.pop() {
+            if single.sender.is_ready() && single.since.elapsed() < self.0.settings.idle {
+                return Next::Send(Lease::Single(single));
             }
         }
         if state.many.iter().any(|many| !many.load.is_told()) {
             return Next::AwaitChange;
         }
-        if state.single {
+        // Where each costs a signature they are opened one by one: until the next is there, those
+        // there are come back.
+        if state.single && self.0.signer.is_none() {
             return Next::OpenSingle;
         }
-        if let Some(attempt) = &state.attempt {
-            return Next::AwaitAttempt(attempt.clone());
+        if let Some(end) = state.attempt.as_ref().and_then(Weak::upgrade) {
+            return Next::AwaitAttempt(end.subscribe());
         }
         let (end, attempt) = watch::channel(None);
-        state.attempt = Some(attempt.clone());
-        let shared = self.0.clone();
+        let end = Arc::new(end);
+        state.attempt = Some(Arc::downgrade(&end));
         // On a task of its own, so that a caller who gives up does not take it from the others.
-        tokio::spawn(async move {
-            let opened = shared.open().await;
-            if let Ok(Some(Lease::Single { sender, used })) = opened {
-                shared.keep(sender, used);
-                shared.lock().attempt = None;
-                end.send_replace(Some(Ok(())));
-            } else {
-                shared.lock().attempt = None;
-                end.send_replace(Some(opened.map(|_| ())));
-            }
-        });
+        tokio::spawn(self.0.clone().attempt(end));
         Next::AwaitAttempt(attempt)
     }
 }
 
 impl Shared {
+    /// Connects for everybody who waits.
+    async fn attempt(self: Arc<Self>, end: Arc<End>) {
+        let opening = self.open();
+        tokio::pin!(opening);
+        let opened = loop {
+            tokio::select! {
+                opened = &mut opening => break opened,
+                // Nobody waits. A connection would serve the next one, but a signer may be asking a
+                // person, who knows of nobody to answer for.
+                () = end.closed(), if self.signer.is_some() => {
+                    let mut state = self.lock();
+                    if end.receiver_count() == 0 {
+                        state.attempt = None;
+                        return;
+                    }
+                }
+            }
+        };
+        let opened = opened.map(|lease| {
+            if let Some(Lease::Single(single)) = lease {
+                self.keep(single);
+            }
+        });
+        self.lock().attempt = None;
+        end.send_replace(Some(opened));
+    }
+
+    /// A connection with the handshakes of TLS and HTTP behind it. One that broke because a signer
+    /// took too long is tried once more: what it had to ask for it may know now.
+    async fn dial(
+        self: &Arc<Self>,
+        tls: &Arc<ClientConfig>,
+    ) -> Result<(Wire, Arc<Verdict>), Error> {
+        let mut late = false;
+        loop {
+            let verdict = Verdict::new(self.connector.origin(), self.signer.as_ref());
+            // Large, and needed for few requests: out of the way of the many.
+            let opening = Box::pin(async {
+                let io = self.connector.connect(tls, &verdict).await?;
+                wire::open(io, Arc::downgrade(self), self, &verdict).await
+            });
+            let error = match opening.await {
+                Ok(wire) => return Ok((wire, verdict)),
+                Err(error) => error,
+            };
+            match verdict.why() {
+                Some(Why::Late(_)) if !late => late = true,
+                Some(why) => return Err(why.into_error()),
+                None => return Err(error),
+            }
+        }
+    }
+
+    /// Says why a request got no response, where the connection knows it. After a signer that was
+    /// too slow a request may be sent once more: the server never read it.
+    fn judge<T>(&self, sent: Result<T, Failure>, verdict: &Verdict) -> Result<T, Failure> {
+        let mut failure = match sent {
+            Ok(response) => {
+                if verdict.is_signed() {
+                    self.lock().late = false;
+                }
+                return Ok(response);
+            }
+            Err(failure) => failure,
+        };
+        match verdict.why() {
+            None => {}
+            Some(Why::Refused(error)) => failure = error.into(),
+            Some(Why::Late(error)) => {
+                let again = !std::mem::replace(&mut self.lock().late, true);
+                let unsent = failure.unsent.filter(|_| again);
+                failure = Failure { error, unsent, again };
+            }
+        }
+        Err(failure)
+    }
+
     /// Connects. An HTTP/2 connection goes into the pool at once, an HTTP/1.1 one to the caller.
     async fn open(self: &Arc<Self>) -> Result<Option<Lease>, Error> {
-        // Large, and needed for few requests: out of the way of the many.
-        let opening = Box::pin(async {
-            let io = self.connector.connect(&self.tls).await?;
-            wire::open(io, Arc::downgrade(self), &self.settings).await
-        });
-        match opening.await? {
+        let (wire, verdict) = self.dial(&self.tls).await?;
+        match wire {
             Wire::Many { sender, load, cut } => {
                 let mut state = self.lock();
                 state.single = false;
-                state.many.push(Many { sender, load });
+                state.many.push(Many { sender, load, verdict });
                 drop(state);
                 self.note(cut);
                 self.sweep();
@@ -288,17 +383,19 @@ impl Shared {
             Wire::Single { sender, cut } => {
                 self.lock().single = true;
                 self.note(cut);
-                Ok(Some(Lease::Single { sender, used: false }))
+                let since = Instant::now();
+                Ok(Some(Lease::Single(Single { sender, since, used: false, verdict })))
             }
         }
     }
 
-    fn keep(self: &Arc<Self>, sender: http1::SendRequest<Body>, used: bool) {
+    fn keep(self: &Arc<Self>, single: Single) {
         let mut state = self.lock();
         if state.idle.len() < IDLE {
-            state.idle.push(Single { sender, since: Instant::now(), used });
+            state.idle.push(single);
         }
         drop(state);
+        self.changed.notify_waiters();
         self.sweep();
     }
 

@@ -4,6 +4,7 @@ use std::{
     future::poll_fn,
     pin::Pin,
     sync::{Arc, OnceLock, Weak},
+    time::Duration,
 };
 
 use http::{HeaderValue, Method, Request, Response, Uri, Version, header::HOST};
@@ -12,16 +13,16 @@ use hyper::{
     rt::Executor,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::task::AbortHandle;
+use tokio::{sync::oneshot, task::AbortHandle, time::timeout};
 
 use super::{
-    Failure, Place, Settings, Shared,
+    Failure, Place, Shared,
     load::Load,
     sniff::{Allowed, Sniff},
 };
 use crate::{
     Body, Error, Incoming,
-    connect::{Io, speaks_h2},
+    connect::{Io, Listen, Verdict, speaks_h2},
     error::Kind,
 };
 
@@ -40,28 +41,41 @@ pub(super) enum Wire {
     Single { sender: http1::SendRequest<Body>, cut: AbortHandle },
 }
 
-pub(super) async fn open(io: Io, pool: Weak<Shared>, settings: &Settings) -> Result<Wire, Error> {
+pub(super) async fn open(
+    io: Io,
+    pool: Weak<Shared>,
+    shared: &Shared,
+    verdict: &Arc<Verdict>,
+) -> Result<Wire, Error> {
     if speaks_h2(&io) {
-        Box::pin(open_h2(io, pool, settings)).await
+        Box::pin(open_h2(io, pool, shared, verdict)).await
     } else {
-        let (sender, cut) = open_h1(io, pool).await?;
+        let (sender, cut) = open_h1(io, pool, verdict).await?;
         Ok(Wire::Single { sender, cut })
     }
 }
 
-pub(super) async fn open_h1(
+async fn open_h1(
     io: Io,
     pool: Weak<Shared>,
+    verdict: &Arc<Verdict>,
 ) -> Result<(http1::SendRequest<Body>, AbortHandle), Error> {
-    let (sender, connection) = http1::handshake(TokioIo::new(io)).await.map_err(no_handshake)?;
+    let io = TokioIo::new(Listen::new(io, verdict));
+    let (sender, connection) = http1::handshake(io).await.map_err(no_handshake)?;
     let driver = tokio::spawn(async move {
         ended(connection.with_upgrades().await, &pool);
     });
     Ok((sender, driver.abort_handle()))
 }
 
-async fn open_h2(io: Io, pool: Weak<Shared>, settings: &Settings) -> Result<Wire, Error> {
+async fn open_h2(
+    io: Io,
+    pool: Weak<Shared>,
+    shared: &Shared,
+    verdict: &Arc<Verdict>,
+) -> Result<Wire, Error> {
     let load = Load::new();
+    let (tell, told) = oneshot::channel();
     let learn = {
         let (load, pool) = (load.clone(), pool.clone());
         move |allowed: Allowed| {
@@ -69,6 +83,7 @@ async fn open_h2(io: Io, pool: Weak<Shared>, settings: &Settings) -> Result<Wire
             if let Some(pool) = pool.upgrade() {
                 pool.changed.notify_waiters();
             }
+            let _ = tell.send(());
         }
     };
     let spawn = Spawn::default();
@@ -79,11 +94,11 @@ async fn open_h2(io: Io, pool: Weak<Shared>, settings: &Settings) -> Result<Wire
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_max_send_streams(UNTOLD)
         .max_header_list_size(HEADERS);
-    if let Some((interval, answer)) = settings.ping {
+    if let Some((interval, answer)) = shared.settings.ping {
         builder.keep_alive_interval(interval).keep_alive_timeout(answer);
     }
-    let (sender, mut connection) =
-        builder.handshake(TokioIo::new(Sniff::new(io, learn))).await.map_err(no_handshake)?;
+    let io = TokioIo::new(Sniff::new(Listen::new(io, verdict), learn));
+    let (sender, mut connection) = builder.handshake(io).await.map_err(no_handshake)?;
     let watched = load.clone();
     let driver = tokio::spawn(async move {
         let end = poll_fn(|cx| {
@@ -99,7 +114,22 @@ async fn open_h2(io: Io, pool: Weak<Shared>, settings: &Settings) -> Result<Wire
         .await;
         ended(end, &pool);
     });
+    if verdict.is_signed() {
+        accepted(told, shared.connector.limit()).await?;
+    }
     Ok(Wire::Many { sender, load, cut: spawn.first().unwrap_or_else(|| driver.abort_handle()) })
+}
+
+/// Waits for the server's first word. What costs a signature, and perhaps a person's touch, is not
+/// given out before it is known to be good: all who wait for it would ask for another.
+async fn accepted(told: oneshot::Receiver<()>, limit: Duration) -> Result<(), Error> {
+    match timeout(limit, told).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(Error::new(Kind::Lost, "the server ended the connection at once")),
+        Err(_) => {
+            Err(Error::new(Kind::Connect, format!("the server said nothing within {limit:?}")))
+        }
+    }
 }
 
 pub(super) async fn send_h2(

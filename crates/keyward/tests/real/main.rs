@@ -11,5 +11,6 @@ mod redirect;
 mod refusal;
 mod rotation;
 mod run;
+mod signer;
 mod support;
 mod tls;

@@ -44,7 +44,7 @@ fn pool_of(url: &str, authority: &str, settings: Settings) -> Pool {
     let nowhere = Surroundings::fixed(Fixed::default());
     let origin = Origin::parse(url).unwrap();
     let connector = Connector::new(origin, trust, "", &nowhere, GUARD).unwrap();
-    Pool::new(Arc::new(connector), tls, settings)
+    Pool::new(Arc::new(connector), tls, None, settings)
 }
 
 impl Bench {
