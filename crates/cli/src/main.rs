@@ -1,45 +1,7 @@
-//! The program `keyward`: explains, runs and carries external Kubernetes credentials.
-//!
-//! Each command is one file of `commands/` with its own `Args` and `run`. Only this crate prints:
-//! data to stdout, everything for people to stderr.
-
-mod args;
-mod asked;
-mod commands;
-mod duration;
-mod failure;
-mod flags;
-mod globals;
-mod guard;
-mod log;
-mod mask;
-mod output;
-mod server;
-mod signals;
+//! The program `keyward`. All of it is in the library.
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use crate::{args::Cli, failure::Failure, flags::Flags, globals::Globals};
-
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        // Help and version are data and go to stdout; wrong use exits with 2, which is clap's own
-        // code for it too.
-        Err(wrong) => {
-            let code = u8::try_from(wrong.exit_code()).unwrap_or(2);
-            return match wrong.print() {
-                Ok(()) => ExitCode::from(code),
-                Err(error) => Failure::from(error).report(&Globals::new(Flags::default())),
-            };
-        }
-    };
-    let globals = Globals::new(cli.flags);
-    log::start(&globals);
-    match cli.command.run(&globals) {
-        Ok(code) => code,
-        Err(failure) => failure.report(&globals),
-    }
+    keyward_cli::main()
 }

@@ -5,7 +5,7 @@ mod credential;
 #[cfg(unix)]
 mod demo;
 mod get;
-mod image;
+pub(crate) mod image;
 mod plan;
 mod plugin_test;
 mod whoami;

@@ -299,9 +299,10 @@ fn judge_by_list(
     }
 }
 
-/// The program of an image credential provider: in the folder of providers if there is one, else
-/// through `PATH`. No policy stands in its way: whoever wrote the configuration chose the program.
-pub(crate) fn locate(
+/// The program of an image credential provider, or of a helper that one needs: in the folder of
+/// providers if there is one, else through `PATH`. No policy stands in its way: whoever wrote the
+/// configuration chose the program.
+pub fn locate(
     name: &str,
     folder: Option<&Path>,
     surroundings: &Surroundings,

@@ -8,6 +8,7 @@
 mod answer;
 mod credentials;
 mod docker;
+mod install;
 mod matching;
 pub(crate) mod setup;
 mod stream;
@@ -34,6 +35,7 @@ pub(crate) struct Args {
 enum Action {
     Match(matching::Args),
     Credentials(credentials::Args),
+    Install(install::Args),
 }
 
 /// Does it.
@@ -41,12 +43,13 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     match &args.action {
         Action::Match(args) => matching::run(args, globals),
         Action::Credentials(args) => credentials::run(args, globals),
+        Action::Install(args) => install::run(args),
     }
 }
 
 impl Args {
     /// Whether providers may run, so that a signal has to end them.
     pub(crate) fn runs_plugins(&self) -> bool {
-        !matches!(self.action, Action::Match(_))
+        !matches!(self.action, Action::Match(_) | Action::Install(_))
     }
 }

@@ -1,0 +1,143 @@
+//! `keyward-provider-docker`: answers from docker's `config.json`, and from the credential helpers
+//! that it names.
+
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::{Parser, error::ErrorKind};
+use keyward_host::{
+    Surroundings,
+    process::{self, Invocation, Status, Stdin, Stop},
+    rules,
+};
+use keyward_plugin::{ImageQuestion, Logins, Refusal, serve_image};
+use keyward_protocol::{Node, Secret, image::Login, text};
+use zeroize::Zeroizing;
+
+use super::{Bridge, config::DockerConfig, helper::NOT_FOUND};
+use crate::{duration, signals};
+
+/// Log in to registries with what docker's `config.json` has
+///
+/// An image credential provider. The kubelet starts it, or Keyward in its place. It answers from
+/// `auths`, and asks the credential helpers of `credHelpers` and `credsStore`.
+#[derive(Debug, Parser)]
+#[command(name = "keyward-provider-docker", version)]
+struct Args {
+    /// Docker's configuration, instead of $DOCKER_CONFIG/config.json or ~/.docker/config.json
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// For how long a login from the file may be kept; somebody may change the file
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::budget)]
+    cache_for: Duration,
+
+    /// The same for a login from a helper, which may be short-lived and does not say so
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration::budget)]
+    cache_helper_for: Duration,
+
+    /// How long a helper may take
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::budget)]
+    helper_timeout: Duration,
+}
+
+/// Answers the kubelet.
+pub(super) fn main(args: &[OsString]) -> ExitCode {
+    let args: Args = match parse(Bridge::Docker, args) {
+        Ok(args) => args,
+        Err(code) => return code,
+    };
+    signals::watch();
+    serve_image(|question: &ImageQuestion| logins(&args, question))
+}
+
+/// Reads the arguments of a provider. `get-credentials`, the argument of the original proposal, says
+/// nothing that the request does not say.
+pub(super) fn parse<A: Parser>(bridge: Bridge, args: &[OsString]) -> Result<A, ExitCode> {
+    let own = args.iter().filter(|arg| *arg != "get-credentials").cloned();
+    A::try_parse_from(std::iter::once(bridge.name().into()).chain(own)).map_err(|wrong| {
+        let help = matches!(wrong.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+        let _ = wrong.print();
+        ExitCode::from(if help { 0 } else { 2 })
+    })
+}
+
+fn logins(args: &Args, question: &ImageQuestion) -> Result<Logins, Refusal> {
+    let surroundings = Surroundings::process();
+    let config = DockerConfig::load(args.config.as_deref(), &surroundings)?;
+    let registry = question.registry();
+    if let Some(helper) = config.helper(registry)
+        && let Some(login) = ask(helper, server(registry), args.helper_timeout, &surroundings)?
+    {
+        let logins = Logins::for_registry(login.username, login.password.expose());
+        return Ok(logins.kept_for(args.cache_helper_for));
+    }
+    let Some(found) = config.login(question.image())? else { return Ok(Logins::none()) };
+    let (name, password) = (&found.login.username, found.login.password.expose());
+    let logins = if found.whole_registry {
+        Logins::for_registry(name, password)
+    } else {
+        Logins::for_image(name, password)
+    };
+    Ok(logins.kept_for(args.cache_for))
+}
+
+/// Under this name docker asks helpers for Docker Hub.
+fn server(registry: &str) -> &str {
+    match registry {
+        "docker.io" | "index.docker.io" => "https://index.docker.io/v1/",
+        other => other,
+    }
+}
+
+/// Asks a credential helper; `None` when it has no login for the server.
+fn ask(
+    helper: &str,
+    server: &str,
+    budget: Duration,
+    surroundings: &Surroundings,
+) -> Result<Option<Login>, Refusal> {
+    let name = format!("docker-credential-{helper}");
+    if name == Bridge::Helper.name() {
+        return Err(Refusal::BadConfig(format!(
+            "docker's configuration names the helper `{helper}`, which would ask this provider again"
+        )));
+    }
+    let program = rules::locate(&name, None, surroundings).map_err(|error| {
+        let notes = error.notes().iter().map(|(label, note)| format!("\n  {label}: {note}"));
+        Refusal::Failed(format!("{error}{}", notes.collect::<String>()))
+    })?;
+    let mut invocation = Invocation::new(program);
+    invocation.args = vec!["get".into()];
+    invocation.env = surroundings.vars();
+    invocation.stdin = Stdin::Request(Zeroizing::new(server.as_bytes().to_vec()));
+    invocation.budget = budget;
+    let output = process::run(&invocation, &Stop::default())
+        .map_err(|failure| Refusal::Failed(format!("helper `{name}`: {failure}")))?;
+    if output.status.success() {
+        return read(&output.stdout).map(Some).ok_or_else(|| {
+            Refusal::Failed(format!(
+                "helper `{name}` answered something that is no user name with a password"
+            ))
+        });
+    }
+    // A helper complains on stdout. A login is there only when all went well.
+    let said = String::from_utf8_lossy(&output.stdout);
+    if said.trim() == NOT_FOUND {
+        return Ok(None);
+    }
+    let code = match output.status {
+        Status::Code(code) => format!("failed with exit code {code}"),
+        Status::Signal(signal) => format!("was ended by signal {signal}"),
+    };
+    let line = said.lines().next().unwrap_or_default();
+    Err(Refusal::Failed(format!("helper `{name}` {code}: {}", text::clean(line))))
+}
+
+/// What a helper answered. A user name of `<token>` marks a token that only docker can exchange.
+fn read(stdout: &[u8]) -> Option<Login> {
+    let node = Node::from_json(stdout).ok()?;
+    let field = |name: &str| node.get(name)?.text(name).ok()?;
+    let (username, password) = (field("Username")?, field("Secret")?);
+    let usable = !username.is_empty() && username != "<token>" && !password.is_empty();
+    usable.then(|| Login { username: username.to_owned(), password: Secret::new(password) })
+}

@@ -1,0 +1,69 @@
+//! Image credentials for programs that do not know them, and the other way round. Each bridge is a
+//! name under which the program is started, or a program of its own.
+
+mod config;
+mod docker;
+mod helper;
+mod token;
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::Path,
+    process::ExitCode,
+};
+
+/// A bridge between image credential providers and others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bridge {
+    /// `docker-credential-keyward`: docker, podman and skopeo ask the kubelet's providers.
+    Helper,
+    /// `keyward-provider-docker`: the kubelet asks docker's `config.json` and its helpers.
+    Docker,
+    /// `keyward-provider-token`: the kubelet logs in with the pod's service account token.
+    Token,
+}
+
+impl Bridge {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Helper, Self::Docker, Self::Token];
+
+    /// The name it is started by.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Helper => "docker-credential-keyward",
+            Self::Docker => "keyward-provider-docker",
+            Self::Token => "keyward-provider-token",
+        }
+    }
+
+    /// The bridge that a program started as `program` is.
+    pub fn named(program: &OsStr) -> Option<Self> {
+        let name = Path::new(program).file_name()?.to_str()?;
+        let name = name.strip_suffix(std::env::consts::EXE_SUFFIX).unwrap_or(name);
+        Self::ALL.into_iter().find(|bridge| bridge.name() == name)
+    }
+
+    /// The whole `main` of it.
+    pub fn main(self) -> ExitCode {
+        let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+        match self {
+            Self::Helper => helper::main(&args),
+            Self::Docker => docker::main(&args),
+            Self::Token => token::main(&args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bridge_is_known_by_the_last_part_of_its_path() {
+        for bridge in Bridge::ALL {
+            let path = Path::new("/opt/bin").join(bridge.name());
+            assert_eq!(Bridge::named(path.as_os_str()), Some(bridge));
+        }
+        assert_eq!(Bridge::named(OsStr::new("/opt/docker-credential-keyward/keyward")), None);
+    }
+}

@@ -1,0 +1,47 @@
+//! `keyward-provider-token`: logs in with the pod's service account token, for registries that take
+//! it.
+
+use std::{ffi::OsString, process::ExitCode, time::Duration};
+
+use clap::Parser;
+use keyward_plugin::{ImageQuestion, Logins, Refusal, serve_image};
+use keyward_protocol::image::token_expiry;
+
+use super::docker::parse;
+
+/// Log in to registries with the pod's service account token
+///
+/// An image credential provider. The kubelet starts it, or Keyward in its place, with a token when
+/// the provider has `tokenAttributes` with `cacheType: Token`. The token is handed on as the
+/// password, and kept for as long as it lasts.
+#[derive(Debug, Parser)]
+#[command(name = "keyward-provider-token", version)]
+struct Args {
+    /// The user name that goes with the token; most registries do not look at it
+    #[arg(long, value_name = "NAME", default_value = "service-account")]
+    username: String,
+
+    /// Take the user name from this annotation of the service account, where it has it
+    #[arg(long, value_name = "KEY")]
+    username_annotation: Option<String>,
+}
+
+/// Answers the kubelet.
+pub(super) fn main(args: &[OsString]) -> ExitCode {
+    let args: Args = match parse(super::Bridge::Token, args) {
+        Ok(args) => args,
+        Err(code) => return code,
+    };
+    serve_image(|question: &ImageQuestion| logins(&args, question))
+}
+
+fn logins(args: &Args, question: &ImageQuestion) -> Result<Logins, Refusal> {
+    let token = question.require_token()?.expose();
+    let annotated = args.username_annotation.as_deref().and_then(|key| question.annotation(key));
+    let logins = Logins::for_registry(annotated.unwrap_or(&args.username), token);
+    Ok(match token_expiry(token) {
+        // Its own end counts.
+        Some(_) => logins,
+        None => logins.kept_for(Duration::ZERO),
+    })
+}

@@ -1,0 +1,96 @@
+//! `keyward image install DIR`: the bridges as links to this program.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use crate::{
+    bridge::Bridge,
+    failure::Failure,
+    output::{self, inline},
+};
+
+/// Make the bridges in a folder: links to this program under their names
+///
+/// `docker-credential-keyward` lets docker, podman and skopeo ask image credential providers;
+/// `keyward-provider-docker` and `keyward-provider-token` are such providers. Links that lead here
+/// already are left alone; anything else of these names is left alone too, and said, unless
+/// `--force`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  # Where docker finds its helpers.
+  keyward image install ~/.local/bin
+
+  # Where the kubelet finds its providers (--image-credential-provider-bin-dir).
+  keyward image install /etc/kubernetes/image-credential-provider")]
+pub(crate) struct Args {
+    /// The folder, which must be there
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+
+    /// Replace what stands there under these names
+    #[arg(long)]
+    force: bool,
+}
+
+/// Makes the links and says which.
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let program = env::current_exe().and_then(fs::canonicalize).map_err(|error| {
+        Failure::failed("this program does not know its own file").note("cause", error.to_string())
+    })?;
+    if !args.folder.is_dir() {
+        let shown = inline(&args.folder.display().to_string());
+        return Err(Failure::failed(format!("`{shown}` is no folder")));
+    }
+    let mut report = String::new();
+    for bridge in Bridge::ALL {
+        let path = args.folder.join(format!("{}{}", bridge.name(), env::consts::EXE_SUFFIX));
+        let shown = inline(&path.display().to_string());
+        let done = match look(&path, &program) {
+            Found::Ours => "is there already",
+            Found::Other if !args.force => {
+                return Err(Failure::failed(format!("`{shown}` is something else"))
+                    .hint("`--force` replaces it"));
+            }
+            Found::Other | Found::Nothing => {
+                link(&program, &path).map_err(|error| {
+                    Failure::failed(format!("`{shown}` cannot be made"))
+                        .note("cause", error.to_string())
+                })?;
+                "made"
+            }
+        };
+        report.push_str(&format!("{shown}: {done}\n"));
+    }
+    output::print(&report)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+enum Found {
+    Nothing,
+    Ours,
+    Other,
+}
+
+fn look(path: &Path, program: &Path) -> Found {
+    match (fs::symlink_metadata(path), fs::canonicalize(path)) {
+        (Err(_), _) => Found::Nothing,
+        (_, Ok(target)) if target == program => Found::Ours,
+        _ => Found::Other,
+    }
+}
+
+/// Makes it beside and renames it: whoever starts it meanwhile finds the old or the new.
+fn link(program: &Path, path: &Path) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}", std::process::id()));
+    let beside = PathBuf::from(beside);
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(program, &beside)?;
+    #[cfg(not(unix))]
+    fs::copy(program, &beside).map(drop)?;
+    fs::rename(&beside, path).inspect_err(|_| _ = fs::remove_file(&beside))
+}

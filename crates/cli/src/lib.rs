@@ -1,0 +1,56 @@
+//! The program `keyward`: explains, runs and carries external Kubernetes credentials.
+//!
+//! Each command is one file of `commands/` with its own `Args` and `run`. Only this crate prints:
+//! data to stdout, everything for people to stderr.
+//!
+//! It is a library so that the bridges of [`Bridge`] can be programs of their own; nothing else is
+//! meant to be used.
+
+mod args;
+mod asked;
+mod bridge;
+mod commands;
+mod duration;
+mod failure;
+mod flags;
+mod globals;
+mod guard;
+mod log;
+mod mask;
+mod output;
+mod server;
+mod signals;
+
+use std::{env, process::ExitCode};
+
+use clap::Parser;
+
+use crate::{args::Cli, failure::Failure, flags::Flags, globals::Globals};
+
+pub use crate::bridge::Bridge;
+
+/// The whole program: a bridge if it was started by the name of one, else what the command line
+/// says.
+pub fn main() -> ExitCode {
+    if let Some(bridge) = env::args_os().next().and_then(|name| Bridge::named(&name)) {
+        return bridge.main();
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and version are data and go to stdout; wrong use exits with 2, which is clap's own
+        // code for it too.
+        Err(wrong) => {
+            let code = u8::try_from(wrong.exit_code()).unwrap_or(2);
+            return match wrong.print() {
+                Ok(()) => ExitCode::from(code),
+                Err(error) => Failure::from(error).report(&Globals::new(Flags::default())),
+            };
+        }
+    };
+    let globals = Globals::new(cli.flags);
+    log::start(&globals);
+    match cli.command.run(&globals) {
+        Ok(code) => code,
+        Err(failure) => failure.report(&globals),
+    }
+}
