@@ -22,7 +22,7 @@ pub(crate) struct Flags {
 
     /// Name of the kubeconfig context to use
     #[arg(long, global = true, value_name = "NAME", help_heading = IDENTITY)]
-    pub(crate) context: Option<String>,
+    pub(crate) context: Vec<String>,
 
     /// Name of the kubeconfig cluster to use
     #[arg(long, global = true, value_name = "NAME", help_heading = IDENTITY, hide_short_help = true)]
@@ -146,6 +146,11 @@ pub(crate) enum PluginEnv {
 }
 
 impl Flags {
+    /// The context to use; the last one where several are named, as with kubectl.
+    pub(crate) fn context(&self) -> Option<&str> {
+        self.context.last().map(String::as_str)
+    }
+
     /// How much to say: 0 warnings, 1 what happens, 2 details, 3 everything.
     pub(crate) fn verbosity(&self) -> u8 {
         self.verbose.iter().fold(0, |sum, n| sum.saturating_add(*n))
@@ -203,7 +208,7 @@ mod tests {
         for line in
             ["keyward --context a plan", "keyward plan --context a", "keyward plan --context=a"]
         {
-            assert_eq!(flags(line).context.as_deref(), Some("a"), "{line}");
+            assert_eq!(flags(line).context(), Some("a"), "{line}");
         }
     }
 

@@ -55,10 +55,19 @@ impl Globals {
 
     /// The cluster and user that this kubeconfig and the flags lead to.
     pub(crate) fn resolve(&self, config: &Kubeconfig) -> Result<Target, Failure> {
+        self.resolve_with(config, &self.overrides())
+    }
+
+    /// The same with other words than the flags'.
+    pub(crate) fn resolve_with(
+        &self,
+        config: &Kubeconfig,
+        overrides: &Overrides,
+    ) -> Result<Target, Failure> {
         for (path, found) in &config.files {
             tracing::info!(path = %path.display(), found, "looked for a kubeconfig");
         }
-        let target = config.resolve(&self.overrides(), &self.surroundings)?;
+        let target = config.resolve(overrides, &self.surroundings)?;
         self.learn(&target);
         tracing::info!(
             context = target.context,
@@ -137,7 +146,7 @@ impl Globals {
         let flags = &self.flags;
         let text = |text: &Option<String>| text.clone().filter(|t| !t.is_empty());
         Overrides {
-            context: text(&flags.context),
+            context: text(&flags.context().map(str::to_owned)),
             cluster: text(&flags.cluster),
             user: text(&flags.user),
             namespace: text(&flags.namespace),

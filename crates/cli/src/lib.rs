@@ -18,6 +18,8 @@ mod guard;
 mod log;
 mod mask;
 mod output;
+#[cfg(unix)]
+mod proxy;
 mod server;
 mod signals;
 

@@ -172,6 +172,14 @@ impl Source {
         }
     }
 
+    /// What became of the last run, and since when the current credential is there. Starts nothing.
+    pub fn history(&self) -> cell::History {
+        match &self.0.holder {
+            Holder::Anonymous(_) => cell::History::default(),
+            Holder::Cell(cell) => cell.history(),
+        }
+    }
+
     /// Whether both are the same source.
     pub fn same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -8,6 +8,8 @@ mod get;
 pub(crate) mod image;
 mod plan;
 mod plugin_test;
+#[cfg(unix)]
+mod proxy;
 mod whoami;
 
 use std::process::ExitCode;
@@ -23,6 +25,8 @@ pub(crate) enum Command {
     Credential(credential::Args),
     Get(get::Args),
     Whoami(whoami::Args),
+    #[cfg(unix)]
+    Proxy(Box<proxy::Args>),
     #[cfg(unix)]
     Demo(demo::Args),
     #[cfg(unix)]
@@ -45,6 +49,8 @@ impl Command {
             Self::Get(args) => get::run(&args, globals),
             Self::Whoami(args) => whoami::run(&args, globals),
             #[cfg(unix)]
+            Self::Proxy(args) => proxy::run(&args, globals),
+            #[cfg(unix)]
             Self::Demo(args) => demo::run(&args, globals),
             #[cfg(unix)]
             Self::DemoPlugin(args) => Ok(demo::plugin::run(&args)),
@@ -62,7 +68,7 @@ impl Command {
             Self::Plan(_) | Self::Plugin(_) | Self::Completions(_) => false,
             Self::Image(args) => args.runs_plugins(),
             #[cfg(unix)]
-            Self::DemoPlugin(_) => false,
+            Self::DemoPlugin(_) | Self::Proxy(_) => false,
             _ => true,
         }
     }

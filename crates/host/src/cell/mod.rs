@@ -24,7 +24,10 @@ mod pace;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use arc_swap::ArcSwapOption;
 use jiff::Timestamp;
@@ -94,6 +97,20 @@ pub trait Keep: Send + Sync + 'static {
     fn serial(&self) -> u64;
 }
 
+/// What became of the last run of a cell, and since when its value is there.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct History {
+    /// When the current value came; `None` when there is none.
+    pub came: Option<Timestamp>,
+    /// When the last run ended.
+    pub ran: Option<Timestamp>,
+    /// How long it took.
+    pub took: Duration,
+    /// Why it brought nothing, if so.
+    pub error: Option<Error>,
+}
+
 /// How a cell behaves; the defaults are the design's.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -121,6 +138,7 @@ impl<T: Keep> Cell<T> {
             kept: ArcSwapOption::empty(),
             flight: Flight::new(lost),
             pace: Mutex::default(),
+            history: Mutex::default(),
         }))
     }
 
@@ -200,6 +218,15 @@ impl<T: Keep> Cell<T> {
         *self.0.pace() = Pace::default();
     }
 
+    /// What became of the last run. Starts nothing.
+    pub fn history(&self) -> History {
+        let mut history = self.0.history().clone();
+        if self.0.peek().is_none() {
+            history.came = None;
+        }
+        history
+    }
+
     fn ask(&self) -> Asked<T> {
         if let Some(value) = self.current() {
             return Asked::Known(Ok(value));
@@ -234,6 +261,7 @@ struct Shared<T> {
     kept: ArcSwapOption<Kept<T>>,
     flight: Flight<Landed<T>>,
     pace: Mutex<Pace>,
+    history: Mutex<History>,
 }
 
 /// How a run ended, for everybody who waited.
@@ -277,6 +305,7 @@ impl<T: Keep> Shared<T> {
         }
         process::spawn(move || {
             let ahead = matches!(occasion, Occasion::Ahead);
+            let begun = shared.clock.elapsed();
             let fetched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 shared.fetch.fetch_until(&occasion, &stop)
             }));
@@ -290,6 +319,7 @@ impl<T: Keep> Shared<T> {
                     Err(error)
                 }
             };
+            shared.note(begun, result.as_ref().err());
             landing.land(Landed { result, ahead });
         });
     }
@@ -316,6 +346,14 @@ impl<T: Keep> Shared<T> {
         kept
     }
 
+    fn note(&self, begun: Duration, error: Option<&Error>) {
+        let now = self.clock.now();
+        let took = self.clock.elapsed().saturating_sub(begun);
+        let mut history = self.history();
+        let came = if error.is_none() { Some(now) } else { history.came };
+        *history = History { came, ran: Some(now), took, error: error.cloned() };
+    }
+
     fn note_failure(&self, error: &Error, ahead: bool) {
         if ahead {
             if let Some(kept) = &*self.kept.load() {
@@ -339,6 +377,10 @@ impl<T: Keep> Shared<T> {
 
     fn is_current(&self, kept: &Arc<Kept<T>>) -> bool {
         self.kept.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, kept))
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nothing foreign runs under this lock, so what it guards is whole even after a panic.

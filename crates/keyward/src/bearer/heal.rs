@@ -121,7 +121,7 @@ impl<C: Carry<B>, B: Replay> Future for Heal<C, B> {
                         }
                         let told = told(response.status(), response.headers());
                         this.guard.source.refused(used, Some(Arc::new(told)));
-                        if this.copy.is_none() {
+                        if this.copy.as_mut().is_none_or(|copy| !copy.body.claim()) {
                             return Poll::Ready(Ok(response));
                         }
                         State::Renewing { asking: ask(this.guard), refusal: Some(response) }

@@ -31,6 +31,7 @@ pub struct Builder {
     pool: pool::Settings,
     replay: bool,
     on_403: bool,
+    bare: bool,
 }
 
 impl Default for Builder {
@@ -45,6 +46,7 @@ impl Default for Builder {
             pool: pool::Settings::default(),
             replay: true,
             on_403: false,
+            bare: false,
         }
     }
 }
@@ -131,6 +133,14 @@ impl Builder {
         self
     }
 
+    /// Adds nothing to requests but the credential and whom the kubeconfig's user acts as, and gives
+    /// responses as they come, packed ones too: for a proxy, whose clients say the rest themselves.
+    #[must_use]
+    pub fn without_defaults(mut self) -> Self {
+        self.bare = true;
+        self
+    }
+
     /// The client that kubectl would be, and what it is for: `$KUBECONFIG` or `~/.kube/config`, this
     /// context of it or the current one. Runs nothing, connects to nobody. All clients made this
     /// way share the credentials of one identity.
@@ -185,8 +195,9 @@ impl Builder {
         let agent = HeaderValue::from_str(&agent).map_err(|error| {
             Error::because(Kind::BadConfig, "the user agent cannot be sent", error)
         })?;
-        let defaults =
-            Defaults::new(agent, &target.user.impersonate, !target.cluster.disable_compression)?;
+        let compression = !self.bare && !target.cluster.disable_compression;
+        let agent = (!self.bare).then_some(agent);
+        let defaults = Defaults::new(agent, &target.user.impersonate, compression)?;
         Ok(Client(Arc::new(Inner {
             guard: Arc::new(Guard { source, origin, replay: self.replay, on_403: self.on_403 }),
             generations: Generations::new(Arc::new(connector), self.pool),

@@ -16,14 +16,14 @@ const EXTRA: &str = "impersonate-extra-";
 
 /// Headers for requests that do not have them.
 pub(super) struct Defaults {
-    agent: HeaderValue,
+    agent: Option<HeaderValue>,
     impersonation: Vec<(HeaderName, HeaderValue)>,
     compression: bool,
 }
 
 impl Defaults {
     pub(super) fn new(
-        agent: HeaderValue,
+        agent: Option<HeaderValue>,
         as_whom: &Impersonate,
         compression: bool,
     ) -> Result<Self, Error> {
@@ -53,8 +53,10 @@ impl Defaults {
     /// Whoever says whom to act as in the request itself says all of it, as in client-go. Gives
     /// whether the response is to be unpacked: only if it was us who asked for that.
     pub(super) fn apply(&self, headers: &mut HeaderMap) -> bool {
-        if !headers.contains_key(USER_AGENT) {
-            headers.insert(USER_AGENT, self.agent.clone());
+        if let Some(agent) = &self.agent
+            && !headers.contains_key(USER_AGENT)
+        {
+            headers.insert(USER_AGENT, agent.clone());
         }
         if !self.impersonation.is_empty() && !headers.contains_key(USER) {
             for (name, value) in &self.impersonation {
@@ -120,7 +122,7 @@ mod tests {
             extra: vec![("example.org/%scope".into(), vec!["view".into()])],
             ..Impersonate::default()
         };
-        Defaults::new(HeaderValue::from_static("test/1"), &as_whom, true).unwrap()
+        Defaults::new(Some(HeaderValue::from_static("test/1")), &as_whom, true).unwrap()
     }
 
     #[test]
@@ -150,7 +152,7 @@ mod tests {
             user: "jane\r\nimpersonate-group: root".into(),
             ..Impersonate::default()
         };
-        assert!(Defaults::new(HeaderValue::from_static("x"), &as_whom, true).is_err());
+        assert!(Defaults::new(None, &as_whom, true).is_err());
     }
 
     #[test]

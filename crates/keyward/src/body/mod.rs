@@ -1,3 +1,5 @@
+mod tape;
+
 use std::{
     error::Error as StdError,
     fmt,
@@ -9,6 +11,8 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
 
+use self::tape::Tape;
+
 type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// A body that can perhaps be sent a second time.
@@ -17,6 +21,12 @@ type BoxError = Box<dyn StdError + Send + Sync>;
 pub trait Replay: Sized {
     /// A copy that sends the same bytes, if there can be one.
     fn replay(&self) -> Option<Self>;
+
+    /// Says that this copy is wanted, and whether it can still be sent. What reads the same source
+    /// rests from then on, until this copy is read or dropped.
+    fn claim(&mut self) -> bool {
+        true
+    }
 }
 
 impl Replay for Empty<Bytes> {
@@ -45,12 +55,14 @@ impl Replay for () {
 
 /// The body of a request: nothing, bytes in memory, or a stream.
 ///
-/// The first two can be sent again after a 401, a stream cannot.
+/// The first two can be sent again after a 401. A stream can if it is [`Body::replayable`] and not
+/// too much of it was sent.
 pub struct Body(Kind);
 
 enum Kind {
     Buffered(Option<Bytes>),
     Stream(UnsyncBoxBody<Bytes, BoxError>),
+    Tape(Tape),
 }
 
 impl Body {
@@ -67,6 +79,16 @@ impl Body {
     {
         Self(Kind::Stream(body.map_err(Into::into).boxed_unsync()))
     }
+
+    /// A body that comes as it goes, and can be sent again while no more than `room` bytes of it
+    /// have been sent. So many are kept in memory, and only until the response is there.
+    pub fn replayable<B>(body: B, room: usize) -> Self
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self(Kind::Tape(Tape::new(body.map_err(Into::into).boxed_unsync(), room)))
+    }
 }
 
 impl Default for Body {
@@ -80,6 +102,14 @@ impl Replay for Body {
         match &self.0 {
             Kind::Buffered(bytes) => Some(Self(Kind::Buffered(bytes.clone()))),
             Kind::Stream(_) => None,
+            Kind::Tape(tape) => tape.copy().map(|tape| Self(Kind::Tape(tape))),
+        }
+    }
+
+    fn claim(&mut self) -> bool {
+        match &mut self.0 {
+            Kind::Tape(tape) => tape.claim(),
+            Kind::Buffered(_) | Kind::Stream(_) => true,
         }
     }
 }
@@ -125,6 +155,7 @@ impl HttpBody for Body {
         match &mut self.0 {
             Kind::Buffered(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Kind::Stream(body) => Pin::new(body).poll_frame(cx),
+            Kind::Tape(tape) => tape.poll_frame(cx),
         }
     }
 
@@ -132,6 +163,7 @@ impl HttpBody for Body {
         match &self.0 {
             Kind::Buffered(bytes) => bytes.is_none(),
             Kind::Stream(body) => body.is_end_stream(),
+            Kind::Tape(tape) => tape.is_end_stream(),
         }
     }
 
@@ -141,6 +173,7 @@ impl HttpBody for Body {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
             Kind::Stream(body) => body.size_hint(),
+            Kind::Tape(tape) => tape.size_hint(),
         }
     }
 }
@@ -151,6 +184,7 @@ impl fmt::Debug for Body {
             Kind::Buffered(None) => "Body(empty)",
             Kind::Buffered(Some(_)) => "Body(buffered)",
             Kind::Stream(_) => "Body(stream)",
+            Kind::Tape(_) => "Body(replayable)",
         })
     }
 }

@@ -1,0 +1,122 @@
+//! `keyward proxy`: brings the credential to programs that know nothing of it.
+
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+
+use crate::{
+    duration,
+    failure::Failure,
+    globals::Globals,
+    output::Output,
+    proxy::{self, Allowed, Options},
+};
+
+/// Serve contexts to plain clients: kubectl, helm, k9s and anything else with a kubeconfig
+///
+/// Listens on this machine with TLS, speaks to the clusters with everything Keyward can do, and
+/// writes a kubeconfig with throw-away certificates that lets this user's clients in and nobody
+/// else. With a command, runs that and ends with its exit code.
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_long_help = "\
+Examples:
+  # One command, as any client would run.
+  keyward proxy -- kubectl get pods
+
+  # Serve the current context until Ctrl-C; prints what to set for clients.
+  keyward proxy
+
+  # Two contexts under a fixed address, ended after an hour without requests.
+  keyward proxy --context dev --context prod --listen 127.0.0.1:8443 --idle-timeout 1h
+
+  # What runs, as whom, and until when.
+  keyward proxy status"
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    /// Serve every context of the kubeconfig; `--context`, which can be repeated, names some
+    #[arg(long)]
+    all_contexts: bool,
+
+    /// Where to listen; port 0 is one of the system's choice
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+
+    /// Where to write the kubeconfig for clients, instead of a private folder; gone at the end
+    #[arg(long, value_name = "FILE")]
+    write_kubeconfig: Option<PathBuf>,
+
+    /// End when there was no request for so long
+    #[arg(long, value_name = "DURATION", value_parser = duration::budget)]
+    idle_timeout: Option<Duration>,
+
+    /// How long requests that are under way may take to finish at the end
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::timeout)]
+    grace: Duration,
+
+    /// Also serve /metrics and /healthz here, without TLS; the socket for `status` always does
+    #[arg(long, value_name = "ADDRESS")]
+    admin_listen: Option<SocketAddr>,
+
+    /// Pass on requests that bring their own `Authorization`, as they are
+    #[arg(long)]
+    allow_authorization: bool,
+
+    /// Pass on requests that act as somebody else (`--as`)
+    #[arg(long)]
+    allow_impersonation: bool,
+
+    /// Listen on other addresses than the loopback, under these names
+    #[arg(
+        long, value_name = "NAME,…", num_args = 0..=1, require_equals = true,
+        default_missing_value = "", value_delimiter = ','
+    )]
+    danger_listen_remote: Option<Vec<String>>,
+
+    /// Also get a new credential when a server answers 403
+    #[arg(long)]
+    refresh_on_403: bool,
+
+    /// A command to run with `KUBECONFIG` set
+    #[arg(last = true, value_name = "COMMAND")]
+    words: Vec<OsString>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Show what running proxies serve, as whom, and until when
+    Status(Status),
+}
+
+#[derive(Debug, clap::Args)]
+struct Status {
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Serves, or shows who serves.
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    if let Some(Command::Status(status)) = &args.command {
+        return proxy::show(globals, status.output.format);
+    }
+    proxy::run(
+        Options {
+            all: args.all_contexts,
+            listen: args.listen,
+            kubeconfig: args.write_kubeconfig.clone(),
+            idle: args.idle_timeout,
+            grace: args.grace,
+            admin: args.admin_listen,
+            allowed: Allowed {
+                authorization: args.allow_authorization,
+                impersonation: args.allow_impersonation,
+            },
+            remote: args.danger_listen_remote.clone(),
+            refresh_on_403: args.refresh_on_403,
+            command: args.words.clone(),
+        },
+        globals,
+    )
+}

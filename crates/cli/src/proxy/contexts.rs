@@ -1,0 +1,86 @@
+//! Which contexts are served.
+
+use std::sync::Arc;
+
+use keyward_host::{Kubeconfig, Overrides, Sources, Target};
+
+use super::{Options, meter::Activity, route::Route};
+use crate::{failure::Failure, globals::Globals};
+
+/// What a context is called that has no name: flags alone, or the pod we run in.
+const NAMELESS: &str = "keyward";
+
+/// The routes of everything that was asked for, and the name of the one that is current.
+pub(crate) fn open(
+    options: &Options,
+    config: &Kubeconfig,
+    globals: &Globals,
+    sources: &Sources,
+    activity: &Arc<Activity>,
+) -> Result<(Vec<Route>, String), Failure> {
+    let open =
+        |target: Target| Route::open(target, globals, sources, options.refresh_on_403, activity);
+    let names = names(options, config, globals)?;
+    let mut routes = Vec::new();
+    for name in &names {
+        let opened = target(config, globals, name.as_deref()).and_then(open);
+        match opened {
+            Ok(route) => routes.push(route),
+            // One broken context of many must not take the others away.
+            Err(failure) if options.all => {
+                let name = name.as_deref().unwrap_or_default();
+                tracing::warn!("context `{name}` is not served: {}", failure.message());
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    let current = &config.current_context;
+    let first = routes.first().ok_or_else(|| Failure::failed("there is no context to serve"))?;
+    let named = routes.iter().find(|route| options.all && route.name() == current);
+    let current = named.unwrap_or(first).name().to_owned();
+    Ok((routes, current))
+}
+
+/// `None` is whatever the kubeconfig and the flags lead to.
+fn names(
+    options: &Options,
+    config: &Kubeconfig,
+    globals: &Globals,
+) -> Result<Vec<Option<String>>, Failure> {
+    let flags = &globals.flags;
+    let names: Vec<Option<String>> = if options.all {
+        config.contexts.iter().map(|context| Some(context.name.clone())).collect()
+    } else {
+        let mut names: Vec<String> = Vec::new();
+        for name in flags.context.iter().filter(|name| !name.is_empty()) {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        names.into_iter().map(Some).collect()
+    };
+    let one_for_all = [&flags.cluster, &flags.user, &flags.server].into_iter().any(Option::is_some)
+        || flags.token.is_some();
+    if names.len() > 1 && one_for_all {
+        return Err(Failure::usage(
+            "`--cluster`, `--user`, `--server` and `--token` are for one context only",
+        ));
+    }
+    Ok(if names.is_empty() && !options.all { vec![None] } else { names })
+}
+
+fn target(
+    config: &Kubeconfig,
+    globals: &Globals,
+    context: Option<&str>,
+) -> Result<Target, Failure> {
+    let mut overrides: Overrides = globals.overrides();
+    if let Some(context) = context {
+        overrides.context = Some(context.to_owned());
+    }
+    let mut target = globals.resolve_with(config, &overrides)?;
+    if target.context.is_empty() {
+        NAMELESS.clone_into(&mut target.context);
+    }
+    Ok(target)
+}

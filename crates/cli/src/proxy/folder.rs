@@ -1,0 +1,138 @@
+//! The private folder of a running proxy: its kubeconfig and the socket for its owner.
+//!
+//! ```text
+//! $XDG_RUNTIME_DIR/keyward/proxy-PID/     or  $TMPDIR/keyward-UID/proxy-PID/
+//!     lock         held while the proxy lives
+//!     kubeconfig   for clients, 0600
+//!     admin.sock   /metrics, /healthz, /status
+//! ```
+//!
+//! What a killed proxy left behind lets nobody in, and the next start takes it away.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io,
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use keyward_host::Surroundings;
+
+use crate::failure::Failure;
+
+const PREFIX: &str = "proxy-";
+
+/// A folder of our own, gone when dropped.
+pub(crate) struct Folder {
+    path: PathBuf,
+    /// Held for as long as the folder is in use.
+    _lock: File,
+}
+
+impl Folder {
+    /// Makes one for this process.
+    pub(crate) fn make(surroundings: &Surroundings) -> Result<Self, Failure> {
+        let base = base(surroundings);
+        let failed = |error: io::Error| {
+            Failure::failed(format!("the folder `{}` cannot be used", base.display()))
+                .note("cause", error.to_string())
+        };
+        private(&base).map_err(failed)?;
+        sweep(&base);
+        let path = base.join(format!("{PREFIX}{}", std::process::id()));
+        // A process of the same number that was killed.
+        let _ = fs::remove_dir_all(&path);
+        DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
+        let lock = lock_file(&path).map_err(failed)?;
+        lock.try_lock().map_err(|error| failed(error.into()))?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.path.join("kubeconfig")
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.path.join("admin.sock")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// The sockets of all proxies of this user that run now, with their process ids.
+pub(crate) fn running(surroundings: &Surroundings) -> Vec<(u32, PathBuf)> {
+    let base = base(surroundings);
+    if private(&base).is_err() {
+        return Vec::new();
+    }
+    sweep(&base);
+    let mut found: Vec<(u32, PathBuf)> = folders(&base)
+        .filter_map(|(pid, path)| Some((pid, path.join("admin.sock"))))
+        .filter(|(_, socket)| socket.exists())
+        .collect();
+    found.sort();
+    found
+}
+
+fn base(surroundings: &Surroundings) -> PathBuf {
+    let folder = |name: &str| {
+        let value = PathBuf::from(surroundings.var(name)?);
+        value.is_absolute().then_some(value)
+    };
+    match folder("XDG_RUNTIME_DIR").filter(|path| path.is_dir()) {
+        Some(path) => path.join("keyward"),
+        None => {
+            let temporary = folder("TMPDIR").unwrap_or_else(|| "/tmp".into());
+            temporary.join(format!("keyward-{}", rustix::process::geteuid().as_raw()))
+        }
+    }
+}
+
+/// Makes the folder if it is not there. It has to be ours and nobody else's: in `/tmp` anybody could
+/// have made it before us.
+fn private(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    let found = fs::symlink_metadata(path)?;
+    let ours = found.is_dir()
+        && found.uid() == rustix::process::geteuid().as_raw()
+        && found.mode() & 0o077 == 0;
+    if ours {
+        Ok(())
+    } else {
+        let message = "it is not a folder that only this user can read and write";
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+    }
+}
+
+/// Takes away what killed proxies left.
+fn sweep(base: &Path) {
+    for (_, path) in folders(base) {
+        if lock_file(&path).is_ok_and(|lock| lock.try_lock().is_ok()) {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+fn folders(base: &Path) -> impl Iterator<Item = (u32, PathBuf)> + use<> {
+    fs::read_dir(base).into_iter().flatten().flatten().filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.strip_prefix(PREFIX)?.parse().ok()?;
+        Some((pid, entry.path()))
+    })
+}
+
+fn lock_file(folder: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(folder.join("lock"))
+}

@@ -1,0 +1,185 @@
+//! One request, from a client to the server and back.
+
+use std::{convert::Infallible, error::Error as _, sync::Arc};
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri,
+    header::{CONNECTION, HOST, TE, TRANSFER_ENCODING, UPGRADE},
+};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use keyward::{Body, Kind};
+use keyward_host::clock::{Clock, SystemClock};
+
+use super::{
+    body::Answer,
+    gate::{Gate, Refusal, wanted_upgrade},
+    meter::Flight,
+    route::Route,
+    status, tunnel,
+};
+
+/// How much of a body is kept until the response is there, to be sent again after a 401.
+const REPLAY: usize = 256 * 1024;
+
+/// Headers that are about one connection, beside those that `Connection` names.
+const HOP_BY_HOP: [HeaderName; 4] = [
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("http2-settings"),
+    TRANSFER_ENCODING,
+];
+
+/// Passes a request on. Whatever goes wrong is told in a response.
+pub(crate) async fn forward(
+    route: Arc<Route>,
+    gate: Arc<Gate>,
+    request: Request<Incoming>,
+) -> Result<Response<Answer>, Infallible> {
+    let flight = Flight::begin(&route.meter);
+    let begun = SystemClock.elapsed();
+    let told = tracing::enabled!(tracing::Level::INFO)
+        .then(|| (request.method().clone(), request.uri().path().to_owned()));
+    let response = match gate.check(&request) {
+        Ok(()) => pass(&route, request, flight).await,
+        Err(refusal) => refuse(&route, refusal),
+    };
+    let took = SystemClock.elapsed().saturating_sub(begun);
+    route.meter.answered(response.status(), took);
+    if let Some((method, path)) = told {
+        // Without its query, which holds the words of commands.
+        tracing::info!(
+            context = route.name(),
+            %method,
+            path,
+            status = response.status().as_u16(),
+            took = ?took,
+            "request"
+        );
+    }
+    Ok(response)
+}
+
+fn refuse(route: &Route, refusal: Refusal) -> Response<Answer> {
+    route.meter.refused(refusal.reason);
+    tracing::warn!(context = route.name(), reason = refusal.reason, "refused a request");
+    status::response(refusal.code, refusal.message)
+}
+
+async fn pass(route: &Route, mut request: Request<Incoming>, flight: Flight) -> Response<Answer> {
+    let upgrade = wanted_upgrade(request.headers());
+    let client = upgrade.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
+    let (mut head, body) = request.into_parts();
+    let Some(path) = head.uri.path_and_query().cloned() else {
+        return status::response(StatusCode::BAD_REQUEST, "the request has no path");
+    };
+    strip(&mut head.headers);
+    // The server's own name is put there instead.
+    head.headers.remove(HOST);
+    if let Some((protocol, _)) = &client {
+        head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        head.headers.insert(UPGRADE, HeaderValue::from_static(protocol));
+    }
+    let body = if body.is_end_stream() { Body::empty() } else { Body::replayable(body, REPLAY) };
+    let mut passed = Request::new(body);
+    *passed.method_mut() = head.method;
+    *passed.uri_mut() = Uri::from(path);
+    *passed.headers_mut() = head.headers;
+
+    let mut response = match route.client.send(passed).await {
+        Ok(response) => response,
+        Err(error) => return lost(route, &error),
+    };
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS
+        && let Some((protocol, client)) = client
+    {
+        let server = hyper::upgrade::on(&mut response);
+        tunnel::open(route, protocol, client, server, flight);
+        // Both headers of the change belong to it and are passed on.
+        return response.map(|_| Answer::empty());
+    }
+    strip(response.headers_mut());
+    let (mut head, body) = response.into_parts();
+    head.version = http::Version::HTTP_11;
+    head.extensions.clear();
+    Response::from_parts(head, Answer::Server { body, _flight: flight })
+}
+
+/// Takes away what is about the connection a message came on.
+fn strip(headers: &mut HeaderMap) {
+    if headers.contains_key(CONNECTION) {
+        let named: Vec<HeaderName> = headers
+            .get_all(CONNECTION)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|list| list.split(','))
+            .filter_map(|name| name.trim().parse().ok())
+            .collect();
+        for name in named {
+            headers.remove(name);
+        }
+        headers.remove(CONNECTION);
+    }
+    for name in &HOP_BY_HOP {
+        headers.remove(name);
+    }
+    headers.remove(UPGRADE);
+    if let Some(te) = headers.get(TE)
+        && te != "trailers"
+    {
+        headers.remove(TE);
+    }
+}
+
+/// There is no response of the server: says why.
+fn lost(route: &Route, error: &keyward::Error) -> Response<Answer> {
+    let code = match error.kind() {
+        Kind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+        _ => StatusCode::BAD_GATEWAY,
+    };
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(reason) = cause {
+        message = format!("{message}: {reason}");
+        cause = reason.source();
+    }
+    if let Some(hint) = error.credential().and_then(keyward_host::Error::hint) {
+        message = format!("{message} (hint: {hint})");
+    }
+    let message = route.mask.apply(&message).into_owned();
+    tracing::warn!(context = route.name(), "{message}");
+    route.note(message.clone());
+    status::response(code, &message)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn what_belongs_to_the_connection_is_not_passed_on() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "keep-alive, X-Mine"),
+            ("connection", "close"),
+            ("x-mine", "1"),
+            ("keep-alive", "timeout=5"),
+            ("transfer-encoding", "chunked"),
+            ("te", "gzip"),
+            ("upgrade", "websocket"),
+            ("accept", "*/*"),
+            ("trailer", "x-sum"),
+        ] {
+            headers.append(name, value.parse().unwrap());
+        }
+        strip(&mut headers);
+        let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["accept", "trailer"]);
+        headers.insert(TE, "trailers".parse().unwrap());
+        strip(&mut headers);
+        assert!(headers.contains_key(TE));
+    }
+}

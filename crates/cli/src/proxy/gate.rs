@@ -1,0 +1,235 @@
+//! Who is let through: a request that could act as somebody else, or that a browser was talked into
+//! sending, is refused. Nothing of a request is dropped in silence: without its `Impersonate-User` it
+//! would run as the whole identity.
+
+use http::{
+    HeaderMap, HeaderName, Method, Request, StatusCode, Uri,
+    header::{AUTHORIZATION, HOST, ORIGIN, PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, UPGRADE},
+};
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// How a WebSocket client can bring a token where it cannot set headers.
+const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
+
+/// What a person allowed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Allowed {
+    pub(crate) authorization: bool,
+    pub(crate) impersonation: bool,
+}
+
+/// The rules of a listener.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    /// What clients may call us, in lower case.
+    pub(crate) names: Vec<String>,
+    pub(crate) allowed: Allowed,
+}
+
+/// Why a request is not passed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) code: StatusCode,
+    /// A word for metrics.
+    pub(crate) reason: &'static str,
+    pub(crate) message: &'static str,
+}
+
+const fn forbidden(reason: &'static str, message: &'static str) -> Refusal {
+    Refusal { code: StatusCode::FORBIDDEN, reason, message }
+}
+
+const NO_HOST: Refusal = Refusal {
+    code: StatusCode::BAD_REQUEST,
+    reason: "host",
+    message: "the request names no host, or more than one",
+};
+const OTHER_HOST: Refusal = forbidden(
+    "host",
+    "the request is for another host; use the kubeconfig that the proxy has written",
+);
+const BROWSER: Refusal =
+    forbidden("origin", "the request has an Origin: browsers are not let through");
+const OWN_AUTHORIZATION: Refusal = forbidden(
+    "authorization",
+    "the request brings its own authorization, which would be used instead of the proxy's \
+     identity; `keyward proxy --allow-authorization` passes it on",
+);
+const IMPERSONATION: Refusal = forbidden(
+    "impersonation",
+    "the request wants to act as somebody else (`--as`); `keyward proxy --allow-impersonation` \
+     passes that on",
+);
+const METHOD: Refusal = Refusal {
+    code: StatusCode::METHOD_NOT_ALLOWED,
+    reason: "method",
+    message: "`CONNECT` is not passed on",
+};
+const OTHER_UPGRADE: Refusal = Refusal {
+    code: StatusCode::BAD_REQUEST,
+    reason: "upgrade",
+    message: "only upgrades to `websocket` and `SPDY/3.1` are passed on",
+};
+
+impl Gate {
+    /// Looks at a request before anything is done for it.
+    pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), Refusal> {
+        if request.method() == Method::CONNECT {
+            return Err(METHOD);
+        }
+        self.check_host(request.uri(), request.headers())?;
+        for name in request.headers().keys() {
+            self.check_header(name, request.headers())?;
+        }
+        Ok(())
+    }
+
+    /// Every place that names a host has to name us: whoever was led here by a name of his own
+    /// (DNS rebinding) does not.
+    fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+        let mut hosts = headers.get_all(HOST).iter();
+        let header = match (hosts.next(), hosts.next()) {
+            (Some(host), None) => Some(host.to_str().map_err(|_| NO_HOST)?),
+            (None, None) => None,
+            _ => return Err(NO_HOST),
+        };
+        let authority = uri.authority().map(http::uri::Authority::as_str);
+        if header.is_none() && authority.is_none() {
+            return Err(NO_HOST);
+        }
+        let known = |host: &str| self.names.iter().any(|name| name.eq_ignore_ascii_case(host));
+        let all = [header, authority].into_iter().flatten().all(known);
+        if all { Ok(()) } else { Err(OTHER_HOST) }
+    }
+
+    fn check_header(&self, name: &HeaderName, headers: &HeaderMap) -> Result<(), Refusal> {
+        if *name == ORIGIN || *name == FETCH_SITE {
+            return Err(BROWSER);
+        }
+        if !self.allowed.authorization && brings_authorization(name, headers) {
+            return Err(OWN_AUTHORIZATION);
+        }
+        if !self.allowed.impersonation && names_somebody(name.as_str()) {
+            return Err(IMPERSONATION);
+        }
+        if *name == UPGRADE && wanted_upgrade(headers).is_none() {
+            return Err(OTHER_UPGRADE);
+        }
+        Ok(())
+    }
+}
+
+/// The protocol a request wants to change to, if it is one that the server's streams are made of.
+/// Any other could carry requests that were never looked at.
+pub(crate) fn wanted_upgrade(headers: &HeaderMap) -> Option<&'static str> {
+    let mut values = headers.get_all(UPGRADE).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return None;
+    };
+    ["websocket", "SPDY/3.1"]
+        .into_iter()
+        .find(|known| value.to_str().is_ok_and(|wanted| wanted.trim().eq_ignore_ascii_case(known)))
+}
+
+fn brings_authorization(name: &HeaderName, headers: &HeaderMap) -> bool {
+    if *name == AUTHORIZATION || *name == PROXY_AUTHORIZATION {
+        return true;
+    }
+    *name == SEC_WEBSOCKET_PROTOCOL
+        && headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().any(|value| {
+            let text = String::from_utf8_lossy(value.as_bytes());
+            text.split(',').any(|protocol| protocol.trim().starts_with(TOKEN_PROTOCOL))
+        })
+}
+
+/// `Impersonate-…`, and what an authenticating proxy in front of a server says.
+fn names_somebody(name: &str) -> bool {
+    name.starts_with("impersonate-") || name.starts_with("x-remote-")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn gate(allowed: Allowed) -> Gate {
+        Gate { names: vec!["127.0.0.1:8443".into(), "localhost:8443".into()], allowed }
+    }
+
+    fn request(headers: &[(&str, &str)]) -> Request<()> {
+        let mut request = Request::get("/api");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap()
+    }
+
+    fn judge(headers: &[(&str, &str)]) -> Option<&'static str> {
+        let all = [&[("host", "127.0.0.1:8443")], headers].concat();
+        gate(Allowed::default()).check(&request(&all)).err().map(|refusal| refusal.reason)
+    }
+
+    #[test]
+    fn an_ordinary_request_is_let_through() {
+        assert_eq!(judge(&[("accept", "application/json"), ("user-agent", "kubectl")]), None);
+        assert_eq!(judge(&[("upgrade", "websocket"), ("connection", "upgrade")]), None);
+        assert_eq!(judge(&[("upgrade", "SPDY/3.1"), ("connection", "upgrade")]), None);
+    }
+
+    #[test]
+    fn what_could_act_as_somebody_else_is_refused() {
+        for (name, value, reason) in [
+            ("authorization", "Bearer x", "authorization"),
+            ("proxy-authorization", "Basic x", "authorization"),
+            (
+                "sec-websocket-protocol",
+                "v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.eA",
+                "authorization",
+            ),
+            ("impersonate-user", "ann", "impersonation"),
+            ("Impersonate-Group", "dev", "impersonation"),
+            ("impersonate-extra-x", "y", "impersonation"),
+            ("x-remote-user", "ann", "impersonation"),
+            ("origin", "https://evil.example", "origin"),
+            ("origin", "null", "origin"),
+            ("sec-fetch-site", "cross-site", "origin"),
+            ("upgrade", "h2c", "upgrade"),
+            ("upgrade", "websocket, h2c", "upgrade"),
+            ("host", "localhost:8443", "host"),
+        ] {
+            assert_eq!(judge(&[(name, value)]), Some(reason), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn what_was_allowed_is_let_through() {
+        let gate = gate(Allowed { authorization: true, impersonation: true });
+        for name in ["authorization", "impersonate-user"] {
+            let request = request(&[("host", "LOCALHOST:8443"), (name, "x")]);
+            assert_eq!(gate.check(&request), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_place_that_names_a_host_has_to_name_us() {
+        let gate = gate(Allowed::default());
+        for (uri, host, good) in [
+            ("/", Some("localhost:8443"), true),
+            ("https://localhost:8443/", None, true),
+            ("https://localhost:8443/", Some("127.0.0.1:8443"), true),
+            ("/", Some("localhost"), false),
+            ("/", Some("evil.example:8443"), false),
+            ("https://evil.example/", Some("localhost:8443"), false),
+            ("https://x@localhost:8443/", None, false),
+            ("/", None, false),
+        ] {
+            let mut request = Request::get(uri);
+            if let Some(host) = host {
+                request = request.header("host", host);
+            }
+            assert_eq!(gate.check(&request.body(()).unwrap()).is_ok(), good, "{uri} {host:?}");
+        }
+    }
+}

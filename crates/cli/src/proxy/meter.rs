@@ -1,0 +1,181 @@
+//! Counts what passes: requests, latencies, upgrades, refusals, and whether anything is under way.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use http::StatusCode;
+use keyward_host::clock::{Clock, SystemClock};
+
+/// Upper bounds of the latency buckets, in microseconds: client-go's, and finer at the lower end.
+const BOUNDS: [u64; 14] = [
+    250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 4_000_000,
+    15_000_000, 60_000_000,
+];
+
+/// What passed through one context.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    codes: Box<[AtomicU64]>,
+    pub(crate) latency: Histogram,
+    pub(crate) open: AtomicU64,
+    pub(crate) websocket: AtomicU64,
+    pub(crate) spdy: AtomicU64,
+    pub(crate) tunnels: AtomicU64,
+    refused: Mutex<BTreeMap<&'static str, u64>>,
+    activity: Arc<Activity>,
+}
+
+impl Meter {
+    pub(crate) fn new(activity: Arc<Activity>) -> Self {
+        Self {
+            codes: (0..600).map(|_| AtomicU64::new(0)).collect(),
+            latency: Histogram::default(),
+            open: AtomicU64::new(0),
+            websocket: AtomicU64::new(0),
+            spdy: AtomicU64::new(0),
+            tunnels: AtomicU64::new(0),
+            refused: Mutex::default(),
+            activity,
+        }
+    }
+
+    /// A response's head is there.
+    pub(crate) fn answered(&self, code: StatusCode, took: Duration) {
+        if let Some(counter) = self.codes.get(usize::from(code.as_u16())) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+        self.latency.record(took);
+    }
+
+    pub(crate) fn refused(&self, reason: &'static str) {
+        *self.refusals().entry(reason).or_default() += 1;
+    }
+
+    /// How many responses had which code, and refusals which reason.
+    pub(crate) fn codes(&self) -> impl Iterator<Item = (usize, u64)> {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        self.codes.iter().map(read).enumerate().filter(|(_, count)| *count > 0)
+    }
+
+    pub(crate) fn refusals(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A histogram of durations.
+#[derive(Debug, Default)]
+pub(crate) struct Histogram {
+    buckets: [AtomicU64; BOUNDS.len() + 1],
+    micros: AtomicU64,
+}
+
+impl Histogram {
+    pub(crate) fn record(&self, took: Duration) {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let place = BOUNDS.partition_point(|bound| *bound < micros);
+        self.buckets[place].fetch_add(1, Ordering::Relaxed);
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// Upper bounds in seconds with the count up to each, the last one without a bound; and the sum
+    /// in seconds.
+    #[expect(clippy::cast_precision_loss, reason = "a sum of times need not be exact")]
+    pub(crate) fn read(&self) -> (Vec<(Option<f64>, u64)>, f64) {
+        let mut sum = 0;
+        let bounds = BOUNDS.iter().map(|bound| Some(*bound as f64 / 1e6)).chain([None]);
+        let counts = self.buckets.iter().map(|bucket| {
+            sum += bucket.load(Ordering::Relaxed);
+            sum
+        });
+        let buckets = bounds.zip(counts).collect();
+        (buckets, self.micros.load(Ordering::Relaxed) as f64 / 1e6)
+    }
+}
+
+/// Whether anything is under way in the whole proxy, and since when nothing is.
+#[derive(Debug, Default)]
+pub(crate) struct Activity {
+    flights: AtomicU64,
+    /// When the last flight ended, in milliseconds of the monotonic clock.
+    left: AtomicU64,
+}
+
+impl Activity {
+    pub(crate) fn new() -> Arc<Self> {
+        let activity = Self::default();
+        activity.left.store(now(), Ordering::Relaxed);
+        Arc::new(activity)
+    }
+
+    pub(crate) fn flights(&self) -> u64 {
+        self.flights.load(Ordering::Acquire)
+    }
+
+    /// For how long nothing has been under way.
+    pub(crate) fn idle(&self) -> Duration {
+        if self.flights() > 0 {
+            return Duration::ZERO;
+        }
+        Duration::from_millis(now().saturating_sub(self.left.load(Ordering::Relaxed)))
+    }
+}
+
+/// A request from its head to the end of its response, or a tunnel.
+#[derive(Debug)]
+pub(crate) struct Flight(Arc<Meter>);
+
+impl Flight {
+    pub(crate) fn begin(meter: &Arc<Meter>) -> Self {
+        meter.open.fetch_add(1, Ordering::Relaxed);
+        meter.activity.flights.fetch_add(1, Ordering::AcqRel);
+        Self(meter.clone())
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        let activity = &self.0.activity;
+        if activity.flights.fetch_sub(1, Ordering::AcqRel) == 1 {
+            activity.left.store(now(), Ordering::Relaxed);
+        }
+    }
+}
+
+fn now() -> u64 {
+    u64::try_from(SystemClock.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_counts_everything_up_to_its_bound() {
+        let histogram = Histogram::default();
+        for micros in [1, 250, 251, 70_000_000] {
+            histogram.record(Duration::from_micros(micros));
+        }
+        let (buckets, sum) = histogram.read();
+        assert_eq!(buckets[0], (Some(0.000_25), 2));
+        assert_eq!(buckets[1], (Some(0.000_5), 3));
+        assert_eq!(buckets.last(), Some(&(None, 4)));
+        assert!((sum - 70.000_502).abs() < 1e-9, "{sum}");
+    }
+
+    #[test]
+    fn nothing_is_idle_while_a_flight_is_under_way() {
+        let activity = Activity::new();
+        let meter = Arc::new(Meter::new(activity.clone()));
+        let flight = Flight::begin(&meter);
+        assert_eq!((activity.flights(), activity.idle()), (1, Duration::ZERO));
+        drop(flight);
+        assert_eq!(activity.flights(), 0);
+    }
+}

@@ -1,0 +1,112 @@
+//! Throw-away certificates: an authority that lives in memory only, the listener's certificate, and
+//! a client certificate for each context.
+//!
+//! The authority's key is dropped as soon as everything is signed. Nothing of an earlier start is
+//! accepted by a later one, and nobody else can ever sign for this one.
+
+use jiff::{ToSpan, civil::Date, tz::TimeZone};
+use keyward_host::clock::{Clock, SystemClock};
+use keyward_protocol::Secret;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, Error, ExtendedKeyUsagePurpose,
+    IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType, date_time_ymd,
+};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+
+/// P-256 everywhere: every client knows it, and it is the fastest to make, sign and check of those
+/// that every client knows.
+fn key() -> Result<KeyPair, Error> {
+    KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)
+}
+
+/// Signs for the clients and the listener of one start.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+    der: CertificateDer<'static>,
+}
+
+/// A client's certificate with its key.
+pub(crate) struct Pass {
+    pub(crate) certificate: CertificateDer<'static>,
+    pub(crate) certificate_pem: String,
+    pub(crate) key_pem: Secret,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Result<Self, Error> {
+        let key = key()?;
+        let mut params = params("keyward proxy");
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let certificate = params.self_signed(&key)?;
+        let (pem, der) = (certificate.pem(), certificate.der().clone());
+        Ok(Self { issuer: Issuer::new(params, key), pem, der })
+    }
+
+    /// Its own certificate, which clients are told to trust.
+    pub(crate) fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    pub(crate) fn der(&self) -> &CertificateDer<'static> {
+        &self.der
+    }
+
+    /// For the listener, under these names.
+    pub(crate) fn listener(
+        &self,
+        names: Vec<SanType>,
+    ) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), Error> {
+        let key = key()?;
+        let mut params = params("keyward proxy listener");
+        params.subject_alt_names = names;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        let key = PrivatePkcs8KeyDer::from(key.serialize_der());
+        Ok((certificate.der().clone(), key.into()))
+    }
+
+    /// For the clients of a context.
+    pub(crate) fn pass(&self) -> Result<Pass, Error> {
+        let key = key()?;
+        let mut params = params("keyward proxy client");
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok(Pass {
+            certificate: certificate.der().clone(),
+            certificate_pem: certificate.pem(),
+            key_pem: Secret::new(key.serialize_pem()),
+        })
+    }
+}
+
+/// The certificates are worth nothing after the process, so their end only has to be far away.
+fn params(name: &str) -> CertificateParams {
+    let today = SystemClock.now().to_zoned(TimeZone::UTC).date();
+    let moment = |date: Date| {
+        let part = |part: i8| u8::try_from(part).unwrap_or(1);
+        date_time_ymd(date.year().into(), part(date.month()), part(date.day()))
+    };
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.not_before = moment(today.saturating_sub(2.days()));
+    params.not_after = moment(today.saturating_add(10.years()));
+    params
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pass_is_another_one() {
+        let authority = Authority::new().expect("an authority");
+        let (one, two) = (authority.pass().expect("a pass"), authority.pass().expect("a pass"));
+        assert_ne!(one.certificate, two.certificate);
+        assert_ne!(one.key_pem.expose(), two.key_pem.expose());
+    }
+}

@@ -1,0 +1,164 @@
+//! What the owner can ask: metrics, and who is served as whom.
+
+use std::{fmt::Write as _, path::PathBuf, sync::Arc, sync::atomic::Ordering};
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+use keyward_host::{
+    Credential,
+    clock::{Clock, SystemClock},
+};
+use keyward_protocol::url;
+use serde_json::{Value, json};
+
+use super::{
+    meter::Meter,
+    route::Route,
+    tally::{Tally, head, histogram},
+};
+
+/// A running proxy, as it is told of.
+pub(crate) struct Report {
+    pub(crate) url: String,
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) routes: Vec<Arc<Route>>,
+    pub(crate) tally: Arc<Tally>,
+    pub(crate) started: Timestamp,
+}
+
+type Count = fn(&Meter) -> u64;
+
+impl Report {
+    /// In Prometheus' text format.
+    pub(crate) fn metrics(&self) -> String {
+        let mut out = String::new();
+        self.tally.write(&mut out, SystemClock.now());
+        let name = "keyward_proxy_requests_total";
+        head(&mut out, name, "counter", "requests of clients, by the code they were answered with");
+        for (label, meter) in self.meters() {
+            for (code, count) in meter.codes() {
+                let _ = writeln!(out, "{name}{{{label},code=\"{code}\"}} {count}");
+            }
+        }
+        let name = "keyward_proxy_refusals_total";
+        head(&mut out, name, "counter", "requests that were not passed on");
+        for (label, meter) in self.meters() {
+            for (reason, count) in meter.refusals().iter() {
+                let _ = writeln!(out, "{name}{{{label},reason=\"{reason}\"}} {count}");
+            }
+        }
+        let name = "keyward_proxy_request_duration_seconds";
+        head(&mut out, name, "histogram", "time to the head of a response");
+        for (label, meter) in self.meters() {
+            histogram(&mut out, name, &label, &meter.latency);
+        }
+        let gauges: [(&str, &str, Count); 2] = [
+            ("keyward_proxy_requests_open", "requests under way, streams too", |meter| {
+                meter.open.load(Ordering::Relaxed)
+            }),
+            ("keyward_proxy_upgrades_open", "streams under way", |meter| {
+                meter.tunnels.load(Ordering::Relaxed)
+            }),
+        ];
+        for (name, help, read) in gauges {
+            head(&mut out, name, "gauge", help);
+            for (label, meter) in self.meters() {
+                let _ = writeln!(out, "{name}{{{label}}} {}", read(meter));
+            }
+        }
+        let name = "keyward_proxy_upgrades_total";
+        head(&mut out, name, "counter", "streams, by the protocol they changed to");
+        for (label, meter) in self.meters() {
+            for (protocol, count) in [("websocket", &meter.websocket), ("spdy", &meter.spdy)] {
+                let count = count.load(Ordering::Relaxed);
+                let _ = writeln!(out, "{name}{{{label},protocol=\"{protocol}\"}} {count}");
+            }
+        }
+        out
+    }
+
+    fn meters(&self) -> impl Iterator<Item = (String, &Meter)> {
+        self.routes.iter().map(|route| (label(route.name()), &*route.meter))
+    }
+
+    /// For `keyward proxy status`; docs/cli.md has the schema.
+    pub(crate) fn status(&self) -> Value {
+        json!({
+            "pid": std::process::id(),
+            "url": self.url,
+            "kubeconfig": self.kubeconfig,
+            "started": self.started.to_string(),
+            "contexts": self.routes.iter().map(|route| context(route)).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn context(route: &Route) -> Value {
+    let history = route.source.history();
+    // Asked for only where one is there: showing it must not run a plugin.
+    let credential = history.came.and_then(|_| route.source.current());
+    let now = SystemClock.now();
+    let age = history.came.map(|came| now.duration_since(came).as_secs());
+    let failed = history.error.as_ref().zip(history.ran);
+    let last_error = match (failed, route.last_error()) {
+        (Some((error, at)), noted) if noted.as_ref().is_none_or(|(when, _)| *when < at) => {
+            Some((at, route.mask.apply(&error.to_string()).into_owned()))
+        }
+        (_, noted) => noted,
+    };
+    json!({
+        "name": route.name(),
+        "server": url::mask(&route.target.cluster.server),
+        "user": route.target.user_name,
+        "identity": credential.as_deref().and_then(identity),
+        "credential": credential.as_ref().map(|credential| json!({
+            "kind": kind(credential),
+            "ageSeconds": age,
+            "expires": credential.expires().map(|at| at.to_string()),
+        })),
+        "lastRun": history.ran.map(|ran| json!({
+            "at": ran.to_string(),
+            "seconds": history.took.as_secs_f64(),
+            "succeeded": history.error.is_none(),
+        })),
+        "lastError": last_error.map(|(at, message)| json!({
+            "at": at.to_string(),
+            "message": message,
+        })),
+        "requests": route.meter.codes().map(|(_, count)| count).sum::<u64>(),
+        "open": route.meter.open.load(Ordering::Relaxed),
+    })
+}
+
+fn kind(credential: &Credential) -> &'static str {
+    let token = credential.authorization().is_some();
+    match (credential.pair().is_some(), credential.signer().is_some(), token) {
+        (_, true, _) => "external signer",
+        (true, _, true) => "certificate and token",
+        (true, _, false) => "certificate",
+        (false, _, true) => "token",
+        _ => "none",
+    }
+}
+
+/// Whom the credential names, as far as it can be seen from here: the certificate's common name, or
+/// the subject of a token that tells one.
+fn identity(credential: &Credential) -> Option<String> {
+    if let Some(name) = credential.pair().and_then(|pair| pair.common_name.clone()) {
+        return Some(name);
+    }
+    if let Some(name) = credential.signer().and_then(|signer| signer.common_name.clone()) {
+        return Some(name);
+    }
+    let token = credential.token()?.expose();
+    let claims = token.split('.').nth(1).filter(|_| token.split('.').count() == 3)?;
+    let claims = URL_SAFE_NO_PAD.decode(claims).ok()?;
+    let claims: Value = serde_json::from_slice(&claims).ok()?;
+    claims["sub"].as_str().map(str::to_owned)
+}
+
+/// A context as a label, quoted as Prometheus wants it.
+fn label(name: &str) -> String {
+    let name = name.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+    format!("context=\"{name}\"")
+}

@@ -1,0 +1,63 @@
+//! One context that is served: the way to its server, under its identity.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Timestamp;
+use keyward::Client;
+use keyward_host::{
+    Source, Sources, Target,
+    clock::{Clock, SystemClock},
+};
+
+use super::meter::{Activity, Meter};
+use crate::{failure::Failure, globals::Globals, mask::Mask};
+
+/// A context.
+pub(crate) struct Route {
+    pub(crate) target: Target,
+    pub(crate) client: Client,
+    pub(crate) source: Source,
+    pub(crate) meter: Arc<Meter>,
+    pub(crate) mask: Mask,
+    last_error: Mutex<Option<(Timestamp, String)>>,
+}
+
+impl Route {
+    /// The way to the server of a target. Runs nothing, connects to nobody.
+    pub(crate) fn open(
+        target: Target,
+        globals: &Globals,
+        sources: &Sources,
+        refresh_on_403: bool,
+        activity: &Arc<Activity>,
+    ) -> Result<Self, Failure> {
+        let plan = globals.plan(target.clone())?;
+        let source = sources.open(&plan);
+        let mut builder = Client::builder().without_defaults();
+        if let Some(limit) = globals.flags.request_timeout.filter(|limit| !limit.is_zero()) {
+            builder = builder.response_timeout(limit);
+        }
+        if refresh_on_403 {
+            builder = builder.refresh_on_403();
+        }
+        let client = builder.build(&target, source.clone())?;
+        let meter = Arc::new(Meter::new(activity.clone()));
+        let mask = globals.mask.clone();
+        Ok(Self { target, client, source, meter, mask, last_error: Mutex::default() })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.target.context
+    }
+
+    /// Remembers what went wrong last.
+    pub(crate) fn note(&self, error: String) {
+        let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some((SystemClock.now(), error));
+    }
+
+    /// What went wrong last, and when.
+    pub(crate) fn last_error(&self) -> Option<(Timestamp, String)> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

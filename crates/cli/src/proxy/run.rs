@@ -1,0 +1,282 @@
+//! From the options to a proxy that serves, and to its end.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use keyward_host::{Kubeconfig, Sources, clock::SystemClock, process};
+use nix::sys::signal::Signal;
+use rcgen::SanType;
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc::UnboundedReceiver, watch},
+};
+
+use super::{
+    Options, admin, command, contexts,
+    folder::Folder,
+    gate::Gate,
+    kubeconfig::{self, Entry, Written},
+    meter::Activity,
+    pass::{Authority, Pass},
+    report::Report,
+    route::Route,
+    serve::{self, Door, Stage},
+    stop,
+    tally::Tally,
+};
+use crate::{failure::Failure, globals::Globals, output};
+
+/// How long plugins may take to die.
+const LAST_BREATH: Duration = Duration::from_secs(5);
+
+/// How often idleness and the last flights are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Serves until told to stop, or until the command has ended.
+pub(crate) fn run(options: Options, globals: &Globals) -> Result<ExitCode, Failure> {
+    let signals = stop::listen();
+    let done = start(&options, globals, signals);
+    // Plugins that are under way, and those that stay, end with us.
+    process::shut_down(LAST_BREATH);
+    done
+}
+
+fn start(
+    options: &Options,
+    globals: &Globals,
+    signals: UnboundedReceiver<Signal>,
+) -> Result<ExitCode, Failure> {
+    check_listen(options)?;
+    let config = globals.kubeconfig()?;
+    let tally = Arc::new(Tally::new());
+    let sources = Sources::new(Arc::new(SystemClock), tally.clone());
+    let activity = Activity::new();
+    let (routes, current) = contexts::open(options, &config, globals, &sources, &activity)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers())
+        .thread_name("proxy")
+        .enable_all()
+        .build()
+        .map_err(|error| broken("the runtime", &error))?;
+    let code = runtime.block_on(async {
+        let proxy = Proxy::open(options, globals, &config, routes, &current, tally).await?;
+        proxy.live(options, globals, activity, signals).await
+    });
+    // A resolver or a file may keep a thread busy; nobody waits for it.
+    runtime.shutdown_background();
+    code
+}
+
+/// What stands while the proxy runs.
+struct Proxy {
+    door: Arc<Door>,
+    listener: TcpListener,
+    url: String,
+    kubeconfig: Written,
+    admin: admin::Admin,
+    report: Arc<Report>,
+    /// Last, so that it goes when everything in it has.
+    _folder: Folder,
+}
+
+impl Proxy {
+    async fn open(
+        options: &Options,
+        globals: &Globals,
+        config: &Kubeconfig,
+        routes: Vec<Route>,
+        current: &str,
+        tally: Arc<Tally>,
+    ) -> Result<Self, Failure> {
+        let folder = Folder::make(&globals.surroundings)?;
+        let listener = bind(options.listen).await?;
+        let address = listener.local_addr().map_err(|error| broken("the listener", &error))?;
+        let names = Names::of(options, address);
+        let unsigned = |error: rcgen::Error| broken("the throw-away certificates", &error);
+        let authority = Authority::new().map_err(unsigned)?;
+        let served: Vec<(String, Arc<Route>, Pass)> = routes
+            .into_iter()
+            .enumerate()
+            .map(|(number, route)| {
+                let name = format!("c{number}.keyward-proxy.internal");
+                Ok((name, Arc::new(route), authority.pass().map_err(unsigned)?))
+            })
+            .collect::<Result<_, Failure>>()?;
+        let identity = authority
+            .listener(names.certificate(served.iter().map(|(name, ..)| name.as_str())))
+            .map_err(unsigned)?;
+        let by_certificate: HashMap<_, _> = served
+            .iter()
+            .map(|(name, route, pass)| (pass.certificate.clone(), (name.clone(), route.clone())))
+            .collect();
+        let gate = Gate { names: names.hosts.clone(), allowed: options.allowed };
+        let door = Door::new(&authority, identity, gate, by_certificate, tally.clone())
+            .map_err(|error| broken("the throw-away certificates", &error))?;
+        let entries: Vec<Entry<'_>> = served
+            .iter()
+            .map(|(server_name, route, pass)| Entry { route, server_name, pass })
+            .collect();
+        let text = kubeconfig::compose(&names.url, authority.pem(), &entries, current);
+        let path = options.kubeconfig.clone().unwrap_or_else(|| folder.kubeconfig());
+        let kubeconfig = kubeconfig::write(&path, &text, config, &globals.surroundings)?;
+        let report = Arc::new(Report {
+            url: names.url.clone(),
+            kubeconfig: kubeconfig.path.clone(),
+            routes: served.into_iter().map(|(_, route, _)| route).collect(),
+            tally,
+            started: report_start(),
+        });
+        let admin = admin::Admin::bind(&folder.socket(), options.admin).await?;
+        let door = Arc::new(door);
+        Ok(Self { door, listener, url: names.url, kubeconfig, admin, report, _folder: folder })
+    }
+
+    async fn live(
+        self,
+        options: &Options,
+        globals: &Globals,
+        activity: Arc<Activity>,
+        mut signals: UnboundedReceiver<Signal>,
+    ) -> Result<ExitCode, Failure> {
+        let (stage, watched) = watch::channel(Stage::Serving);
+        let mut serving = tokio::spawn(serve::serve(self.door.clone(), self.listener, watched));
+        let _admin = self.admin.serve(self.report.clone());
+        if !options.command.is_empty() {
+            return command::run(&options.command, &self.kubeconfig.path, globals, signals).await;
+        }
+        let path = self.kubeconfig.path.display().to_string();
+        output::tell(&format!("ready {} {path}\n", self.url));
+        output::print(&format!("export KUBECONFIG={}\n", quoted(&path)))?;
+        let idle = idle(options.idle, &activity);
+        tokio::select! {
+            _ = signals.recv() => {}
+            () = idle => tracing::info!("nothing was asked for, so this is the end"),
+        }
+        stage.send_replace(Stage::Draining);
+        let open = activity.flights();
+        if open > 0 {
+            output::tell(&format!(
+                "finishing {open} requests, for {} at most; ask again to end at once\n",
+                crate::duration::show(options.grace)
+            ));
+        }
+        tokio::select! {
+            () = finished(&mut serving, &activity) => {}
+            () = tokio::time::sleep(options.grace) => {}
+            _ = signals.recv() => {}
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Returns when there was nothing to do for so long.
+async fn idle(limit: Option<Duration>, activity: &Activity) {
+    let Some(limit) = limit else {
+        return std::future::pending().await;
+    };
+    loop {
+        let left = limit.saturating_sub(activity.idle());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.max(LOOK)).await;
+    }
+}
+
+/// Returns when the last connection has ended, and the last tunnel.
+async fn finished(serving: &mut tokio::task::JoinHandle<()>, activity: &Activity) {
+    let _ = serving.await;
+    while activity.flights() > 0 {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// What clients call us.
+struct Names {
+    url: String,
+    /// As they stand in a `Host` header.
+    hosts: Vec<String>,
+    bare: Vec<String>,
+}
+
+impl Names {
+    fn of(options: &Options, address: SocketAddr) -> Self {
+        let port = address.port();
+        let host = |ip: IpAddr| SocketAddr::new(ip, port).to_string();
+        let own = match address.ip() {
+            ip if !ip.is_unspecified() => ip,
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        let remote: Vec<String> = options.remote.iter().flatten().cloned().collect();
+        let remote: Vec<String> = remote.into_iter().filter(|name| !name.is_empty()).collect();
+        let mut hosts = vec![host(own), format!("localhost:{port}")];
+        let mut bare = vec![own.to_string(), "localhost".to_owned()];
+        for name in &remote {
+            hosts.push(match name.parse::<IpAddr>() {
+                Ok(ip) => host(ip),
+                Err(_) => format!("{name}:{port}"),
+            });
+            bare.push(name.clone());
+        }
+        let first = if remote.is_empty() { 0 } else { 2 };
+        Self { url: format!("https://{}", hosts[first]), hosts, bare }
+    }
+
+    fn certificate<'a>(&'a self, contexts: impl Iterator<Item = &'a str>) -> Vec<SanType> {
+        let own = self.bare.iter().map(String::as_str);
+        own.chain(contexts)
+            .filter_map(|name| match name.parse::<IpAddr>() {
+                Ok(ip) => Some(SanType::IpAddress(ip)),
+                Err(_) => name.try_into().ok().map(SanType::DnsName),
+            })
+            .collect()
+    }
+}
+
+fn check_listen(options: &Options) -> Result<(), Failure> {
+    let addresses = [Some(options.listen), options.admin].into_iter().flatten();
+    for address in addresses {
+        if !address.ip().is_loopback() && options.remote.is_none() {
+            return Err(Failure::usage(format!("`{address}` can be reached from other machines"))
+                .hint("`--danger-listen-remote=NAME` allows it"));
+        }
+    }
+    Ok(())
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| {
+        Failure::failed(format!("cannot listen on `{address}`")).note("cause", error.to_string())
+    })
+}
+
+fn broken(what: &str, error: &dyn std::error::Error) -> Failure {
+    Failure::failed(format!("{what} could not be made")).note("cause", error.to_string())
+}
+
+fn report_start() -> jiff::Timestamp {
+    use keyward_host::clock::Clock;
+
+    SystemClock.now()
+}
+
+/// Two threads are as good as more for one person's clients; one would let a slow handshake wait.
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(1, 4))
+}
+
+/// A path for a POSIX shell.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
+    if text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}

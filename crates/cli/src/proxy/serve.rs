@@ -1,0 +1,232 @@
+//! The listener: TLS with a client certificate, then HTTP/2 or HTTP/1.1.
+
+use std::{collections::HashMap, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+
+use hyper::{
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::{
+    RootCertStore, ServerConfig,
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, PrivateKeyDer},
+    server::{NoServerSessionStorage, WebPkiClientVerifier},
+};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+    task::JoinSet,
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+use super::{forward::forward, gate::Gate, pass::Authority, route::Route, tally::Tally};
+
+/// Until a stranger has proved to be no stranger.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Strangers at once.
+const STRANGERS: usize = 256;
+
+/// The first byte of every TLS connection.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// Readers that pause must not stall others of the same connection.
+const CONNECTION_WINDOW: u32 = 1 << 30;
+const STREAM_WINDOW: u32 = 1 << 20;
+const STREAMS: u32 = 1000;
+const HEADERS: u32 = 256 * 1024;
+
+/// What somebody who speaks HTTP without TLS is told, as Go's servers do.
+const PLAIN: &[u8] =
+    b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n\
+    keyward proxy: a plain HTTP request was sent to a TLS port\n";
+
+/// How far the end has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    Serving,
+    /// No new connections; what is under way is finished.
+    Draining,
+}
+
+/// Everything a connection needs to know.
+pub(crate) struct Door {
+    pub(crate) tls: TlsAcceptor,
+    pub(crate) gate: Arc<Gate>,
+    /// The context that a client's certificate is for, and the name its clients call us by.
+    pub(crate) routes: HashMap<CertificateDer<'static>, (String, Arc<Route>)>,
+    pub(crate) tally: Arc<Tally>,
+    strangers: Arc<Semaphore>,
+}
+
+impl Door {
+    pub(crate) fn new(
+        authority: &Authority,
+        identity: (CertificateDer<'static>, PrivateKeyDer<'static>),
+        gate: Gate,
+        routes: HashMap<CertificateDer<'static>, (String, Arc<Route>)>,
+        tally: Arc<Tally>,
+    ) -> Result<Self, rustls::Error> {
+        Ok(Self {
+            tls: Arc::new(settings(authority, identity)?).into(),
+            gate: Arc::new(gate),
+            routes,
+            tally,
+            strangers: Arc::new(Semaphore::new(STRANGERS)),
+        })
+    }
+
+    /// The route of the certificate that was shown. A name that belongs to another context means
+    /// that somebody mixed cluster and user of two contexts.
+    fn route(&self, stream: &TlsStream<TcpStream>) -> Option<Arc<Route>> {
+        let (_, session) = stream.get_ref();
+        let (name, route) = self.routes.get(session.peer_certificates()?.first()?)?;
+        let other = session.server_name().is_some_and(|asked| {
+            asked != name && self.routes.values().any(|(known, _)| known == asked)
+        });
+        (!other).then(|| route.clone())
+    }
+}
+
+fn settings(
+    authority: &Authority,
+    (certificate, key): (CertificateDer<'static>, PrivateKeyDer<'static>),
+) -> Result<ServerConfig, rustls::Error> {
+    let provider: Arc<CryptoProvider> = Arc::new(ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.der().clone())?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .build()
+        .map_err(|error| rustls::Error::General(error.to_string()))?;
+    let mut settings = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(vec![certificate], key)?;
+    settings.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // Few clients come back, and none of them has a secret of an earlier handshake to lose.
+    settings.session_storage = Arc::new(NoServerSessionStorage {});
+    settings.send_tls13_tickets = 0;
+    Ok(settings)
+}
+
+/// Returns when the end has begun.
+async fn draining(mut stage: watch::Receiver<Stage>) {
+    let _ = stage.wait_for(|stage| *stage >= Stage::Draining).await;
+}
+
+/// Accepts until the end, then waits for what is under way.
+pub(crate) async fn serve(door: Arc<Door>, listener: TcpListener, stage: watch::Receiver<Stage>) {
+    let mut connections = JoinSet::new();
+    let mut draining = pin!(draining(stage.clone()));
+    loop {
+        while connections.try_join_next().is_some() {}
+        tokio::select! {
+            biased;
+            () = &mut draining => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    connections.spawn(connect(door.clone(), stream, peer, stage.clone()));
+                }
+                Err(error) => {
+                    // Out of descriptors, or a client that left already: others may fare better.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn connect(
+    door: Arc<Door>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    stage: watch::Receiver<Stage>,
+) {
+    door.tally.connection();
+    let greeted = {
+        let Ok(_place) = door.strangers.acquire().await else { return };
+        tokio::time::timeout(HANDSHAKE, greet(&door, stream)).await
+    };
+    let stream = match greeted {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            door.tally.stranger();
+            tracing::info!(%peer, %error, "a client was not let in");
+            return;
+        }
+        Err(_) => {
+            door.tally.stranger();
+            tracing::info!(%peer, "a client took too long to say who it is");
+            return;
+        }
+    };
+    let Some(route) = door.route(&stream) else {
+        door.tally.stranger();
+        tracing::warn!(%peer, "a client mixed the cluster and the user of two contexts");
+        return;
+    };
+    talk(&door, route, stream, stage).await;
+}
+
+/// Finds out who it is.
+async fn greet(door: &Door, mut stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    stream.set_nodelay(true)?;
+    let mut first = [0];
+    if stream.peek(&mut first).await? == 1 && first[0] != TLS_HANDSHAKE {
+        stream.write_all(PLAIN).await?;
+        stream.shutdown().await?;
+        // What it sent is read, or the answer would be lost with a reset.
+        let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak TLS"));
+    }
+    door.tls.accept(stream).await
+}
+
+/// Serves a client that is known, until it leaves or we end.
+async fn talk(
+    door: &Door,
+    route: Arc<Route>,
+    stream: TlsStream<TcpStream>,
+    stage: watch::Receiver<Stage>,
+) {
+    let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let gate = door.gate.clone();
+    let service = service_fn(move |request| forward(route.clone(), gate.clone(), request));
+    let io = TokioIo::new(stream);
+    let mut draining = pin!(draining(stage));
+    let ended = if h2 {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .max_concurrent_streams(STREAMS)
+            .max_header_list_size(HEADERS);
+        let mut connection = pin!(builder.serve_connection(io, service));
+        tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = &mut draining => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        }
+    } else {
+        let connection = http1::Builder::new().serve_connection(io, service).with_upgrades();
+        let mut connection = pin!(connection);
+        tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = &mut draining => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a client's connection ended");
+    }
+}

@@ -1,0 +1,110 @@
+//! `keyward proxy status`: asks the running proxies.
+
+use std::{
+    fmt::Write as _,
+    io::{Read, Write},
+    os::unix::net::UnixStream,
+    path::Path,
+    process::ExitCode,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use super::folder;
+use crate::{
+    duration,
+    failure::Failure,
+    globals::Globals,
+    output::{self, Format, inline},
+};
+
+/// A proxy answers from memory; one that does not within this is stuck.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Prints what runs. The exit code is 1 when nothing does.
+pub(crate) fn show(globals: &Globals, format: Format) -> Result<ExitCode, Failure> {
+    let mut all = Vec::new();
+    for (pid, socket) in folder::running(&globals.surroundings) {
+        match ask(&socket) {
+            Ok(status) => all.push(status),
+            Err(error) => tracing::warn!("the proxy of process {pid} does not answer: {error}"),
+        }
+    }
+    match format {
+        Format::Json => output::print_json(&all)?,
+        Format::Text if all.is_empty() => output::tell("no proxy is running\n"),
+        Format::Text => {
+            for status in &all {
+                output::print(&text(status))?;
+            }
+        }
+    }
+    Ok(if all.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn ask(socket: &Path) -> Result<Value, Box<dyn std::error::Error>> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(b"GET /status HTTP/1.0\r\nHost: keyward\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (_, body) = answer.split_once("\r\n\r\n").ok_or("there is no answer")?;
+    Ok(serde_json::from_str(body)?)
+}
+
+fn text(status: &Value) -> String {
+    let word = |value: &Value| value.as_str().map(inline).unwrap_or_default();
+    let mut out = format!(
+        "proxy {} (process {}), since {}\n  kubeconfig  {}\n",
+        word(&status["url"]),
+        status["pid"],
+        word(&status["started"]),
+        word(&status["kubeconfig"]),
+    );
+    for context in status["contexts"].as_array().into_iter().flatten() {
+        let _ = writeln!(out, "  context     {}", word(&context["name"]));
+        let mut line = |label: &str, text: String| {
+            let _ = writeln!(out, "    {label:<11} {text}");
+        };
+        line("server", word(&context["server"]));
+        let user = word(&context["user"]);
+        line(
+            "user",
+            match context["identity"].as_str() {
+                Some(identity) => format!("{user}, as `{}`", inline(identity)),
+                None => user,
+            },
+        );
+        line("credential", credential(&context["credential"]));
+        if let Some(at) = context["lastRun"]["at"].as_str() {
+            let run = &context["lastRun"];
+            let took = Duration::try_from_secs_f64(run["seconds"].as_f64().unwrap_or_default());
+            let outcome = if run["succeeded"] == true { "well" } else { "badly" };
+            let took = duration::show(took.unwrap_or_default());
+            line("last run", format!("{at}, took {took}, ended {outcome}"));
+        }
+        if let Some(message) = context["lastError"]["message"].as_str() {
+            line(
+                "last error",
+                format!("{}: {}", word(&context["lastError"]["at"]), inline(message)),
+            );
+        }
+        line("requests", format!("{}, {} of them under way", context["requests"], context["open"]));
+    }
+    out
+}
+
+fn credential(credential: &Value) -> String {
+    let Some(kind) = credential["kind"].as_str() else {
+        return "none yet".to_owned();
+    };
+    let mut text = kind.to_owned();
+    if let Some(age) = credential["ageSeconds"].as_u64() {
+        let _ = write!(text, ", {} old", duration::show(Duration::from_secs(age)));
+    }
+    match credential["expires"].as_str() {
+        Some(at) => text + ", until " + &inline(at),
+        None => text + ", without an end",
+    }
+}

@@ -1,0 +1,37 @@
+//! Answers of the proxy itself, in the form every Kubernetes client knows how to show: a `Status`.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
+use serde_json::json;
+
+use super::body::Answer;
+
+/// A refusal or failure as a response.
+pub(crate) fn response(code: StatusCode, message: &str) -> Response<Answer> {
+    let body = json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": format!("keyward proxy: {message}"),
+        "reason": reason(code),
+        "code": code.as_u16(),
+    });
+    let mut response = Response::new(Answer::from(Bytes::from(body.to_string())));
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The word that stands for a code in a `Status`; what it does not name is an internal error.
+fn reason(code: StatusCode) -> &'static str {
+    match code {
+        StatusCode::BAD_REQUEST => "BadRequest",
+        StatusCode::FORBIDDEN => "Forbidden",
+        StatusCode::METHOD_NOT_ALLOWED => "MethodNotAllowed",
+        StatusCode::GATEWAY_TIMEOUT => "Timeout",
+        StatusCode::BAD_GATEWAY => "BadGateway",
+        StatusCode::SERVICE_UNAVAILABLE => "ServiceUnavailable",
+        _ => "InternalError",
+    }
+}

@@ -1,0 +1,151 @@
+//! Counts what is of the whole proxy: connections, strangers, and what the host tells of plugins.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use keyward_host::observer::{CallStatus, Observer};
+
+use super::meter::Histogram;
+
+/// Counters of one proxy. The names and labels of what the host tells are client-go's, as in the
+/// host's own adapter to the `metrics` facade.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    connections: AtomicU64,
+    strangers: AtomicU64,
+    invalid: AtomicU64,
+    plugin: Histogram,
+    refresh: [Histogram; 2],
+    rest: Mutex<Rest>,
+}
+
+#[derive(Debug, Default)]
+struct Rest {
+    calls: BTreeMap<(i32, &'static str), u64>,
+    judged: BTreeMap<bool, u64>,
+    expires: Option<Timestamp>,
+    certificates_end: Option<Timestamp>,
+}
+
+impl Tally {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Somebody connected.
+    pub(crate) fn connection(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Somebody was not let in.
+    pub(crate) fn stranger(&self) {
+        self.strangers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn rest(&self) -> MutexGuard<'_, Rest> {
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// In Prometheus' text format.
+    pub(crate) fn write(&self, out: &mut String, now: Timestamp) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let rest = self.rest();
+        head(out, "rest_client_exec_plugin_call_total", "counter", "runs of credential plugins");
+        for ((code, status), count) in &rest.calls {
+            let _ = writeln!(
+                out,
+                "rest_client_exec_plugin_call_total{{code=\"{code}\",call_status=\"{status}\"}} {count}"
+            );
+        }
+        let name = "rest_client_exec_plugin_policy_call_total";
+        head(out, name, "counter", "decisions of the plugin policy");
+        for (allowed, count) in &rest.judged {
+            let status = if *allowed { "allowed" } else { "denied" };
+            let _ = writeln!(out, "{name}{{status=\"{status}\"}} {count}");
+        }
+        let name = "rest_client_exec_plugin_ttl_seconds";
+        head(out, name, "gauge", "time to the earliest end of a plugin's certificate");
+        let _ = writeln!(out, "{name} {}", seconds_to(rest.certificates_end, now));
+        let name = "keyward_credential_ttl_seconds";
+        head(out, name, "gauge", "time to the expiry of the last credential");
+        let _ = writeln!(out, "{name} {}", seconds_to(rest.expires, now));
+        drop(rest);
+        let name = "keyward_plugin_duration_seconds";
+        head(out, name, "histogram", "time that plugins took");
+        histogram(out, name, "", &self.plugin);
+        let name = "keyward_refresh_duration_seconds";
+        head(out, name, "histogram", "time that a refresh took");
+        histogram(out, name, "outcome=\"failure\"", &self.refresh[0]);
+        histogram(out, name, "outcome=\"success\"", &self.refresh[1]);
+        for (name, help, value) in [
+            (
+                "keyward_invalid_certificates_total",
+                "certificates not valid when they came",
+                &self.invalid,
+            ),
+            ("keyward_proxy_connections_total", "connections of clients", &self.connections),
+            ("keyward_proxy_strangers_total", "connections that were not let in", &self.strangers),
+        ] {
+            head(out, name, "counter", help);
+            let _ = writeln!(out, "{name} {}", read(value));
+        }
+    }
+}
+
+impl Observer for Tally {
+    fn ran(&self, _plugin: &str, code: i32, status: CallStatus, took: Duration) {
+        *self.rest().calls.entry((code, status.label())).or_default() += 1;
+        self.plugin.record(took);
+    }
+
+    fn judged(&self, allowed: bool) {
+        *self.rest().judged.entry(allowed).or_default() += 1;
+    }
+
+    fn refreshed(&self, took: Duration, came: bool) {
+        self.refresh[usize::from(came)].record(took);
+    }
+
+    fn expires(&self, at: Option<Timestamp>, _now: Timestamp) {
+        self.rest().expires = at;
+    }
+
+    fn certificates_end(&self, earliest: Option<Timestamp>, _now: Timestamp) {
+        self.rest().certificates_end = earliest;
+    }
+
+    fn invalid_certificate(&self, _plugin: &str) {
+        self.invalid.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The lines before a metric.
+pub(crate) fn head(out: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+/// A histogram's lines, each with these labels.
+pub(crate) fn histogram(out: &mut String, name: &str, labels: &str, histogram: &Histogram) {
+    let (buckets, sum) = histogram.read();
+    let more = if labels.is_empty() { "" } else { "," };
+    let total = buckets.last().map_or(0, |(_, count)| *count);
+    for (bound, count) in buckets {
+        let bound = bound.map_or_else(|| "+Inf".to_owned(), |bound| bound.to_string());
+        let _ = writeln!(out, "{name}_bucket{{{labels}{more}le=\"{bound}\"}} {count}");
+    }
+    let braces = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+    let _ = writeln!(out, "{name}_sum{braces} {sum}\n{name}_count{braces} {total}");
+}
+
+/// Negative when it is past, infinite when it never comes.
+fn seconds_to(at: Option<Timestamp>, now: Timestamp) -> String {
+    at.map_or_else(|| "+Inf".to_owned(), |at| at.duration_since(now).as_secs_f64().to_string())
+}

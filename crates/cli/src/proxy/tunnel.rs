@@ -1,0 +1,65 @@
+//! An upgraded connection: bytes both ways, as they come, until both sides have ended.
+
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+};
+
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::io::copy_bidirectional_with_sizes;
+
+use super::{
+    meter::{Flight, Meter},
+    route::Route,
+};
+
+/// For each direction: a larger one saves system calls in long copies, and there are few tunnels.
+const BUFFER: usize = 64 * 1024;
+
+/// Joins both sides once each has changed its protocol. One that ends its sending is passed on as
+/// such: the other may have more to say.
+pub(crate) fn open(
+    route: &Route,
+    protocol: &'static str,
+    client: OnUpgrade,
+    server: OnUpgrade,
+    flight: Flight,
+) {
+    let open = Open::begin(&route.meter, protocol);
+    let context = route.name().to_owned();
+    tokio::spawn(async move {
+        let _both = (open, flight);
+        match join(client, server).await {
+            Ok((sent, received)) => {
+                tracing::info!(context, protocol, sent, received, "a stream ended");
+            }
+            // A peer that leaves in the middle is no news.
+            Err(error) => tracing::debug!(context, protocol, %error, "a stream broke off"),
+        }
+    });
+}
+
+async fn join(client: OnUpgrade, server: OnUpgrade) -> io::Result<(u64, u64)> {
+    let (client, server) = tokio::try_join!(client, server).map_err(io::Error::other)?;
+    let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
+    copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER, BUFFER).await
+}
+
+/// Counts a tunnel while it is open.
+struct Open(Arc<Meter>);
+
+impl Open {
+    fn begin(meter: &Arc<Meter>, protocol: &str) -> Self {
+        let kind = if protocol == "websocket" { &meter.websocket } else { &meter.spdy };
+        kind.fetch_add(1, Ordering::Relaxed);
+        meter.tunnels.fetch_add(1, Ordering::Relaxed);
+        Self(meter.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.tunnels.fetch_sub(1, Ordering::Relaxed);
+    }
+}
