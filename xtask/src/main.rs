@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod e2e;
 mod packages;
 mod sh;
 mod soak;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         "vectors" => vectors(rest.first()),
         "bench" => bench::run(&rest),
         "soak" => soak::run(&rest),
+        "e2e" => e2e::run(&rest),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
@@ -44,7 +46,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   advisories       known vulnerabilities of the dependencies
   vectors [DIR]    run the reference's cases through the real code
   bench [ROW…]     measure ours beside the limits and the peers [--json]
-  soak [OPTION…]   rotate, revoke and restart under load [--seconds N] [--seed N]";
+  soak [OPTION…]   rotate, revoke and restart under load [--seconds N] [--seed N]
+  e2e [OPTION…]    a real cluster on loopback, beside kubectl [--if-cached] [--keep] [WORD]";
 
 fn vectors(folder: Option<&String>) -> Result<bool, String> {
     let count = vectors::run(&folder.map_or_else(|| root().join("vectors"), PathBuf::from))?;

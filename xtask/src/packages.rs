@@ -51,7 +51,8 @@ pub fn install() -> Result<(), String> {
     Ok(())
 }
 
-fn on_path(program: &str) -> bool {
+/// Whether a program of this name is in a folder of `PATH`.
+pub fn on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }

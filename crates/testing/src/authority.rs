@@ -60,6 +60,11 @@ impl Authority {
         &self.der
     }
 
+    /// The authority's own key as PEM (PKCS#8), for a program that signs in its place.
+    pub fn key_pem(&self) -> String {
+        self.issuer.key().serialize_pem()
+    }
+
     /// A certificate for a server that is known by `names` (DNS names and IP addresses).
     pub fn server(&self, names: &[&str]) -> Result<Issued, Error> {
         let now = clock::now();

@@ -1,0 +1,331 @@
+//! The cluster: etcd, kube-apiserver and kube-controller-manager on loopback.
+
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Mutex,
+    time::Duration,
+};
+
+use keyward_testing::authority::Authority;
+use rcgen::KeyPair;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    Outcome,
+    child::Server,
+    config,
+    outside::Outside,
+    tools::{self, Ran, Tools},
+};
+
+/// A static token, and whose it is: `token,user,uid,"group,group"`.
+const TOKENS: &str = "static-token-of-tom,tom,uid-of-tom,\"readers,old-timers\"\n";
+/// The token of that line.
+pub const TOKEN: &str = "static-token-of-tom";
+
+/// How long the API server may take to be ready on a busy machine.
+const READY: Duration = Duration::from_secs(300);
+
+/// A running cluster. Dropping it ends its processes and removes its files.
+pub struct Cluster {
+    /// Its address.
+    pub address: String,
+    /// Signs clients and servers.
+    pub authority: Authority,
+    /// The administrator's kubeconfig.
+    pub admin: PathBuf,
+    /// Who says who somebody is.
+    pub outside: Outside,
+    /// The programs.
+    pub tools: Tools,
+    // In the order in which they end.
+    servers: Mutex<Vec<Server>>,
+    folder: TempDir,
+}
+
+impl Cluster {
+    /// Starts everything and waits until it is ready.
+    pub async fn start(tools: Tools) -> Outcome<Self> {
+        let folder = TempDir::with_prefix("keyward-e2e-")?;
+        let path = folder.path();
+        let authority = Authority::new("keyward-e2e")?;
+        let outside = Outside::start(&tools, &authority, path).await?;
+        write(path, &authority, &outside)?;
+
+        let mut servers = Vec::new();
+        let store = etcd(path, &mut servers).await?;
+        let address = api(&tools, path, &store, &mut servers).await?;
+        let user = authority.client("admin").group("system:masters").issue()?;
+        let admin = config::text(&address, authority.pem(), &config::certificate(&user));
+        let admin = config::write(path, &admin)?;
+        let user = authority.client("system:kube-controller-manager").issue()?;
+        let manager = config::text(&address, authority.pem(), &config::certificate(&user));
+        let manager = config::write(path, &manager)?;
+
+        let servers = Mutex::new(servers);
+        let cluster = Self { address, authority, admin, outside, tools, servers, folder };
+        tokio::time::timeout(READY, cluster.ready()).await.map_err(|_| "not ready in time")??;
+        let mut command = Command::new(cluster.tools.kubernetes("kube-controller-manager"));
+        command.args(MANAGER).arg("--kubeconfig").arg(manager);
+        for (flag, file) in MANAGER_FILES {
+            command.arg(flag).arg(cluster.path(file));
+        }
+        cluster.push(Server::start("kube-controller-manager", &command, cluster.folder.path())?);
+        cluster.furnish().await?;
+        Ok(cluster)
+    }
+
+    /// Runs kubectl as the administrator; it must succeed.
+    pub async fn kubectl(&self, args: &[&str]) -> Outcome<String> {
+        let mut command = tools::command(self.tools.kubernetes("kubectl"), self.folder.path());
+        tools::succeed(command.arg("--kubeconfig").arg(&self.admin).args(args)).await
+    }
+
+    /// Applies an object as the administrator.
+    pub async fn apply(&self, object: &Value) -> Outcome<()> {
+        let file = config::write(self.folder.path(), &object.to_string())?;
+        self.kubectl(&["apply", "-f", &file.to_string_lossy()]).await?;
+        Ok(())
+    }
+
+    /// Runs kubectl with this kubeconfig.
+    pub async fn theirs(&self, kubeconfig: &Path, args: &[&str]) -> Outcome<Ran> {
+        let mut command = tools::command(self.tools.kubernetes("kubectl"), self.folder.path());
+        tools::run(command.arg("--kubeconfig").arg(kubeconfig).args(args)).await
+    }
+
+    /// Runs keyward with this kubeconfig.
+    pub async fn ours(&self, kubeconfig: &Path, args: &[&str]) -> Outcome<Ran> {
+        let mut command = tools::command(self.tools.own("keyward"), self.folder.path());
+        tools::run(command.arg("--kubeconfig").arg(kubeconfig).args(args)).await
+    }
+
+    /// A kubeconfig for this user.
+    pub fn kubeconfig(&self, user: &Value) -> Outcome<PathBuf> {
+        config::write(self.folder.path(), &config::text(&self.address, self.authority.pem(), user))
+    }
+
+    /// A file in the cluster's folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A new token of this service account.
+    pub async fn token(&self, account: &str, args: &[&str]) -> Outcome<String> {
+        let words = [&["create", "token", account], args].concat();
+        Ok(self.kubectl(&words).await?.trim().to_owned())
+    }
+
+    /// Keeps a process until the end.
+    pub fn push(&self, server: Server) {
+        self.servers.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(0, server);
+    }
+
+    /// Shows the ends of all logs.
+    pub fn show_logs(&self) {
+        let servers = self.servers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for text in servers.iter().map(Server::tail).chain(self.outside.logs()) {
+            eprintln!("--- {text}");
+        }
+    }
+
+    async fn ready(&self) -> Outcome<()> {
+        loop {
+            let ran = self.theirs(&self.admin, &["get", "--raw", "/readyz"]).await?;
+            if ran.status.success() {
+                return Ok(());
+            }
+            self.alive().map_err(|error| format!("{error}\n{}", ran.stderr))?;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    fn alive(&self) -> Outcome<()> {
+        let mut servers = self.servers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        servers.iter_mut().try_for_each(Server::alive)
+    }
+
+    /// What the steps find there: everybody may read and write config maps in `default`.
+    async fn furnish(&self) -> Outcome<()> {
+        let group = json!({ "kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "system:authenticated" });
+        let role = json!({ "kind": "ClusterRole", "apiGroup": "rbac.authorization.k8s.io", "name": "edit" });
+        self.apply(&json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": { "name": "everybody-edits", "namespace": "default" },
+            "subjects": [group],
+            "roleRef": role,
+        }))
+        .await?;
+        for (account, purpose) in [("builder", "building"), ("puller", "pulling")] {
+            self.apply(&json!({
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {
+                    "name": account,
+                    "namespace": "default",
+                    "annotations": { "example.org/purpose": purpose },
+                },
+            }))
+            .await?;
+        }
+        Ok(())
+    }
+}
+
+/// In the order of their start, so that the store ends last.
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let servers = self.servers.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        servers.drain(..).for_each(drop);
+    }
+}
+
+/// The files that the processes read.
+fn write(folder: &Path, authority: &Authority, outside: &Outside) -> Outcome<()> {
+    let file = |name: &str, text: &str| config::private(&folder.join(name), text);
+    let server = authority.server(&["127.0.0.1", "localhost"])?;
+    let accounts = KeyPair::generate()?;
+    file("ca.crt", authority.pem())?;
+    file("ca.key", &authority.key_pem())?;
+    file("server.crt", server.certificate_pem())?;
+    file("server.key", server.key_pem())?;
+    file("accounts.key", &accounts.serialize_pem())?;
+    file("accounts.pub", &accounts.public_key_pem())?;
+    file("tokens.csv", TOKENS)?;
+    file("reviewer.conf", &config::text(&outside.reviewer, authority.pem(), &json!({})))?;
+    let login = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AuthenticationConfiguration",
+        "jwt": [{
+            "issuer": {
+                "url": outside.issuer,
+                "audiences": ["kubernetes"],
+                "certificateAuthority": authority.pem(),
+            },
+            "claimMappings": {
+                "username": { "claim": "sub", "prefix": "oidc:" },
+                "groups": { "claim": "groups", "prefix": "oidc:" },
+            },
+        }],
+    });
+    file("login.json", &login.to_string())?;
+    let audit = json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [{ "level": "Metadata" }],
+    });
+    file("audit.json", &audit.to_string())
+}
+
+async fn etcd(folder: &Path, servers: &mut Vec<Server>) -> Outcome<String> {
+    // The address is told on the command line, so another program may take the port in between.
+    for _ in 0..3 {
+        let (client, peer) = (address("http")?, address("http")?);
+        let mut command = Command::new("etcd");
+        command.arg("--data-dir").arg(folder.join("etcd"));
+        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        command.args(["--initial-cluster", &format!("default={peer}"), "--unsafe-no-fsync"]);
+        let mut server = Server::start("etcd", &command, folder)?;
+        if listens(&client, &mut server).await? {
+            servers.insert(0, server);
+            return Ok(client);
+        }
+        let _ = fs::remove_dir_all(folder.join("etcd"));
+    }
+    Err("etcd found no port".into())
+}
+
+async fn api(
+    tools: &Tools,
+    folder: &Path,
+    store: &str,
+    servers: &mut Vec<Server>,
+) -> Outcome<String> {
+    for _ in 0..3 {
+        let address = address("https")?;
+        let port = address.rsplit(':').next().unwrap_or_default().to_owned();
+        let mut command = Command::new(tools.kubernetes("kube-apiserver"));
+        command.args(API).args(["--etcd-servers", store, "--secure-port", &port]);
+        for (flag, file) in API_FILES {
+            command.arg(flag).arg(folder.join(file));
+        }
+        let mut server = Server::start("kube-apiserver", &command, folder)?;
+        if listens(&address, &mut server).await? {
+            servers.insert(0, server);
+            return Ok(address);
+        }
+    }
+    Err("kube-apiserver found no port".into())
+}
+
+/// Waits until somebody listens; not, if the process ended because its port was taken.
+async fn listens(address: &str, server: &mut Server) -> Outcome<bool> {
+    let place = address.rsplit('/').next().unwrap_or_default();
+    let connect = async {
+        loop {
+            if tokio::net::TcpStream::connect(place).await.is_ok() {
+                return Ok(true);
+            }
+            if let Err(error) = server.alive() {
+                let taken = error.to_string().contains("address already in use");
+                return if taken { Ok(false) } else { Err(error) };
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(READY, connect).await.map_err(|_| format!("nobody listens at {place}"))?
+}
+
+/// An address whose port nobody uses just now.
+fn address(scheme: &str) -> Outcome<String> {
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    Ok(format!("{scheme}://127.0.0.1:{port}"))
+}
+
+const API: &[&str] = &[
+    "--bind-address=127.0.0.1",
+    "--advertise-address=127.0.0.1",
+    "--endpoint-reconciler-type=none",
+    "--service-cluster-ip-range=10.0.0.0/24",
+    "--authorization-mode=RBAC",
+    "--authentication-token-webhook-version=v1",
+    "--authentication-token-webhook-cache-ttl=1s",
+    "--enable-bootstrap-token-auth",
+    "--service-account-issuer=https://kubernetes.default.svc",
+];
+
+const API_FILES: &[(&str, &str)] = &[
+    ("--cert-dir", "."),
+    ("--client-ca-file", "ca.crt"),
+    ("--tls-cert-file", "server.crt"),
+    ("--tls-private-key-file", "server.key"),
+    ("--token-auth-file", "tokens.csv"),
+    ("--authentication-config", "login.json"),
+    ("--authentication-token-webhook-config-file", "reviewer.conf"),
+    ("--service-account-signing-key-file", "accounts.key"),
+    ("--service-account-key-file", "accounts.pub"),
+    ("--audit-policy-file", "audit.json"),
+    ("--audit-log-path", "audit.log"),
+];
+
+const MANAGER: &[&str] = &[
+    "--leader-elect=false",
+    "--secure-port=0",
+    "--controllers=certificatesigningrequest-signing-controller,certificatesigningrequest-approving-controller,\
+     serviceaccount-controller,root-ca-certificate-publisher-controller,namespace-controller,\
+     garbage-collector-controller,token-cleaner-controller,bootstrap-signer-controller",
+];
+
+const MANAGER_FILES: &[(&str, &str)] = &[
+    ("--cluster-signing-cert-file", "ca.crt"),
+    ("--cluster-signing-key-file", "ca.key"),
+    ("--service-account-private-key-file", "accounts.key"),
+    ("--root-ca-file", "ca.crt"),
+];

@@ -1,0 +1,66 @@
+//! What is shown, a sentence each.
+
+mod image;
+mod plugins;
+mod proxy;
+mod rotation;
+mod same;
+mod users;
+mod watch;
+
+use std::{future::Future, pin::Pin};
+
+use crate::{Outcome, cluster::Cluster};
+
+type Run = for<'a> fn(&'a Cluster) -> Pin<Box<dyn Future<Output = Outcome<String>> + Send + 'a>>;
+
+/// A sentence, and how it is found out whether it is true. What comes back says what was seen.
+pub struct Step {
+    /// The sentence.
+    pub name: &'static str,
+    /// Runs it.
+    pub run: Run,
+}
+
+macro_rules! steps {
+    ($($name:literal => $run:path,)*) => {
+        vec![$(Step { name: $name, run: |cluster| Box::pin($run(cluster)) },)*]
+    };
+}
+
+/// All steps, in the order in which they run.
+pub fn all() -> Vec<Step> {
+    steps![
+        "kubectl and the API server are the pinned version" => users::version,
+        "a static token is the same user" => users::token,
+        "a token file is the same user, also after the file changed" => users::token_file,
+        "a client certificate in the kubeconfig is the same user" => users::certificate_data,
+        "a client certificate in files is the same user" => users::certificate_files,
+        "a service account's token is the same user" => users::service_account,
+        "a pod's own credential is the same user" => users::pod,
+        "an OpenID Connect user is the same user" => users::oidc,
+        "an OpenID Connect user is renewed by its refresh token" => users::oidc_refresh,
+        "an impersonated user is the same user" => users::impersonation,
+        "a password is refused alike" => users::password,
+        "an anonymous user is refused alike" => users::anonymous,
+        "a wrong token is refused alike" => users::wrong_token,
+        "an exec plugin with a service account's token is the same user" => users::exec_token,
+        "an exec plugin with a certificate signed by the cluster is the same user" => users::exec_certificate,
+        "keyward credential stands in kubectl's kubeconfig" => users::chain,
+        "tokens rotate and no request fails" => rotation::tokens,
+        "certificates rotate and no request fails" => rotation::certificates,
+        "a certificate is replaced before its own end" => rotation::end,
+        "a revoked token is replaced before the caller sees a 401" => rotation::revoked,
+        "a reflector follows over several rotations of tokens" => watch::tokens,
+        "a reflector follows over several rotations of certificates" => watch::certificates,
+        "aws eks get-token gives both the same user" => plugins::aws,
+        "aws-iam-authenticator gives both the same user" => plugins::authenticator,
+        "a forged token of AWS is refused alike" => plugins::forged,
+        "kubelogin logs both in as the same user" => plugins::kubelogin,
+        "an image credential provider gets a service account's token" => image::account,
+        "an image credential provider gets a token that ends with its pod" => image::pod_token,
+        "kubectl through the proxy is the user of the plugin" => proxy::user,
+        "kubectl through the proxy reads, writes and watches over rotations" => proxy::work,
+        "kubectl through the proxy has logs, exec and port-forward" => proxy::streams,
+    ]
+}

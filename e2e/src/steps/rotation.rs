@@ -1,0 +1,143 @@
+//! Credentials that change while a client lives.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use http_body_util::BodyExt;
+use keyward::{Body, Client};
+use keyward_host::{
+    Kubeconfig, Overrides, Sources, Surroundings, Target, clock::SystemClock, observer::Nobody,
+    plan, rules::Rules,
+};
+use keyward_testing::script::Script;
+use serde_json::{Value, json};
+
+use super::{same, users};
+use crate::{Outcome, cluster::Cluster, config};
+
+/// How many credentials a client must have used up before it is believed.
+const ROTATIONS: usize = 4;
+/// What a plugin says its answers live, in seconds.
+pub const LIFETIME: u32 = 6;
+/// Between two requests.
+const PAUSE: Duration = Duration::from_millis(100);
+
+pub async fn tokens(cluster: &Cluster) -> Outcome<String> {
+    let (user, runs) = users::plugin(cluster, "token", "builder", LIFETIME)?;
+    rotate(cluster, &user, &runs, "system:serviceaccount:default:builder").await
+}
+
+pub async fn certificates(cluster: &Cluster) -> Outcome<String> {
+    let (user, runs) = users::plugin(cluster, "certificate", "celia", LIFETIME)?;
+    rotate(cluster, &user, &runs, "celia").await
+}
+
+/// Asks who we are, again and again, until enough credentials were seen by the server.
+async fn rotate(cluster: &Cluster, user: &Value, runs: &Path, name: &str) -> Outcome<String> {
+    let (client, _) = client(cluster, user)?;
+    let mut seen = BTreeSet::new();
+    let mut requests = 0;
+    while seen.len() < ROTATIONS {
+        let review = whoami(&client).await?;
+        if review["status"]["userInfo"]["username"] != name {
+            return Err(format!("the server saw {review}").into());
+        }
+        seen.insert(same::which(&review));
+        requests += 1;
+        tokio::time::sleep(PAUSE).await;
+    }
+    let runs = count(runs);
+    if runs > seen.len() + 1 {
+        return Err(format!("{runs} runs of the plugin for {} credentials", seen.len()).into());
+    }
+    Ok(format!("{requests} requests, {} credentials, {runs} runs", seen.len()))
+}
+
+/// The plugin says no end; the certificate has one.
+pub async fn end(cluster: &Cluster) -> Outcome<String> {
+    let plugin = Script::new();
+    let issue = |seconds| {
+        let until = SystemTime::now() + Duration::from_secs(seconds);
+        cluster.authority.client("edda").until(until).issue()
+    };
+    let first = issue(20)?;
+    plugin.answer(None, Some(&first));
+    let (client, _) = client(cluster, &plugin.user())?;
+    let before = same::which(&whoami(&client).await?);
+    plugin.answer(None, Some(&issue(600)?));
+    // The server refuses what has ended; a request must not be the one that finds out.
+    let old = cluster.kubeconfig(&config::certificate(&first))?;
+    while cluster.theirs(&old, &["auth", "whoami"]).await?.status.success() {
+        whoami(&client).await?;
+        tokio::time::sleep(PAUSE).await;
+    }
+    let after = same::which(&whoami(&client).await?);
+    if before == after || plugin.runs() != 2 {
+        return Err(format!("{before}, then {after}, after {} runs", plugin.runs()).into());
+    }
+    Ok("the server refuses the first by now, and saw the second".to_owned())
+}
+
+/// A token that is bound to a secret ends with it. The server keeps its judgement for some seconds.
+pub async fn revoked(cluster: &Cluster) -> Outcome<String> {
+    let bound = async |name: &str| {
+        cluster
+            .apply(&json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "namespace": "default" } }))
+            .await?;
+        cluster
+            .token("builder", &["--bound-object-kind", "Secret", "--bound-object-name", name])
+            .await
+    };
+    let (first, second) = (bound("bond-one").await?, bound("bond-two").await?);
+    let plugin = Script::new();
+    plugin.answer(Some(&first), None);
+    let (client, _) = client(cluster, &plugin.user())?;
+    let before = same::which(&whoami(&client).await?);
+    plugin.answer(Some(&second), None);
+    cluster.kubectl(&["delete", "secret", "bond-one", "--namespace", "default"]).await?;
+    let old = cluster.kubeconfig(&json!({ "token": first }))?;
+    while cluster.theirs(&old, &["auth", "whoami"]).await?.status.success() {
+        tokio::time::sleep(PAUSE).await;
+    }
+    let after = same::which(&whoami(&client).await?);
+    if before == after || plugin.runs() != 2 {
+        return Err(format!("{before}, then {after}, after {} runs", plugin.runs()).into());
+    }
+    Ok(format!("one request, one more run, {before} became {after}"))
+}
+
+/// A client of the library that shares its credentials with nobody.
+pub fn client(cluster: &Cluster, user: &Value) -> Outcome<(Client, Target)> {
+    let text = config::text(&cluster.address, cluster.authority.pem(), user);
+    let target = Kubeconfig::from_bytes(text.as_bytes())?
+        .resolve(&Overrides::default(), &Surroundings::process())?;
+    let mut settings = plan::Settings::default();
+    settings.person = false;
+    let sources = Sources::new(std::sync::Arc::new(SystemClock), std::sync::Arc::new(Nobody));
+    let client = Client::builder().plan(settings).open(&target, &Rules::default(), &sources)?;
+    Ok((client, target))
+}
+
+/// How often a plugin of ours has run.
+pub fn count(runs: &Path) -> usize {
+    fs::read_to_string(runs).map_or(0, |text| text.lines().count())
+}
+
+/// Whom the server takes a client for; anything but success is an error.
+async fn whoami(client: &Client) -> Outcome<Value> {
+    let object = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+    let request = http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
+        .header("content-type", "application/json")
+        .body(Body::from(object.to_string()))?;
+    let response = client.send(request).await?;
+    let status = response.status();
+    let body = response.into_body().collect().await?.to_bytes();
+    if !status.is_success() {
+        return Err(format!("{status}: {}", String::from_utf8_lossy(&body)).into());
+    }
+    Ok(serde_json::from_slice(&body)?)
+}

@@ -1,0 +1,223 @@
+//! Every kind of user that a kubeconfig can have.
+
+use std::{fs, path::PathBuf};
+
+use serde_json::{Value, json};
+
+use super::same;
+use crate::{
+    Outcome,
+    cluster::{Cluster, TOKEN},
+    config, tools,
+    tools::Tools,
+};
+
+pub async fn version(cluster: &Cluster) -> Outcome<String> {
+    let seen: Value = serde_json::from_str(&cluster.kubectl(&["version", "-o", "json"]).await?)?;
+    let (client, server) =
+        (&seen["clientVersion"]["gitVersion"], &seen["serverVersion"]["gitVersion"]);
+    let pinned = fs::read_to_string(Tools::file("programs/kubernetes/go.mod"))?;
+    let pinned = pinned.lines().find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes v"));
+    let pinned = pinned.and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+    if client != &format!("v{pinned}") || client != server {
+        return Err(
+            format!("kubectl is {client}, the server {server}, go.mod says {pinned}").into()
+        );
+    }
+    Ok(format!("v{pinned}"))
+}
+
+pub async fn token(cluster: &Cluster) -> Outcome<String> {
+    same::named(cluster, &json!({ "token": TOKEN }), "tom").await
+}
+
+pub async fn token_file(cluster: &Cluster) -> Outcome<String> {
+    let file = cluster.path("token");
+    config::private(&file, TOKEN)?;
+    let user = json!({ "tokenFile": file });
+    let before = same::named(cluster, &user, "tom").await?;
+    config::private(&file, &cluster.token("builder", &[]).await?)?;
+    let after = same::named(cluster, &user, "system:serviceaccount:default:builder").await?;
+    Ok(format!("{before}; then {after}"))
+}
+
+pub async fn certificate_data(cluster: &Cluster) -> Outcome<String> {
+    let issued = cluster.authority.client("carla").group("readers").group("night-shift").issue()?;
+    same::named(cluster, &config::certificate(&issued), "carla").await
+}
+
+pub async fn certificate_files(cluster: &Cluster) -> Outcome<String> {
+    let issued = cluster.authority.client("cora").group("readers").issue()?;
+    let (certificate, key) = (cluster.path("cora.crt"), cluster.path("cora.key"));
+    config::private(&certificate, issued.certificate_pem())?;
+    config::private(&key, issued.key_pem())?;
+    let user = json!({ "client-certificate": certificate, "client-key": key });
+    same::named(cluster, &user, "cora").await
+}
+
+pub async fn service_account(cluster: &Cluster) -> Outcome<String> {
+    let token = cluster.token("builder", &["--duration", "10m"]).await?;
+    same::named(cluster, &json!({ "token": token }), "system:serviceaccount:default:builder").await
+}
+
+/// Both find the service account of a pod at one fixed place, which a mount namespace gives them.
+pub async fn pod(cluster: &Cluster) -> Outcome<String> {
+    let account = cluster.path("serviceaccount");
+    fs::create_dir_all(&account)?;
+    config::private(&account.join("token"), &cluster.token("builder", &[]).await?)?;
+    config::private(&account.join("ca.crt"), cluster.authority.pem())?;
+    config::private(&account.join("namespace"), "default")?;
+    let mut seen = Vec::new();
+    for program in [cluster.tools.kubernetes("kubectl"), cluster.tools.own("keyward")] {
+        let ours = program.ends_with("keyward");
+        let mut command = tools::command("unshare", &cluster.path("nobody"));
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-euc", IN_POD, "sh"]);
+        command.arg(&account).arg(&program);
+        command.args(if ours { &["whoami"][..] } else { &["auth", "whoami"] }).args(["-o", "json"]);
+        let (host, port) =
+            cluster.address.trim_start_matches("https://").split_once(':').unwrap_or_default();
+        command.env("KUBERNETES_SERVICE_HOST", host).env("KUBERNETES_SERVICE_PORT", port);
+        let ran = tools::run(&mut command).await?;
+        let review = ran.json().map_err(|e| format!("{}: {e}", program.display()))?;
+        seen.push(review["status"]["userInfo"].clone());
+    }
+    if seen[0] != seen[1] || seen[0]["username"] != "system:serviceaccount:default:builder" {
+        return Err(format!("kubectl is {}, keyward is {}", seen[0], seen[1]).into());
+    }
+    Ok(same::line(&seen[1]))
+}
+
+/// `/var/run` may be a link to `/run`; what is mounted over it is seen by this one process only.
+const IN_POD: &str = r#"
+mount -t tmpfs none "$(readlink -f /var/run)"
+mkdir -p /var/run/secrets/kubernetes.io
+cp -r "$1" /var/run/secrets/kubernetes.io/serviceaccount
+shift
+exec "$@"
+"#;
+
+pub async fn oidc(cluster: &Cluster) -> Outcome<String> {
+    let tokens = login(cluster).await?;
+    same::named(cluster, &provider(cluster, &tokens["id_token"], &tokens)?, "oidc:ann").await
+}
+
+/// The token in the kubeconfig has ended long ago: both must ask the provider for a new one.
+pub async fn oidc_refresh(cluster: &Cluster) -> Outcome<String> {
+    let tokens = login(cluster).await?;
+    let old = json!(ended(&cluster.outside.issuer));
+    same::named(cluster, &provider(cluster, &old, &tokens)?, "oidc:ann").await
+}
+
+pub async fn impersonation(cluster: &Cluster) -> Outcome<String> {
+    let admin = cluster.authority.client("admin").group("system:masters").issue()?;
+    let mut user = config::certificate(&admin);
+    user["as"] = json!("imre");
+    user["as-uid"] = json!("uid-of-imre");
+    user["as-groups"] = json!(["readers", "actors"]);
+    user["as-user-extra"] = json!({ "reason": ["maintenance", "drill"] });
+    let kubeconfig = cluster.kubeconfig(&user)?;
+    let seen = same::user(cluster, &kubeconfig, &[]).await?;
+    let extra = &seen["extra"]["reason"];
+    if seen["username"] != "imre"
+        || seen["uid"] != "uid-of-imre"
+        || extra != &user["as-user-extra"]["reason"]
+    {
+        return Err(format!("the user is {seen}").into());
+    }
+    let flags = ["--as", "other", "--as-group", "few", "--as-uid", "7"];
+    let other = same::user(cluster, &kubeconfig, &flags).await?;
+    Ok(format!("{}; by flags {}", same::line(&seen), same::line(&other)))
+}
+
+pub async fn password(cluster: &Cluster) -> Outcome<String> {
+    same::refused(cluster, &json!({ "username": "tom", "password": "secret" }), "unauthorized")
+        .await
+}
+
+pub async fn anonymous(cluster: &Cluster) -> Outcome<String> {
+    same::refused(cluster, &json!({}), "forbidden").await
+}
+
+pub async fn wrong_token(cluster: &Cluster) -> Outcome<String> {
+    same::refused(cluster, &json!({ "token": "nobody's" }), "unauthorized").await
+}
+
+pub async fn exec_token(cluster: &Cluster) -> Outcome<String> {
+    let user = plugin(cluster, "token", "builder", 600)?.0;
+    same::named(cluster, &user, "system:serviceaccount:default:builder").await
+}
+
+pub async fn exec_certificate(cluster: &Cluster) -> Outcome<String> {
+    let user = plugin(cluster, "certificate", "celia", 600)?.0;
+    same::named(cluster, &user, "celia").await
+}
+
+pub async fn chain(cluster: &Cluster) -> Outcome<String> {
+    let mut seen = Vec::new();
+    for (kind, account, name) in [
+        ("token", "builder", "system:serviceaccount:default:builder"),
+        ("certificate", "celia", "celia"),
+    ] {
+        let inner = cluster.kubeconfig(&plugin(cluster, kind, account, 600)?.0)?;
+        let args = ["credential", "--kubeconfig", &inner.to_string_lossy()];
+        let outer = config::exec("v1", &cluster.tools.own("keyward"), &args, &[]);
+        seen.push(same::named(cluster, &outer, name).await?);
+    }
+    Ok(seen.join("; "))
+}
+
+/// One of our plugins in `plugins/`, and the file in which it counts its runs.
+pub fn plugin(
+    cluster: &Cluster,
+    kind: &str,
+    account: &str,
+    seconds: u32,
+) -> Outcome<(Value, PathBuf)> {
+    let runs = tempfile::NamedTempFile::new_in(cluster.path("."))?.into_temp_path().keep()?;
+    let kubectl = cluster.tools.kubernetes("kubectl");
+    let env = [
+        ("KUBECTL", &*kubectl.to_string_lossy()),
+        ("ADMIN", &cluster.admin.to_string_lossy()),
+        ("ACCOUNT", account),
+        ("LIFETIME", &seconds.to_string()),
+        ("RUNS", &runs.to_string_lossy()),
+    ];
+    let program = Tools::file(&format!("plugins/{kind}.sh"));
+    Ok((config::exec("v1", &program, &[], &env), runs))
+}
+
+/// The user of kubectl's own OpenID Connect provider.
+fn provider(cluster: &Cluster, token: &Value, tokens: &Value) -> Outcome<Value> {
+    let authority = cluster.path("ca.crt");
+    Ok(json!({ "auth-provider": { "name": "oidc", "config": {
+        "idp-issuer-url": cluster.outside.issuer,
+        "idp-certificate-authority": authority,
+        "client-id": "kubernetes",
+        "id-token": token,
+        "refresh-token": tokens["refresh_token"],
+    } } }))
+}
+
+async fn login(cluster: &Cluster) -> Outcome<Value> {
+    let mut command = tools::command("curl", &cluster.path("."));
+    command
+        .args(["--silent", "--show-error", "--fail-with-body", "--cacert"])
+        .arg(cluster.path("ca.crt"));
+    command.args(["-d", "grant_type=password", "-d", "client_id=kubernetes", "-d", "username=ann"]);
+    command.args([
+        "--data-urlencode",
+        "password=correct horse",
+        "-d",
+        "scope=openid offline_access",
+    ]);
+    command.arg(format!("{}/token", cluster.outside.issuer));
+    Ok(serde_json::from_str(&tools::succeed(&mut command).await?)?)
+}
+
+/// A token that ended in 2001. Nobody looks at its signature before its end.
+fn ended(issuer: &str) -> String {
+    use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD as BASE64};
+    let claims = json!({ "iss": issuer, "aud": "kubernetes", "sub": "ann", "exp": 1_000_000_000 });
+    let head = BASE64.encode(r#"{"alg":"RS256","kid":"one"}"#);
+    format!("{head}.{}.{}", BASE64.encode(claims.to_string()), BASE64.encode("nothing"))
+}

@@ -1,0 +1,124 @@
+//! The programs that are compared, and how they are run.
+
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+};
+
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::Outcome;
+
+/// Where everything is.
+pub struct Tools {
+    cache: PathBuf,
+    programs: PathBuf,
+}
+
+/// What a program did.
+pub struct Ran {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// What it printed.
+    pub stdout: String,
+    /// What it said.
+    pub stderr: String,
+}
+
+impl Tools {
+    /// Looks for the programs; an error names the first that is missing.
+    pub fn find(cache: &Path) -> Outcome<Self> {
+        // Ours are built beside this one.
+        let programs = std::env::current_exe()?.parent().unwrap_or(cache).to_owned();
+        let tools = Self { cache: cache.to_owned(), programs };
+        let needed =
+            ["kube-apiserver", "kube-controller-manager", "kubectl"].map(|n| tools.kubernetes(n));
+        let plugins = ["aws", "aws-iam-authenticator", "kubelogin"].map(|n| tools.plugin(n));
+        let others = [tools.script("provider.mjs"), tools.own("keyward")];
+        for path in needed.iter().chain(&plugins).chain(&others) {
+            if !path.is_file() {
+                return Err(
+                    format!("`{}` is missing\nhint: cargo xtask e2e", path.display()).into()
+                );
+            }
+        }
+        Ok(tools)
+    }
+
+    /// A program of Kubernetes.
+    pub fn kubernetes(&self, name: &str) -> PathBuf {
+        self.cache.join("kubernetes").join(name)
+    }
+
+    /// A credential plugin written by others.
+    pub fn plugin(&self, name: &str) -> PathBuf {
+        match name {
+            "aws" => self.cache.join("venv/bin/aws"),
+            name => self.cache.join(name).join(name),
+        }
+    }
+
+    /// A script for node, beside the packages it needs.
+    pub fn script(&self, name: &str) -> PathBuf {
+        self.cache.join("node").join(name)
+    }
+
+    /// A program of ours.
+    pub fn own(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
+    }
+
+    /// A file of this crate.
+    pub fn file(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+    }
+}
+
+/// A command with nothing of the caller's home in it: `home` is where it finds its own.
+pub fn command(program: impl AsRef<OsStr>, home: &Path) -> Command {
+    let mut command = Command::new(program);
+    for name in
+        ["KUBECONFIG", "KUBERC", "KUBERNETES_EXEC_INFO", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"]
+    {
+        command.env_remove(name);
+    }
+    command.env("HOME", home).stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+/// Runs it to its end.
+pub async fn run(command: &mut Command) -> Outcome<Ran> {
+    let output = command
+        .output()
+        .await
+        .map_err(|e| format!("cannot start `{}`: {e}", command.as_std().get_program().display()))?;
+    Ok(Ran {
+        status: output.status,
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}
+
+/// Runs it, and it must succeed. What it printed.
+pub async fn succeed(command: &mut Command) -> Outcome<String> {
+    let ran = run(command).await?;
+    if ran.status.success() {
+        return Ok(ran.stdout);
+    }
+    let name = command.as_std().get_program().to_string_lossy().into_owned();
+    let args: Vec<_> = command.as_std().get_args().map(OsStr::to_string_lossy).collect();
+    Err(format!("`{name} {}` failed ({}): {}", args.join(" "), ran.status, ran.stderr.trim())
+        .into())
+}
+
+impl Ran {
+    /// What it printed, as JSON.
+    pub fn json(&self) -> Outcome<Value> {
+        if !self.status.success() {
+            return Err(format!("{}: {}", self.status, self.stderr.trim()).into());
+        }
+        Ok(serde_json::from_str(&self.stdout)?)
+    }
+}

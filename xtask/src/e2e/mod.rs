@@ -1,0 +1,73 @@
+//! `cargo xtask e2e`: builds the programs of a real cluster once, then runs the steps on it.
+
+mod needs;
+mod parts;
+
+use std::{
+    env, fs,
+    fs::File,
+    path::{Path, PathBuf},
+};
+
+use crate::sh;
+
+/// Runs it; other words of `args` go to it. With `--if-cached` nothing is built that takes long: one
+/// line says whether it ran.
+pub fn run(args: &[String]) -> Result<bool, String> {
+    let (flags, rest): (Vec<&String>, Vec<&String>) =
+        args.iter().partition(|arg| *arg == "--if-cached" || *arg == "--build-only");
+    let has = |flag: &str| flags.iter().any(|arg| *arg == flag);
+    let source = crate::root().join("e2e");
+    let cache = cache(&source)?;
+    fs::create_dir_all(&cache).map_err(|e| format!("cannot make `{}`: {e}", cache.display()))?;
+    // Two runs at once would build the same thing twice, into one place.
+    let lock =
+        File::create(cache.join("lock")).map_err(|e| format!("cannot lock the cache: {e}"))?;
+    lock.lock().map_err(|e| format!("cannot lock the cache: {e}"))?;
+
+    let missing = needs::missing(&source);
+    let stale = parts::stale(&source, &cache);
+    if has("--if-cached") && !(missing.is_empty() && stale.is_empty()) {
+        let why = if missing.is_empty() { stale.join(", ") } else { missing.join("; ") };
+        println!("e2e: not run; not there: {why} (`cargo xtask e2e` says more)");
+        return Ok(true);
+    }
+    if !missing.is_empty() {
+        return Err(format!("e2e needs more than there is:\n  {}", missing.join("\n  ")));
+    }
+    parts::build(&source, &cache)?;
+    if has("--build-only") {
+        return Ok(true);
+    }
+    drop(lock);
+
+    let mut build = sh::cargo();
+    build.args(["build", "--quiet", "--bins"]);
+    for package in ["keyward-cli", "keyward-testing", "keyward-pkcs11", "keyward-e2e"] {
+        build.args(["--package", package]);
+    }
+    if !sh::run(&mut build)? {
+        return Ok(false);
+    }
+    let ok = sh::run(
+        sh::cargo()
+            .args(["run", "--quiet", "--package", "keyward-e2e", "--", "--cache"])
+            .arg(&cache)
+            .args(rest),
+    )?;
+    if has("--if-cached") {
+        println!("e2e: ran, {}", if ok { "all of it passed" } else { "and failed" });
+    }
+    Ok(ok)
+}
+
+/// Outside of the tree, so that a clean tree need not build Kubernetes again.
+fn cache(source: &Path) -> Result<PathBuf, String> {
+    let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let folder = env::var_os("XDG_CACHE_HOME")
+        .filter(|folder| !folder.is_empty())
+        .map(PathBuf::from)
+        .or_else(home)
+        .ok_or("neither `XDG_CACHE_HOME` nor `HOME` says where a cache may be")?;
+    Ok(folder.join("keyward/e2e").join(parts::version(source)?))
+}
