@@ -41,9 +41,14 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
 
 /// Writes data to stdout as indented JSON with a line break at its end.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    print(&json(value)?)
+}
+
+/// Data as indented JSON with a line break at its end.
+pub(crate) fn json(value: &impl Serialize) -> Result<String, Failure> {
     let mut text = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
     text.push('\n');
-    print(&text)
+    Ok(text)
 }
 
 /// How JSON is laid out.

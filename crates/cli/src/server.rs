@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, header};
 use keyward::{Body, Client, Incoming};
 use keyward_host::Sources;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::{failure::Failure, globals::Globals, output::inline};
 /// How to talk to the server, for the commands that do.
 ///
 /// No group of clap's: it would have the name of the command's own.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
     /// Also get a new credential when the server answers 403, within the same back-off as for 401
@@ -52,6 +52,27 @@ impl Server {
         read: impl AsyncFnOnce(Response<Incoming>) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         self.runtime.block_on(async { read(self.client.send(request).await?).await })
+    }
+
+    /// Sends a request, with an object where there is one, and reads the object that comes back.
+    pub(crate) fn ask_json(
+        &self,
+        request: http::request::Builder,
+        object: Option<&Value>,
+    ) -> Result<Value, Failure> {
+        let request = request
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "application/json")
+            .body(object.map_or_else(Body::empty, |object| Body::from(object.to_string())))
+            .map_err(|error| Failure::failed(error.to_string()))?;
+        let (status, body) = self.ask(request, async |response| {
+            Ok((response.status(), bytes(response.into_body()).await?))
+        })?;
+        if !status.is_success() {
+            return Err(refusal(status, &body));
+        }
+        serde_json::from_slice(&body)
+            .map_err(|_| Failure::failed("the server's answer is not JSON"))
     }
 }
 

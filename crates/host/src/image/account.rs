@@ -31,6 +31,8 @@ pub struct Account {
 pub struct TokenRequest<'a> {
     /// The pod it is bound to; it names the account.
     pub pod: &'a Pod,
+    /// The account, which must not have been replaced by another of its name meanwhile.
+    pub account: &'a Account,
     /// For whom it is meant.
     pub audience: &'a str,
 }

@@ -24,7 +24,9 @@ pub struct Answer {
     pub kept_for: Option<Duration>,
     /// Logins by registry pattern.
     pub auth: Vec<(String, Login)>,
-    /// How long the run took that brought it.
+    /// How many runs it took; the kubelet asks once.
+    pub runs: usize,
+    /// How long the last of them took.
     pub took: Duration,
     /// What the provider wrote to its stderr all the same, masked.
     pub stderr: String,
@@ -65,7 +67,7 @@ impl Scope {
     }
 
     /// The part of an image's name under which an answer is kept (LK-04).
-    pub(super) fn part(self, image: &str) -> &str {
+    pub fn part(self, image: &str) -> &str {
         match self {
             Self::Image => image,
             Self::Registry => registry(image),
@@ -127,7 +129,8 @@ impl Answer {
         auth: Vec<(String, Login)>,
     ) -> Self {
         let image = image.to_owned();
-        Self { image, scope, kept_for, auth, took: Duration::ZERO, stderr: String::new() }
+        let (took, stderr) = (Duration::ZERO, String::new());
+        Self { image, scope, kept_for, auth, runs: 1, took, stderr }
     }
 
     pub(super) fn hold(&self) -> Hold {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keyward_protocol::{Secret, image::ResponseError};
+use keyward_protocol::{Secret, duration, image::ResponseError};
 
 use super::{answer::Unusable, config::Provider};
 use crate::{
@@ -53,6 +53,16 @@ pub(super) fn not_run(secrets: &Secrets<'_>, failure: Failure, budget: Duration)
     match failure {
         Failure::TimedOut(_) | Failure::Stopped(_) | Failure::TooMuchOutput(_) => error,
         other => error.because(other),
+    }
+}
+
+/// How long the run took, unless there was none.
+pub(super) fn after(error: Error, took: Duration) -> Error {
+    let millis = i64::try_from(took.as_millis()).unwrap_or(i64::MAX);
+    match millis {
+        _ if took.is_zero() => error,
+        0 => error.note("took", "less than 1ms"),
+        _ => error.note("took", duration::format(millis.saturating_mul(1_000_000))),
     }
 }
 

@@ -264,11 +264,11 @@ impl Images {
 
     /// The token is requested here, where nothing kept could be used (SA-01 is wasteful).
     fn tell(&self, question: &Question) -> Result<Told, Error> {
-        let Some((pod, _, attributes)) = &question.client.account else {
+        let Some((pod, account, attributes)) = &question.client.account else {
             return Ok(Told::default());
         };
         let Some(accounts) = &self.accounts else { return Ok(Told::default()) };
-        let request = TokenRequest { pod, audience: &attributes.audience };
+        let request = TokenRequest { pod, account, audience: &attributes.audience };
         let token = accounts.token(&request).map_err(|source| {
             Error::new(Kind::Failed, "no token of the service account could be had")
                 .note("needed by", needed_by(&question.provider))

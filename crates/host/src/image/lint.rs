@@ -53,16 +53,72 @@ pub fn lint(config: &Config, from_folder: bool, kubelet: Option<u32>) -> Vec<Fin
     findings
 }
 
-/// The permission that nodes need to request tokens for the audiences of a configuration, as a
-/// manifest; `None` if no provider asks for tokens.
-pub fn permissions(config: &Config) -> Option<String> {
+/// Something that not every kubelet knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Need {
+    /// The provider that needs it.
+    pub provider: String,
+    /// The first minor version (1.x) that knows it; `None` for what none does.
+    pub since: Option<u32>,
+    /// The field it is about.
+    pub field: &'static str,
+    /// What it is.
+    pub what: &'static str,
+}
+
+/// Since which Kubernetes version everything in a configuration is known.
+pub fn needs(config: &Config, from_folder: bool) -> Vec<Need> {
+    config.providers.iter().flat_map(|provider| needs_of(provider, from_folder)).collect()
+}
+
+fn needs_of(provider: &Provider, from_folder: bool) -> Vec<Need> {
+    let mut needs = Vec::new();
+    let mut need = |since, field, what| {
+        needs.push(Need { provider: provider.name.clone(), since, field, what });
+    };
+    let since = |version| match version {
+        Version::V1Alpha1 => Some(20),
+        Version::V1Beta1 => Some(24),
+        Version::V1 => Some(26),
+    };
+    let Some(form) = provider.form else {
+        need(None, "kind", "the form of the original proposal");
+        return needs;
+    };
+    need(
+        since(form),
+        "apiVersion",
+        match form {
+            Version::V1Alpha1 => "a file of `kubelet.config.k8s.io/v1alpha1`",
+            Version::V1Beta1 => "a file of `kubelet.config.k8s.io/v1beta1`",
+            Version::V1 => "a file of `kubelet.config.k8s.io/v1`",
+        },
+    );
+    if let Speech::Kubelet(version) = provider.speech {
+        need(since(version), "providers[].apiVersion", version.api_version());
+    }
+    if provider.tokens.is_some() {
+        need(Some(33), "providers[].tokenAttributes", "`tokenAttributes`");
+        need(Some(34), "providers[].tokenAttributes.cacheType", "`cacheType`");
+    }
+    if from_folder {
+        need(Some(34), "", "a folder of configurations");
+    }
+    needs
+}
+
+/// The audiences for which a configuration asks for tokens of service accounts, each once.
+pub fn audiences(config: &Config) -> Vec<&str> {
     let tokens = config.providers.iter().filter_map(|provider| provider.tokens.as_ref());
     let mut audiences: Vec<&str> = tokens.map(|tokens| tokens.audience.as_str()).collect();
     audiences.sort_unstable();
     audiences.dedup();
-    if audiences.is_empty() {
-        return None;
-    }
+    audiences
+}
+
+/// The permission that nodes need to request tokens for these audiences, as a manifest to apply.
+pub fn permissions<'a>(audiences: impl IntoIterator<Item = &'a str>) -> String {
     let mut out = String::from(
         "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  \
          name: keyward-image-credential-audiences\nrules:\n- apiGroups: [\"\"]\n  \
@@ -80,7 +136,7 @@ pub fn permissions(config: &Config) -> Option<String> {
          name: keyward-image-credential-audiences\nsubjects:\n- \
          apiGroup: rbac.authorization.k8s.io\n  kind: Group\n  name: system:nodes\n",
     );
-    Some(out)
+    out
 }
 
 struct Linter<'a> {
@@ -136,34 +192,24 @@ impl Linter<'_> {
 
     fn versions(&mut self, from_folder: bool, kubelet: Option<u32>) {
         let Some(kubelet) = kubelet else { return };
-        let provider = self.provider;
-        let mut since = |minor: u32, field: &'static str, what: &str| {
-            if kubelet < minor {
-                let what = format!("{what} is known since 1.{minor}, not to a kubelet 1.{kubelet}");
-                self.add(Weight::Error, field, what);
+        for need in needs_of(self.provider, from_folder) {
+            match need.since {
+                None => {
+                    let what = format!("{} is known to no kubelet", need.what);
+                    self.add(Weight::Error, need.field, what);
+                }
+                Some(minor) if kubelet < minor => {
+                    let Need { what, field, .. } = need;
+                    let what =
+                        format!("{what} is known since 1.{minor}, not to a kubelet 1.{kubelet}");
+                    self.add(Weight::Error, field, what);
+                }
+                Some(_) => {}
             }
-        };
-        match provider.speech {
-            Speech::Proposal => {
-                let what = "the form of the original proposal is known to no kubelet";
-                self.add(Weight::Error, "kind", what);
-                return;
-            }
-            Speech::Kubelet(Version::V1) => since(26, "apiVersion", "version v1"),
-            Speech::Kubelet(Version::V1Beta1) => since(24, "apiVersion", "version v1beta1"),
-            Speech::Kubelet(Version::V1Alpha1) => since(20, "apiVersion", "version v1alpha1"),
         }
-        if from_folder {
-            since(34, "providers", "a folder of configurations");
-        }
-        if provider.tokens.is_some() {
-            since(33, "tokenAttributes", "`tokenAttributes`");
-            since(34, "tokenAttributes.cacheType", "`cacheType`");
-            if kubelet == 33 {
-                let what =
-                    "needs the feature gate `KubeletServiceAccountTokenForCredentialProviders`";
-                self.add(Weight::Warning, "tokenAttributes", what);
-            }
+        if self.provider.tokens.is_some() && kubelet == 33 {
+            let what = "needs the feature gate `KubeletServiceAccountTokenForCredentialProviders`";
+            self.add(Weight::Warning, "tokenAttributes", what);
         }
     }
 

@@ -137,7 +137,7 @@ fn is_path(byte: u8) -> bool {
 
 /// Host and port of an authority, as Go's `net.SplitHostPort` sees them; where that fails, all of
 /// it is the host.
-fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
+pub(super) fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
     let whole = (authority, &[][..]);
     let Some(colon) = authority.iter().rposition(|b| *b == b':') else { return whole };
     let (host, port) = (&authority[..colon], &authority[colon + 1..]);

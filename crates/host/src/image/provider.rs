@@ -94,12 +94,12 @@ impl Runner {
         let program = self.locate(provider)?;
         let start = SystemClock.elapsed();
         let mut pauses = self.settings.retries.iter();
-        let mut number = 1;
+        let mut number = 1_usize;
         loop {
             let spent = SystemClock.elapsed().saturating_sub(start);
             let rest = self.settings.budget.saturating_sub(spent);
             let (error, again) = match self.run(provider, image, told, &program, rest) {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => return Ok(Answer { runs: number, ..answer }),
                 Err(failed) => failed,
             };
             let spent = SystemClock.elapsed().saturating_sub(start);
@@ -137,12 +137,14 @@ impl Runner {
                 let took = failure.left().map_or(Duration::ZERO, |left| left.took);
                 self.observer.provided(&provider.name, took, true);
                 let again = matches!(failure, Failure::Busy);
-                return Err((failure::not_run(&secrets, failure, self.settings.budget), again));
+                let error = failure::not_run(&secrets, failure, self.settings.budget);
+                return Err((failure::after(error, took), again));
             }
         };
         self.observer.provided(&provider.name, output.took, !output.status.success());
         if !output.status.success() {
-            return Err((failure::ended(&secrets, &output), true));
+            let error = failure::ended(&secrets, &output);
+            return Err((failure::after(error, output.took), true));
         }
         let read = answer::read(provider, image, &output.stdout, self.clock.now());
         let echoed = |answer: &Answer| {
@@ -152,8 +154,10 @@ impl Runner {
             Ok(answer) if echoed(&answer) => Err(Unusable::Echo),
             other => other,
         };
-        let mut answer =
-            answer.map_err(|wrong| (failure::bad_answer(&secrets, &output, wrong), false))?;
+        let mut answer = answer.map_err(|wrong| {
+            let error = failure::bad_answer(&secrets, &output, wrong);
+            (failure::after(error, output.took), false)
+        })?;
         answer.took = output.took;
         answer.stderr = secrets.masked(&output.stderr, &output.stdout);
         Ok(answer)

@@ -221,6 +221,7 @@ pub(crate) struct Shared {
     counters: Counters,
     connections: Connections,
     store: Store,
+    signer: api::Signer,
     logs: Logs,
     ports: Ports,
     commands: bool,

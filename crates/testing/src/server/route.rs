@@ -51,6 +51,9 @@ pub(crate) async fn answer(
         ["apis", "authorization.k8s.io", "v1", "selfsubjectaccessreviews"] if posted => {
             json_answer(StatusCode::CREATED, &access())
         }
+        ["apis", "authorization.k8s.io", "v1", "subjectaccessreviews"] if posted => {
+            api::review(shared, request).await
+        }
         _ => {
             if let Some(answer) = api::describe(&parts, wants_protobuf(&request)) {
                 return answer;

@@ -12,7 +12,7 @@ use tokio::{runtime, sync::watch};
 
 use super::{
     ClientCertificates, Gate, Logs, Ports, Recorder, Server, Shared, Store, Tls, accept,
-    connection::Connections, fault::Faults, record::Counters, tls, users::Users,
+    api::Signer, connection::Connections, fault::Faults, record::Counters, tls, users::Users,
 };
 use crate::{Error, authority::Authority};
 
@@ -147,6 +147,7 @@ impl Setup {
             counters: Counters::new(),
             connections: Connections::default(),
             store: Store::new(),
+            signer: Signer::new()?,
             logs: Logs::default(),
             ports: Ports::default(),
             commands: self.commands,

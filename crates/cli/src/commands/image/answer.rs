@@ -56,21 +56,21 @@ pub(super) struct Trouble {
     /// Of which provider, where it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<String>,
-    message: String,
-    notes: Vec<Note>,
+    pub(super) message: String,
+    pub(super) notes: Vec<Note>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<String>,
+    pub(super) hint: Option<String>,
     /// What the provider wrote, masked.
     #[serde(skip_serializing_if = "Option::is_none")]
-    stderr: Option<String>,
+    pub(super) stderr: Option<String>,
 }
 
 /// A labelled fact.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Note {
-    label: String,
-    text: String,
+pub(super) struct Note {
+    pub(super) label: String,
+    pub(super) text: String,
 }
 
 impl<'a> Answer<'a> {

@@ -8,6 +8,7 @@ use keyward_host::image::{Found, Outcome};
 use super::{
     answer::{Answer, Answers, basic},
     docker,
+    pod::PodArgs,
     setup::{Place, Setup},
     stream,
 };
@@ -41,6 +42,9 @@ pub(crate) struct Args {
     #[arg(value_name = "IMAGE", required = true)]
     images: Vec<String>,
 
+    #[command(flatten)]
+    pod: PodArgs,
+
     /// How to print them
     #[arg(short, long, value_name = "FORMAT", default_value = "json")]
     output: Form,
@@ -63,7 +67,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     if from_stdin && (args.images.len() > 1 || args.output != Form::Json) {
         return Err(Failure::usage("`-` stands alone and is answered in JSON"));
     }
-    let setup = Setup::open(&args.place, globals)?;
+    let setup = Setup::open_for(&args.place, &args.pod, globals)?;
     if from_stdin {
         return stream::run(setup);
     }
@@ -90,7 +94,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
 /// Asks for all images at the same time.
 fn all(setup: &Setup, images: &[String]) -> Result<Vec<Arc<Found>>, Failure> {
     let config = setup.config()?;
-    let begin = |image: &String| setup.images().begin(&config, image.clone(), None);
+    let begin = |image: &String| setup.images().begin(&config, image.clone(), setup.pod().cloned());
     let looking: Vec<_> = images.iter().map(begin).collect();
     let mut found = Vec::new();
     for looking in looking {

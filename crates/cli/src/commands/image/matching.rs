@@ -6,7 +6,6 @@ use keyward_host::image::{Name, Pattern, Reading, normalise};
 
 use crate::{
     failure::Failure,
-    globals::Globals,
     output::{self, inline},
 };
 
@@ -43,7 +42,7 @@ pub(crate) struct Args {
 }
 
 /// Matches; the answer is the exit code.
-pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let reading = match (args.segments, args.proposal) {
         (true, _) => Reading::Strict,
         (_, true) => Reading::Proposal,
@@ -63,12 +62,12 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let parsed = Name::parse(&name).ok_or_else(|| {
         Failure::failed(unusable()).note("cause", "it must read as `host[:port][/path]`")
     })?;
-    if pattern.matches(&parsed, reading) {
-        return Ok(ExitCode::SUCCESS);
+    match pattern.mismatch(&parsed, reading) {
+        None => Ok(ExitCode::SUCCESS),
+        Some(reason) => {
+            let (pattern, name) = (inline(&args.pattern), inline(&name));
+            output::tell(&format!("`{pattern}` does not mean `{name}`: {reason}\n"));
+            Ok(ExitCode::FAILURE)
+        }
     }
-    if globals.flags.verbosity() > 0 {
-        let (pattern, name) = (inline(&args.pattern), inline(&name));
-        output::tell(&format!("`{pattern}` does not mean `{name}`\n"));
-    }
-    Ok(ExitCode::FAILURE)
 }

@@ -8,8 +8,11 @@
 mod answer;
 mod credentials;
 mod docker;
+mod explain;
 mod install;
+mod lint;
 mod matching;
+mod pod;
 pub(crate) mod setup;
 mod stream;
 
@@ -35,14 +38,18 @@ pub(crate) struct Args {
 enum Action {
     Match(matching::Args),
     Credentials(credentials::Args),
+    Explain(explain::Args),
+    Lint(lint::Args),
     Install(install::Args),
 }
 
 /// Does it.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     match &args.action {
-        Action::Match(args) => matching::run(args, globals),
+        Action::Match(args) => matching::run(args),
         Action::Credentials(args) => credentials::run(args, globals),
+        Action::Explain(args) => explain::run(args, globals),
+        Action::Lint(args) => lint::run(args, globals),
         Action::Install(args) => install::run(args),
     }
 }
@@ -50,6 +57,6 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
 impl Args {
     /// Whether providers may run, so that a signal has to end them.
     pub(crate) fn runs_plugins(&self) -> bool {
-        !matches!(self.action, Action::Match(_) | Action::Install(_))
+        !matches!(self.action, Action::Match(_) | Action::Lint(_) | Action::Install(_))
     }
 }

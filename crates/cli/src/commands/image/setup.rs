@@ -6,10 +6,11 @@ use std::{path::PathBuf, sync::Arc};
 use keyward_host::{
     Surroundings,
     clock::SystemClock,
-    image::{Accounts, Config, Follow, Found, Images, Pace, Settings},
+    image::{Config, Follow, Found, Images, Pace, Pod, Settings},
     observer::Nobody,
 };
 
+use super::pod::PodArgs;
 use crate::{failure::Failure, globals::Globals};
 
 /// The variable that names the configuration where no flag does.
@@ -60,20 +61,21 @@ fn said(flag: Option<&PathBuf>, variable: &str, surroundings: &Surroundings) -> 
 pub(crate) struct Setup {
     follow: Follow,
     images: Arc<Images>,
+    pod: Option<Pod>,
     globals: Globals,
 }
 
 impl Setup {
     /// Reads the configuration. Runs nothing. Fails when there is none that is good.
     pub(crate) fn open(place: &Place, globals: &Globals) -> Result<Self, Failure> {
-        Self::open_with(place, globals, None)
+        Self::open_for(place, &PodArgs::default(), globals)
     }
 
-    /// The same, with somebody who can ask the cluster about service accounts.
-    pub(crate) fn open_with(
+    /// The same for a pod, about which the cluster may be asked.
+    pub(crate) fn open_for(
         place: &Place,
+        pod: &PodArgs,
         globals: &Globals,
-        accounts: Option<Arc<dyn Accounts>>,
     ) -> Result<Self, Failure> {
         let path = place.config(&globals.surroundings)?;
         let (clock, observer) = (Arc::new(SystemClock), Arc::new(Nobody));
@@ -84,11 +86,13 @@ impl Setup {
         }
         let surroundings = globals.surroundings.clone();
         let mut images = Images::new(settings, surroundings, clock.clone(), observer.clone());
-        if let Some(accounts) = accounts {
-            images = images.with_accounts(accounts);
+        let puller = pod.find(globals)?;
+        if let Some(puller) = &puller {
+            images = images.with_accounts(Arc::clone(&puller.accounts));
         }
         let follow = Follow::new(path, Pace::default(), clock, observer);
-        let setup = Self { follow, images: Arc::new(images), globals: globals.clone() };
+        let pod = puller.map(|puller| puller.pod);
+        let setup = Self { follow, images: Arc::new(images), pod, globals: globals.clone() };
         setup.config()?;
         Ok(setup)
     }
@@ -104,7 +108,7 @@ impl Setup {
 
     /// The logins for an image, under the configuration in force now.
     pub(crate) fn lookup(&self, image: &str) -> Result<Found, Failure> {
-        Ok(self.images.lookup(&*self.config()?, image, None)?)
+        Ok(self.images.lookup(&*self.config()?, image, self.pod())?)
     }
 
     /// From now on no message shows the passwords that were found.
@@ -113,6 +117,11 @@ impl Setup {
         for (_, login) in answers.flat_map(|answer| &answer.auth) {
             self.globals.mask.learn(&login.password);
         }
+    }
+
+    /// The pod that pulls, if one was named.
+    pub(crate) fn pod(&self) -> Option<&Pod> {
+        self.pod.as_ref()
     }
 
     /// Who asks the providers.

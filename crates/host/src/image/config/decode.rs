@@ -4,6 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use keyward_protocol::{
     Node, Secret, duration,
+    image::Version,
     node::{Entry, Repeat, SyntaxError, Value},
 };
 
@@ -46,7 +47,7 @@ impl Decoder<'_> {
                 for (number, item) in self.list(&entry.value, "providers").iter().enumerate() {
                     let field = format!("providers[{number}]");
                     drafts.push(match dialect {
-                        Form::Kubelet { tokens } => self.provider(item, &field, tokens),
+                        Form::Kubelet(version) => self.provider(item, &field, version),
                         Form::Proposal => proposal::provider(self, item, &field),
                     });
                 }
@@ -82,12 +83,14 @@ impl Decoder<'_> {
         let (version, version_line) = self.folded(root, "apiVersion")?;
         match (kind, version) {
             ("CredentialProviderConfig", "kubelet.config.k8s.io/v1") => {
-                Some(Form::Kubelet { tokens: true })
+                Some(Form::Kubelet(Version::V1))
             }
-            (
-                "CredentialProviderConfig",
-                "kubelet.config.k8s.io/v1beta1" | "kubelet.config.k8s.io/v1alpha1",
-            ) => Some(Form::Kubelet { tokens: false }),
+            ("CredentialProviderConfig", "kubelet.config.k8s.io/v1beta1") => {
+                Some(Form::Kubelet(Version::V1Beta1))
+            }
+            ("CredentialProviderConfig", "kubelet.config.k8s.io/v1alpha1") => {
+                Some(Form::Kubelet(Version::V1Alpha1))
+            }
             ("RegistryCredentialConfig" | "credentialprovider", "v1alpha1") => Some(Form::Proposal),
             ("CredentialProviderConfig", _) => {
                 let message = "must be `kubelet.config.k8s.io/v1`, `…/v1beta1` or `…/v1alpha1`";
@@ -123,7 +126,7 @@ impl Decoder<'_> {
         Some(found)
     }
 
-    fn provider(&mut self, node: &Node, field: &str, tokens: bool) -> Draft {
+    fn provider(&mut self, node: &Node, field: &str, version: Version) -> Draft {
         const FIELDS: &[&str] = &[
             "name",
             "matchImages",
@@ -133,8 +136,8 @@ impl Decoder<'_> {
             "env",
             "tokenAttributes",
         ];
-        let known = if tokens { FIELDS } else { &FIELDS[..FIELDS.len() - 1] };
-        let mut draft = self.draft(Dialect::Kubelet, field, node.line);
+        let known = if version == Version::V1 { FIELDS } else { &FIELDS[..FIELDS.len() - 1] };
+        let mut draft = self.draft(Dialect::Kubelet(version), field, node.line);
         for entry in self.fields(node, field, known) {
             let at = format!("{field}.{}", entry.key);
             match entry.key.as_str() {
@@ -316,7 +319,7 @@ impl Decoder<'_> {
 /// The form of a file, and what it knows.
 #[derive(Clone, Copy)]
 enum Form {
-    Kubelet { tokens: bool },
+    Kubelet(Version),
     Proposal,
 }
 

@@ -49,6 +49,8 @@ pub struct Provider {
     pub name: String,
     /// Which protocol it speaks.
     pub speech: Speech,
+    /// The version of `kubelet.config.k8s.io` of its file; none in the original proposal's form.
+    pub form: Option<Version>,
     /// For which images it is asked.
     pub patterns: Vec<Pattern>,
     /// How long an answer is kept that does not say so itself, in nanoseconds.
@@ -182,7 +184,8 @@ struct Draft {
 /// Which form a file has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dialect {
-    Kubelet,
+    /// The kubelet's, in a version of `kubelet.config.k8s.io`.
+    Kubelet(Version),
     Proposal,
 }
 
@@ -207,7 +210,7 @@ impl Draft {
     fn finish(self) -> Option<Provider> {
         let speech = match self.dialect {
             Dialect::Proposal => Speech::Proposal,
-            Dialect::Kubelet => Speech::Kubelet(Version::parse(&self.api_version.value)?),
+            Dialect::Kubelet(_) => Speech::Kubelet(Version::parse(&self.api_version.value)?),
         };
         let parsed = self.patterns.value.iter().map(|p| Pattern::parse(&p.value));
         let patterns = parsed.collect::<Result<Vec<_>, _>>().ok()?;
@@ -216,6 +219,10 @@ impl Draft {
             index: Index::new(&patterns, speech.reading()),
             name: self.name.value,
             speech,
+            form: match self.dialect {
+                Dialect::Kubelet(version) => Some(version),
+                Dialect::Proposal => None,
+            },
             patterns,
             default_duration: self.duration.map_or(0, |duration| duration.value),
             args: self.args,

@@ -41,11 +41,11 @@ struct Judge {
 impl Judge {
     fn draft(&mut self, draft: &Draft) {
         self.name(draft);
-        if draft.dialect == Dialect::Kubelet {
+        if draft.dialect != Dialect::Proposal {
             self.version(draft);
         }
         self.patterns(draft);
-        if draft.dialect == Dialect::Kubelet {
+        if draft.dialect != Dialect::Proposal {
             self.duration(draft);
         }
         if let Some(tokens) = &draft.tokens {
@@ -84,7 +84,7 @@ impl Judge {
 
     fn patterns(&mut self, draft: &Draft) {
         let field = match draft.dialect {
-            Dialect::Kubelet => ".matchImages",
+            Dialect::Kubelet(_) => ".matchImages",
             Dialect::Proposal => ".imageMatchers",
         };
         if draft.patterns.value.is_empty() {

@@ -80,7 +80,7 @@ pub(crate) static KINDS: &[Kind] = &[
     kind("", "v1", "ConfigMap", "configmaps", &["cm"], &[], true),
     kind("", "v1", "Secret", "secrets", &[], &[], true),
     kind("", "v1", "Service", "services", &["svc"], &["status"], true),
-    kind("", "v1", "ServiceAccount", "serviceaccounts", &["sa"], &[], true),
+    kind("", "v1", "ServiceAccount", "serviceaccounts", &["sa"], &["token"], true),
     kind("", "v1", "Event", "events", &["ev"], &[], true),
     kind("", "v1", "Node", "nodes", &["no"], &["status"], false),
     kind("apps", "v1", "Deployment", "deployments", &["deploy"], &["status"], true),
@@ -92,6 +92,16 @@ pub(crate) static KINDS: &[Kind] = &[
         "certificatesigningrequests",
         &["csr"],
         &["approval", "status"],
+        false,
+    ),
+    kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", &[], &[], false),
+    kind(
+        "rbac.authorization.k8s.io",
+        "v1",
+        "ClusterRoleBinding",
+        "clusterrolebindings",
+        &[],
+        &[],
         false,
     ),
 ];
@@ -130,6 +140,7 @@ pub(crate) fn of(object: &Value) -> Option<&'static Kind> {
 const REVIEWS: &[(&str, &str, &str)] = &[
     ("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews"),
     ("authorization.k8s.io", "SelfSubjectAccessReview", "selfsubjectaccessreviews"),
+    ("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews"),
     ("authorization.k8s.io", "SelfSubjectRulesReview", "selfsubjectrulesreviews"),
 ];
 

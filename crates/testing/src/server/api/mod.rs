@@ -1,5 +1,7 @@
 //! The Kubernetes part: discovery, and objects that are kept, changed and watched.
 
+mod access;
+mod account;
 pub(crate) mod kind;
 pub(crate) mod openapi;
 mod patch;
@@ -15,6 +17,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
+pub(crate) use self::account::Signer;
 pub use self::store::{Refusal, Store};
 use self::{kind::Kind, query::Query, selector::Selector, watch::Watch};
 use super::{
@@ -95,6 +98,13 @@ pub(crate) async fn answer(
             .map(|object| (StatusCode::OK, object.as_ref().clone())),
         Method::DELETE if target.name.is_empty() => delete_many(shared, &target, &query),
         Method::DELETE => delete(shared, &target, &query),
+        Method::POST if target.part == "token" && target.kind.name == "ServiceAccount" => {
+            match read(request).await {
+                Ok(body) => account::token(shared, &target, body)
+                    .map(|object| (StatusCode::CREATED, object)),
+                Err(refusal) => Err(refusal),
+            }
+        }
         Method::POST | Method::PUT | Method::PATCH => write(shared, &target, &query, request).await,
         _ => {
             let message = "the server does not allow this method on the requested resource";
@@ -269,6 +279,14 @@ fn check(kind: &Kind, namespace: &str, object: &Value) -> Result<(), Refusal> {
 
 fn dry(query: &Query) -> bool {
     query.all("dryRun").any(|value| value == "All")
+}
+
+/// Answers a review of what somebody may do.
+pub(crate) async fn review(shared: &Arc<Shared>, request: Request<Incoming>) -> Answer {
+    match read(request).await {
+        Ok(body) => json_answer(StatusCode::CREATED, &access::review(shared, &body)),
+        Err(refusal) => failure(refusal.status, &refusal.message),
+    }
 }
 
 fn refused(refusal: &Refusal, target: &Target) -> Answer {

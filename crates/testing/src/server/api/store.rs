@@ -5,6 +5,7 @@ use std::{
     fmt,
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
 };
 
 use http::StatusCode;
@@ -433,7 +434,12 @@ fn begin(kind: &Kind, object: &mut Value) {
 
 /// This second, as Kubernetes writes it.
 pub(crate) fn now() -> String {
-    let now = OffsetDateTime::from(clock::now());
+    stamp(clock::now())
+}
+
+/// A moment as Kubernetes writes it.
+pub(crate) fn stamp(time: SystemTime) -> String {
+    let now = OffsetDateTime::from(time);
     format!(
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
         now.year(),

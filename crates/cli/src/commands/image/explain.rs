@@ -1,0 +1,74 @@
+//! `keyward image explain IMAGE…`: every decision on the way from an image to a login.
+
+mod explanation;
+mod text;
+
+use std::process::ExitCode;
+
+use self::explanation::Explanation;
+use super::{
+    pod::PodArgs,
+    setup::{Place, Setup},
+};
+use crate::{
+    failure::Failure,
+    globals::Globals,
+    output::{self, Format, Output, Style},
+};
+
+/// Explain every decision on the way from an image to a login
+///
+/// Asks the providers as `credentials` does, and tells the name that is matched, each pattern and why
+/// it does not mean the image, the cache key of the answer, each provider's exit, stderr and
+/// duration, who won, and whether a kubelet would have pulled anonymously. Shows no password.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  # Why there is no login for this image, or this one.
+  keyward image explain --config providers.yaml --bin-dir /opt/providers registry.example/app
+
+  # As a pod's kubelet would see it.
+  keyward image explain --config providers.yaml -n web --pod web-0 registry.example/app")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    place: Place,
+
+    /// The images, asked for one after the other
+    #[arg(value_name = "IMAGE", required = true)]
+    images: Vec<String>,
+
+    #[command(flatten)]
+    pod: PodArgs,
+
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Explains on stdout, as far as it goes; the exit code is 1 if there is no login for an image.
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    let setup = Setup::open_for(&args.place, &args.pod, globals)?;
+    let mut explanations = Vec::new();
+    for image in &args.images {
+        let config = setup.config()?;
+        let found = setup.images().lookup(&config, image, setup.pod());
+        explanations.push(match &found {
+            Ok(found) => {
+                setup.learn(found);
+                Explanation::of(image, &config, found, &setup)
+            }
+            Err(error) => Explanation::refused(image, &config, error),
+        });
+    }
+    // Nothing in it is meant to be secret; a provider may have said a password all the same.
+    let text = match args.output.format {
+        Format::Json => output::json(&serde_json::json!({ "images": explanations }))?,
+        Format::Text => {
+            let style = Style::of_stdout(globals);
+            let texts: Vec<_> = explanations.iter().map(|e| text::layout(e, style)).collect();
+            texts.join("\n")
+        }
+    };
+    output::print(&globals.mask.apply(&text))?;
+    let good = explanations.iter().all(|explanation| !explanation.logins.is_empty());
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,233 @@
+//! The shape of what `keyward image explain` says: one tree for people and for programs.
+//!
+//! The JSON form is documented in `docs/cli.md`; a field that does not apply is left out.
+
+use std::path::PathBuf;
+
+use keyward_host::{
+    Error,
+    image::{Answer, Asked, Config, Found, Name, Outcome, Scope, config::Speech},
+};
+use serde::Serialize;
+
+use crate::{
+    commands::image::{answer::Trouble, setup::Setup},
+    duration,
+    failure::Failure,
+    output::inline,
+};
+
+/// Everything that was decided about one image.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::commands::image) struct Explanation {
+    /// As it was asked for.
+    pub(super) image: String,
+    /// As it is matched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<String>,
+    pub(super) config_hash: String,
+    pub(super) providers: Vec<Provider>,
+    /// Best first.
+    pub(super) logins: Vec<Login>,
+    /// Whether a kubelet with this configuration and nothing else would pull anonymously.
+    pub(super) kubelet_pulls_anonymously: bool,
+    /// Why our answer and the kubelet's differ, or why there is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) because: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<Trouble>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Provider {
+    pub(super) name: String,
+    /// File and line.
+    pub(super) place: String,
+    pub(super) api_version: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) program: Option<PathBuf>,
+    pub(super) patterns: Vec<Pattern>,
+    pub(super) outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) because: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) answer: Option<AnswerView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failure: Option<Trouble>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Pattern {
+    pub(super) pattern: String,
+    pub(super) matches: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) because: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AnswerView {
+    pub(super) cache_key_type: &'static str,
+    pub(super) cache_key: String,
+    /// As Go writes durations; left out when it is not kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) kept_for: Option<String>,
+    /// The registry patterns it has logins for.
+    pub(super) registries: Vec<String>,
+    pub(super) run: Run,
+}
+
+/// The run that brought an answer.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Run {
+    pub(super) exit_code: i32,
+    pub(super) took: String,
+    pub(super) runs: usize,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) stderr: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Login {
+    pub(super) registry: String,
+    pub(super) username: String,
+    pub(super) provider: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) namespace: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) service_account: Option<String>,
+    /// The one that is tried first.
+    pub(super) wins: bool,
+}
+
+impl Explanation {
+    /// Providers were asked.
+    pub(super) fn of(image: &str, config: &Config, found: &Found, setup: &Setup) -> Self {
+        let login = |(number, found): (usize, &keyward_host::image::FoundLogin)| Login {
+            registry: found.key.clone(),
+            username: found.login.username.clone(),
+            provider: found.provider.name.clone(),
+            namespace: found.account.as_ref().map(|(namespace, _)| namespace.clone()),
+            service_account: found.account.as_ref().map(|(_, name)| name.clone()),
+            wins: number == 0,
+        };
+        let because = found.asked.iter().filter_map(difference).collect();
+        Self {
+            image: image.to_owned(),
+            name: Some(found.image.clone()),
+            config_hash: config.hash.clone(),
+            providers: found.asked.iter().map(|asked| Provider::of(asked, found, setup)).collect(),
+            logins: found.logins.iter().enumerate().map(login).collect(),
+            kubelet_pulls_anonymously: !found
+                .logins
+                .iter()
+                .any(|login| found.asked.iter().any(|a| gives(a, &login.provider.name))),
+            because,
+            error: None,
+        }
+    }
+
+    /// It is no image.
+    pub(super) fn refused(image: &str, config: &Config, error: &Error) -> Self {
+        Self {
+            image: image.to_owned(),
+            name: None,
+            config_hash: config.hash.clone(),
+            providers: Vec::new(),
+            logins: Vec::new(),
+            kubelet_pulls_anonymously: false,
+            because: Vec::new(),
+            error: Some(Trouble::of(Failure::from(error.clone()), None)),
+        }
+    }
+}
+
+/// Whether the kubelet too would have the logins of this provider: it runs it once, and knows no
+/// last good answer and no other protocol than its own.
+fn gives(asked: &Asked, provider: &str) -> bool {
+    let once = match &asked.outcome {
+        Outcome::Kept(answer, _) | Outcome::Answered(answer) => answer.runs == 1,
+        _ => false,
+    };
+    asked.provider.name == provider && once && asked.provider.speech != Speech::Proposal
+}
+
+/// What the kubelet would have had of a provider, where that differs from what we have.
+fn difference(asked: &Asked) -> Option<String> {
+    let name = inline(&asked.provider.name);
+    match &asked.outcome {
+        _ if asked.provider.speech == Speech::Proposal && asked.pattern.is_some() => {
+            Some(format!("no kubelet knows the form in which `{name}` is configured"))
+        }
+        Outcome::LastGood(..) => Some(format!(
+            "`{name}` failed and its last answer is still valid; the kubelet would have none"
+        )),
+        Outcome::Answered(answer) | Outcome::Kept(answer, _) if answer.runs > 1 => {
+            Some(format!("`{name}` answered in run {}; the kubelet runs it once", answer.runs))
+        }
+        _ => None,
+    }
+}
+
+impl Provider {
+    fn of(asked: &Asked, found: &Found, setup: &Setup) -> Self {
+        let provider = &asked.provider;
+        let parsed = Name::parse(&found.image);
+        let pattern = |pattern: &keyward_host::image::Pattern| {
+            let because = match &parsed {
+                Some(name) => pattern.mismatch(name, provider.reading()).map(|m| m.to_string()),
+                None => Some("the name does not read as `host[:port][/path]`".to_owned()),
+            };
+            Pattern { pattern: pattern.text().to_owned(), matches: because.is_none(), because }
+        };
+        let (outcome, because) = match &asked.outcome {
+            Outcome::NoMatch => ("noMatch", None),
+            Outcome::Skipped(reason) => ("skipped", Some(reason.clone())),
+            Outcome::Kept(..) => ("kept", None),
+            Outcome::Answered(_) => ("answered", None),
+            Outcome::LastGood(..) => ("lastGood", None),
+            _ => ("failed", None),
+        };
+        let located = asked.pattern.and_then(|_| setup.images().locate(provider).ok());
+        Self {
+            name: provider.name.clone(),
+            place: provider.place.to_string(),
+            api_version: match provider.speech {
+                Speech::Kubelet(version) => version.api_version(),
+                Speech::Proposal => "v1alpha1",
+            },
+            program: located,
+            patterns: provider.patterns.iter().map(pattern).collect(),
+            outcome,
+            because,
+            answer: asked.outcome.answer().map(|answer| AnswerView::of(answer, &found.image)),
+            failure: asked.outcome.failure().map(|error| Trouble::of(error.clone(), None)),
+        }
+    }
+}
+
+impl AnswerView {
+    fn of(answer: &Answer, image: &str) -> Self {
+        let key = match answer.scope {
+            Scope::Global => "all images",
+            scope => scope.part(image),
+        };
+        Self {
+            cache_key_type: answer.scope.name(),
+            cache_key: key.to_owned(),
+            kept_for: answer.kept_for.map(duration::show),
+            registries: answer.auth.iter().map(|(registry, _)| registry.clone()).collect(),
+            run: Run {
+                exit_code: 0,
+                took: duration::show(answer.took),
+                runs: answer.runs,
+                stderr: answer.stderr.clone(),
+            },
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! `keyward image lint`: what a kubelet would say about a configuration, and what it would not.
+
+use std::{path::Path, process::ExitCode};
+
+use clap::ValueEnum;
+use http::Request;
+use keyward_host::image::{Config, Weight, audiences, lint, needs, permissions};
+use serde::Serialize;
+use serde_json::json;
+
+use super::setup::{Place, Setup};
+use crate::{
+    failure::Failure,
+    globals::Globals,
+    output::{self, Style, inline},
+    server::{self, Server},
+};
+
+/// Check a configuration of providers: the kubelet's rules, and what they let pass
+///
+/// Reports every problem with file, line and field; patterns that can never match or match more than
+/// they seem to; programs that are missing or may not be executed; since which Kubernetes version
+/// each part is known; and the permission that nodes need for service-account tokens, as a manifest.
+/// Runs nothing. The exit code is 1 if there is an error, with `--strict` for a warning too.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  # Before a rollout.
+  keyward image lint --config providers.yaml --bin-dir /opt/providers
+
+  # For nodes of an older version.
+  keyward image lint --config providers.yaml --bin-dir /opt/providers --kubelet 1.27
+
+  # Give nodes the permission they lack.
+  keyward image lint --config providers.yaml --ask-cluster -o manifest | kubectl apply -f -")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    place: Place,
+
+    /// The oldest kubelet that must understand the configuration
+    #[arg(long, value_name = "1.N", value_parser = minor)]
+    kubelet: Option<u32>,
+
+    /// Ask the cluster of the current context which permissions its nodes have already
+    #[arg(long)]
+    ask_cluster: bool,
+
+    /// How to print it
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: Form,
+}
+
+/// How findings are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For people
+    Text,
+    /// For programs; docs/cli.md has the schema
+    Json,
+    /// The missing permissions alone, to be applied; the findings go to stderr
+    Manifest,
+}
+
+/// What was found.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    findings: Vec<Finding>,
+    /// The oldest kubelet that understands everything, as `1.N`; left out when none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kubelet: Option<String>,
+    needs: Vec<Need>,
+    /// What to apply so that nodes may request the tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manifest: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Finding {
+    /// `error`, `warning` or `note`.
+    weight: String,
+    /// File and line.
+    place: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    field: String,
+    message: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Need {
+    provider: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<String>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    field: &'static str,
+    what: &'static str,
+}
+
+/// Checks and reports.
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    let path = args.place.config(&globals.surroundings)?;
+    let mut report = Report::default();
+    match Config::load(&path) {
+        Ok(config) => report.fill(args, &path, &config, globals)?,
+        Err(faults) => report.findings = faults.problems.iter().map(Finding::problem).collect(),
+    }
+    match args.output {
+        Form::Json => output::print_json(&report)?,
+        Form::Text => output::print(&report.layout(Style::of_stdout(globals)))?,
+        Form::Manifest => {
+            output::tell(&report.findings_text(Style::of_stderr(globals)));
+            output::print(report.manifest.as_deref().unwrap_or_default())?;
+        }
+    }
+    let bad = |finding: &Finding| match finding.weight.as_str() {
+        "error" => true,
+        "warning" => globals.flags.strict,
+        _ => false,
+    };
+    let bad = report.findings.iter().any(bad);
+    Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+impl Report {
+    fn fill(
+        &mut self,
+        args: &Args,
+        path: &Path,
+        config: &Config,
+        globals: &Globals,
+    ) -> Result<(), Failure> {
+        let from_folder = path.is_dir();
+        let odd = lint(config, from_folder, args.kubelet);
+        self.findings = odd.iter().map(Finding::odd).collect();
+        self.programs(args, config, globals)?;
+        let needs = needs(config, from_folder);
+        // `None` is less than any number, and here it is more.
+        if needs.iter().all(|need| need.since.is_some()) {
+            let newest = needs.iter().filter_map(|need| need.since).max();
+            self.kubelet = newest.map(|minor| format!("1.{minor}"));
+        }
+        self.needs = needs.into_iter().map(Need::of).collect();
+        let mut missing = audiences(config);
+        if args.ask_cluster && !missing.is_empty() {
+            missing = denied(missing, globals)?;
+        }
+        if !missing.is_empty() {
+            self.manifest = Some(permissions(missing));
+        }
+        Ok(())
+    }
+
+    /// The kubelet wants every program to be there when it starts.
+    fn programs(&mut self, args: &Args, config: &Config, globals: &Globals) -> Result<(), Failure> {
+        let setup = Setup::open(&args.place, globals)?;
+        if let Some(folder) = args.place.bin_dir(&globals.surroundings)
+            && !folder.is_dir()
+        {
+            self.findings.push(Finding {
+                weight: Weight::Error.to_string(),
+                place: format!("`{}`", inline(&folder.display().to_string())),
+                provider: None,
+                field: "--bin-dir".to_owned(),
+                message: "there is no such folder".to_owned(),
+            });
+            return Ok(());
+        }
+        for provider in &config.providers {
+            let Err(error) = setup.images().locate(provider) else { continue };
+            let failure = Failure::from(error);
+            let notes = failure.notes().map(|(label, text)| format!("{label} {text}"));
+            let words: Vec<_> =
+                std::iter::once(failure.message().to_owned()).chain(notes).collect();
+            self.findings.push(Finding {
+                weight: Weight::Error.to_string(),
+                place: provider.place.to_string(),
+                provider: Some(provider.name.clone()),
+                field: "name".to_owned(),
+                message: words.join("; "),
+            });
+        }
+        Ok(())
+    }
+
+    fn layout(&self, style: Style) -> String {
+        let mut out = self.findings_text(style);
+        if !self.needs.is_empty() {
+            let kubelet = self.kubelet.as_deref().map_or_else(
+                || "no kubelet understands this configuration".to_owned(),
+                |version| format!("kubelets from {version} on understand this configuration"),
+            );
+            out.push_str(&format!("{kubelet}\n"));
+            for need in &self.needs {
+                let since = need.since.as_deref().unwrap_or("never");
+                let provider = inline(&need.provider);
+                out.push_str(&format!("  {since:<6} {} (`{provider}`)\n", need.what));
+            }
+        }
+        if let Some(manifest) = &self.manifest {
+            out.push_str("\nnodes need this permission to request the tokens:\n\n");
+            out.push_str(manifest);
+        }
+        out
+    }
+
+    fn findings_text(&self, style: Style) -> String {
+        let mut out = String::new();
+        for finding in &self.findings {
+            let weight = format!("{}:", finding.weight);
+            let weight = match finding.weight.as_str() {
+                "error" => style.error(&weight),
+                "warning" => style.warning(&weight),
+                _ => style.label(&weight),
+            };
+            let provider = finding.provider.as_deref().map(|name| format!("{}: ", inline(name)));
+            let field = match finding.field.as_str() {
+                "" => String::new(),
+                field => format!("`{}` ", inline(field)),
+            };
+            out.push_str(&format!(
+                "{weight} {}{field}{} ({})\n",
+                provider.unwrap_or_default(),
+                inline(&finding.message),
+                inline(&finding.place),
+            ));
+        }
+        if self.findings.is_empty() {
+            out.push_str("nothing is wrong\n");
+        }
+        out
+    }
+}
+
+impl Finding {
+    fn problem(problem: &keyward_host::image::config::Problem) -> Self {
+        Self {
+            weight: Weight::Error.to_string(),
+            place: problem.place.to_string(),
+            provider: None,
+            field: problem.field.clone(),
+            message: problem.message.clone(),
+        }
+    }
+
+    fn odd(finding: &keyward_host::image::Finding) -> Self {
+        Self {
+            weight: finding.weight.to_string(),
+            place: finding.place.to_string(),
+            provider: Some(finding.provider.clone()),
+            field: finding.field.to_owned(),
+            message: finding.message.clone(),
+        }
+    }
+}
+
+impl Need {
+    fn of(need: keyward_host::image::Need) -> Self {
+        let since = need.since.map(|minor| format!("1.{minor}"));
+        Self { provider: need.provider, since, field: need.field, what: need.what }
+    }
+}
+
+/// The audiences for which nodes may not request tokens, as the cluster sees it.
+fn denied<'a>(audiences: Vec<&'a str>, globals: &Globals) -> Result<Vec<&'a str>, Failure> {
+    let server = Server::open(&server::Args::default(), globals)?;
+    let mut denied = Vec::new();
+    for audience in audiences {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": "system:node:keyward-lint",
+                "groups": ["system:nodes", "system:authenticated"],
+                "resourceAttributes": {
+                    "verb": "request-serviceaccounts-token-audience",
+                    "group": "",
+                    "resource": audience,
+                },
+            },
+        });
+        let request = Request::post("/apis/authorization.k8s.io/v1/subjectaccessreviews");
+        let answer = server.ask_json(request, Some(&review))?;
+        if answer["status"]["allowed"] != true {
+            denied.push(audience);
+        }
+    }
+    Ok(denied)
+}
+
+/// `1.27`, `v1.27`, `1.27.3` and `27` are all the minor version 27.
+fn minor(text: &str) -> Result<u32, String> {
+    let version = text.strip_prefix('v').unwrap_or(text);
+    let minor = match version.split_once('.') {
+        Some(("1", rest)) => rest.split('.').next().unwrap_or(rest),
+        Some(_) => "",
+        None => version,
+    };
+    minor.parse().map_err(|_| "say a version such as `1.27`".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::minor;
+
+    #[test]
+    fn a_version_is_read_as_people_write_it() {
+        for text in ["1.27", "v1.27", "1.27.3", "27"] {
+            assert_eq!(minor(text), Ok(27), "{text}");
+        }
+        for text in ["", "2.1", "1.x", "1.", "new"] {
+            assert!(minor(text).is_err(), "{text}");
+        }
+    }
+}

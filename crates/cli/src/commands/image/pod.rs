@@ -1,0 +1,184 @@
+//! The pod for which an image is pulled, and what the cluster says about it.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    error::Error as StdError,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use http::Request;
+use keyward_host::{
+    clock::{Clock as _, SystemClock},
+    image::{Account, Accounts, Pod, TokenRequest},
+};
+use keyward_protocol::Secret;
+use serde_json::{Value, json};
+
+use crate::{
+    failure::Failure,
+    globals::Globals,
+    mask::Mask,
+    output::inline,
+    server::{self, Server},
+};
+
+/// For which pod. Its namespace is that of `--namespace` or of the context.
+///
+/// No group of clap's: it would have the name of the command's own.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[group(skip)]
+pub(crate) struct PodArgs {
+    /// The pod that pulls: providers get tokens of its service account, bound to it. What is not
+    /// said of it is asked of the cluster
+    #[arg(long, value_name = "NAME", help_heading = HEADING)]
+    pod: Option<String>,
+
+    /// The UID of the pod
+    #[arg(long, value_name = "UID", requires = "pod", help_heading = HEADING)]
+    pod_uid: Option<String>,
+
+    /// The service account of the pod; without `--pod` the tokens are bound to none
+    #[arg(long, value_name = "NAME", help_heading = HEADING)]
+    service_account: Option<String>,
+}
+
+const HEADING: &str = "Pod (for providers with tokenAttributes)";
+
+/// A pod, and who answers for its service account.
+pub(super) struct Puller {
+    pub(super) pod: Pod,
+    pub(super) accounts: Arc<dyn Accounts>,
+}
+
+impl PodArgs {
+    /// The pod that was named, if one was. Asks the cluster for what was not said of it.
+    pub(super) fn find(&self, globals: &Globals) -> Result<Option<Puller>, Failure> {
+        let said = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        let (name, account) = (said(&self.pod), said(&self.service_account));
+        if name.is_none() && account.is_none() {
+            return Ok(None);
+        }
+        let cluster = Cluster::open(globals)?;
+        let mut pod = Pod {
+            namespace: globals.target()?.namespace,
+            name: name.unwrap_or_default(),
+            uid: said(&self.pod_uid).unwrap_or_default(),
+            service_account: account.unwrap_or_default(),
+        };
+        if !pod.name.is_empty() && (pod.uid.is_empty() || pod.service_account.is_empty()) {
+            cluster.complete(&mut pod)?;
+        }
+        Ok(Some(Puller { pod, accounts: Arc::new(cluster) }))
+    }
+}
+
+/// How long what the cluster said of a service account is believed.
+const BELIEVED: Duration = Duration::from_secs(10);
+
+/// The cluster of the current context.
+struct Cluster {
+    server: Server,
+    mask: Mask,
+    /// By namespace and name, with when it was read.
+    known: Mutex<HashMap<(String, String), (Duration, Account)>>,
+}
+
+impl Cluster {
+    fn open(globals: &Globals) -> Result<Self, Failure> {
+        let server = Server::open(&server::Args::default(), globals)?;
+        Ok(Self { server, mask: globals.mask.clone(), known: Mutex::default() })
+    }
+
+    /// Fills in what was not said of a pod.
+    fn complete(&self, pod: &mut Pod) -> Result<(), Failure> {
+        let path = path(&pod.namespace, "pods", &pod.name)?;
+        let object = self.ask(Request::get(path), None)?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        if pod.uid.is_empty() {
+            pod.uid = text(&object["metadata"]["uid"]);
+        }
+        if pod.service_account.is_empty() {
+            pod.service_account = text(&object["spec"]["serviceAccountName"]);
+        }
+        Ok(())
+    }
+
+    fn read(&self, pod: &Pod) -> Result<Account, Failure> {
+        let key = (pod.namespace.clone(), pod.service_account.clone());
+        let now = SystemClock.elapsed();
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((read, account)) = known().get(&key)
+            && now.saturating_sub(*read) < BELIEVED
+        {
+            return Ok(account.clone());
+        }
+        let path = path(&pod.namespace, "serviceaccounts", &pod.service_account)?;
+        let object = self.ask(Request::get(path), None)?;
+        let annotations = object["metadata"]["annotations"].as_object();
+        let texts = annotations.into_iter().flatten();
+        let annotations: BTreeMap<_, _> = texts
+            .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+            .collect();
+        let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        let account = Account { uid, annotations };
+        known().insert(key, (now, account.clone()));
+        Ok(account)
+    }
+
+    fn request(&self, request: &TokenRequest<'_>) -> Result<Secret, Failure> {
+        let TokenRequest { pod, account, audience } = request;
+        let path = path(&pod.namespace, "serviceaccounts", &pod.service_account)? + "/token";
+        let mut object = json!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "metadata": { "uid": account.uid },
+            "spec": { "audiences": [audience] },
+        });
+        if !pod.name.is_empty() {
+            let pod =
+                json!({ "apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid });
+            object["spec"]["boundObjectRef"] = pod;
+        }
+        let answer = self.ask(Request::post(path), Some(&object))?;
+        let token = answer["status"]["token"].as_str().unwrap_or_default();
+        if token.is_empty() {
+            return Err(Failure::failed("the server's answer has no token"));
+        }
+        let token = Secret::new(token);
+        self.mask.learn(&token);
+        Ok(token)
+    }
+
+    fn ask(&self, request: http::request::Builder, body: Option<&Value>) -> Result<Value, Failure> {
+        self.server.ask_json(request, body)
+    }
+}
+
+impl Accounts for Cluster {
+    fn account(&self, pod: &Pod) -> Result<Account, Box<dyn StdError + Send + Sync>> {
+        self.read(pod).map_err(told)
+    }
+
+    fn token(&self, request: &TokenRequest<'_>) -> Result<Secret, Box<dyn StdError + Send + Sync>> {
+        self.request(request).map_err(told)
+    }
+}
+
+/// A failure as a cause of another one: its message and what the server said.
+fn told(failure: Failure) -> Box<dyn StdError + Send + Sync> {
+    let notes = failure.notes().map(|(_, text)| text);
+    let words: Vec<&str> = std::iter::once(failure.message()).chain(notes).collect();
+    words.join(": ").into()
+}
+
+/// The path of an object. A name of other characters would lead somewhere else.
+fn path(namespace: &str, resource: &str, name: &str) -> Result<String, Failure> {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b);
+    for text in [namespace, name] {
+        if text.is_empty() || text.starts_with('.') || !text.bytes().all(plain) {
+            return Err(Failure::usage(format!("`{}` is no name of an object", inline(text))));
+        }
+    }
+    Ok(format!("/api/v1/namespaces/{namespace}/{resource}/{name}"))
+}
