@@ -5,6 +5,7 @@ mod credential;
 mod demo;
 mod general;
 mod get;
+mod image;
 mod plan;
 mod stage;
 #[cfg(target_os = "linux")]

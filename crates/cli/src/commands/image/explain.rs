@@ -5,7 +5,7 @@ mod text;
 
 use std::process::ExitCode;
 
-use self::explanation::Explanation;
+use self::explanation::{Explanation, Explanations};
 use super::{
     pod::PodArgs,
     setup::{Place, Setup},
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     }
     // Nothing in it is meant to be secret; a provider may have said a password all the same.
     let text = match args.output.format {
-        Format::Json => output::json(&serde_json::json!({ "images": explanations }))?,
+        Format::Json => output::json(&Explanations { images: &explanations })?,
         Format::Text => {
             let style = Style::of_stdout(globals);
             let texts: Vec<_> = explanations.iter().map(|e| text::layout(e, style)).collect();

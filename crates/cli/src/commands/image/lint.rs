@@ -1,6 +1,6 @@
 //! `keyward image lint`: what a kubelet would say about a configuration, and what it would not.
 
-use std::{path::Path, process::ExitCode};
+use std::{fmt::Write as _, path::Path, process::ExitCode};
 
 use clap::ValueEnum;
 use http::Request;
@@ -179,7 +179,7 @@ impl Report {
                 weight: Weight::Error.to_string(),
                 place: provider.place.to_string(),
                 provider: Some(provider.name.clone()),
-                field: "name".to_owned(),
+                field: String::new(),
                 message: words.join("; "),
             });
         }
@@ -193,11 +193,17 @@ impl Report {
                 || "no kubelet understands this configuration".to_owned(),
                 |version| format!("kubelets from {version} on understand this configuration"),
             );
-            out.push_str(&format!("{kubelet}\n"));
+            _ = writeln!(out, "{kubelet}");
+            let mut told: Vec<&str> = Vec::new();
             for need in &self.needs {
+                if told.contains(&need.what) {
+                    continue;
+                }
+                told.push(need.what);
                 let since = need.since.as_deref().unwrap_or("never");
-                let provider = inline(&need.provider);
-                out.push_str(&format!("  {since:<6} {} (`{provider}`)\n", need.what));
+                let who = self.needs.iter().filter(|other| other.what == need.what);
+                let who: Vec<_> = who.map(|n| format!("`{}`", inline(&n.provider))).collect();
+                _ = writeln!(out, "  {since:<6} {} ({})", need.what, who.join(", "));
             }
         }
         if let Some(manifest) = &self.manifest {
@@ -218,15 +224,18 @@ impl Report {
             };
             let provider = finding.provider.as_deref().map(|name| format!("{}: ", inline(name)));
             let field = match finding.field.as_str() {
+                // What begins with a name says itself what it is about.
                 "" => String::new(),
+                _ if finding.message.starts_with('`') => String::new(),
                 field => format!("`{}` ", inline(field)),
             };
-            out.push_str(&format!(
-                "{weight} {}{field}{} ({})\n",
+            _ = writeln!(
+                out,
+                "{weight} {}{field}{} ({})",
                 provider.unwrap_or_default(),
                 inline(&finding.message),
                 inline(&finding.place),
-            ));
+            );
         }
         if self.findings.is_empty() {
             out.push_str("nothing is wrong\n");

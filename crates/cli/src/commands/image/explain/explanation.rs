@@ -17,10 +17,16 @@ use crate::{
     output::inline,
 };
 
+/// What was decided about all images of a command line.
+#[derive(Debug, Serialize)]
+pub(super) struct Explanations<'a> {
+    pub(super) images: &'a [Explanation],
+}
+
 /// Everything that was decided about one image.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::commands::image) struct Explanation {
+pub(super) struct Explanation {
     /// As it was asked for.
     pub(super) image: String,
     /// As it is matched.

@@ -1,0 +1,95 @@
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use super::{config, one, provider};
+use crate::stage::{Run, Stage};
+
+const LINT: &str = "image lint --config providers.yaml --bin-dir bin";
+
+const TOKENS: &str = "  tokenAttributes:
+    serviceAccountTokenAudience: reg
+    cacheType: Token
+    requireServiceAccount: true
+";
+
+fn odd() -> Stage {
+    let stage = one();
+    let path = stage.plugin("locked", "exit 0");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+    let entries = [
+        provider("one", "r.io/team, 'https://r.io', '*'", ""),
+        provider("locked", "s.io", TOKENS),
+        provider("missing", "m.io", ""),
+    ];
+    stage.write("providers.yaml", &config(&entries.concat()));
+    stage
+}
+
+#[test]
+fn what_is_odd_is_told_with_place_and_what_is_missing_as_a_manifest() {
+    let stage = odd();
+    let ran = stage.run(&format!("{LINT} --kubelet 1.27"));
+    assert_eq!(ran.code, Some(1), "{ran:#?}");
+    stage.matches_snapshot("image-lint.txt", &ran.stdout);
+    let ran = stage.run(&format!("{LINT} --kubelet 1.27 -o json"));
+    assert_eq!(ran.code, Some(1), "{ran:#?}");
+    stage.matches_snapshot("image-lint.json", &ran.stdout);
+}
+
+#[test]
+fn a_good_configuration_has_nothing_to_be_said_but_who_understands_it() {
+    let stage = one();
+    let ran = stage.run(LINT);
+    let text = ran.good();
+    assert!(text.starts_with("nothing is wrong\nkubelets from 1.26 on understand"), "{text}");
+    let beta = stage.read("providers.yaml").replace("k8s.io/v1\n", "k8s.io/v1beta1\n");
+    stage.write("providers.yaml", &beta);
+    assert!(stage.run(LINT).good().contains("kubelets from 1.24 on"));
+    stage.write("folder.txt", "");
+    fs::create_dir(stage.path("folder")).unwrap();
+    fs::rename(stage.path("providers.yaml"), stage.path("folder/a.yaml")).unwrap();
+    let ran = stage.run("image lint --config folder --bin-dir bin");
+    assert!(ran.good().contains("kubelets from 1.34 on"), "{}", ran.stdout);
+}
+
+#[test]
+fn every_problem_that_a_kubelet_would_refuse_is_listed() {
+    let stage = one();
+    let bad =
+        provider("a/b", "r.io", "").replace("10m", "-1m").replace("k8s.io/v1\n", "k8s.io/v2\n");
+    stage.write("providers.yaml", &config(&bad));
+    let ran = stage.run(LINT);
+    assert_eq!(ran.code, Some(1), "{ran:#?}");
+    let text = stage.steady(&ran.stdout);
+    for words in [
+        "error: `providers[0].name` must not contain `/`",
+        "error: `providers[0].apiVersion` is `credentialprovider.kubelet.k8s.io/v2`",
+        "error: `providers[0].defaultCacheDuration` must not be negative (`providers.yaml`, line 6)",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
+fn a_warning_fails_only_where_strictness_is_asked_for() {
+    let stage = one();
+    stage.write("providers.yaml", &config(&provider("one", "r.io/team", "")));
+    assert!(stage.run(LINT).good().contains("warning: one: `r.io/team` is compared by text"));
+    assert_eq!(stage.run(&format!("{LINT} --strict")).code, Some(1));
+}
+
+#[test]
+fn a_folder_of_programs_that_is_not_there_is_an_error() {
+    let stage = one();
+    let ran = stage.run("image lint --config providers.yaml --bin-dir nowhere");
+    assert_eq!(ran.code, Some(1), "{ran:#?}");
+    assert!(ran.stdout.contains("there is no such folder"), "{}", ran.stdout);
+}
+
+#[test]
+fn the_manifest_stands_alone_on_stdout() {
+    let stage = odd();
+    let ran = stage.command(format!("{LINT} -o manifest").split(' ')).ran();
+    assert!(ran.stdout.starts_with("apiVersion: rbac.authorization.k8s.io/v1\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("  - \"reg\"\n"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("plugin `missing` was not found"), "{}", ran.stderr);
+}
