@@ -12,7 +12,7 @@ use keyward_host::{
     observer::Nobody, plan::Settings, rules::Rules,
 };
 
-use super::startup::Folder;
+use super::scene::Folder;
 use crate::measure::{Bar, Row, Variant};
 
 /// Calls in one round.

@@ -1,8 +1,12 @@
 //! The rows, one file each.
 
 mod cached;
+mod get;
 mod image;
+mod layer;
 mod plugin;
+mod requests;
+mod scene;
 mod startup;
 
 use crate::measure::Row;
@@ -13,6 +17,10 @@ pub const ALL: &[(&str, fn() -> Row)] = &[
     ("plugin run", plugin::row),
     ("program: --version", startup::version),
     ("program: plan and credential", startup::commands),
+    ("program: get --raw /healthz", get::row),
+    ("the layer", layer::row),
+    ("requests on one connection", requests::connection),
+    ("from nothing to the first answer", requests::first),
     ("image: one match", image::one),
     ("image: lookup", image::many),
 ];

@@ -8,7 +8,7 @@ use std::{
 
 use keyward_host::process::{Invocation, Stop, run};
 
-use super::startup::Folder;
+use super::scene::Folder;
 use crate::measure::{Bar, Row, Variant};
 
 /// Runs in one round.

@@ -1,13 +1,12 @@
 //! What the program adds to the bare start of a process.
 
 use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
     time::Instant,
 };
 
+use super::scene::Folder;
 use crate::measure::{Bar, Row, Variant};
 
 /// Starts in one round; the figure is their mean.
@@ -69,7 +68,7 @@ pub fn commands() -> Row {
 }
 
 /// Milliseconds for one start, output thrown away.
-fn start(command: &mut Command) -> Result<f64, String> {
+pub fn start(command: &mut Command) -> Result<f64, String> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let name = command.get_program().display().to_string();
     let begin = Instant::now();
@@ -86,48 +85,3 @@ fn start(command: &mut Command) -> Result<f64, String> {
 pub fn keyward() -> PathBuf {
     std::env::current_exe().unwrap_or_default().with_file_name("keyward")
 }
-
-/// A kubeconfig whose user is a shell plugin.
-pub struct Folder {
-    /// Removed when dropped.
-    _folder: tempfile::TempDir,
-    /// The kubeconfig.
-    pub config: PathBuf,
-    /// The plugin.
-    pub plugin: PathBuf,
-}
-
-impl Folder {
-    /// Writes both.
-    pub fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let plugin = folder.path().join("plugin");
-        write(&plugin, PLUGIN);
-        fs::set_permissions(&plugin, fs::Permissions::from_mode(0o755)).expect("a mode");
-        let config = folder.path().join("config");
-        write(&config, &CONFIG.replace("PLUGIN", &plugin.display().to_string()));
-        Self { _folder: folder, config, plugin }
-    }
-}
-
-fn write(path: &Path, text: &str) {
-    fs::write(path, text).expect("a file in a temporary folder");
-}
-
-const PLUGIN: &str = r#"#!/bin/sh
-echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t"}}'
-"#;
-
-const CONFIG: &str = "apiVersion: v1
-kind: Config
-current-context: bench
-contexts: [{name: bench, context: {cluster: bench, user: bench}}]
-clusters: [{name: bench, cluster: {server: 'https://127.0.0.1:1'}}]
-users:
-- name: bench
-  user:
-    exec:
-      apiVersion: client.authentication.k8s.io/v1
-      command: PLUGIN
-      interactiveMode: Never
-";

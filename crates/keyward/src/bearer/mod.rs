@@ -50,6 +50,10 @@ impl Layer {
         Self(Arc::new(Guard { source, origin, replay: true, on_403: false }))
     }
 
+    pub(crate) fn guarded_by(guard: Arc<Guard>) -> Self {
+        Self(guard)
+    }
+
     /// Never sends a request twice, and so makes no copies. The refused caller gets the 401, the
     /// next one a new credential.
     #[must_use]

@@ -20,7 +20,7 @@ pub use self::builder::Builder;
 use self::headers::Defaults;
 use crate::{
     Body, Error, Incoming, Origin,
-    bearer::{Guard, Heal},
+    bearer::{Guard, Heal, Layer},
     error::Kind,
     generation::Generations,
 };
@@ -65,6 +65,12 @@ impl Client {
     /// The server this client is for.
     pub fn origin(&self) -> &Origin {
         &self.0.guard.origin
+    }
+
+    /// The same credentials for a client of one's own: a tower layer for any HTTP service. Its
+    /// connections are its own too, and so is their TLS: a certificate is shown only by ours.
+    pub fn layer(&self) -> Layer {
+        Layer::guarded_by(self.0.guard.clone())
     }
 
     /// Asks for a path of the server.

@@ -12,10 +12,10 @@ use futures_util::FutureExt;
 use http::{HeaderValue, Request, Response, StatusCode, header::AUTHORIZATION};
 use http_body_util::{BodyExt, Full};
 use keyward::{Origin, bearer};
-use keyward_testing::server::Server;
+use keyward_testing::server::{Server, User};
 use tower::{Layer, Service, ServiceExt};
 
-use crate::support::{Desk, Plugin, within};
+use crate::support::{Desk, Plugin, status, within};
 
 /// Accepts one token at a time, and notes what it is asked.
 #[derive(Clone, Default)]
@@ -99,4 +99,20 @@ async fn the_layer_is_ready_although_the_service_is_broken_and_the_plugin_hangs(
     let error = within(call).await.unwrap_err();
     assert_eq!(error.to_string(), "broken");
     assert!(service.ready().now_or_never().unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn a_client_and_its_layer_share_one_credential() {
+    let server = Server::setup().start().unwrap();
+    server.users().token("same", User::new("anna"));
+    let plugin = Plugin::new();
+    plugin.answer(Some("same"), None);
+    let client = Desk::new().client(&server, &plugin.user());
+    assert_eq!(status(&client, "/whoami").await, 200);
+
+    let picky = Picky::default();
+    picky.0.lock().unwrap().accepts = "Bearer same".into();
+    let response = within(client.layer().layer(picky).oneshot(request())).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(plugin.runs(), 1);
 }
