@@ -33,8 +33,11 @@ impl Incoming {
         Self { inner, place, packed: None }
     }
 
-    /// The same body, unpacked on the way.
+    /// The same body, unpacked on the way. Nothing is packed as nothing.
     pub(crate) fn unpacked(self) -> Self {
+        if self.inner.is_end_stream() {
+            return self;
+        }
         Self { packed: Some(Unpacker(Some(MultiGzDecoder::new(Vec::new())))), ..self }
     }
 

@@ -153,10 +153,16 @@ fn the_plugins_time_counts_and_the_plugin_does_not_stay() {
     let plugin = Script::new();
     plugin.hold(true);
     stage.kubeconfig(&server.kubeconfig(&plugin.user()));
-    let ran = stage.run("get --raw /healthz --plugin-timeout 300ms");
-    assert!(ran.bad(1).contains("`/bin/sh`"), "{ran:?}");
-    assert_eq!(server.counts().requests, 0);
-    assert_eq!(plugin.runs(), 1);
+    // A busy machine may not let it write down that it runs in the first of these.
+    for limit in ["300ms", "3s", "30s"] {
+        let ran = stage.run(&format!("get --raw /healthz --plugin-timeout {limit}"));
+        assert!(ran.bad(1).contains("`/bin/sh`"), "{ran:?}");
+        assert_eq!(server.counts().requests, 0);
+        if plugin.runs() == 1 {
+            return;
+        }
+    }
+    panic!("it was not run, or more than once");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The headers a client adds to every request: who it is, and whom it acts as.
 
 use http::{
-    HeaderMap, HeaderName, HeaderValue,
+    HeaderMap, HeaderName, HeaderValue, Method,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, RANGE, USER_AGENT},
 };
 use keyward_host::kubeconfig::Impersonate;
@@ -52,7 +52,7 @@ impl Defaults {
 
     /// Whoever says whom to act as in the request itself says all of it, as in client-go. Gives
     /// whether the response is to be unpacked: only if it was us who asked for that.
-    pub(super) fn apply(&self, headers: &mut HeaderMap) -> bool {
+    pub(super) fn apply(&self, method: &Method, headers: &mut HeaderMap) -> bool {
         if let Some(agent) = &self.agent
             && !headers.contains_key(USER_AGENT)
         {
@@ -63,8 +63,9 @@ impl Defaults {
                 headers.append(name.clone(), value.clone());
             }
         }
-        // A range of a packed text cannot be unpacked.
+        // A range of a packed text cannot be unpacked, and the answer to `HEAD` has no text.
         let ask = self.compression
+            && method != Method::HEAD
             && !headers.contains_key(ACCEPT_ENCODING)
             && !headers.contains_key(RANGE);
         if ask {
@@ -128,7 +129,7 @@ mod tests {
     #[test]
     fn impersonation_is_spelt_as_the_server_reads_it() {
         let mut headers = HeaderMap::new();
-        defaults().apply(&mut headers);
+        defaults().apply(&Method::GET, &mut headers);
         assert_eq!(headers[USER], "jane");
         assert_eq!(headers.get_all(GROUP).iter().count(), 2);
         assert_eq!(headers["impersonate-extra-example.org%2f%25scope"], "view");
@@ -140,7 +141,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(USER, HeaderValue::from_static("bob"));
         headers.insert(USER_AGENT, HeaderValue::from_static("mine"));
-        defaults().apply(&mut headers);
+        defaults().apply(&Method::GET, &mut headers);
         assert_eq!(headers[USER], "bob");
         assert_eq!(headers.get(GROUP), None);
         assert_eq!(headers[USER_AGENT], "mine");
@@ -158,13 +159,14 @@ mod tests {
     #[test]
     fn a_response_is_unpacked_only_where_that_was_our_wish() {
         let mut headers = HeaderMap::new();
-        assert!(defaults().apply(&mut headers));
+        assert!(defaults().apply(&Method::GET, &mut headers));
         assert_eq!(headers[ACCEPT_ENCODING], "gzip");
         // What asks for it asks for what it can read.
-        assert!(!defaults().apply(&mut headers));
+        assert!(!defaults().apply(&Method::GET, &mut headers));
         let mut ranged = HeaderMap::new();
         ranged.insert(RANGE, HeaderValue::from_static("bytes=0-9"));
-        assert!(!defaults().apply(&mut ranged));
+        assert!(!defaults().apply(&Method::GET, &mut ranged));
+        assert!(!defaults().apply(&Method::HEAD, &mut HeaderMap::new()));
     }
 
     #[test]

@@ -94,7 +94,8 @@ impl Client {
 
     fn start(&self, mut request: Request<Body>) -> Sending {
         let inner = &self.0;
-        let unpack = inner.defaults.apply(request.headers_mut());
+        let method = request.method().clone();
+        let unpack = inner.defaults.apply(&method, request.headers_mut());
         Sending {
             inner: Heal::new(inner.guard.clone(), inner.generations.clone(), request),
             unpack,
