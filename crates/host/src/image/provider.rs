@@ -91,7 +91,10 @@ impl Runner {
     }
 
     fn attempts(&self, provider: &Provider, image: &str, told: &Told) -> Result<Answer, Error> {
-        let program = self.locate(provider)?;
+        // One that is not there counts as one that failed, as in the kubelet.
+        let program = self.locate(provider).inspect_err(|_| {
+            self.observer.provided(&provider.name, Duration::ZERO, true);
+        })?;
         let start = SystemClock.elapsed();
         let mut pauses = self.settings.retries.iter();
         let mut number = 1_usize;
