@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         "advisories" => check::advisories(),
         "vectors" => vectors(rest.first()),
         "bench" => bench::run(&rest),
+        "fuzz-match" => bench::fuzz_match(&rest),
         "soak" => soak::run(&rest),
         "e2e" => e2e::run(&rest),
         _ => Err(USAGE.to_owned()),
@@ -46,6 +47,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   advisories       known vulnerabilities of the dependencies
   vectors [DIR]    run the reference's cases through the real code
   bench [ROW…]     measure ours beside the limits and the peers [--json]
+  fuzz-match       the index of image patterns beside the plain rules [--pairs N] [--seed N]
   soak [OPTION…]   rotate, revoke and restart under load [--seconds N] [--seed N]
   e2e [OPTION…]    a real cluster on loopback, beside kubectl [--if-cached] [--keep] [WORD]";
 
