@@ -8,6 +8,7 @@ use zeroize::Zeroizing;
 use crate::{
     Node, Secret, duration, json,
     node::{DecodeError, Entry, SyntaxError, Value},
+    text::same_name,
     time,
 };
 
@@ -377,9 +378,10 @@ fn text<'n>(node: &'n Node, field: &str) -> Result<Option<&'n str>, DecodeError>
 /// it looks for the version; the last one counts.
 fn folded_text<'n>(node: &'n Node, field: &str) -> Result<&'n str, DecodeError> {
     let Value::Map(entries) = &node.value else { return Ok("") };
+    let lower = field.to_ascii_lowercase();
     let mut found = "";
     for Entry { key, value, .. } in entries {
-        if key.eq_ignore_ascii_case(field) {
+        if same_name(key, &lower) {
             found = value.text(field)?.unwrap_or(found);
         }
     }

@@ -6,6 +6,7 @@ use keyward_protocol::{
     Node, Secret, duration,
     image::Version,
     node::{Entry, Repeat, SyntaxError, Value},
+    text::same_name,
 };
 
 use super::{Class, Dialect, Draft, DraftTokens, Problem, Said, proposal};
@@ -42,13 +43,18 @@ impl Decoder<'_> {
             self.strict(line, key, message);
         }
         let mut drafts = Vec::new();
-        for entry in self.fields(&root, "", &["apiVersion", "kind", "providers"]) {
+        let known: &[&str] = match dialect {
+            Form::Internal => &["apiVersion", "kind"],
+            _ => &["apiVersion", "kind", "providers"],
+        };
+        for entry in self.fields(&root, "", known) {
             if entry.key == "providers" {
                 for (number, item) in self.list(&entry.value, "providers").iter().enumerate() {
                     let field = format!("providers[{number}]");
                     drafts.push(match dialect {
                         Form::Kubelet(version) => self.provider(item, &field, version),
                         Form::Proposal => proposal::provider(self, item, &field),
+                        Form::Internal => continue,
                     });
                 }
             }
@@ -91,6 +97,9 @@ impl Decoder<'_> {
             ("CredentialProviderConfig", "kubelet.config.k8s.io/v1alpha1") => {
                 Some(Form::Kubelet(Version::V1Alpha1))
             }
+            ("CredentialProviderConfig", "kubelet.config.k8s.io/__internal") => {
+                Some(Form::Internal)
+            }
             ("RegistryCredentialConfig" | "credentialprovider", "v1alpha1") => Some(Form::Proposal),
             ("CredentialProviderConfig", _) => {
                 let message = "must be `kubelet.config.k8s.io/v1`, `…/v1beta1` or `…/v1alpha1`";
@@ -114,9 +123,10 @@ impl Decoder<'_> {
     fn folded<'n>(&mut self, root: &'n Node, field: &str) -> Option<(&'n str, u32)> {
         let Value::Map(entries) = &root.value else { return None };
         let mut found = ("", root.line);
-        for entry in entries.iter().filter(|entry| entry.key.eq_ignore_ascii_case(field)) {
+        let lower = field.to_ascii_lowercase();
+        for entry in entries.iter().filter(|entry| same_name(&entry.key, &lower)) {
             match entry.value.text(field) {
-                Ok(text) => found = (text.unwrap_or_default(), entry.line),
+                Ok(text) => found = (text.unwrap_or(found.0), entry.line),
                 Err(error) => {
                     self.mismatch(&error);
                     return None;
@@ -321,6 +331,8 @@ impl Decoder<'_> {
 enum Form {
     Kubelet(Version),
     Proposal,
+    /// The version that the kubelet keeps for itself: none of its fields has the name it has in files.
+    Internal,
 }
 
 /// Words for a field that is not known, better ones for those of the other dialect.
