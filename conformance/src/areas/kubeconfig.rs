@@ -72,7 +72,7 @@ impl Stage {
             Kubeconfig::load(&self.surroundings, explicit.as_deref())
         };
         let config = config.map_err(|error| Fault { stage: "load", error })?;
-        match self.case["op"].as_str() {
+        match self.case["op"].as_str().filter(|op| !op.is_empty()) {
             None => {
                 let overrides = overrides(&self.case["overrides"]);
                 let target = config.resolve(&overrides, &self.surroundings);
