@@ -35,15 +35,17 @@ type kubeconfigCase struct {
 // newKubeconfig loads and resolves kubeconfigs, then sets up the transport.
 func newKubeconfig(scratch string) func(json.RawMessage) answer {
 	home := filepath.Join(scratch, "home of nobody")
-	count := 0
 	return func(raw json.RawMessage) answer {
 		c := read[kubeconfigCase](raw)
-		count++
-		folder := filepath.Join(scratch, fmt.Sprintf("kubeconfig-%d", count))
-		if err := c.lay(folder); err != nil {
+		// As deep as ours: a path may climb out of it.
+		folder, err := os.MkdirTemp("", "keyward-case-")
+		if err != nil {
 			return answer{Broken: err.Error()}
 		}
 		defer os.RemoveAll(folder)
+		if err := c.lay(folder); err != nil {
+			return answer{Broken: err.Error()}
+		}
 		back, err := os.Getwd()
 		if err != nil {
 			return answer{Broken: err.Error()}
@@ -56,9 +58,6 @@ func newKubeconfig(scratch string) func(json.RawMessage) answer {
 }
 
 func (c *kubeconfigCase) lay(folder string) error {
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		return err
-	}
 	for _, files := range []map[string]string{c.Files, c.ExtraFiles} {
 		for name, content := range files {
 			path := filepath.Join(folder, name)

@@ -136,7 +136,7 @@ func decodeDetail(text string) string {
 		return "syntax"
 	case strings.HasPrefix(text, "unexpected GroupVersion string"):
 		return "bad_api_version_string"
-	case strings.HasPrefix(text, "no kind "):
+	case strings.HasPrefix(text, "no kind "), strings.HasPrefix(text, "Object 'apiVersion' is missing"):
 		return "unknown_type"
 	case strings.Contains(text, "unknown conversion"), strings.HasPrefix(text, "converting "),
 		strings.HasPrefix(text, "unable to decode "):

@@ -8,6 +8,7 @@
 pub mod areas;
 mod departures;
 pub mod generate;
+pub mod kubectl;
 pub mod reference;
 mod shrink;
 pub mod trial;

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::{
     areas::{AREAS, Area, Verdict},
     generate::Generator,
+    kubectl::Judge,
     reference::{Answer, Reference},
     shrink::shrink,
 };
@@ -59,8 +60,20 @@ pub fn run(root: &Path, settings: &Settings, reference: &mut Reference) -> Resul
         table.push((area, row));
     }
     show(&table);
-    let passed: usize = table.iter().map(|(_, row)| row.passed()).sum();
-    let failed: usize = table.iter().map(|(_, row)| row.failed).sum();
+    let mut passed: usize = table.iter().map(|(_, row)| row.passed()).sum();
+    let mut failed: usize = table.iter().map(|(_, row)| row.failed).sum();
+    if settings.area.is_none() {
+        match Judge::find(root) {
+            Err(why) => println!("kubectl: did not judge: {why}"),
+            Ok(judge) => {
+                let (same, differ) =
+                    judge.run((settings.cases / 500).clamp(8, 200), settings.seed)?;
+                println!("{:<18}{same:>9}{:>10}{:>10}{differ:>8}", "kubectl", 0, 0);
+                passed += same;
+                failed += differ;
+            }
+        }
+    }
     println!("{passed} passed, {failed} failed");
     Ok(failed == 0 && passed > 0)
 }

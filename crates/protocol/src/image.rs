@@ -195,6 +195,10 @@ impl Response {
         node.map("answer").map_err(unreadable)?;
         let folded = |name| folded_text(&node, name).map_err(unreadable);
         let (found, kind) = (folded("apiVersion")?, folded("kind")?);
+        if found.matches('/').count() > 1 {
+            let what = "`apiVersion` has more than one `/`".to_owned();
+            return Err(unreadable(fault(place(&node, "apiVersion"), what)));
+        }
         if found != version.api_version() {
             return Err(ResponseError::VersionMismatch { found: Version::parse(found) });
         }

@@ -112,7 +112,12 @@ impl Decoder<'_> {
                 None
             }
             _ => {
-                self.hard(kind_line, "kind", "must be `CredentialProviderConfig`");
+                let message = "must be `CredentialProviderConfig`";
+                if has_unknown_field(kind, version, root) {
+                    self.strict(kind_line, "kind", message);
+                } else {
+                    self.hard(kind_line, "kind", message);
+                }
                 None
             }
         }
@@ -333,6 +338,32 @@ enum Form {
     Proposal,
     /// The version that the kubelet keeps for itself: none of its fields has the name it has in files.
     Internal,
+}
+
+/// Whether the file is of another kind that the reference knows, and has a field that this kind has not: then the
+/// reference complains of the field first.
+fn has_unknown_field(kind: &str, version: &str, root: &Node) -> bool {
+    const PROVIDER: &str = "credentialprovider.kubelet.k8s.io/";
+    let provider = version.strip_prefix(PROVIDER);
+    let provider = provider.is_some_and(|v| matches!(v, "v1" | "v1beta1" | "v1alpha1"));
+    let known: &[&str] = match kind {
+        "Status" => &["metadata", "status", "message", "reason", "details", "code"],
+        "APIVersions" => &["versions", "serverAddressByClientCIDRs"],
+        "APIGroup" => &["name", "versions", "preferredVersion", "serverAddressByClientCIDRs"],
+        "APIGroupList" => &["groups"],
+        "APIResourceList" => &["groupVersion", "resources"],
+        "CredentialProviderResponse" if provider => &["cacheKeyType", "cacheDuration", "auth"],
+        "CredentialProviderRequest" if provider => {
+            &["image", "serviceAccountToken", "serviceAccountAnnotations"]
+        }
+        "KubeletConfiguration" if version == "kubelet.config.k8s.io/v1beta1" => {
+            return root.get("providers").is_some();
+        }
+        _ => return false,
+    };
+    let Value::Map(entries) = &root.value else { return false };
+    let known = |name: &str| matches!(name, "apiVersion" | "kind") || known.contains(&name);
+    entries.iter().any(|entry| !known(&entry.key))
 }
 
 /// Words for a field that is not known, better ones for those of the other dialect.
