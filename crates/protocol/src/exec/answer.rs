@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Node, Secret,
     json::push_text,
-    node::{self, Value},
+    node::{self, DecodeError, Value},
     time,
 };
 
@@ -160,6 +160,16 @@ fn check_type(
         |what: &str| AnswerError::Decode { what: what.to_owned(), detail: Detail::UnknownType };
     let kind = if envelope.kind.is_empty() { "ExecCredential" } else { &envelope.kind };
     if envelope.is_unversioned() && kind == "ExecCredential" {
+        // In the version that the reference keeps for itself these names begin with a capital.
+        for name in ["Spec", "Status"] {
+            if let Some(field) = message.get(name) {
+                let fault = |error: DecodeError| AnswerError::Decode {
+                    what: error.to_string(),
+                    detail: Detail::FieldType,
+                };
+                field.map(name).map_err(fault)?;
+            }
+        }
         return Ok(None);
     }
     if envelope.is_foreign() {

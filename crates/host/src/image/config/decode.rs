@@ -37,7 +37,7 @@ impl Decoder<'_> {
                 return Vec::new();
             }
         };
-        let Some(dialect) = self.dialect(&root) else { return Vec::new() };
+        let Some(dialect) = self.dialect(&root, !repeats.is_empty()) else { return Vec::new() };
         for Repeat { key, line, first } in repeats {
             let message = format!("stands here a second time; the first is in line {first}");
             self.strict(line, key, message);
@@ -76,7 +76,7 @@ impl Decoder<'_> {
     }
 
     /// Which form the file has, by kind and version.
-    fn dialect(&mut self, root: &Node) -> Option<Form> {
+    fn dialect(&mut self, root: &Node, repeats: bool) -> Option<Form> {
         if root.is_null() {
             self.hard(root.line, "", "the file is empty");
             return None;
@@ -113,7 +113,8 @@ impl Decoder<'_> {
             }
             _ => {
                 let message = "must be `CredentialProviderConfig`";
-                if has_unknown_field(kind, version, root) {
+                if has_unknown_field(kind, version, root).is_some_and(|unknown| unknown || repeats)
+                {
                     self.strict(kind_line, "kind", message);
                 } else {
                     self.hard(kind_line, "kind", message);
@@ -340,9 +341,9 @@ enum Form {
     Internal,
 }
 
-/// Whether the file is of another kind that the reference knows, and has a field that this kind has not: then the
-/// reference complains of the field first.
-fn has_unknown_field(kind: &str, version: &str, root: &Node) -> bool {
+/// For a file of another kind that the reference knows: whether it has a field that this kind has not. Then, as with a
+/// field that stands twice, the reference complains of the field first.
+fn has_unknown_field(kind: &str, version: &str, root: &Node) -> Option<bool> {
     const PROVIDER: &str = "credentialprovider.kubelet.k8s.io/";
     let provider = version.strip_prefix(PROVIDER);
     let provider = provider.is_some_and(|v| matches!(v, "v1" | "v1beta1" | "v1alpha1"));
@@ -357,13 +358,13 @@ fn has_unknown_field(kind: &str, version: &str, root: &Node) -> bool {
             &["image", "serviceAccountToken", "serviceAccountAnnotations"]
         }
         "KubeletConfiguration" if version == "kubelet.config.k8s.io/v1beta1" => {
-            return root.get("providers").is_some();
+            return Some(root.get("providers").is_some());
         }
-        _ => return false,
+        _ => return None,
     };
-    let Value::Map(entries) = &root.value else { return false };
+    let Value::Map(entries) = &root.value else { return None };
     let known = |name: &str| matches!(name, "apiVersion" | "kind") || known.contains(&name);
-    entries.iter().any(|entry| !known(&entry.key))
+    Some(entries.iter().any(|entry| !known(&entry.key)))
 }
 
 /// Words for a field that is not known, better ones for those of the other dialect.
