@@ -149,16 +149,23 @@ impl Cluster {
         servers.iter_mut().try_for_each(Server::alive)
     }
 
-    /// What the steps find there: everybody may read and write config maps in `default`.
+    /// What the steps find there: everybody who is somebody may work in `default`.
     async fn furnish(&self) -> Outcome<()> {
-        let group = json!({ "kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "system:authenticated" });
-        let role = json!({ "kind": "ClusterRole", "apiGroup": "rbac.authorization.k8s.io", "name": "edit" });
+        const GROUP: &str = "rbac.authorization.k8s.io";
+        let name = json!({ "name": "everybody-works", "namespace": "default" });
+        self.apply(&json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": name,
+            "rules": [{ "apiGroups": [""], "resources": ["*"], "verbs": ["*"] }],
+        }))
+        .await?;
         self.apply(&json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "RoleBinding",
-            "metadata": { "name": "everybody-edits", "namespace": "default" },
-            "subjects": [group],
-            "roleRef": role,
+            "metadata": name,
+            "subjects": [{ "kind": "Group", "apiGroup": GROUP, "name": "system:authenticated" }],
+            "roleRef": { "kind": "Role", "apiGroup": GROUP, "name": "everybody-works" },
         }))
         .await?;
         for (account, purpose) in [("builder", "building"), ("puller", "pulling")] {
@@ -298,6 +305,8 @@ const API: &[&str] = &[
     "--authentication-token-webhook-version=v1",
     "--authentication-token-webhook-cache-ttl=1s",
     "--enable-bootstrap-token-auth",
+    // It asks for a watch's progress, which Debian's etcd does not tell.
+    "--feature-gates=SizeBasedListCostEstimate=false",
     "--service-account-issuer=https://kubernetes.default.svc",
 ];
 
@@ -318,6 +327,7 @@ const API_FILES: &[(&str, &str)] = &[
 const MANAGER: &[&str] = &[
     "--leader-elect=false",
     "--secure-port=0",
+    "--use-service-account-credentials",
     "--controllers=certificatesigningrequest-signing-controller,certificatesigningrequest-approving-controller,\
      serviceaccount-controller,root-ca-certificate-publisher-controller,namespace-controller,\
      garbage-collector-controller,token-cleaner-controller,bootstrap-signer-controller",

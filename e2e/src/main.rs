@@ -32,7 +32,7 @@ type Failure = Box<dyn Error + Send + Sync>;
 type Outcome<T> = Result<T, Failure>;
 
 /// Only a hang gets there.
-const STEP: Duration = Duration::from_secs(240);
+const STEP: Duration = Duration::from_secs(150);
 
 fn main() -> ExitCode {
     let options = match Options::read(env::args().skip(1)) {

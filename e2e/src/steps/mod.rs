@@ -5,6 +5,7 @@ mod plugins;
 mod proxy;
 mod rotation;
 mod same;
+mod signer;
 mod users;
 mod watch;
 
@@ -41,8 +42,8 @@ pub fn all() -> Vec<Step> {
         "an OpenID Connect user is the same user" => users::oidc,
         "an OpenID Connect user is renewed by its refresh token" => users::oidc_refresh,
         "an impersonated user is the same user" => users::impersonation,
-        "a password is refused alike" => users::password,
-        "an anonymous user is refused alike" => users::anonymous,
+        "a password is nobody to the server, alike" => users::password,
+        "an anonymous user is nobody to the server" => users::anonymous,
         "a wrong token is refused alike" => users::wrong_token,
         "an exec plugin with a service account's token is the same user" => users::exec_token,
         "an exec plugin with a certificate signed by the cluster is the same user" => users::exec_certificate,
@@ -62,5 +63,6 @@ pub fn all() -> Vec<Step> {
         "kubectl through the proxy is the user of the plugin" => proxy::user,
         "kubectl through the proxy reads, writes and watches over rotations" => proxy::work,
         "kubectl through the proxy has logs, exec and port-forward" => proxy::streams,
+        "a key that stays in its token signs for a certificate of the cluster" => signer::commands,
     ]
 }

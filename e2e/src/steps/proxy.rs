@@ -18,13 +18,20 @@ use super::{rotation, same, users};
 use crate::{Outcome, child::Server, cluster::Cluster, config, tools};
 
 /// A proxy that runs, and the kubeconfig that it wrote for clients.
-struct Proxy {
-    kubeconfig: PathBuf,
+pub struct Proxy {
+    /// The clients'.
+    pub kubeconfig: PathBuf,
     _server: Server,
 }
 
 impl Proxy {
-    async fn start(cluster: &Cluster, name: &str, kubeconfig: &Path) -> Outcome<Self> {
+    /// Starts one for this kubeconfig, with these variables.
+    pub async fn start(
+        cluster: &Cluster,
+        name: &str,
+        kubeconfig: &Path,
+        env: &[(&str, PathBuf)],
+    ) -> Outcome<Self> {
         let file = cluster.path(&format!("{name}.conf"));
         let mut command = Command::new(cluster.tools.own("keyward"));
         command
@@ -34,6 +41,7 @@ impl Proxy {
             .arg("--write-kubeconfig")
             .arg(&file);
         command.env("HOME", cluster.path(".")).env_remove("KUBECONFIG");
+        command.envs(env.iter().map(|(name, value)| (name, value)));
         let mut server = Server::start(name, &command, &cluster.path("."))?;
         while !file.exists() {
             server.alive()?;
@@ -47,7 +55,7 @@ pub async fn user(cluster: &Cluster) -> Outcome<String> {
     let mut seen = Vec::new();
     for (kind, account) in [("token", "builder"), ("certificate", "celia")] {
         let direct = cluster.kubeconfig(&users::plugin(cluster, kind, account, 600)?.0)?;
-        let proxy = Proxy::start(cluster, &format!("proxy-{kind}"), &direct).await?;
+        let proxy = Proxy::start(cluster, &format!("proxy-{kind}"), &direct, &[]).await?;
         let through = same::user(cluster, &proxy.kubeconfig, &[]).await?;
         if through != same::user(cluster, &direct, &[]).await? {
             return Err(format!("through the proxy it is {through}").into());
@@ -60,7 +68,7 @@ pub async fn user(cluster: &Cluster) -> Outcome<String> {
 /// Reads, writes and watches go on while the token changes every few seconds.
 pub async fn work(cluster: &Cluster) -> Outcome<String> {
     let (user, runs) = users::plugin(cluster, "token", "builder", rotation::LIFETIME)?;
-    let proxy = Proxy::start(cluster, "proxy-work", &cluster.kubeconfig(&user)?).await?;
+    let proxy = Proxy::start(cluster, "proxy-work", &cluster.kubeconfig(&user)?, &[]).await?;
     let kubectl = async |args: &[&str]| {
         let ran = cluster
             .theirs(&proxy.kubeconfig, &[args, &["--namespace", "default"]].concat())
@@ -127,7 +135,7 @@ pub async fn streams(cluster: &Cluster) -> Outcome<String> {
     let plugin = keyward_testing::script::Script::new();
     plugin.answer(Some("token-of-anna"), None);
     let direct = config::write(&cluster.path("."), &stand.kubeconfig(&plugin.user()))?;
-    let proxy = Proxy::start(cluster, "proxy-streams", &direct).await?;
+    let proxy = Proxy::start(cluster, "proxy-streams", &direct, &[]).await?;
     stand.logs().write("default", "web", "a line of the log");
     stand.logs().end("default", "web");
     stand.ports().map(80, echo().await?);

@@ -129,14 +129,33 @@ pub async fn impersonation(cluster: &Cluster) -> Outcome<String> {
     Ok(format!("{}; by flags {}", same::line(&seen), same::line(&other)))
 }
 
+/// API servers know no passwords any more: who sends one is taken for nobody.
 pub async fn password(cluster: &Cluster) -> Outcome<String> {
-    same::refused(cluster, &json!({ "username": "tom", "password": "secret" }), "unauthorized")
-        .await
+    let user = json!({ "username": "tom", "password": "secret" });
+    let kubeconfig = cluster.kubeconfig(&user)?;
+    let theirs = cluster.theirs(&kubeconfig, NAMESPACES).await?;
+    let ours = cluster.ours(&kubeconfig, NAMESPACES).await?;
+    for (name, ran) in [("kubectl", &theirs), ("keyward", &ours)] {
+        if ran.status.code() != Some(1) || !ran.stderr.contains(NOBODY) {
+            return Err(format!("{name}: {}, {}{}", ran.status, ran.stdout, ran.stderr).into());
+        }
+    }
+    Ok(format!("both end with 1 and say: {NOBODY}"))
 }
 
+/// kubectl asks for a name and a password where there is no credential, so it is no judge here.
 pub async fn anonymous(cluster: &Cluster) -> Outcome<String> {
-    same::refused(cluster, &json!({}), "forbidden").await
+    let kubeconfig = cluster.kubeconfig(&json!({}))?;
+    let version = cluster.ours(&kubeconfig, &["get", "--raw", "/version"]).await?.json()?;
+    let ran = cluster.ours(&kubeconfig, NAMESPACES).await?;
+    if ran.status.code() != Some(1) || !ran.stderr.contains(NOBODY) {
+        return Err(format!("{}, {}{}", ran.status, ran.stdout, ran.stderr).into());
+    }
+    Ok(format!("may read the version, {}, and nothing else", version["gitVersion"]))
 }
+
+const NAMESPACES: &[&str] = &["get", "--raw", "/api/v1/namespaces"];
+const NOBODY: &str = "User \"system:anonymous\" cannot list";
 
 pub async fn wrong_token(cluster: &Cluster) -> Outcome<String> {
     same::refused(cluster, &json!({ "token": "nobody's" }), "unauthorized").await

@@ -49,19 +49,24 @@ async fn follow(
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     let selector = format!("made-for={label}");
     let (store, writer) = reflector::store();
-    let (events, errors) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let counts = (events.clone(), errors.clone());
+    let events = Arc::new(AtomicUsize::new(0));
+    let (count, (tell, mut wrong)) = (events.clone(), tokio::sync::mpsc::unbounded_channel());
     let stream = watcher(maps.clone(), watcher::Config::default().labels(&selector))
         .default_backoff()
         .reflect(writer);
     let task = tokio::spawn(stream.for_each(move |event| {
-        let count = if event.is_ok() { &counts.0 } else { &counts.1 };
         count.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = event {
+            let _ = tell.send(error.to_string());
+        }
         async {}
     }));
     // Ends the watch however this function ends.
     let _guard = Guard(task);
-    store.wait_until_ready().await?;
+    tokio::select! {
+        ready = store.wait_until_ready() => ready?,
+        Some(error) = wrong.recv() => return Err(format!("the watch: {error}").into()),
+    }
 
     let mut round = 0;
     while rotation::count(&runs) < ROTATIONS + 1 {
@@ -85,10 +90,10 @@ async fn follow(
             .map(|line| line.trim_start_matches("configmap/").to_owned())
             .collect();
         if known == there && !known.is_empty() {
-            let (events, errors) = (events.load(Ordering::Relaxed), errors.load(Ordering::Relaxed));
-            if errors > 0 {
-                return Err(format!("{errors} errors of the watch").into());
+            if let Ok(error) = wrong.try_recv() {
+                return Err(format!("the watch: {error}").into());
             }
+            let events = events.load(Ordering::Relaxed);
             return Ok(format!(
                 "{round} changes, {events} events, {} runs, no error",
                 rotation::count(&runs)

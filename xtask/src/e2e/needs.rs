@@ -15,6 +15,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("python3", "python3-minimal"),
     ("curl", "curl"),
     ("openssl", "openssl"),
+    ("softhsm2-util", "softhsm2"),
     ("setpriv", "util-linux"),
     ("unshare", "util-linux"),
 ];

@@ -156,10 +156,7 @@ impl Follow {
             ),
             (None, None) => {}
         }
-        // Without a file there is no hash either.
-        let hash = |standing: &Standing| {
-            standing.config.as_ref().map(|c| c.hash.clone()).filter(|hash| !hash.is_empty())
-        };
+        let hash = |standing: &Standing| standing.config.as_ref().map(|c| c.hash.clone());
         let (new, old) = (hash(&standing), hash(&before));
         if new != old {
             self.observer.configured(new.as_deref(), old.as_deref());

@@ -87,8 +87,6 @@ pub enum RequestError {
     },
     /// A known type, but not a request.
     WrongKind,
-    /// A request in the version that the reference keeps for itself, in which no field has its usual name.
-    Internal,
 }
 
 impl Request {
@@ -155,9 +153,6 @@ impl Request {
         }
         if envelope.is_foreign() {
             return Err(RequestError::WrongKind);
-        }
-        if envelope.is_unversioned() && envelope.kind == "ExecCredential" {
-            return Err(RequestError::Internal);
         }
         let Some(version) = envelope.version() else {
             return Err(unknown(if envelope.group == GROUP {
@@ -337,7 +332,6 @@ impl fmt::Display for RequestError {
         match self {
             Self::Decode { what, .. } => f.write_str(what),
             Self::WrongKind => f.write_str("`kind` is not `ExecCredential`"),
-            Self::Internal => f.write_str("`apiVersion` is `__internal`"),
         }
     }
 }

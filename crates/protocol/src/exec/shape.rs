@@ -1,5 +1,7 @@
 //! The types of a message's fields. The reference checks all of them, used or not.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
 use super::{
     Version,
     envelope::{Detail, Fault},
@@ -7,7 +9,6 @@ use super::{
 use crate::{
     Node,
     node::{DecodeError, Value},
-    text::from_base64,
     time,
 };
 
@@ -148,7 +149,10 @@ pub(super) fn bytes(node: &Node, path: &str) -> Result<Vec<u8>, DecodeError> {
     let mismatch = || node.mismatch(path, "base64");
     match &node.value {
         Value::Null => Ok(Vec::new()),
-        Value::Text(text) => from_base64(text.as_bytes()).ok_or_else(mismatch),
+        Value::Text(text) => {
+            let packed: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+            STANDARD.decode(packed).map_err(|_| mismatch())
+        }
         Value::List(items) => items
             .iter()
             .map(|item| match &item.value {

@@ -1,5 +1,6 @@
 //! What a plugin is told, and whether it gets our stdin.
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use keyward_host::{
     Draft, Kind, Surroundings, Target,
     kubeconfig::{Cluster, Exec, Place, User},
@@ -7,7 +8,7 @@ use keyward_host::{
     rules::Rules,
     surroundings::Fixed,
 };
-use keyward_protocol::{Node, text::from_base64};
+use keyward_protocol::Node;
 use serde_json::Value;
 
 pub(super) fn check(case: &Value) -> Result<(), String> {
@@ -90,7 +91,7 @@ fn cluster(said: &Value) -> Result<(Cluster, Option<Node>), String> {
             }
             "cadata" | "certificateauthoritydata" => {
                 cluster.certificate_authority_data =
-                    from_base64(text.as_bytes()).unwrap_or_else(|| text.into_bytes());
+                    STANDARD.decode(&text).unwrap_or_else(|_| text.into_bytes());
             }
             "proxyurl" => cluster.proxy_url = text,
             "disablecompression" => cluster.disable_compression = *value == true,
