@@ -134,7 +134,12 @@ fn run(options: &Options) -> Result<Vec<Verdict>, Box<dyn Error + Send + Sync>> 
 }
 
 async fn soak(options: &Options) -> Result<Vec<Verdict>, Box<dyn Error + Send + Sync>> {
-    let scene = Arc::new(Scene::open()?);
+    let scene = Arc::new(Scene::open().await?);
+    println!(
+        "a run of the plugin takes {} ms, tokens live {} ms",
+        scene.run.as_millis(),
+        scene.lifetime.as_millis()
+    );
     let traffic = Arc::new(Traffic::default());
     let (over, ending) = signal::channel(false);
     let (last, until) = signal::channel(None);

@@ -22,6 +22,8 @@ const CALM: std::ops::Range<u64> = 2_500..5_000;
 /// A credential is revoked only when it has been out for so long: one that is revoked on its way to
 /// us, right after another, is again a matter of the back-off.
 const OUT: Duration = Duration::from_millis(500);
+/// Where runs of the plugin are slow, the calm is longer by so many of them.
+const RUNS: u32 = 4;
 
 /// What happened.
 #[derive(Debug, Default)]
@@ -38,6 +40,7 @@ pub async fn rage(
     options: Options,
     mut ending: signal::Receiver<bool>,
 ) -> Storm {
+    let slow = scene.run * RUNS;
     let mut chance = Chance(options.seed);
     let mut storm = Storm::default();
     let begin = Instant::now();
@@ -59,7 +62,7 @@ pub async fn rage(
         for (account, next) in ACCOUNTS.iter().zip(&mut revocations) {
             if *next <= now && is_out(&scene, account) {
                 storm.revoked += scene.issuer.revoke(account);
-                *next = now + chance.calm();
+                *next = now + chance.calm() + slow;
             }
         }
         if sabotage.is_some_and(|(_, at)| at <= now)
@@ -82,7 +85,7 @@ async fn restart(scene: &Scene) -> (Instant, Instant) {
 /// Whether the account's credential is where it is used.
 fn is_out(scene: &Scene, account: &str) -> bool {
     let last = scene.issuer.history(account).last().copied();
-    last.is_some_and(|issue| SystemTime::now() > issue.at + OUT)
+    last.is_some_and(|issue| SystemTime::now() > issue.at + OUT + scene.run)
 }
 
 /// What a saboteur took and does not give back.

@@ -89,19 +89,22 @@ pub fn runs(scene: &Scene) -> Verdict {
     let runs: usize = ACCOUNTS.iter().map(|account| scene.issuer.runs(account)).sum();
     let mut rotations = 0;
     let mut refusals = 0;
+    let mut idle = String::new();
     for account in ACCOUNTS {
         for pair in scene.issuer.history(account).windows(2) {
             match reason(&pair[0], &pair[1]) {
                 Some(Reason::Rotation) => rotations += 1,
                 Some(Reason::Refusal) => refusals += 1,
-                None => {}
+                None => idle = format!("; for no reason: {account} {pair:?}"),
             }
         }
     }
     Verdict {
         name: "plugin runs",
         holds: runs <= rotations + refusals + ACCOUNTS.len() && rotations > 0,
-        seen: format!("{runs}, for {rotations} rotations, {refusals} refusals and 2 beginnings"),
+        seen: format!(
+            "{runs}, for {rotations} rotations, {refusals} refusals and 2 beginnings{idle}"
+        ),
     }
 }
 

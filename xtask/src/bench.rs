@@ -20,3 +20,13 @@ pub fn run(args: &[String]) -> Result<bool, String> {
             .args(args),
     )
 }
+
+/// Compares the compiled index of image patterns with the rules taken one by one.
+pub fn fuzz_match(args: &[String]) -> Result<bool, String> {
+    sh::run(
+        sh::cargo()
+            .args(["run", "--quiet", "--release", "--package", "keyward-bench"])
+            .args(["--bin", "fuzz-match", "--"])
+            .args(args),
+    )
+}

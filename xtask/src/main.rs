@@ -2,12 +2,12 @@
 
 mod bench;
 mod check;
+mod conformance;
 mod e2e;
 mod packages;
 mod sh;
 mod soak;
 mod test;
-mod vectors;
 
 use std::{
     env,
@@ -24,7 +24,9 @@ fn main() -> ExitCode {
         "check" => check::run(),
         "advisories" => check::advisories(),
         "vectors" => vectors(rest.first()),
+        "conformance" => conformance::run(&rest),
         "bench" => bench::run(&rest),
+        "fuzz-match" => bench::fuzz_match(&rest),
         "soak" => soak::run(&rest),
         "e2e" => e2e::run(&rest),
         _ => Err(USAGE.to_owned()),
@@ -45,12 +47,16 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   check            format, lints, documentation, licences and sources
   advisories       known vulnerabilities of the dependencies
   vectors [DIR]    run the reference's cases through the real code
+  conformance      put the same made-up cases to us and to the reference [--cases N] [--seed N] [--area A]
   bench [ROW…]     measure ours beside the limits and the peers [--json]
+  fuzz-match       the index of image patterns beside the plain rules [--pairs N] [--seed N]
   soak [OPTION…]   rotate, revoke and restart under load [--seconds N] [--seed N]
   e2e [OPTION…]    a real cluster on loopback, beside kubectl [--if-cached] [--keep] [WORD]";
 
 fn vectors(folder: Option<&String>) -> Result<bool, String> {
-    let count = vectors::run(&folder.map_or_else(|| root().join("vectors"), PathBuf::from))?;
+    let count = keyward_conformance::areas::run(
+        &folder.map_or_else(|| root().join("vectors"), PathBuf::from),
+    )?;
     Ok(count.failed == 0 && count.passed > 0)
 }
 

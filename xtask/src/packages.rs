@@ -13,6 +13,9 @@ const NEEDED: &[(&str, &str)] = &[
     ("softhsm2-util", "softhsm2"),
     ("pkcs11-tool", "opensc"),
     ("swtpm", "swtpm"),
+    ("skopeo", "skopeo"),
+    ("docker-registry", "docker-registry"),
+    ("htpasswd", "apache2-utils"),
 ];
 
 /// A library the tests load, and the package it comes in.

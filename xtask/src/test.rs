@@ -5,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{packages, sh, vectors};
+use crate::{packages, sh};
 
 /// Runs every test and doctest of the workspace, then the vectors. The last line is
 /// `N passed, M failed`.
@@ -19,7 +19,7 @@ pub fn run(filter: &[String]) -> Result<bool, String> {
         ok &= count(&mut command, &mut total)?;
     }
     if filter.is_empty() {
-        let vectors = vectors::run(&crate::root().join("vectors"))?;
+        let vectors = keyward_conformance::areas::run(&crate::root().join("vectors"))?;
         total.passed += vectors.passed;
         total.failed += vectors.failed;
     }

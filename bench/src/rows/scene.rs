@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use keyward_testing::server::{Server, User};
+use keyward_testing::server::{Server, Setup, User};
 use serde_json::{Value, json};
 
 /// What the plugin answers and the server accepts.
@@ -69,8 +69,17 @@ pub struct Scene {
 
 impl Scene {
     pub fn new() -> Self {
+        Self::of(Server::setup())
+    }
+
+    /// One that speaks HTTP/1.1 alone.
+    pub fn old() -> Self {
+        Self::of(Server::setup().only_http1())
+    }
+
+    fn of(setup: Setup) -> Self {
         // One thread for the server, one for the client: as many as the smallest machine has.
-        let server = Server::setup().records(0).workers(1).start().expect("a server");
+        let server = setup.records(0).workers(1).start().expect("a server");
         server.users().token(TOKEN, User::new("bench"));
         let folder = Folder::with(|user| server.kubeconfig(user));
         let authority = folder.folder.path().join("ca.pem");

@@ -123,11 +123,7 @@ impl Globals {
             settings.unattended = budget;
             settings.attended = budget;
         }
-        settings.environment = match &self.flags.plugin_env {
-            None | Some(PluginEnv::Inherit) => Environment::Inherit,
-            Some(PluginEnv::Clean) => Environment::Clean,
-            Some(PluginEnv::Only(names)) => Environment::Only(names.clone()),
-        };
+        settings.environment = self.environment();
         settings.strict = self.flags.strict;
         settings.exchange = Some(Arc::new(Https::new()));
         if let Some(asked) = &self.asked {
@@ -139,6 +135,15 @@ impl Globals {
             }
         }
         settings
+    }
+
+    /// What plugins see of our environment.
+    pub(crate) fn environment(&self) -> Environment {
+        match &self.flags.plugin_env {
+            None | Some(PluginEnv::Inherit) => Environment::Inherit,
+            Some(PluginEnv::Clean) => Environment::Clean,
+            Some(PluginEnv::Only(names)) => Environment::Only(names.clone()),
+        }
     }
 
     /// What the flags say over the files. An empty text is no override, as with kubectl.

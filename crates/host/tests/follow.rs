@@ -128,6 +128,7 @@ fn a_removed_file_or_an_empty_list_switches_off_and_back_on() {
     fs::remove_file(&stage.path).unwrap();
     assert_eq!(stage.later(), ["first-0", "second-0"], "it may be being replaced");
     assert!(stage.later().is_empty());
+    assert_eq!(stage.seen.0.lock().unwrap().last(), Some(&None), "no file, no hash");
     fs::write(&stage.path, version(1)).unwrap();
     assert!(stage.later().is_empty());
     assert_eq!(stage.later(), ["first-1", "second-1"]);

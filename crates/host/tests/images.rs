@@ -456,3 +456,66 @@ fn the_proposals_own_sample_runs_ecr_creds_from_the_path() {
     images.lookup(&config, image, None).unwrap();
     assert_eq!(counts.ran.load(Ordering::SeqCst), 2);
 }
+
+#[test]
+fn a_token_that_says_how_long_it_lives_is_used_again_until_it_is_old() {
+    use base64::Engine as _;
+
+    struct Issuer(Mutex<i64>, AtomicUsize);
+
+    impl Accounts for Issuer {
+        fn account(&self, _pod: &Pod) -> Result<Account, Box<dyn StdError + Send + Sync>> {
+            let annotations = BTreeMap::from([("need".to_owned(), "x".to_owned())]);
+            Ok(Account { uid: "u".into(), annotations })
+        }
+
+        fn token(&self, _: &TokenRequest<'_>) -> Result<Secret, Box<dyn StdError + Send + Sync>> {
+            let number = self.1.fetch_add(1, Ordering::SeqCst);
+            let claims = format!("{{\"exp\":{},\"jti\":{number}}}", self.0.lock().unwrap());
+            let encoded = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(claims);
+            Ok(Secret::new(format!("eyJh.{encoded}.sig")))
+        }
+    }
+
+    let (stage, _, _) = with_tokens("Token", &answering("Image", "2h", "r.io"));
+    let start = "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap().as_second();
+    let issuer = Arc::new(Issuer(Mutex::new(start + 3600), AtomicUsize::new(0)));
+    let settings = Settings { retries: Vec::new(), ..Settings::default() };
+    let images = stage.images_with(&settings).with_accounts(Arc::clone(&issuer) as _);
+    let (config, images) = (stage.config(), Arc::new(images));
+    let ask = |image: &str| images.lookup(&config, image, Some(&pod("one", "sa"))).unwrap();
+    for image in ["r.io/a", "r.io/b", "r.io/a", "r.io/b"] {
+        assert_eq!(ask(image).logins.len(), 1);
+    }
+    assert_eq!((stage.runs("p"), issuer.1.load(Ordering::SeqCst)), (2, 1));
+    stage.clock.advance(Duration::from_secs(2881));
+    *issuer.0.lock().unwrap() = start + 7200;
+    ask("r.io/a");
+    assert_eq!((stage.runs("p"), issuer.1.load(Ordering::SeqCst)), (3, 2), "per token");
+}
+
+#[test]
+fn a_provider_sees_as_much_of_our_environment_as_it_may() {
+    use keyward_host::plan::Environment;
+    for (environment, expected) in [
+        (Environment::Inherit, "path home"),
+        (Environment::Only(vec!["HOME".into()]), " home"),
+        (Environment::Clean, " "),
+    ] {
+        let mut stage = Stage::new();
+        // A shell without PATH has one of its own, which it does not pass on.
+        let see = "/usr/bin/env >\"$here/seen\"";
+        stage.provider("p", "r.io", "", &format!("{see}\n{}", answering("Image", "1m", "r.io")));
+        let settings = Settings { environment, retries: Vec::new(), ..Settings::default() };
+        let images = Arc::new(stage.images_with(&settings));
+        images.lookup(&stage.config(), "r.io/a", None).unwrap();
+        let seen = fs::read_to_string(stage.path("seen")).unwrap();
+        let has =
+            |name: &str, word| if seen.lines().any(|l| l.starts_with(name)) { word } else { "" };
+        assert_eq!(
+            format!("{} {}", has("PATH=", "path"), has("HOME=", "home")),
+            expected,
+            "{seen}"
+        );
+    }
+}

@@ -33,6 +33,7 @@ impl Question {
         }
         let reading = Request::read(bytes).map_err(|error| match error {
             RequestError::WrongKind => QuestionError::WrongKind,
+            RequestError::Internal => QuestionError::NoCluster,
             other => QuestionError::Decode(other.to_string()),
         })?;
         let remarks = reading.notes.iter().map(ToString::to_string).collect();

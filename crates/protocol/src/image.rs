@@ -8,6 +8,7 @@ use zeroize::Zeroizing;
 use crate::{
     Node, Secret, duration, json,
     node::{DecodeError, Entry, SyntaxError, Value},
+    text::same_name,
     time,
 };
 
@@ -194,6 +195,10 @@ impl Response {
         node.map("answer").map_err(unreadable)?;
         let folded = |name| folded_text(&node, name).map_err(unreadable);
         let (found, kind) = (folded("apiVersion")?, folded("kind")?);
+        if found.matches('/').count() > 1 {
+            let what = "`apiVersion` has more than one `/`".to_owned();
+            return Err(unreadable(fault(place(&node, "apiVersion"), what)));
+        }
         if found != version.api_version() {
             return Err(ResponseError::VersionMismatch { found: Version::parse(found) });
         }
@@ -377,9 +382,10 @@ fn text<'n>(node: &'n Node, field: &str) -> Result<Option<&'n str>, DecodeError>
 /// it looks for the version; the last one counts.
 fn folded_text<'n>(node: &'n Node, field: &str) -> Result<&'n str, DecodeError> {
     let Value::Map(entries) = &node.value else { return Ok("") };
+    let lower = field.to_ascii_lowercase();
     let mut found = "";
     for Entry { key, value, .. } in entries {
-        if key.eq_ignore_ascii_case(field) {
+        if same_name(key, &lower) {
             found = value.text(field)?.unwrap_or(found);
         }
     }

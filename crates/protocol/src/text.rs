@@ -1,8 +1,14 @@
-//! Text from strangers, made safe to show.
+//! Text from strangers: made safe to show, and read where the reference is lenient.
 
 use std::fmt::Write as _;
 
+use base64::{
+    Engine as _,
+    alphabet::STANDARD,
+    engine::{GeneralPurpose, GeneralPurposeConfig},
+};
 use unicode_general_category::{GeneralCategory, get_general_category};
+use zeroize::Zeroizing;
 
 /// Replaces every character that is not a letter, mark, number, punctuation, symbol, separator or
 /// U+0009 to U+000D by its `U+XXXX` name (IH-05).
@@ -21,6 +27,42 @@ pub fn clean(text: &str) -> String {
         }
     }
     out
+}
+
+/// Whether a field's name is `lower` whatever its case, as Go compares them where it is not exact: letters that fold
+/// onto ASCII ones are the same.
+///
+/// ```
+/// # use keyward_protocol::text::same_name;
+/// assert!(same_name("apiVER\u{17f}ion", "apiversion"));
+/// ```
+pub fn same_name(name: &str, lower: &str) -> bool {
+    let fold = |character: char| match character {
+        '\u{212a}' => 'k',
+        '\u{17f}' => 's',
+        other => other.to_ascii_lowercase(),
+    };
+    name.chars().map(fold).eq(lower.chars())
+}
+
+/// Base64 as Go reads it: padded, line breaks anywhere, unused bits ignored.
+///
+/// ```
+/// # use keyward_protocol::text::from_base64;
+/// assert_eq!(from_base64(b"Y2\nF=").as_deref(), Some(&b"ca"[..]));
+/// ```
+pub fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
+    const ENGINE: GeneralPurpose = GeneralPurpose::new(
+        &STANDARD,
+        GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+    );
+    if text.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
+        let mut joined = Zeroizing::new(text.to_vec());
+        joined.retain(|byte| !matches!(byte, b'\r' | b'\n'));
+        ENGINE.decode(&*joined).ok()
+    } else {
+        ENGINE.decode(text).ok()
+    }
 }
 
 fn is_shown(character: char) -> bool {

@@ -52,7 +52,7 @@ fn every_promise_is_kept_and_each_is_noticed_when_it_is_broken() {
     let shapes: Vec<Value> = good["lines"].as_array().unwrap().iter().map(schema).collect();
     assert!(shapes.iter().all(|shape| *shape == shapes[0]), "{shapes:#?}");
     let promises = lines(&good);
-    assert!(promises.len() >= 12 && promises.iter().all(|(_, kept)| *kept), "{good:#}");
+    assert!(promises.len() >= 14 && promises.iter().all(|(_, kept)| *kept), "{good:#}");
     thread::scope(|scope| {
         for (promise, _) in &promises {
             scope.spawn(move || {
@@ -76,8 +76,8 @@ fn the_timeline_has_a_line_for_each_promise_and_the_folder_is_gone_afterwards() 
     std::fs::create_dir(&temporary).unwrap();
     let ran = stage.command(["demo"]).env("TMPDIR", &temporary).ran();
     let text = ran.good();
-    assert_eq!(text.lines().filter(|line| line.contains(" s  kept  ")).count(), 12, "{text}");
-    assert!(text.contains("12 of 12 promises kept in "), "{text}");
+    assert_eq!(text.lines().filter(|line| line.contains(" s  kept  ")).count(), 14, "{text}");
+    assert!(text.contains("14 of 14 promises kept in "), "{text}");
     assert_eq!(ran.stderr, "");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
 }

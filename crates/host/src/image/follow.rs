@@ -156,7 +156,10 @@ impl Follow {
             ),
             (None, None) => {}
         }
-        let hash = |standing: &Standing| standing.config.as_ref().map(|c| c.hash.clone());
+        // Without a file there is no hash either.
+        let hash = |standing: &Standing| {
+            standing.config.as_ref().map(|c| c.hash.clone()).filter(|hash| !hash.is_empty())
+        };
         let (new, old) = (hash(&standing), hash(&before));
         if new != old {
             self.observer.configured(new.as_deref(), old.as_deref());

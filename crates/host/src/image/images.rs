@@ -8,7 +8,10 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
+
+use keyward_protocol::{Secret, image::token_expiry};
 
 use super::{
     Config, Keyring, Name, Pod, Settings,
@@ -20,7 +23,7 @@ use super::{
     normalise,
     provider::{Runner, Told},
     question::{Client, Question, annotations, with_token},
-    shelf::{Key, Shelf},
+    shelf::{Hold, Key, Shelf},
 };
 use crate::{
     Error, Kind, Surroundings,
@@ -42,8 +45,16 @@ pub struct Images {
     flights: Mutex<HashMap<Key, Flight<Landed>>>,
     /// What is known of providers, by provider.
     known: Mutex<HashMap<Key, KnownKey>>,
-    /// The last token of a pod, by its hash, so that none is requested while its answer is kept.
-    tokens: Shelf<Key>,
+    /// The token of a pod, so that none is requested while it or its answer is good.
+    tokens: Shelf<Held>,
+}
+
+/// A token of a pod.
+struct Held {
+    /// What tells answers for it apart.
+    hash: Key,
+    /// The token itself, where it says how long it may be used.
+    token: Option<Secret>,
 }
 
 type Landed = Result<Arc<Answer>, Error>;
@@ -254,7 +265,10 @@ impl Images {
         let mut client = question.client_key();
         if let (Some(token), Some(TokenCache::Token)) = (&told.token, question.cache()) {
             let hash = Key::of([token.expose().as_bytes()]);
-            self.tokens.put(client, &Arc::new(hash), answer.hold(), None);
+            if token_expiry(token.expose()).is_none() {
+                let held = Held { hash, token: None };
+                self.tokens.put(client, &Arc::new(held), answer.hold(), None);
+            }
             client = with_token(&client, &hash);
         }
         let key = question.key(answer.scope, &client);
@@ -268,6 +282,16 @@ impl Images {
             return Ok(Told::default());
         };
         let Some(accounts) = &self.accounts else { return Ok(Told::default()) };
+        let told = |token| Told {
+            token: Some(token),
+            annotations: question.client.annotations.clone(),
+            shared: attributes.cache == TokenCache::ServiceAccount,
+        };
+        let client = question.client_key();
+        let held = || self.tokens.find(&[client]).and_then(|(_, held)| held.token.clone());
+        if let (TokenCache::Token, Some(token)) = (attributes.cache, held()) {
+            return Ok(told(token));
+        }
         let request = TokenRequest { pod, account, audience: &attributes.audience };
         let token = accounts.token(&request).map_err(|source| {
             Error::new(Kind::Failed, "no token of the service account could be had")
@@ -276,11 +300,20 @@ impl Images {
                 .note("cause", source.to_string())
                 .with_hint("`keyward image lint` prints the permission that nodes need for it")
         })?;
-        Ok(Told {
-            token: Some(token),
-            annotations: question.client.annotations.clone(),
-            shared: attributes.cache == TokenCache::ServiceAccount,
-        })
+        if attributes.cache == TokenCache::Token {
+            self.hold(client, &token);
+        }
+        Ok(told(token))
+    }
+
+    /// Keeps a pod's token for four fifths of its life, as the kubelet does, if it says how long that
+    /// is: answers for one image are not lost by asking for another.
+    fn hold(&self, client: Key, token: &Secret) {
+        let Some(end) = token_expiry(token.expose()) else { return };
+        let rest = end.saturating_sub(self.runner.clock.now().as_second());
+        let rest = Duration::from_secs(u64::try_from(rest).unwrap_or_default());
+        let held = Held { hash: Key::of([token.expose().as_bytes()]), token: Some(token.clone()) };
+        self.tokens.put(client, &Arc::new(held), Hold::For(rest * 4 / 5), None);
     }
 
     fn learn(&self, question: &Question, answer: &Answer) {
@@ -298,7 +331,7 @@ impl Images {
         if question.cache() == Some(TokenCache::Token) {
             // Without a token that we remember there is nothing to be found.
             let hash = self.tokens.find(&[client]);
-            client = with_token(&client, &hash.map_or(Key::of([]), |(_, hash)| *hash));
+            client = with_token(&client, &hash.map_or(Key::of([]), |(_, held)| held.hash));
         }
         Scope::ALL.map(|scope| question.key(scope, &client))
     }

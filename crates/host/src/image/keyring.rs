@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use base64::{
     Engine as _,
     alphabet::STANDARD,
-    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+    engine::{DecodePaddingMode as Mode, GeneralPurpose, GeneralPurposeConfig},
 };
-use keyward_protocol::{Node, Secret, Url, image::Login, node::DecodeError};
+use keyward_protocol::{Node, Secret, Url, image::Login, node::DecodeError, text::same_name};
 
 use super::{Index, Name, Pattern, Reading};
 
@@ -89,23 +89,30 @@ pub fn read_auths(auths: &Node) -> Result<Vec<(String, Login)>, DecodeError> {
 }
 
 fn read_login(node: &Node, key: &str) -> Result<Login, DecodeError> {
-    node.map(key)?;
-    let field =
-        |name| Ok(node.get(name).map(|n| n.text(name)).transpose()?.flatten().unwrap_or_default());
-    let auth: &str = field("auth")?;
-    let (username, password) = (field("username")?, field("password")?);
+    // Names in any case, and the last of each that is not null; the email must be a text too.
+    let mut fields = [("auth", ""), ("username", ""), ("password", ""), ("email", "")];
+    for entry in node.map(key)?.unwrap_or_default() {
+        if let Some((name, text)) = fields.iter_mut().find(|(name, _)| same_name(&entry.key, name))
+        {
+            *text = entry.value.text(name)?.unwrap_or(text);
+        }
+    }
+    let [(_, auth), (_, username), (_, password), _] = fields;
     if auth.is_empty() {
         return Ok(Login { username: username.to_owned(), password: Secret::new(password) });
     }
     split_auth(auth).ok_or_else(|| node.mismatch("auth", "the Base64 of `name:password`"))
 }
 
-/// Splits a docker `auth` field: standard Base64, padded or not, line breaks ignored.
+/// Splits a docker `auth` field: standard Base64, padded or not, line breaks and unused bits ignored.
 fn split_auth(auth: &str) -> Option<Login> {
-    let either =
-        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let padding =
+        if auth.trim().ends_with('=') { Mode::RequireCanonical } else { Mode::RequireNone };
+    let config = GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(padding);
     let text: String = auth.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
-    let bytes = GeneralPurpose::new(&STANDARD, either).decode(text).ok()?;
+    let bytes = GeneralPurpose::new(&STANDARD, config).decode(text).ok()?;
     let text = Secret::new(String::from_utf8_lossy(&bytes));
     let (username, password) = text.expose().split_once(':')?;
     Some(Login { username: username.to_owned(), password: Secret::new(password) })

@@ -22,6 +22,7 @@ use crate::{
     Error, Surroundings,
     clock::{Clock, SharedClock, SystemClock},
     observer::Observer,
+    plan::Environment,
     process::{self, Failure, Invocation, Limits, Stdin, Stop},
     rules,
 };
@@ -37,6 +38,8 @@ pub struct Settings {
     pub retries: Vec<Duration>,
     /// How much a provider may print.
     pub limits: Limits,
+    /// What a provider sees of our environment.
+    pub environment: Environment,
     /// How many answers are kept.
     pub most: usize,
 }
@@ -49,6 +52,7 @@ impl Default for Settings {
             budget: Duration::from_secs(60),
             retries: vec![Duration::from_millis(500), Duration::from_secs(2)],
             limits: Limits::default(),
+            environment: Environment::Inherit,
             most: 10_000,
         }
     }
@@ -91,7 +95,10 @@ impl Runner {
     }
 
     fn attempts(&self, provider: &Provider, image: &str, told: &Told) -> Result<Answer, Error> {
-        let program = self.locate(provider)?;
+        // One that is not there counts as one that failed, as in the kubelet.
+        let program = self.locate(provider).inspect_err(|_| {
+            self.observer.provided(&provider.name, Duration::ZERO, true);
+        })?;
         let start = SystemClock.elapsed();
         let mut pauses = self.settings.retries.iter();
         let mut number = 1_usize;
@@ -186,7 +193,7 @@ impl Runner {
         invocation.name = program.into();
         invocation.args = provider.args.iter().map(Into::into).collect();
         // Ours and the configured ones, of which the later wins (LE-04).
-        invocation.env = self.surroundings.vars();
+        invocation.env = self.settings.environment.of(&self.surroundings);
         let configured = provider.env.iter();
         invocation.env.extend(
             configured.map(|(name, value)| (OsString::from(name), OsString::from(value.expose()))),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use keyward_protocol::exec::Version;
+use zeroize::Zeroizing;
 
 use super::{
     Class, Exec, Problem, Subject, Target, field::secret_from, load::read, problem::report,
@@ -136,10 +137,12 @@ impl Target {
         let user = &self.user;
         let in_files = user.client_certificate_data.is_empty() && user.client_key_data.is_empty();
         let has_key = !user.client_key.is_empty() || !user.client_key_data.is_empty();
-        if in_files || !has_key {
+        if !has_key {
             return;
         }
-        if let Err(what) = self.pair() {
+        // Files are read now, and parsed at each handshake: they may be replaced in between.
+        let used = if in_files { self.files().map(drop) } else { self.pair().map(drop) };
+        if let Err(what) = used {
             let message = format!("and its key cannot be used: {what}");
             problems.push(
                 Problem::new(Class::PairInvalid, self.user_place.clone(), message)
@@ -149,12 +152,18 @@ impl Target {
         }
     }
 
+    fn files(&self) -> Result<(), String> {
+        for file in [&self.user.client_certificate, &self.user.client_key] {
+            if !file.is_empty() {
+                content(file)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The client certificate with its key, each from the kubeconfig or else from its file.
     fn pair(&self) -> Result<Pair, String> {
         let user = &self.user;
-        let content = |file: &str| {
-            read(Path::new(file)).map_err(|kind| format!("`{}`: {kind}", inline(file)))
-        };
         let certificate = match user.client_certificate_data.as_slice() {
             [] => content(&user.client_certificate)?,
             data => data.to_vec().into(),
@@ -166,6 +175,10 @@ impl Target {
         };
         Pair::parse(&String::from_utf8_lossy(&certificate), &key).map_err(|error| error.0)
     }
+}
+
+fn content(file: &str) -> Result<Zeroizing<Vec<u8>>, String> {
+    read(Path::new(file)).map_err(|kind| format!("`{}`: {kind}", inline(file)))
 }
 
 fn outcome(problems: Vec<Problem>, hint: Option<&'static str>) -> Result<(), Error> {

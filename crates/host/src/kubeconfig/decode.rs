@@ -7,6 +7,7 @@ use keyward_protocol::{
     Node, Secret,
     exec::Version,
     node::{Entry, Value},
+    text::same_name,
 };
 
 use super::{
@@ -40,10 +41,12 @@ pub(super) fn decode(
 impl Reader<'_> {
     fn document(&mut self, document: Node) -> Kubeconfig {
         let mut config = Kubeconfig::default();
+        let (mut version, mut kind) = (None, None);
         for entry in self.fields(document) {
             match entry.key.as_str() {
-                "apiVersion" => self.version(entry),
-                "kind" => self.kind(entry),
+                // The reference looks for these two first, whatever the case of their names.
+                name if same_name(name, "apiversion") => self.last(entry, &mut version),
+                name if same_name(name, "kind") => self.last(entry, &mut kind),
                 "current-context" => {
                     config.current_context_place = self.place(entry.line);
                     config.current_context = self.text(entry);
@@ -60,23 +63,24 @@ impl Reader<'_> {
                 _ => {}
             }
         }
+        // Missing or empty is v1; `/v1` is the same in another spelling.
+        if let Some((line, version)) = version
+            && !matches!(version.as_str(), "" | "/" | "v1" | "/v1")
+        {
+            self.fault(line, "apiVersion", "must be `v1`");
+        }
+        if let Some((line, kind)) = kind
+            && !matches!(kind.as_str(), "" | "Config")
+        {
+            self.fault(line, "kind", "must be `Config`");
+        }
         config
     }
 
-    /// Missing or empty is v1; `/v1` is the same in another spelling.
-    fn version(&mut self, entry: Entry) {
-        let line = entry.line;
-        let version = self.text(entry);
-        if !matches!(version.as_str(), "" | "/" | "v1" | "/v1") {
-            self.fault(line, "apiVersion", "must be `v1`");
-        }
-    }
-
-    fn kind(&mut self, entry: Entry) {
-        let line = entry.line;
-        let kind = self.text(entry);
-        if !matches!(kind.as_str(), "" | "Config") {
-            self.fault(line, "kind", "must be `Config`");
+    /// Keeps a text that is not null, and its line.
+    fn last(&mut self, entry: Entry, kept: &mut Option<(u32, String)>) {
+        if !is_null(&entry) {
+            *kept = Some((entry.line, self.text(entry)));
         }
     }
 

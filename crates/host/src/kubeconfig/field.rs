@@ -2,14 +2,10 @@
 
 use std::{mem, path::Path, sync::Arc};
 
-use base64::{
-    Engine,
-    alphabet::STANDARD,
-    engine::{GeneralPurpose, GeneralPurposeConfig},
-};
 use keyward_protocol::{
     Node, Secret,
     node::{Entry, Value},
+    text::from_base64,
 };
 
 use super::{Class, Place, Problem, Subject};
@@ -100,7 +96,7 @@ impl Reader<'_> {
     pub(super) fn bytes(&mut self, entry: &Entry) -> Vec<u8> {
         let bytes = match &entry.value.value {
             Value::Null => Some(Vec::new()),
-            Value::Text(text) => from_base64(text),
+            Value::Text(text) => from_base64(text.as_bytes()),
             Value::List(items) => items
                 .iter()
                 .map(|item| match &item.value {
@@ -145,20 +141,6 @@ impl Reader<'_> {
 
 pub(super) fn is_null(entry: &Entry) -> bool {
     entry.value.is_null()
-}
-
-/// Base64 as Go reads it: padded, line breaks anywhere, unused bits ignored.
-fn from_base64(text: &str) -> Option<Vec<u8>> {
-    const ENGINE: GeneralPurpose = GeneralPurpose::new(
-        &STANDARD,
-        GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
-    );
-    if text.contains(['\r', '\n']) {
-        let joined = zeroize::Zeroizing::new(text.replace(['\r', '\n'], ""));
-        ENGINE.decode(joined.as_bytes()).ok()
-    } else {
-        ENGINE.decode(text).ok()
-    }
 }
 
 /// Bytes that are a text, or nearly: PEM is ASCII, and what is not PEM is refused later.

@@ -1,7 +1,7 @@
 //! PEM blocks as Go's `encoding/pem` finds them: tolerant of what stands between them, strict
 //! about the blocks themselves.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use keyward_protocol::text::from_base64;
 use zeroize::Zeroizing;
 
 /// One block.
@@ -94,7 +94,7 @@ fn block(text: &[u8], end: usize) -> Option<(Block, &[u8])> {
     }
     let mut packed = Zeroizing::new(text.get(at..end).unwrap_or_default().to_vec());
     packed.retain(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'));
-    let content = Zeroizing::new(STANDARD.decode(&*packed).ok()?);
+    let content = Zeroizing::new(from_base64(&packed)?);
     let label = String::from_utf8_lossy(label).into_owned();
     let after = line(rest, 0).1;
     Some((Block { label, has_headers, is_encrypted, content }, &rest[after..]))

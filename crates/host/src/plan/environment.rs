@@ -21,6 +21,20 @@ pub enum Environment {
     Only(Vec<String>),
 }
 
+impl Environment {
+    /// What there is of these surroundings to be seen.
+    pub(crate) fn of(&self, surroundings: &Surroundings) -> Vec<(OsString, OsString)> {
+        let mut vars = match self {
+            Self::Clean => Vec::new(),
+            _ => surroundings.vars(),
+        };
+        if let Self::Only(names) = self {
+            vars.retain(|(name, _)| names.iter().any(|wanted| name == wanted.as_str()));
+        }
+        vars
+    }
+}
+
 /// Who gave a plugin a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {

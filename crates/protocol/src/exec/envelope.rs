@@ -1,7 +1,7 @@
 //! What a message says it is: `kind` and `apiVersion`, read as the reference reads them.
 
 use super::{GROUP, Version};
-use crate::{Node, node::Value};
+use crate::{Node, node::Value, text::same_name};
 
 /// Finer classes of a message that could not be decoded, named as the vectors name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,14 +122,4 @@ impl Envelope {
             _ => false,
         }
     }
-}
-
-/// Compares names as Go does: letters that fold onto ASCII ones are the same.
-fn same_name(name: &str, lower: &str) -> bool {
-    let fold = |character: char| match character {
-        '\u{212a}' => 'k',
-        '\u{17f}' => 's',
-        other => other.to_ascii_lowercase(),
-    };
-    name.chars().map(fold).eq(lower.chars())
 }

@@ -87,6 +87,8 @@ pub enum RequestError {
     },
     /// A known type, but not a request.
     WrongKind,
+    /// A request in the version that the reference keeps for itself, in which no field has its usual name.
+    Internal,
 }
 
 impl Request {
@@ -153,6 +155,9 @@ impl Request {
         }
         if envelope.is_foreign() {
             return Err(RequestError::WrongKind);
+        }
+        if envelope.is_unversioned() && envelope.kind == "ExecCredential" {
+            return Err(RequestError::Internal);
         }
         let Some(version) = envelope.version() else {
             return Err(unknown(if envelope.group == GROUP {
@@ -332,6 +337,7 @@ impl fmt::Display for RequestError {
         match self {
             Self::Decode { what, .. } => f.write_str(what),
             Self::WrongKind => f.write_str("`kind` is not `ExecCredential`"),
+            Self::Internal => f.write_str("`apiVersion` is `__internal`"),
         }
     }
 }

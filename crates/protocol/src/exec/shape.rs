@@ -1,7 +1,5 @@
 //! The types of a message's fields. The reference checks all of them, used or not.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-
 use super::{
     Version,
     envelope::{Detail, Fault},
@@ -9,6 +7,7 @@ use super::{
 use crate::{
     Node,
     node::{DecodeError, Value},
+    text::from_base64,
     time,
 };
 
@@ -149,10 +148,7 @@ pub(super) fn bytes(node: &Node, path: &str) -> Result<Vec<u8>, DecodeError> {
     let mismatch = || node.mismatch(path, "base64");
     match &node.value {
         Value::Null => Ok(Vec::new()),
-        Value::Text(text) => {
-            let packed: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
-            STANDARD.decode(packed).map_err(|_| mismatch())
-        }
+        Value::Text(text) => from_base64(text.as_bytes()).ok_or_else(mismatch),
         Value::List(items) => items
             .iter()
             .map(|item| match &item.value {

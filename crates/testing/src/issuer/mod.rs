@@ -1,11 +1,12 @@
 //! Who hands out credentials: an identity provider for a [`Server`], behind a Unix socket.
 //!
-//! [`serve`] is the whole `main` of its plugin, for a program that can be its own. Each run of that
-//! is one connection, so runs are counted from outside of what is tested.
+//! [`serve`] is the whole `main` of its plugin, for a program that can be its own, and
+//! [`serve_images`] that of its image credential provider. Each run of these is one connection, so
+//! runs are counted from outside of what is tested.
 
 mod plugin;
 
-pub use plugin::serve;
+pub use plugin::{serve, serve_images};
 
 use std::{
     collections::BTreeMap,

@@ -6,7 +6,8 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use keyward_plugin::{Credential, Refusal};
+use jiff::Timestamp;
+use keyward_plugin::{Credential, ImageQuestion, Logins, Refusal};
 use serde_json::Value;
 
 /// Answers the client that started this process with what the issuer at `socket` has for `account`.
@@ -15,7 +16,30 @@ pub fn serve(socket: &Path, account: &str) -> ExitCode {
     keyward_plugin::serve(|_: &_| credential(socket, account))
 }
 
+/// The same for whoever pulls images: the account is the user's name, the token the password, for all
+/// images of a registry.
+pub fn serve_images(socket: &Path, account: &str) -> ExitCode {
+    keyward_plugin::serve_image(|_: &ImageQuestion| {
+        let (answer, end) = fetch(socket, account)?;
+        let Some(token) = answer["token"].as_str() else {
+            return Err(Refusal::Failed("the issuer gave no token".to_owned()));
+        };
+        Ok(Logins::for_registry(account, token).expires_at(end))
+    })
+}
+
 fn credential(socket: &Path, account: &str) -> Result<Credential, Refusal> {
+    let (answer, end) = fetch(socket, account)?;
+    let text = |name: &str| answer[name].as_str().unwrap_or_default();
+    let credential = match answer["token"].as_str() {
+        Some(token) => Credential::token(token),
+        None => Credential::certificate(text("certificate"), text("key")),
+    };
+    Ok(credential.expires_at(end))
+}
+
+/// What the issuer has for an account, and until when it is good.
+fn fetch(socket: &Path, account: &str) -> Result<(Value, Timestamp), Refusal> {
     let answer = ask(socket, account).map_err(|error| {
         Refusal::Failed(format!("nobody issues credentials at `{}`: {error}", socket.display()))
     })?;
@@ -24,14 +48,9 @@ fn credential(socket: &Path, account: &str) -> Result<Credential, Refusal> {
     if let Some(reason) = answer["refusal"].as_str() {
         return Err(Refusal::Failed(reason.to_owned()));
     }
-    let text = |name: &str| answer[name].as_str().unwrap_or_default();
-    let credential = match answer["token"].as_str() {
-        Some(token) => Credential::token(token),
-        None => Credential::certificate(text("certificate"), text("key")),
-    };
     let end = UNIX_EPOCH + Duration::from_secs(answer["expires"].as_u64().unwrap_or_default());
     match end.try_into() {
-        Ok(end) => Ok(credential.expires_at(end)),
+        Ok(end) => Ok((answer, end)),
         Err(_) => Err(Refusal::Failed("the issuer told no end".to_owned())),
     }
 }

@@ -14,9 +14,16 @@ pub(crate) struct Args {
     /// For whom to get a credential
     #[arg(long, value_name = "NAME")]
     account: String,
+
+    /// Answer as an image credential provider
+    #[arg(long)]
+    images: bool,
 }
 
 /// Answers the client that started us.
 pub(crate) fn run(args: &Args) -> ExitCode {
+    if args.images {
+        return issuer::serve_images(&args.socket, &args.account);
+    }
     issuer::serve(&args.socket, &args.account)
 }

@@ -15,6 +15,8 @@ pub(super) enum Promise {
     Budget,
     Backoff,
     Recovery,
+    Images,
+    Switch,
 }
 
 impl Promise {
@@ -33,6 +35,8 @@ impl Promise {
             Self::Budget => "budget",
             Self::Backoff => "backoff",
             Self::Recovery => "recovery",
+            Self::Images => "images",
+            Self::Switch => "switch",
         }
     }
 
@@ -51,6 +55,10 @@ impl Promise {
             Self::Budget => "a plugin that hangs is ended at its time limit and nothing is left",
             Self::Backoff => "a plugin that fails is not run again for every request",
             Self::Recovery => "it is asked again after one step of back-off",
+            Self::Images => "fifty images of a registry at once share one run of their provider",
+            Self::Switch => {
+                "providers go off and on with their file, and a broken one changes nothing"
+            }
         }
     }
 }

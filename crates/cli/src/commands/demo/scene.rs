@@ -6,7 +6,8 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use keyward::Client;
+use http::Response;
+use keyward::{Client, Incoming};
 use keyward_host::{
     Kubeconfig, Overrides, Plan, Sources, Surroundings, Target,
     clock::SystemClock,
@@ -30,6 +31,11 @@ pub(super) const CERTIFICATE: &str = "certificate";
 pub(super) const HANGING: &str = "hanging";
 pub(super) const FAILING: &str = "failing";
 pub(super) const ANONYMOUS: &str = "anonymous";
+/// The account of the image credential provider.
+pub(super) const IMAGES: &str = "images";
+
+/// The issuer's, in the folder.
+const SOCKET: &str = "issuer";
 
 /// How long credentials live when nobody looks at their end.
 pub(super) const LONG: Duration = Duration::from_secs(600);
@@ -43,7 +49,8 @@ pub(super) struct Scene {
     config: Kubeconfig,
     rules: Rules,
     surroundings: Surroundings,
-    _folder: TempDir,
+    program: PathBuf,
+    folder: TempDir,
 }
 
 impl Scene {
@@ -66,7 +73,7 @@ impl Scene {
         signals::before_leaving(move || {
             let _ = fs::remove_dir_all(&doomed);
         });
-        let socket = folder.path().join("issuer");
+        let socket = folder.path().join(SOCKET);
         let issuer = Issuer::start(server.clone(), &socket).map_err(|e| bad("the issuer")(&e))?;
         let program = std::env::current_exe().map_err(|e| bad("the plugin")(&e))?;
         let kubeconfig = folder.path().join("config");
@@ -75,11 +82,12 @@ impl Scene {
         let config = Kubeconfig::load(surroundings, Some(&kubeconfig))?;
         let mut rules = Rules::default();
         // Whoever could change this program has already done so.
-        rules.trusted.push(program);
+        rules.trusted.push(program.clone());
         issuer.answer(TOKEN, Manner::Token(LONG));
         issuer.answer(CERTIFICATE, Manner::Certificate(LONG));
         issuer.answer(HANGING, Manner::Silence);
         issuer.answer(FAILING, Manner::No);
+        issuer.answer(IMAGES, Manner::Token(LONG));
         let surroundings = surroundings.clone();
         Ok(Self {
             server,
@@ -89,7 +97,8 @@ impl Scene {
             config,
             rules,
             surroundings,
-            _folder: folder,
+            program,
+            folder,
         })
     }
 
@@ -101,6 +110,21 @@ impl Scene {
     /// The kubeconfig file.
     pub(super) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    /// The folder of everything that is written.
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// This program, which is every plugin of the demo.
+    pub(super) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Where the issuer listens.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.folder.path().join(SOCKET)
     }
 
     /// Cluster and user of a context.
@@ -173,7 +197,11 @@ pub(super) async fn status(client: &Client, path: &str) -> Result<u16, Failure> 
 
 /// Who the server takes us for, on which connection, under which certificate.
 pub(super) async fn whoami(client: &Client) -> Result<Value, Failure> {
-    let response = client.get("/whoami").await?;
+    told(client.get("/whoami").await?).await
+}
+
+/// The object that the server answered with.
+pub(super) async fn told(response: Response<Incoming>) -> Result<Value, Failure> {
     let status = response.status();
     let body = server::bytes(response.into_body()).await?;
     if !status.is_success() {

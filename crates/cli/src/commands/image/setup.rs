@@ -81,6 +81,7 @@ impl Setup {
         let (clock, observer) = (Arc::new(SystemClock), Arc::new(Nobody));
         let mut settings =
             Settings { bin_dir: place.bin_dir(&globals.surroundings), ..Settings::default() };
+        settings.environment = globals.environment();
         if let Some(budget) = globals.flags.plugin_timeout {
             settings.budget = budget;
         }

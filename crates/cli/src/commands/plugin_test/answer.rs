@@ -147,7 +147,7 @@ fn explain(error: &AnswerError, stdout: &[u8], version: Option<Version>) -> Outc
 }
 
 /// Says where stdout has text around an object, and which part is the object.
-fn noise(stdout: &[u8]) -> Option<(&'static str, &[u8])> {
+pub(super) fn noise(stdout: &[u8]) -> Option<(&'static str, &[u8])> {
     let starts = stdout.iter().enumerate().filter(|(_, b)| **b == b'{').map(|(at, _)| at);
     // A log line may have braces of its own; more than a few are no log.
     for start in starts.take(32) {

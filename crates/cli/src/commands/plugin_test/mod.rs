@@ -3,6 +3,7 @@
 
 mod answer;
 mod exam;
+mod image;
 mod judge;
 mod question;
 mod report;
@@ -38,7 +39,7 @@ enum Command {
     Test(TestArgs),
 }
 
-/// Check that a plugin keeps the exec credential protocol
+/// Check that a plugin keeps its protocol: the exec credential one unless something else is said
 ///
 /// Runs the plugin a few dozen times: in every version of the protocol, with and without a
 /// terminal, many at once, with requests that have more or less in them than usual. Each fault is
@@ -53,12 +54,19 @@ Examples:
   # A plugin that asks a person: each line of the file is typed at a prompt.
   keyward plugin test --answers login.txt -- my-login
 
+  # An image credential provider, as the kubelet runs it.
+  keyward plugin test --image registry.example/team/app -- my-provider
+
   # For a build: one object on stdout, see docs/plugin-authors.md.
   keyward plugin test -o json -- ./target/release/my-plugin")]
 struct TestArgs {
     /// What to type when the plugin asks at a terminal, a line for each prompt
     #[arg(long, value_name = "FILE")]
     answers: Option<PathBuf>,
+
+    /// Check an image credential provider, with an image that it knows a login for
+    #[arg(long, value_name = "IMAGE", conflicts_with = "answers")]
+    image: Option<String>,
 
     /// How many to run at the same time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(2..=256))]
@@ -92,8 +100,11 @@ fn test(args: &TestArgs, globals: &Globals) -> Result<ExitCode, Failure> {
     }
     signals::watch();
     let plugin = plugin(args, globals)?;
-    let exam = Exam::new(&plugin, usize::from(args.at_once), globals.mask.clone(), &SystemClock);
-    let report = exam.run();
+    let at_once = usize::from(args.at_once);
+    let report = match &args.image {
+        Some(image) => image::Exam::new(&plugin, image, at_once, globals)?.run(),
+        None => Exam::new(&plugin, at_once, globals.mask.clone(), &SystemClock).run(),
+    };
     let text = match args.output.format {
         output::Format::Json => report.json(),
         output::Format::Text => report.text(output::Style::of_stdout(globals)),

@@ -105,13 +105,18 @@ impl Run {
 
     /// The last thing it said, made safe to show, in at most one line.
     pub(super) fn last_words(&self) -> Option<String> {
-        let text = String::from_utf8_lossy(&self.shown);
-        let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
-        let mut line = keyward_protocol::text::clean(line);
-        if let Some((end, _)) = line.char_indices().nth(160) {
-            line.truncate(end);
-            line.push('…');
-        }
-        Some(line)
+        last_words(&self.shown)
     }
+}
+
+/// The last line of what was shown, made safe to show again.
+pub(super) fn last_words(shown: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(shown);
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+    let mut line = keyward_protocol::text::clean(line);
+    if let Some((end, _)) = line.char_indices().nth(160) {
+        line.truncate(end);
+        line.push('…');
+    }
+    Some(line)
 }

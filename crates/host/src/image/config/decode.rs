@@ -6,6 +6,7 @@ use keyward_protocol::{
     Node, Secret, duration,
     image::Version,
     node::{Entry, Repeat, SyntaxError, Value},
+    text::same_name,
 };
 
 use super::{Class, Dialect, Draft, DraftTokens, Problem, Said, proposal};
@@ -36,19 +37,24 @@ impl Decoder<'_> {
                 return Vec::new();
             }
         };
-        let Some(dialect) = self.dialect(&root) else { return Vec::new() };
+        let Some(dialect) = self.dialect(&root, !repeats.is_empty()) else { return Vec::new() };
         for Repeat { key, line, first } in repeats {
             let message = format!("stands here a second time; the first is in line {first}");
             self.strict(line, key, message);
         }
         let mut drafts = Vec::new();
-        for entry in self.fields(&root, "", &["apiVersion", "kind", "providers"]) {
+        let known: &[&str] = match dialect {
+            Form::Internal => &["apiVersion", "kind"],
+            _ => &["apiVersion", "kind", "providers"],
+        };
+        for entry in self.fields(&root, "", known) {
             if entry.key == "providers" {
                 for (number, item) in self.list(&entry.value, "providers").iter().enumerate() {
                     let field = format!("providers[{number}]");
                     drafts.push(match dialect {
                         Form::Kubelet(version) => self.provider(item, &field, version),
                         Form::Proposal => proposal::provider(self, item, &field),
+                        Form::Internal => continue,
                     });
                 }
             }
@@ -70,7 +76,7 @@ impl Decoder<'_> {
     }
 
     /// Which form the file has, by kind and version.
-    fn dialect(&mut self, root: &Node) -> Option<Form> {
+    fn dialect(&mut self, root: &Node, repeats: bool) -> Option<Form> {
         if root.is_null() {
             self.hard(root.line, "", "the file is empty");
             return None;
@@ -91,6 +97,9 @@ impl Decoder<'_> {
             ("CredentialProviderConfig", "kubelet.config.k8s.io/v1alpha1") => {
                 Some(Form::Kubelet(Version::V1Alpha1))
             }
+            ("CredentialProviderConfig", "kubelet.config.k8s.io/__internal") => {
+                Some(Form::Internal)
+            }
             ("RegistryCredentialConfig" | "credentialprovider", "v1alpha1") => Some(Form::Proposal),
             ("CredentialProviderConfig", _) => {
                 let message = "must be `kubelet.config.k8s.io/v1`, `…/v1beta1` or `…/v1alpha1`";
@@ -103,7 +112,13 @@ impl Decoder<'_> {
                 None
             }
             _ => {
-                self.hard(kind_line, "kind", "must be `CredentialProviderConfig`");
+                let message = "must be `CredentialProviderConfig`";
+                if has_unknown_field(kind, version, root).is_some_and(|unknown| unknown || repeats)
+                {
+                    self.strict(kind_line, "kind", message);
+                } else {
+                    self.hard(kind_line, "kind", message);
+                }
                 None
             }
         }
@@ -114,9 +129,10 @@ impl Decoder<'_> {
     fn folded<'n>(&mut self, root: &'n Node, field: &str) -> Option<(&'n str, u32)> {
         let Value::Map(entries) = &root.value else { return None };
         let mut found = ("", root.line);
-        for entry in entries.iter().filter(|entry| entry.key.eq_ignore_ascii_case(field)) {
+        let lower = field.to_ascii_lowercase();
+        for entry in entries.iter().filter(|entry| same_name(&entry.key, &lower)) {
             match entry.value.text(field) {
-                Ok(text) => found = (text.unwrap_or_default(), entry.line),
+                Ok(text) => found = (text.unwrap_or(found.0), entry.line),
                 Err(error) => {
                     self.mismatch(&error);
                     return None;
@@ -321,6 +337,34 @@ impl Decoder<'_> {
 enum Form {
     Kubelet(Version),
     Proposal,
+    /// The version that the kubelet keeps for itself: none of its fields has the name it has in files.
+    Internal,
+}
+
+/// For a file of another kind that the reference knows: whether it has a field that this kind has not. Then, as with a
+/// field that stands twice, the reference complains of the field first.
+fn has_unknown_field(kind: &str, version: &str, root: &Node) -> Option<bool> {
+    const PROVIDER: &str = "credentialprovider.kubelet.k8s.io/";
+    let provider = version.strip_prefix(PROVIDER);
+    let provider = provider.is_some_and(|v| matches!(v, "v1" | "v1beta1" | "v1alpha1"));
+    let known: &[&str] = match kind {
+        "Status" => &["metadata", "status", "message", "reason", "details", "code"],
+        "APIVersions" => &["versions", "serverAddressByClientCIDRs"],
+        "APIGroup" => &["name", "versions", "preferredVersion", "serverAddressByClientCIDRs"],
+        "APIGroupList" => &["groups"],
+        "APIResourceList" => &["groupVersion", "resources"],
+        "CredentialProviderResponse" if provider => &["cacheKeyType", "cacheDuration", "auth"],
+        "CredentialProviderRequest" if provider => {
+            &["image", "serviceAccountToken", "serviceAccountAnnotations"]
+        }
+        "KubeletConfiguration" if version == "kubelet.config.k8s.io/v1beta1" => {
+            return Some(root.get("providers").is_some());
+        }
+        _ => return None,
+    };
+    let Value::Map(entries) = &root.value else { return None };
+    let known = |name: &str| matches!(name, "apiVersion" | "kind") || known.contains(&name);
+    Some(entries.iter().any(|entry| !known(&entry.key)))
 }
 
 /// Words for a field that is not known, better ones for those of the other dialect.

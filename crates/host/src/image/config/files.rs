@@ -41,6 +41,12 @@ impl Files {
         let mut files = Self::none();
         let mut problems = Vec::new();
         for path in paths {
+            // A pipe in a folder would be waited for, perhaps for ever.
+            if found.is_dir() && fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+                let message = "is no regular file";
+                problems.push(Problem::new(Class::Unreadable, &path, 0, "", message));
+                continue;
+            }
             match fs::read(&path) {
                 Ok(bytes) => files.0.push((path.into(), Zeroizing::new(bytes))),
                 Err(error) => problems.push(Problem::new(

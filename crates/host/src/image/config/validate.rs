@@ -166,7 +166,7 @@ impl Judge {
     fn keys(&mut self, draft: &Draft, keys: &Said<Vec<Said<String>>>, field: &str) {
         for (number, key) in keys.value.iter().enumerate() {
             let shown = text::clean(&key.value);
-            for wrong in qualified_name(&key.value.to_lowercase()) {
+            for wrong in qualified_name(&lower(&key.value)) {
                 let message = format!("has `{shown}`, which is no annotation key: {wrong}");
                 self.add(Class::Invalid, draft, key.line, field, message);
             }
@@ -227,6 +227,15 @@ fn qualified_name(key: &str) -> Vec<&'static str> {
         wrong.push("it must be letters, digits, `-`, `_` and `.`, a letter or digit at both ends");
     }
     wrong
+}
+
+/// Letters in lower case, one for one as the reference has them.
+fn lower(text: &str) -> String {
+    let one = |letter: char| match letter {
+        '\u{130}' => 'i',
+        letter => letter.to_lowercase().next().unwrap_or(letter),
+    };
+    text.chars().map(one).collect()
 }
 
 fn is_label(label: &str) -> bool {

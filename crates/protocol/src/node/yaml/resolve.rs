@@ -1,9 +1,7 @@
 //! What a YAML scalar is: go-yaml's reading of YAML 1.1.
 
-use base64::Engine as _;
-
 use super::push_lossy;
-use crate::{json, time};
+use crate::{json, text::from_base64, time};
 
 /// A scalar after resolution, with the distinctions that matter for keys.
 #[derive(Debug, Clone, PartialEq)]
@@ -190,10 +188,7 @@ fn finite(text: &str) -> Option<Scalar> {
 }
 
 fn binary(text: &str) -> Result<Scalar, &'static str> {
-    let packed: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
-    let bytes = base64::engine::general_purpose::STANDARD
-        .decode(packed)
-        .map_err(|_| "tagged `!!binary` but not base64")?;
+    let bytes = from_base64(text.as_bytes()).ok_or("tagged `!!binary` but not base64")?;
     let mut text = String::new();
     push_lossy(&mut text, &bytes);
     Ok(Scalar::Binary(text))

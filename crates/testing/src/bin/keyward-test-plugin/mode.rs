@@ -13,7 +13,7 @@ use rustix::{
 };
 
 use crate::parts::{
-    ANSWER, answer, close_stderr, close_stdout, complain, flood, hang, read_all, say, sleep, start,
+    answer, close_stderr, close_stdout, complain, flood, hang, read_all, say, sleep, start, text,
 };
 
 /// Behaves as `mode` says. An unknown one is a mistake of the test, told by exit code 99.
@@ -22,10 +22,10 @@ pub(crate) fn run(mode: &str, rest: &[String]) -> ExitCode {
         // Answers, good and bad.
         "token" => answer(),
         "nothing" => {}
-        "half" => say(&ANSWER.as_bytes()[..ANSWER.len() / 2]),
-        "noise-before" => say(format!("logging in...\n{ANSWER}").as_bytes()),
+        "half" => say(&text().as_bytes()[..text().len() / 2]),
+        "noise-before" => say(format!("logging in...\n{}", text()).as_bytes()),
         "not-utf8" => say(b"{\"kind\":\"ExecCredential\",\"status\":{\"token\":\"\xff\xfe\"}}"),
-        "nul" => say(&ANSWER.replace("token\":\"", "token\":\"a\0b").into_bytes()),
+        "nul" => nul(),
         "binary" => say(&[0x7f, b'E', b'L', b'F', 0, 1, 2, 3, 0xff]),
         "other-kind" => say(br#"{"kind":"Pod","apiVersion":"v1"}"#),
         "drip" => drip(Duration::from_millis(1)),
@@ -160,6 +160,15 @@ pub(crate) fn run(mode: &str, rest: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// The answer with NUL in its last text.
+fn nul() {
+    let mut answer = text();
+    if let Some(at) = answer.rfind(":\"") {
+        answer.insert_str(at + 2, "a\0b");
+    }
+    say(answer.as_bytes());
+}
+
 fn number(rest: &[String]) -> u8 {
     rest.first().and_then(|text| text.parse().ok()).unwrap_or(98)
 }
@@ -177,7 +186,7 @@ fn signal(rest: &[String]) {
 
 /// The answer in pieces of one byte.
 fn drip(pause: Duration) {
-    for byte in ANSWER.as_bytes() {
+    for byte in text().as_bytes() {
         say(&[*byte]);
         sleep(pause);
     }

@@ -8,8 +8,13 @@ use std::{
     time::Duration,
 };
 
-/// An answer that every exec host accepts.
-pub(crate) const ANSWER: &str = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"test-plugin-token"}}"#;
+/// An answer that every host accepts: what `KEYWARD_TEST_ANSWER` says, else one of the exec protocol.
+pub(crate) fn text() -> String {
+    #[expect(clippy::disallowed_methods, reason = "a program of its own, not the product")]
+    std::env::var("KEYWARD_TEST_ANSWER").unwrap_or_else(|_| ANSWER.to_owned())
+}
+
+const ANSWER: &str = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"test-plugin-token"}}"#;
 
 /// Longer than any test waits; a process that a test has lost ends by itself.
 const LONG: Duration = Duration::from_secs(120);
@@ -25,7 +30,7 @@ pub(crate) fn note_pid() {
 }
 
 pub(crate) fn answer() {
-    say(ANSWER.as_bytes());
+    say(text().as_bytes());
 }
 
 pub(crate) fn say(bytes: &[u8]) {

@@ -7,6 +7,7 @@ mod expiry;
 mod fail;
 mod first;
 mod hang;
+mod images;
 mod plan;
 mod revoked;
 
@@ -42,6 +43,7 @@ pub(super) const ALL: &[Step] = &[
         promises: &[Promise::Backoff, Promise::Recovery],
         run: |s, r| Box::pin(fail::run(s, r)),
     },
+    Step { promises: &[Promise::Images, Promise::Switch], run: |s, r| Box::pin(images::run(s, r)) },
 ];
 
 /// Measures from now on.

@@ -74,11 +74,27 @@ fn class(error: &Error, verdict: &Verdict, command: &str) -> &'static str {
         (Kind::NotAllowed, Verdict::NotListed) => "policy_denied_allowlist",
         (Kind::NotAllowed, Verdict::Unresolvable) => "policy_unresolvable",
         // The reference notices a path that leads nowhere only when it starts it (D8).
+        (Kind::NotFound | Kind::Failed, _) if command.starts_with('/') && bare(command) => {
+            "not_found"
+        }
         (Kind::NotFound, _) if command.contains('/') => "start_failed",
         (Kind::NotFound, _) => "not_found",
         (Kind::Failed, _) => "start_failed",
         _ => "other",
     }
+}
+
+/// Whether nothing but the root is left of a path: it has no name beside its folder, so the reference searches PATH.
+fn bare(path: &str) -> bool {
+    let mut depth = 0_usize;
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => depth = depth.saturating_sub(1),
+            _ => depth += 1,
+        }
+    }
+    depth == 0
 }
 
 /// The folder of the file that runs, links followed: the fixture's programs say where they are.

@@ -73,21 +73,21 @@ impl Stage {
         };
         let config = config.map_err(|error| Fault { stage: "load", error })?;
         match self.case["op"].as_str() {
-            None => {
+            Some("minify") => config
+                .minify(self.case["overrides"]["context"].as_str())
+                .map(|config| raw(&config))
+                .map_err(|error| Fault { stage: "minify", error }),
+            Some("flatten") => config
+                .flatten(&self.surroundings)
+                .map(|config| raw(&config))
+                .map_err(|error| Fault { stage: "flatten", error }),
+            _ => {
                 let overrides = overrides(&self.case["overrides"]);
                 let target = config.resolve(&overrides, &self.surroundings);
                 target
                     .map(|target| resolved(&target))
                     .map_err(|error| Fault { stage: "resolve", error })
             }
-            Some("minify") => config
-                .minify(self.case["overrides"]["context"].as_str())
-                .map(|config| raw(&config))
-                .map_err(|error| Fault { stage: "minify", error }),
-            Some(_) => config
-                .flatten(&self.surroundings)
-                .map(|config| raw(&config))
-                .map_err(|error| Fault { stage: "flatten", error }),
         }
     }
 }

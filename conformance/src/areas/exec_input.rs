@@ -1,6 +1,5 @@
 //! What a plugin is told, and whether it gets our stdin.
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use keyward_host::{
     Draft, Kind, Surroundings, Target,
     kubeconfig::{Cluster, Exec, Place, User},
@@ -8,7 +7,7 @@ use keyward_host::{
     rules::Rules,
     surroundings::Fixed,
 };
-use keyward_protocol::Node;
+use keyward_protocol::{Node, text::from_base64};
 use serde_json::Value;
 
 pub(super) fn check(case: &Value) -> Result<(), String> {
@@ -91,7 +90,7 @@ fn cluster(said: &Value) -> Result<(Cluster, Option<Node>), String> {
             }
             "cadata" | "certificateauthoritydata" => {
                 cluster.certificate_authority_data =
-                    STANDARD.decode(&text).unwrap_or_else(|_| text.into_bytes());
+                    from_base64(text.as_bytes()).unwrap_or_else(|| text.into_bytes());
             }
             "proxyurl" => cluster.proxy_url = text,
             "disablecompression" => cluster.disable_compression = *value == true,

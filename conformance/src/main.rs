@@ -1,0 +1,71 @@
+//! `cargo xtask conformance`: see `docs/conformance.md`.
+
+use std::{path::Path, process::ExitCode};
+
+use keyward_conformance::{
+    areas::{AREAS, Area},
+    reference::{self, Reference},
+    trial::{self, Settings},
+};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("conformance: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(args: &[String]) -> Result<bool, String> {
+    let (lenient, args): (Vec<_>, Vec<_>) =
+        args.iter().cloned().partition(|arg| arg == "--if-possible");
+    let settings = settings(&args)?;
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    // A panic of ours is a difference like any other and is reported as one.
+    std::panic::set_hook(Box::new(|_| ()));
+    let mut reference = match Reference::start(root, &reference::target(root)) {
+        Ok(reference) => reference,
+        Err(why) if !lenient.is_empty() => {
+            println!("conformance: did not run: {why}");
+            return Ok(true);
+        }
+        Err(why) => return Err(why),
+    };
+    let ok = trial::run(root, &settings, &mut reference)?;
+    println!("conformance: ran with {} cases of seed {}", settings.cases, settings.seed);
+    Ok(ok)
+}
+
+fn settings(args: &[String]) -> Result<Settings, String> {
+    let mut settings = Settings { cases: 20_000, seed: 1, area: None };
+    let mut args = args.iter();
+    while let Some(name) = args.next() {
+        let mut value = || args.next().ok_or(format!("`{name}` needs a value"));
+        let number = |text: &String| {
+            text.replace('_', "").parse::<u64>().map_err(|_| format!("`{text}` is no number"))
+        };
+        match name.as_str() {
+            "--cases" => {
+                settings.cases = usize::try_from(number(value()?)?).map_err(|e| e.to_string())?;
+            }
+            "--seed" => settings.seed = number(value()?)?,
+            "--area" => {
+                let value = value()?;
+                let names: Vec<_> = AREAS.iter().map(|area| area.name).collect();
+                settings.area = Some(
+                    Area::named(value).ok_or(format!("no area `{value}`: {}", names.join(", ")))?,
+                );
+            }
+            other => {
+                return Err(format!(
+                    "`{other}` is not known: --cases N, --seed N, --area NAME, --if-possible"
+                ));
+            }
+        }
+    }
+    Ok(settings)
+}

@@ -1,0 +1,206 @@
+//! Logins for pulling images, from a provider whose configuration changes.
+
+use std::{fs, os::unix::fs::symlink, path::PathBuf, sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use http::{Request, header};
+use keyward::Body;
+use keyward_host::{
+    Surroundings,
+    clock::SystemClock,
+    image::{Config, Follow, Found, Images, Pace, Settings},
+    observer::Nobody,
+};
+use serde_json::json;
+
+use super::{Watch, count, pause};
+use crate::{
+    commands::demo::{
+        promise::Promise,
+        report::Report,
+        scene::{ANONYMOUS, IMAGES, Scene, told},
+    },
+    failure::Failure,
+};
+
+const CROWD: usize = 50;
+const REGISTRY: &str = "registry.demo:5000";
+const PROVIDER: &str = "keyward";
+const LIMIT: Duration = Duration::from_secs(5);
+const OFF: &str =
+    "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders: []\n";
+
+pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failure> {
+    let node = Node::new(scene)?;
+    // Whoever asks apart shares nothing.
+    let apart = if scene.breaks(Promise::Images) { 3 } else { 1 };
+    let askers: Vec<_> = (0..apart).map(|_| node.images()).collect();
+    let before = scene.issuer.runs(IMAGES);
+    let config = node.config()?;
+    let watch = Watch::start();
+    let crowd = (0..CROWD).map(|number| {
+        let image = format!("{REGISTRY}/team/image-{number}:1.0");
+        askers[number % apart].begin(&config, image, None)
+    });
+    let found = join_all(crowd).await;
+    let took = watch.millis();
+    let runs = scene.issuer.runs(IMAGES) - before;
+    let passwords: Vec<_> =
+        found.iter().filter_map(|found| password(found.as_ref().ok()?)).collect();
+    let good = passwords.len();
+    let who = match passwords.first() {
+        Some(password) => whoami(scene, password).await?,
+        None => "nobody".to_owned(),
+    };
+    report.see(
+        Promise::Images,
+        good == CROWD && runs == 1 && who == IMAGES,
+        format!(
+            "{good} of {CROWD} images at once got a login within {took} ms, with {}; it opens the server for `{who}`",
+            count(runs, "provider run", "provider runs"),
+        ),
+        json!({ "images": CROWD, "logins": good, "milliseconds": took, "providerRuns": runs, "user": who }),
+    )?;
+    switch(scene, &node, &askers[0], report).await
+}
+
+/// Off, broken, and on again, by the file alone.
+async fn switch(
+    scene: &Scene,
+    node: &Node,
+    images: &Arc<Images>,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let before = scene.issuer.runs(IMAGES);
+    if !scene.breaks(Promise::Switch) {
+        node.write(OFF)?;
+    }
+    let off = node.until(images, false).await?;
+    node.write("providers: [half")?;
+    let broken = node.until_broken().await?;
+    let still_off = node.has_login(images).await? != off;
+    node.write(&node.on)?;
+    let on = node.until(images, true).await?;
+    let more = scene.issuer.runs(IMAGES) - before;
+    let word = |seen: bool, yes: &'static str, no: &'static str| if seen { yes } else { no };
+    report.see(
+        Promise::Switch,
+        off && broken && still_off && on && more == 0,
+        format!(
+            "an empty list left the provider {}, a broken file was {}, the old list left it {}, with {}",
+            word(off, "off", "on"),
+            word(broken && still_off, "ignored", "not ignored"),
+            word(on, "on", "off"),
+            count(more, "more run", "more runs"),
+        ),
+        json!({ "off": off, "brokenIgnored": broken && still_off, "on": on, "providerRuns": more }),
+    )
+}
+
+/// A node's configuration of providers, in the scene's folder.
+struct Node {
+    folder: PathBuf,
+    path: PathBuf,
+    on: String,
+    follow: Follow,
+}
+
+impl Node {
+    fn new(scene: &Scene) -> Result<Self, Failure> {
+        let bad = |error: std::io::Error| {
+            Failure::failed("the providers could not be set up").note("cause", error.to_string())
+        };
+        let folder = scene.folder().join("providers");
+        fs::create_dir_all(&folder).map_err(bad)?;
+        let link = folder.join(PROVIDER);
+        if !link.exists() {
+            symlink(scene.program(), link).map_err(bad)?;
+        }
+        let socket = scene.socket();
+        let on = json!({
+            "apiVersion": "kubelet.config.k8s.io/v1",
+            "kind": "CredentialProviderConfig",
+            "providers": [{
+                "name": PROVIDER,
+                "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+                "matchImages": ["*.demo:5000"],
+                "defaultCacheDuration": "10m",
+                "args": ["demo-plugin", "--images", "--socket", socket, "--account", IMAGES],
+                "env": [{ "name": "KEYWARD_CACHE_KEY_TYPE", "value": "Registry" }],
+            }],
+        })
+        .to_string();
+        let path = scene.folder().join("providers.json");
+        fs::write(&path, &on).map_err(bad)?;
+        let pace = Pace { every: Duration::from_millis(20), confirm: Duration::from_millis(20) };
+        let follow = Follow::new(&path, pace, Arc::new(SystemClock), Arc::new(Nobody));
+        Ok(Self { folder, path, on, follow })
+    }
+
+    fn images(&self) -> Arc<Images> {
+        let settings = Settings { bin_dir: Some(self.folder.clone()), ..Settings::default() };
+        let (clock, nobody) = (Arc::new(SystemClock), Arc::new(Nobody));
+        Arc::new(Images::new(settings, Surroundings::process(), clock, nobody))
+    }
+
+    /// Puts a new file in the place of the old one.
+    fn write(&self, text: &str) -> Result<(), Failure> {
+        let new = self.path.with_extension("new");
+        let done = fs::write(&new, text).and_then(|()| fs::rename(&new, &self.path));
+        done.map_err(|error| {
+            Failure::failed("the configuration could not be written")
+                .note("cause", error.to_string())
+        })
+    }
+
+    /// The configuration in force. That a file is broken is told by the report, not by the log.
+    fn config(&self) -> Result<Arc<Config>, Failure> {
+        let silence = tracing::subscriber::NoSubscriber::default();
+        Ok(tracing::subscriber::with_default(silence, || self.follow.config())?)
+    }
+
+    async fn has_login(&self, images: &Arc<Images>) -> Result<bool, Failure> {
+        let config = self.config()?;
+        let found = images.begin(&config, format!("{REGISTRY}/team/app"), None).await?;
+        Ok(!found.logins.is_empty())
+    }
+
+    /// Whether there is a login, or none, within the limit.
+    async fn until(&self, images: &Arc<Images>, wanted: bool) -> Result<bool, Failure> {
+        let watch = Watch::start();
+        while watch.time() < LIMIT {
+            if self.has_login(images).await? == wanted {
+                return Ok(true);
+            }
+            pause().await;
+        }
+        Ok(false)
+    }
+
+    /// Whether a file that is not in force was noticed within the limit.
+    async fn until_broken(&self) -> Result<bool, Failure> {
+        let watch = Watch::start();
+        while watch.time() < LIMIT {
+            self.config()?;
+            if self.follow.standing().faults.is_some() {
+                return Ok(true);
+            }
+            pause().await;
+        }
+        Ok(false)
+    }
+}
+
+fn password(found: &Found) -> Option<String> {
+    Some(found.logins.first()?.login.password.expose().to_owned())
+}
+
+/// Who the server takes the bearer of this password for.
+async fn whoami(scene: &Scene, password: &str) -> Result<String, Failure> {
+    let request = Request::get("/whoami")
+        .header(header::AUTHORIZATION, format!("Bearer {password}"))
+        .body(Body::empty())
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    let who = told(scene.client(ANONYMOUS)?.send(request).await?).await?;
+    Ok(who["username"].as_str().unwrap_or_default().to_owned())
+}

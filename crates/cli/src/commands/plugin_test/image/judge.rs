@@ -1,0 +1,125 @@
+//! What a node could do with an answer.
+
+use jiff::Timestamp;
+use keyward_host::image::{Keyring, Pattern};
+use keyward_protocol::{
+    duration,
+    image::{CacheKey, Response, token_expiry},
+};
+
+use crate::commands::plugin_test::report::{Check, Report};
+
+const SECOND: i64 = 1_000_000_000;
+/// More is a mistake in the unit.
+const TOO_LONG: i64 = 366 * 86_400 * SECOND;
+/// More is longer than most registries let a login live.
+const LONG: i64 = 24 * 3600 * SECOND;
+/// Less makes a node start the provider all the time.
+const SHORT: i64 = 10 * SECOND;
+
+/// Looks at everything in an answer for an image that the provider should know.
+pub(super) fn response(response: &Response, image: &str, now: Timestamp, report: &mut Report) {
+    key(response, report);
+    logins(response, image, report);
+    kept(response, now, report);
+}
+
+fn key(response: &Response, report: &mut Report) {
+    let with_path = |(pattern, _): &(String, _)| pattern.contains('/');
+    match &response.key {
+        CacheKey::Other(_) => report.fail(
+            Check::Credential,
+            "answers without a `cacheKeyType` of `Image`, `Registry` or `Global`",
+        ),
+        CacheKey::Registry | CacheKey::Global
+            if !response.auth.is_empty() && response.auth.iter().all(with_path) =>
+        {
+            let what = format!(
+                "is kept under `{}`, but has logins for some paths only: other images would be \
+                 pulled without one",
+                response.key.name()
+            );
+            report.warn(Check::Credential, what);
+        }
+        _ => {}
+    }
+}
+
+fn logins(response: &Response, image: &str, report: &mut Report) {
+    if response.auth.is_empty() {
+        let what = format!("answers without a login for `{image}`: name an image that it knows");
+        report.fail(Check::Credential, what);
+        return;
+    }
+    for (pattern, login) in &response.auth {
+        let shown = keyward_protocol::text::clean(pattern);
+        if pattern.contains("://") || Pattern::parse(pattern).is_err() {
+            let what =
+                format!("`{shown}` is no registry pattern: it must read `host[:port][/path]`");
+            report.fail(Check::Credential, what);
+        }
+        if login.username.is_empty() || login.password.is_empty() {
+            let what = format!("the user name or the password for `{shown}` is empty");
+            report.fail(Check::Credential, what);
+        } else if login.username.contains(':') {
+            let what =
+                format!("the user name for `{shown}` has a colon, which no registry can be sent");
+            report.fail(Check::Credential, what);
+        }
+    }
+    let mut keyring = Keyring::default();
+    keyring.add(response.auth.clone());
+    if keyring.lookup(image).is_empty() {
+        let what = format!("has logins, but none of their patterns means `{image}`");
+        report.fail(Check::Credential, what);
+    }
+    let count = response.auth.len();
+    let what = format!(
+        "{count} {} under `{}`",
+        if count == 1 { "login" } else { "logins" },
+        response.key.name()
+    );
+    report.pass(Check::Credential, what);
+}
+
+fn kept(response: &Response, now: Timestamp, report: &mut Report) {
+    let own =
+        response.auth.iter().filter_map(|(_, login)| token_expiry(login.password.expose())).min();
+    let Some(nanos) = response.duration else {
+        if own.is_some() {
+            let what = "the password is a token with an end and the answer has no `cacheDuration`: \
+                        the node's default may keep it for longer";
+            report.warn(Check::Expiry, what);
+        }
+        report.pass(Check::Expiry, "no `cacheDuration`: the node's default counts");
+        return;
+    };
+    let shown = duration::format(nanos);
+    if nanos < 0 {
+        report.fail(Check::Expiry, format!("`cacheDuration` is negative: {shown}"));
+    } else if nanos == 0 {
+        report.warn(Check::Expiry, "`cacheDuration` is zero: it is run for every pull");
+    } else if nanos < SHORT {
+        report.warn(
+            Check::Expiry,
+            format!("`cacheDuration` is only {shown}: it is run all the time"),
+        );
+    } else if nanos > TOO_LONG {
+        report.fail(Check::Expiry, format!("`cacheDuration` is absurdly long: {shown}"));
+    } else if nanos > LONG {
+        report.warn(Check::Expiry, format!("`cacheDuration` is longer than a day: {shown}"));
+    }
+    if let Some(own) = own {
+        let left = own - now.as_second();
+        if left <= 0 {
+            report.fail(Check::Expiry, "the password is a token that is over when it comes");
+        } else if nanos / SECOND > left {
+            let late = nanos / SECOND - left;
+            let what = format!(
+                "`cacheDuration` ends {late} s after the token's own end: nodes would keep a dead one"
+            );
+            report.fail(Check::Expiry, what);
+        }
+    }
+    report.pass(Check::Expiry, format!("kept for {shown}"));
+}

@@ -1,0 +1,202 @@
+//! `keyward plugin test --image` passes good providers and names the fault of each bad one.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::Once,
+};
+
+use tempfile::TempDir;
+
+const IMAGE: &str = "registry.example:5000/team/app";
+
+/// Reads the request and has its `apiVersion` in `$version`; `answer KEY DURATION AUTH` prints one.
+/// What has no image, or not in a known version, is refused.
+const PRELUDE: &str = r#"request=$(cat)
+version=$(printf %s "$request" | sed -n 's/.*"apiVersion":"\([^"]*\)".*/\1/p')
+case "$version" in credentialprovider.kubelet.k8s.io/v1*) ;; *) echo 'no such version' >&2; exit 2;; esac
+answer() { printf '{"kind":"CredentialProviderResponse","apiVersion":"%s","cacheKeyType":"%s","cacheDuration":"%s","auth":{%s}}\n' "$version" "$1" "$2" "$3"; }
+good='"registry.example:5000":{"username":"puller","password":"s3cr3t-password"}'
+"#;
+
+struct Bench {
+    folder: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// A provider that is a shell script.
+    fn script(&self, script: &str) -> PathBuf {
+        let text = self.folder.path().join("provider.txt");
+        fs::write(&text, format!("#!/bin/sh\n{PRELUDE}{script}\n")).unwrap();
+        let path = self.folder.path().join("provider");
+        // Another process writes it: see `stage.rs` of the other tests.
+        let done = Command::new("install").args(["-m", "755"]).arg(text).arg(&path).status();
+        assert!(done.unwrap().success());
+        path
+    }
+
+    fn test(&self, flags: &[&str], command: &[&Path]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_keyward"))
+            .args(["plugin", "test", "--image", IMAGE, "--at-once", "3"])
+            .args(flags)
+            .arg("--")
+            .args(command)
+            .env("HOME", self.folder.path())
+            .output()
+            .unwrap()
+    }
+}
+
+#[track_caller]
+fn fails(script: &str, check: &str, fault: &str) {
+    let bench = Bench::new();
+    let output = bench.test(&["--plugin-timeout", "20s"], &[&bench.script(script)]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let mut lines = said.lines().skip_while(|line| !line.contains(&format!("FAIL  {check}")));
+    let mut own = lines.by_ref().take(1).chain(said.lines().filter(|l| l.starts_with("       ")));
+    assert!(own.any(|line| line.contains(fault)), "no `{fault}` under `{check}` in:\n{said}");
+    assert!(!said.contains("s3cr3t-password"), "{said}");
+}
+
+#[track_caller]
+fn passes(output: &Output, words: &str) {
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains(words), "no `{words}` in:\n{said}");
+    assert!(!said.contains("s3cr3t-password"), "{said}");
+}
+
+#[test]
+fn the_example_passes() {
+    let bench = Bench::new();
+    let logins = bench.folder.path().join("logins");
+    let end = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(1);
+    fs::write(&logins, format!("registry.example:5000 puller s3cr3t-password {end}\n")).unwrap();
+    let output = bench.test(&[], &[&example("registry_login"), &logins]);
+    passes(&output, "answers v1alpha1, v1beta1, v1");
+    fs::write(&logins, "registry.example:5000 puller s3cr3t-password\n").unwrap();
+    let output = bench.test(&["-o", "json"], &[&example("registry_login"), &logins]);
+    passes(&output, "\"passed\": true");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["checks"].as_array().unwrap().len(), 10);
+}
+
+#[test]
+fn a_good_script_passes_and_one_that_declines_versions_too() {
+    let bench = Bench::new();
+    passes(&bench.test(&[], &[&bench.script("answer Registry 10m \"$good\"")]), "1 login under");
+    let picky = "case \"$version\" in */v1) answer Image 10m \"$good\";; \
+                 *) echo 'only v1' >&2; exit 2;; esac";
+    passes(&bench.test(&[], &[&bench.script(picky)]), "declines v1alpha1, v1beta1");
+}
+
+#[test]
+fn an_answer_in_another_version_is_named() {
+    fails(
+        "version=credentialprovider.kubelet.k8s.io/v1; answer Registry 10m \"$good\"",
+        "versions",
+        "is asked in v1alpha1 and answers in v1",
+    );
+}
+
+#[test]
+fn what_else_is_on_stdout_is_named() {
+    fails("echo hello; answer Registry 10m \"$good\"", "stdout", "prints text before the object");
+    fails("answer Registry 10m \"$good\"; echo bye", "stdout", "prints text after the object");
+    fails("exit 0", "stdout", "prints nothing and exits with 0");
+    fails("echo none", "stdout", "no JSON object");
+    fails(
+        "answer Registry 10m \"$good\" | sed 's/\"auth\"/\"auths\"/'",
+        "stdout",
+        "what a kubelet refuses to read",
+    );
+}
+
+#[test]
+fn an_answer_that_serves_nobody_is_named() {
+    fails("answer registry 10m \"$good\"", "credential", "without a `cacheKeyType`");
+    fails("answer Registry 10m ''", "credential", "without a login for `registry.example:5000");
+    let other = r#""other.example":{"username":"u","password":"s3cr3t-password"}"#;
+    fails(&format!("answer Registry 10m '{other}'"), "credential", "none of their patterns means");
+    let scheme = r#""https://registry.example:5000":{"username":"u","password":"s3cr3t-password"}"#;
+    fails(&format!("answer Registry 10m '{scheme}'"), "credential", "no registry pattern");
+    let empty = r#""registry.example:5000":{"username":"u","password":""}"#;
+    fails(&format!("answer Registry 10m '{empty}'"), "credential", "is empty");
+}
+
+#[test]
+fn a_duration_that_outlives_the_token_is_named() {
+    // {"exp":4102444800}, the year 2100, and one that is long over.
+    let token = |claims: &str| {
+        format!(r#""registry.example:5000":{{"username":"u","password":"e30.{claims}.c2ln"}}"#)
+    };
+    let late = token("eyJleHAiOjQxMDI0NDQ4MDB9");
+    fails(&format!("answer Registry 2000000h '{late}'"), "expiry", "after the token's own end");
+    let over = token("eyJleHAiOjE3MDAwMDAwMDB9");
+    fails(&format!("answer Registry 10m '{over}'"), "expiry", "over when it comes");
+    fails("answer Registry -5m \"$good\"", "expiry", "negative");
+}
+
+#[test]
+fn a_password_on_stderr_and_a_failure_without_a_word_are_named() {
+    fails(
+        "echo \"got s3cr3t-password\" >&2; answer Registry 10m \"$good\"",
+        "secrets",
+        "shows a password on stderr",
+    );
+    fails("exit 1", "failure", "fails without a word");
+    fails("kill -9 $$", "failure", "dies by signal 9");
+    fails("echo 'no such account' >&2; exit 1", "credential", "it says: no such account");
+}
+
+#[test]
+fn a_provider_that_hangs_is_named() {
+    let bench = Bench::new();
+    let output = bench.test(&["--plugin-timeout", "1s"], &[&bench.script("exec sleep 600")]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("does not end within 1s when asked in v1alpha1"), "{said}");
+}
+
+#[test]
+fn a_token_handed_on_is_a_warning() {
+    let bench = Bench::new();
+    let script = "token=$(printf %s \"$request\" | \
+                  sed -n 's/.*\"serviceAccountToken\":\"\\([^\"]*\\)\".*/\\1/p')\n\
+                  answer Registry 10m \"\\\"registry.example:5000\\\":{\\\"username\\\":\\\"u\\\",\
+                  \\\"password\\\":\\\"${token:-s3cr3t-password}\\\"}\"";
+    passes(&bench.test(&[], &[&bench.script(script)]), "cacheType: Token");
+}
+
+#[test]
+fn what_is_no_image_is_wrong_use() {
+    let output = Command::new(env!("CARGO_BIN_EXE_keyward"))
+        .args(["plugin", "test", "--image", "Not An Image", "--", "true"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("`--image` names no image"));
+}
+
+/// The program of an example of the plugin crate.
+fn example(name: &str) -> PathBuf {
+    static BUILT: Once = Once::new();
+    BUILT.call_once(|| {
+        let done = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", "keyward-plugin", "--examples"])
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+            .status()
+            .unwrap();
+        assert!(done.success(), "the examples cannot be built");
+    });
+    let target = Path::new(env!("CARGO_BIN_EXE_keyward")).parent().unwrap();
+    target.join("examples").join(name)
+}
