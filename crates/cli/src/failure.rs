@@ -41,7 +41,8 @@ impl Failure {
         Self::new(Code::Usage, message)
     }
 
-    fn new(code: Code, message: impl Into<String>) -> Self {
+    /// With this exit code.
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             code,
             message: message.into(),
@@ -65,6 +66,12 @@ impl Failure {
     /// Says what to do next.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// What the plugin wrote to its stderr.
+    pub(crate) fn quoting(mut self, stderr: &[u8]) -> Self {
+        self.0.stderr = Some(String::from_utf8_lossy(stderr).into_owned());
         self
     }
 

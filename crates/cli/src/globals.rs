@@ -192,7 +192,7 @@ impl Globals {
             self.mask.learn_value(value);
         }
         for (name, value) in user.auth_provider.iter().flat_map(|provider| &provider.config) {
-            if ["token", "secret"].iter().any(|word| name.contains(word)) {
+            if ["token", "secret", "pin"].iter().any(|word| name.contains(word)) {
                 self.mask.learn(value);
             }
         }

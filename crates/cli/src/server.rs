@@ -1,6 +1,6 @@
 //! The way to the server: a client for the target, and what its answers mean for an exit code.
 
-use std::error::Error as _;
+use std::{error::Error as _, time::Duration};
 
 use http::{Request, Response, StatusCode, header};
 use keyward::{Body, Client, Incoming};
@@ -43,6 +43,11 @@ impl Server {
         // One request at a time: one thread is all it needs.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Self { client, runtime })
+    }
+
+    /// Does nothing for a while.
+    pub(crate) fn rest(&self, time: Duration) {
+        self.runtime.block_on(async { tokio::time::sleep(time).await });
     }
 
     /// Sends a request and gives the response to `read`, which may take its time over the body.

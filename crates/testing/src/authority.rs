@@ -1,5 +1,7 @@
 //! A throw-away certificate authority: made in memory, trusted by nobody but the tests.
 
+pub(crate) mod signing;
+
 use std::{
     fmt,
     sync::atomic::{AtomicU64, Ordering},
@@ -94,9 +96,14 @@ impl Authority {
         }
     }
 
-    fn sign(&self, mut params: CertificateParams, key: KeyKind) -> Result<Issued, Error> {
+    fn next_serial(&self) -> (u64, SerialNumber) {
         let number = self.serial.fetch_add(1, Ordering::Relaxed);
-        params.serial_number = Some(SerialNumber::from(number));
+        (number, SerialNumber::from(number))
+    }
+
+    fn sign(&self, mut params: CertificateParams, key: KeyKind) -> Result<Issued, Error> {
+        let (number, serial) = self.next_serial();
+        params.serial_number = Some(serial);
         let key = key.pair()?;
         let certificate =
             params.signed_by(&key, &self.issuer).map_err(Error::of("sign a certificate"))?;

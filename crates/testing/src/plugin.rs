@@ -32,6 +32,24 @@ pub fn path() -> &'static Path {
     })
 }
 
+/// The path of the program `keyward`, for tests of other programs that work with it.
+///
+/// # Panics
+///
+/// When it is not there and cannot be built.
+pub fn keyward() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        find(&Built {
+            package: "keyward-cli",
+            flag: "--bin",
+            name: "keyward",
+            folder: "",
+            sources: &["../cli/src", "../keyward/src", "../host/src", "../protocol/src"],
+        })
+    })
+}
+
 /// A program of this workspace that tests run.
 pub(crate) struct Built {
     pub(crate) package: &'static str,
@@ -78,7 +96,12 @@ fn is_fresh(path: &Path, program: &Built) -> bool {
 
 fn newest(folder: &Path) -> Option<SystemTime> {
     let files = fs::read_dir(folder).ok()?;
-    files.filter_map(|file| file.ok()?.metadata().ok()?.modified().ok()).max()
+    let times = files.filter_map(|file| {
+        let file = file.ok()?;
+        let metadata = file.metadata().ok()?;
+        if metadata.is_dir() { newest(&file.path()) } else { metadata.modified().ok() }
+    });
+    times.max()
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test's own start, outside of the product")]

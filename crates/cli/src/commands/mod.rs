@@ -4,6 +4,7 @@ mod completions;
 mod credential;
 #[cfg(unix)]
 mod demo;
+mod enroll;
 mod get;
 pub(crate) mod image;
 mod plan;
@@ -25,6 +26,7 @@ pub(crate) enum Command {
     Credential(credential::Args),
     Get(get::Args),
     Whoami(whoami::Args),
+    Enroll(enroll::Args),
     #[cfg(unix)]
     Proxy(Box<proxy::Args>),
     #[cfg(unix)]
@@ -48,6 +50,7 @@ impl Command {
             Self::Credential(args) => credential::run(&args, globals),
             Self::Get(args) => get::run(&args, globals),
             Self::Whoami(args) => whoami::run(&args, globals),
+            Self::Enroll(args) => enroll::run(&args, globals),
             #[cfg(unix)]
             Self::Proxy(args) => proxy::run(&args, globals),
             #[cfg(unix)]

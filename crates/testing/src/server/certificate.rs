@@ -6,15 +6,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use time::{Date, Month, PrimitiveDateTime, Time};
 
-const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
-const ORGANISATION: &[u8] = &[0x55, 0x04, 0x0a];
-
-const INTEGER: u8 = 0x02;
-const OBJECT: u8 = 0x06;
-const UTC_TIME: u8 = 0x17;
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
-const VERSION: u8 = 0xa0;
+use super::der::{
+    COMMON_NAME, INTEGER, OBJECT, ORGANISATION, Reader, SEQUENCE, SET, UTC_TIME, VERSION,
+};
 
 /// The parts of a certificate that matter here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,40 +71,6 @@ fn moment((tag, text): (u8, &[u8])) -> Option<SystemTime> {
     let time = Time::from_hms(part(2)?, part(3)?, part(4)?).ok()?;
     let seconds = PrimitiveDateTime::new(date, time).assume_utc().unix_timestamp();
     Some(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).ok()?))
-}
-
-/// Walks over the values of a DER sequence.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    /// The next value if it has this tag.
-    fn take(&mut self, tag: u8) -> Option<&'a [u8]> {
-        if self.0.first() != Some(&tag) {
-            return None;
-        }
-        self.next().map(|(_, value)| value)
-    }
-
-    fn skip(&mut self, tag: u8) {
-        self.take(tag);
-    }
-
-    fn next(&mut self) -> Option<(u8, &'a [u8])> {
-        let (&tag, rest) = self.0.split_first()?;
-        let (&first, mut rest) = rest.split_first()?;
-        let mut length = usize::from(first);
-        if first >= 0x80 {
-            let (digits, after) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            if digits.len() > 4 {
-                return None;
-            }
-            length = digits.iter().fold(0, |value, byte| (value << 8) | usize::from(*byte));
-            rest = after;
-        }
-        let (value, rest) = rest.split_at_checked(length)?;
-        self.0 = rest;
-        Some((tag, value))
-    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,9 @@ mod api;
 mod body;
 mod certificate;
 mod connection;
+pub(crate) mod der;
 mod fault;
+mod p521;
 mod pod;
 mod record;
 mod route;
@@ -216,6 +218,7 @@ enum Gate {
 /// What the handle and the server's own thread share.
 pub(crate) struct Shared {
     users: Users,
+    authority: Arc<Authority>,
     faults: Faults,
     recorder: Recorder,
     counters: Counters,

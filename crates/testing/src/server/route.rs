@@ -59,7 +59,7 @@ pub(crate) async fn answer(
                 return answer;
             }
             match api::target(&parts) {
-                Some(target) => api::answer(shared, caller.connection, target, request).await,
+                Some(target) => api::answer(shared, caller, target, request).await,
                 None => not_found(),
             }
         }

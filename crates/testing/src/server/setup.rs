@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use rustls::{ServerConfig, crypto::ring};
+use rustls::ServerConfig;
 use tokio::{runtime, sync::watch};
 
 use super::{
@@ -142,6 +142,7 @@ impl Setup {
         let address = listener.local_addr().map_err(Error::of("listen"))?;
         let shared = Arc::new(Shared {
             users: Users::default(),
+            authority: authority.clone(),
             faults: Faults::default(),
             recorder: Recorder::new(self.records),
             counters: Counters::new(),
@@ -153,7 +154,7 @@ impl Setup {
             commands: self.commands,
             gate: watch::Sender::new(Gate::Open),
             tls: RwLock::new(Arc::new(self.settings(&authority)?)),
-            checker: tls::checker(&authority, Arc::new(ring::default_provider()))?,
+            checker: tls::checker(&authority, tls::provider())?,
             streams: self.streams,
         });
         let runtime = runtime::Builder::new_multi_thread()

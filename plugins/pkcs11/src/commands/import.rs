@@ -1,4 +1,8 @@
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    io::{self, Read as _},
+    path::PathBuf,
+};
 
 use clap::Args;
 use cryptoki::object::{Attribute, CertificateType, ObjectClass};
@@ -16,7 +20,7 @@ use crate::{
 /// `keyward-pkcs11 import`
 #[derive(Args)]
 pub(super) struct Import {
-    /// The certificate in PEM or DER; others after it in the file are stored as intermediates
+    /// The certificate in PEM or DER, `-` for stdin; others after it are stored as intermediates
     certificate: PathBuf,
     #[command(flatten)]
     place: Place,
@@ -24,9 +28,14 @@ pub(super) struct Import {
 
 impl Import {
     pub(super) fn run(&self) -> Result<(), Refusal> {
-        let shown = self.certificate.display();
-        let bytes = fs::read(&self.certificate)
-            .map_err(|e| Refusal::BadConfig(format!("cannot read `{shown}`: {e}")))?;
+        let (shown, bytes) = if self.certificate.as_os_str() == "-" {
+            let mut bytes = Vec::new();
+            let read = io::stdin().lock().read_to_end(&mut bytes);
+            ("stdin".to_owned(), read.map(|_| bytes))
+        } else {
+            (self.certificate.display().to_string(), fs::read(&self.certificate))
+        };
+        let bytes = bytes.map_err(|e| Refusal::BadConfig(format!("cannot read `{shown}`: {e}")))?;
         let certificates = certificate::from_file(&bytes).ok_or_else(|| {
             Refusal::BadConfig(format!("`{shown}` has no certificates that can be read"))
         })?;

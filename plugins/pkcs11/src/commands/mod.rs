@@ -12,9 +12,10 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand};
-use keyward_plugin::Refusal;
+use keyward_plugin::{Configuration, Refusal};
+use keyward_protocol::signer::{REQUEST_VARIABLE, Request};
 
-use crate::{target::Target, uri::Uri};
+use crate::{surroundings, target::Target, uri::Uri};
 
 /// Sign Kubernetes handshakes with keys that stay in smart cards, TPMs and HSMs
 ///
@@ -45,13 +46,15 @@ enum Command {
 #[derive(Args)]
 struct Place {
     /// The key or token, as `pkcs11:token=lab;object=jane?module-path=/usr/lib/…/module.so`
-    #[arg(default_value = "pkcs11:")]
-    uri: String,
+    ///
+    /// Without one, the configuration of the request in the environment says it, as for a client
+    uri: Option<String>,
 }
 
 impl Place {
     fn target(&self) -> Result<Target, Refusal> {
-        let uri = Uri::parse(&self.uri)?;
+        let Some(uri) = &self.uri else { return asked() };
+        let uri = Uri::parse(uri)?;
         if uri.pin_value.is_some() {
             return Err(Refusal::BadConfig(
                 "a PIN does not belong on a command line, where every user can read it\n\n\
@@ -61,6 +64,14 @@ impl Place {
         }
         Target::from_uri(uri)
     }
+}
+
+/// What a client's request means; any token without one.
+fn asked() -> Result<Target, Refusal> {
+    let Some(text) = surroundings::request() else { return Target::from_uri(Uri::default()) };
+    let request = Request::read(text.as_encoded_bytes())
+        .map_err(|e| Refusal::BadConfig(format!("cannot read `{REQUEST_VARIABLE}`: {e}")))?;
+    Target::from_configuration(request.configuration().unwrap_or(&Configuration::default()))
 }
 
 /// Reads the command line and does what it says.

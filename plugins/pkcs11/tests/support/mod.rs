@@ -20,6 +20,8 @@ use std::{
 use keyward_protocol::signer::{
     CertificateResponse, Configuration, Options, REQUEST_VARIABLE, Request, Response, SignRequest,
 };
+use keyward_testing::{authority::Authority, plugin};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The PIN of every token here. It must never be seen anywhere.
@@ -202,6 +204,7 @@ impl Lab {
         fs::write(self.path(&csr), request).unwrap();
         self.openssl(&["req", "-in", &csr, "-verify", "-noout"]);
         self.authority();
+        fs::write(self.path("ext"), "extendedKeyUsage = clientAuth\n").unwrap();
         self.openssl(&[
             "x509",
             "-req",
@@ -215,6 +218,8 @@ impl Lab {
             "2",
             "-set_serial",
             "7",
+            "-extfile",
+            "ext",
             "-out",
             &pem,
         ]);
@@ -242,6 +247,54 @@ impl Lab {
                 "2",
             ]);
         }
+    }
+
+    /// Has certificates signed by this authority from now on.
+    pub fn trust(&self, authority: &Authority) {
+        fs::write(self.path("ca.pem"), authority.pem()).unwrap();
+        fs::write(self.path("ca.key"), authority.key_pem()).unwrap();
+    }
+
+    /// The program `keyward` with a kubeconfig whose user `token` is signed for by the plugin, with
+    /// this configuration besides `pathExec`.
+    pub fn keyward(&self, server: &str, entries: &[(&str, &str)]) -> Command {
+        let mut config: serde_json::Map<_, _> =
+            entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
+        let plugin = env!("CARGO_BIN_EXE_keyward-pkcs11");
+        config.insert("pathExec".to_owned(), plugin.into());
+        let user = json!({ "auth-provider": { "name": "externalSigner", "config": config } });
+        self.keyward_as(server, &[("token", user)])
+    }
+
+    /// The same with these users, each with a context of its name; the first is the current one.
+    pub fn keyward_as(&self, server: &str, users: &[(&str, Value)]) -> Command {
+        let path = self.path(&format!("kubeconfig-{}", users[0].0));
+        let content = self.kubeconfig(server, users);
+        // Others may be reading it.
+        if fs::read_to_string(&path).ok().as_ref() != Some(&content) {
+            fs::write(&path, content).unwrap();
+        }
+        let mut command = self.tool(plugin::keyward().to_str().unwrap(), "keyward");
+        command.env("KUBECONFIG", path).env("HOME", self.folder.path());
+        command
+    }
+
+    pub fn kubeconfig(&self, server: &str, users: &[(&str, Value)]) -> String {
+        let context = |name| json!({ "name": name, "context": { "cluster": "lab", "user": name } });
+        json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": users[0].0,
+            "clusters": [{ "name": "lab", "cluster": {
+                "server": server, "certificate-authority": self.path("ca.pem"),
+            } }],
+            "contexts": users.iter().map(|(name, _)| context(name)).collect::<Vec<_>>(),
+            "users": users
+                .iter()
+                .map(|(name, user)| json!({ "name": name, "user": user }))
+                .collect::<Vec<_>>(),
+        })
+        .to_string()
     }
 
     /// What a kubeconfig would say.

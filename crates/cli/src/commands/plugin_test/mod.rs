@@ -142,7 +142,7 @@ fn plugin(args: &TestArgs, globals: &Globals) -> Result<Plugin, Failure> {
 }
 
 /// What the plugin sees of our environment, by `--plugin-env`.
-fn environment(globals: &Globals) -> Vec<(OsString, OsString)> {
+pub(super) fn environment(globals: &Globals) -> Vec<(OsString, OsString)> {
     let mut vars = globals.surroundings.vars();
     match &globals.flags.plugin_env {
         None | Some(PluginEnv::Inherit) => {}

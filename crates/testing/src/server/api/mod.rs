@@ -2,9 +2,11 @@
 
 mod access;
 mod account;
+mod csr;
 pub(crate) mod kind;
 pub(crate) mod openapi;
 mod patch;
+mod protobuf;
 pub(crate) mod query;
 mod selector;
 mod store;
@@ -12,6 +14,7 @@ mod watch;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -23,8 +26,8 @@ use self::{kind::Kind, query::Query, selector::Selector, watch::Watch};
 use super::{
     Shared,
     answer::{Answer, failure, json_answer},
-    connection::Connection,
     pod::log_answer,
+    route::Caller,
     upgrade,
 };
 
@@ -74,7 +77,7 @@ impl Target {
 /// Answers a request for objects.
 pub(crate) async fn answer(
     shared: &Arc<Shared>,
-    connection: Arc<Connection>,
+    caller: Caller,
     target: Target,
     request: Request<Incoming>,
 ) -> Answer {
@@ -84,7 +87,7 @@ pub(crate) async fn answer(
         "log" if reads => return log(shared, &target, &query),
         "exec" | "attach" | "portforward" => {
             return match shared.store.get(target.kind, &target.namespace, &target.name) {
-                Ok(_) => upgrade::answer(shared, connection, &target, request),
+                Ok(_) => upgrade::answer(shared, caller.connection, &target, request),
                 Err(refusal) => refused(&refusal, &target),
             };
         }
@@ -105,7 +108,9 @@ pub(crate) async fn answer(
                 Err(refusal) => Err(refusal),
             }
         }
-        Method::POST | Method::PUT | Method::PATCH => write(shared, &target, &query, request).await,
+        Method::POST | Method::PUT | Method::PATCH => {
+            write(shared, &caller, &target, &query, request).await
+        }
         _ => {
             let message = "the server does not allow this method on the requested resource";
             return failure(StatusCode::METHOD_NOT_ALLOWED, message);
@@ -188,6 +193,7 @@ fn delete_many(shared: &Shared, target: &Target, query: &Query) -> Done {
 
 async fn write(
     shared: &Shared,
+    caller: &Caller,
     target: &Target,
     query: &Query,
     request: Request<Incoming>,
@@ -201,25 +207,42 @@ async fn write(
         .unwrap_or("application/json")
         .trim()
         .to_owned();
-    let body = read(request).await?;
+    let bytes = bytes(request).await?;
+    let approves = target.kind.name == csr::KIND && target.part == "approval";
+    let mut body = if media == protobuf::MEDIA && approves {
+        protobuf::approval(&bytes).ok_or_else(|| Refusal::bad("the body is unreadable"))?
+    } else {
+        parse(&bytes)?
+    };
     let Target { kind, namespace, name, part } = target;
     let dry = dry(query);
     if method == Method::POST {
         check(kind, namespace, &body)?;
+        if kind.name == csr::KIND {
+            csr::begin(&mut body, &caller.user)?;
+        }
         let made = shared.store.create(kind, namespace, body, dry)?;
         return Ok((StatusCode::CREATED, made));
     }
     if method == Method::PUT {
         check(kind, namespace, &body)?;
         let done = shared.store.change(kind, namespace, name, dry, |before| {
-            Ok(if part.is_empty() { body } else { only_part(part, before, &body) })
+            finish(
+                shared,
+                target,
+                if part.is_empty() { body } else { only_part(part, before, &body) },
+            )
         })?;
         return Ok((StatusCode::OK, done));
     }
     let patched = shared.store.change(kind, namespace, name, dry, |before| {
         let mut after = before.clone();
         patch::apply(&mut after, &media, &body).map_err(Refusal::bad)?;
-        Ok(if part.is_empty() { after } else { only_part(part, before, &after) })
+        finish(
+            shared,
+            target,
+            if part.is_empty() { after } else { only_part(part, before, &after) },
+        )
     });
     match patched {
         // A server-side apply makes what is not there yet.
@@ -240,6 +263,14 @@ async fn write(
     }
 }
 
+/// What a change leads to at once.
+fn finish(shared: &Shared, target: &Target, mut object: Value) -> Result<Value, Refusal> {
+    if target.kind.name == csr::KIND && target.part == "approval" {
+        csr::sign(&mut object, &shared.authority)?;
+    }
+    Ok(object)
+}
+
 /// A subresource changes the status and nothing else.
 fn only_part(part: &str, before: &Value, after: &Value) -> Value {
     let field = match part {
@@ -252,16 +283,20 @@ fn only_part(part: &str, before: &Value, after: &Value) -> Value {
 }
 
 async fn read(request: Request<Incoming>) -> Result<Value, Refusal> {
-    let body = Limited::new(request.into_body(), LIMIT)
-        .collect()
-        .await
-        .map_err(|_| Refusal::bad("the body is too large or was cut"))?
-        .to_bytes();
-    let value: Value = serde_json::from_slice(&body).map_err(|_| {
+    parse(&bytes(request).await?)
+}
+
+async fn bytes(request: Request<Incoming>) -> Result<Bytes, Refusal> {
+    let body = Limited::new(request.into_body(), LIMIT).collect().await;
+    let body = body.map_err(|_| Refusal::bad("the body is too large or was cut"))?;
+    Ok(body.to_bytes())
+}
+
+fn parse(body: &[u8]) -> Result<Value, Refusal> {
+    serde_json::from_slice(body).map_err(|_| {
         let message = "the body is no JSON, the only form taken here".to_owned();
         Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
-    })?;
-    Ok(value)
+    })
 }
 
 fn check(kind: &Kind, namespace: &str, object: &Value) -> Result<(), Refusal> {

@@ -1,0 +1,131 @@
+//! `keyward enroll`: a certificate of the cluster for a key that stays in its token.
+
+mod plugin;
+mod request;
+
+use std::{process::ExitCode, time::Duration};
+
+use self::{plugin::Enroller, request::Wish};
+use crate::{
+    duration,
+    failure::Failure,
+    globals::Globals,
+    output,
+    server::{self, Server},
+};
+
+/// Get a certificate from the cluster for a key that stays in its token
+///
+/// The user of the context has an external signer, such as `keyward-pkcs11`, whose token holds a key
+/// and no certificate yet. The signer makes a certificate request, signed inside the token; it is
+/// sent to the cluster under another credential; an administrator approves it; the certificate is
+/// stored in the token. From then on the context works.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  # Ask as the user of another context, and wait for the administrator.
+  keyward enroll --context prod --bootstrap-context prod-login --name jane --group devs
+
+  # What the administrator does meanwhile: kubectl certificate approve keyward-jane-x2v9q
+
+  # Go on with a request that was made before.
+  keyward enroll --context prod --bootstrap-context prod-login --request keyward-jane-x2v9q")]
+pub(crate) struct Args {
+    /// The kubeconfig user whose credential asks
+    #[arg(long, value_name = "USER", conflicts_with = "bootstrap_context")]
+    bootstrap_user: Option<String>,
+
+    /// The kubeconfig context whose user's credential asks; the cluster stays that of --context
+    #[arg(long, value_name = "CONTEXT")]
+    bootstrap_context: Option<String>,
+
+    /// The user name to ask for (the certificate's common name)
+    #[arg(long, value_name = "NAME", required_unless_present = "request")]
+    name: Option<String>,
+
+    /// A group to ask for (an organisation in the certificate); can be repeated
+    #[arg(long = "group", value_name = "NAME", conflicts_with = "request")]
+    groups: Vec<String>,
+
+    /// Who in the cluster is to sign
+    #[arg(
+        long,
+        value_name = "SIGNER",
+        default_value = "kubernetes.io/kube-apiserver-client",
+        conflicts_with = "request"
+    )]
+    signer_name: String,
+
+    /// How long the certificate is to hold; the signer may make it shorter
+    #[arg(long, value_name = "DURATION", value_parser = duration::budget, conflicts_with = "request")]
+    expiration: Option<Duration>,
+
+    /// How long to wait for the approval
+    #[arg(long, value_name = "DURATION", value_parser = duration::budget, default_value = "1h")]
+    wait: Duration,
+
+    /// Go on with this request, made by an earlier run, instead of making one
+    #[arg(long, value_name = "NAME", conflicts_with = "name")]
+    request: Option<String>,
+
+    #[command(flatten)]
+    server: server::Args,
+}
+
+/// Asks, waits, and has the certificate stored.
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    let enroller = Enroller::of(&own(globals))?;
+    let server = Server::open(&args.server, &bootstrap(args, globals)?)?;
+    let name = if let Some(name) = &args.request {
+        name.clone()
+    } else {
+        let user = args.name.as_deref().unwrap_or_default();
+        let request = enroller.request(user, &args.groups)?;
+        let wish = Wish {
+            user,
+            request: &request,
+            signer: &args.signer_name,
+            expiration: args.expiration,
+        };
+        wish.send(&server)?
+    };
+    let shown = output::inline(&name);
+    output::tell(&format!(
+        "waiting for the approval of certificate request `{shown}`\n\
+         an administrator approves it with: kubectl certificate approve {shown}\n"
+    ));
+    let certificate = request::wait(&server, &name, args.wait)?;
+    enroller.import(&certificate)?;
+    let user = output::inline(enroller.user());
+    output::tell(&format!("the certificate is in the token; user `{user}` can be used\n"));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The user with the signer: what the flags say of other credentials is for the one who asks.
+fn own(globals: &Globals) -> Globals {
+    let mut own = globals.clone();
+    let flags = &mut own.flags;
+    (flags.token, flags.username, flags.password) = (None, None, None);
+    (flags.client_certificate, flags.client_key) = (None, None);
+    (flags.as_user, flags.as_uid) = (None, None);
+    flags.as_group.clear();
+    own
+}
+
+/// The same cluster for whoever asks.
+fn bootstrap(args: &Args, globals: &Globals) -> Result<Globals, Failure> {
+    let mut other = globals.clone();
+    if let Some(user) = &args.bootstrap_user {
+        other.flags.user = Some(user.clone());
+    } else if let Some(context) = &args.bootstrap_context {
+        let mut there = globals.clone();
+        there.flags.context = vec![context.clone()];
+        other.flags.user = Some(there.target()?.user_name);
+    } else if ![&globals.flags.token, &globals.flags.password].iter().any(|flag| flag.is_some())
+        && globals.flags.client_certificate.is_none()
+    {
+        return Err(Failure::usage("nobody is named who may ask the cluster for a certificate")
+            .hint("name another user of the kubeconfig with `--bootstrap-user`, or its context with `--bootstrap-context`"));
+    }
+    Ok(other)
+}

@@ -1,0 +1,117 @@
+//! The signer's part: it makes the request, and it stores the certificate.
+//!
+//! It is run with the command `csr` or `import`, and with its configuration where a request stands
+//! otherwise, in the environment: a PIN may be in it, which has no place among arguments.
+
+use std::ffi::OsString;
+
+use keyward_host::process::{self, Abandoned, Invocation, Status, Stderr, Stdin, Stop};
+use keyward_protocol::signer::{REQUEST_VARIABLE, Request};
+use zeroize::Zeroizing;
+
+use crate::{
+    commands::plugin_test::environment,
+    failure::{Code, Failure},
+    globals::Globals,
+};
+
+/// What a certificate request in PEM begins with.
+const BEGINNING: &str = "-----BEGIN CERTIFICATE REQUEST-----";
+
+/// A signer that can be enrolled.
+pub(super) struct Enroller {
+    /// With everything but arguments and stdin.
+    invocation: Invocation,
+    command: String,
+    user: String,
+}
+
+impl Enroller {
+    /// The signer of the user that the flags lead to, found by the same rules as for signing.
+    pub(super) fn of(globals: &Globals) -> Result<Self, Failure> {
+        let plan = globals.plan(globals.target()?)?;
+        let user = plan.target().user_name.clone();
+        let setup = plan.signer().ok_or_else(|| {
+            Failure::usage(format!(
+                "user `{}` has no external signer",
+                crate::output::inline(&user)
+            ))
+            .hint(
+                "name a user whose auth-provider is `externalSigner`, with `--context` or `--user`",
+            )
+        })?;
+        let program = plan.rules().admit(setup.command(), &globals.surroundings)?;
+        let request = Request::Certificate(setup.configuration().clone()).to_json();
+        let mut env = environment(globals);
+        env.retain(|(name, _)| name != REQUEST_VARIABLE);
+        env.push((REQUEST_VARIABLE.into(), request.expose().into()));
+        let attended = setup.attended();
+        let mut invocation = Invocation::new(program.path);
+        invocation.identity = Some(program.identity);
+        invocation.name = setup.command().into();
+        invocation.env = env;
+        invocation.stderr = if attended { Stderr::Shown } else { Stderr::Kept };
+        invocation.attended = attended;
+        invocation.abandoned = Abandoned::Kill;
+        if let Some(budget) = setup.budget() {
+            invocation.budget = budget;
+        }
+        Ok(Self { invocation, command: setup.command().to_owned(), user })
+    }
+
+    /// The kubeconfig user it belongs to.
+    pub(super) fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// A certificate request in PEM, signed by the key.
+    pub(super) fn request(&self, user: &str, groups: &[String]) -> Result<String, Failure> {
+        let mut args: Vec<OsString> = vec!["csr".into(), "--user".into(), user.into()];
+        args.extend(groups.iter().flat_map(|group| ["--group".into(), group.into()]));
+        let output = self.run(args, Stdin::Closed)?;
+        match String::from_utf8(output.to_vec()) {
+            Ok(pem) if pem.trim_start().starts_with(BEGINNING) => Ok(pem),
+            _ => {
+                let what = format!("signer `{}` printed no certificate request", self.name());
+                Err(self.incapable(Failure::failed(what)))
+            }
+        }
+    }
+
+    /// Has the certificate stored beside the key.
+    pub(super) fn import(&self, certificate: &str) -> Result<(), Failure> {
+        let stdin = Stdin::Request(Zeroizing::new(certificate.as_bytes().to_vec()));
+        self.run(vec!["import".into(), "-".into()], stdin).map(drop)
+    }
+
+    fn run(&self, args: Vec<OsString>, stdin: Stdin) -> Result<Zeroizing<Vec<u8>>, Failure> {
+        let doing = args.first().map(|word| word.to_string_lossy().into_owned());
+        let doing = doing.unwrap_or_default();
+        let invocation = Invocation { args, stdin, ..self.invocation.clone() };
+        let name = self.name();
+        let output = process::run(&invocation, &Stop::default()).map_err(|failure| {
+            let what = format!("signer `{name}` could not be run to the end");
+            Failure::failed(what).note("cause", failure.to_string())
+        })?;
+        let code = match output.status {
+            Status::Code(0) => return Ok(output.stdout),
+            Status::Code(3) => Code::NeedsTerminal,
+            Status::Code(4 | 5) => Code::NotAllowed,
+            _ => Code::Failed,
+        };
+        let failure = Failure::new(code, format!("signer `{name}` did not do its `{doing}`"));
+        Err(self.incapable(failure.quoting(&output.stderr)))
+    }
+
+    fn incapable(&self, failure: Failure) -> Failure {
+        failure.hint(format!(
+            "enrolling needs a signer with the commands `csr` and `import`, such as \
+             `keyward-pkcs11`; `{}` must be one, and its token must hold a key",
+            self.name()
+        ))
+    }
+
+    fn name(&self) -> String {
+        crate::output::inline(&self.command)
+    }
+}

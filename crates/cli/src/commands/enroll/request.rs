@@ -1,0 +1,160 @@
+//! The cluster's part: a `CertificateSigningRequest`, and what becomes of it.
+
+use std::time::Duration;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use http::{Request, header};
+use keyward::Body;
+use keyward_host::clock::{Clock, SystemClock};
+use serde_json::{Value, json};
+
+use crate::{
+    duration,
+    failure::Failure,
+    output::inline,
+    server::{self, Server},
+};
+
+const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+
+/// How long to wait between two looks, at first and at most. Whoever may ask for a certificate may
+/// often look at one request, and not watch them all.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
+
+/// What is asked for.
+pub(super) struct Wish<'a> {
+    pub(super) user: &'a str,
+    /// The request of the key, in PEM.
+    pub(super) request: &'a str,
+    pub(super) signer: &'a str,
+    pub(super) expiration: Option<Duration>,
+}
+
+impl Wish<'_> {
+    /// Sends it. Gives the name that the cluster has for it.
+    pub(super) fn send(&self, server: &Server) -> Result<String, Failure> {
+        let mut object = json!({
+            "apiVersion": "certificates.k8s.io/v1",
+            "kind": "CertificateSigningRequest",
+            "metadata": { "generateName": prefix(self.user) },
+            "spec": {
+                "request": STANDARD.encode(self.request),
+                "signerName": self.signer,
+                "usages": ["digital signature", "client auth"],
+            },
+        });
+        if let Some(expiration) = self.expiration {
+            object["spec"]["expirationSeconds"] = expiration.as_secs().into();
+        }
+        let request = Request::post(PATH)
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(object.to_string()));
+        let made = ask(server, request)?;
+        let name = made["metadata"]["name"].as_str().filter(|name| !name.is_empty());
+        name.map(str::to_owned)
+            .ok_or_else(|| Failure::failed("the server gave the certificate request no name"))
+    }
+}
+
+/// Waits until the request has its certificate, in PEM, or never will.
+pub(super) fn wait(server: &Server, name: &str, limit: Duration) -> Result<String, Failure> {
+    let mut pause = PAUSE.0;
+    let start = SystemClock.elapsed();
+    loop {
+        let request = Request::get(format!("{PATH}/{name}")).body(Body::empty());
+        let status = ask(server, request)?["status"].take();
+        if let Some(packed) = status["certificate"].as_str().filter(|text| !text.is_empty()) {
+            let pem = STANDARD.decode(packed).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            return pem.ok_or_else(|| Failure::failed("the server's certificate is malformed"));
+        }
+        if let Some(refusal) = refusal(name, &status) {
+            return Err(refusal);
+        }
+        if SystemClock.elapsed().saturating_sub(start) >= limit {
+            let what = format!(
+                "nobody approved certificate request `{}` within {}",
+                inline(name),
+                duration::show(limit)
+            );
+            return Err(Failure::failed(what)
+                .hint(format!("go on with it later by `--request {}`", inline(name))));
+        }
+        server.rest(pause);
+        pause = (pause * 2).min(PAUSE.1);
+    }
+}
+
+/// What was decided against the request, if anything was.
+fn refusal(name: &str, status: &Value) -> Option<Failure> {
+    let conditions = status["conditions"].as_array()?;
+    let against = conditions.iter().find(|c| c["type"] == "Denied" || c["type"] == "Failed")?;
+    let what = if against["type"] == "Denied" { "was denied" } else { "could not be signed" };
+    let mut failure = Failure::failed(format!("certificate request `{}` {what}", inline(name)));
+    for (label, field) in [("reason", "reason"), ("it says", "message")] {
+        if let Some(text) = against[field].as_str().filter(|text| !text.is_empty()) {
+            failure = failure.note(label, inline(text));
+        }
+    }
+    Some(failure)
+}
+
+fn ask(server: &Server, request: http::Result<Request<Body>>) -> Result<Value, Failure> {
+    let mut request =
+        request.map_err(|_| Failure::usage("the name of the request is no part of a path"))?;
+    let json = header::HeaderValue::from_static("application/json");
+    request.headers_mut().insert(header::ACCEPT, json);
+    let (status, body) = server.ask(request, async |response| {
+        Ok((response.status(), server::bytes(response.into_body()).await?))
+    })?;
+    if !status.is_success() {
+        return Err(server::refusal(status, &body));
+    }
+    serde_json::from_slice(&body).map_err(|error| {
+        Failure::failed("the server's answer is not JSON").note("cause", error.to_string())
+    })
+}
+
+/// A name that says whose request it is, of what a name may consist of.
+fn prefix(user: &str) -> String {
+    let mut plain = String::new();
+    for character in user.chars().take(40) {
+        match character.to_ascii_lowercase() {
+            letter if letter.is_ascii_alphanumeric() => plain.push(letter),
+            _ if plain.ends_with('-') => {}
+            _ => plain.push('-'),
+        }
+    }
+    match plain.trim_matches('-') {
+        "" => "keyward-".to_owned(),
+        plain => format!("keyward-{plain}-"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_requests_name_is_made_of_what_names_may_have() {
+        for (user, name) in [
+            ("jane", "keyward-jane-"),
+            ("Jane.Doe@example.org", "keyward-jane-doe-example-org-"),
+            ("système:ñ", "keyward-syst-me-"),
+            ("::", "keyward-"),
+        ] {
+            assert_eq!(prefix(user), name);
+        }
+    }
+
+    #[test]
+    fn a_denial_says_why() {
+        let status = json!({ "conditions": [
+            { "type": "Denied", "reason": "Unknown", "message": "who is that?" },
+        ] });
+        let Some(failure) = refusal("r", &status) else { panic!("it is a refusal") };
+        assert_eq!(failure.message(), "certificate request `r` was denied");
+        assert!(failure.notes().any(|note| note == ("it says", "who is that?")));
+        let approved = json!({ "conditions": [{ "type": "Approved" }] });
+        assert!(refusal("r", &approved).is_none());
+    }
+}

@@ -1,0 +1,123 @@
+//! Certificate requests (PKCS#10) of clients that made their key themselves.
+
+use std::time::Duration;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use rcgen::{ExtendedKeyUsagePurpose, KeyUsagePurpose, PublicKeyData, SignatureAlgorithm};
+use rustls::crypto::ring;
+
+use super::{Authority, LEEWAY, organisations, params};
+use crate::{
+    Error, clock,
+    server::der::{BIT_STRING, COMMON_NAME, INTEGER, OBJECT, ORGANISATION, Reader, SEQUENCE, SET},
+};
+
+/// A request whose signature was checked: whoever sent it has the key.
+#[derive(Debug)]
+pub(crate) struct SigningRequest {
+    pub(crate) name: String,
+    pub(crate) groups: Vec<String>,
+    key: Vec<u8>,
+    algorithm: &'static SignatureAlgorithm,
+}
+
+impl SigningRequest {
+    /// Reads and checks a request in PEM.
+    pub(crate) fn read(pem: &str) -> Result<Self, &'static str> {
+        let der = unwrap(pem).ok_or("it is no certificate request in PEM")?;
+        Self::parse(&der).ok_or("it is malformed, or for a kind of key that is not known here")?
+    }
+
+    fn parse(der: &[u8]) -> Option<Result<Self, &'static str>> {
+        let mut whole = Reader(Reader(der).take(SEQUENCE)?);
+        let before = whole.0;
+        let mut body = Reader(whole.take(SEQUENCE)?);
+        let signed = &before[..before.len() - whole.0.len()];
+        let algorithm = whole.take(SEQUENCE)?;
+        let signature = whole.take(BIT_STRING)?.split_first()?.1;
+
+        body.take(INTEGER)?;
+        let (mut name, mut groups) = (String::new(), Vec::new());
+        let mut subject = Reader(body.take(SEQUENCE)?);
+        while let Some(set) = subject.take(SET) {
+            let mut attribute = Reader(Reader(set).take(SEQUENCE)?);
+            let kind = attribute.take(OBJECT)?;
+            let text = std::str::from_utf8(attribute.next()?.1).ok()?.to_owned();
+            match kind {
+                COMMON_NAME => name = text,
+                ORGANISATION => groups.push(text),
+                _ => {}
+            }
+        }
+        let mut info = Reader(body.take(SEQUENCE)?);
+        let kind = info.take(SEQUENCE)?;
+        let key = info.take(BIT_STRING)?.split_first()?.1;
+
+        let known = ring::default_provider().signature_verification_algorithms;
+        let checker = known.all.iter().find(|candidate| {
+            candidate.public_key_alg_id().as_ref() == kind
+                && candidate.signature_alg_id().as_ref() == algorithm
+        })?;
+        if checker.verify_signature(key, signed, signature).is_err() {
+            return Some(Err("it is not signed with the key it is about"));
+        }
+        let algorithm = algorithm_of(kind)?;
+        Some(Ok(Self { name, groups, key: key.to_vec(), algorithm }))
+    }
+}
+
+impl PublicKeyData for SigningRequest {
+    fn der_bytes(&self) -> &[u8] {
+        &self.key
+    }
+
+    fn algorithm(&self) -> &'static SignatureAlgorithm {
+        self.algorithm
+    }
+}
+
+/// The algorithm that writes a key of this kind as it was read.
+fn algorithm_of(kind: &[u8]) -> Option<&'static SignatureAlgorithm> {
+    use rustls::pki_types::alg_id;
+
+    [
+        (alg_id::RSA_ENCRYPTION, &rcgen::PKCS_RSA_SHA256),
+        (alg_id::ECDSA_P256, &rcgen::PKCS_ECDSA_P256_SHA256),
+        (alg_id::ECDSA_P384, &rcgen::PKCS_ECDSA_P384_SHA384),
+        (alg_id::ED25519, &rcgen::PKCS_ED25519),
+    ]
+    .into_iter()
+    .find(|(id, _)| id.as_ref() == kind)
+    .map(|(_, algorithm)| algorithm)
+}
+
+fn unwrap(pem: &str) -> Option<Vec<u8>> {
+    let (_, rest) = pem.split_once("-----BEGIN CERTIFICATE REQUEST-----")?;
+    let (body, _) = rest.split_once("-----END CERTIFICATE REQUEST-----")?;
+    STANDARD.decode(body.split_whitespace().collect::<String>()).ok()
+}
+
+impl Authority {
+    /// The certificate for a client that asked with this, in PEM.
+    pub(crate) fn certify(
+        &self,
+        request: &SigningRequest,
+        lifetime: Duration,
+    ) -> Result<String, Error> {
+        if request.groups.len() > organisations().len() {
+            return Err(Error::of("sign a certificate")("more than two groups"));
+        }
+        let now = clock::now();
+        let mut params = params(&request.name, now - LEEWAY, now + lifetime)?;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        for (group, kind) in request.groups.iter().zip(organisations()) {
+            params.distinguished_name.push(kind, group.as_str());
+        }
+        params.serial_number = Some(self.next_serial().1);
+        let certificate = params
+            .signed_by(request, &self.issuer)
+            .map_err(Error::of("sign a certificate that was asked for"))?;
+        Ok(certificate.pem())
+    }
+}
