@@ -1,12 +1,13 @@
 //! What every command stands on: the flags, the surroundings, and the way from them to a target.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use keyward::oidc::Https;
 use keyward_host::{
     Draft, Kubeconfig, Overrides, Plan, Surroundings, Target,
     kubeconfig::Impersonate,
     plan::{Complaints, Environment, Settings},
+    process::Sink,
     rules::Rules,
 };
 use keyward_protocol::{Secret, exec::Request, url};
@@ -16,7 +17,20 @@ use crate::{
     flags::{Flags, PluginEnv},
     guard,
     mask::Mask,
+    output,
 };
+
+/// One for the process, so that equal settings stay equal.
+static PROMPTS: LazyLock<Arc<dyn Sink>> = LazyLock::new(|| Arc::new(Prompter));
+
+/// Tells the person what a signer wants told before it signs.
+struct Prompter;
+
+impl Sink for Prompter {
+    fn line(&self, signer: &str, line: &str) {
+        output::tell(&format!("{}: {}\n", output::inline(signer), output::inline(line)));
+    }
+}
 
 /// The flags and surroundings of this run.
 #[derive(Clone)]
@@ -125,6 +139,7 @@ impl Globals {
         }
         settings.environment = self.environment();
         settings.strict = self.flags.strict;
+        settings.prompts = Some(Arc::clone(&PROMPTS));
         settings.exchange = Some(Arc::new(Https::new()));
         if let Some(asked) = &self.asked {
             // Our stderr belongs to whoever runs us, as the plugin's does under kubectl.

@@ -5,6 +5,8 @@ pub mod authority;
 mod clock;
 mod error;
 #[cfg(unix)]
+pub mod filekey;
+#[cfg(unix)]
 pub mod issuer;
 #[cfg(unix)]
 pub mod misbehaviour;

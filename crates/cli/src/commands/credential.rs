@@ -53,11 +53,24 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let globals = globals.clone().asked(asked);
     let target = globals.target()?;
     let plan = globals.plan(target.clone())?;
+    if plan.signer().is_some() {
+        return Err(unprintable(&target));
+    }
     let credential = Sources::global().open(&plan).credential_blocking()?;
     credential.token().inspect(|token| globals.mask.learn(token));
     let answer = answer(version.unwrap_or(Version::V1), &target, &credential)?;
     output::print(answer.to_json(form).expose())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A key that stays where it is cannot be handed on, and a certificate without it is no credential.
+fn unprintable(target: &Target) -> Failure {
+    Failure::failed("the key of an external signer never leaves it, so there is nothing to print")
+        .note("needed by", output::user(target))
+        .hint(
+            "`keyward get` and `keyward whoami` connect with it, `keyward sign` tries it; a program \
+             that is to use it needs a connection that keyward makes",
+        )
 }
 
 /// What a plugin would say to give this credential.

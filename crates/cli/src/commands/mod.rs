@@ -11,6 +11,7 @@ mod plan;
 mod plugin_test;
 #[cfg(unix)]
 mod proxy;
+mod sign;
 mod whoami;
 
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ pub(crate) enum Command {
     Get(get::Args),
     Whoami(whoami::Args),
     Enroll(enroll::Args),
+    Sign(sign::Args),
     #[cfg(unix)]
     Proxy(Box<proxy::Args>),
     #[cfg(unix)]
@@ -34,6 +36,9 @@ pub(crate) enum Command {
     #[cfg(unix)]
     #[command(hide = true)]
     DemoPlugin(demo::plugin::Args),
+    #[cfg(unix)]
+    #[command(hide = true)]
+    DemoSigner,
     Image(image::Args),
     Plugin(plugin_test::Args),
     Completions(completions::Args),
@@ -51,12 +56,15 @@ impl Command {
             Self::Get(args) => get::run(&args, globals),
             Self::Whoami(args) => whoami::run(&args, globals),
             Self::Enroll(args) => enroll::run(&args, globals),
+            Self::Sign(args) => sign::run(&args, globals),
             #[cfg(unix)]
             Self::Proxy(args) => proxy::run(&args, globals),
             #[cfg(unix)]
             Self::Demo(args) => demo::run(&args, globals),
             #[cfg(unix)]
             Self::DemoPlugin(args) => Ok(demo::plugin::run(&args)),
+            #[cfg(unix)]
+            Self::DemoSigner => Ok(keyward_testing::filekey::serve()),
             Self::Image(args) => image::run(&args, globals),
             Self::Plugin(args) => plugin_test::run(args, globals),
             Self::Completions(args) => completions::run(&args, globals),
@@ -71,7 +79,7 @@ impl Command {
             Self::Plan(_) | Self::Plugin(_) | Self::Completions(_) => false,
             Self::Image(args) => args.runs_plugins(),
             #[cfg(unix)]
-            Self::DemoPlugin(_) | Self::Proxy(_) => false,
+            Self::DemoPlugin(_) | Self::DemoSigner | Self::Proxy(_) => false,
             _ => true,
         }
     }

@@ -7,6 +7,8 @@ mod general;
 mod get;
 mod image;
 mod plan;
+#[cfg(target_os = "linux")]
+mod signer;
 mod stage;
 #[cfg(target_os = "linux")]
 mod terminal;

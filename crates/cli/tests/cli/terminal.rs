@@ -22,7 +22,7 @@ fn stage(mode: &str, script: &str) -> Stage {
 }
 
 /// The program at a terminal, its stdout in the file `out`.
-fn at_terminal(stage: &Stage, line: &str) -> Pty {
+pub(crate) fn at_terminal(stage: &Stage, line: &str) -> Pty {
     let mut shell = stage.command([] as [&str; 0]);
     let program = shell.get_program().to_owned();
     shell = std::process::Command::new("env");

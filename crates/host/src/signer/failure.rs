@@ -122,7 +122,7 @@ impl Signer {
     /// A plugin that answered another request.
     pub(super) fn mixed_up(&self, request: &Request, response: &Response) -> Error {
         let what = format!("answered a `{}` with a `{}`", request.kind(), response.kind());
-        self.wrong_answer(&what)
+        self.wrong_answer(&what).note_first("needed by", self.plan.needed_by())
     }
 
     pub(super) fn wrong_answer(&self, what: &str) -> Error {

@@ -41,7 +41,10 @@ impl Certificates {
     }
 
     fn read(&self, response: CertificateResponse) -> Result<Identity, Error> {
-        let wrong = |what: &str| self.signer.wrong_answer(what);
+        let wrong = |what: &str| {
+            let needed_by = self.signer.plan.needed_by();
+            self.signer.wrong_answer(what).note_first("needed by", needed_by)
+        };
         let leaf = Leaf::parse(&response.certificate)
             .ok_or_else(|| wrong("answered a certificate that is malformed"))?;
         let key = KeyKind::of(leaf.public)

@@ -18,14 +18,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{Error, Origin, error::Kind, identity::Handshake};
 
-/// After so long it is the server's patience that ended with the connection: a kube-apiserver has
-/// 32 s of it, and its clock started before the signer's.
-const PATIENCE: Duration = Duration::from_secs(25);
-
 /// One attempt to connect, and what came of it.
 pub(crate) struct Verdict {
     origin: Origin,
     signing: Option<Signing>,
+    /// How long a signer may take before it is to blame for the end of a connection.
+    patience: Duration,
     alert: OnceLock<Alert>,
     /// The server said something after the handshake.
     heard: AtomicBool,
@@ -46,13 +44,18 @@ pub(crate) enum Why {
 }
 
 impl Verdict {
-    pub(crate) fn new(origin: &Origin, identity: Option<&Arc<Identity>>) -> Arc<Self> {
+    pub(crate) fn new(
+        origin: &Origin,
+        identity: Option<&Arc<Identity>>,
+        patience: Duration,
+    ) -> Arc<Self> {
         Arc::new(Self {
             origin: origin.clone(),
             signing: identity.map(|identity| Signing {
                 identity: Arc::clone(identity),
                 handshake: Handshake::default(),
             }),
+            patience,
             alert: OnceLock::new(),
             heard: AtomicBool::new(false),
         })
@@ -67,13 +70,18 @@ impl Verdict {
         self.took().is_some()
     }
 
+    /// Whether a signer has signed for it and the server has not said a word since.
+    pub(crate) fn is_fruitless(&self) -> bool {
+        self.is_signed() && !self.heard.load(Ordering::Relaxed)
+    }
+
     /// What is known about its end; nothing if the socket's own error is all there is.
     pub(crate) fn why(&self) -> Option<Why> {
         let alert = self.alert.get().filter(|alert| is_about_certificates(**alert));
         if let Some(alert) = alert {
             return Some(Why::Refused(self.refusal(*alert)));
         }
-        let took = self.took().filter(|took| *took >= PATIENCE)?;
+        let took = self.took().filter(|took| *took >= self.patience)?;
         if self.heard.load(Ordering::Relaxed) {
             return None;
         }

@@ -102,7 +102,7 @@ impl Handshake {
 }
 
 /// Asks a signer for the handshake of this thread: with its stop, and noting how long it takes.
-pub(super) fn signing<T>(ask: impl FnOnce(&Stop) -> T) -> T {
+pub(super) fn signing<T, E>(ask: impl FnOnce(&Stop) -> Result<T, E>) -> Result<T, E> {
     let Some(handshake) = CURRENT.with_borrow(Clone::clone) else {
         // Somebody else's connection: it blocks, and nothing can stop it.
         return ask(&Stop::default());
@@ -113,15 +113,9 @@ pub(super) fn signing<T>(ask: impl FnOnce(&Stop) -> T) -> T {
     if let Some(since) = progress.since.take() {
         progress.spent += SystemClock.elapsed().saturating_sub(since);
     }
+    progress.signed |= answer.is_ok();
     drop(progress);
     answer
-}
-
-/// Notes that the handshake of this thread has a good signature.
-pub(super) fn signed() {
-    if let Some(handshake) = CURRENT.with_borrow(Clone::clone) {
-        handshake.progress().signed = true;
-    }
 }
 
 /// Ends the signer when nobody waits for it any more.

@@ -4,6 +4,7 @@
 //! certificates a server keeps seeing the old identity on every resumed connection, so a new
 //! certificate is a new configuration with a session store of its own.
 
+mod group;
 mod handshake;
 mod p521;
 mod signer;
@@ -17,10 +18,10 @@ use std::{fmt, sync::Arc};
 use keyward_host::{
     Target,
     pair::{KeyDer, Pair},
-    signer::Identity,
+    signer::{Identity, KeyKind},
 };
 use rustls::{
-    ClientConfig,
+    ClientConfig, NamedGroup,
     client::Resumption,
     crypto::CryptoProvider,
     pki_types::{
@@ -29,6 +30,7 @@ use rustls::{
     },
 };
 
+pub use self::signer::{Way, ways};
 use self::verifier::{Verifier, Which};
 pub(crate) use self::{handshake::Handshake, signer::failure};
 use crate::{Error, Origin, error::Kind};
@@ -113,7 +115,13 @@ impl Trust {
     /// for as long as the signer takes. A [`crate::Client`] drives it on a thread of its own.
     pub fn signer_config(&self, identity: &Arc<Identity>) -> Result<ClientConfig, Error> {
         let resolver = signer::resolver(&self.provider, identity);
-        let builder = self.builder(self.verifier.clone())?;
+        let mut provider = Arc::clone(&self.provider);
+        let knows = |wanted| self.provider.kx_groups.iter().any(|group| group.name() == wanted);
+        if identity.key == KeyKind::P521 && !knows(NamedGroup::secp521r1) {
+            // Last: it is there for the certificate, and hardly ever used.
+            Arc::make_mut(&mut provider).kx_groups.push(&group::P521);
+        }
+        let builder = builder(provider, self.verifier.clone())?;
         let mut config = builder.with_client_cert_resolver(Arc::new(resolver));
         if !identity.resumes() {
             config.resumption = Resumption::disabled();
@@ -148,19 +156,25 @@ impl Trust {
         }
     }
 
-    /// Always with a provider: with two of them in the tree the plain builder panics.
-    fn builder(
-        &self,
-        verifier: Arc<Verifier>,
-    ) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>, Error> {
-        let builder = ClientConfig::builder_with_provider(self.provider.clone())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| {
-                let message = "the cryptography provider has no usable TLS version";
-                Error::because(Kind::BadConfig, message, error)
-            })?;
-        Ok(builder.dangerous().with_custom_certificate_verifier(verifier))
+    fn builder(&self, verifier: Arc<Verifier>) -> Result<WantsClientCert, Error> {
+        builder(self.provider.clone(), verifier)
     }
+}
+
+type WantsClientCert = rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>;
+
+/// Always with a provider: with two of them in the tree the plain builder panics.
+fn builder(
+    provider: Arc<CryptoProvider>,
+    verifier: Arc<Verifier>,
+) -> Result<WantsClientCert, Error> {
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| {
+            let message = "the cryptography provider has no usable TLS version";
+            Error::because(Kind::BadConfig, message, error)
+        })?;
+    Ok(builder.dangerous().with_custom_certificate_verifier(verifier))
 }
 
 impl fmt::Debug for Trust {

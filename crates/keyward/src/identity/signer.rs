@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use keyward_host::signer::{Hash, Identity, KeyKind, Options};
+use keyward_host::{
+    process::Stop,
+    signer::{Hash, Identity, KeyKind, Options},
+};
 use rustls::{
     Error as TlsError, OtherError, SignatureAlgorithm, SignatureScheme,
     crypto::CryptoProvider,
@@ -10,12 +13,12 @@ use rustls::{
     sign::{CertifiedKey, Signer, SigningKey, SingleCertAndKey},
 };
 
-use super::{handshake, p521::P521};
+use super::{default_provider, handshake, p521::P521};
 
 /// Shows the identity's certificate in every handshake that asks for one.
 pub(super) fn resolver(provider: &CryptoProvider, identity: &Arc<Identity>) -> SingleCertAndKey {
     let chain = identity.chain.iter().cloned().map(CertificateDer::from).collect();
-    let key = Key { identity: Arc::clone(identity), ways: ways(provider, identity.key).into() };
+    let key = Key { identity: Arc::clone(identity), ways: ways_of(provider, identity.key).into() };
     SingleCertAndKey::from(CertifiedKey::new(chain, Arc::new(key)))
 }
 
@@ -29,10 +32,38 @@ pub(crate) fn failure(error: &std::io::Error) -> Option<&keyward_host::Error> {
 
 /// A way to sign: its name in TLS, what the signer is told, and how the result is checked.
 #[derive(Clone, Copy)]
-struct Way {
+pub struct Way {
     scheme: SignatureScheme,
     options: Options,
     check: &'static dyn SignatureVerificationAlgorithm,
+}
+
+/// The ways that TLS knows for a kind of key, best first, as far as their results can be checked
+/// with the crate's own cryptography.
+pub fn ways(key: KeyKind) -> Vec<Way> {
+    default_provider().map(|provider| ways_of(&provider, key)).unwrap_or_default()
+}
+
+impl Way {
+    /// Its name in TLS, such as `RSA_PSS_SHA256`.
+    pub fn name(&self) -> &'static str {
+        self.scheme.as_str().unwrap_or("unknown")
+    }
+
+    /// Has the signer sign a message, and checks what it returns with the certificate's key. Blocks
+    /// as [`Identity::sign`] does.
+    pub fn sign(
+        &self,
+        identity: &Identity,
+        message: &[u8],
+        stop: &Stop,
+    ) -> Result<Vec<u8>, keyward_host::Error> {
+        let signature = identity.sign(message, self.options, stop)?;
+        match self.check.verify_signature(&identity.public_key, message, &signature) {
+            Ok(()) => Ok(signature),
+            Err(_) => Err(identity.wrong_signature()),
+        }
+    }
 }
 
 struct Key {
@@ -66,13 +97,7 @@ impl Signer for Pen {
         let Some(way) = self.way else {
             return Err(wrap(identity.no_scheme()));
         };
-        let signature = handshake::signing(|stop| identity.sign(message, way.options, stop));
-        let signature = signature.map_err(wrap)?;
-        way.check
-            .verify_signature(&identity.public_key, message, &signature)
-            .map_err(|_| wrap(identity.wrong_signature()))?;
-        handshake::signed();
-        Ok(signature)
+        handshake::signing(|stop| way.sign(identity, message, stop)).map_err(wrap)
     }
 
     fn scheme(&self) -> SignatureScheme {
@@ -86,7 +111,7 @@ fn wrap(error: keyward_host::Error) -> TlsError {
 
 /// All ways of a kind of key whose results can be checked, best first. SHA-256 leads: it is what
 /// weak cards have, and what Go takes too.
-fn ways(provider: &CryptoProvider, key: KeyKind) -> Vec<Way> {
+fn ways_of(provider: &CryptoProvider, key: KeyKind) -> Vec<Way> {
     let (id, ways): (_, &[_]) = match key {
         KeyKind::Rsa => (
             alg_id::RSA_ENCRYPTION,
@@ -142,6 +167,12 @@ const fn algorithm(key: KeyKind) -> SignatureAlgorithm {
         KeyKind::Rsa => SignatureAlgorithm::RSA,
         KeyKind::P256 | KeyKind::P384 | KeyKind::P521 => SignatureAlgorithm::ECDSA,
         KeyKind::Ed25519 => SignatureAlgorithm::ED25519,
+    }
+}
+
+impl fmt::Debug for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Way").field(&self.scheme).finish()
     }
 }
 

@@ -54,6 +54,9 @@ pub(crate) struct Settings {
     pub(crate) drain: Option<Duration>,
     /// HTTP/2 pings while streams are open: after how long, and how long for the answer.
     pub(crate) ping: Option<(Duration, Duration)>,
+    /// After how long a signer is to blame for a connection that ended: a kube-apiserver waits 32 s
+    /// for a handshake, and its clock starts before the signer's.
+    pub(crate) patience: Duration,
 }
 
 impl Default for Settings {
@@ -62,6 +65,7 @@ impl Default for Settings {
             idle: Duration::from_secs(90),
             drain: None,
             ping: Some((Duration::from_secs(30), Duration::from_secs(15))),
+            patience: Duration::from_secs(25),
         }
     }
 }
@@ -133,6 +137,8 @@ enum Next {
     AwaitAttempt(Attempt),
     AwaitChange,
     OpenSingle,
+    /// A signature was in vain, and another one may be too.
+    Broken(Single),
 }
 
 impl Pool {
@@ -229,7 +235,8 @@ impl Pool {
             tokio::pin!(changed);
             changed.as_mut().enable();
             // Once more now that somebody listens: a change in between is not missed.
-            match self.look() {
+            let next = if let Next::Broken(_) = first { first } else { self.look() };
+            match next {
                 Next::Send(lease) => return Ok(lease),
                 Next::AwaitChange => changed.await,
                 Next::AwaitAttempt(mut attempt) => {
@@ -241,6 +248,18 @@ impl Pool {
                         // Somebody gave a connection back.
                         () = changed => {}
                         else => {}
+                    }
+                }
+                Next::Broken(mut single) => {
+                    // By its end it is known why.
+                    if single.sender.ready().await.is_ok() {
+                        return Ok(Lease::Single(single));
+                    }
+                    let broken: Result<(), _> = Err(wire::ended_at_once().into());
+                    if let Err(failure) = self.0.judge(broken, &single.verdict)
+                        && !failure.again
+                    {
+                        return Err(failure.error);
                     }
                 }
                 Next::OpenSingle => {
@@ -267,6 +286,9 @@ impl Pool {
         while let Some(single) = state.idle.pop() {
             if single.sender.is_ready() && single.since.elapsed() < self.0.settings.idle {
                 return Next::Send(Lease::Single(single));
+            }
+            if !single.used && single.verdict.is_signed() {
+                return Next::Broken(single);
             }
         }
         if state.many.iter().any(|many| !many.load.is_told()) {
@@ -325,7 +347,8 @@ impl Shared {
     ) -> Result<(Wire, Arc<Verdict>), Error> {
         let mut late = false;
         loop {
-            let verdict = Verdict::new(self.connector.origin(), self.signer.as_ref());
+            let verdict =
+                Verdict::new(self.connector.origin(), self.signer.as_ref(), self.settings.patience);
             // Large, and needed for few requests: out of the way of the many.
             let opening = Box::pin(async {
                 let io = self.connector.connect(tls, &verdict).await?;
@@ -356,6 +379,8 @@ impl Shared {
             Err(failure) => failure,
         };
         match verdict.why() {
+            // A second one would cost a signature, and end as the first did.
+            None if verdict.is_fruitless() => (failure.unsent, failure.again) = (None, false),
             None => {}
             Some(Why::Refused(error)) => failure = error.into(),
             Some(Why::Late(error)) => {

@@ -61,10 +61,12 @@ async fn open_h1(
     verdict: &Arc<Verdict>,
 ) -> Result<(http1::SendRequest<Body>, AbortHandle), Error> {
     let io = TokioIo::new(Listen::new(io, verdict));
-    let (sender, connection) = http1::handshake(io).await.map_err(no_handshake)?;
+    let (mut sender, connection) = http1::handshake(io).await.map_err(no_handshake)?;
     let driver = tokio::spawn(async move {
         ended(connection.with_upgrades().await, &pool);
     });
+    // One that is not ready yet looks like one that is gone.
+    sender.ready().await.map_err(no_handshake)?;
     Ok((sender, driver.abort_handle()))
 }
 
@@ -125,11 +127,16 @@ async fn open_h2(
 async fn accepted(told: oneshot::Receiver<()>, limit: Duration) -> Result<(), Error> {
     match timeout(limit, told).await {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) => Err(Error::new(Kind::Lost, "the server ended the connection at once")),
+        Ok(Err(_)) => Err(ended_at_once()),
         Err(_) => {
             Err(Error::new(Kind::Connect, format!("the server said nothing within {limit:?}")))
         }
     }
+}
+
+/// The error for a signed connection that came to nothing.
+pub(super) fn ended_at_once() -> Error {
+    Error::new(Kind::Lost, "the server ended the connection at once")
 }
 
 pub(super) async fn send_h2(

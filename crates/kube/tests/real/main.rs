@@ -248,3 +248,21 @@ async fn a_plugin_that_hangs_frees_the_caller_at_its_deadline_and_the_runtime_go
     within(client.apiserver_version()).await.unwrap();
     assert_eq!(plugin.runs(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_an_external_signer_holds_serves_lists_and_watches_with_one_signature() {
+    let server = Server::setup().start().unwrap();
+    let issued = server.authority().client("anna").issue().unwrap();
+    let token = keyward_testing::signer::Token::new(&issued);
+    let desk = Desk::new();
+    let api: Api<ConfigMap> = Api::default_namespaced(desk.client(&server, &token.user()));
+    let mut watch = pin!(watcher(api.clone(), watcher::Config::default()).applied_objects());
+    let map: ConfigMap = serde_json::from_value(config_map("signed")).unwrap();
+    tokio::time::timeout(GUARD, api.create(&PostParams::default(), &map)).await.unwrap().unwrap();
+    let seen = tokio::time::timeout(GUARD, watch.next()).await.unwrap().unwrap().unwrap();
+    assert_eq!(seen.metadata.name.as_deref(), Some("signed"));
+    let lists = join_all((0..20).map(|_| async { api.list(&ListParams::default()).await })).await;
+    assert!(lists.into_iter().all(|list| list.unwrap().items.len() == 1));
+    assert_eq!(server.recorder().last().unwrap().user.as_deref(), Some("anna"));
+    assert_eq!((token.asked("CertificateRequest"), token.asked("SignRequest")), (1, 1));
+}

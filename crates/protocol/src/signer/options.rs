@@ -32,6 +32,9 @@ const PSS: &str = "*rsa.PSSOptions";
 const PLAIN: &str = "crypto.Hash";
 
 impl Options {
+    /// What a request without `signerOptsType` means.
+    pub(super) const DEFAULT_KIND: &str = PSS;
+
     /// The hash that made the digest; `None` when the message itself is signed.
     pub const fn hash(self) -> Option<Hash> {
         match self {

@@ -1,7 +1,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use zeroize::Zeroizing;
 
-use super::{Configuration, MessageError, Options, begin, open, required, required_bytes};
+use super::{Configuration, MessageError, Options, begin, open, required, required_bytes, text};
 use crate::{Secret, json::push_text};
 
 /// What a client asks of a plugin.
@@ -42,10 +42,10 @@ impl Request {
             "SignRequest" | "Sign" => {
                 let configuration = Configuration::read(&node)?;
                 let digest = required_bytes(&node, "digest")?;
-                let options = Options::read(
-                    required(&node, "signerOptsType")?,
-                    required(&node, "signerOpts")?,
-                )?;
+                // The proposal has a default for the type.
+                let kind = text(&node, "signerOptsType")?.filter(|kind| !kind.is_empty());
+                let kind = kind.unwrap_or(Options::DEFAULT_KIND);
+                let options = Options::read(kind, required(&node, "signerOpts")?)?;
                 match options.hash() {
                     Some(hash) if hash.length() != digest.len() => {
                         Err(MessageError::Unreadable(format!(

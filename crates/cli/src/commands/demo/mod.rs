@@ -32,7 +32,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
-  # Nine seconds, fourteen promises.
+  # Nine seconds, fifteen promises.
   keyward demo
 
   # The same, and the server stays for you to try kubectl on it.

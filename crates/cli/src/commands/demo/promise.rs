@@ -17,6 +17,7 @@ pub(super) enum Promise {
     Recovery,
     Images,
     Switch,
+    Signer,
 }
 
 impl Promise {
@@ -37,6 +38,7 @@ impl Promise {
             Self::Recovery => "recovery",
             Self::Images => "images",
             Self::Switch => "switch",
+            Self::Signer => "signer",
         }
     }
 
@@ -59,6 +61,7 @@ impl Promise {
             Self::Switch => {
                 "providers go off and on with their file, and a broken one changes nothing"
             }
+            Self::Signer => "a key that stays in another process signs, once for twenty requests",
         }
     }
 }

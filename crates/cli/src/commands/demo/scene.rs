@@ -1,5 +1,6 @@
 use std::{
-    fs,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -16,6 +17,7 @@ use keyward_host::{
     rules::Rules,
 };
 use keyward_testing::{
+    authority::KeyKind,
     issuer::{Issuer, Manner},
     server::Server,
 };
@@ -30,6 +32,7 @@ pub(super) const TOKEN: &str = "token";
 pub(super) const CERTIFICATE: &str = "certificate";
 pub(super) const HANGING: &str = "hanging";
 pub(super) const FAILING: &str = "failing";
+pub(super) const SIGNER: &str = "signer";
 pub(super) const ANONYMOUS: &str = "anonymous";
 /// The account of the image credential provider.
 pub(super) const IMAGES: &str = "images";
@@ -77,7 +80,8 @@ impl Scene {
         let issuer = Issuer::start(server.clone(), &socket).map_err(|e| bad("the issuer")(&e))?;
         let program = std::env::current_exe().map_err(|e| bad("the plugin")(&e))?;
         let kubeconfig = folder.path().join("config");
-        let text = written(&server, &program, &socket);
+        let signer = signer(&server, &program, folder.path())?;
+        let text = written(&server, &program, &socket, &signer);
         fs::write(&kubeconfig, text).map_err(|e| bad("the kubeconfig")(&e))?;
         let config = Kubeconfig::load(surroundings, Some(&kubeconfig))?;
         let mut rules = Rules::default();
@@ -105,6 +109,11 @@ impl Scene {
     /// Whether this promise is to be broken.
     pub(super) fn breaks(&self, promise: Promise) -> bool {
         self.broken == Some(promise)
+    }
+
+    /// A file of the signer: its `certificate`, its `key`, or the `log` of what it was asked.
+    pub(super) fn signer_file(&self, name: &str) -> PathBuf {
+        signer_file(self.folder.path(), name)
     }
 
     /// The kubeconfig file.
@@ -168,6 +177,7 @@ the server runs on until Ctrl-C; in another terminal:
   kubectl --kubeconfig {path} get --raw /healthz
   kubectl --kubeconfig {path} --context {CERTIFICATE} auth whoami
   keyward --kubeconfig {path} plan
+  keyward --kubeconfig {path} --context {SIGNER} sign
   keyward --kubeconfig {path} --context {HANGING} --plugin-timeout 1s get --raw /healthz
 "
         )
@@ -210,9 +220,45 @@ pub(super) async fn told(response: Response<Incoming>) -> Result<Value, Failure>
     serde_json::from_slice(&body).map_err(|_| Failure::failed("the server's answer is not JSON"))
 }
 
+fn signer_file(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{SIGNER}-{name}"))
+}
+
+/// A certificate, its key, and this program as the signer that holds it; the user that has them.
+fn signer(server: &Server, program: &Path, folder: &Path) -> Result<Value, Failure> {
+    let bad = |error: &dyn std::error::Error| {
+        Failure::failed("the signer could not be set up").note("cause", error.to_string())
+    };
+    let request = server.authority().client(SIGNER).key(KeyKind::Ed25519);
+    let issued = request.issue().map_err(|e| bad(&e))?;
+    let file = |name: &str| signer_file(folder, name);
+    // A kubeconfig has no place for a signer's arguments.
+    let program = program.display().to_string().replace('\'', r"'\''");
+    let script = format!("#!/bin/sh\nexec '{program}' demo-signer\n");
+    let files = [
+        ("certificate", issued.certificate_pem(), 0o600),
+        ("key", issued.key_pem(), 0o600),
+        ("program", script.as_str(), 0o700),
+    ];
+    for (name, text, mode) in files {
+        fs::write(file(name), text).map_err(|e| bad(&e))?;
+        let mode = Permissions::from_mode(mode);
+        fs::set_permissions(file(name), mode).map_err(|e| bad(&e))?;
+    }
+    Ok(json!({ "name": SIGNER, "user": { "auth-provider": {
+        "name": "externalSigner",
+        "config": {
+            "pathExec": file("program"),
+            "certificate": file("certificate"),
+            "key": file("key"),
+            "log": file("log"),
+        },
+    } } }))
+}
+
 /// The kubeconfig, as JSON, which is YAML. The version of the plugin's protocol is one that every
 /// kubectl speaks, that of Debian too.
-fn written(server: &Server, program: &Path, socket: &Path) -> String {
+fn written(server: &Server, program: &Path, socket: &Path, signer: &Value) -> String {
     let user = |name: &str| {
         json!({ "name": name, "user": { "exec": {
             "apiVersion": "client.authentication.k8s.io/v1beta1",
@@ -224,9 +270,10 @@ fn written(server: &Server, program: &Path, socket: &Path) -> String {
     let plugged = [TOKEN, CERTIFICATE, HANGING, FAILING];
     let mut users: Vec<Value> = plugged.iter().map(|name| user(name)).collect();
     users.push(json!({ "name": ANONYMOUS, "user": {} }));
+    users.push(signer.clone());
     let contexts: Vec<Value> = plugged
         .iter()
-        .chain([&ANONYMOUS])
+        .chain([&ANONYMOUS, &SIGNER])
         .map(|name| json!({ "name": name, "context": { "cluster": "demo", "user": name } }))
         .collect();
     let config = json!({

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use keyward_host::{
     Draft, Kubeconfig, Target,
     plan::{self, Environment as Base, Origin},
-    rules::{Missing, Rules, Verdict},
+    rules::{Judgement, Missing, Rules, Verdict},
+    signer::Setup,
 };
 use keyward_protocol::{exec::Request, text::clean, url};
 
@@ -13,7 +14,7 @@ use super::{
     arguments,
     explanation::{
         Cluster, ConfigFile, Environment, Explanation, Interactive, Method, Note, Plugin, Policy,
-        Problem, Source, User,
+        Problem, Signer, Source, User,
     },
 };
 use crate::{duration, failure::Failure, globals::Globals};
@@ -50,6 +51,7 @@ fn fill(into: &mut Explanation, globals: &Globals, show_args: bool) -> Result<()
     let rules = rules?;
     into.warnings = draft.warnings().to_vec();
     into.plugin = draft.plugin().map(|found| plugin(globals, &draft, &rules, found, show_args));
+    into.signer = draft.signer().map(|setup| signer(globals, &rules, setup, show_args));
     match draft.faults().first() {
         Some(fault) => Err(fault.clone().into()),
         None => Ok(()),
@@ -118,6 +120,7 @@ fn source(globals: &Globals, draft: &Draft) -> Source {
             plan::Method::Basic => Method::Basic,
             plan::Method::Exec => Method::Exec,
             plan::Method::Oidc => Method::Oidc,
+            plan::Method::Signer => Method::Signer,
             _ => Method::ClientCertificate,
         })
         .collect();
@@ -146,10 +149,10 @@ fn plugin(
     Plugin {
         command: clean(plugin.command()),
         program: plugin.program().map(|program| program.path.clone()),
-        looked_in: looked_in(globals, plugin),
+        looked_in: looked_in(globals, plugin.command(), plugin.judgement()),
         args: if show_args { args.to_vec() } else { arguments::mask(args) },
         environment: environment(draft, plugin),
-        policy: policy(rules, plugin),
+        policy: policy(rules, plugin.judgement(), plugin.program().is_some()),
         api_version: clean(&plugin.exec().api_version),
         interactive: plugin.interactive().map(|stdin| Interactive {
             mode: plugin.exec().interactive_mode.clone(),
@@ -163,6 +166,32 @@ fn plugin(
     }
 }
 
+fn signer(globals: &Globals, rules: &Rules, setup: &Setup, show_args: bool) -> Signer {
+    Signer {
+        command: clean(setup.command()),
+        program: setup.program().map(|program| program.path.clone()),
+        looked_in: looked_in(globals, setup.command(), setup.judgement()),
+        configuration: setup
+            .configuration()
+            .iter()
+            .map(|(name, value)| (clean(name), configured(name, value.expose(), show_args)))
+            .collect(),
+        policy: policy(rules, setup.judgement(), setup.program().is_some()),
+        resident: setup.resident(),
+        resumption: setup.resumption(),
+        attended: setup.attended(),
+        time_limit: setup.budget().map(duration::show),
+    }
+}
+
+/// A value of a signer's configuration. A PIN is shown to nobody, be it in a URI.
+fn configured(name: &str, value: &str, show_args: bool) -> String {
+    const HARMLESS: [&str; 6] =
+        ["pathExec", "pathLib", "slotId", "objectId", "resident", "resumption"];
+    let pin = name.to_ascii_lowercase().contains("pin") || value.contains("pin-value");
+    if HARMLESS.contains(&name) || show_args && !pin { clean(value) } else { "[hidden]".to_owned() }
+}
+
 /// What the plugin would be told, without any secret.
 fn told(globals: &Globals, request: &Request) -> Option<serde_json::Value> {
     let mut request = request.clone();
@@ -174,15 +203,15 @@ fn told(globals: &Globals, request: &Request) -> Option<serde_json::Value> {
 }
 
 /// Where the program was looked for. A search stops at the first folder that has it.
-fn looked_in(globals: &Globals, plugin: &plan::Plugin) -> Vec<PathBuf> {
-    match plugin.judgement().map(|judgement| &judgement.found) {
+fn looked_in(globals: &Globals, command: &str, judgement: Option<&Judgement>) -> Vec<PathBuf> {
+    match judgement.map(|judgement| &judgement.found) {
         Some(Err(Missing::Nowhere { looked, .. })) => looked.clone(),
         Some(Err(
             Missing::Relative(path) | Missing::Folder(path) | Missing::NotExecutable(path),
         )) => {
             vec![path.clone()]
         }
-        Some(Ok(found)) if !plugin.command().contains(std::path::is_separator) => {
+        Some(Ok(found)) if !command.contains(std::path::is_separator) => {
             let path = globals.surroundings.var("PATH").unwrap_or_default();
             let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
             if let Some(hit) =
@@ -209,8 +238,8 @@ fn environment(draft: &Draft, plugin: &plan::Plugin) -> Environment {
     Environment { base, inherited: names(inherited), set: names(set) }
 }
 
-fn policy(rules: &Rules, plugin: &plan::Plugin) -> Policy {
-    let verdict = plugin.judgement().map(|judgement| &judgement.verdict);
+fn policy(rules: &Rules, judgement: Option<&Judgement>, admitted: bool) -> Policy {
+    let verdict = judgement.map(|judgement| &judgement.verdict);
     let allowed = matches!(verdict, Some(Verdict::Allowed | Verdict::Listed(_)));
     let because = match verdict {
         Some(Verdict::Allowed) if rules.origin.is_some() => "everything may run".to_owned(),
@@ -226,9 +255,7 @@ fn policy(rules: &Rules, plugin: &plan::Plugin) -> Policy {
         }
         _ => "the kuberc is not understood, so nothing may run".to_owned(),
     };
-    let refused = allowed
-        && plugin.program().is_none()
-        && plugin.judgement().is_some_and(|j| j.found.is_ok());
+    let refused = allowed && !admitted && judgement.is_some_and(|j| j.found.is_ok());
     Policy {
         name: rules.policy.name(),
         file: rules.origin.clone(),

@@ -2,7 +2,7 @@
 //!
 //! The JSON form is documented in `docs/cli.md`; a field that does not apply is left out.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::Serialize;
 
@@ -24,6 +24,8 @@ pub(super) struct Explanation {
     pub(super) credential: Option<Source>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) plugin: Option<Plugin>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) signer: Option<Signer>,
     /// What works but deserves a look.
     pub(super) warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,6 +94,7 @@ pub(super) enum Method {
     ClientCertificate,
     Exec,
     Oidc,
+    Signer,
     ServiceAccount,
 }
 
@@ -123,6 +126,32 @@ pub(super) struct Plugin {
     /// What `KUBERNETES_EXEC_INFO` would be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) request: Option<serde_json::Value>,
+}
+
+/// The external signer that would be asked for a certificate, and for a signature per handshake.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Signer {
+    /// As the kubeconfig says it.
+    pub(super) command: String,
+    /// The file that would be executed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) program: Option<PathBuf>,
+    /// The folders (or the one path) that were searched, in order, up to the one that had it.
+    pub(super) looked_in: Vec<PathBuf>,
+    /// What it is told. Values are `[hidden]` unless they are known to be harmless or `--show-args`
+    /// was given; those of a PIN always.
+    pub(super) configuration: BTreeMap<String, String>,
+    pub(super) policy: Policy,
+    /// Whether it stays for as long as the client lives; else it is run for each request.
+    pub(super) resident: bool,
+    /// Whether connections are resumed without a signature.
+    pub(super) resumption: bool,
+    /// Whether a person attends the run: it then has more time, and the terminal.
+    pub(super) attended: bool,
+    /// As Go writes durations; for each request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) time_limit: Option<String>,
 }
 
 /// What the plugin would see in its environment; names only.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::explanation::{
-    Cluster, Environment, Explanation, Interactive, Method, Plugin, Policy, Source, User,
+    Cluster, Environment, Explanation, Interactive, Method, Plugin, Policy, Signer, Source, User,
 };
 use crate::output::{Style, block, inline};
 
@@ -20,6 +20,10 @@ pub(super) fn layout(explanation: &Explanation, style: Style) -> String {
     if let Some(plugin) = &explanation.plugin {
         page.heading("plugin", &format!("`{}`", plugin.command));
         page.rows("  ", &plugin_rows(plugin));
+    }
+    if let Some(signer) = &explanation.signer {
+        page.heading("signer", &format!("`{}`", signer.command));
+        page.rows("  ", &signer_rows(signer));
     }
     for (index, warning) in explanation.warnings.iter().enumerate() {
         if index == 0 {
@@ -127,6 +131,7 @@ fn credential(source: &Source) -> String {
             Method::ClientCertificate => "a client certificate",
             Method::Exec => "a plugin",
             Method::Oidc => "the `oidc` auth-provider",
+            Method::Signer => "a certificate whose key an external signer holds",
             Method::ServiceAccount => "the pod's service account",
         })
         .collect();
@@ -169,6 +174,37 @@ fn plugin_rows(plugin: &Plugin) -> Vec<(&'static str, String)> {
     }
     if let Some(request) = &plugin.request {
         rows.push(("request", serde_json::to_string_pretty(&shorten(request)).unwrap_or_default()));
+    }
+    rows
+}
+
+fn signer_rows(signer: &Signer) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    let program =
+        signer.program.as_ref().map_or("not found".to_owned(), |path| path.display().to_string());
+    rows.push(("program", program));
+    if !signer.looked_in.is_empty() {
+        rows.push(("looked in", list(&signer.looked_in)));
+    }
+    let entries = signer.configuration.iter();
+    let entries = entries.map(|(name, value)| format!("{}: {}", inline(name), quote(value)));
+    rows.push(("told", entries.collect::<Vec<_>>().join("\n")));
+    rows.push(("policy", policy(&signer.policy)));
+    let mode = if signer.resident {
+        "stays for as long as the client lives, and is unlocked before it connects"
+    } else {
+        "run for the certificate, and for the signature of each handshake"
+    };
+    rows.push(("mode", mode.to_owned()));
+    let resumption = if signer.resumption {
+        "without a signature, where the server allows it"
+    } else {
+        "no: every connection is signed afresh"
+    };
+    rows.push(("resumption", resumption.to_owned()));
+    if let Some(limit) = &signer.time_limit {
+        let attended = if signer.attended { ", a person attends" } else { ", unattended" };
+        rows.push(("time limit", format!("{limit}{attended}")));
     }
     rows
 }

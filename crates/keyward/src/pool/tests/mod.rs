@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod goaway;
+mod late;
 
 use std::{sync::Arc, time::Duration};
 

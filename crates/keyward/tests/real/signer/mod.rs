@@ -1,6 +1,10 @@
 //! Handshakes signed by a process of their own.
 
+mod burst;
+mod fault;
 mod handshake;
+mod openssl;
+mod patience;
 
 use std::sync::Arc;
 

@@ -10,6 +10,7 @@ mod hang;
 mod images;
 mod plan;
 mod revoked;
+mod signer;
 
 use std::{pin::Pin, time::Duration};
 
@@ -44,6 +45,7 @@ pub(super) const ALL: &[Step] = &[
         run: |s, r| Box::pin(fail::run(s, r)),
     },
     Step { promises: &[Promise::Images, Promise::Switch], run: |s, r| Box::pin(images::run(s, r)) },
+    Step { promises: &[Promise::Signer], run: |s, r| Box::pin(signer::run(s, r)) },
 ];
 
 /// Measures from now on.

@@ -1,0 +1,165 @@
+//! `keyward sign`: asks a configured signer for its certificate and a signature of no use.
+
+use std::process::ExitCode;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use keyward::identity;
+use keyward_host::{
+    Sources,
+    clock::{Clock, SystemClock},
+    plan::Draft,
+    process::Stop,
+    signer::Identity,
+};
+use serde::Serialize;
+
+use crate::{
+    failure::Failure,
+    globals::Globals,
+    output::{self, Format, inline},
+};
+
+/// Ask the external signer of a user for its certificate and a test signature
+///
+/// Connects to nobody. What is signed is a text that says so, never a handshake; the signature is
+/// checked with the certificate's key. A PIN is asked for as a connection would ask for it.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  # Does the token of the current context sign?
+  keyward sign
+
+  # In every way that TLS knows for its key, for a script.
+  keyward sign --all -o json")]
+pub(crate) struct Args {
+    /// Sign in every way that TLS knows for the key, not only the first
+    #[arg(long)]
+    all: bool,
+
+    #[command(flatten)]
+    output: output::Output,
+}
+
+/// What is signed. A TLS 1.3 handshake begins with 64 spaces and one of TLS 1.2 with two random
+/// numbers of 32 bytes, so this cannot be taken for either.
+const TEXT: &[u8] = b"keyward sign: a test, of no use to anybody";
+
+/// Asks, checks and prints.
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    let target = globals.target()?;
+    let plan = globals.plan(target.clone())?;
+    let Some(setup) = plan.signer() else {
+        return Err(Failure::failed("the user has no external signer")
+            .note("needed by", output::user(&target))
+            .hint("`keyward plan` shows what it has"));
+    };
+    let started = SystemClock.elapsed();
+    let credential = Sources::global().open(&plan).credential_blocking()?;
+    let Some(identity) = credential.signer() else {
+        return Err(Failure::failed("the signer has no certificate"));
+    };
+    let asked = SystemClock.elapsed();
+    let stop = Stop::default();
+    identity.unlock(&stop)?;
+    let mut signatures = Vec::new();
+    for way in identity::ways(identity.key).iter().take(if args.all { usize::MAX } else { 1 }) {
+        let before = SystemClock.elapsed();
+        let signature = way.sign(identity, TEXT, &stop)?;
+        signatures.push(Signature {
+            scheme: way.name(),
+            bytes: signature.len(),
+            signature: STANDARD.encode(&signature),
+            milliseconds: milliseconds(SystemClock.elapsed().saturating_sub(before)),
+        });
+    }
+    if signatures.is_empty() {
+        return Err(Failure::failed("no signature of this key can be checked here"));
+    }
+    let proof = Proof {
+        signer: inline(setup.command()),
+        resident: setup.resident(),
+        certificate: certificate(identity, milliseconds(asked.saturating_sub(started))),
+        signatures,
+    };
+    match args.output.format {
+        Format::Json => output::print_json(&proof)?,
+        Format::Text => output::print(&text(&proof, &plan))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What was seen.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Proof {
+    signer: String,
+    resident: bool,
+    certificate: Certificate,
+    signatures: Vec<Signature>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Certificate {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    common_name: Option<String>,
+    key: &'static str,
+    not_before: String,
+    not_after: String,
+    /// Leaf first, DER in Base64.
+    chain: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt: Option<String>,
+    milliseconds: f64,
+}
+
+/// A signature that was checked.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Signature {
+    scheme: &'static str,
+    bytes: usize,
+    signature: String,
+    milliseconds: f64,
+}
+
+fn certificate(identity: &Identity, milliseconds: f64) -> Certificate {
+    Certificate {
+        common_name: identity.common_name.as_deref().map(inline),
+        key: identity.key.name(),
+        not_before: identity.not_before.to_string(),
+        not_after: identity.not_after.to_string(),
+        chain: identity.chain.iter().map(|der| STANDARD.encode(der)).collect(),
+        prompt: identity.prompt.as_deref().map(inline),
+        milliseconds,
+    }
+}
+
+fn text(proof: &Proof, plan: &Draft) -> String {
+    let mode = if proof.resident { "stays" } else { "run for each request" };
+    let certificate = &proof.certificate;
+    let name = certificate.common_name.as_deref().unwrap_or("no common name");
+    let program = plan.signer().and_then(|setup| setup.program());
+    let program =
+        program.map_or(proof.signer.clone(), |program| program.path.display().to_string());
+    let mut rows = vec![
+        ("signer", format!("{} ({mode})", inline(&program))),
+        ("certificate", format!("{name}, {}, until {}", certificate.key, certificate.not_after)),
+    ];
+    if certificate.chain.len() > 1 {
+        rows.push(("chain", format!("{} certificates", certificate.chain.len())));
+    }
+    if let Some(prompt) = &certificate.prompt {
+        rows.push(("prompt", prompt.clone()));
+    }
+    rows.push(("asked", format!("{} ms", certificate.milliseconds)));
+    for signature in &proof.signatures {
+        let Signature { scheme, bytes, milliseconds, .. } = signature;
+        rows.push(("signed", format!("{scheme}, {bytes} bytes, good, {milliseconds} ms")));
+    }
+    rows.iter().fold(String::new(), |text, (label, fact)| text + &format!("{label:<13}{fact}\n"))
+}
+
+fn milliseconds(time: std::time::Duration) -> f64 {
+    (time.as_secs_f64() * 1e4).round() / 10.0
+}
