@@ -90,7 +90,7 @@ fn dockers_own_logins_work_through_both_bridges() {
 }
 
 #[test]
-fn a_pods_token_is_no_secret_of_the_helpers() {
+fn a_provider_that_needs_a_pod_says_so() {
     let stage = Stage::new();
     stage.config("keyward-provider-token", &stage.server.address(), "");
     stage.push().fails_with("the request has no service account token");

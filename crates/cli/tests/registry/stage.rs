@@ -44,6 +44,7 @@ impl Stage {
         let installed = Command::new(env!("CARGO_BIN_EXE_keyward"))
             .args(["image", "install"])
             .arg(stage.path("bin"))
+            .stdout(Stdio::null())
             .status()
             .unwrap();
         assert!(installed.success());
