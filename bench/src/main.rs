@@ -5,6 +5,9 @@
 //! first variant, the limit. A bar is a promise about such a figure.
 
 mod measure;
+mod page;
+mod peer;
+mod plot;
 mod rows;
 mod table;
 
@@ -27,10 +30,17 @@ fn main() -> ExitCode {
     }
     if json {
         println!("{}", table::json(&reports));
-    } else {
-        println!("load average: {}", measure::load());
+    }
+    if args.iter().any(|a| a == "--write") {
+        match page::write(&reports) {
+            Ok(page) => eprintln!("wrote `{}`", page.display()),
+            Err(error) => {
+                eprintln!("bench: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
     }
     let broken = reports.iter().flat_map(|r| &r.bars).filter(|b| !b.holds).count();
-    println!("{} bars broken", broken);
+    eprintln!("{broken} bars broken");
     if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -41,6 +41,8 @@ pub struct Report {
     pub lines: Vec<Line>,
     /// A line for each promise.
     pub bars: Vec<Verdict>,
+    /// How busy the machine was with this and everything else.
+    pub load: String,
 }
 
 /// One variant's figures.
@@ -99,7 +101,7 @@ pub fn run(name: &'static str, row: Row) -> Report {
             figures.sort_by(f64::total_cmp);
         }
     }
-    let mut report = Report { name, unit, lines, bars: Vec::new() };
+    let mut report = Report { name, unit, lines, bars: Vec::new(), load: load() };
     report.bars = bars
         .iter()
         .map(|bar| {
@@ -110,7 +112,8 @@ pub fn run(name: &'static str, row: Row) -> Report {
     report
 }
 
-/// The machine's load, as the kernel tells it.
-pub fn load() -> String {
-    fs::read_to_string("/proc/loadavg").map_or_else(|_| "unknown".into(), |s| s.trim().to_owned())
+/// The machine's load over the last minute, as the kernel tells it.
+fn load() -> String {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split(' ').next().unwrap_or("unknown").to_owned()
 }

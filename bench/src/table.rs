@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::measure::{Report, load};
+use crate::measure::Report;
 
 /// A report as lines of text.
 pub fn text(report: &Report) -> String {
-    let mut out = format!("\n{}\n", report.name);
+    let mut out = format!("\n{} (load {})\n", report.name, report.load);
     let limit = report.lines.first().map_or("", |l| l.label);
     for line in &report.lines {
         match &line.figures {
@@ -55,10 +55,10 @@ pub fn json(reports: &[Report]) -> Value {
                 .iter()
                 .map(|b| json!({ "promise": b.promise, "seen": b.seen, "most": b.most, "holds": b.holds }))
                 .collect();
-            json!({ "row": report.name, "unit": report.unit, "variants": variants, "bars": bars })
+            json!({ "row": report.name, "load": report.load, "unit": report.unit, "variants": variants, "bars": bars })
         })
         .collect();
-    json!({ "load": load(), "rows": rows })
+    json!({ "rows": rows })
 }
 
 /// Three digits that mean something.

@@ -1,9 +1,13 @@
 //! `cargo xtask bench`: builds everything optimised and measures it.
 
+use std::process::Command;
+
 use crate::sh;
 
-/// Builds the program and the bench in release mode, then runs the bench; `args` go to it.
+/// Builds the program, the bench and, where Go is at hand, the peers in Go; then runs the bench;
+/// `args` go to it.
 pub fn run(args: &[String]) -> Result<bool, String> {
+    build_peers()?;
     if !sh::run(sh::cargo().args([
         "build",
         "--release",
@@ -15,9 +19,7 @@ pub fn run(args: &[String]) -> Result<bool, String> {
         return Ok(false);
     }
     sh::run(
-        sh::cargo()
-            .args(["run", "--quiet", "--release", "--package", "keyward-bench", "--"])
-            .args(args),
+        sh::cargo().args(["run", "--quiet", "--release", "--package", "keyward-bench"]).args(args),
     )
 }
 
@@ -29,4 +31,20 @@ pub fn fuzz_match(args: &[String]) -> Result<bool, String> {
             .args(["--bin", "fuzz-match", "--"])
             .args(args),
     )
+}
+
+/// The reference's own code, put beside the bench. Without it the bench names its variants as missing.
+fn build_peers() -> Result<(), String> {
+    if !sh::has("go") {
+        eprintln!("no Go: the rows go without client-go and the kubelet's code");
+        return Ok(());
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| crate::root().join("target"), std::path::PathBuf::from);
+    let mut build = Command::new("go");
+    build.current_dir(crate::root().join("conformance/go")).arg("build").arg("-o");
+    if !sh::run(build.arg(target.join("release/keyward-pace")).arg("./pace"))? {
+        eprintln!("the peers in Go cannot be built: the rows go without them");
+    }
+    Ok(())
 }

@@ -48,7 +48,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   advisories       known vulnerabilities of the dependencies
   vectors [DIR]    run the reference's cases through the real code
   conformance      put the same made-up cases to us and to the reference [--cases N] [--seed N] [--area A]
-  bench [ROW…]     measure ours beside the limits and the peers [--json]
+  bench [ROW…]     measure ours beside the limits and the peers [--json] [--write]
   fuzz-match       the index of image patterns beside the plain rules [--pairs N] [--seed N]
   soak [OPTION…]   rotate, revoke and restart under load [--seconds N] [--seed N]
   e2e [OPTION…]    a real cluster on loopback, beside kubectl [--if-cached] [--keep] [WORD]";

@@ -11,9 +11,13 @@ use keyward_host::{
     Credential, Kubeconfig, Overrides, Plan, Source, Sources, Surroundings, clock::SystemClock,
     observer::Nobody, plan::Settings, rules::Rules,
 };
+use serde_json::json;
 
 use super::scene::Folder;
-use crate::measure::{Bar, Row, Variant};
+use crate::{
+    measure::{Bar, Row, Variant},
+    peer,
+};
 
 /// Calls in one round.
 const CALLS: u32 = 2_000_000;
@@ -36,16 +40,29 @@ pub fn row() -> Row {
                 label: "bare Arc clone, two threads",
                 run: Box::new(move || Ok(per_call(2, &shared, |bare| Arc::clone(bare)))),
             },
+            client_go("client-go's layer, one thread", &folder, 1),
+            client_go("client-go's layer, two threads", &folder, 2),
             Variant {
                 label: "ours, one thread",
                 run: Box::new(move || Ok(per_call(1, &one, hand_out))),
             },
             Variant {
                 label: "ours, two threads",
-                run: Box::new(move || Ok(per_call(2, &two, hand_out))),
+                run: Box::new(move || {
+                    let _kept = &folder;
+                    Ok(per_call(2, &two, hand_out))
+                }),
             },
         ],
         bars: vec![
+            Bar {
+                promise: "a cached credential beside client-go's",
+                judge: |r| (r.ratio("ours, one thread", "client-go's layer, one thread"), 1.0),
+            },
+            Bar {
+                promise: "the same on two threads",
+                judge: |r| (r.ratio("ours, two threads", "client-go's layer, two threads"), 1.0),
+            },
             Bar {
                 promise: "a cached credential on one thread under 60 ns",
                 judge: |r| (r.median("ours, one thread"), 60.0),
@@ -57,6 +74,16 @@ pub fn row() -> Row {
             Bar { promise: "allocations in 1,000 calls", judge: |_| (allocations(), 0.0) },
         ],
     }
+}
+
+fn client_go(label: &'static str, folder: &Folder, threads: u32) -> Variant {
+    let job = json!({
+        "work": "request",
+        "command": folder.plugin,
+        "turns": CALLS / 10,
+        "threads": threads,
+    });
+    Variant { label, run: Box::new(move || peer::nanos(&job)) }
 }
 
 /// A source over the bench's plugin.

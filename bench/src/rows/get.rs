@@ -1,16 +1,10 @@
 //! `keyward get --raw /healthz` beside kubectl, and beside curl, which is given its token.
 
-use std::{
-    ffi::OsString,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-    rc::Rc,
-};
+use std::{path::Path, process::Command, rc::Rc};
 
 use super::{
     scene::{Scene, TOKEN},
-    startup::{keyward, start},
+    startup::{keyward, kubectl, start},
 };
 use crate::measure::{Bar, Row, Variant};
 
@@ -59,26 +53,4 @@ fn curl(scene: &Scene) -> Result<f64, String> {
             .args(["--header", &format!("Authorization: Bearer {TOKEN}")])
             .arg(format!("{}/healthz", scene.server.url())),
     )
-}
-
-/// The kubectl on PATH. Some installations put a program of that name before the real ones, which
-/// asks the server for its version and starts the one that fits; it is not what is measured here.
-fn kubectl() -> PathBuf {
-    let found = std::env::var_os("PATH")
-        .iter()
-        .flat_map(std::env::split_paths)
-        .map(|folder| folder.join("kubectl"))
-        .find_map(|path| fs::canonicalize(path).ok())
-        .unwrap_or_else(|| "kubectl".into());
-    let mut versions: Vec<OsString> = found
-        .parent()
-        .and_then(|folder| fs::read_dir(folder).ok())
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.file_name())
-        .filter(|name| name.to_string_lossy().starts_with("kubectl.1."))
-        .collect();
-    versions.sort();
-    versions.pop().map_or(found.clone(), |newest| found.with_file_name(newest))
 }

@@ -3,28 +3,41 @@
 use std::{hint::black_box, time::Instant};
 
 use keyward_host::image::{Index, Name, Pattern, Reading};
+use serde_json::json;
 
-use crate::measure::{Bar, Row, Variant};
+use crate::{
+    measure::{Bar, Row, Variant},
+    peer,
+};
+
+const PATTERN: &str = "*.dkr.ecr.*.amazonaws.com/team";
+const IMAGE: &str = "012345678910.dkr.ecr.eu-west-1.amazonaws.com/team/app";
 
 /// One pattern, one image.
 pub fn one() -> Row {
-    let pattern = Pattern::parse("*.dkr.ecr.*.amazonaws.com/team").expect("a pattern");
+    let pattern = Pattern::parse(PATTERN).expect("a pattern");
+    let job = json!({ "work": "match", "patterns": [PATTERN], "images": [IMAGE], "turns": 20_000 });
     Row {
         unit: "ns",
-        variants: vec![Variant {
-            label: "ours: one match",
-            run: Box::new(move || {
-                Ok(nanos(200_000, || {
-                    let image = black_box("012345678910.dkr.ecr.eu-west-1.amazonaws.com/team/app");
-                    let name = Name::parse(image).expect("an image");
-                    black_box(pattern.matches(&name, Reading::Kubelet));
-                }))
-            }),
-        }],
-        bars: vec![Bar {
-            promise: "one match under 60 ns",
-            judge: |r| (r.median("ours: one match"), 60.0),
-        }],
+        variants: vec![
+            Variant { label: "kubelet", run: Box::new(move || peer::nanos(&job)) },
+            Variant {
+                label: "ours",
+                run: Box::new(move || {
+                    Ok(nanos(200_000, || {
+                        let name = Name::parse(black_box(IMAGE)).expect("an image");
+                        black_box(pattern.matches(&name, Reading::Kubelet));
+                    }))
+                }),
+            },
+        ],
+        bars: vec![
+            Bar { promise: "one match under 60 ns", judge: |r| (r.median("ours"), 60.0) },
+            Bar {
+                promise: "one match beside the kubelet's",
+                judge: |r| (r.ratio("ours", "kubelet"), 1.0),
+            },
+        ],
     }
 }
 
@@ -33,8 +46,11 @@ pub fn many() -> Row {
     Row {
         unit: "ns",
         variants: vec![
+            kubelet("kubelet: of 1", 1),
             lookup("ours: of 1", 1),
+            kubelet("kubelet: of 1,000", 1_000),
             lookup("ours: of 1,000", 1_000),
+            kubelet("kubelet: of 10,000", 10_000),
             lookup("ours: of 10,000", 10_000),
         ],
         bars: vec![
@@ -46,14 +62,17 @@ pub fn many() -> Row {
                 promise: "a lookup in 10,000 patterns under 2 µs",
                 judge: |r| (r.median("ours: of 10,000"), 2_000.0),
             },
+            Bar {
+                promise: "a lookup in 1,000 patterns beside the kubelet's",
+                judge: |r| (r.ratio("ours: of 1,000", "kubelet: of 1,000"), 1.0),
+            },
             Bar { promise: "allocations in a lookup", judge: |_| (allocations(), 0.0) },
         ],
     }
 }
 
 fn lookup(label: &'static str, count: usize) -> Variant {
-    let list = patterns(count);
-    let index = Index::new(&list, Reading::Kubelet);
+    let index = Index::new(&patterns(count), Reading::Kubelet);
     let images = images(count);
     let mut next = 0;
     Variant {
@@ -68,20 +87,30 @@ fn lookup(label: &'static str, count: usize) -> Variant {
     }
 }
 
-/// Half literal, half partial globs of four shapes, all of three labels.
+/// The kubelet's own: one pattern after the other.
+fn kubelet(label: &'static str, count: usize) -> Variant {
+    let job = json!({
+        "work": "match",
+        "patterns": texts(count).collect::<Vec<_>>(),
+        "images": images(count),
+        "turns": (20_000 / count).max(2),
+    });
+    Variant { label, run: Box::new(move || peer::nanos(&job)) }
+}
+
 fn patterns(count: usize) -> Vec<Pattern> {
-    (0..count)
-        .map(|n| {
-            let text = match n % 8 {
-                1 => format!("team{n}*.registry.io"),
-                3 => format!("*-{n}.registry.io"),
-                5 => format!("eu*{n}.registry.io"),
-                7 => format!("*x{n}x*.registry.io"),
-                _ => format!("r{n}.registry.io/team"),
-            };
-            Pattern::parse(&text).expect("a pattern")
-        })
-        .collect()
+    texts(count).map(|text| Pattern::parse(&text).expect("a pattern")).collect()
+}
+
+/// Half literal, half partial globs of four shapes, all of three labels.
+fn texts(count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(|n| match n % 8 {
+        1 => format!("team{n}*.registry.io"),
+        3 => format!("*-{n}.registry.io"),
+        5 => format!("eu*{n}.registry.io"),
+        7 => format!("*x{n}x*.registry.io"),
+        _ => format!("r{n}.registry.io/team"),
+    })
 }
 
 /// Images of every shape, and some that nothing means.

@@ -1,8 +1,10 @@
 //! The rows, one file each.
 
 mod cached;
+mod crowd;
 mod get;
 mod image;
+mod kubeconfig;
 mod layer;
 mod plugin;
 mod requests;
@@ -15,8 +17,11 @@ use crate::measure::Row;
 pub const ALL: &[(&str, fn() -> Row)] = &[
     ("cached credential", cached::row),
     ("plugin run", plugin::row),
+    ("callers at expiry", crowd::row),
+    ("kubeconfig: load and resolve", kubeconfig::row),
     ("program: --version", startup::version),
     ("program: plan and credential", startup::commands),
+    ("program: size", startup::size),
     ("program: get --raw /healthz", get::row),
     ("the layer", layer::row),
     ("requests on one connection", requests::connection),

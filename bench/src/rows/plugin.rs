@@ -7,9 +7,13 @@ use std::{
 };
 
 use keyward_host::process::{Invocation, Stop, run};
+use serde_json::json;
 
 use super::scene::Folder;
-use crate::measure::{Bar, Row, Variant};
+use crate::{
+    measure::{Bar, Row, Variant},
+    peer,
+};
 
 /// Runs in one round.
 const RUNS: u32 = 60;
@@ -18,6 +22,7 @@ const RUNS: u32 = 60;
 pub fn row() -> Row {
     let folder = Folder::new();
     let path = folder.plugin.clone();
+    let job = json!({ "work": "run", "command": folder.plugin, "turns": RUNS });
     Row {
         unit: "ms",
         variants: vec![
@@ -28,12 +33,19 @@ pub fn row() -> Row {
                     each(|| bare(&folder.plugin))
                 }),
             },
+            Variant { label: "client-go", run: Box::new(move || Ok(peer::nanos(&job)? / 1e6)) },
             Variant { label: "ours", run: Box::new(move || each(|| ours(&path))) },
         ],
-        bars: vec![Bar {
-            promise: "a plugin run costs at most 1.15 times the bare one",
-            judge: |r| (r.ratio("ours", "bare spawn, read, wait"), 1.15),
-        }],
+        bars: vec![
+            Bar {
+                promise: "a plugin run costs at most 1.15 times the bare one",
+                judge: |r| (r.ratio("ours", "bare spawn, read, wait"), 1.15),
+            },
+            Bar {
+                promise: "a plugin run beside client-go's",
+                judge: |r| (r.ratio("ours", "client-go"), 1.0),
+            },
+        ],
     }
 }
 

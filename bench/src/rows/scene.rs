@@ -25,7 +25,12 @@ pub struct Folder {
 impl Folder {
     /// For a server that nobody asks.
     pub fn new() -> Self {
-        Self::with(|user| {
+        Self::running(&PLUGIN.replace("TOKEN", TOKEN))
+    }
+
+    /// The same with this script as the plugin.
+    pub fn running(script: &str) -> Self {
+        Self::with(script, |user| {
             json!({
                 "apiVersion": "v1",
                 "kind": "Config",
@@ -38,10 +43,10 @@ impl Folder {
         })
     }
 
-    fn with(config: impl FnOnce(&Value) -> String) -> Self {
+    fn with(script: &str, config: impl FnOnce(&Value) -> String) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let plugin = folder.path().join("plugin");
-        write(&plugin, &PLUGIN.replace("TOKEN", TOKEN));
+        write(&plugin, script);
         fs::set_permissions(&plugin, fs::Permissions::from_mode(0o755)).expect("a mode");
         let user = json!({ "exec": {
             "apiVersion": "client.authentication.k8s.io/v1",
@@ -81,7 +86,8 @@ impl Scene {
         // One thread for the server, one for the client: as many as the smallest machine has.
         let server = setup.records(0).workers(1).start().expect("a server");
         server.users().token(TOKEN, User::new("bench"));
-        let folder = Folder::with(|user| server.kubeconfig(user));
+        let script = PLUGIN.replace("TOKEN", TOKEN);
+        let folder = Folder::with(&script, |user| server.kubeconfig(user));
         let authority = folder.folder.path().join("ca.pem");
         write(&authority, server.authority().pem());
         Self { server, folder, authority }

@@ -105,7 +105,7 @@ impl Surroundings {
     }
 }
 
-/// For [`crate::plan::Key`]: what tells surroundings apart.
+/// For the key of a plan: what tells surroundings apart.
 impl Surroundings {
     pub(crate) fn describe(&self, mut put: impl FnMut(&[u8])) {
         match &self.0 {

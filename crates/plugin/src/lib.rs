@@ -3,7 +3,7 @@
 //! A plugin is a program that a client (`kubectl`, anything on client-go, Keyward) starts when it
 //! needs a credential. The client says what it wants in an environment variable; the plugin prints
 //! a token or a certificate on stdout, or a reason on stderr. This crate is everything between that
-//! and your code: implement [`Plugin`], call [`serve`].
+//! and your code: implement [`Plugin`], call [`serve()`].
 //!
 //! ```no_run
 #![doc = include_str!("../examples/token_from_file.rs")]

@@ -6,7 +6,7 @@ use crate::{Endpoint, Refusal};
 
 /// What the client asks: the request with everything the protocol says in it.
 ///
-/// [`serve`](crate::serve) reads it from the environment. A plugin with a `main` of its own does so
+/// [`serve`](crate::serve()) reads it from the environment. A plugin with a `main` of its own does so
 /// with [`Question::from_env`] or, for bytes from elsewhere, [`Question::from_bytes`]. Every version
 /// of the protocol is read, the original proposal's `ExecInfo` too; YAML as well as JSON; unknown
 /// fields are ignored.

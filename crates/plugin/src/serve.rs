@@ -10,7 +10,7 @@ use keyward_protocol::exec::REQUEST_VARIABLE;
 
 use crate::{Credential, Question, QuestionError, Refusal, stdout::Stdout};
 
-/// A credential plugin. This is the whole contract; [`serve`] does the rest.
+/// A credential plugin. This is the whole contract; [`serve()`] does the rest.
 ///
 /// A closure that takes a [`Question`] is one too.
 pub trait Plugin {

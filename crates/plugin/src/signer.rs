@@ -48,10 +48,10 @@ pub trait Signer {
 ///
 /// Reads the request from the environment and prints the answer; or, when the request is to stay,
 /// answers one request per line of stdin until stdin ends. Stdout is moved aside first, as
-/// [`serve`](crate::serve) does it, so that no library can spoil an answer.
+/// [`serve`](crate::serve()) does it, so that no library can spoil an answer.
 ///
 /// A refusal is printed on stdout as an `ErrorResponse`, and on stderr unless the program stays.
-/// The exit codes are those of [`serve`](crate::serve), and 5 for [`Refusal::WrongPin`].
+/// The exit codes are those of [`serve`](crate::serve()), and 5 for [`Refusal::WrongPin`].
 pub fn serve_signer(mut signer: impl Signer) -> ExitCode {
     match talk(&mut signer) {
         Ok(()) => ExitCode::SUCCESS,

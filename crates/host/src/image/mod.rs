@@ -6,7 +6,7 @@
 //! ```
 //!
 //! [`Config`] says which providers there are; [`Images`] asks them and keeps what they answer;
-//! [`Follow`] notices that the configuration has changed; [`lint`] says what is odd about it.
+//! [`Follow`] notices that the configuration has changed; [`lint()`] says what is odd about it.
 
 mod account;
 mod answer;

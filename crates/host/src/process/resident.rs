@@ -105,7 +105,7 @@ impl Resident {
             if now >= deadline {
                 return Err(Why::TimedOut);
             }
-            let mut wait = deadline - now;
+            let mut wait = deadline.saturating_sub(now);
             if let Some(lines) = &mut self.lines {
                 lines.tick(now);
                 if let Some(due) = lines.due() {
@@ -153,8 +153,7 @@ impl Resident {
         while let Some(stdout) = &self.stdout {
             match rustix::io::read(stdout, spare_capacity(self.answer.room())) {
                 Ok(0) => return Err(Why::Gone),
-                Ok(_) => {}
-                Err(Errno::INTR) => {}
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
                 Err(_) => return Err(Why::Gone),
             }

@@ -45,8 +45,8 @@ where
 ///
 /// Reads the question from stdin, asks the provider, and prints the answer in the version of the
 /// question, or in the form of the original proposal where the question has that. Until then
-/// stdout is moved aside, as [`serve`](crate::serve) does it. The exit codes are those of
-/// [`serve`](crate::serve).
+/// stdout is moved aside, as [`serve`](crate::serve()) does it. The exit codes are those of
+/// [`serve`](crate::serve()).
 ///
 /// Logins that no registry could take (empty, expired, a colon in the user's name) are not
 /// printed; they become a failure that says so.
