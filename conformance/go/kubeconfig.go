@@ -328,6 +328,8 @@ var messages = []struct{ text, class string }{
 	{"no context chosen", "no_current_context"},
 	{"current-context must exist in order to minify", "no_current_context"},
 	{"cannot locate context", "context_not_found"},
+	{"cannot locate cluster", "cluster_not_found"},
+	{"cannot locate user", "user_not_found"},
 	{"cluster has no server defined", "no_server"},
 	{"no server found for cluster", "no_server"},
 	{"invalid 'proxy-url'", "proxy_url_invalid"},

@@ -230,7 +230,7 @@ pub(super) fn case(rng: &mut Rng) -> Value {
     }
     let mut case = json!({ "files": files, "load": load });
     if rng.chance(75) {
-        case["extraFiles"] = extra(rng);
+        case["extraFiles"] = extra(&names, rng);
     }
     match rng.below(30) {
         0 => case["op"] = json!("flatten"),
@@ -242,10 +242,12 @@ pub(super) fn case(rng: &mut Rng) -> Value {
 }
 
 /// Files that entries may name, beside each place where a kubeconfig may be.
-fn extra(rng: &mut Rng) -> Value {
+fn extra(names: &[&str], rng: &mut Rng) -> Value {
     let (certificate, key) = exec::pair(rng);
     let mut files = Map::new();
-    for folder in ["", "sub/", "a/", "b/", "d/", "link/"] {
+    let beside = names.iter().filter_map(|name| name.rsplit_once('/'));
+    let folders: Vec<String> = beside.map(|(folder, _)| format!("{folder}/")).collect();
+    for folder in folders.iter().map(String::as_str).chain([""]) {
         files.insert(format!("{folder}ca.pem"), json!(certificate));
         files.insert(format!("{folder}cert.pem"), json!(certificate));
         files.insert(format!("{folder}key.pem"), json!(key));

@@ -113,9 +113,19 @@ fn split_auth(auth: &str) -> Option<Login> {
         .with_decode_padding_mode(padding);
     let text: String = auth.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
     let bytes = GeneralPurpose::new(&STANDARD, config).decode(text).ok()?;
-    let text = Secret::new(String::from_utf8_lossy(&bytes));
+    let text = Secret::new(lossy(&bytes));
     let (username, password) = text.expose().split_once(':')?;
     Some(Login { username: username.to_owned(), password: Secret::new(password) })
+}
+
+/// A text with U+FFFD for each byte that is none of it, as the reference shows it.
+fn lossy(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    text
 }
 
 /// A location as it is compared: without `http://` or `https://`, and without the registry API's
@@ -134,7 +144,7 @@ fn key(location: &str) -> Option<String> {
     if path != b"/" {
         key.extend(path);
     }
-    Some(String::from_utf8_lossy(&key).into_owned())
+    Some(lossy(&key))
 }
 
 /// Whether a name without its registry's name means Docker Hub. It does for `localhost/x` too.
