@@ -157,16 +157,16 @@ impl Cluster {
 
 impl Accounts for Cluster {
     fn account(&self, pod: &Pod) -> Result<Account, Box<dyn StdError + Send + Sync>> {
-        self.read(pod).map_err(told)
+        self.read(pod).map_err(|failure| told(&failure))
     }
 
     fn token(&self, request: &TokenRequest<'_>) -> Result<Secret, Box<dyn StdError + Send + Sync>> {
-        self.request(request).map_err(told)
+        self.request(request).map_err(|failure| told(&failure))
     }
 }
 
 /// A failure as a cause of another one: its message and what the server said.
-fn told(failure: Failure) -> Box<dyn StdError + Send + Sync> {
+fn told(failure: &Failure) -> Box<dyn StdError + Send + Sync> {
     let notes = failure.notes().map(|(_, text)| text);
     let words: Vec<&str> = std::iter::once(failure.message()).chain(notes).collect();
     words.join(": ").into()

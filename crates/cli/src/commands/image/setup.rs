@@ -25,11 +25,11 @@ pub(crate) const BIN_DIR: &str = "KEYWARD_IMAGE_BIN_DIR";
 #[group(skip)]
 pub(crate) struct Place {
     /// The configuration of the providers, a file or a folder of files, instead of
-    /// $KEYWARD_IMAGE_CONFIG
+    /// `$KEYWARD_IMAGE_CONFIG`
     #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,
 
-    /// The folder of the providers' programs, instead of $KEYWARD_IMAGE_BIN_DIR; without either
+    /// The folder of the providers' programs, instead of `$KEYWARD_IMAGE_BIN_DIR`; without either
     /// they are looked for in $PATH
     #[arg(long, value_name = "DIR")]
     bin_dir: Option<PathBuf>,

@@ -67,7 +67,8 @@ pub(super) struct Provider {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Pattern {
-    pub(super) pattern: String,
+    #[serde(rename = "pattern")]
+    pub(super) text: String,
     pub(super) matches: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) because: Option<String>,
@@ -189,7 +190,7 @@ impl Provider {
                 Some(name) => pattern.mismatch(name, provider.reading()).map(|m| m.to_string()),
                 None => Some("the name does not read as `host[:port][/path]`".to_owned()),
             };
-            Pattern { pattern: pattern.text().to_owned(), matches: because.is_none(), because }
+            Pattern { text: pattern.text().to_owned(), matches: because.is_none(), because }
         };
         let (outcome, because) = match &asked.outcome {
             Outcome::NoMatch => ("noMatch", None),

@@ -49,7 +49,7 @@ impl Lines {
         let head = self.style.label(&format!("provider {}", inline(&provider.name)));
         self.line(&format!("\n{head}  ({})", inline(&provider.place)));
         for pattern in &provider.patterns {
-            let shown = inline(&pattern.pattern);
+            let shown = inline(&pattern.text);
             match &pattern.because {
                 None => self.item("matches", &format!("`{shown}`")),
                 Some(because) => self.item("no match", &format!("`{shown}`: {because}")),
