@@ -8,8 +8,10 @@ use std::{
 };
 
 use keyward_host::Surroundings;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::{
+    sys::signal::{SigSet, Signal, kill},
+    unistd::Pid,
+};
 use rustix::process::{Pid as Waited, WaitId, WaitIdOptions, waitid};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -45,7 +47,14 @@ fn spawn(words: &[OsString], kubeconfig: &Path) -> Result<Child, Failure> {
     let Some((program, args)) = words.split_first() else {
         return Err(Failure::usage("there is no command"));
     };
-    Command::new(program).args(args).env("KUBECONFIG", kubeconfig).spawn().map_err(|error| {
+    // It inherits what is blocked here, and would not hear a Ctrl-C.
+    let blocked = SigSet::thread_get_mask();
+    let _ = SigSet::empty().thread_set_mask();
+    let child = Command::new(program).args(args).env("KUBECONFIG", kubeconfig).spawn();
+    if let Ok(blocked) = blocked {
+        let _ = blocked.thread_set_mask();
+    }
+    child.map_err(|error| {
         Failure::failed(format!("`{}` could not be started", program.display()))
             .note("cause", error.to_string())
     })

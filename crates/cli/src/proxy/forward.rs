@@ -1,6 +1,6 @@
 //! One request, from a client to the server and back.
 
-use std::{convert::Infallible, error::Error as _, sync::Arc};
+use std::{borrow::Cow, convert::Infallible, error::Error as _, sync::Arc};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri,
@@ -40,10 +40,14 @@ pub(crate) async fn forward(
     let begun = SystemClock.elapsed();
     let told = tracing::enabled!(tracing::Level::INFO)
         .then(|| (request.method().clone(), request.uri().path().to_owned()));
-    let response = match gate.check(&request) {
+    let discovery = matches!(request.uri().path(), "/api" | "/apis");
+    let passed = match gate.check(&request) {
         Ok(()) => pass(&route, request, flight).await,
-        Err(refusal) => refuse(&route, refusal),
+        Err(refusal) => Err(refuse(&route, refusal)),
     };
+    let response = passed.unwrap_or_else(|(code, message)| {
+        if discovery { status::text(code, &message) } else { status::response(code, &message) }
+    });
     let took = SystemClock.elapsed().saturating_sub(begun);
     route.meter.answered(response.status(), took);
     if let Some((method, path)) = told {
@@ -60,18 +64,25 @@ pub(crate) async fn forward(
     Ok(response)
 }
 
-fn refuse(route: &Route, refusal: Refusal) -> Response<Answer> {
+/// Why there is no answer of the server, and the code that stands for it.
+type Told = (StatusCode, Cow<'static, str>);
+
+fn refuse(route: &Route, refusal: Refusal) -> Told {
     route.meter.refused(refusal.reason);
     tracing::warn!(context = route.name(), reason = refusal.reason, "refused a request");
-    status::response(refusal.code, refusal.message)
+    (refusal.code, refusal.message.into())
 }
 
-async fn pass(route: &Route, mut request: Request<Incoming>, flight: Flight) -> Response<Answer> {
+async fn pass(
+    route: &Route,
+    mut request: Request<Incoming>,
+    flight: Flight,
+) -> Result<Response<Answer>, Told> {
     let upgrade = wanted_upgrade(request.headers());
     let client = upgrade.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
     let (mut head, body) = request.into_parts();
     let Some(path) = head.uri.path_and_query().cloned() else {
-        return status::response(StatusCode::BAD_REQUEST, "the request has no path");
+        return Err((StatusCode::BAD_REQUEST, "the request has no path".into()));
     };
     strip(&mut head.headers);
     // The server's own name is put there instead.
@@ -86,23 +97,20 @@ async fn pass(route: &Route, mut request: Request<Incoming>, flight: Flight) -> 
     *passed.uri_mut() = Uri::from(path);
     *passed.headers_mut() = head.headers;
 
-    let mut response = match route.client.send(passed).await {
-        Ok(response) => response,
-        Err(error) => return lost(route, &error),
-    };
+    let mut response = route.client.send(passed).await.map_err(|error| lost(route, &error))?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS
         && let Some((protocol, client)) = client
     {
         let server = hyper::upgrade::on(&mut response);
         tunnel::open(route, protocol, client, server, flight);
         // Both headers of the change belong to it and are passed on.
-        return response.map(|_| Answer::empty());
+        return Ok(response.map(|_| Answer::empty()));
     }
     strip(response.headers_mut());
     let (mut head, body) = response.into_parts();
     head.version = http::Version::HTTP_11;
     head.extensions.clear();
-    Response::from_parts(head, Answer::Server { body, _flight: flight })
+    Ok(Response::from_parts(head, Answer::Server { body, _flight: flight }))
 }
 
 /// Takes away what is about the connection a message came on.
@@ -132,7 +140,7 @@ fn strip(headers: &mut HeaderMap) {
 }
 
 /// There is no response of the server: says why.
-fn lost(route: &Route, error: &keyward::Error) -> Response<Answer> {
+fn lost(route: &Route, error: &keyward::Error) -> Told {
     let code = match error.kind() {
         Kind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::BAD_GATEWAY,
@@ -149,7 +157,7 @@ fn lost(route: &Route, error: &keyward::Error) -> Response<Answer> {
     let message = route.mask.apply(&message).into_owned();
     tracing::warn!(context = route.name(), "{message}");
     route.note(message.clone());
-    status::response(code, &message)
+    (code, message.into())
 }
 
 #[cfg(test)]

@@ -6,6 +6,16 @@ use serde_json::json;
 
 use super::body::Answer;
 
+/// The same as plain text. client-go reads no `Status` where it looks for the API's groups, and would
+/// say `unknown` to the person instead of our words.
+pub(crate) fn text(code: StatusCode, message: &str) -> Response<Answer> {
+    let mut response =
+        Response::new(Answer::from(Bytes::from(format!("keyward proxy: {message}"))));
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    response
+}
+
 /// A refusal or failure as a response.
 pub(crate) fn response(code: StatusCode, message: &str) -> Response<Answer> {
     let body = json!({

@@ -31,6 +31,7 @@ pub(crate) struct Tally {
 struct Rest {
     calls: BTreeMap<(i32, &'static str), u64>,
     judged: BTreeMap<bool, u64>,
+    signed: [u64; 2],
     expires: Option<Timestamp>,
     certificates_end: Option<Timestamp>,
 }
@@ -71,6 +72,11 @@ impl Tally {
             let status = if *allowed { "allowed" } else { "denied" };
             let _ = writeln!(out, "{name}{{status=\"{status}\"}} {count}");
         }
+        let name = "keyward_signatures_total";
+        head(out, name, "counter", "signatures asked of external signers");
+        for (outcome, count) in ["failure", "success"].iter().zip(rest.signed) {
+            let _ = writeln!(out, "{name}{{outcome=\"{outcome}\"}} {count}");
+        }
         let name = "rest_client_exec_plugin_ttl_seconds";
         head(out, name, "gauge", "time to the earliest end of a plugin's certificate");
         let _ = writeln!(out, "{name} {}", seconds_to(rest.certificates_end, now));
@@ -108,6 +114,10 @@ impl Observer for Tally {
 
     fn judged(&self, allowed: bool) {
         *self.rest().judged.entry(allowed).or_default() += 1;
+    }
+
+    fn signed(&self, _took: Duration, came: bool) {
+        self.rest().signed[usize::from(came)] += 1;
     }
 
     fn refreshed(&self, took: Duration, came: bool) {

@@ -3,5 +3,11 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
 
+mod command;
 mod kubectl;
+mod refusal;
+mod signer;
 mod stage;
+mod status;
+mod stream;
+mod wire;

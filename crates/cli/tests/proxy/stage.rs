@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Output, Stdio},
+    process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio},
 };
 
 use keyward_testing::server::{Server, User};
@@ -24,7 +24,9 @@ pub(crate) struct Proxy {
     pub(crate) child: Child,
     pub(crate) url: String,
     pub(crate) kubeconfig: PathBuf,
-    stderr: BufReader<std::process::ChildStderr>,
+    pub(crate) stderr: BufReader<ChildStderr>,
+    /// What it said before it was ready.
+    pub(crate) before: String,
     home: PathBuf,
 }
 
@@ -79,8 +81,14 @@ impl Stage {
             assert!(stderr.read_line(&mut line).unwrap() > 0, "the proxy ended: {said}");
             if let Some(rest) = line.strip_prefix("ready ") {
                 let (url, kubeconfig) = rest.trim_end().split_once(' ').unwrap();
-                let (url, kubeconfig) = (url.to_owned(), kubeconfig.into());
-                return Proxy { child, url, kubeconfig, stderr, home: self.folder.path().into() };
+                return Proxy {
+                    child,
+                    url: url.to_owned(),
+                    kubeconfig: kubeconfig.into(),
+                    stderr,
+                    before: said,
+                    home: self.folder.path().into(),
+                };
             }
             said.push_str(&line);
         }
@@ -107,6 +115,13 @@ impl Proxy {
 
     pub(crate) fn start(&self, args: &[&str]) -> Running {
         Running(self.kubectl(args).stdout(Stdio::piped()).spawn().expect(KUBECTL))
+    }
+
+    /// The next line it says.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stderr.read_line(&mut line).unwrap();
+        line
     }
 
     /// Asks it to end, and waits for that. What it said on stderr since it was ready.
@@ -150,6 +165,14 @@ pub(crate) fn kubectl(kubeconfig: &Path, home: &Path, args: &[&str]) -> Command 
         .env_remove("HTTPS_PROXY")
         .env_remove("https_proxy");
     command
+}
+
+/// The minor version of the kubectl on PATH.
+pub(crate) fn minor() -> u32 {
+    let output = Command::new("kubectl").args(["version", "--client", "-o", "json"]).output();
+    let version: Value = serde_json::from_slice(&output.expect(KUBECTL).stdout).unwrap();
+    let minor = version["clientVersion"]["minor"].as_str().unwrap_or_default();
+    minor.trim_end_matches('+').parse().unwrap_or(u32::MAX)
 }
 
 pub(crate) fn signal(child: &Child, name: &str) {

@@ -17,6 +17,7 @@ const RUN_SECONDS: &str = "keyward_plugin_duration_seconds";
 const REFRESH_SECONDS: &str = "keyward_refresh_duration_seconds";
 const EXPIRY_SECONDS: &str = "keyward_credential_ttl_seconds";
 const INVALID: &str = "keyward_invalid_certificates_total";
+const SIGNATURES: &str = "keyward_signatures_total";
 const PROVIDER_ERRORS: &str = "kubelet_credential_provider_plugin_errors_total";
 const PROVIDER_SECONDS: &str = "kubelet_credential_provider_plugin_duration";
 const PROVIDER_CONFIG: &str = "kubelet_credential_provider_config_info";
@@ -54,6 +55,7 @@ impl Facade {
         describe_histogram!(REFRESH_SECONDS, Unit::Seconds, "time that a refresh took");
         describe_gauge!(EXPIRY_SECONDS, Unit::Seconds, "time to the expiry of the last credential");
         describe_counter!(INVALID, "certificates that were not valid when they came");
+        describe_counter!(SIGNATURES, "signatures asked of external signers");
         describe_counter!(PROVIDER_ERRORS, "runs of image credential providers that failed");
         describe_histogram!(PROVIDER_SECONDS, Unit::Seconds, "time that image providers took");
         describe_gauge!(PROVIDER_CONFIG, "the configuration of image providers in force");
@@ -97,6 +99,11 @@ impl Observer for Facade {
 
     fn invalid_certificate(&self, _plugin: &str) {
         counter!(INVALID).increment(1);
+    }
+
+    fn signed(&self, _took: Duration, came: bool) {
+        let outcome = if came { "success" } else { "failure" };
+        counter!(SIGNATURES, "outcome" => outcome).increment(1);
     }
 
     fn provided(&self, provider: &str, took: Duration, failed: bool) {

@@ -37,6 +37,9 @@ pub trait Observer: Send + Sync + 'static {
     /// A certificate came that is not valid now.
     fn invalid_certificate(&self, _plugin: &str) {}
 
+    /// An external signer was asked for a signature, and gave it or did not.
+    fn signed(&self, _took: Duration, _came: bool) {}
+
     /// A run of an image credential provider ended, well or not (ME-07, ME-08). An answer that cannot
     /// be read is not counted as a failure, as in the kubelet.
     fn provided(&self, _provider: &str, _took: Duration, _failed: bool) {}

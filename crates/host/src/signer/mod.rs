@@ -29,6 +29,7 @@ pub use self::setup::Setup;
 pub(crate) use self::{fetch::Certificates, pins::Pins};
 use crate::{
     Error, Plan,
+    clock::{Clock, SystemClock},
     observer::Observer,
     pair::Public,
     process::{Sink, Stop},
@@ -92,7 +93,11 @@ impl Identity {
         };
         let configuration = self.signer.configuration()?;
         let request = Request::Sign(SignRequest { configuration, digest, options });
-        match self.signer.ask(&request, true, stop)? {
+        let begun = SystemClock.elapsed();
+        let answer = self.signer.ask(&request, true, stop);
+        let took = SystemClock.elapsed().saturating_sub(begun);
+        self.signer.observer.signed(took, matches!(answer, Ok(Response::Sign(_))));
+        match answer? {
             Response::Sign(signature) => Ok(signature),
             other => Err(self.signer.mixed_up(&request, &other)),
         }

@@ -1,0 +1,99 @@
+//! `keyward proxy -- COMMAND`, and how a proxy ends.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    os::unix::process::ExitStatusExt,
+    process::Stdio,
+};
+
+use keyward_testing::pty::Pty;
+
+use crate::stage::{Stage, pod, signal};
+
+#[test]
+fn a_command_runs_with_the_proxys_kubeconfig_and_gives_its_exit_code() {
+    let stage = Stage::new();
+    stage.server.store().put(&pod("a")).unwrap();
+    let mut command = stage.keyward(&["proxy", "--", "kubectl", "get", "pods", "-o", "name"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"pod/a\n"[..], &b""[..]));
+    for (script, code) in [("exit 7", 7), ("kill -9 $$", 137)] {
+        let output = stage.keyward(&["proxy", "--", "sh", "-c", script]).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+    }
+    let output = stage.keyward(&["proxy", "--", "/no/such/program"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(std::fs::read_dir(stage.path("run/keyward")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_signal_reaches_the_command_and_the_proxy_ends_after_it() {
+    let stage = Stage::new();
+    let script = "trap 'echo got it; exit 5' TERM; echo up; while :; do sleep 0.05; done";
+    let mut command = stage.keyward(&["proxy", "--", "sh", "-c", script]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "up");
+    signal(&child, "TERM");
+    assert_eq!(lines.next().unwrap().unwrap(), "got it");
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+}
+
+#[test]
+fn a_command_has_the_terminal() {
+    let stage = Stage::new();
+    let script = "trap 'echo inter\"rupted\"; exit 9' INT; test -t 0 && echo on-a-\"terminal\"; \
+                  while :; do read -r x; done";
+    let command = stage.keyward(&["proxy", "--", "sh", "-c", script]);
+    let mut terminal = Pty::spawn(&command).unwrap();
+    terminal.wait_for("on-a-terminal");
+    terminal.type_in("\x03").unwrap();
+    terminal.wait_for("interrupted");
+    assert_eq!(terminal.finish().code(), Some(9), "{}", terminal.screen());
+}
+
+#[test]
+fn what_is_under_way_is_finished_before_the_end() {
+    let stage = Stage::new();
+    stage.server.store().put(&pod("a")).unwrap();
+    stage.server.logs().write("default", "a", "one");
+    let mut proxy = stage.proxy(&["--grace", "60s"]);
+    let mut follow = proxy.start(&["logs", "-f", "a"]);
+    let mut lines = follow.lines();
+    assert_eq!(lines.next().unwrap(), "one");
+    signal(&proxy.child, "TERM");
+    assert!(proxy.line().contains("finishing 1 request"), "it says what it waits for");
+    stage.server.logs().write("default", "a", "two");
+    assert_eq!(lines.next().unwrap(), "two");
+    stage.server.logs().end("default", "a");
+    assert_eq!(lines.next(), None);
+    assert!(follow.0.wait().unwrap().success());
+    assert!(proxy.child.wait().unwrap().success());
+    assert!(!proxy.kubeconfig.exists());
+}
+
+#[test]
+fn asked_twice_it_ends_at_once() {
+    let stage = Stage::new();
+    stage.server.store().put(&pod("a")).unwrap();
+    let mut proxy = stage.proxy(&["--grace", "1h"]);
+    let mut watch = proxy.start(&["get", "pods", "-w", "-o", "name"]);
+    assert_eq!(watch.lines().next().unwrap(), "pod/a");
+    signal(&proxy.child, "INT");
+    proxy.line();
+    signal(&proxy.child, "INT");
+    let status = proxy.child.wait().unwrap();
+    assert_eq!((status.code(), status.signal()), (Some(0), None));
+}
+
+#[test]
+fn it_ends_by_itself_when_nobody_asks() {
+    let stage = Stage::new();
+    let mut proxy = stage.proxy(&["--idle-timeout", "1s"]);
+    assert_eq!(proxy.prints(&["get", "--raw", "/healthz"]), "ok");
+    assert!(proxy.child.wait().unwrap().success());
+    let mut rest = String::new();
+    proxy.stderr.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+}

@@ -1,0 +1,99 @@
+//! What the owner of a proxy can see.
+
+use std::{
+    io::{Read, Write},
+    os::unix::net::UnixStream,
+    process::Command,
+};
+
+use keyward_testing::server::{Deed, Fault, User};
+use serde_json::{Value, json};
+
+use crate::{stage::Stage, wire::Card};
+
+fn status(stage: &Stage) -> Value {
+    let output = stage.keyward(&["proxy", "status", "-o", "json"]).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A stage whose plugin gives the token of anna, for an hour.
+fn with_plugin() -> Stage {
+    let stage = Stage::new();
+    let token = "e30.eyJzdWIiOiJhbm5hIn0.e30";
+    let user = User::new("anna");
+    stage.server.users().token(token, user);
+    let answer = json!({
+        "kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1",
+        "status": { "token": token, "expirationTimestamp": "2126-01-01T00:00:00Z" },
+    });
+    let answer = stage.write("answer", &answer.to_string());
+    let user = json!({ "exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
+        "command": "cat", "args": [answer],
+    } });
+    stage.write("config", &stage.server.kubeconfig(&user));
+    stage
+}
+
+#[test]
+fn status_tells_contexts_identity_age_expiry_and_the_last_error() {
+    let stage = with_plugin();
+    assert_eq!(status(&stage), json!([]));
+    let proxy = stage.proxy(&[]);
+    let before = status(&stage);
+    assert_eq!(before[0]["url"], proxy.url);
+    assert_eq!(before[0]["contexts"][0]["credential"], Value::Null, "nothing ran for this");
+    assert_eq!(proxy.prints(&["get", "--raw", "/healthz"]), "ok");
+    let after = status(&stage);
+    let context = &after[0]["contexts"][0];
+    assert_eq!((&context["name"], &context["identity"]), (&json!("test"), &json!("anna")));
+    assert_eq!(context["credential"]["kind"], "token");
+    assert_eq!(context["credential"]["expires"], "2126-01-01T00:00:00Z");
+    assert!(context["credential"]["ageSeconds"].is_u64(), "{context}");
+    assert_eq!(context["lastRun"]["succeeded"], true);
+    assert_eq!(context["lastError"], Value::Null);
+    stage.server.faults().add(Fault::on("/healthz", Deed::Cut));
+    assert!(!proxy.run(&["get", "--raw", "/healthz"]).status.success());
+    let after = status(&stage);
+    let message = after[0]["contexts"][0]["lastError"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("got no response"), "{message}");
+    let text = stage.keyward(&["proxy", "status"]).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("as `anna`") && text.contains("until 2126-01-01"), "{text}");
+    assert!(!text.contains("e30.eyJ"), "no token is shown: {text}");
+}
+
+#[test]
+fn metrics_and_health_are_told_on_the_socket_and_on_a_port() {
+    let stage = with_plugin();
+    let proxy = stage.proxy(&[]);
+    let card = Card::read(&proxy.kubeconfig, 0);
+    assert!(card.get("/healthz", "").ends_with("ok"));
+    assert!(card.get("/healthz", "Impersonate-User: dora\r\n").contains("403"));
+    let mut stream = UnixStream::connect(proxy.kubeconfig.with_file_name("admin.sock")).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n").unwrap();
+    let mut metrics = String::new();
+    stream.read_to_string(&mut metrics).unwrap();
+    for line in [
+        "rest_client_exec_plugin_call_total{code=\"0\",call_status=\"no_error\"} 1",
+        "keyward_proxy_requests_total{context=\"test\",code=\"200\"} 1",
+        "keyward_proxy_requests_total{context=\"test\",code=\"403\"} 1",
+        "keyward_proxy_refusals_total{context=\"test\",reason=\"impersonation\"} 1",
+        "keyward_proxy_request_duration_seconds_count{context=\"test\"} 2",
+        "keyward_proxy_upgrades_total{context=\"test\",protocol=\"websocket\"} 0",
+        "keyward_signatures_total{outcome=\"success\"} 0",
+    ] {
+        assert!(metrics.lines().any(|known| known == line), "{line} is not in:\n{metrics}");
+    }
+    let mut proxy = stage.proxy(&["--admin-listen", "127.0.0.1:0"]);
+    let line = proxy.before.lines().find_map(|line| line.strip_prefix("metrics ")).unwrap();
+    let curl = |args: &[&str]| {
+        let output = Command::new("curl").arg("-s").args(args).output();
+        String::from_utf8(output.expect("curl (Debian package `curl`)").stdout).unwrap()
+    };
+    assert_eq!(curl(&[&line.replace("/metrics", "/healthz")]), "ok");
+    assert!(curl(&[line]).contains("keyward_proxy_connections_total"));
+    assert!(curl(&["-H", "Host: evil.example", line]).contains("another host"));
+    assert!(!curl(&[&line.replace("/metrics", "/status")]).contains("contexts"));
+    proxy.child.kill().unwrap();
+}
