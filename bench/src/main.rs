@@ -4,11 +4,13 @@
 //! turn, round after round, and the table shows medians, their spread, and the ratio to the row's
 //! first variant, the limit. A bar is a promise about such a figure.
 
+mod load;
 mod measure;
 mod page;
 mod peer;
 mod plot;
 mod rows;
+mod scene;
 mod table;
 
 use std::process::ExitCode;

@@ -9,6 +9,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("kubectl", "kubernetes-client"),
     ("openssl", "openssl"),
     ("curl", "curl"),
+    ("setpriv", "util-linux"),
     ("python3", "python3-minimal"),
     ("softhsm2-util", "softhsm2"),
     ("pkcs11-tool", "opensc"),

@@ -7,10 +7,12 @@ mod image;
 mod kubeconfig;
 mod layer;
 mod plugin;
+mod proxy;
 mod requests;
 mod scene;
 mod startup;
 
+pub use self::startup::keyward;
 use crate::measure::Row;
 
 /// Every row by name, in the order of the table.
@@ -28,4 +30,8 @@ pub const ALL: &[(&str, fn() -> Row)] = &[
     ("from nothing to the first answer", requests::first),
     ("image: one match", image::one),
     ("image: lookup", image::many),
+    ("proxy: requests", proxy::requests),
+    ("proxy: latency", proxy::latency),
+    ("proxy: memory", proxy::memory),
+    ("proxy: stream", proxy::stream),
 ];

@@ -4,7 +4,10 @@
 
 use http::{
     HeaderMap, HeaderName, Method, Request, StatusCode, Uri,
-    header::{AUTHORIZATION, HOST, ORIGIN, PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, UPGRADE},
+    header::{
+        AUTHORIZATION, HOST, ORIGIN, PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL,
+        TRANSFER_ENCODING, UPGRADE,
+    },
 };
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -66,6 +69,11 @@ const METHOD: Refusal = Refusal {
     reason: "method",
     message: "`CONNECT` is not passed on",
 };
+const CODING: Refusal = Refusal {
+    code: StatusCode::NOT_IMPLEMENTED,
+    reason: "coding",
+    message: "`chunked` is the only transfer coding that is passed on",
+};
 const OTHER_UPGRADE: Refusal = Refusal {
     code: StatusCode::BAD_REQUEST,
     reason: "upgrade",
@@ -113,6 +121,9 @@ impl Gate {
         if !self.allowed.impersonation && names_somebody(name.as_str()) {
             return Err(IMPERSONATION);
         }
+        if *name == TRANSFER_ENCODING && !is_chunked(headers) {
+            return Err(CODING);
+        }
         if *name == UPGRADE && wanted_upgrade(headers).is_none() {
             return Err(OTHER_UPGRADE);
         }
@@ -130,6 +141,13 @@ pub(crate) fn wanted_upgrade(headers: &HeaderMap) -> Option<&'static str> {
     ["websocket", "SPDY/3.1"]
         .into_iter()
         .find(|known| value.to_str().is_ok_and(|wanted| wanted.trim().eq_ignore_ascii_case(known)))
+}
+
+/// Any other coding, or the same twice, could be read in two ways.
+fn is_chunked(headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(TRANSFER_ENCODING).iter();
+    let (first, more) = (values.next(), values.next());
+    more.is_none() && first.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"chunked"))
 }
 
 fn brings_authorization(name: &HeaderName, headers: &HeaderMap) -> bool {
@@ -198,6 +216,7 @@ mod tests {
             ("upgrade", "h2c", "upgrade"),
             ("upgrade", "websocket, h2c", "upgrade"),
             ("host", "localhost:8443", "host"),
+            ("transfer-encoding", "gzip, chunked", "coding"),
         ] {
             assert_eq!(judge(&[(name, value)]), Some(reason), "{name}: {value}");
         }

@@ -4,10 +4,12 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
 
 mod command;
+mod fuzz;
 mod kubectl;
 mod refusal;
 mod signer;
 mod stage;
 mod status;
 mod stream;
+mod strict;
 mod wire;

@@ -7,7 +7,11 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, Method, Request, Response, Uri, Version, header::HOST};
+use http::{
+    HeaderValue, Method, Request, Response, Uri, Version,
+    header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING},
+};
+use http_body::Body as _;
 use hyper::{
     client::conn::{http1, http2},
     rt::Executor,
@@ -147,6 +151,7 @@ pub(super) async fn send_h2(
 ) -> Result<Response<Incoming>, Failure> {
     // The URI's authority says it.
     request.headers_mut().remove(HOST);
+    request.headers_mut().remove(TRANSFER_ENCODING);
     *request.version_mut() = Version::HTTP_2;
     let method = request.method().clone();
     match sender.try_send_request(request).await {
@@ -172,6 +177,13 @@ pub(super) async fn send_h1(
         *request.uri_mut() = Uri::from(path.clone());
     }
     *request.version_mut() = Version::HTTP_11;
+    // hyper leaves out the body of a GET whose length it does not know, unless told of it.
+    if !request.body().is_end_stream()
+        && request.body().size_hint().exact().is_none()
+        && !request.headers().contains_key(CONTENT_LENGTH)
+    {
+        request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
     let method = request.method().clone();
     match sender.try_send_request(request).await {
         Ok(response) => Ok((response.map(|body| Incoming::new(body, None)), sender)),

@@ -1,0 +1,159 @@
+//! A load of requests, the same for everybody: a thread for each connection, one request at a time.
+
+use std::{
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
+
+/// Somebody to ask, and who it is.
+pub struct Peer {
+    pub address: SocketAddr,
+    /// With TLS under this name, or without.
+    pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    pub pid: u32,
+}
+
+/// What was seen under a load.
+pub struct Load {
+    /// Requests per second.
+    pub rate: f64,
+    /// Seconds that the slowest of a hundred took.
+    pub p99: f64,
+}
+
+trait Stream: Read + Write {}
+impl<T: Read + Write> Stream for T {}
+
+impl Peer {
+    fn connect(&self) -> io::Result<Box<dyn Stream>> {
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        Ok(match &self.tls {
+            None => Box::new(stream),
+            Some((settings, name)) => {
+                let session = ClientConnection::new(settings.clone(), name.clone())
+                    .map_err(io::Error::other)?;
+                Box::new(StreamOwned::new(session, stream))
+            }
+        })
+    }
+
+    /// The most memory that was resident, in MB.
+    pub fn memory(&self) -> Result<f64, String> {
+        let path = format!("/proc/{}/status", self.pid);
+        let status = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let number = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+        Ok(number.ok_or("the kernel tells no memory")? / 1024.0)
+    }
+
+    fn request(&self, path: &str) -> Vec<u8> {
+        format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address).into_bytes()
+    }
+}
+
+/// Asks on so many connections for so long.
+pub fn run(peer: &Peer, path: &str, connections: usize, time: Duration) -> Result<Load, String> {
+    let request = peer.request(path);
+    let begin = Instant::now();
+    let end = begin + time;
+    let times = thread::scope(|scope| {
+        let workers: Vec<_> = (0..connections)
+            .map(|_| scope.spawn(|| ask(peer, &request, end).map_err(|e| e.to_string())))
+            .collect();
+        let mut all = Vec::new();
+        for worker in workers {
+            all.extend(worker.join().map_err(|_| "a thread panicked")??);
+        }
+        Ok::<_, String>(all)
+    })?;
+    let took = begin.elapsed().as_secs_f64();
+    let mut sorted = times;
+    sorted.sort_unstable();
+    let place = (sorted.len() * 99 / 100).min(sorted.len().saturating_sub(1));
+    let p99 = sorted.get(place).ok_or("nothing was answered")?.as_secs_f64();
+    #[expect(clippy::cast_precision_loss, reason = "a count of requests is small")]
+    let rate = sorted.len() as f64 / took;
+    Ok(Load { rate, p99 })
+}
+
+fn ask(peer: &Peer, request: &[u8], end: Instant) -> io::Result<Vec<Duration>> {
+    let mut stream = peer.connect()?;
+    let mut times = Vec::new();
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        let begin = Instant::now();
+        if begin >= end {
+            return Ok(times);
+        }
+        stream.write_all(request)?;
+        read_answer(&mut *stream, &mut buffer, |_| {})?;
+        times.push(begin.elapsed());
+    }
+}
+
+/// Seconds for one long response.
+pub fn stream(peer: &Peer, path: &str) -> Result<f64, String> {
+    let run = || -> io::Result<f64> {
+        let mut stream = peer.connect()?;
+        let begin = Instant::now();
+        stream.write_all(&peer.request(path))?;
+        let mut seen = 0;
+        read_answer(&mut *stream, &mut vec![0; 256 * 1024], |size| seen += size)?;
+        if seen < 1 << 30 {
+            return Err(io::Error::other(format!("only {seen} bytes came")));
+        }
+        Ok(begin.elapsed().as_secs_f64())
+    };
+    run().map_err(|error| error.to_string())
+}
+
+/// Reads one response with a length.
+fn read_answer(
+    stream: &mut dyn Stream,
+    buffer: &mut [u8],
+    mut seen: impl FnMut(usize),
+) -> io::Result<()> {
+    let mut filled = 0;
+    let (head, length) = loop {
+        let size = stream.read(&mut buffer[filled..])?;
+        if size == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        filled += size;
+        if let Some(end) = find(&buffer[..filled], b"\r\n\r\n") {
+            break (end + 4, length(&buffer[..end])?);
+        }
+    };
+    let mut left = length.saturating_sub(filled - head);
+    seen(filled - head);
+    while left > 0 {
+        let size = stream.read(buffer)?;
+        if size == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        left = left.saturating_sub(size);
+        seen(size);
+    }
+    Ok(())
+}
+
+fn length(head: &[u8]) -> io::Result<usize> {
+    let text = String::from_utf8_lossy(head).to_ascii_lowercase();
+    if !text.starts_with("http/1.1 200") {
+        return Err(io::Error::other(text));
+    }
+    text.lines()
+        .find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok())
+        .ok_or_else(|| io::Error::other("the response has no length"))
+}
+
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    bytes.windows(part.len()).position(|window| window == part)
+}

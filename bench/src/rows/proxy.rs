@@ -1,0 +1,103 @@
+//! The local proxy beside `kubectl proxy`, before the same nginx (TLS, HTTP/2), under the same load.
+
+use std::{sync::OnceLock, time::Duration};
+
+use crate::{
+    load::{self, Load},
+    measure::{Bar, Row, Variant},
+    scene::Scene,
+};
+
+/// Connections at once, each with one request under way.
+const CONNECTIONS: usize = 32;
+const ROUND: Duration = Duration::from_millis(1500);
+
+/// The servers stand for all rows: starting them is not what is measured.
+fn scene() -> Result<&'static Scene, String> {
+    static SCENE: OnceLock<Result<Scene, String>> = OnceLock::new();
+    SCENE.get_or_init(Scene::open).as_ref().map_err(Clone::clone)
+}
+
+fn kubectl() -> Result<Load, String> {
+    load::run(&scene()?.kubectl, "/small", CONNECTIONS, ROUND)
+}
+
+fn ours() -> Result<Load, String> {
+    load::run(&scene()?.ours, "/small", CONNECTIONS, ROUND)
+}
+
+fn variants(
+    kubectl_figure: impl FnMut() -> Result<f64, String> + 'static,
+    our_figure: impl FnMut() -> Result<f64, String> + 'static,
+) -> Vec<Variant> {
+    vec![
+        Variant { label: "kubectl proxy (plain HTTP)", run: Box::new(kubectl_figure) },
+        Variant { label: "ours (TLS)", run: Box::new(our_figure) },
+    ]
+}
+
+/// Requests per second, as microseconds for one.
+pub fn requests() -> Row {
+    Row {
+        unit: "us/req",
+        variants: variants(|| Ok(1e6 / kubectl()?.rate), || Ok(1e6 / ours()?.rate)),
+        bars: vec![Bar {
+            promise: "at least 2.5 times as many requests per second",
+            judge: |r| (r.ratio("ours (TLS)", "kubectl proxy (plain HTTP)"), 0.4),
+        }],
+    }
+}
+
+/// The slowest of a hundred.
+pub fn latency() -> Row {
+    Row {
+        unit: "ms p99",
+        variants: variants(|| Ok(kubectl()?.p99 * 1e3), || Ok(ours()?.p99 * 1e3)),
+        bars: vec![Bar {
+            promise: "p99 at most half",
+            judge: |r| (r.ratio("ours (TLS)", "kubectl proxy (plain HTTP)"), 0.5),
+        }],
+    }
+}
+
+/// Resident memory at its highest under load.
+pub fn memory() -> Row {
+    Row {
+        unit: "MB",
+        variants: variants(
+            || {
+                kubectl()?;
+                scene()?.kubectl.memory()
+            },
+            || {
+                ours()?;
+                scene()?.ours.memory()
+            },
+        ),
+        bars: vec![Bar {
+            promise: "at most a third of the memory",
+            judge: |r| (r.ratio("ours (TLS)", "kubectl proxy (plain HTTP)"), 1.0 / 3.0),
+        }],
+    }
+}
+
+/// One gigabyte in one response.
+pub fn stream() -> Row {
+    Row {
+        unit: "ms",
+        variants: vec![
+            Variant {
+                label: "direct (TLS)",
+                run: Box::new(|| Ok(load::stream(&scene()?.direct, "/big")? * 1e3)),
+            },
+            Variant {
+                label: "through ours (TLS, TLS)",
+                run: Box::new(|| Ok(load::stream(&scene()?.ours, "/big")? * 1e3)),
+            },
+        ],
+        bars: vec![Bar {
+            promise: "a stream of 1 GB at 0.4 times the direct speed or more",
+            judge: |r| (r.ratio("through ours (TLS, TLS)", "direct (TLS)"), 2.5),
+        }],
+    }
+}
