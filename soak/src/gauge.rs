@@ -13,20 +13,25 @@ pub struct Reading {
 }
 
 /// Looks several times a second until the end.
-pub async fn read(mut ending: signal::Receiver<bool>) -> Vec<Reading> {
+pub async fn read(ending: signal::Receiver<bool>) -> Vec<Reading> {
+    read_of("self".to_owned(), ending).await
+}
+
+/// The same for another process.
+pub async fn read_of(process: String, mut ending: signal::Receiver<bool>) -> Vec<Reading> {
     let mut ticks = tokio::time::interval(Duration::from_millis(200));
     let mut readings = Vec::new();
     loop {
         tokio::select! {
             _ = ending.wait_for(|over| *over) => return readings,
-            _ = ticks.tick() => readings.extend(look()),
+            _ = ticks.tick() => readings.extend(look(&process)),
         }
     }
 }
 
-fn look() -> Option<Reading> {
-    let descriptors = fs::read_dir("/proc/self/fd").ok()?.count();
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+fn look(process: &str) -> Option<Reading> {
+    let descriptors = fs::read_dir(format!("/proc/{process}/fd")).ok()?.count();
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let memory = line.split_whitespace().next()?.parse().ok()?;
     Some(Reading { descriptors, memory })

@@ -10,6 +10,7 @@
 //! ```
 
 mod gauge;
+mod proxy;
 mod scene;
 mod storm;
 mod traffic;
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
     let options = match Options::read(&args) {
         Ok(options) => options,
         Err(wrong) => {
-            eprintln!("soak: {wrong}\nusage: cargo xtask soak [--seconds N] [--seed N]");
+            eprintln!("soak: {wrong}\nusage: cargo xtask soak [--proxy] [--seconds N] [--seed N]");
             return ExitCode::from(2);
         }
     };
@@ -72,6 +73,8 @@ struct Options {
     length: Duration,
     /// Where chance begins: the same storm comes with the same seed.
     seed: u64,
+    /// Over the local proxy rather than the library.
+    proxy: bool,
     /// Something to break on purpose; the tests see that it is noticed.
     sabotage: Option<Sabotage>,
 }
@@ -93,7 +96,9 @@ enum Sabotage {
 impl Options {
     fn read(args: &[String]) -> Result<Self, String> {
         let seed = RandomState::new().hash_one(0) >> 32;
-        let mut options = Self { length: Duration::from_secs(60), seed, sabotage: None };
+        let proxy = args.iter().any(|arg| arg == "--proxy");
+        let mut options = Self { length: Duration::from_secs(60), seed, proxy, sabotage: None };
+        let args: Vec<&String> = args.iter().filter(|arg| *arg != "--proxy").collect();
         for pair in args.chunks(2) {
             let [name, value] = pair else {
                 return Err(format!("`{}` needs a value", pair[0]));
@@ -130,6 +135,9 @@ impl Sabotage {
 fn run(options: &Options) -> Result<Vec<Verdict>, Box<dyn Error + Send + Sync>> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    if options.proxy {
+        return runtime.block_on(proxy::soak(options));
+    }
     runtime.block_on(soak(options))
 }
 

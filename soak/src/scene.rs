@@ -68,15 +68,20 @@ impl Scene {
         Ok(scene)
     }
 
+    /// A kubeconfig whose user is the account.
+    pub fn kubeconfig(&self, account: &str) -> Result<String, Box<dyn Error + Send + Sync>> {
+        Ok(self.server.kubeconfig(&json!({ "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": env::current_exe()?,
+            "args": ["plugin", self.folder.path().join("issuer"), account],
+            "interactiveMode": "Never",
+        } })))
+    }
+
     /// A client that shares its credentials with nobody.
     pub fn client(&self, account: &str) -> Result<Client, Box<dyn Error + Send + Sync>> {
         let program = env::current_exe()?;
-        let config = self.server.kubeconfig(&json!({ "exec": {
-            "apiVersion": "client.authentication.k8s.io/v1",
-            "command": program,
-            "args": ["plugin", self.folder.path().join("issuer"), account],
-            "interactiveMode": "Never",
-        } }));
+        let config = self.kubeconfig(account)?;
         let surroundings = Surroundings::process();
         let target = Kubeconfig::from_bytes(config.as_bytes())?
             .resolve(&Overrides::default(), &surroundings)?;

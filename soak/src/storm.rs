@@ -73,7 +73,8 @@ pub async fn rage(
     }
 }
 
-async fn restart(scene: &Scene) -> (Instant, Instant) {
+/// Kills the server and starts it again; from when to when it was down.
+pub async fn restart(scene: &Scene) -> (Instant, Instant) {
     let killed = Instant::now();
     scene.server.pause();
     scene.server.restart().expect("the server's settings were good before");

@@ -65,6 +65,19 @@ pub async fn drive(traffic: Arc<Traffic>, client: Client, mut ending: signal::Re
     while open.join_next().await.is_some() {}
 }
 
+/// Asks again as soon as there is an answer, until the end.
+pub async fn repeat(traffic: Arc<Traffic>, client: Client, ending: signal::Receiver<bool>) {
+    while !*ending.borrow() {
+        traffic.sent.fetch_add(1, Ordering::Relaxed);
+        let begin = Instant::now();
+        if let Err((lost, what)) = ask(&client).await {
+            traffic.failed().push(Failed { begin, end: Instant::now(), lost, what });
+            // Whoever finds nobody at home does not ring without pause.
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+}
+
 async fn ask(client: &Client) -> Result<(), (bool, String)> {
     let response = client.get("/healthz").await.map_err(|error| {
         (matches!(error.kind(), Kind::Lost | Kind::Connect), format!("{error:?}"))

@@ -167,7 +167,7 @@ fn quarters(readings: &[Reading]) -> (&[Reading], &[Reading]) {
 }
 
 /// Whether a server was killed, or still down, in this time.
-fn in_flight(storm: &Storm, begin: Instant, end: Instant) -> bool {
+pub fn in_flight(storm: &Storm, begin: Instant, end: Instant) -> bool {
     /// News of a kill takes a moment on a busy machine.
     const NEWS: Duration = Duration::from_millis(500);
     storm.restarts.iter().any(|(killed, up)| begin <= *up && end >= *killed && end <= *up + NEWS)

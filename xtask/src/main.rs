@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod conformance;
 mod e2e;
+mod fuzz;
 mod packages;
 mod sh;
 mod soak;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         "conformance" => conformance::run(&rest),
         "bench" => bench::run(&rest),
         "fuzz-match" => bench::fuzz_match(&rest),
+        "fuzz-proxy" => fuzz::proxy(&rest),
         "soak" => soak::run(&rest),
         "e2e" => e2e::run(&rest),
         _ => Err(USAGE.to_owned()),
@@ -52,6 +54,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   fuzz-match       the index of image patterns beside the plain rules [--pairs N] [--seed N]
   soak [OPTION…]   rotate, revoke and restart under load [--seconds N] [--seed N]
   e2e [OPTION…]    a real cluster on loopback, beside kubectl [--if-cached] [--keep] [WORD]";
+  soak [OPTION…]   rotate, revoke and restart under load [--proxy] [--seconds N] [--seed N]
+  fuzz-proxy       odd requests through the proxy [--seconds N] [--seed N]";
 
 fn vectors(folder: Option<&String>) -> Result<bool, String> {
     let count = keyward_conformance::areas::run(

@@ -4,6 +4,12 @@ use crate::sh;
 
 /// Runs it; `args` go to it.
 pub fn run(args: &[String]) -> Result<bool, String> {
+    // The proxy is a program of its own.
+    if args.iter().any(|arg| arg == "--proxy")
+        && !sh::run(sh::cargo().args(["build", "--release", "--package", "keyward-cli"]))?
+    {
+        return Ok(false);
+    }
     sh::run(
         sh::cargo()
             .args(["run", "--quiet", "--release", "--package", "keyward-soak", "--"])

@@ -24,6 +24,8 @@ use crate::{
 
 /// How long a test run of everybody's goes on.
 const SECONDS: u64 = 5;
+/// A proxy that waits for more of a request is left alone after this.
+const PATIENCE: Duration = Duration::from_millis(200);
 /// The header that ties what was sent to what arrives.
 const MARK: &str = "x-case";
 
@@ -138,9 +140,12 @@ fn what_arrives_is_what_was_sent_and_nothing_else() {
         let mut stream = card.connect(settings.clone(), &card.server_name);
         // A proxy that finds fault may end the connection while more is written.
         let _ = stream.write_all(&sent);
-        stream.conn.send_close_notify();
-        let _ = stream.flush();
-        let _ = stream.sock.shutdown(std::net::Shutdown::Write);
+        stream.sock.set_read_timeout(Some(PATIENCE)).unwrap();
+        if chance.one_in(4) {
+            stream.conn.send_close_notify();
+            let _ = stream.flush();
+            let _ = stream.sock.shutdown(std::net::Shutdown::Write);
+        }
         let _ = stream.read_to_end(&mut Vec::new());
         let arrived = std::mem::take(&mut *upstream.seen());
         passed += arrived.len() as u64;
@@ -200,6 +205,10 @@ fn script(chance: &mut Chance, host: &str, case: u64) -> Vec<u8> {
     for number in 0..=chance.below(3) {
         let mark = format!("{case:09}-{number}");
         out.extend(request(chance, host, &mark));
+    }
+    if !chance.one_in(4) {
+        let last = "GET /last HTTP/1.1\r\nConnection: close\r\n";
+        out.extend(format!("{last}Host: {host}\r\nX-Case: {case:09}-last\r\n\r\n").into_bytes());
     }
     // Bytes that change on the way, now and then.
     if chance.one_in(4) {
