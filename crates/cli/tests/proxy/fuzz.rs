@@ -25,7 +25,7 @@ use crate::{
 /// How long a test run of everybody's goes on.
 const SECONDS: u64 = 5;
 /// A proxy that waits for more of a request is left alone after this.
-const PATIENCE: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_millis(40);
 /// The header that ties what was sent to what arrives.
 const MARK: &str = "x-case";
 

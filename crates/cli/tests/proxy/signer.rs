@@ -1,6 +1,9 @@
 //! With an external signer: kubectl uses a key that it never sees.
 
-use std::fs;
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use keyward_testing::{server::Server, signer::Token};
 
@@ -31,4 +34,23 @@ fn a_hundred_commands_cost_a_handful_of_signatures() {
     let late = crate::stage::kubectl(&copy, home, &["get", "--raw", "/healthz"]).output().unwrap();
     assert!(!late.status.success());
     assert_eq!(token.alive(), [] as [u32; 0], "a resident signer ends with the proxy");
+}
+
+#[test]
+fn a_signer_that_stays_ends_with_a_killed_proxy() {
+    let server = Server::setup().start().unwrap();
+    let issued = server.authority().client("carla").issue().unwrap();
+    let mut token = Token::new(&issued);
+    token.set("resident", "true");
+    let stage = Stage::of(server, &token.user());
+    let mut proxy = stage.proxy(&[]);
+    assert_eq!(proxy.prints(&["get", "--raw", "/healthz"]), "ok");
+    assert_eq!(token.alive().len(), 1, "it stays while the proxy runs");
+    signal(&proxy.child, "KILL");
+    proxy.child.wait().unwrap();
+    let begin = Instant::now();
+    while !token.alive().is_empty() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it is still there");
+        std::thread::yield_now();
+    }
 }
