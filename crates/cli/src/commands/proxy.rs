@@ -32,6 +32,7 @@ Examples:
   # What runs, as whom, and until when.
   keyward proxy status"
 )]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
@@ -56,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::timeout)]
     grace: Duration,
 
-    /// Also serve /metrics and /healthz here, without TLS; the socket for `status` always does
+    /// Also serve `/metrics` and `/healthz` here, without TLS; the socket for `status` always does
     #[arg(long, value_name = "ADDRESS")]
     admin_listen: Option<SocketAddr>,
 
@@ -102,7 +103,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         return proxy::show(globals, status.output.format);
     }
     proxy::run(
-        Options {
+        &Options {
             all: args.all_contexts,
             listen: args.listen,
             kubeconfig: args.write_kubeconfig.clone(),

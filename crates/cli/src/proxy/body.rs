@@ -13,6 +13,7 @@ use keyward::Incoming;
 use super::meter::Flight;
 
 /// The body of a response to a client.
+#[expect(clippy::large_enum_variant, reason = "the large one is the usual one")]
 pub(crate) enum Answer {
     /// Ours; `None` when it has been sent.
     Own(Option<Bytes>),

@@ -36,8 +36,8 @@ pub(crate) fn open(
     }
     let current = &config.current_context;
     let first = routes.first().ok_or_else(|| Failure::failed("there is no context to serve"))?;
-    let named = routes.iter().find(|route| options.all && route.name() == current);
-    let current = named.unwrap_or(first).name().to_owned();
+    let chosen = routes.iter().find(|route| options.all && route.name() == current);
+    let current = chosen.unwrap_or(first).name().to_owned();
     Ok((routes, current))
 }
 

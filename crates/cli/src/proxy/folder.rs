@@ -71,7 +71,7 @@ pub(crate) fn running(surroundings: &Surroundings) -> Vec<(u32, PathBuf)> {
     }
     sweep(&base);
     let mut found: Vec<(u32, PathBuf)> = folders(&base)
-        .filter_map(|(pid, path)| Some((pid, path.join("admin.sock"))))
+        .map(|(pid, path)| (pid, path.join("admin.sock")))
         .filter(|(_, socket)| socket.exists())
         .collect();
     found.sort();
@@ -103,7 +103,7 @@ fn private(path: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(path)?;
     let ours = found.is_dir()
         && found.uid() == rustix::process::geteuid().as_raw()
-        && found.mode() & 0o077 == 0;
+        && found.mode().trailing_zeros() >= 6;
     if ours {
         Ok(())
     } else {

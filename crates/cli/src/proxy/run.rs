@@ -38,9 +38,9 @@ const LAST_BREATH: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Serves until told to stop, or until the command has ended.
-pub(crate) fn run(options: Options, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn run(options: &Options, globals: &Globals) -> Result<ExitCode, Failure> {
     let signals = stop::listen();
-    let done = start(&options, globals, signals);
+    let done = start(options, globals, signals);
     // Plugins that are under way, and those that stay, end with us.
     process::shut_down(LAST_BREATH);
     done
