@@ -52,8 +52,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   conformance      put the same made-up cases to us and to the reference [--cases N] [--seed N] [--area A]
   bench [ROW…]     measure ours beside the limits and the peers [--json] [--write]
   fuzz-match       the index of image patterns beside the plain rules [--pairs N] [--seed N]
-  soak [OPTION…]   rotate, revoke and restart under load [--seconds N] [--seed N]
-  e2e [OPTION…]    a real cluster on loopback, beside kubectl [--if-cached] [--keep] [WORD]";
+  e2e [OPTION…]    a real cluster on loopback, beside kubectl [--if-cached] [--keep] [WORD]
   soak [OPTION…]   rotate, revoke and restart under load [--proxy] [--seconds N] [--seed N]
   fuzz-proxy       odd requests through the proxy [--seconds N] [--seed N]";
 
