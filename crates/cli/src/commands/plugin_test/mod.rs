@@ -8,6 +8,7 @@ mod judge;
 mod question;
 mod report;
 mod run;
+mod signer;
 mod terminal;
 
 use std::{
@@ -20,6 +21,7 @@ use std::{
 
 use clap::Subcommand;
 use keyward_host::clock::SystemClock;
+use keyward_protocol::Secret;
 use zeroize::Zeroizing;
 
 use self::{exam::Exam, run::Plugin};
@@ -44,7 +46,8 @@ enum Command {
 /// Runs the plugin a few dozen times: in every version of the protocol, with and without a
 /// terminal, many at once, with requests that have more or less in them than usual. Each fault is
 /// named, and the exit code is 1 if there is any. The plugin is asked for real credentials; they
-/// are not shown.
+/// are not shown. A signer is asked for its certificate and for a signature in every scheme of its
+/// key, each of which is checked, in both of its modes; it is told what `--config` says.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -57,6 +60,9 @@ Examples:
   # An image credential provider, as the kubelet runs it.
   keyward plugin test --image registry.example/team/app -- my-provider
 
+  # An external signer, told what a kubeconfig would tell it.
+  keyward plugin test --signer --config uri=pkcs11:token=lab -- keyward-pkcs11
+
   # For a build: one object on stdout, see docs/plugin-authors.md.
   keyward plugin test -o json -- ./target/release/my-plugin")]
 struct TestArgs {
@@ -67,6 +73,15 @@ struct TestArgs {
     /// Check an image credential provider, with an image that it knows a login for
     #[arg(long, value_name = "IMAGE", conflicts_with = "answers")]
     image: Option<String>,
+
+    /// Check an external signer
+    #[arg(long, conflicts_with_all = ["answers", "image"])]
+    signer: bool,
+
+    /// What the kubeconfig would say to the signer; can be repeated. Every user of the machine can
+    /// read a command line: leave PINs to a file or a prompt
+    #[arg(long, value_name = "NAME=VALUE", requires = "signer", value_parser = entry)]
+    config: Vec<(String, Secret)>,
 
     /// How many to run at the same time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(2..=256))]
@@ -103,6 +118,14 @@ fn test(args: &TestArgs, globals: &Globals) -> Result<ExitCode, Failure> {
     let at_once = usize::from(args.at_once);
     let report = match &args.image {
         Some(image) => image::Exam::new(&plugin, image, at_once, globals)?.run(),
+        None if args.signer => {
+            if !plugin.args.is_empty() {
+                return Err(Failure::usage("a signer is started without arguments")
+                    .hint("what it is told stands in its configuration: `--config NAME=VALUE`"));
+            }
+            let rules = globals.rules()?;
+            signer::Exam::new(&plugin, at_once, &args.config, rules, &globals.surroundings).run()
+        }
         None => Exam::new(&plugin, at_once, globals.mask.clone(), &SystemClock).run(),
     };
     let text = match args.output.format {
@@ -139,6 +162,14 @@ fn plugin(args: &TestArgs, globals: &Globals) -> Result<Plugin, Failure> {
         budget: globals.flags.plugin_timeout.unwrap_or(PATIENCE),
         answers,
     })
+}
+
+/// An entry of a signer's configuration.
+fn entry(text: &str) -> Result<(String, Secret), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), Secret::new(value))),
+        _ => Err("say it as `NAME=VALUE`".to_owned()),
+    }
 }
 
 /// What the plugin sees of our environment, by `--plugin-env`.

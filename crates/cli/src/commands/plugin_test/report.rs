@@ -22,6 +22,10 @@ pub(super) enum Check {
     Expiry,
     /// The certificate is the key's and valid.
     Certificate,
+    /// A signer's signatures are those of the certificate's key, in every scheme.
+    Signatures,
+    /// A signer stays for as long as its client.
+    Resident,
     /// No secret is shown.
     Secrets,
     /// It fails with a code and a reason.
@@ -63,6 +67,8 @@ impl Check {
             Self::Credential => "credential",
             Self::Expiry => "expiry",
             Self::Certificate => "certificate",
+            Self::Signatures => "signatures",
+            Self::Resident => "resident",
             Self::Secrets => "secrets",
             Self::Failure => "failure",
             Self::Requests => "requests",

@@ -1,0 +1,426 @@
+//! External signers: every scheme of the key, both modes, refusals, many at once.
+//!
+//! What a client does is done by the client's own code, so that its errors name the faults; what no
+//! client of ours does (junk on stdin, requests that cannot be answered) is asked by hand.
+
+use std::{sync::Arc, thread, time::Duration};
+
+use keyward::identity::ways;
+use keyward_host::{
+    Error, Kind, Kubeconfig, Overrides, Plan, Sources, Surroundings,
+    plan::{Complaints, Settings},
+    process::{self, Invocation, Status, Stdin, Stop},
+    rules::Rules,
+    signer::{Identity, KeyKind, PROVIDER},
+};
+use keyward_protocol::{
+    Secret,
+    signer::{Configuration, Hash, Options, REQUEST_VARIABLE, Request, Response, SignRequest},
+};
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use super::{
+    report::{Check, Report},
+    run::Plugin,
+};
+use crate::duration;
+
+/// A person notices this with every connection.
+const SLOW: Duration = Duration::from_secs(5);
+
+/// What is looked at.
+const CHECKS: [Check; 11] = [
+    Check::Start,
+    Check::Stdout,
+    Check::Certificate,
+    Check::Signatures,
+    Check::Resident,
+    Check::Secrets,
+    Check::Failure,
+    Check::Requests,
+    Check::Stdin,
+    Check::Concurrency,
+    Check::Timing,
+];
+
+/// What is signed: nothing that could be taken for a handshake.
+const TEXT: &[u8] = b"keyward plugin test: of no use to anybody";
+
+/// An examination of a signer.
+pub(super) struct Exam<'a> {
+    plugin: &'a Plugin,
+    at_once: usize,
+    configuration: Configuration,
+    rules: Rules,
+    surroundings: &'a Surroundings,
+    report: Report,
+    /// What it printed and said, to look for secrets in.
+    shown: Vec<Zeroizing<Vec<u8>>>,
+    times: Vec<Duration>,
+}
+
+/// What came of asking by hand.
+enum Outcome {
+    Answered(Response),
+    /// It failed as a plugin should.
+    Refused,
+    /// It did neither, in words.
+    Wrong(String),
+}
+
+impl<'a> Exam<'a> {
+    pub(super) fn new(
+        plugin: &'a Plugin,
+        at_once: usize,
+        entries: &[(String, Secret)],
+        rules: Rules,
+        surroundings: &'a Surroundings,
+    ) -> Self {
+        let mut configuration = Configuration::default();
+        for (name, value) in entries {
+            configuration.set(name, value.clone());
+        }
+        let path = plugin.program.display().to_string();
+        configuration.set("pathExec", Secret::new(path));
+        Self {
+            plugin,
+            at_once,
+            configuration,
+            rules,
+            surroundings,
+            report: Report::of(&plugin.name, &CHECKS),
+            shown: Vec::new(),
+            times: Vec::new(),
+        }
+    }
+
+    /// Asks everything, unless there is no certificate to begin with.
+    pub(super) fn run(mut self) -> Report {
+        if let Some(identity) = self.ask_certificate() {
+            self.report.pass(Check::Start, "starts and answers");
+            self.ask_signatures(&identity);
+            self.ask_resident();
+            self.ask_variants(&identity);
+            self.ask_impossible(&identity);
+            self.ask_crowd(&identity);
+        }
+        self.check_secrets();
+        self.check_timing();
+        self.report
+    }
+
+    fn ask_certificate(&mut self) -> Option<Arc<Identity>> {
+        match self.open(false) {
+            Ok(None) => {
+                self.report.fail(Check::Certificate, "gives no certificate");
+                None
+            }
+            Ok(Some(identity)) => {
+                let name = identity.common_name.clone().unwrap_or_default();
+                let what = format!(
+                    "{} for `{}`, until {}, {} in the chain",
+                    identity.key.name(),
+                    keyward_protocol::text::clean(&name),
+                    identity.not_after,
+                    identity.chain.len()
+                );
+                self.report.pass(Check::Certificate, what);
+                self.report.pass(Check::Stdout, "carries the answers alone");
+                Some(identity)
+            }
+            Err(error) => {
+                let check = match error.kind() {
+                    Kind::NotFound => Check::Start,
+                    Kind::TimedOut => Check::Timing,
+                    _ if error.to_string().contains("certificate") => Check::Certificate,
+                    Kind::BadAnswer => Check::Stdout,
+                    _ => Check::Certificate,
+                };
+                self.report.fail(check, describe(&error));
+                None
+            }
+        }
+    }
+
+    fn ask_signatures(&mut self, identity: &Identity) {
+        let (mut good, mut lacking) = (Vec::new(), Vec::new());
+        for way in ways(identity.key) {
+            match way.sign(identity, TEXT, &Stop::default()) {
+                Ok(_) => good.push(way.name()),
+                Err(error) if error.to_string().contains("cannot do what it was asked") => {
+                    lacking.push(format!("{}: {}", way.name(), describe(&error)));
+                }
+                Err(error) => {
+                    let what = format!("{}: {}", way.name(), describe(&error));
+                    self.report.fail(Check::Signatures, what);
+                    // Whoever hangs, or needs a person who is not there, does so every time.
+                    if !matches!(error.kind(), Kind::Failed | Kind::BadAnswer) {
+                        break;
+                    }
+                }
+            }
+        }
+        for what in lacking {
+            if good.is_empty() {
+                self.report.fail(Check::Signatures, what);
+            } else {
+                self.report.warn(Check::Signatures, what);
+            }
+        }
+        self.report.pass(Check::Signatures, format!("right by {}", good.join(", ")));
+    }
+
+    /// Stays, unlocks first, signs more than once, and ends with its stdin.
+    fn ask_resident(&mut self) {
+        let talk = || -> Result<(), Error> {
+            let Some(identity) = self.open(true)? else { return Ok(()) };
+            let stop = Stop::default();
+            identity.unlock(&stop)?;
+            for way in ways(identity.key).iter().take(2) {
+                way.sign(&identity, TEXT, &stop)?;
+            }
+            Ok(())
+        };
+        match talk() {
+            Ok(()) => {}
+            Err(error) if error.to_string().contains("ended before it answered") => {
+                let what = "does not stay: clients that set `resident` cannot use it";
+                self.report.warn(Check::Resident, what);
+                return;
+            }
+            Err(error) => self.report.fail(Check::Resident, describe(&error)),
+        }
+        let line = Request::Certificate(self.configuration.clone()).to_json();
+        let lines = Zeroizing::new(format!("{0}\n{0}\n", line.expose()).into_bytes());
+        let session = Request::Session.to_json();
+        match self.run_once(session.expose(), Stdin::Request(lines)) {
+            Err(failure) => {
+                let what = format!("does not end when its stdin does: {failure}");
+                self.report.fail(Check::Resident, what);
+            }
+            Ok(output) => {
+                let lines: Vec<_> = output.stdout.trim_ascii().split(|b| *b == b'\n').collect();
+                let right =
+                    |line: &&[u8]| matches!(Response::read(line), Ok(Response::Certificate(_)));
+                if lines.len() != 2 || !lines.iter().all(|line| right(line)) {
+                    let what = "two lines on stdin are not answered by one line each";
+                    self.report.fail(Check::Resident, what);
+                } else if output.status != Status::Code(0) {
+                    self.report.fail(Check::Resident, "does not end with 0 when its stdin ends");
+                }
+            }
+        }
+        self.report.pass(Check::Resident, "stays, unlocks, and ends with its stdin");
+    }
+
+    /// Fields of the future and a stdin that belongs to somebody else change nothing.
+    fn ask_variants(&mut self, identity: &Identity) {
+        let plain = Request::Certificate(self.configuration.clone()).to_json();
+        let more = plain.expose().replacen('{', "{\"x-unknown\":[{\"deep\":1.5}],", 1);
+        let what = "asked with unknown fields";
+        self.expect_certificate(Check::Requests, what, &more, Stdin::Closed, identity);
+        let other = plain.expose().replacen("CertificateRequest", "NoSuchRequest", 1);
+        for (what, text) in [
+            ("asked something unreadable", "{\"kind\":"),
+            ("asked in an unknown kind", other.as_str()),
+        ] {
+            match self.ask(text, Stdin::Closed) {
+                Outcome::Refused => {}
+                Outcome::Answered(_) => self.report.fail(
+                    Check::Requests,
+                    format!("{what}, it answers as if it were something else"),
+                ),
+                Outcome::Wrong(wrong) => {
+                    self.report.fail(Check::Requests, format!("{what}, it {wrong}"));
+                }
+            }
+        }
+        self.report.pass(Check::Requests, "takes unknown fields, declines what it cannot read");
+        let junk = Stdin::Request(Zeroizing::new(b"kind: ConfigMap\n".to_vec()));
+        let what = "with something on stdin";
+        self.expect_certificate(Check::Stdin, what, plain.expose(), junk, identity);
+        self.report.pass(Check::Stdin, "is not disturbed by it");
+    }
+
+    fn expect_certificate(
+        &mut self,
+        check: Check,
+        what: &str,
+        text: &str,
+        stdin: Stdin,
+        identity: &Identity,
+    ) {
+        match self.ask(text, stdin) {
+            Outcome::Answered(Response::Certificate(answer))
+                if answer.certificate == identity.chain[0] => {}
+            Outcome::Answered(_) => {
+                self.report.fail(check, format!("{what}, it answers something else"));
+            }
+            Outcome::Refused => self.report.fail(check, format!("{what}, it fails")),
+            Outcome::Wrong(wrong) => self.report.fail(check, format!("{what}, it {wrong}")),
+        }
+    }
+
+    /// What a key of this kind cannot do.
+    fn ask_impossible(&mut self, identity: &Identity) {
+        let (options, digest) = match identity.key {
+            KeyKind::Rsa => (Options::Message, vec![7; 130]),
+            KeyKind::Ed25519 => (Options::Digest(Hash::Sha256), vec![7; 32]),
+            _ => (Options::Pss(Hash::Sha256), vec![7; 32]),
+        };
+        let configuration = self.configuration.clone();
+        let request = Request::Sign(SignRequest { configuration, digest, options }).to_json();
+        match self.ask(request.expose(), Stdin::Closed) {
+            Outcome::Refused => {}
+            Outcome::Answered(_) => self.report.fail(
+                Check::Failure,
+                format!(
+                    "signs as {} {}, which a key of kind {} cannot",
+                    options.kind(),
+                    options.value(),
+                    identity.key.name()
+                ),
+            ),
+            Outcome::Wrong(what) => {
+                self.report.fail(Check::Failure, format!("asked for the impossible, it {what}"));
+            }
+        }
+        self.report.pass(Check::Failure, "every failure has an exit code and a reason");
+    }
+
+    /// Clients do not wait for each other.
+    fn ask_crowd(&mut self, identity: &Identity) {
+        let certificate = Request::Certificate(self.configuration.clone()).to_json();
+        let outputs: Vec<_> = thread::scope(|scope| {
+            let ask = || self.run_once(certificate.expose(), Stdin::Closed);
+            let runs: Vec<_> = (0..self.at_once).map(|_| scope.spawn(ask)).collect();
+            runs.into_iter().filter_map(|run| run.join().ok()).collect()
+        });
+        let good = outputs.iter().flatten().filter(|output| {
+            matches!(Response::read(&output.stdout), Ok(Response::Certificate(answer))
+                if answer.certificate == identity.chain[0])
+        });
+        let (good, all) = (good.count(), self.at_once);
+        if good < all {
+            let what = format!("of {all} at once, {good} gave the certificate");
+            self.report.fail(Check::Concurrency, what);
+        }
+        self.report.pass(Check::Concurrency, format!("{all} at once do not disturb each other"));
+    }
+
+    fn check_secrets(&mut self) {
+        let mut secrets: Vec<&str> = vec!["PRIVATE KEY-----"];
+        let pins = self.configuration.iter().filter(|(name, _)| {
+            let name = name.to_ascii_lowercase();
+            ["pin", "secret", "password", "token"].iter().any(|word| name.contains(word))
+        });
+        secrets.extend(pins.map(|(_, value)| value.expose()).filter(|text| text.len() >= 4));
+        let found = self.shown.iter().any(|shown| {
+            let text = String::from_utf8_lossy(shown);
+            secrets.iter().any(|secret| text.contains(secret))
+        });
+        if found {
+            self.report.fail(Check::Secrets, "shows a PIN, or another secret of its configuration");
+        } else if self.shown.is_empty() {
+            self.report.skip(Check::Secrets, "there was nothing to look at");
+        } else {
+            self.report.pass(Check::Secrets, "shows none");
+        }
+    }
+
+    fn check_timing(&mut self) {
+        self.times.sort_unstable();
+        let Some(median) = self.times.get(self.times.len() / 2).copied() else { return };
+        let figures = format!("half of the runs took {} or less", duration::show(median));
+        if median > SLOW {
+            let what = format!("{figures}: people wait for it with every connection");
+            self.report.warn(Check::Timing, what);
+        }
+        self.report.pass(Check::Timing, figures);
+    }
+
+    /// The identity, as a client of ours gets it.
+    fn open(&self, resident: bool) -> Result<Option<Arc<Identity>>, Error> {
+        let mut config: serde_json::Map<String, Value> = self
+            .configuration
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value.expose().into()))
+            .collect();
+        config.insert("resident".to_owned(), resident.to_string().into());
+        let text = Zeroizing::new(
+            json!({
+                "apiVersion": "v1", "kind": "Config", "current-context": "test",
+                "clusters": [{ "name": "test", "cluster": { "server": "https://127.0.0.1:9" } }],
+                "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
+                "users": [{ "name": "test", "user": {
+                    "auth-provider": { "name": PROVIDER, "config": config },
+                } }],
+            })
+            .to_string(),
+        );
+        let kubeconfig = Kubeconfig::from_bytes(text.as_bytes())?;
+        let target = kubeconfig.resolve(&Overrides::default(), self.surroundings)?;
+        let mut settings = Settings::default();
+        settings.unattended = self.plugin.budget;
+        settings.complaints = Complaints::Kept;
+        let plan = Plan::new(target, &self.rules, self.surroundings, settings)?;
+        let credential = Sources::global().open(&plan).credential_blocking()?;
+        Ok(credential.signer().cloned())
+    }
+
+    fn ask(&mut self, text: &str, stdin: Stdin) -> Outcome {
+        let output = match self.run_once(text, stdin) {
+            Ok(output) => output,
+            Err(failure) => return Outcome::Wrong(format!("does not end: {failure}")),
+        };
+        self.times.push(output.took);
+        let answer = Response::read(&output.stdout);
+        let silent = output.stderr.trim_ascii().is_empty();
+        self.shown.push(output.stdout);
+        self.shown.push(output.stderr);
+        match (output.status, answer) {
+            (Status::Code(0), Ok(Response::Error(_))) => {
+                Outcome::Wrong("fails and exits with 0 all the same".to_owned())
+            }
+            (Status::Code(0), Ok(answer)) => Outcome::Answered(answer),
+            (Status::Code(0), Err(wrong)) => {
+                Outcome::Wrong(format!("exits with 0 and no answer: {wrong}"))
+            }
+            (Status::Signal(signal), _) => Outcome::Wrong(format!("is ended by signal {signal}")),
+            (_, Ok(Response::Error(_))) => Outcome::Refused,
+            _ if silent => Outcome::Wrong("fails without a reason".to_owned()),
+            _ => Outcome::Refused,
+        }
+    }
+
+    fn run_once(&self, text: &str, stdin: Stdin) -> Result<process::Output, process::Failure> {
+        let mut env = self.plugin.env.clone();
+        env.retain(|(name, _)| name != REQUEST_VARIABLE);
+        env.push((REQUEST_VARIABLE.into(), text.into()));
+        let invocation = Invocation {
+            name: self.plugin.name.clone(),
+            env,
+            stdin,
+            budget: self.plugin.budget,
+            ..Invocation::new(self.plugin.program.clone())
+        };
+        process::run(&invocation, &Stop::default())
+    }
+}
+
+/// All that an error says, in one line.
+fn describe(error: &Error) -> String {
+    let mut text = error.to_string();
+    for (label, note) in error.notes() {
+        if *label == "it says" {
+            text.push_str("; it says: ");
+            text.push_str(note);
+        }
+    }
+    if let Some(line) = error.stderr().and_then(|said| said.trim().lines().last()) {
+        text.push_str("; it says: ");
+        text.push_str(&keyward_protocol::text::clean(line));
+    }
+    keyward_protocol::text::clean(&text)
+}
