@@ -64,5 +64,6 @@ pub fn all() -> Vec<Step> {
         "kubectl through the proxy reads, writes and watches over rotations" => proxy::work,
         "kubectl through the proxy has logs, exec and port-forward" => proxy::streams,
         "a key that stays in its token signs for a certificate of the cluster" => signer::commands,
+        "a key that stays in its token is enrolled by one command and one approval" => signer::enrolment,
     ]
 }

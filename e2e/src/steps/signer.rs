@@ -1,10 +1,13 @@
 //! A key that never leaves its token, and the cluster's certificate for it.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, process::Stdio};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
-use tokio::process::Command;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
+    process::Command,
+};
 
 use super::{proxy::Proxy, same};
 use crate::{Outcome, cluster::Cluster, config, tools};
@@ -42,6 +45,28 @@ pub async fn commands(cluster: &Cluster) -> Outcome<String> {
     let mut import = token.command("keyward-pkcs11");
     tools::succeed(import.arg("import").arg(&file).arg(&token.uri)).await?;
     token.prove("jo").await
+}
+
+/// By `keyward enroll` and one approval.
+pub async fn enrolment(cluster: &Cluster) -> Outcome<String> {
+    let token = Token::new(cluster, "jane").await?;
+    token.keygen().await?;
+    let mut enroll = token.command("keyward");
+    enroll.arg("--kubeconfig").arg(&token.kubeconfig).args(["enroll", "--bootstrap-user", "admin"]);
+    enroll.args(["--name", "jane", "--group", "readers"]).stderr(Stdio::piped());
+    let mut enrolling = enroll.stdout(Stdio::null()).spawn()?;
+    let mut said = BufReader::new(enrolling.stderr.take().ok_or("no stderr")?);
+    let mut line = String::new();
+    said.read_line(&mut line).await?;
+    let request = line.split('`').nth(1).ok_or_else(|| format!("enroll says: {line}"))?;
+    cluster.kubectl(&["certificate", "approve", request]).await?;
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).await?;
+    let status = enrolling.wait().await?;
+    if !status.success() {
+        return Err(format!("enroll: {status}, {line}{rest}").into());
+    }
+    token.prove("jane").await
 }
 
 /// A software token, and a kubeconfig whose user has its key.

@@ -20,7 +20,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("unshare", "util-linux"),
 ];
 
-/// The oldest node that runs the OpenID Connect provider.
+/// The oldest node that runs the provider of logins.
 const NODE: u32 = 20;
 
 /// What is not there, a line each.

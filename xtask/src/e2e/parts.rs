@@ -104,13 +104,10 @@ fn stamp(version: &str) -> String {
         ("gitMinor", minor),
         ("gitTreeState", "clean"),
     ];
-    let mut flags = String::new();
-    for package in ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"] {
-        for (name, value) in values {
-            flags += &format!(" -X {package}.{name}={value}");
-        }
-    }
-    flags
+    let packages = ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"];
+    let flag =
+        |package| values.map(|(name, value)| format!(" -X {package}.{name}={value}")).concat();
+    packages.map(flag).concat()
 }
 
 fn node(inputs: &Path, folder: &Path) -> Result<bool, String> {
