@@ -154,6 +154,11 @@ func overridesOf(said map[string]any, folder string) (*clientcmd.ConfigOverrides
 	clientcmd.BindOverrideFlags(overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 	args := []string{}
 	for name, value := range said {
+		if name == "namespace" {
+			// kubectl binds this one itself, without looking for a prefix.
+			overrides.Context.Namespace = fmt.Sprint(value)
+			continue
+		}
 		list, many := value.([]any)
 		if !many {
 			list = []any{value}

@@ -1,6 +1,6 @@
 //! Where we differ from the reference on purpose. Each rule is about behaviour and has a reason.
 
-use keyward_protocol::Node;
+use keyward_protocol::{Node, text::same_name};
 use serde_json::Value;
 
 /// A deliberate departure.
@@ -50,8 +50,12 @@ const RULES: &[Rule] = &[
         applies: |case| {
             let request = case["env"].as_str().unwrap_or_default();
             let spoken = Node::from_json_or_yaml(request.as_bytes()).is_ok_and(|request| {
-                let version = request.get("apiVersion").and_then(|node| node.text("").ok());
-                version.flatten() == Some("client.authentication.k8s.io/v1alpha1")
+                let entries = request.map("request").ok().flatten().unwrap_or_default();
+                let mut versions = entries.iter().filter(|e| same_name(&e.key, "apiversion"));
+                versions.any(|entry| {
+                    let version = entry.value.text("apiVersion").ok().flatten();
+                    version == Some("client.authentication.k8s.io/v1alpha1")
+                })
             });
             spoken && case["expect"]["error"]["class"] == "decode"
         },

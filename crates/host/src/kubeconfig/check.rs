@@ -141,8 +141,8 @@ impl Target {
             return;
         }
         // Files are read now, and parsed at each handshake: they may be replaced in between.
-        let used = if in_files { self.files().map(drop) } else { self.pair().map(drop) };
-        if let Err(what) = used {
+        let outcome = if in_files { self.files().map(drop) } else { self.pair().map(drop) };
+        if let Err(what) = outcome {
             let message = format!("and its key cannot be used: {what}");
             problems.push(
                 Problem::new(Class::PairInvalid, self.user_place.clone(), message)

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Node, Secret,
     json::push_text,
-    node::{self, DecodeError, Value},
+    node::{self, DecodeError, Entry, Value},
     time,
 };
 
@@ -174,9 +174,10 @@ fn check_type(
     }
     if envelope.is_foreign() {
         // In a `Status`, which is how servers report errors, the field of that name is a text.
-        let text = message.get("status").map_or(Ok(None), |status| status.text("status"));
-        let detail = match text {
-            Err(_) if kind == "Status" => Detail::FieldType,
+        let other = |entry: &Entry| entry.key == "status" && entry.value.text("status").is_err();
+        let entries = message.map("answer").ok().flatten().unwrap_or_default();
+        let detail = match kind {
+            "Status" if entries.iter().any(other) => Detail::FieldType,
             _ => Detail::OtherType,
         };
         let what = "`kind` is not `ExecCredential`".to_owned();

@@ -154,6 +154,11 @@ impl Request {
             return Err(unknown("`apiVersion` is missing"));
         }
         if envelope.is_foreign() {
+            // In a `Status` the field of that name is a text.
+            let status = message.get("status").filter(|_| envelope.kind == "Status");
+            if let Some(Err(error)) = status.map(|status| status.text("status")) {
+                return Err(RequestError::decode(error.to_string(), Detail::FieldType));
+            }
             return Err(RequestError::WrongKind);
         }
         if envelope.is_unversioned() && envelope.kind == "ExecCredential" {
