@@ -7,6 +7,7 @@
 use std::{
     collections::BTreeMap,
     ffi::OsString,
+    fmt::Write as _,
     io::{self, Read as _},
     process::ExitCode,
 };
@@ -81,10 +82,10 @@ fn complain(failure: &Failure, globals: &Globals) -> ExitCode {
     let mut line = inline(failure.message());
     if line != NOT_FOUND {
         for (label, note) in failure.notes() {
-            line.push_str(&format!("; {label}: {}", inline(note)));
+            _ = write!(line, "; {label}: {}", inline(note));
         }
         if let Some(said) = failure.said().and_then(last_line) {
-            line.push_str(&format!("; it said: {}", inline(said)));
+            _ = write!(line, "; it said: {}", inline(said));
         }
         failure.report(globals);
     }

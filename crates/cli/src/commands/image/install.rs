@@ -1,7 +1,9 @@
 //! `keyward image install DIR`: the bridges as links to this program.
 
 use std::{
-    env, fs, io,
+    env,
+    fmt::Write as _,
+    fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -63,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 "made"
             }
         };
-        report.push_str(&format!("{shown}: {done}\n"));
+        _ = writeln!(report, "{shown}: {done}");
     }
     output::print(&report)?;
     Ok(ExitCode::SUCCESS)
