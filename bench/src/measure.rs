@@ -1,6 +1,8 @@
 //! Runs the variants of a row in turn and boils the rounds down.
 
-use std::fs;
+use std::{fs, time::Duration};
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// Rounds that every variant takes part in; an odd number has a middle.
 const ROUNDS: usize = 7;
@@ -110,6 +112,12 @@ pub fn run(name: &'static str, row: Row) -> Report {
         })
         .collect();
     report
+}
+
+/// The time this thread has had a processor for: what others do on a busy machine does not count.
+pub fn worked() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// The machine's load over the last minute, as the kernel tells it.

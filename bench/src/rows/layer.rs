@@ -4,7 +4,6 @@ use std::{
     future::{Ready, ready},
     hint::black_box,
     task::{Context, Poll},
-    time::Instant,
 };
 
 use bytes::Bytes;
@@ -20,7 +19,7 @@ use super::{
     requests::{runtime, theirs},
     scene::Scene,
 };
-use crate::measure::{Bar, Row, Variant};
+use crate::measure::{Bar, Row, Variant, worked};
 
 /// Requests in one round.
 const REQUESTS: u32 = 200_000;
@@ -133,11 +132,11 @@ fn send(service: &mut impl Sends, request: Request<Empty<Bytes>>) {
 
 /// Nanoseconds of one request, made and sent.
 fn per_request(service: &mut impl Sends) -> f64 {
-    let begin = Instant::now();
+    let begin = worked();
     for _ in 0..REQUESTS {
         send(service, request());
     }
-    begin.elapsed().as_secs_f64() * 1e9 / f64::from(REQUESTS)
+    (worked() - begin).as_secs_f64() * 1e9 / f64::from(REQUESTS)
 }
 
 /// Allocations for one request, without those of making it.
