@@ -93,3 +93,14 @@ fn the_manifest_stands_alone_on_stdout() {
     assert!(ran.stdout.contains("  - \"reg\"\n"), "{}", ran.stdout);
     assert!(ran.stderr.contains("plugin `missing` was not found"), "{}", ran.stderr);
 }
+
+#[test]
+fn a_pipe_in_a_folder_of_configurations_is_not_waited_for() {
+    let stage = one();
+    fs::create_dir(stage.path("folder")).unwrap();
+    let pipe = stage.path("folder/pipe.yaml");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let ran = stage.run("image lint --config folder --bin-dir bin");
+    assert_eq!(ran.code, Some(1), "{ran:#?}");
+    assert!(ran.stdout.contains("this is no regular file (`folder/pipe.yaml`"), "{}", ran.stdout);
+}

@@ -43,7 +43,7 @@ impl Files {
         for path in paths {
             // A pipe in a folder would be waited for, perhaps for ever.
             if found.is_dir() && fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
-                let message = "is no regular file";
+                let message = "this is no regular file";
                 problems.push(Problem::new(Class::Unreadable, &path, 0, "", message));
                 continue;
             }
