@@ -16,6 +16,10 @@ mod table;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // The signer of the rows about signed handshakes is this program.
+    if std::env::var_os(keyward_protocol::signer::REQUEST_VARIABLE).is_some() {
+        return keyward_testing::filekey::serve();
+    }
     let args: Vec<String> = std::env::args().skip(1).collect();
     let json = args.iter().any(|a| a == "--json");
     let only: Vec<&String> = args.iter().filter(|a| !a.starts_with("--")).collect();

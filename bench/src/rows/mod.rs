@@ -10,6 +10,7 @@ mod plugin;
 mod proxy;
 mod requests;
 mod scene;
+mod signer;
 mod startup;
 
 pub use self::startup::keyward;
@@ -28,6 +29,7 @@ pub const ALL: &[(&str, fn() -> Row)] = &[
     ("the layer", layer::row),
     ("requests on one connection", requests::connection),
     ("from nothing to the first answer", requests::first),
+    ("signed handshakes", signer::row),
     ("image: one match", image::one),
     ("image: lookup", image::many),
     ("proxy: requests", proxy::requests),

@@ -1,0 +1,193 @@
+//! Handshakes that another process signs, beside a key in memory. The signer is this program
+//! itself, with an Ed25519 key in a file: what it takes to sign is the token's own time.
+
+use std::{
+    hint::black_box,
+    process::{Command, Stdio},
+    rc::Rc,
+    sync::Arc,
+    time::Instant,
+};
+
+use keyward::Client;
+use keyward_host::{
+    Kubeconfig, Overrides, Sources, Surroundings, Target, clock::SystemClock, observer::Nobody,
+    plan, rules::Rules,
+};
+use keyward_protocol::{
+    Secret,
+    signer::{Configuration, Options, REQUEST_VARIABLE, Request, SignRequest},
+};
+use keyward_testing::{
+    authority::KeyKind,
+    filekey,
+    server::{ClientCertificates, Server},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::{self, Runtime};
+
+use crate::measure::{Bar, Row, Variant};
+
+/// Handshakes in one round.
+const HANDSHAKES: u32 = 40;
+
+const MEMORY: &str = "key in memory";
+const TOKEN: &str = "the token's own time";
+const RESIDENT: &str = "resident signer";
+const RUN: &str = "bare run of the signer";
+const ONCE: &str = "signer run per request";
+
+/// A new connection and a request on it, signed in each way.
+pub fn row() -> Row {
+    let scene = Rc::new(Scene::new());
+    let shake = |label: &'static str, target: Target| {
+        let scene = scene.clone();
+        // Held, so that certificate and resident signer are kept for all.
+        let first = scene.client(&target);
+        let run = move || {
+            first.as_ref().map_err(Clone::clone)?;
+            scene.each(|| scene.shake(&target))
+        };
+        Variant { label, run: Box::new(run) }
+    };
+    let (token, run) = (scene.clone(), scene.clone());
+    Row {
+        unit: "ms",
+        variants: vec![
+            shake(MEMORY, scene.memory()),
+            Variant { label: TOKEN, run: Box::new(move || token.each(|| token.sign())) },
+            shake(RESIDENT, scene.signer("true")),
+            Variant { label: RUN, run: Box::new(move || run.each(|| run.run())) },
+            shake(ONCE, scene.signer("false")),
+        ],
+        bars: vec![
+            Bar {
+                promise: "a handshake with a resident signer takes at most 1.5 times one with a key in memory, plus the token's own time",
+                judge: |r| (r.median(RESIDENT), 1.5 * r.median(MEMORY) + r.median(TOKEN)),
+            },
+            Bar {
+                promise: "a handshake with a signer that is run for it takes at most that run plus 3 ms",
+                judge: |r| (r.median(ONCE), r.median(RUN) + 3.0),
+            },
+        ],
+    }
+}
+
+struct Scene {
+    server: Server,
+    runtime: Runtime,
+    sources: Sources,
+    folder: TempDir,
+    certificate: String,
+    key: String,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let setup = Server::setup().certificates(ClientCertificates::Demanded).records(0);
+        let server = setup.start().expect("a server");
+        let issued = server.authority().client("anna").key(KeyKind::Ed25519).issue();
+        let issued = issued.expect("a certificate");
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, text) in [("certificate", issued.certificate_pem()), ("key", issued.key_pem())] {
+            std::fs::write(folder.path().join(name), text).expect("a file");
+        }
+        Self {
+            certificate: issued.certificate_pem().to_owned(),
+            key: issued.key_pem().to_owned(),
+            server,
+            runtime: runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime"),
+            sources: Sources::new(Arc::new(SystemClock), Arc::new(Nobody)),
+            folder,
+        }
+    }
+
+    fn each(&self, mut once: impl FnMut() -> Result<(), String>) -> Result<f64, String> {
+        let begin = Instant::now();
+        for _ in 0..HANDSHAKES {
+            once()?;
+        }
+        Ok(begin.elapsed().as_secs_f64() * 1e3 / f64::from(HANDSHAKES))
+    }
+
+    fn client(&self, target: &Target) -> Result<Client, String> {
+        let mut settings = plan::Settings::default();
+        settings.person = false;
+        let client = Client::builder().plan(settings);
+        let client = client.open(target, &Rules::default(), &self.sources);
+        client.map_err(|e| e.to_string())
+    }
+
+    /// A client of its own, so that nothing is resumed.
+    fn shake(&self, target: &Target) -> Result<(), String> {
+        let client = self.client(target)?;
+        let response = self.runtime.block_on(client.get("/healthz"));
+        match response.map_err(|e| format!("{e:?}"))?.status().as_u16() {
+            200 => Ok(()),
+            status => Err(format!("the server answered {status}")),
+        }
+    }
+
+    fn sign(&self) -> Result<(), String> {
+        let signature = filekey::sign(&self.key, &[7; 130]).map_err(|e| e.to_string())?;
+        black_box(signature);
+        Ok(())
+    }
+
+    /// The signer for one signature, started with nothing of ours.
+    fn run(&self) -> Result<(), String> {
+        let mut configuration = Configuration::default();
+        for (name, value) in self.entries() {
+            configuration.set(name, Secret::new(value));
+        }
+        let digest = vec![7; 130];
+        let request = SignRequest { configuration, digest, options: Options::Message };
+        let output = Command::new(program())
+            .env(REQUEST_VARIABLE, Request::Sign(request).to_json().expose())
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|e| e.to_string())?;
+        if output.stdout.is_empty() { Err("the signer said nothing".into()) } else { Ok(()) }
+    }
+
+    fn entries(&self) -> [(String, String); 3] {
+        let path = |name: &str| self.folder.path().join(name).display().to_string();
+        [
+            ("pathExec".to_owned(), program()),
+            ("certificate".to_owned(), path("certificate")),
+            ("key".to_owned(), path("key")),
+        ]
+    }
+
+    fn signer(&self, resident: &str) -> Target {
+        let mut config: serde_json::Map<String, Value> =
+            self.entries().into_iter().map(|(name, value)| (name, value.into())).collect();
+        config.insert("resident".to_owned(), resident.into());
+        self.target(&json!({ "auth-provider": { "name": "externalSigner", "config": config } }))
+    }
+
+    fn memory(&self) -> Target {
+        use base64::Engine as _;
+        let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+        self.target(&json!({
+            "client-certificate-data": encode(&self.certificate),
+            "client-key-data": encode(&self.key),
+        }))
+    }
+
+    fn target(&self, user: &Value) -> Target {
+        let kubeconfig = Kubeconfig::from_bytes(self.server.kubeconfig(user).as_bytes());
+        kubeconfig
+            .and_then(|config| config.resolve(&Overrides::default(), &Surroundings::process()))
+            .expect("a kubeconfig")
+    }
+}
+
+/// This program, which is a signer when it is asked as one.
+fn program() -> String {
+    std::env::current_exe().expect("a program").display().to_string()
+}
