@@ -38,7 +38,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Runs it to the end.
 pub async fn soak(options: &Options) -> Result<Vec<Verdict>, BoxError> {
-    let scene = Arc::new(Scene::open()?);
+    let scene = Arc::new(Scene::open().await?);
     let mut proxy = Proxy::start(&scene)?;
     let traffic = Arc::new(Traffic::default());
     let (over, ending) = signal::channel(false);
