@@ -41,7 +41,11 @@ func newPolicy(scratch string) func(json.RawMessage) answer {
 			return answer{Broken: err.Error()}
 		}
 		os.Chdir(root)
-		os.Setenv("PATH", fill(c.Path)+":"+system)
+		path := fill(c.Path) + ":" + system
+		if strings.ContainsRune(path, 0) {
+			return answer{Broken: "no variable can hold this"}
+		}
+		os.Setenv("PATH", path)
 		defer func() {
 			os.Setenv("PATH", system)
 			os.Chdir(home)
