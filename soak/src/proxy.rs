@@ -59,7 +59,7 @@ pub async fn soak(options: &Options) -> Result<Vec<Verdict>, BoxError> {
     while drivers.join_next().await.is_some() {}
     let readings = gauge.await?;
     let runs = scene.issuer.runs(ACCOUNTS[0]);
-    let rotations = usize::try_from(options.length.as_secs())? / 2;
+    let rotations = usize::try_from(options.length.as_secs() / scene.lifetime.as_secs().max(1))?;
     Ok(vec![
         requests(&traffic, &storm),
         Verdict {
