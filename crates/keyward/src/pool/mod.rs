@@ -239,17 +239,25 @@ impl Pool {
             match next {
                 Next::Send(lease) => return Ok(lease),
                 Next::AwaitChange => changed.await,
-                Next::AwaitAttempt(mut attempt) => {
+                Next::AwaitAttempt(mut attempt) => loop {
                     tokio::select! {
-                        // If its runtime went away in the middle, the next look starts another.
-                        Ok(done) = attempt.wait_for(Option::is_some) => {
-                            done.clone().transpose()?;
+                        done = attempt.wait_for(Option::is_some) => {
+                            // If its runtime went away in the middle, the next look starts another.
+                            if let Ok(done) = done {
+                                done.clone().transpose()?;
+                            }
+                            break;
                         }
-                        // Somebody gave a connection back.
-                        () = changed => {}
-                        else => {}
+                        // Somebody gave a connection back; or it was the attempt's own that ended,
+                        // and then what came of it must not be missed.
+                        () = changed.as_mut() => {
+                            if !self.0.lock().idle.is_empty() {
+                                break;
+                            }
+                            changed.set(self.0.changed.notified());
+                        }
                     }
-                }
+                },
                 Next::Broken(mut single) => {
                     // By its end it is known why.
                     if single.sender.ready().await.is_ok() {
