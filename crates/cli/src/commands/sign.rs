@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         signatures.push(Signature {
             scheme: way.name(),
             bytes: signature.len(),
-            signature: STANDARD.encode(&signature),
+            base64: STANDARD.encode(&signature),
             milliseconds: milliseconds(SystemClock.elapsed().saturating_sub(before)),
         });
     }
@@ -119,7 +119,8 @@ struct Certificate {
 struct Signature {
     scheme: &'static str,
     bytes: usize,
-    signature: String,
+    #[serde(rename = "signature")]
+    base64: String,
     milliseconds: f64,
 }
 
