@@ -398,7 +398,10 @@ func hide(a answer, folder string) answer {
 		return answer{Broken: err.Error()}
 	}
 	var hidden answer
-	if err := json.Unmarshal([]byte(strings.ReplaceAll(string(text), folder, "$DIR")), &hidden); err != nil {
+	// As they are written: a float cannot hold every integer above 2^53.
+	decoder := json.NewDecoder(strings.NewReader(strings.ReplaceAll(string(text), folder, "$DIR")))
+	decoder.UseNumber()
+	if err := decoder.Decode(&hidden); err != nil {
 		return answer{Broken: err.Error()}
 	}
 	return hidden
