@@ -23,7 +23,7 @@ use crate::{duration, signals};
 #[derive(Debug, Parser)]
 #[command(name = "keyward-provider-docker", version)]
 struct Args {
-    /// Docker's configuration, instead of `config.json` in $DOCKER_CONFIG or in ~/.docker
+    /// Docker's configuration, instead of `config.json` in `$DOCKER_CONFIG` or in `~/.docker`
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 

@@ -203,7 +203,7 @@ impl<'a> Exam<'a> {
                 let lines: Vec<_> = output.stdout.trim_ascii().split(|b| *b == b'\n').collect();
                 let right =
                     |line: &&[u8]| matches!(Response::read(line), Ok(Response::Certificate(_)));
-                if lines.len() != 2 || !lines.iter().all(|line| right(line)) {
+                if lines.len() != 2 || !lines.iter().all(right) {
                     let what = "two lines on stdin are not answered by one line each";
                     self.report.fail(Check::Resident, what);
                 } else if output.status != Status::Code(0) {
