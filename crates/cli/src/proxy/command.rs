@@ -1,15 +1,19 @@
 //! A command with the proxy's kubeconfig, in the foreground as if we were not there.
 
 use std::{
-    ffi::OsString,
-    os::unix::process::ExitStatusExt,
+    ffi::{CString, NulError, OsString},
+    os::unix::ffi::OsStringExt,
     path::Path,
-    process::{Child, Command, ExitCode, ExitStatus},
+    process::ExitCode,
 };
 
 use keyward_host::Surroundings;
 use nix::{
-    sys::signal::{SigSet, Signal, kill},
+    spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp},
+    sys::{
+        signal::{SigSet, Signal, kill},
+        wait::{WaitStatus, waitpid},
+    },
     unistd::Pid,
 };
 use rustix::process::{Pid as Waited, WaitId, WaitIdOptions, waitid};
@@ -24,45 +28,58 @@ pub(crate) async fn run(
     globals: &Globals,
     mut signals: UnboundedReceiver<Signal>,
 ) -> Result<ExitCode, Failure> {
-    let mut child = spawn(words, kubeconfig)?;
-    let id = child.id();
-    let mut ended = tokio::task::spawn_blocking(move || await_end(id));
+    let child = spawn(words, kubeconfig, &globals.surroundings).map_err(|error| {
+        let name = words.first().map(|word| word.display().to_string()).unwrap_or_default();
+        Failure::failed(format!("`{name}` could not be started")).note("cause", error)
+    })?;
+    let mut ended = tokio::task::spawn_blocking(move || await_end(child));
     loop {
         tokio::select! {
             _ = &mut ended => break,
-            Some(signal) = signals.recv() => forward(signal, id, &globals.surroundings),
+            Some(signal) = signals.recv() => forward(signal, child, &globals.surroundings),
         }
     }
-    let status = child.wait().map_err(|error| {
+    let status = waitpid(child, None).map_err(|error| {
         Failure::failed("the command's end was missed").note("cause", error.to_string())
     })?;
     Ok(ExitCode::from(code(status)))
 }
 
+/// Starts it with our terminal and our files, and with nothing blocked: what is blocked in us is
+/// never let in for a moment, as it would be with the standard library.
 #[expect(
     clippy::disallowed_methods,
     reason = "no plugin but a person's own command: it has our terminal, our files and no limit"
 )]
-fn spawn(words: &[OsString], kubeconfig: &Path) -> Result<Child, Failure> {
-    let Some((program, args)) = words.split_first() else {
-        return Err(Failure::usage("there is no command"));
-    };
-    // It inherits what is blocked here, and would not hear a Ctrl-C.
-    let blocked = SigSet::thread_get_mask();
-    let _ = SigSet::empty().thread_set_mask();
-    let child = Command::new(program).args(args).env("KUBECONFIG", kubeconfig).spawn();
-    if let Ok(blocked) = blocked {
-        let _ = blocked.thread_set_mask();
+fn spawn(words: &[OsString], kubeconfig: &Path, from: &Surroundings) -> Result<Pid, String> {
+    let text = |word: OsString| CString::new(word.into_vec());
+    let args = words.iter().cloned().map(text).collect::<Result<Vec<_>, NulError>>();
+    let args = args.map_err(|error| error.to_string())?;
+    let program = args.first().ok_or("there is no command")?;
+    let mut env = Vec::new();
+    for (name, value) in from.vars() {
+        if name != "KUBECONFIG" {
+            env.push(text([name, OsString::from("="), value].into_iter().collect()));
+        }
     }
-    child.map_err(|error| {
-        Failure::failed(format!("`{}` could not be started", program.display()))
-            .note("cause", error.to_string())
-    })
+    let own: OsString = ["KUBECONFIG=".as_ref(), kubeconfig.as_os_str()].into_iter().collect();
+    env.push(text(own));
+    let env = env.into_iter().collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+    let start = || -> nix::Result<Pid> {
+        let mut attributes = PosixSpawnAttr::init()?;
+        attributes.set_flags(
+            PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK,
+        )?;
+        attributes.set_sigdefault(&SigSet::from_iter([Signal::SIGPIPE]))?;
+        attributes.set_sigmask(&SigSet::empty())?;
+        posix_spawnp(program, &PosixSpawnFileActions::init()?, &attributes, &args, &env)
+    };
+    start().map_err(|error| std::io::Error::from(error).to_string())
 }
 
 /// Returns when the process has ended, and leaves it to be reaped: until then its number is its own.
-fn await_end(id: u32) {
-    let Some(pid) = i32::try_from(id).ok().and_then(Waited::from_raw) else {
+fn await_end(child: Pid) {
+    let Some(pid) = Waited::from_raw(child.as_raw()) else {
         return;
     };
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -70,17 +87,19 @@ fn await_end(id: u32) {
 }
 
 /// What a terminal sends to the group in front of it, the command has got already.
-fn forward(signal: Signal, id: u32, surroundings: &Surroundings) {
+fn forward(signal: Signal, child: Pid, surroundings: &Surroundings) {
     let from_terminal =
         matches!(signal, Signal::SIGINT | Signal::SIGQUIT) && surroundings.has_terminal();
-    if let Ok(id) = i32::try_from(id)
-        && !from_terminal
-    {
-        let _ = kill(Pid::from_raw(id), signal);
+    if !from_terminal {
+        let _ = kill(child, signal);
     }
 }
 
-fn code(status: ExitStatus) -> u8 {
-    let signal = || 128 + status.signal().unwrap_or(0);
-    u8::try_from(status.code().unwrap_or_else(signal)).unwrap_or(1)
+fn code(status: WaitStatus) -> u8 {
+    let code = match status {
+        WaitStatus::Exited(_, code) => code,
+        WaitStatus::Signaled(_, signal, _) => 128 + signal as i32,
+        _ => 1,
+    };
+    u8::try_from(code).unwrap_or(1)
 }
