@@ -44,7 +44,7 @@ fn a_signal_reaches_the_command_and_the_proxy_ends_after_it() {
 fn a_command_has_the_terminal() {
     let stage = Stage::new();
     let script = "trap 'echo inter\"rupted\"; exit 9' INT; test -t 0 && echo on-a-\"terminal\"; \
-                  while :; do read -r x; done";
+                  while read -r x; do :; done";
     let command = stage.keyward(&["proxy", "--", "sh", "-c", script]);
     let mut terminal = Pty::spawn(&command).unwrap();
     terminal.wait_for("on-a-terminal");
