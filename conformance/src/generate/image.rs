@@ -188,7 +188,7 @@ fn location(rng: &mut Rng) -> String {
     let host = if rng.chance(55) {
         rng.of(HOSTS).to_owned()
     } else {
-        (0..1 + rng.below(4)).map(|_| rng.of(LABELS)).collect::<Vec<_>>().join(".")
+        (0..=rng.below(4)).map(|_| rng.of(LABELS)).collect::<Vec<_>>().join(".")
     };
     let user =
         rng.mostly(93, "", &["user@", "u:p@", "@", "u%40@", "a@b@", "%zz@", "u:@", "u[@", "é@"]);
@@ -217,7 +217,7 @@ pub(super) fn matching(rng: &mut Rng) -> Value {
 /// A case for `keyring`.
 pub(super) fn keyring(rng: &mut Rng) -> Value {
     let mut places = Vec::new();
-    let configs: Vec<Value> = (0..1 + rng.below(3))
+    let configs: Vec<Value> = (0..=rng.below(3))
         .map(|_| {
             if rng.chance(1) {
                 return [json!(null), json!([]), json!("x"), json!(1)][rng.below(4)].clone();

@@ -259,7 +259,7 @@ fn extra(names: &[&str], rng: &mut Rng) -> Value {
 
 fn overrides(rng: &mut Rng) -> Value {
     let mut flags = Map::new();
-    for _ in 0..1 + rng.below(2) {
+    for _ in 0..=rng.below(2) {
         let (name, value) = match rng.below(18) {
             0 => ("context", json!(rng.of(NAMES))),
             1 => ("cluster", json!(rng.of(NAMES))),
@@ -372,7 +372,7 @@ fn cluster(rng: &mut Rng) -> Tree {
 }
 
 fn extensions(rng: &mut Rng) -> Tree {
-    let entries = (0..1 + rng.below(2)).map(|_| {
+    let entries = (0..=rng.below(2)).map(|_| {
         let name = rng.mostly(
             80,
             "client.authentication.k8s.io/exec",

@@ -179,7 +179,7 @@ fn file(at: usize, rng: &mut Rng) -> String {
     if rng.chance(3) {
         fields.remove(rng.below(2));
     }
-    let providers = Tree::List((0..1 + rng.below(3)).map(|i| provider(at * 3 + i, rng)).collect());
+    let providers = Tree::List((0..=rng.below(3)).map(|i| provider(at * 3 + i, rng)).collect());
     if rng.chance(97) {
         fields.push((name("providers", rng), if rng.chance(97) { providers } else { odd(rng) }));
     }

@@ -1,5 +1,7 @@
 //! A value with an order, and the many ways to write it down.
 
+use std::fmt::Write as _;
+
 use super::pick::Rng;
 
 /// What is written.
@@ -259,7 +261,7 @@ pub(super) fn yaml(tree: &Tree, rng: &mut Rng) -> String {
     match rng.below(30) {
         0 => text.push_str("---\n"),
         1 => text.push_str("# a comment\n"),
-        2 => text.push_str("\u{feff}"),
+        2 => text.push('\u{feff}'),
         3 => text.push_str("%YAML 1.1\n---\n"),
         4 => text.push('\n'),
         _ => {}
@@ -297,7 +299,7 @@ fn block(tree: &Tree, depth: usize, inline: bool, text: &mut String, rng: &mut R
                 text.push_str("- ");
                 match item {
                     Tree::Map(fields) if !fields.is_empty() => {
-                        block(item, depth + 1, true, text, rng)
+                        block(item, depth + 1, true, text, rng);
                     }
                     _ => {
                         text.push_str(&yaml_flow(item, rng));
@@ -330,7 +332,7 @@ fn below(value: &Tree, depth: usize, text: &mut String, rng: &mut Rng) {
             text.push_str(rng.of(&[" |", " |-", " |+", " >", " >-", " |2"]));
             text.push('\n');
             for line in lines.split('\n') {
-                text.push_str(&format!("{indent}{line}\n"));
+                let _ = writeln!(text, "{indent}{line}");
             }
         }
         other => {

@@ -150,9 +150,9 @@ impl Module {
         let version = info.library_version();
         let (major, minor) = (version.major(), version.minor());
         let versions = [format!("{major}.{minor}"), major.to_string()];
-        Ok(fits(wanted[0], info.library_description().trim_end_matches(['\0', ' ']))
-            && fits(wanted[1], info.manufacturer_id().trim_end_matches(['\0', ' ']))
-            && versions.iter().any(|version| fits(wanted[2], version)))
+        Ok(fits(wanted[0].as_ref(), info.library_description().trim_end_matches(['\0', ' ']))
+            && fits(wanted[1].as_ref(), info.manufacturer_id().trim_end_matches(['\0', ' ']))
+            && versions.iter().any(|version| fits(wanted[2].as_ref(), version)))
     }
 
     /// A session for looking and signing, or for changing what is in the token.
@@ -188,18 +188,18 @@ impl Token {
     }
 
     fn matches(&self, uri: &Uri) -> bool {
-        fits(&uri.token, &self.label)
-            && fits(&uri.manufacturer, &self.manufacturer)
-            && fits(&uri.model, &self.model)
-            && fits(&uri.serial, &self.serial)
-            && fits(&uri.slot_description, &self.reader[0])
-            && fits(&uri.slot_manufacturer, &self.reader[1])
+        fits(uri.token.as_ref(), &self.label)
+            && fits(uri.manufacturer.as_ref(), &self.manufacturer)
+            && fits(uri.model.as_ref(), &self.model)
+            && fits(uri.serial.as_ref(), &self.serial)
+            && fits(uri.slot_description.as_ref(), &self.reader[0])
+            && fits(uri.slot_manufacturer.as_ref(), &self.reader[1])
             && uri.slot.is_none_or(|slot| slot == self.slot.id())
     }
 }
 
-fn fits(wanted: &Option<String>, field: &str) -> bool {
-    wanted.as_ref().is_none_or(|wanted| wanted == field)
+fn fits(wanted: Option<&String>, field: &str) -> bool {
+    wanted.is_none_or(|wanted| wanted == field)
 }
 
 fn listing(title: &str, tokens: &[&Token]) -> String {
