@@ -64,8 +64,13 @@ impl Scene {
             tls: Some((settings(authority.pem().as_bytes(), None)?, name("127.0.0.1")?)),
             pid: nginx.0.id(),
         };
-        let _running = vec![nginx, kubectl, ours];
-        Ok(Self { direct, kubectl: kubectl_peer, ours: our_peer, _running, _folder: folder })
+        Ok(Self {
+            direct,
+            kubectl: kubectl_peer,
+            ours: our_peer,
+            _running: vec![nginx, kubectl, ours],
+            _folder: folder,
+        })
     }
 }
 

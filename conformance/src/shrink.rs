@@ -116,7 +116,7 @@ fn shorter(text: &str, give: &mut dyn FnMut(String)) {
     let mut length = characters.len();
     while length > 0 {
         // Few places for long stretches, every place for short ones in short texts.
-        let step = if characters.len() <= 120 { length.min(4).max(1) } else { length };
+        let step = if characters.len() <= 120 { length.clamp(1, 4) } else { length };
         let step = if length <= 8 && characters.len() <= 400 { 1 } else { step };
         for at in (0..characters.len()).step_by(step) {
             let end = (at + length).min(characters.len());

@@ -1,4 +1,4 @@
-//! What stands outside the cluster and says who somebody is: an OpenID Connect provider and a
+//! What stands outside the cluster and says who somebody is: an `OpenID` Connect provider and a
 //! reviewer of AWS tokens.
 
 use std::{path::Path, process::Command};
@@ -36,9 +36,11 @@ impl Outside {
         };
         let mut provider = start("provider")?;
         let mut reviewer = start("reviewer")?;
-        let issuer = provider.line("https://").await?;
-        let address = reviewer.line("https://").await?;
-        Ok(Self { issuer, reviewer: address, servers: [provider, reviewer] })
+        Ok(Self {
+            issuer: provider.line("https://").await?,
+            reviewer: reviewer.line("https://").await?,
+            servers: [provider, reviewer],
+        })
     }
 
     /// The ends of their logs.

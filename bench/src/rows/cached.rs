@@ -34,11 +34,11 @@ pub fn row() -> Row {
         variants: vec![
             Variant {
                 label: "bare Arc clone, one thread",
-                run: Box::new(move || Ok(per_call(1, &bare, |bare| Arc::clone(bare)))),
+                run: Box::new(move || Ok(per_call(1, &bare, Arc::clone))),
             },
             Variant {
                 label: "bare Arc clone, two threads",
-                run: Box::new(move || Ok(per_call(2, &shared, |bare| Arc::clone(bare)))),
+                run: Box::new(move || Ok(per_call(2, &shared, Arc::clone))),
             },
             client_go("client-go's layer, one thread", &folder, 1),
             client_go("client-go's layer, two threads", &folder, 2),

@@ -136,7 +136,7 @@ fn per_request(service: &mut impl Sends) -> f64 {
     for _ in 0..REQUESTS {
         send(service, request());
     }
-    (worked() - begin).as_secs_f64() * 1e9 / f64::from(REQUESTS)
+    worked().saturating_sub(begin).as_secs_f64() * 1e9 / f64::from(REQUESTS)
 }
 
 /// Allocations for one request, without those of making it.

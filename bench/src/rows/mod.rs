@@ -16,8 +16,11 @@ mod startup;
 pub use self::startup::keyward;
 use crate::measure::Row;
 
+/// Sets a row up.
+type Make = fn() -> Row;
+
 /// Every row by name, in the order of the table.
-pub const ALL: &[(&str, fn() -> Row)] = &[
+pub const ALL: &[(&str, Make)] = &[
     ("cached credential", cached::row),
     ("plugin run", plugin::row),
     ("callers at expiry", crowd::row),

@@ -15,7 +15,7 @@ pub const TOKEN: &str = "a-token-as-long-as-the-short-ones-of-real-providers-are
 /// A kubeconfig and its plugin.
 pub struct Folder {
     /// Removed when dropped.
-    folder: tempfile::TempDir,
+    place: tempfile::TempDir,
     /// The kubeconfig.
     pub config: PathBuf,
     /// The plugin.
@@ -55,7 +55,7 @@ impl Folder {
         } });
         let path = folder.path().join("config");
         write(&path, &config(&user));
-        Self { folder, config: path, plugin }
+        Self { place: folder, config: path, plugin }
     }
 
     /// The kubeconfig's text.
@@ -88,7 +88,7 @@ impl Scene {
         server.users().token(TOKEN, User::new("bench"));
         let script = PLUGIN.replace("TOKEN", TOKEN);
         let folder = Folder::with(&script, |user| server.kubeconfig(user));
-        let authority = folder.folder.path().join("ca.pem");
+        let authority = folder.place.path().join("ca.pem");
         write(&authority, server.authority().pem());
         Self { server, folder, authority }
     }

@@ -47,7 +47,7 @@ pub fn row() -> Row {
         let first = scene.client(&target);
         let run = move || {
             first.as_ref().map_err(Clone::clone)?;
-            scene.each(|| scene.shake(&target))
+            Scene::each(|| scene.shake(&target))
         };
         Variant { label, run: Box::new(run) }
     };
@@ -56,9 +56,9 @@ pub fn row() -> Row {
         unit: "ms",
         variants: vec![
             shake(MEMORY, scene.memory()),
-            Variant { label: TOKEN, run: Box::new(move || token.each(|| token.sign())) },
+            Variant { label: TOKEN, run: Box::new(move || Scene::each(|| token.sign())) },
             shake(RESIDENT, scene.signer("true")),
-            Variant { label: RUN, run: Box::new(move || run.each(|| run.run())) },
+            Variant { label: RUN, run: Box::new(move || Scene::each(|| run.run())) },
             shake(ONCE, scene.signer("false")),
         ],
         bars: vec![
@@ -106,7 +106,7 @@ impl Scene {
         }
     }
 
-    fn each(&self, mut once: impl FnMut() -> Result<(), String>) -> Result<f64, String> {
+    fn each(mut once: impl FnMut() -> Result<(), String>) -> Result<f64, String> {
         let begin = Instant::now();
         for _ in 0..HANDSHAKES {
             once()?;

@@ -39,7 +39,8 @@ fn accepted(config: &Config) -> Value {
             Speech::Kubelet(version) => version.api_version(),
             Speech::Proposal => "proposal",
         };
-        let patterns: Vec<_> = provider.patterns.iter().map(keyward_host::image::Pattern::text).collect();
+        let patterns: Vec<_> =
+            provider.patterns.iter().map(keyward_host::image::Pattern::text).collect();
         let mut value = json!({
             "name": provider.name,
             "apiVersion": version,

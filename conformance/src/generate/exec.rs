@@ -101,9 +101,11 @@ static PEMS: LazyLock<Vec<String>> = LazyLock::new(|| {
             serde_json::from_str(vector["stdout"].as_str().unwrap_or_default()).unwrap_or_default();
         for field in ["clientCertificateData", "clientKeyData"] {
             if let Some(pem) = stdout["status"][field].as_str()
-                && pem.contains("-----") && !pems.iter().any(|known| known == pem) {
-                    pems.push(pem.to_owned());
-                }
+                && pem.contains("-----")
+                && !pems.iter().any(|known| known == pem)
+            {
+                pems.push(pem.to_owned());
+            }
         }
     }
     pems

@@ -98,14 +98,14 @@ exec "$@"
 
 pub async fn oidc(cluster: &Cluster) -> Outcome<String> {
     let tokens = login(cluster).await?;
-    same::named(cluster, &provider(cluster, &tokens["id_token"], &tokens)?, "oidc:ann").await
+    same::named(cluster, &provider(cluster, &tokens["id_token"], &tokens), "oidc:ann").await
 }
 
 /// The token in the kubeconfig has ended long ago: both must ask the provider for a new one.
 pub async fn oidc_refresh(cluster: &Cluster) -> Outcome<String> {
     let tokens = login(cluster).await?;
     let old = json!(ended(&cluster.outside.issuer));
-    same::named(cluster, &provider(cluster, &old, &tokens)?, "oidc:ann").await
+    same::named(cluster, &provider(cluster, &old, &tokens), "oidc:ann").await
 }
 
 pub async fn impersonation(cluster: &Cluster) -> Outcome<String> {
@@ -205,16 +205,16 @@ pub fn plugin(
     Ok((config::exec("v1", &program, &[], &env), runs))
 }
 
-/// The user of kubectl's own OpenID Connect provider.
-fn provider(cluster: &Cluster, token: &Value, tokens: &Value) -> Outcome<Value> {
+/// The user of kubectl's own `OpenID` Connect provider.
+fn provider(cluster: &Cluster, token: &Value, tokens: &Value) -> Value {
     let authority = cluster.path("ca.crt");
-    Ok(json!({ "auth-provider": { "name": "oidc", "config": {
+    json!({ "auth-provider": { "name": "oidc", "config": {
         "idp-issuer-url": cluster.outside.issuer,
         "idp-certificate-authority": authority,
         "client-id": "kubernetes",
         "id-token": token,
         "refresh-token": tokens["refresh_token"],
-    } } }))
+    } } })
 }
 
 async fn login(cluster: &Cluster) -> Outcome<Value> {

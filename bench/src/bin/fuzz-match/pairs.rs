@@ -43,7 +43,7 @@ impl Group {
         // Most of a group agrees in what must be equal, or hardly anything would match.
         let labels = 1 + chance.below(4);
         let port = chance.pick(&["", "", ":5000"]);
-        let patterns = (0..1 + chance.below(96)).map(|_| pattern(chance, labels, port)).collect();
+        let patterns = (0..=chance.below(96)).map(|_| pattern(chance, labels, port)).collect();
         let images = (0..64).map(|_| image(chance, labels, port)).collect();
         Self { patterns, images }
     }
@@ -128,7 +128,7 @@ fn pattern(chance: &mut Chance, labels: u64, port: &str) -> String {
                 text.push_str(chance.pick(PIECES));
             }
             _ => {
-                for _ in 0..1 + chance.below(3) {
+                for _ in 0..=chance.below(3) {
                     text.push_str(chance.pick(PIECES));
                     text.push('*');
                 }
@@ -150,7 +150,7 @@ fn image(chance: &mut Chance, labels: u64, port: &str) -> String {
         if number > 0 {
             text.push('.');
         }
-        for _ in 0..1 + chance.below(4) {
+        for _ in 0..=chance.below(4) {
             text.push_str(chance.pick(PIECES));
         }
     }

@@ -71,6 +71,7 @@ impl Stage {
         command
     }
 
+    #[expect(clippy::zombie_processes, reason = "the proxy that is returned waits for it")]
     pub(crate) fn proxy(&self, args: &[&str]) -> Proxy {
         let mut command = self.keyward(&[&["proxy"], args].concat());
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

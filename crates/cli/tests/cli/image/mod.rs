@@ -8,6 +8,8 @@ mod matching;
 mod proposal;
 mod stream;
 
+use std::fmt::Write as _;
+
 use serde_json::json;
 
 use crate::stage::Stage;
@@ -63,14 +65,14 @@ fn steady(stage: &Stage, text: &str) -> String {
         let margin = &line[..line.len() - line.trim_start().len()];
         match line.trim_start() {
             run if run.starts_with("run ") && run.contains(" after ") => {
-                out += &format!("{margin}run          exit code 0 after [TIME]\n");
+                _ = writeln!(out, "{margin}run          exit code 0 after [TIME]");
             }
-            took if took.starts_with("took ") => out += &format!("{margin}took         [TIME]\n"),
+            took if took.starts_with("took ") => _ = writeln!(out, "{margin}took         [TIME]"),
             took if took.starts_with("\"took\":") => {
-                out += &format!("{margin}\"took\": \"[TIME]\",\n");
+                _ = writeln!(out, "{margin}\"took\": \"[TIME]\",");
             }
-            _ if labelled => out += &format!("{margin}\"text\": \"[TIME]\"\n"),
-            _ => out += &format!("{line}\n"),
+            _ if labelled => _ = writeln!(out, "{margin}\"text\": \"[TIME]\""),
+            _ => _ = writeln!(out, "{line}"),
         }
         labelled = line.contains("\"label\": \"took\"");
     }
