@@ -42,6 +42,12 @@ impl Decoder<'_> {
             let message = format!("stands here a second time; the first is in line {first}");
             self.strict(line, key, message);
         }
+        if matches!(dialect, Form::Internal)
+            && let Some(providers) = root.get("Providers")
+        {
+            // Its name in that version: of the wrong type, it makes the file undecodable.
+            self.list(providers, "Providers");
+        }
         let mut drafts = Vec::new();
         let known: &[&str] = match dialect {
             Form::Internal => &["apiVersion", "kind"],
@@ -347,6 +353,8 @@ fn has_unknown_field(kind: &str, version: &str, root: &Node) -> Option<bool> {
     const PROVIDER: &str = "credentialprovider.kubelet.k8s.io/";
     let provider = version.strip_prefix(PROVIDER);
     let provider = provider.is_some_and(|v| matches!(v, "v1" | "v1beta1" | "v1alpha1"));
+    let pulls = version.strip_prefix("kubelet.config.k8s.io/");
+    let pulls = pulls.is_some_and(|v| matches!(v, "v1beta1" | "v1alpha1"));
     let known: &[&str] = match kind {
         "Status" => &["metadata", "status", "message", "reason", "details", "code"],
         "APIVersions" => &["versions", "serverAddressByClientCIDRs"],
@@ -357,6 +365,8 @@ fn has_unknown_field(kind: &str, version: &str, root: &Node) -> Option<bool> {
         "CredentialProviderRequest" if provider => {
             &["image", "serviceAccountToken", "serviceAccountAnnotations"]
         }
+        "ImagePullIntent" if pulls => &["image"],
+        "ImagePulledRecord" if pulls => &["lastUpdatedTime", "imageRef", "credentialMapping"],
         "KubeletConfiguration" if version == "kubelet.config.k8s.io/v1beta1" => {
             return Some(root.get("providers").is_some());
         }

@@ -139,3 +139,16 @@ fn a_variable_of_a_provider_shows_in_no_debug_output() {
     let text = GOOD.replace("value: Registry", "value: s3cr3t");
     assert!(!format!("{:?}", load(&text).unwrap()).contains("s3cr3t"));
 }
+
+#[test]
+fn a_file_of_another_form_has_the_class_that_the_reference_gives_it() {
+    let class = |text: &str| load(text).unwrap_err().problems[0].class;
+    let internal = "apiVersion: kubelet.config.k8s.io/__internal\nkind: CredentialProviderConfig\n";
+    assert_eq!(class(&format!("{internal}Providers: text\n")), Class::Decode);
+    assert_eq!(class(&format!("{internal}providers: []\n")), Class::StrictDecode);
+    for kind in ["ImagePullIntent", "ImagePulledRecord"] {
+        let other = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: {kind}\n");
+        assert_eq!(class(&other), Class::Decode);
+        assert_eq!(class(&format!("{other}providers: []\n")), Class::StrictDecode);
+    }
+}
