@@ -2,7 +2,7 @@
 //! answers while we watch.
 //!
 //! A case is a JSON object: what goes in, and under `expect` what the reference does with it. An [`areas::Area`] says
-//! how our code answers a case and whether that is the same; [`departures`] is the one list of differences that are
+//! how our code answers a case and whether that is the same; `departures` is the one list of differences that are
 //! deliberate, shared by the vectors and by everything generated.
 
 pub mod areas;
