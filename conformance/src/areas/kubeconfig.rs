@@ -148,7 +148,7 @@ fn resolved(target: &Target) -> Map<String, Value> {
         ("clientCertFile", user.client_certificate.clone()),
         ("clientCertData", base64(&user.client_certificate_data)),
         ("clientKeyFile", user.client_key.clone()),
-        ("clientKeyData", base64(user.client_key_data.expose().as_bytes())),
+        ("clientKeyData", base64(user.client_key_data.expose_bytes())),
         ("authProvider", provider.to_owned()),
         ("impersonate", user.impersonate.user.clone()),
         ("impersonateUID", user.impersonate.uid.clone()),
@@ -243,7 +243,7 @@ fn raw(config: &Kubeconfig) -> Map<String, Value> {
         ("clientCertFile", user.client_certificate.clone()),
         ("clientCertData", base64(&user.client_certificate_data)),
         ("clientKeyFile", user.client_key.clone()),
-        ("clientKeyData", base64(user.client_key_data.expose().as_bytes())),
+        ("clientKeyData", base64(user.client_key_data.expose_bytes())),
     ] {
         if !value.is_empty() {
             said.insert(key.into(), json!(value));

@@ -14,22 +14,44 @@ use zeroize::Zeroizing;
 /// assert_eq!(token.expose(), "s3cr3t");
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Secret(Zeroizing<String>);
+pub struct Secret {
+    text: Zeroizing<String>,
+    /// The bytes it came as, where they are no text: they are to be written as they were read.
+    bytes: Option<Zeroizing<Vec<u8>>>,
+}
 
 impl Secret {
     /// Takes over a text; the memory it is in is wiped with the secret.
     pub fn new(text: impl Into<String>) -> Self {
-        Self(Zeroizing::new(text.into()))
+        Self { text: Zeroizing::new(text.into()), bytes: None }
+    }
+
+    /// Takes over bytes that should be a text. What is none is kept as it came, and
+    /// [`Secret::expose`] has replacement characters in it.
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        match String::from_utf8(bytes) {
+            Ok(text) => Self::new(text),
+            Err(error) => {
+                let bytes = Zeroizing::new(error.into_bytes());
+                let text = Zeroizing::new(String::from_utf8_lossy(&bytes).into_owned());
+                Self { text, bytes: Some(bytes) }
+            }
+        }
     }
 
     /// The text itself. Every caller of this is a place to review.
     pub fn expose(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    /// The same as the bytes it came as.
+    pub fn expose_bytes(&self) -> &[u8] {
+        self.bytes.as_deref().map_or(self.text.as_bytes(), Vec::as_slice)
     }
 
     /// Whether there is nothing to hide.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.text.is_empty()
     }
 }
 

@@ -2,12 +2,10 @@
 
 use std::path::Path;
 
-use keyward_protocol::exec::Version;
+use keyward_protocol::{Secret, exec::Version};
 use zeroize::Zeroizing;
 
-use super::{
-    Class, Exec, Problem, Subject, Target, field::secret_from, load::read, problem::report,
-};
+use super::{Class, Exec, Problem, Subject, Target, load::read, problem::report};
 use crate::{
     Error,
     error::inline,
@@ -169,7 +167,7 @@ impl Target {
             data => data.to_vec().into(),
         };
         let key = if user.client_key_data.is_empty() {
-            secret_from(std::mem::take(&mut *content(&user.client_key)?))
+            Secret::from_bytes(std::mem::take(&mut *content(&user.client_key)?))
         } else {
             user.client_key_data.clone()
         };

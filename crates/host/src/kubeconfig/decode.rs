@@ -13,7 +13,7 @@ use keyward_protocol::{
 use super::{
     AuthProvider, Class, Cluster, Context, Exec, Kubeconfig, Named, Place, Preferences, Problem,
     Subject, User,
-    field::{Reader, is_null, secret_from},
+    field::{Reader, is_null},
 };
 
 /// Reads one document. All its problems are added to `problems`; what is returned is only
@@ -115,7 +115,7 @@ impl Reader<'_> {
                 "client-certificate" => user.client_certificate = self.text(entry),
                 "client-certificate-data" => user.client_certificate_data = self.bytes(&entry),
                 "client-key" => user.client_key = self.text(entry),
-                "client-key-data" => user.client_key_data = secret_from(self.bytes(&entry)),
+                "client-key-data" => user.client_key_data = Secret::from_bytes(self.bytes(&entry)),
                 "as" => user.impersonate.user = self.text(entry),
                 "as-uid" => user.impersonate.uid = self.text(entry),
                 "as-groups" => user.impersonate.groups = self.texts(entry),

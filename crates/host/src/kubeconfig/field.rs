@@ -142,14 +142,3 @@ impl Reader<'_> {
 pub(super) fn is_null(entry: &Entry) -> bool {
     entry.value.is_null()
 }
-
-/// Bytes that are a text, or nearly: PEM is ASCII, and what is not PEM is refused later.
-pub(super) fn secret_from(bytes: Vec<u8>) -> Secret {
-    match String::from_utf8(bytes) {
-        Ok(text) => Secret::new(text),
-        Err(error) => {
-            let bytes = zeroize::Zeroizing::new(error.into_bytes());
-            Secret::new(String::from_utf8_lossy(&bytes).into_owned())
-        }
-    }
-}

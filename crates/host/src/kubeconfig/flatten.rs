@@ -2,10 +2,9 @@
 
 use std::io::ErrorKind;
 
-use super::{
-    Class, Kubeconfig, Named, Place, Problem, Subject, field::secret_from, load::read, path,
-    problem::report,
-};
+use keyward_protocol::Secret;
+
+use super::{Class, Kubeconfig, Named, Place, Problem, Subject, load::read, path, problem::report};
 use crate::{Error, Surroundings, error::inline};
 
 impl Kubeconfig {
@@ -30,9 +29,9 @@ impl Kubeconfig {
                 Class::ClientCertificateBoth,
             );
             // Keys are held as texts; as bytes only for the length of this call.
-            let mut key = value.client_key_data.expose().as_bytes().to_vec();
+            let mut key = value.client_key_data.expose_bytes().to_vec();
             inliner.inline(&mut value.client_key, &mut key, "client-key", Class::ClientKeyBoth);
-            value.client_key_data = secret_from(key);
+            value.client_key_data = Secret::from_bytes(key);
         }
         for cluster in &mut flat.clusters {
             let mut inliner = Inliner {

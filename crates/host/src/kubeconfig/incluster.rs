@@ -5,9 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
-    Class, Cluster, Overrides, Place, Problem, Target, User, field::secret_from, load::read,
-};
+use keyward_protocol::Secret;
+
+use super::{Class, Cluster, Overrides, Place, Problem, Target, User, load::read};
 use crate::Surroundings;
 
 /// Where Kubernetes puts a pod's credentials.
@@ -76,7 +76,7 @@ impl<'a> Pod<'a> {
                     format!("the token of the pod's service account cannot be read: {kind}");
                 Problem::new(Class::TokenUnreadable, Place::default(), message)
             })?;
-            user.token = secret_from(std::mem::take(&mut *token));
+            user.token = Secret::from_bytes(std::mem::take(&mut *token));
         }
         let mut cluster =
             Cluster { server: format!("https://{host}:{port}"), ..Cluster::default() };

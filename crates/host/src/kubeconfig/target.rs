@@ -6,7 +6,6 @@ use keyward_protocol::{Secret, text, url};
 
 use super::{
     Class, EXEC_EXTENSION, Problem, Subject, Target, User,
-    field::secret_from,
     load::read,
     resolve::find,
     server::{self, Transport},
@@ -82,7 +81,7 @@ impl Target {
                     .about(Subject::User(self.user_name.clone()))
                     .field("tokenFile")
             })?;
-            user.token = secret_from(std::mem::take(&mut *bytes));
+            user.token = Secret::from_bytes(std::mem::take(&mut *bytes));
         }
         if user.client_certificate.is_empty() && user.client_certificate_data.is_empty() {
             user.client_key.clear();

@@ -82,7 +82,7 @@ impl Writer {
         self.text_if("client-certificate", client_certificate);
         self.bytes_if("client-certificate-data", client_certificate_data);
         self.text_if("client-key", client_key);
-        self.bytes_if("client-key-data", client_key_data.expose().as_bytes());
+        self.bytes_if("client-key-data", client_key_data.expose_bytes());
         self.text_if("token", token.expose());
         self.text_if("tokenFile", token_file);
         self.impersonate(impersonate);
