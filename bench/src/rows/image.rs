@@ -93,7 +93,7 @@ fn kubelet(label: &'static str, count: usize) -> Variant {
         "work": "match",
         "patterns": texts(count).collect::<Vec<_>>(),
         "images": images(count),
-        "turns": (20_000 / count).max(2),
+        "turns": (40_000 / count).max(40),
     });
     Variant { label, run: Box::new(move || peer::nanos(&job)) }
 }

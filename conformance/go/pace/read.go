@@ -15,7 +15,8 @@ func lookup(j job) (figures, error) {
 	}
 	start := time.Now()
 	for turn := range j.Turns {
-		image := j.Images[turn%len(j.Images)]
+		// In no order that the patterns have.
+		image := j.Images[turn*367%len(j.Images)]
 		for _, pattern := range j.Patterns {
 			if match, err := credentialprovider.URLsMatchStr(pattern, image); err == nil && match {
 				break
