@@ -244,18 +244,12 @@ fn signals() -> ExitCode {
 
 /// Says its own, its group's and its session's id.
 fn session() -> ExitCode {
-    let (Ok(group), Ok(session)) = (rustix::process::getpgid(None), rustix::process::getsid(None))
-    else {
-        return ExitCode::FAILURE;
-    };
-    let own = getpid();
-    say(format!(
-        "{} {} {}",
-        own.as_raw_nonzero(),
-        group.as_raw_nonzero(),
-        session.as_raw_nonzero()
-    )
-    .as_bytes());
+    // From the kernel's own words, because group and session are 0 when their leader is outside our
+    // pid namespace.
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let Some((_, after)) = stat.rsplit_once(')') else { return ExitCode::FAILURE };
+    let ids: Vec<&str> = after.split_whitespace().skip(2).take(2).collect();
+    say(format!("{} {}", getpid().as_raw_nonzero(), ids.join(" ")).as_bytes());
     ExitCode::SUCCESS
 }
 
