@@ -14,7 +14,7 @@ pub fn run(filter: &[String]) -> Result<bool, String> {
     let mut total = Count::default();
     let mut ok = true;
     for part in [&["--all-targets"][..], &["--doc"][..]] {
-        let mut command = sh::cargo();
+        let mut command = hearing(sh::cargo());
         command.args(["test", "--workspace", "--no-fail-fast"]).args(part).args(filter);
         ok &= count(&mut command, &mut total)?;
     }
@@ -29,6 +29,24 @@ pub fn run(filter: &[String]) -> Result<bool, String> {
     }
     println!("{} passed, {} failed", total.passed, total.failed);
     Ok(total.failed == 0 && total.passed > 0)
+}
+
+/// The same command with the usual meaning of the signals that end programs. `nohup`, or a script
+/// that puts us into the background, makes us deaf to some; the tests send them to what they start,
+/// which would inherit that.
+fn hearing(command: Command) -> Command {
+    /// SIGHUP, SIGINT, SIGQUIT, SIGTERM, as bits counted from 1.
+    const ENDING: u64 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    if ignored.is_none_or(|mask| mask & ENDING == 0) {
+        return command;
+    }
+    let mut outer = Command::new("env");
+    outer.args(["--default-signal=HUP,INT,QUIT,TERM", "--"]).arg(command.get_program());
+    outer.current_dir(crate::root());
+    outer
 }
 
 /// Tests that ran.

@@ -39,6 +39,9 @@ pub(crate) enum Command {
     #[cfg(unix)]
     #[command(hide = true)]
     DemoSigner,
+    #[cfg(unix)]
+    #[command(hide = true)]
+    DemoToken(demo::softhsm::Args),
     Image(image::Args),
     Plugin(plugin_test::Args),
     Completions(completions::Args),
@@ -65,6 +68,8 @@ impl Command {
             Self::DemoPlugin(args) => Ok(demo::plugin::run(&args)),
             #[cfg(unix)]
             Self::DemoSigner => Ok(keyward_testing::filekey::serve()),
+            #[cfg(unix)]
+            Self::DemoToken(args) => Ok(demo::softhsm::run(args)),
             Self::Image(args) => image::run(&args, globals),
             Self::Plugin(args) => plugin_test::run(args, globals),
             Self::Completions(args) => completions::run(&args, globals),
@@ -79,7 +84,7 @@ impl Command {
             Self::Plan(_) | Self::Plugin(_) | Self::Completions(_) => false,
             Self::Image(args) => args.runs_plugins(),
             #[cfg(unix)]
-            Self::DemoPlugin(_) | Self::DemoSigner | Self::Proxy(_) => false,
+            Self::DemoPlugin(_) | Self::DemoSigner | Self::DemoToken(_) | Self::Proxy(_) => false,
             _ => true,
         }
     }

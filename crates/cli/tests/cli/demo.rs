@@ -76,8 +76,8 @@ fn the_timeline_has_a_line_for_each_promise_and_the_folder_is_gone_afterwards() 
     std::fs::create_dir(&temporary).unwrap();
     let ran = stage.command(["demo"]).env("TMPDIR", &temporary).ran();
     let text = ran.good();
-    assert_eq!(text.lines().filter(|line| line.contains(" s  kept  ")).count(), 15, "{text}");
-    assert!(text.contains("15 of 15 promises kept in "), "{text}");
+    assert_eq!(text.lines().filter(|line| line.contains(" s  kept  ")).count(), 16, "{text}");
+    assert!(text.contains("16 of 16 promises kept in "), "{text}");
     assert_eq!(ran.stderr, "");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
 }

@@ -98,6 +98,13 @@ fn unwrap(pem: &str) -> Option<Vec<u8>> {
 }
 
 impl Authority {
+    /// The certificate for a client that asks with this certificate request, both in PEM.
+    pub fn answer(&self, request: &str, lifetime: Duration) -> Result<String, Error> {
+        let request =
+            SigningRequest::read(request).map_err(Error::of("read a certificate request"))?;
+        self.certify(&request, lifetime)
+    }
+
     /// The certificate for a client that asked with this, in PEM.
     pub(crate) fn certify(
         &self,

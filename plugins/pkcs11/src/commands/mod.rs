@@ -7,6 +7,7 @@ mod list;
 mod test;
 
 use std::{
+    ffi::OsString,
     io::{self, Write as _},
     process::ExitCode,
 };
@@ -75,8 +76,8 @@ fn asked() -> Result<Target, Refusal> {
 }
 
 /// Reads the command line and does what it says.
-pub(crate) fn run() -> ExitCode {
-    let outcome = match Program::parse().command {
+pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
+    let outcome = match Program::parse_from(arguments).command {
         Command::List(command) => command.run(),
         Command::Test(command) => command.run(),
         Command::Keygen(command) => command.run(),

@@ -12,6 +12,7 @@ pub(crate) mod plugin;
 mod promise;
 mod report;
 mod scene;
+pub(crate) mod softhsm;
 mod steps;
 
 use std::{process::ExitCode, time::Duration};
@@ -32,7 +33,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
-  # Nine seconds, fifteen promises.
+  # Ten seconds, fifteen promises; one more where SoftHSM is installed.
   keyward demo
 
   # The same, and the server stays for you to try kubectl on it.

@@ -18,6 +18,7 @@ pub(super) enum Promise {
     Images,
     Switch,
     Signer,
+    Softhsm,
 }
 
 impl Promise {
@@ -39,6 +40,7 @@ impl Promise {
             Self::Images => "images",
             Self::Switch => "switch",
             Self::Signer => "signer",
+            Self::Softhsm => "softhsm",
         }
     }
 
@@ -62,6 +64,7 @@ impl Promise {
                 "providers go off and on with their file, and a broken one changes nothing"
             }
             Self::Signer => "a key that stays in another process signs, once for twenty requests",
+            Self::Softhsm => "a key that was made inside a token and cannot leave it signs",
         }
     }
 }

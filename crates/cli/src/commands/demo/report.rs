@@ -16,6 +16,7 @@ pub(super) struct Report {
     style: Style,
     start: Duration,
     lines: Vec<Line>,
+    left_out: Vec<(Promise, String)>,
 }
 
 struct Line {
@@ -29,7 +30,13 @@ struct Line {
 impl Report {
     pub(super) fn new(format: Format, globals: &Globals) -> Self {
         let style = Style::of_stdout(globals);
-        Self { format, style, start: SystemClock.elapsed(), lines: Vec::new() }
+        Self {
+            format,
+            style,
+            start: SystemClock.elapsed(),
+            lines: Vec::new(),
+            left_out: Vec::new(),
+        }
     }
 
     /// Says where we are.
@@ -61,6 +68,13 @@ impl Report {
         Ok(())
     }
 
+    /// What cannot be shown on this machine, and why.
+    pub(super) fn leave_out(&mut self, promise: Promise, why: &str) -> Result<(), Failure> {
+        self.say(&format!("{:17}{:<8}  not shown: {why}\n", "", promise.name()))?;
+        self.left_out.push((promise, why.to_owned()));
+        Ok(())
+    }
+
     /// What was promised could not be seen at all.
     pub(super) fn fail(&mut self, promise: Promise, failure: &Failure) -> Result<(), Failure> {
         let causes = failure.notes().map(|(_, note)| format!("; {note}"));
@@ -85,6 +99,7 @@ impl Report {
             "kept": good == self.lines.len(),
             "seconds": rounded(took),
             "lines": self.lines.iter().map(Line::json).collect::<Vec<_>>(),
+            "leftOut": self.left_out.iter().map(absent).collect::<Vec<_>>(),
         });
         if let Some(scene) = kept {
             document["server"] = scene.server.url().into();
@@ -136,6 +151,10 @@ impl Line {
             "figures": self.figures,
         })
     }
+}
+
+fn absent((promise, why): &(Promise, String)) -> Value {
+    json!({ "promise": promise.name(), "words": promise.words(), "why": why })
 }
 
 /// Seconds, to the millisecond.

@@ -24,7 +24,7 @@ use keyward_testing::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::promise::Promise;
+use super::{promise::Promise, softhsm::Softhsm};
 use crate::{failure::Failure, server, signals};
 
 /// The contexts of the kubeconfig; users and the issuer's accounts have the same names.
@@ -33,6 +33,7 @@ pub(super) const CERTIFICATE: &str = "certificate";
 pub(super) const HANGING: &str = "hanging";
 pub(super) const FAILING: &str = "failing";
 pub(super) const SIGNER: &str = "signer";
+pub(super) const SOFTHSM: &str = "softhsm";
 pub(super) const ANONYMOUS: &str = "anonymous";
 /// The account of the image credential provider.
 pub(super) const IMAGES: &str = "images";
@@ -47,6 +48,8 @@ pub(super) const LONG: Duration = Duration::from_secs(600);
 pub(super) struct Scene {
     pub(super) server: Arc<Server>,
     pub(super) issuer: Issuer,
+    /// If it is installed.
+    pub(super) softhsm: Option<Softhsm>,
     broken: Option<Promise>,
     kubeconfig: PathBuf,
     config: Kubeconfig,
@@ -81,7 +84,10 @@ impl Scene {
         let program = std::env::current_exe().map_err(|e| bad("the plugin")(&e))?;
         let kubeconfig = folder.path().join("config");
         let signer = signer(&server, &program, folder.path())?;
-        let text = written(&server, &program, &socket, &signer);
+        let softhsm = Softhsm::find(surroundings, &program, folder.path());
+        let mut users = vec![signer];
+        users.extend(softhsm.as_ref().map(Softhsm::user));
+        let text = written(&server, &program, &socket, users);
         fs::write(&kubeconfig, text).map_err(|e| bad("the kubeconfig")(&e))?;
         let config = Kubeconfig::load(surroundings, Some(&kubeconfig))?;
         let mut rules = Rules::default();
@@ -96,6 +102,7 @@ impl Scene {
         Ok(Self {
             server,
             issuer,
+            softhsm,
             broken,
             kubeconfig,
             config,
@@ -258,7 +265,7 @@ fn signer(server: &Server, program: &Path, folder: &Path) -> Result<Value, Failu
 
 /// The kubeconfig, as JSON, which is YAML. The version of the plugin's protocol is one that every
 /// kubectl speaks, that of Debian too.
-fn written(server: &Server, program: &Path, socket: &Path, signer: &Value) -> String {
+fn written(server: &Server, program: &Path, socket: &Path, signers: Vec<Value>) -> String {
     let user = |name: &str| {
         json!({ "name": name, "user": { "exec": {
             "apiVersion": "client.authentication.k8s.io/v1beta1",
@@ -270,12 +277,10 @@ fn written(server: &Server, program: &Path, socket: &Path, signer: &Value) -> St
     let plugged = [TOKEN, CERTIFICATE, HANGING, FAILING];
     let mut users: Vec<Value> = plugged.iter().map(|name| user(name)).collect();
     users.push(json!({ "name": ANONYMOUS, "user": {} }));
-    users.push(signer.clone());
-    let contexts: Vec<Value> = plugged
-        .iter()
-        .chain([&ANONYMOUS, &SIGNER])
-        .map(|name| json!({ "name": name, "context": { "cluster": "demo", "user": name } }))
-        .collect();
+    users.extend(signers);
+    let context =
+        |name: &Value| json!({ "name": name, "context": { "cluster": "demo", "user": name } });
+    let contexts: Vec<Value> = users.iter().map(|user| context(&user["name"])).collect();
     let config = json!({
         "apiVersion": "v1",
         "kind": "Config",

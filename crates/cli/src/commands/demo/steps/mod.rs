@@ -11,6 +11,7 @@ mod images;
 mod plan;
 mod revoked;
 mod signer;
+mod softhsm;
 
 use std::{pin::Pin, time::Duration};
 
@@ -46,6 +47,7 @@ pub(super) const ALL: &[Step] = &[
     },
     Step { promises: &[Promise::Images, Promise::Switch], run: |s, r| Box::pin(images::run(s, r)) },
     Step { promises: &[Promise::Signer], run: |s, r| Box::pin(signer::run(s, r)) },
+    Step { promises: &[Promise::Softhsm], run: |s, r| Box::pin(softhsm::run(s, r)) },
 ];
 
 /// Measures from now on.

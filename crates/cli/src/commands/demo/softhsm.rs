@@ -1,0 +1,145 @@
+//! A `SoftHSM` token of the demo's own, and `keyward-pkcs11`, which this program is too when it is
+//! started as the token's plugin.
+
+use std::{
+    ffi::OsString,
+    fs::{self, Permissions},
+    iter,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use keyward_host::{
+    Surroundings,
+    process::{self, Invocation, Stdin, Stop},
+    rules,
+};
+use keyward_testing::authority::Authority;
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use super::scene::{LONG, SOFTHSM};
+use crate::failure::Failure;
+
+/// The `keyward-pkcs11` of `keyward demo`
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What `keyward-pkcs11` is told
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+/// Is that program.
+pub(crate) fn run(args: Args) -> ExitCode {
+    keyward_pkcs11::main(iter::once("keyward-pkcs11".into()).chain(args.arguments))
+}
+
+/// The token's PIN. It guards a key that nobody but this demo's server knows, for ten seconds.
+const PIN: &str = "demo-1234";
+
+/// How long one command to the token may take.
+const BUDGET: Duration = Duration::from_secs(10);
+
+/// `SoftHSM`, with everything of the token in the demo's folder.
+pub(super) struct Softhsm {
+    util: PathBuf,
+    program: PathBuf,
+    folder: PathBuf,
+    env: Vec<(OsString, OsString)>,
+}
+
+impl Softhsm {
+    /// If it is installed.
+    pub(super) fn find(surroundings: &Surroundings, program: &Path, folder: &Path) -> Option<Self> {
+        let util = rules::locate("softhsm2-util", None, surroundings).ok()?;
+        let folder = folder.join(SOFTHSM);
+        let mut env = surroundings.vars();
+        env.push(("SOFTHSM2_CONF".into(), folder.join("conf").into()));
+        Some(Self { util, program: program.to_owned(), folder, env })
+    }
+
+    /// The user of the kubeconfig whose key is in the token.
+    pub(super) fn user(&self) -> Value {
+        json!({ "name": SOFTHSM, "user": { "auth-provider": {
+            "name": "externalSigner",
+            "config": { "pathExec": self.folder.join("program"), "uri": self.uri(), "resident": "true" },
+        } } })
+    }
+
+    /// Makes the token, a key inside it, and has its certificate signed and stored.
+    pub(super) fn enrol(&self, authority: &Authority) -> Result<(), Failure> {
+        self.lay_out()?;
+        let label = ["--init-token", "--free", "--label", "demo", "--pin", PIN, "--so-pin", PIN];
+        self.run(&self.util, &label, Stdin::Closed)?;
+        let uri = self.uri();
+        self.plugin(&["keygen", &uri], Stdin::Closed)?;
+        let request = self.plugin(&["csr", &uri, "--user", SOFTHSM], Stdin::Closed)?;
+        let request = String::from_utf8_lossy(&request);
+        let certificate = authority
+            .answer(&request, LONG)
+            .map_err(|error| Failure::failed("no certificate").note("cause", error.to_string()))?;
+        let certificate = Stdin::Request(Zeroizing::new(certificate.into_bytes()));
+        self.plugin(&["import", "-", &uri], certificate).map(drop)
+    }
+
+    /// Writes down a PIN that is not the token's.
+    pub(super) fn forget_pin(&self) -> Result<(), Failure> {
+        Ok(fs::write(self.folder.join("pin"), "wrong")?)
+    }
+
+    fn lay_out(&self) -> Result<(), Failure> {
+        let tokens = self.folder.join("tokens");
+        fs::create_dir_all(&tokens)?;
+        let conf = format!(
+            "directories.tokendir = {}\nobjectstore.backend = file\nlog.level = ERROR\n",
+            tokens.display()
+        );
+        // A kubeconfig has no place for a signer's arguments and environment.
+        let quoted = |path: &Path| path.display().to_string().replace('\'', r"'\''");
+        let script = format!(
+            "#!/bin/sh\nSOFTHSM2_CONF='{}' exec '{}' demo-token \"$@\"\n",
+            quoted(&self.folder.join("conf")),
+            quoted(&self.program)
+        );
+        let files =
+            [("conf", conf.as_str(), 0o600), ("pin", PIN, 0o600), ("program", &script, 0o700)];
+        for (name, text, mode) in files {
+            fs::write(self.folder.join(name), text)?;
+            fs::set_permissions(self.folder.join(name), Permissions::from_mode(mode))?;
+        }
+        Ok(())
+    }
+
+    fn uri(&self) -> String {
+        let pin = self.folder.join("pin");
+        let pin = pin.display();
+        format!("pkcs11:token=demo;object=demo?module-path=libsofthsm2.so&pin-source=file:{pin}")
+    }
+
+    fn plugin(&self, args: &[&str], stdin: Stdin) -> Result<Zeroizing<Vec<u8>>, Failure> {
+        self.run(&self.folder.join("program"), args, stdin)
+    }
+
+    fn run(
+        &self,
+        program: &Path,
+        args: &[&str],
+        stdin: Stdin,
+    ) -> Result<Zeroizing<Vec<u8>>, Failure> {
+        let mut invocation = Invocation::new(program);
+        invocation.args = args.iter().map(OsString::from).collect();
+        invocation.env.clone_from(&self.env);
+        invocation.stdin = stdin;
+        invocation.budget = BUDGET;
+        let failed = || Failure::failed(format!("`{}` failed", program.display()));
+        let output = process::run(&invocation, &Stop::default())
+            .map_err(|failure| failed().note("cause", failure.to_string()))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(failed().note("it says", said.trim().to_owned()));
+        }
+        Ok(output.stdout)
+    }
+}

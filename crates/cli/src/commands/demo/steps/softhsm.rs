@@ -1,0 +1,39 @@
+//! A handshake signed by a key that was made inside a token, where there is a `SoftHSM` to play it.
+
+use serde_json::json;
+
+use super::Watch;
+use crate::{
+    commands::demo::{
+        promise::Promise,
+        report::Report,
+        scene::{SOFTHSM, Scene, whoami},
+    },
+    failure::Failure,
+};
+
+pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failure> {
+    let Some(softhsm) = &scene.softhsm else {
+        let why = "SoftHSM is not installed (Debian package `softhsm2`)";
+        return report.leave_out(Promise::Softhsm, why);
+    };
+    let watch = Watch::start();
+    tokio::task::block_in_place(|| softhsm.enrol(scene.server.authority()))?;
+    if scene.breaks(Promise::Softhsm) {
+        softhsm.forget_pin()?;
+    }
+    let made = watch.millis();
+    let client = scene.client(SOFTHSM)?;
+    let watch = Watch::start();
+    let who = whoami(&client).await?;
+    let took = watch.millis();
+    let name = who["username"].as_str().unwrap_or_default();
+    report.see(
+        Promise::Softhsm,
+        name == SOFTHSM && who["proof"] == "certificate",
+        format!(
+            "a key made in a SoftHSM token and certified in {made} ms signed; the server knows `{name}` after {took} ms"
+        ),
+        json!({ "user": name, "milliseconds": took, "enrolment": made }),
+    )
+}

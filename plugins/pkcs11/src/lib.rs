@@ -1,0 +1,60 @@
+//! The program `keyward-pkcs11`: signs Kubernetes handshakes with keys that stay in smart cards, TPMs and HSMs.
+//!
+//! ```text
+//! client --request--> signer --> open (session, login) --> sign --> the module (.so)
+//!                       |          |
+//!                       |          +-- pin (may it be tried?), lock (is it our turn?)
+//!                       +-- target (what is meant), identity (which key, which certificate)
+//! ```
+//!
+//! Asked by a client it is an external signer; started by a person it has commands. Nothing else in the
+//! project loads a foreign library, and this does it in a process of its own. It is a library so that
+//! `keyward demo` can be this program too, in such a process.
+
+mod certificate;
+mod commands;
+mod contents;
+mod der;
+mod fault;
+mod identity;
+mod lock;
+mod module;
+mod open;
+mod pin;
+mod pss;
+mod public;
+mod raw;
+mod request;
+mod sign;
+mod signer;
+mod surroundings;
+mod target;
+mod uri;
+mod verify;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use keyward_protocol::signer::Request;
+
+use self::signer::TokenSigner;
+
+/// The whole program. `arguments` begin with its name, as in any process.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    keep_memory_private();
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    match surroundings::request() {
+        Some(request) if arguments.len() == 1 => {
+            let stays = Request::read(request.as_encoded_bytes()) == Ok(Request::Session);
+            return keyward_plugin::serve_signer(TokenSigner::new(!stays));
+        }
+        _ => {}
+    }
+    commands::run(arguments)
+}
+
+/// Nobody else may look into a process that holds a PIN: no core file, no debugger, no
+/// `/proc/PID/environ`. A system that cannot do it is no reason to stop.
+fn keep_memory_private() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+}
