@@ -96,11 +96,13 @@ impl Softhsm {
             "directories.tokendir = {}\nobjectstore.backend = file\nlog.level = ERROR\n",
             tokens.display()
         );
-        // A kubeconfig has no place for a signer's arguments and environment.
+        // A kubeconfig has no place for a signer's arguments and environment. The runtime folder is
+        // where it keeps its locks.
         let quoted = |path: &Path| path.display().to_string().replace('\'', r"'\''");
         let script = format!(
-            "#!/bin/sh\nSOFTHSM2_CONF='{}' exec '{}' demo-token \"$@\"\n",
+            "#!/bin/sh\nexport SOFTHSM2_CONF='{}' XDG_RUNTIME_DIR='{}'\nexec '{}' demo-token \"$@\"\n",
             quoted(&self.folder.join("conf")),
+            quoted(&self.folder),
             quoted(&self.program)
         );
         let files =
