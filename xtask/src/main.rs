@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         "conformance" => conformance::run(&rest),
         "bench" => bench::run(&rest),
         "fuzz-match" => bench::fuzz_match(&rest),
+        "fuzz" => fuzz::readers(&rest),
         "fuzz-proxy" => fuzz::proxy(&rest),
         "soak" => soak::run(&rest),
         "e2e" => e2e::run(&rest),
@@ -51,6 +52,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   vectors [DIR]    run the reference's cases through the real code
   conformance      put the same made-up cases to us and to the reference [--cases N] [--seed N] [--area A]
   bench [ROW…]     measure ours beside the limits and the peers [--json] [--write]
+  fuzz TARGET      what strangers write: kubeconfig, exec_answer or policy [--seconds N]
   fuzz-match       the index of image patterns beside the plain rules [--pairs N] [--seed N]
   e2e [OPTION…]    a real cluster on loopback, beside kubectl [--if-cached] [--keep] [WORD]
   soak [OPTION…]   rotate, revoke and restart under load [--proxy] [--seconds N] [--seed N]
