@@ -1,16 +1,24 @@
-//! What clients get: a response of the server as it comes, or words of our own.
+//! What clients get: a response of the server as it comes, or words of our own. What they send: the
+//! body of a request, and how far it has come.
 
 use std::{
     error::Error as StdError,
     pin::Pin,
-    task::{Context, Poll},
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use keyward::Incoming;
 
-use super::meter::Flight;
+use super::{
+    gate::{BROKEN_BODY, Refusal, TRAILERS},
+    meter::Flight,
+};
 
 /// The body of a response to a client.
 #[expect(clippy::large_enum_variant, reason = "the large one is the usual one")]
@@ -61,5 +69,83 @@ impl Body for Answer {
             }
             Self::Server { body, .. } => body.size_hint(),
         }
+    }
+}
+
+/// How far the body of a request has come; `None` when it has none.
+pub(crate) struct Progress(Option<Arc<AtomicU8>>);
+
+const UNDER_WAY: u8 = 0;
+const OVER: u8 = 1;
+const BROKEN: u8 = 2;
+const TRAILED: u8 = 3;
+
+impl Progress {
+    pub(crate) fn of(body: &impl Body) -> Self {
+        Self((!body.is_end_stream()).then(|| Arc::new(AtomicU8::new(UNDER_WAY))))
+    }
+
+    /// Whether all of it has been read, and nothing but it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.read() == OVER
+    }
+
+    /// What is wrong with it, if it is that.
+    pub(crate) fn fault(&self) -> Option<Refusal> {
+        match self.read() {
+            BROKEN => Some(BROKEN_BODY),
+            TRAILED => Some(TRAILERS),
+            _ => None,
+        }
+    }
+
+    fn read(&self) -> u8 {
+        self.0.as_ref().map_or(OVER, |state| state.load(Ordering::Acquire))
+    }
+}
+
+/// The body of a request, without trailers: they would come to the server unlooked at. And over
+/// HTTP/1.1 hyper takes what follows `0\r\n\n` for them, up to the next empty line: a whole request
+/// would be lost in them.
+pub(crate) struct Upload {
+    body: hyper::body::Incoming,
+    state: Arc<AtomicU8>,
+}
+
+impl Upload {
+    pub(crate) fn new(body: hyper::body::Incoming, progress: &Progress) -> Self {
+        Self { body, state: progress.0.clone().unwrap_or_default() }
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = Box<dyn StdError + Send + Sync>;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let state = match &frame {
+            Some(Err(_)) => BROKEN,
+            Some(Ok(frame)) if frame.is_trailers() => TRAILED,
+            Some(Ok(_)) if self.body.is_end_stream() => OVER,
+            Some(Ok(_)) => UNDER_WAY,
+            None => OVER,
+        };
+        self.state.store(state, Ordering::Release);
+        Poll::Ready(match frame {
+            Some(_) if state == TRAILED => Some(Err(TRAILERS.message.into())),
+            frame => frame.map(|frame| frame.map_err(Into::into)),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, convert::Infallible, error::Error as _, sync::Arc};
 
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri,
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version,
     header::{CONNECTION, HOST, TE, TRANSFER_ENCODING, UPGRADE},
 };
 use http_body::Body as _;
@@ -12,8 +12,8 @@ use keyward::{Body, Kind};
 use keyward_host::clock::{Clock, SystemClock};
 
 use super::{
-    body::Answer,
-    gate::{Gate, Refusal, wanted_upgrade},
+    body::{Answer, Progress, Upload},
+    gate::{self, Gate, Refusal, wanted_upgrade},
     meter::Flight,
     route::Route,
     status, tunnel,
@@ -41,13 +41,20 @@ pub(crate) async fn forward(
     let told = tracing::enabled!(tracing::Level::INFO)
         .then(|| (request.method().clone(), request.uri().path().to_owned()));
     let discovery = matches!(request.uri().path(), "/api" | "/apis");
+    // HTTP/2 says itself where each request ends.
+    let shared = request.version() == Version::HTTP_2;
+    let progress = Progress::of(request.body());
     let passed = match gate.check(&request) {
-        Ok(()) => pass(&route, request, flight).await,
+        Ok(()) => pass(&route, request, &progress, flight).await,
         Err(refusal) => Err(refuse(&route, refusal)),
     };
-    let response = passed.unwrap_or_else(|(code, message)| {
+    let mut response = passed.unwrap_or_else(|(code, message)| {
         if discovery { status::text(code, &message) } else { status::response(code, &message) }
     });
+    // What is left of a body could be taken for the next request.
+    if !shared && !progress.is_over() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     let took = SystemClock.elapsed().saturating_sub(begun);
     route.meter.answered(response.status(), took);
     if let Some((method, path)) = told {
@@ -76,9 +83,13 @@ fn refuse(route: &Route, refusal: Refusal) -> Told {
 async fn pass(
     route: &Route,
     mut request: Request<Incoming>,
+    progress: &Progress,
     flight: Flight,
 ) -> Result<Response<Answer>, Told> {
     let upgrade = wanted_upgrade(request.headers());
+    if upgrade.is_some() && !request.body().is_end_stream() {
+        return Err(refuse(route, gate::UPGRADE_WITH_BODY));
+    }
     let client = upgrade.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
     let (mut head, body) = request.into_parts();
     let Some(path) = head.uri.path_and_query().cloned() else {
@@ -91,13 +102,21 @@ async fn pass(
         head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
         head.headers.insert(UPGRADE, HeaderValue::from_static(protocol));
     }
-    let body = if body.is_end_stream() { Body::empty() } else { Body::replayable(body, REPLAY) };
+    let body = if body.is_end_stream() {
+        Body::empty()
+    } else {
+        Body::replayable(Upload::new(body, progress), REPLAY)
+    };
     let mut passed = Request::new(body);
     *passed.method_mut() = head.method;
     *passed.uri_mut() = Uri::from(path);
     *passed.headers_mut() = head.headers;
 
-    let mut response = route.client.send(passed).await.map_err(|error| lost(route, &error))?;
+    let sent = route.client.send(passed).await;
+    let mut response = sent.map_err(|error| match progress.fault() {
+        Some(fault) => refuse(route, fault),
+        None => lost(route, &error),
+    })?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS
         && let Some((protocol, client)) = client
     {
@@ -108,7 +127,7 @@ async fn pass(
     }
     strip(response.headers_mut());
     let (mut head, body) = response.into_parts();
-    head.version = http::Version::HTTP_11;
+    head.version = Version::HTTP_11;
     head.extensions.clear();
     Ok(Response::from_parts(head, Answer::Server { body, _flight: flight }))
 }
@@ -116,13 +135,7 @@ async fn pass(
 /// Takes away what is about the connection a message came on.
 fn strip(headers: &mut HeaderMap) {
     if headers.contains_key(CONNECTION) {
-        let named: Vec<HeaderName> = headers
-            .get_all(CONNECTION)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|list| list.split(','))
-            .filter_map(|name| name.trim().parse().ok())
-            .collect();
+        let named: Vec<HeaderName> = gate::named(headers).collect();
         for name in named {
             headers.remove(name);
         }

@@ -3,9 +3,9 @@
 //! would run as the whole identity.
 
 use http::{
-    HeaderMap, HeaderName, Method, Request, StatusCode, Uri,
+    HeaderMap, HeaderName, Method, Request, StatusCode, Uri, Version,
     header::{
-        AUTHORIZATION, HOST, ORIGIN, PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL,
+        AUTHORIZATION, CONNECTION, HOST, ORIGIN, PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL,
         TRANSFER_ENCODING, UPGRADE,
     },
 };
@@ -74,10 +74,35 @@ const CODING: Refusal = Refusal {
     reason: "coding",
     message: "`chunked` is the only transfer coding that is passed on",
 };
+const LOST_ON_THE_WAY: Refusal = Refusal {
+    code: StatusCode::BAD_REQUEST,
+    reason: "connection",
+    message: "`Connection` names a header that says who asks, which would be lost on the way",
+};
 const OTHER_UPGRADE: Refusal = Refusal {
     code: StatusCode::BAD_REQUEST,
     reason: "upgrade",
     message: "only upgrades to `websocket` and `SPDY/3.1` are passed on",
+};
+
+/// Where the body ends and the other protocol begins is told by nobody.
+pub(crate) const UPGRADE_WITH_BODY: Refusal = Refusal {
+    code: StatusCode::BAD_REQUEST,
+    reason: "upgrade",
+    message: "an upgrade with a body is not passed on",
+};
+
+/// They come when everything has been looked at and sent.
+pub(crate) const TRAILERS: Refusal = Refusal {
+    code: StatusCode::BAD_REQUEST,
+    reason: "trailers",
+    message: "trailers after a request's body are not passed on",
+};
+
+pub(crate) const BROKEN_BODY: Refusal = Refusal {
+    code: StatusCode::BAD_REQUEST,
+    reason: "body",
+    message: "the request's body broke off, or its chunks are not by the rules",
 };
 
 impl Gate {
@@ -85,6 +110,9 @@ impl Gate {
     pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), Refusal> {
         if request.method() == Method::CONNECT {
             return Err(METHOD);
+        }
+        if request.headers().contains_key(UPGRADE) && request.version() != Version::HTTP_11 {
+            return Err(OTHER_UPGRADE);
         }
         self.check_host(request.uri(), request.headers())?;
         for name in request.headers().keys() {
@@ -120,6 +148,9 @@ impl Gate {
         }
         if !self.allowed.impersonation && names_somebody(name.as_str()) {
             return Err(IMPERSONATION);
+        }
+        if *name == CONNECTION && hides_somebody(headers) {
+            return Err(LOST_ON_THE_WAY);
         }
         if *name == TRANSFER_ENCODING && !is_chunked(headers) {
             return Err(CODING);
@@ -159,6 +190,24 @@ fn brings_authorization(name: &HeaderName, headers: &HeaderMap) -> bool {
             let text = String::from_utf8_lossy(value.as_bytes());
             text.split(',').any(|protocol| protocol.trim().starts_with(TOKEN_PROTOCOL))
         })
+}
+
+/// Whether a header that decides whose request it is would be taken for one of the connection's, and
+/// not be passed on.
+fn hides_somebody(headers: &HeaderMap) -> bool {
+    named(headers).any(|name| {
+        name == AUTHORIZATION || name == HOST || name == ORIGIN || names_somebody(name.as_str())
+    })
+}
+
+/// The headers that `Connection` names.
+pub(crate) fn named(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
+    headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|list| list.split(','))
+        .filter_map(|name| name.trim().parse().ok())
 }
 
 /// `Impersonate-…`, and what an authenticating proxy in front of a server says.
@@ -217,6 +266,8 @@ mod tests {
             ("upgrade", "websocket, h2c", "upgrade"),
             ("host", "localhost:8443", "host"),
             ("transfer-encoding", "gzip, chunked", "coding"),
+            ("connection", "close, Impersonate-User", "connection"),
+            ("connection", "authorization", "connection"),
         ] {
             assert_eq!(judge(&[(name, value)]), Some(reason), "{name}: {value}");
         }

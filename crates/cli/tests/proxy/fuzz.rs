@@ -7,18 +7,14 @@
 use std::{
     collections::VecDeque,
     io::{Read, Write},
-    net::{Ipv4Addr, TcpListener, TcpStream},
-    sync::{Arc, Mutex, MutexGuard},
     thread,
     time::{Duration, Instant},
 };
 
-use keyward_testing::authority::Authority;
-use rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::ring};
-
 use crate::{
     stage::Stage,
     strict::{self, Message},
+    upstream::{MARK, Upstream},
     wire::Card,
 };
 
@@ -26,114 +22,42 @@ use crate::{
 const SECONDS: u64 = 5;
 /// A proxy that waits for more of a request is left alone after this.
 const PATIENCE: Duration = Duration::from_millis(40);
-/// The header that ties what was sent to what arrives.
-const MARK: &str = "x-case";
-
-/// A server that speaks HTTP/1.1 alone, answers everything alike, and writes down what it gets, by
-/// a reader of its own that knows no mercy.
-struct Upstream {
-    seen: Arc<Mutex<Vec<Message>>>,
-    broken: Arc<Mutex<Vec<Vec<u8>>>>,
-    kubeconfig: String,
-}
-
-impl Upstream {
-    fn start() -> Self {
-        let authority = Authority::new("fuzz").unwrap();
-        let identity = authority.server(&["127.0.0.1"]).unwrap();
-        let settings = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![identity.certificate().clone()], identity.key())
-            .unwrap();
-        let settings = Arc::new(settings);
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = listener.local_addr().unwrap();
-        let seen: Arc<Mutex<Vec<Message>>> = Arc::default();
-        let broken: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
-        let (kept, bad) = (seen.clone(), broken.clone());
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (settings, kept, bad) = (settings.clone(), kept.clone(), bad.clone());
-                thread::spawn(move || answer(stream, settings, &kept, &bad));
-            }
-        });
-        let authority =
-            base64::Engine::encode(&base64::engine::general_purpose::STANDARD, authority.pem());
-        let kubeconfig = serde_json::json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "test",
-            "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
-            "clusters": [{ "name": "test", "cluster": {
-                "server": format!("https://{address}"),
-                "certificate-authority-data": authority,
-            } }],
-            "users": [{ "name": "test", "user": { "token": "secret-of-the-proxy" } }],
-        });
-        Self { seen, broken, kubeconfig: kubeconfig.to_string() }
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Vec<Message>> {
-        self.seen.lock().unwrap()
-    }
-}
-
-fn answer(
-    stream: TcpStream,
-    settings: Arc<ServerConfig>,
-    seen: &Mutex<Vec<Message>>,
-    broken: &Mutex<Vec<Vec<u8>>>,
-) {
-    let Ok(session) = ServerConnection::new(settings) else { return };
-    let mut stream = StreamOwned::new(session, stream);
-    let mut bytes = Vec::new();
-    let mut piece = [0; 4096];
-    loop {
-        match strict::read(&bytes) {
-            strict::Read::Whole(message, used) => {
-                bytes.drain(..used);
-                let upgrade = message.values("upgrade").next().is_some();
-                seen.lock().unwrap().push(message);
-                let body = if upgrade { "no\n" } else { "ok\n" };
-                let text = format!("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{body}");
-                if stream.write_all(text.as_bytes()).is_err() {
-                    return;
-                }
-                continue;
-            }
-            strict::Read::Wrong(_) => {
-                broken.lock().unwrap().push(bytes);
-                return;
-            }
-            strict::Read::Partial => {}
-        }
-        match stream.read(&mut piece) {
-            Ok(size) if size > 0 => bytes.extend_from_slice(&piece[..size]),
-            _ => return,
-        }
-    }
-}
+/// Proxies at once: most of the time goes by waiting.
+const LINES: u64 = 4;
 
 #[test]
 fn what_arrives_is_what_was_sent_and_nothing_else() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let seconds = number("KEYWARD_FUZZ_SECONDS").unwrap_or(SECONDS);
+    let time = Duration::from_secs(number("KEYWARD_FUZZ_SECONDS").unwrap_or(SECONDS));
     let seed = number("KEYWARD_FUZZ_SEED").unwrap_or_else(|| u64::from(std::process::id()));
+    let (cases, passed) = thread::scope(|scope| {
+        let lines = (0..LINES).map(|line| scope.spawn(move || run(seed, line, time)));
+        let lines: Vec<_> = lines.collect();
+        let sum = |(cases, passed), (more, other)| (cases + more, passed + other);
+        lines.into_iter().map(|line| line.join().unwrap()).fold((0, 0), sum)
+    });
+    println!("seed {seed}: {cases} connections, {passed} requests passed");
+    assert!(passed > cases / 3, "too little passed to mean anything: {passed} of {cases}");
+}
+
+/// Connection after connection to a proxy of its own. How many, and how many requests arrived.
+fn run(seed: u64, line: u64, time: Duration) -> (u64, u64) {
     let upstream = Upstream::start();
     let stage = Stage::new();
     stage.write("config", &upstream.kubeconfig);
     let mut proxy = stage.proxy(&[]);
     let card = Card::read(&proxy.kubeconfig, 0);
     let settings = card.settings(true);
-    let mut chance = Chance(seed);
+    let mut chance = Chance(seed.wrapping_mul(LINES).wrapping_add(line));
     let begin = Instant::now();
     let (mut cases, mut passed) = (0_u64, 0_u64);
     // What was sent and has not arrived: a request may still be on its way when its client is gone.
     let mut open = VecDeque::new();
-    while begin.elapsed() < Duration::from_secs(seconds) {
+    while begin.elapsed() < time {
         cases += 1;
         let sent = script(&mut chance, &card.address.to_string(), cases);
-        open.extend(strict::all(&sent).0);
+        let requests = strict::all(&sent).0;
+        open.extend(requests.iter().cloned());
         while open.len() > 1000 {
             open.pop_front();
         }
@@ -146,23 +70,24 @@ fn what_arrives_is_what_was_sent_and_nothing_else() {
             let _ = stream.flush();
             let _ = stream.sock.shutdown(std::net::Shutdown::Write);
         }
-        let _ = stream.read_to_end(&mut Vec::new());
-        let arrived = std::mem::take(&mut *upstream.seen());
+        let mut answers = Vec::new();
+        let _ = stream.read_to_end(&mut answers);
+        let arrived = upstream.take();
         passed += arrived.len() as u64;
-        if let Err(wrong) = compare(&mut open, &arrived) {
+        let wrong = compare(&mut open, &arrived).and_then(|()| answered(&requests, &answers));
+        if let Err(wrong) = wrong {
             panic!(
-                "seed {seed}, case {cases}: {wrong}\nsent:\n{}\narrived:\n{arrived:?}",
+                "seed {seed}, line {line}, case {cases}: {wrong}\nsent:\n{}\narrived:\n{arrived:?}",
                 String::from_utf8_lossy(&sent)
             );
         }
-        let broken = upstream.broken.lock().unwrap();
-        assert!(broken.is_empty(), "seed {seed}, case {cases}: not HTTP: {broken:?}");
+        let broken = upstream.broken();
+        assert!(broken.is_empty(), "seed {seed}, line {line}, case {cases}: not HTTP: {broken:?}");
     }
     assert!(proxy.child.try_wait().unwrap().is_none(), "the proxy ended");
-    println!("seed {seed}: {cases} connections, {passed} requests passed");
-    assert!(passed > cases / 20, "too little passed to mean anything: {passed} of {cases}");
     let (status, said) = proxy.end();
     assert!(status.success() && !said.contains("panicked"), "{said}");
+    (cases, passed)
 }
 
 /// Everything that arrived was sent, once, and with the same content.
@@ -183,6 +108,26 @@ fn compare(sent: &mut VecDeque<Message>, arrived: &[Message]) -> Result<(), Stri
         }
         if message.values("impersonate-user").next().is_some() {
             return Err(format!("somebody else: {message:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// The n-th answer is the answer to the n-th request, or a refusal of it: one that was lost on the way
+/// would shift all that follow.
+fn answered(requests: &[Message], answers: &[u8]) -> Result<(), String> {
+    let methods = requests.iter().map(|request| &request.method[..]);
+    for (place, answer) in strict::responses(answers, methods)?.iter().enumerate() {
+        let Some(mark) = answer.value(MARK) else {
+            // Our own words: a refusal.
+            assert!(answer.code >= 400, "{answer:?}");
+            continue;
+        };
+        let Some(request) = requests.get(place) else {
+            return Err(format!("answer {place} is to no request: {answer:?}"));
+        };
+        if request.values(MARK).collect::<Vec<_>>().join(",") != mark {
+            return Err(format!("answer {place} is to another request: {answer:?}"));
         }
     }
     Ok(())
@@ -227,7 +172,7 @@ fn script(chance: &mut Chance, host: &str, case: u64) -> Vec<u8> {
 
 fn request(chance: &mut Chance, host: &str, mark: &str) -> Vec<u8> {
     let method = *chance.pick(&["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "get"]);
-    let target = match chance.below(12) {
+    let target = match chance.below(24) {
         0 => format!("https://{host}/absolute"),
         1 => "https://evil.example/x".to_owned(),
         2 => "//evil.example/x".to_owned(),
@@ -238,8 +183,11 @@ fn request(chance: &mut Chance, host: &str, mark: &str) -> Vec<u8> {
         7 => "/a#b".to_owned(),
         _ => "/api/v1/pods?limit=5".to_owned(),
     };
-    let version =
-        *chance.pick(&["HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0", "HTTP/2.0"]);
+    let version = match chance.below(20) {
+        0 => "HTTP/1.0",
+        1 => "HTTP/2.0",
+        _ => "HTTP/1.1",
+    };
     let hidden = format!("GET /smuggled HTTP/1.1\r\nHost: {host}\r\nX-Case: {mark}x\r\n\r\n");
     let mut lines = vec![format!("X-Case: {mark}")];
     if !chance.one_in(30) {
@@ -257,6 +205,9 @@ fn request(chance: &mut Chance, host: &str, mark: &str) -> Vec<u8> {
                 "chunked",
                 "chunked",
                 "chunked",
+                "chunked",
+                "chunked",
+                "chunked",
                 "Chunked",
                 "gzip, chunked",
                 "chunked, chunked",
@@ -269,8 +220,9 @@ fn request(chance: &mut Chance, host: &str, mark: &str) -> Vec<u8> {
         }
         _ => {}
     }
-    for _ in 0..chance.below(3) {
-        let odd = match chance.below(16) {
+    let odds = if chance.one_in(2) { chance.below(3) } else { 0 };
+    for _ in 0..odds {
+        let odd = match chance.below(19) {
             0 => format!("Content-Length: {}", chance.below(60)),
             1 => "Content-Length: +5".to_owned(),
             2 => "Content-Length: 5, 5".to_owned(),
@@ -286,6 +238,9 @@ fn request(chance: &mut Chance, host: &str, mark: &str) -> Vec<u8> {
             12 => "Expect: 100-continue".to_owned(),
             13 => "Authorization: Bearer mine".to_owned(),
             14 => "Trailer: X-Case".to_owned(),
+            15 => "Connection: Impersonate-User, Authorization".to_owned(),
+            16 => "Transfer-Encoding: chunked".to_owned(),
+            17 => "TE: trailers".to_owned(),
             _ => format!("X-Plain: {}", chance.below(1000)),
         };
         lines.push(odd);
@@ -301,9 +256,13 @@ fn request(chance: &mut Chance, host: &str, mark: &str) -> Vec<u8> {
 
 fn chunked(chance: &mut Chance, hidden: &str) -> Vec<u8> {
     let mut out = Vec::new();
-    let pieces = if chance.one_in(3) { vec!["abc", hidden] } else { vec!["hello ", "world"] };
+    let pieces = match chance.below(6) {
+        0 | 1 => vec!["abc", hidden],
+        2 => vec![],
+        _ => vec!["hello ", "world"],
+    };
     for piece in pieces {
-        let size = match chance.below(12) {
+        let size = match chance.below(24) {
             0 => format!("0{:x}", piece.len()),
             1 => format!("{:X};ext=\"1\"", piece.len()),
             2 => format!("{:x} ", piece.len()),
@@ -314,9 +273,15 @@ fn chunked(chance: &mut Chance, hidden: &str) -> Vec<u8> {
         };
         out.extend(format!("{size}\r\n{piece}\r\n").into_bytes());
     }
-    out.extend_from_slice(match chance.below(5) {
+    out.extend_from_slice(match chance.below(16) {
         0 => b"0\r\nX-Case: trailer\r\n\r\n",
-        1 => b"0\r\n\n",
+        1 => b"0\r\nX-Case: trailer\n\n",
+        2 => b"0\r\n\n",
+        3 => b"0\n\r\n",
+        4 => b"0\n\n",
+        5 => b"0\r\n\r",
+        6 => b"0;x=\"\r\n\r\n",
+        7 => b"0\r\nAuthorization: Bearer mine\r\n\r\n",
         _ => b"0\r\n\r\n",
     });
     out

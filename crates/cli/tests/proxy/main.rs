@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
 
 mod command;
+mod framing;
 mod fuzz;
 mod kubectl;
 mod refusal;
@@ -12,4 +13,5 @@ mod stage;
 mod status;
 mod stream;
 mod strict;
+mod upstream;
 mod wire;

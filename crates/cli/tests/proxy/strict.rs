@@ -6,8 +6,10 @@ pub(crate) struct Message {
     pub(crate) method: String,
     pub(crate) target: String,
     /// Names in lower case, in order.
-    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) headers: Vec<Field>,
     pub(crate) body: Vec<u8>,
+    /// After a chunked body, as the headers.
+    pub(crate) trailers: Vec<Field>,
 }
 
 pub(crate) enum Read {
@@ -79,19 +81,17 @@ pub(crate) fn read(bytes: &[u8]) -> Read {
     if !is_token(method) || target.is_empty() || !target.bytes().all(|b| b.is_ascii_graphic()) {
         return Read::Wrong("the first line");
     }
-    let mut headers = Vec::new();
-    for line in lines {
-        let Some((name, value)) = line.split_once(':') else {
-            return Read::Wrong("a header without a colon");
-        };
-        let value = value.trim_matches([' ', '\t']);
-        if !is_token(name) || value.bytes().any(|b| b.is_ascii_control() && b != b'\t') {
-            return Read::Wrong("a header");
-        }
-        headers.push((name.to_ascii_lowercase(), value.to_owned()));
-    }
-    let mut message =
-        Message { method: method.into(), target: target.into(), headers, body: Vec::new() };
+    let headers = match lines.map(field).collect::<Option<Vec<_>>>() {
+        Some(headers) => headers,
+        None => return Read::Wrong("a header"),
+    };
+    let mut message = Message {
+        method: method.into(),
+        target: target.into(),
+        headers,
+        body: Vec::new(),
+        trailers: Vec::new(),
+    };
     let after = blank + end + tail;
     let codings: Vec<String> = message.values("transfer-encoding").map(str::to_owned).collect();
     let lengths: Vec<String> = message.values("content-length").map(str::to_owned).collect();
@@ -114,8 +114,8 @@ pub(crate) fn read(bytes: &[u8]) -> Read {
         // Whoever says a length beside it is up to something; RFC 9112 lets us read on all the same.
         ([coding], _) if version == 1 && coding.eq_ignore_ascii_case("chunked") => {
             match chunks(&bytes[after..]) {
-                Ok(Some((body, used))) => {
-                    message.body = body;
+                Ok(Some((body, trailers, used))) => {
+                    (message.body, message.trailers) = (body, trailers);
                     Read::Whole(message, after + used)
                 }
                 Ok(None) => Read::Partial,
@@ -126,8 +126,11 @@ pub(crate) fn read(bytes: &[u8]) -> Read {
     }
 }
 
-/// The body and how many bytes it took; `None` when more has to come.
-type Chunks = Result<Option<(Vec<u8>, usize)>, &'static str>;
+/// A name in lower case, and its value.
+type Field = (String, String);
+
+/// The body, the trailers, and how many bytes they took; `None` when more has to come.
+type Chunks = Result<Option<(Vec<u8>, Vec<Field>, usize)>, &'static str>;
 
 fn chunks(bytes: &[u8]) -> Chunks {
     let mut body = Vec::new();
@@ -135,6 +138,9 @@ fn chunks(bytes: &[u8]) -> Chunks {
     loop {
         let Some(end) = find(&bytes[at..], b"\r\n") else { return Ok(None) };
         let line = std::str::from_utf8(&bytes[at..at + end]).map_err(|_| "a chunk's size")?;
+        if line.contains(['\r', '\n']) {
+            return Err("a chunk's size");
+        }
         let digits = line.split(';').next().unwrap_or_default().trim_end_matches([' ', '\t']);
         if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err("a chunk's size");
@@ -155,13 +161,67 @@ fn chunks(bytes: &[u8]) -> Chunks {
             Some(_) => return Err("a chunk's end"),
         }
     }
+    // A line feed alone is no end of a line here: what follows it might be the next request.
+    let mut trailers = Vec::new();
     loop {
         let Some(end) = find(&bytes[at..], b"\r\n") else { return Ok(None) };
-        at += end + 2;
         if end == 0 {
-            return Ok(Some((body, at)));
+            return Ok(Some((body, trailers, at + 2)));
         }
+        let line: String = bytes[at..at + end].iter().map(|byte| char::from(*byte)).collect();
+        trailers.push(field(&line).ok_or("a trailer")?);
+        at += end + 2;
     }
+}
+
+fn field(line: &str) -> Option<Field> {
+    let (name, value) = line.split_once(':')?;
+    let value = value.trim_matches([' ', '\t']);
+    let good = is_token(name) && value.bytes().all(|b| !b.is_ascii_control() || b == b'\t');
+    good.then(|| (name.to_ascii_lowercase(), value.to_owned()))
+}
+
+/// A response, without its body.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) code: u16,
+    headers: Vec<Field>,
+}
+
+impl Response {
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| &value[..])
+    }
+}
+
+/// The whole final responses to requests with these methods, in order.
+pub(crate) fn responses<'a>(
+    mut bytes: &[u8],
+    mut methods: impl Iterator<Item = &'a str>,
+) -> Result<Vec<Response>, String> {
+    let mut found = Vec::new();
+    while let Some(end) = find(bytes, b"\r\n\r\n") {
+        let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        let mut lines = head.split("\r\n");
+        let first = lines.next().unwrap_or_default();
+        let code = first.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5)?.parse().ok());
+        let code: u16 = code.ok_or_else(|| format!("no response: {first}"))?;
+        let headers = lines.map(field).collect::<Option<Vec<_>>>();
+        let headers = headers.ok_or_else(|| format!("no headers: {head}"))?;
+        bytes = &bytes[end + 4..];
+        if code < 200 {
+            continue;
+        }
+        let response = Response { code, headers };
+        let length = response.value("content-length").and_then(|value| value.parse().ok());
+        // Requests that are none are answered too, once.
+        let bare = methods.next() == Some("HEAD");
+        let length = if bare { 0 } else { length.unwrap_or(0) };
+        found.push(response);
+        let Some(rest) = bytes.get(length..) else { break };
+        bytes = rest;
+    }
+    Ok(found)
 }
 
 fn is_token(text: &str) -> bool {
