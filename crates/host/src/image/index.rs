@@ -9,12 +9,12 @@ use std::{
     hash::{BuildHasherDefault, Hasher},
 };
 
-use memchr::memrchr;
-
 use super::{
     chain::Chain,
     glob::{Gaps, Glob, find, in_order, odd_matches},
-    pattern::{Name, Pattern},
+    name::Name,
+    pattern::Pattern,
+    short::{after, last_dot, same},
 };
 
 /// How ports and paths are compared.
@@ -30,12 +30,14 @@ pub enum Reading {
 }
 
 impl Reading {
+    #[inline]
     pub(super) fn port_fits(self, pattern: &[u8], image: &[u8]) -> bool {
-        pattern == image || (self == Self::Proposal && pattern.is_empty())
+        same(pattern, image) || (self == Self::Proposal && pattern.is_empty())
     }
 
+    #[inline]
     pub(super) fn path_fits(self, pattern: &[u8], image: &[u8]) -> bool {
-        image.strip_prefix(pattern).is_some_and(|rest| {
+        after(pattern, image).is_some_and(|rest| {
             self != Self::Strict
                 || pattern.is_empty()
                 || pattern.ends_with(b"/")
@@ -103,8 +105,8 @@ impl Index {
 
     /// Calls `found` with the number of every pattern that means this image, in no order.
     pub fn each(&self, name: &Name<'_>, mut found: impl FnMut(usize)) {
-        self.each_of_port(name.port(), name, &mut found);
-        if self.reading == Reading::Proposal && !name.port().is_empty() {
+        self.each_of_port(&name.port, name, &mut found);
+        if self.reading == Reading::Proposal && !name.port.is_empty() {
             self.each_of_port(b"", name, &mut found);
         }
     }
@@ -126,7 +128,7 @@ impl Index {
 
     /// Follows the last label of `host`, then the rest of it.
     fn walk(&self, level: usize, host: &[u8], path: &[u8], found: &mut impl FnMut(usize)) {
-        let dot = memrchr(b'.', host);
+        let dot = last_dot(host);
         let label = &host[dot.map_or(0, |dot| dot + 1)..];
         self.levels[level].each(label, |child| match dot {
             Some(dot) => self.walk(child, &host[..dot], path, found),

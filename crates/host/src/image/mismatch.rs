@@ -6,7 +6,8 @@ use keyward_protocol::{Url, text};
 
 use super::{
     Reading,
-    pattern::{Name, Pattern, split_port},
+    name::{Name, split_port},
+    pattern::Pattern,
 };
 
 /// The first thing about a pattern that does not fit an image.
@@ -53,8 +54,8 @@ impl Pattern {
             return None;
         }
         let show = |bytes: &[u8]| text::clean(&String::from_utf8_lossy(bytes));
-        if !reading.port_fits(&self.port, name.port()) {
-            return Some(Mismatch::Port { pattern: show(&self.port), image: show(name.port()) });
+        if !reading.port_fits(&self.port, &name.port) {
+            return Some(Mismatch::Port { pattern: show(&self.port), image: show(&name.port) });
         }
         let url = Url::parse(&format!("https://{}", self.text())).ok()?;
         let (host, _) = split_port(url.authority());

@@ -1,11 +1,15 @@
-//! A pattern and an image name, parsed as the reference parses them.
+//! A pattern, parsed as the reference parses it.
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 use keyward_protocol::Url;
-use memchr::{memchr, memrchr};
 
-use super::{Reading, glob::Glob};
+use super::{
+    Reading,
+    glob::Glob,
+    name::{Name, split_port},
+    short::{before, last_dot, same},
+};
 
 /// A pattern such as `*.dkr.ecr.*.amazonaws.com/team`, parsed once.
 ///
@@ -21,6 +25,10 @@ pub struct Pattern {
     text: String,
     /// The host's labels, from the right.
     pub(super) labels: Vec<Glob>,
+    /// Those of them that are no literals, from the right, and what stands between.
+    gaps: Vec<Gap>,
+    /// The literal left of them all: the whole host where there are none.
+    first: Vec<u8>,
     pub(super) port: Vec<u8>,
     pub(super) path: Vec<u8>,
 }
@@ -34,9 +42,13 @@ impl Pattern {
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let url = Url::parse(&format!("https://{text}")).map_err(|_| PatternError(()))?;
         let (host, port) = split_port(url.authority());
+        let labels: Vec<_> = host.rsplit(|b| *b == b'.').map(Glob::compile).collect();
+        let (gaps, first) = gaps(&labels);
         Ok(Self {
             text: text.to_owned(),
-            labels: host.rsplit(|b| *b == b'.').map(Glob::compile).collect(),
+            labels,
+            gaps,
+            first,
             port: port.to_vec(),
             path: url.decoded_path(),
         })
@@ -48,109 +60,58 @@ impl Pattern {
     }
 
     /// Whether it means this image.
+    #[inline]
     pub fn matches(&self, name: &Name<'_>, reading: Reading) -> bool {
-        reading.port_fits(&self.port, name.port())
+        reading.port_fits(&self.port, &name.port)
             && reading.path_fits(&self.path, &name.path)
             && self.host_fits(&name.host)
     }
 
-    /// Takes labels off the right end of `host`, one for each of ours.
+    /// Takes off the right end of `host` what the pattern has there: a literal, one label for a glob,
+    /// and so on.
+    #[inline]
     fn host_fits(&self, mut host: &[u8]) -> bool {
-        let Some((first, others)) = self.labels.split_last() else { return false };
-        for glob in others {
-            let rest = match glob {
-                // No search for the dot where we know how long the label must be.
-                Glob::Exact(text) => {
-                    host.strip_suffix(&text[..]).and_then(|h| h.strip_suffix(b"."))
-                }
-                glob => memrchr(b'.', host)
-                    .filter(|dot| glob.matches(&host[dot + 1..]))
-                    .map(|dot| &host[..dot]),
-            };
-            let Some(rest) = rest else { return false };
-            host = rest;
+        for gap in &self.gaps {
+            let Some(rest) = before(&gap.after, host) else { return false };
+            // Its dot stays: the literal on the left ends with one, if there is one.
+            let start = last_dot(rest).map_or(0, |dot| dot + 1);
+            if !self.labels[gap.label].matches(&rest[start..]) {
+                return false;
+            }
+            host = &rest[..start];
         }
-        memchr(b'.', host).is_none() && first.matches(host)
+        same(host, &self.first)
     }
 }
 
-/// An image's name, split as a URL without scheme.
+/// A label that is no literal.
 #[derive(Debug, Clone)]
-pub struct Name<'a> {
-    pub(super) host: Cow<'a, [u8]>,
-    port: Cow<'a, [u8]>,
-    pub(super) path: Cow<'a, [u8]>,
+struct Gap {
+    /// Its place among the labels.
+    label: usize,
+    /// The literal between it and the next one on the right, with the dots.
+    after: Vec<u8>,
 }
 
-impl<'a> Name<'a> {
-    /// Parses a name; `None` for one that nothing can match. Ordinary names cost no allocation.
-    pub fn parse(text: &'a str) -> Option<Self> {
-        Self::plain(text.as_bytes()).or_else(|| Self::any(text))
+/// The gaps of a host from the right, and the literal before the first.
+fn gaps(labels: &[Glob]) -> (Vec<Gap>, Vec<u8>) {
+    let mut gaps = Vec::new();
+    let mut literal = Vec::new();
+    for (label, glob) in labels.iter().enumerate() {
+        // Backwards, as the labels are.
+        if label > 0 {
+            literal.push(b'.');
+        }
+        match glob {
+            Glob::Exact(text) => literal.extend(text.iter().rev()),
+            Glob::Any | Glob::Gaps(_) | Glob::Odd(_) => {
+                literal.reverse();
+                gaps.push(Gap { label, after: std::mem::take(&mut literal) });
+            }
+        }
     }
-
-    /// A name of ordinary characters needs no URL parser.
-    fn plain(text: &'a [u8]) -> Option<Self> {
-        let (authority, path) = text.split_at(memchr(b'/', text).unwrap_or(text.len()));
-        let (host, port) = match memchr(b':', authority) {
-            Some(colon) => (&authority[..colon], &authority[colon + 1..]),
-            None => (authority, &[][..]),
-        };
-        let fits = all(host, is_host) && all(port, is_digit) && all(path, is_path);
-        fits.then_some(Self { host: host.into(), port: port.into(), path: path.into() })
-    }
-
-    fn any(text: &str) -> Option<Self> {
-        let url = Url::parse(&format!("https://{text}")).ok()?;
-        let (host, port) = split_port(url.authority());
-        Some(Self {
-            host: host.to_vec().into(),
-            port: port.to_vec().into(),
-            path: url.decoded_path().into(),
-        })
-    }
-
-    pub(super) fn port(&self) -> &[u8] {
-        &self.port
-    }
-}
-
-/// Whether all bytes fit. Without an early exit the compiler looks at many of them at once.
-fn all(text: &[u8], fits: impl Fn(u8) -> bool) -> bool {
-    text.iter().fold(true, |ok, byte| ok & fits(*byte))
-}
-
-#[expect(clippy::needless_bitwise_bool, reason = "no branches: the loop becomes vector code")]
-fn is_host(byte: u8) -> bool {
-    let letter = (byte | 0x20).wrapping_sub(b'a') < 26;
-    letter | is_digit(byte) | (byte == b'.') | (byte == b'-') | (byte == b'_')
-}
-
-fn is_digit(byte: u8) -> bool {
-    byte.wrapping_sub(b'0') < 10
-}
-
-/// A byte that stands for itself in the path of a URL.
-#[expect(clippy::needless_bitwise_bool, reason = "no branches: the loop becomes vector code")]
-fn is_path(byte: u8) -> bool {
-    (byte > b' ') & (byte < 0x7f) & (byte != b'%') & (byte != b'?') & (byte != b'#')
-}
-
-/// Host and port of an authority, as Go's `net.SplitHostPort` sees them; where that fails, all of
-/// it is the host.
-pub(super) fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
-    let whole = (authority, &[][..]);
-    let Some(colon) = authority.iter().rposition(|b| *b == b':') else { return whole };
-    let (host, port) = (&authority[..colon], &authority[colon + 1..]);
-    let host = match host.strip_prefix(b"[") {
-        Some(inner) => match inner.strip_suffix(b"]") {
-            Some(inner) if !inner.contains(&b']') => inner,
-            _ => return whole,
-        },
-        None if host.contains(&b':') => return whole,
-        None => host,
-    };
-    let stray = |text: &[u8]| text.iter().any(|b| matches!(b, b'[' | b']'));
-    if stray(host) || stray(port) { whole } else { (host, port) }
+    literal.reverse();
+    (gaps, literal)
 }
 
 impl fmt::Display for PatternError {

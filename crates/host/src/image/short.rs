@@ -1,0 +1,94 @@
+//! Comparing texts of a few bytes, where a call costs more than the comparison.
+
+/// Whether both are the same.
+#[inline]
+pub(super) fn same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len()
+        && match one.len() {
+            0..4 => one.iter().zip(other).all(|(a, b)| a == b),
+            4..8 => ends_agree::<4>(one, other),
+            8..=16 => ends_agree::<8>(one, other),
+            _ => one == other,
+        }
+}
+
+/// What follows `start` in `text`.
+#[inline]
+pub(super) fn after<'t>(start: &[u8], text: &'t [u8]) -> Option<&'t [u8]> {
+    let (head, rest) = text.split_at_checked(start.len())?;
+    same(head, start).then_some(rest)
+}
+
+/// What stands before `end` in `text`.
+#[inline]
+pub(super) fn before<'t>(end: &[u8], text: &'t [u8]) -> Option<&'t [u8]> {
+    let (rest, tail) = text.split_at_checked(text.len().checked_sub(end.len())?)?;
+    same(tail, end).then_some(rest)
+}
+
+/// Where the last dot stands in `text`.
+#[inline]
+pub(super) fn last_dot(mut text: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 0xff;
+    const LOW: u64 = ONES * 0x7f;
+    while let Some((rest, word)) = text.split_last_chunk() {
+        // Of each byte the highest bit is set where it is a dot.
+        let others = u64::from_le_bytes(*word) ^ (ONES * 0x2e);
+        let dots = !(((others & LOW) + LOW) | others | LOW);
+        if dots != 0 {
+            return Some(text.len() - 1 - dots.leading_zeros() as usize / 8);
+        }
+        text = rest;
+    }
+    text.iter().rposition(|byte| *byte == b'.')
+}
+
+/// Whether the first and the last bytes are the same, which are all where there are at most twice as
+/// many.
+#[inline]
+fn ends_agree<const N: usize>(one: &[u8], other: &[u8]) -> bool {
+    one.first_chunk::<N>() == other.first_chunk() && one.last_chunk::<N>() == other.last_chunk()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_every_length_are_told_apart_by_every_byte() {
+        for length in 0..40 {
+            let text: Vec<u8> = (0..length).collect();
+            assert!(same(&text, &text));
+            assert!(!same(&text, &[&text[..], b"x"].concat()));
+            for at in 0..text.len() {
+                let mut other = text.clone();
+                other[at] ^= 0x80;
+                assert!(!same(&text, &other), "{length} {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_dot_is_found_at_every_place() {
+        assert_eq!(last_dot(b""), None);
+        for length in 1..40 {
+            for filler in [b'-', b'/', b'.' ^ 0x80, b'.' ^ 1, 0, 0xff] {
+                let mut text = vec![filler; length];
+                assert_eq!(last_dot(&text), None, "{length} {filler}");
+                for at in 0..length {
+                    text[at] = b'.';
+                    assert_eq!(last_dot(&text), Some(at), "{length} {filler}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_begins_or_ends_a_text_is_taken_off_it() {
+        assert_eq!(after(b"/team", b"/team/app"), Some(&b"/app"[..]));
+        assert_eq!(after(b"/team", b"/tea"), None);
+        assert_eq!(after(b"", b""), Some(&b""[..]));
+        assert_eq!(before(b".io", b"registry.io"), Some(&b"registry"[..]));
+        assert_eq!(before(b".io", b"io"), None);
+    }
+}
