@@ -2,16 +2,22 @@
 
 use std::{pin::Pin, rc::Rc, sync::Arc, time::Instant};
 
-use http::Request;
+use bytes::Bytes;
+use http::{Request, header};
+use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use keyward::Client;
 use keyward_host::{
     Kubeconfig, Overrides, Sources, Surroundings, Target, clock::SystemClock, observer::Nobody,
     rules::Rules,
 };
 use kube::config::{KubeConfigOptions, Kubeconfig as Theirs};
-use tokio::runtime::Runtime;
+use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
+use tokio::{net::TcpStream, runtime::Runtime};
+use tokio_rustls::TlsConnector;
 
-use super::scene::{Folder, Scene};
+use super::scene::{Folder, Scene, TOKEN};
 use crate::measure::{Bar, Row, Variant};
 
 /// Requests in one round.
@@ -24,8 +30,8 @@ const ABREAST: u32 = 32;
 const BEGINNINGS: u32 = 20;
 
 /// On a connection that is there. kube speaks HTTP/1.1 alone, which carries one request at a time;
-/// HTTP/2 makes a lone request dearer and carries them all at once. So ours is measured at both: one
-/// at a time in kube's own protocol, and with as much as one connection takes.
+/// HTTP/2 makes a lone request dearer, as hyper alone shows, and carries them all at once. So ours is
+/// measured at both: one at a time in kube's own protocol, and with as much as one connection takes.
 pub fn connection() -> Row {
     let (scene, old) = (Rc::new(Scene::new()), Rc::new(Scene::old()));
     let runtime = Rc::new(runtime());
@@ -35,6 +41,7 @@ pub fn connection() -> Row {
         (peer(&old.folder).await, ours(&scene.folder).0, lone, wrapped)
     });
     let many = client.clone();
+    let bare = runtime.block_on(bare(&scene));
     let variant = |label, run: Run| {
         let (runtime, kept) = (runtime.clone(), (scene.clone(), old.clone()));
         let run = move || {
@@ -72,6 +79,13 @@ pub fn connection() -> Row {
                 Box::new(move || {
                     let client = client.clone();
                     Box::pin(async move { each(REQUESTS, || ask(&client)).await })
+                }),
+            ),
+            variant(
+                "hyper alone, one at a time, HTTP/2",
+                Box::new(move || {
+                    let bare = bare.clone();
+                    Box::pin(async move { each(REQUESTS, || ask_barely(&bare)).await })
                 }),
             ),
             variant(
@@ -189,6 +203,46 @@ async fn through_kube(client: &kube::Client) -> Result<(), String> {
 async fn ask(client: &Client) -> Result<(), String> {
     let response = client.get("/healthz").await.map_err(|e| e.to_string())?;
     expect(&response.into_body().text().await.map_err(|e| e.to_string())?)
+}
+
+/// What HTTP/2 costs by itself: hyper on one connection, with a header that is ready.
+async fn bare(scene: &Scene) -> Bare {
+    let mut roots = RootCertStore::empty();
+    roots.add(scene.server.authority().der().clone()).expect("an authority");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions of TLS")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let url = scene.server.url();
+    let address = url.trim_start_matches("https://").trim_end_matches('/').to_owned();
+    let stream = TcpStream::connect(&address).await.expect("a connection");
+    stream.set_nodelay(true).expect("a socket");
+    let name = ServerName::try_from("127.0.0.1").expect("an address");
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+    let stream = TokioIo::new(stream.expect("a handshake"));
+    let (sender, connection) =
+        handshake(TokioExecutor::new(), stream).await.expect("an HTTP/2 connection");
+    tokio::spawn(connection);
+    Bare { sender, url: format!("https://{address}/healthz") }
+}
+
+#[derive(Clone)]
+struct Bare {
+    sender: SendRequest<Empty<Bytes>>,
+    url: String,
+}
+
+async fn ask_barely(bare: &Bare) -> Result<(), String> {
+    let request = Request::get(&bare.url)
+        .header(header::AUTHORIZATION, format!("Bearer {TOKEN}"))
+        .body(Empty::new())
+        .map_err(|e| e.to_string())?;
+    let response = bare.sender.clone().send_request(request).await.map_err(|e| e.to_string())?;
+    let body = response.into_body().collect().await.map_err(|e| e.to_string())?.to_bytes();
+    expect(&String::from_utf8_lossy(&body))
 }
 
 fn expect(text: &str) -> Result<(), String> {
