@@ -103,12 +103,13 @@ impl Envelope {
             "PatchOptions",
             "UpdateOptions",
         ];
-        /// Known under any `apiVersion` whatsoever.
+        /// Known under any `apiVersion` that has a version at all.
         const UNVERSIONED: [&str; 5] =
             ["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
         let kind = self.kind.as_str();
         let ours = matches!(self.version(), Some(Version::V1 | Version::V1Beta1));
-        UNVERSIONED.contains(&kind)
+        let some = !self.version.is_empty() || self.is_unversioned();
+        UNVERSIONED.contains(&kind) && some
             || OPTIONS.contains(&kind) && ours
             || kind == "WatchEvent" && (ours || self.is_unversioned())
     }
@@ -120,6 +121,25 @@ impl Envelope {
             "" => self.group.is_empty() || self.group == GROUP,
             "__internal" => self.group == GROUP,
             _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_that_is_known_everywhere_needs_a_version_all_the_same() {
+        for (group, version, known) in
+            [("o", "v1", true), ("", "", true), (GROUP, "", true), ("o", "", false)]
+        {
+            let envelope = Envelope {
+                kind: "APIVersions".to_owned(),
+                group: group.to_owned(),
+                version: version.to_owned(),
+            };
+            assert_eq!(envelope.is_foreign(), known, "{envelope:?}");
         }
     }
 }
