@@ -50,6 +50,21 @@ fn every_kind_of_key_is_matched_with_its_certificate() {
 }
 
 #[test]
+fn a_public_key_that_is_no_point_of_its_curve_is_refused() {
+    for name in ["v1-cert", "cert-p384"] {
+        let (certificate, key) = given(name);
+        assert!(parse(&certificate, &key).is_ok());
+        let mut der = der(&certificate);
+        // The bit string of the key: no unused bits, an uncompressed point.
+        let at = der.windows(4).position(|b| b[0] == 3 && b[2..] == [0, 4]).unwrap();
+        der[at + 10] ^= 1;
+        let refused = parse(&pem("CERTIFICATE", &der), &key).unwrap_err();
+        assert!(refused.contains("certificate"), "{refused}");
+        assert!(!refused.contains("the private key is not"), "{refused}");
+    }
+}
+
+#[test]
 fn ed25519_keys_are_matched_too() {
     let made = || {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();

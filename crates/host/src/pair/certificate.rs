@@ -232,7 +232,7 @@ fn public(mut content: Der<'_>) -> Option<Public> {
             Public::Rsa { modulus, exponent }
         }
         oid::EC => {
-            let curve = Curve::named(Der(parameters).oid()?)?;
+            let curve = Curve::named(Der(parameters).oid()?).filter(|curve| curve.has(bits))?;
             Public::Ec { curve, point: bits.to_vec() }
         }
         oid::ED25519 if parameters.is_empty() && bits.len() == 32 => Public::Ed25519(bits.to_vec()),

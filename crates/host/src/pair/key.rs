@@ -131,6 +131,18 @@ impl Curve {
         })
     }
 
+    /// Whether these bytes are a point of the curve, uncompressed.
+    pub(super) fn has(self, point: &[u8]) -> bool {
+        point.first() == Some(&4)
+            && match self {
+                // No handshake of ours can use this curve.
+                Self::P224 => point.len() == 57,
+                Self::P256 => p256::PublicKey::from_sec1_bytes(point).is_ok(),
+                Self::P384 => p384::PublicKey::from_sec1_bytes(point).is_ok(),
+                Self::P521 => p521::PublicKey::from_sec1_bytes(point).is_ok(),
+            }
+    }
+
     /// The public point of a private number, uncompressed. Leading zeros may be too many or too
     /// few, as old tools write them.
     fn point(self, scalar: &[u8], written: Option<&[u8]>) -> Option<Vec<u8>> {
