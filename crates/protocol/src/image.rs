@@ -10,36 +10,12 @@ use crate::{
     node::{DecodeError, Entry, SyntaxError, Value},
     text::same_name,
     time,
+    version::versions,
 };
 
-/// A version of the kubelet's protocol. The shapes are equal, so it is a value, not a type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Version {
-    /// `credentialprovider.kubelet.k8s.io/v1alpha1`
-    V1Alpha1,
-    /// `credentialprovider.kubelet.k8s.io/v1beta1`
-    V1Beta1,
-    /// `credentialprovider.kubelet.k8s.io/v1`
-    V1,
-}
-
-impl Version {
-    /// All of them, oldest first.
-    pub const ALL: [Self; 3] = [Self::V1Alpha1, Self::V1Beta1, Self::V1];
-
-    /// The `apiVersion` text.
-    pub const fn api_version(self) -> &'static str {
-        match self {
-            Self::V1Alpha1 => "credentialprovider.kubelet.k8s.io/v1alpha1",
-            Self::V1Beta1 => "credentialprovider.kubelet.k8s.io/v1beta1",
-            Self::V1 => "credentialprovider.kubelet.k8s.io/v1",
-        }
-    }
-
-    /// The version with exactly this `apiVersion` text.
-    pub fn parse(api_version: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|v| v.api_version() == api_version)
-    }
+versions! {
+    /// A version of the kubelet's protocol. The shapes are equal, so it is a value, not a type.
+    "credentialprovider.kubelet.k8s.io"
 }
 
 /// What a puller asks a provider.
@@ -403,4 +379,18 @@ fn syntax(SyntaxError { what, line, column }: SyntaxError) -> DecodeError {
 /// The field's own place, or the object's where it is missing.
 fn place<'n>(node: &'n Node, field: &str) -> &'n Node {
     node.get(field).unwrap_or(node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::token_expiry;
+
+    #[test]
+    fn a_tokens_own_end_is_read_where_it_has_one() {
+        // {"alg":"none"} . {"exp":1700000000} . nothing
+        let token = "eyJhbGciOiJub25lIn0.eyJleHAiOjE3MDAwMDAwMDB9.";
+        assert_eq!(token_expiry(token), Some(1_700_000_000));
+        assert_eq!(token_expiry("s3cr3t"), None);
+        assert_eq!(token_expiry("a.b.c"), None);
+    }
 }

@@ -14,6 +14,7 @@ pub mod signer;
 pub mod text;
 pub mod time;
 pub mod url;
+mod version;
 
 pub use node::Node;
 pub use secret::Secret;

@@ -101,10 +101,7 @@ fn answer(version: Version, target: &Target, credential: &Credential) -> Result<
 fn version(text: &str) -> Result<Version, String> {
     Version::ALL
         .into_iter()
-        .find(|version| {
-            let full = version.api_version();
-            text == full || full.rsplit('/').next() == Some(text)
-        })
+        .find(|version| text == version.api_version() || text == version.name())
         .ok_or_else(|| "it is v1, v1beta1 or v1alpha1".to_owned())
 }
 

@@ -87,8 +87,7 @@ impl Envelope {
         if self.group != GROUP {
             return None;
         }
-        let text = |version: Version| version.api_version().rsplit('/').next().unwrap_or_default();
-        Version::ALL.into_iter().find(|version| text(*version) == self.version)
+        Version::ALL.into_iter().find(|version| version.name() == self.version)
     }
 
     /// Whether it is one of the types that the reference registers besides its own: what is

@@ -11,40 +11,17 @@ pub use answer::{Answer, AnswerError, PemPair};
 pub use envelope::Detail;
 pub use request::{Cluster, Note, Reading, Request, RequestError, Response};
 
+use crate::version::versions;
+
 /// The name of the variable that carries the request.
 pub const REQUEST_VARIABLE: &str = "KUBERNETES_EXEC_INFO";
 
 /// The API group of the protocol.
 pub const GROUP: &str = "client.authentication.k8s.io";
 
-/// A version of the protocol. The shapes are equal, so it is a value, not a type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Version {
-    /// `client.authentication.k8s.io/v1alpha1`
-    V1Alpha1,
-    /// `client.authentication.k8s.io/v1beta1`
-    V1Beta1,
-    /// `client.authentication.k8s.io/v1`
-    V1,
-}
-
-impl Version {
-    /// All of them, oldest first.
-    pub const ALL: [Self; 3] = [Self::V1Alpha1, Self::V1Beta1, Self::V1];
-
-    /// The `apiVersion` text.
-    pub const fn api_version(self) -> &'static str {
-        match self {
-            Self::V1Alpha1 => "client.authentication.k8s.io/v1alpha1",
-            Self::V1Beta1 => "client.authentication.k8s.io/v1beta1",
-            Self::V1 => "client.authentication.k8s.io/v1",
-        }
-    }
-
-    /// The version with exactly this `apiVersion` text.
-    pub fn parse(api_version: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|v| v.api_version() == api_version)
-    }
+versions! {
+    /// A version of the protocol. The shapes are equal, so it is a value, not a type.
+    "client.authentication.k8s.io"
 }
 
 /// The shape of a v1alpha1 message; the later versions have one only.

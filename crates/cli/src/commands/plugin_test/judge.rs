@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use keyward_host::pair::Pair;
 use keyward_protocol::{
     exec::{Answer, PemPair},
+    image::token_expiry,
     time::format_rfc3339,
 };
-use zeroize::Zeroizing;
 
 use super::report::{Check, Report};
 
@@ -50,7 +50,7 @@ fn credential(answer: &Answer, report: &mut Report) {
 }
 
 fn expiry(answer: &Answer, now: Timestamp, report: &mut Report) {
-    let own = answer.token.as_ref().and_then(|token| jwt_end(token.expose()));
+    let own = answer.token.as_ref().and_then(|token| token_expiry(token.expose()));
     let Some(end) = answer.expires else {
         if own.is_some() {
             let what =
@@ -112,28 +112,4 @@ fn certificate(pair: &PemPair, answer: &Answer, now: Timestamp, report: &mut Rep
         report.fail(Check::Certificate, what);
     }
     report.pass(Check::Certificate, "it is the key's and valid now");
-}
-
-/// When a JSON Web Token says it ends itself.
-fn jwt_end(token: &str) -> Option<i64> {
-    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-
-    let mut parts = token.split('.');
-    let (_, claims, _) = (parts.next()?, parts.next()?, parts.next()?);
-    let claims = Zeroizing::new(URL_SAFE_NO_PAD.decode(claims.trim_end_matches('=')).ok()?);
-    let claims: serde_json::Value = serde_json::from_slice(&claims).ok()?;
-    claims.get("exp")?.as_i64()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::jwt_end;
-
-    #[test]
-    fn a_tokens_own_end_is_read_where_it_has_one() {
-        // {"alg":"none"} . {"exp":1700000000} . nothing
-        assert_eq!(jwt_end("eyJhbGciOiJub25lIn0.eyJleHAiOjE3MDAwMDAwMDB9."), Some(1_700_000_000));
-        assert_eq!(jwt_end("s3cr3t"), None);
-        assert_eq!(jwt_end("a.b.c"), None);
-    }
 }

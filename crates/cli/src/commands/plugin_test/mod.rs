@@ -3,8 +3,10 @@
 
 mod answer;
 mod exam;
+mod findings;
 mod image;
 mod judge;
+mod outcome;
 mod question;
 mod report;
 mod run;

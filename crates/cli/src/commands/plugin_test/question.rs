@@ -16,7 +16,7 @@ pub(super) struct Question {
 impl Question {
     /// Nothing but the version, nobody there.
     pub(super) fn plain(version: Version) -> Self {
-        Self::new(format!("asked in {}", short(version)), &request(version, false))
+        Self::new(format!("asked in {}", version.name()), &request(version, false))
     }
 
     /// The same with a person at the terminal.
@@ -72,11 +72,6 @@ impl Question {
     fn new(name: String, request: &Request) -> Self {
         Self { name, version: Some(request.version), text: Some(request.to_json()) }
     }
-}
-
-/// The part of a version that tells them apart.
-pub(super) fn short(version: Version) -> &'static str {
-    version.api_version().rsplit('/').next().unwrap_or_default()
 }
 
 fn request(version: Version, interactive: bool) -> Request {

@@ -7,7 +7,8 @@ use keyward_protocol::exec::REQUEST_VARIABLE;
 use zeroize::Zeroizing;
 
 use super::{
-    answer::{self, Outcome},
+    answer::{self, Given},
+    outcome::Outcome,
     question::Question,
 };
 
@@ -25,10 +26,10 @@ pub(super) struct Plugin {
 }
 
 /// What came of one run.
-pub(super) struct Run {
+pub(super) struct Run<A> {
     /// The question's name.
     pub(super) name: String,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: Outcome<A>,
     /// What it showed to people: stderr, or all that appeared on its terminal.
     pub(super) shown: Zeroizing<Vec<u8>>,
     pub(super) took: Duration,
@@ -36,24 +37,21 @@ pub(super) struct Run {
 
 impl Plugin {
     /// Asks with nobody there: no terminal, nothing on stdin.
-    pub(super) fn alone(&self, question: &Question) -> Run {
+    pub(super) fn alone(&self, question: &Question) -> Run<Given> {
         self.ask(question, Stdin::Closed)
     }
 
     /// Asks with something on stdin that is not meant for the plugin.
-    pub(super) fn with_stdin(&self, question: &Question, bytes: &str) -> Run {
+    pub(super) fn with_stdin(&self, question: &Question, bytes: &str) -> Run<Given> {
         self.ask(question, Stdin::Request(Zeroizing::new(bytes.as_bytes().to_vec())))
     }
 
     /// Asks many times at once.
-    pub(super) fn crowd(&self, question: &Question, count: usize) -> Vec<Run> {
-        thread::scope(|scope| {
-            let runs: Vec<_> = (0..count).map(|_| scope.spawn(|| self.alone(question))).collect();
-            runs.into_iter().filter_map(|run| run.join().ok()).collect()
-        })
+    pub(super) fn crowd(&self, question: &Question, count: usize) -> Vec<Run<Given>> {
+        crowd(count, || self.alone(question))
     }
 
-    fn ask(&self, question: &Question, stdin: Stdin) -> Run {
+    fn ask(&self, question: &Question, stdin: Stdin) -> Run<Given> {
         let invocation = Invocation { stdin, ..self.invocation(question) };
         let result = process::run(&invocation, &Stop::default());
         Run::new(question, result)
@@ -76,13 +74,14 @@ impl Plugin {
     }
 }
 
-impl Run {
-    /// Judges what a run led to.
-    pub(super) fn new(
-        question: &Question,
+impl<A> Run<A> {
+    /// Judges what a run led to; `read` is for the stdout of one that said all went well.
+    pub(super) fn judge(
+        name: impl Into<String>,
         result: Result<process::Output, process::Failure>,
+        read: impl FnOnce(&[u8]) -> Outcome<A>,
     ) -> Self {
-        let outcome = answer::judge(&result, question.version);
+        let outcome = Outcome::judge(&result, read);
         let (shown, took) = match result {
             Ok(output) => (output.stderr, output.took),
             Err(failure) => match failure.left() {
@@ -90,7 +89,25 @@ impl Run {
                 None => (Zeroizing::default(), Duration::ZERO),
             },
         };
-        Self { name: question.name.clone(), outcome, shown, took }
+        Self { name: name.into(), outcome, shown, took }
+    }
+
+    /// A finding with the plugin's own last words, made safe to show, in at most one line.
+    pub(super) fn told(&self, what: &str) -> String {
+        match last_words(&self.shown) {
+            Some(words) => format!("{what}; it says: {words}"),
+            None => what.to_owned(),
+        }
+    }
+}
+
+impl Run<Given> {
+    /// Judges what a run led to that was asked this question.
+    pub(super) fn new(
+        question: &Question,
+        result: Result<process::Output, process::Failure>,
+    ) -> Self {
+        Self::judge(&question.name, result, |stdout| answer::read(stdout, question.version))
     }
 
     /// The same for a run whose words went to a terminal.
@@ -102,15 +119,18 @@ impl Run {
         let result = result.map(|output| process::Output { stderr: screen.clone(), ..output });
         Self { shown: screen, ..Self::new(question, result) }
     }
+}
 
-    /// The last thing it said, made safe to show, in at most one line.
-    pub(super) fn last_words(&self) -> Option<String> {
-        last_words(&self.shown)
-    }
+/// Asks many times at once.
+pub(super) fn crowd<T: Send>(count: usize, ask: impl Fn() -> T + Sync) -> Vec<T> {
+    thread::scope(|scope| {
+        let runs: Vec<_> = (0..count).map(|_| scope.spawn(&ask)).collect();
+        runs.into_iter().filter_map(|run| run.join().ok()).collect()
+    })
 }
 
 /// The last line of what was shown, made safe to show again.
-pub(super) fn last_words(shown: &[u8]) -> Option<String> {
+fn last_words(shown: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(shown);
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
     let mut line = keyward_protocol::text::clean(line);

@@ -3,7 +3,7 @@
 //! What a client does is done by the client's own code, so that its errors name the faults; what no
 //! client of ours does (junk on stdin, requests that cannot be answered) is asked by hand.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use keyward::identity::ways;
 use keyward_host::{
@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 
 use super::{
     report::{Check, Report},
-    run::Plugin,
+    run::{Plugin, crowd},
 };
 use crate::duration;
 
@@ -292,11 +292,7 @@ impl<'a> Exam<'a> {
     /// Clients do not wait for each other.
     fn ask_crowd(&mut self, identity: &Identity) {
         let certificate = Request::Certificate(self.configuration.clone()).to_json();
-        let outputs: Vec<_> = thread::scope(|scope| {
-            let ask = || self.run_once(certificate.expose(), Stdin::Closed);
-            let runs: Vec<_> = (0..self.at_once).map(|_| scope.spawn(ask)).collect();
-            runs.into_iter().filter_map(|run| run.join().ok()).collect()
-        });
+        let outputs = crowd(self.at_once, || self.run_once(certificate.expose(), Stdin::Closed));
         let good = outputs.iter().flatten().filter(|output| {
             matches!(Response::read(&output.stdout), Ok(Response::Certificate(answer))
                 if answer.certificate == identity.chain[0])

@@ -9,7 +9,7 @@ pub(super) use self::other::{Seat, become_on};
 #[cfg(unix)]
 pub(super) use self::unix::{Seat, become_on};
 
-use super::run::Run;
+use super::{answer::Given, run::Run};
 use crate::failure::Failure;
 
 /// Who sits in front of the terminal.
@@ -29,7 +29,7 @@ impl Person<'_> {
 
 /// A run in front of a terminal.
 pub(super) struct Visit {
-    pub(super) run: Run,
+    pub(super) run: Run<Given>,
     /// It waited for keys that nobody had prepared.
     pub(super) waited: bool,
     /// The terminal's modes were the same afterwards.

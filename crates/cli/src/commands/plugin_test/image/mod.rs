@@ -3,7 +3,7 @@
 mod answer;
 mod judge;
 
-use std::{thread, time::Duration};
+use std::time::Duration;
 
 use keyward_host::{
     clock::{Clock as _, SystemClock},
@@ -12,17 +12,21 @@ use keyward_host::{
 };
 use keyward_protocol::{
     Secret,
-    image::{Request, Version},
+    image::{Request, Response, Version},
 };
 use zeroize::Zeroizing;
 
 use self::answer::{Outcome, read};
 use super::{
+    findings::{Findings, Hopeless, Versions},
     question::Question as Variable,
     report::{Check, Report},
-    run::{Plugin, last_words},
+    run::{self, Plugin, crowd},
 };
-use crate::{duration, failure::Failure, globals::Globals, mask::Mask};
+use crate::{failure::Failure, globals::Globals};
+
+/// What came of one run.
+type Run = run::Run<Response>;
 
 /// What is looked at here.
 const CHECKS: [Check; 10] = [
@@ -49,23 +53,8 @@ pub(super) struct Exam<'a> {
     plugin: &'a Plugin,
     image: String,
     at_once: usize,
-    mask: Mask,
-    report: Report,
-    secrets: Vec<Secret>,
-    shown: Vec<(&'static str, Zeroizing<Vec<u8>>)>,
-    times: Vec<Duration>,
+    findings: Findings,
 }
-
-/// What came of one run.
-struct Run {
-    name: &'static str,
-    outcome: Outcome,
-    shown: Zeroizing<Vec<u8>>,
-    took: Duration,
-}
-
-/// It hung or did not start: no point in asking on.
-struct Hopeless;
 
 impl<'a> Exam<'a> {
     /// Prepares one with an image that the provider knows.
@@ -78,77 +67,45 @@ impl<'a> Exam<'a> {
         let image = normalise(image).map_err(|wrong| {
             Failure::usage("`--image` names no image").note("because", wrong.to_string())
         })?;
-        Ok(Self {
-            plugin,
-            image,
-            at_once,
-            mask: globals.mask.clone(),
-            report: Report::of(&plugin.name, &CHECKS),
-            secrets: Vec::new(),
-            shown: Vec::new(),
-            times: Vec::new(),
-        })
+        let report = Report::of(&plugin.name, &CHECKS);
+        let findings = Findings::new(report, globals.mask.clone());
+        Ok(Self { plugin, image, at_once, findings })
     }
 
     /// Asks everything, unless it is hopeless.
     pub(super) fn run(mut self) -> Report {
         if self.ask_all().is_ok() {
-            self.report.pass(Check::Failure, "every failure has an exit code and a reason");
+            self.findings
+                .report
+                .pass(Check::Failure, "every failure has an exit code and a reason");
         }
-        self.check_secrets();
-        self.check_timing();
-        self.report
+        self.findings.check_secrets("password");
+        self.findings.check_timing(SLOW, "every pull waits for it");
+        self.findings.report
     }
 
     fn ask_all(&mut self) -> Result<(), Hopeless> {
         let (version, base) = self.ask_versions()?;
         self.ask_variants(version, &base)?;
         self.ask_crowd(version, &base);
-        if self.secrets.is_empty() && !self.report.failed(Check::Credential) {
-            let words = last_words(&base.shown).map(|w| format!("; it says: {w}"));
-            let message = format!(
-                "no run gave a login for `{}`, so there was none to check{}",
-                self.image,
-                words.unwrap_or_default()
-            );
-            self.report.fail(Check::Credential, message);
+        if self.findings.nothing_given() && !self.findings.report.failed(Check::Credential) {
+            let image = &self.image;
+            let message = format!("no run gave a login for `{image}`, so there was none to check");
+            self.findings.report.fail(Check::Credential, base.told(&message));
         }
         Ok(())
     }
 
     /// Every version, answered in itself or declined. Gives the newest that works, and its run.
     fn ask_versions(&mut self) -> Result<(Version, Run), Hopeless> {
-        let mut best: Option<(Version, Run)> = None;
-        let (mut answered, mut declined) = (Vec::new(), Vec::new());
+        let mut versions = Versions::new();
         for version in Version::ALL {
-            let run = self.run_with(name(version), &self.request(Some(version)), Some(version));
+            let name = format!("asked in {}", version.name());
+            let run = self.run_with(&name, &self.request(Some(version)), Some(version));
             self.take_in(&run)?;
-            match &run.outcome {
-                Outcome::Declined(_) => declined.push(short(version)),
-                Outcome::Answered(_) => answered.push(short(version)),
-                _ => {}
-            }
-            let known = best.as_ref().is_some_and(|(_, run)| run.outcome.is_answer());
-            if run.outcome.is_answer() || !known {
-                best = Some((version, run));
-            }
+            versions.add(version, version.name(), run);
         }
-        let mut summary = Vec::new();
-        if !answered.is_empty() {
-            summary.push(format!("answers {}", answered.join(", ")));
-        }
-        if !declined.is_empty() {
-            summary.push(format!("declines {}", declined.join(", ")));
-        }
-        if summary.is_empty() {
-            self.report.skip(Check::Versions, "there was no answer to look at");
-        } else {
-            self.report.pass(Check::Versions, summary.join(", "));
-        }
-        if !answered.is_empty() && !answered.contains(&"v1") {
-            self.report.warn(Check::Versions, "does not answer v1, which nodes ask for today");
-        }
-        best.ok_or(Hopeless)
+        versions.sum_up(&mut self.findings.report, "", "nodes")
     }
 
     /// Requests with more or less in them than usual.
@@ -156,7 +113,7 @@ impl<'a> Exam<'a> {
         let more = self.request(Some(version)).replacen('{', "{\"x-unknown\":[{\"deep\":1.5}],", 1);
         let run = self.run_with("asked with unknown fields", &more, Some(version));
         self.take_in(&run)?;
-        self.compare(Check::Requests, &run, base);
+        self.findings.compare(Check::Requests, &run, base);
         self.ask_with_token()?;
         let stranger = Request {
             version: Some(version),
@@ -175,13 +132,13 @@ impl<'a> Exam<'a> {
         ] {
             let run = self.run_with(name, text, None);
             self.take_in_quietly(&run)?;
-            if run.outcome.is_answer() {
+            if run.outcome.answered() {
                 let what = format!("{name}, it answers all the same: it does not read its request");
-                self.report.warn(Check::Requests, what);
+                self.findings.report.warn(Check::Requests, what);
             }
         }
         let sum = "takes unknown fields, a token, other images, and nothing at all";
-        self.report.pass(Check::Requests, sum);
+        self.findings.report.pass(Check::Requests, sum);
         Ok(())
     }
 
@@ -199,14 +156,16 @@ impl<'a> Exam<'a> {
         if let Outcome::Answered(response) = &run.outcome
             && response.auth.iter().any(|(_, login)| login.password.expose().contains(TOKEN))
         {
-            self.report.warn(
+            self.findings.report.warn(
                 Check::Credential,
                 "hands the service account's token on: nodes must say `cacheType: Token` for it",
             );
         }
         let shown = String::from_utf8_lossy(&run.shown);
         if shown.contains(TOKEN) {
-            self.report.fail(Check::Secrets, "shows the service account's token on stderr");
+            self.findings
+                .report
+                .fail(Check::Secrets, "shows the service account's token on stderr");
         }
         Ok(())
     }
@@ -215,25 +174,11 @@ impl<'a> Exam<'a> {
     fn ask_crowd(&mut self, version: Version, base: &Run) {
         let text = self.request(Some(version));
         let name = "asked many times at once";
-        let runs: Vec<Run> = thread::scope(|scope| {
-            let ask = || self.run_with(name, &text, Some(version));
-            let runs: Vec<_> = (0..self.at_once).map(|_| scope.spawn(ask)).collect();
-            runs.into_iter().filter_map(|run| run.join().ok()).collect()
-        });
-        let odd: Vec<&Run> = runs.iter().filter(|r| !r.outcome.like(&base.outcome)).collect();
-        if let Some(first) = odd.first() {
-            let what = format!(
-                "{} of {} at the same time end differently: one {}",
-                odd.len(),
-                runs.len(),
-                first.outcome.describe()
-            );
-            self.report.fail(Check::Concurrency, told(&what, first));
-        }
+        let runs = crowd(self.at_once, || self.run_with(name, &text, Some(version)));
+        self.findings.compare_crowd(&runs, base);
         for run in &runs {
-            self.keep(run);
+            self.findings.keep(run);
         }
-        self.report.pass(Check::Concurrency, format!("{} at the same time end alike", runs.len()));
     }
 
     fn request(&self, version: Option<Version>) -> String {
@@ -242,127 +187,32 @@ impl<'a> Exam<'a> {
         request.to_json().expose().to_owned()
     }
 
-    fn run_with(&self, name: &'static str, text: &str, version: Option<Version>) -> Run {
+    fn run_with(&self, name: &str, text: &str, version: Option<Version>) -> Run {
         // No variable: this protocol is spoken on stdin.
         let mut invocation = self.plugin.invocation(&Variable::missing());
         invocation.stdin = Stdin::Request(Zeroizing::new(text.as_bytes().to_vec()));
         let result = process::run(&invocation, &Stop::default());
-        let outcome = read(&result, version);
-        let (shown, took) = match result {
-            Ok(output) => (output.stderr, output.took),
-            Err(failure) => match failure.left() {
-                Some(left) => (left.stderr.clone(), left.took),
-                None => (Zeroizing::default(), Duration::ZERO),
-            },
-        };
-        Run { name, outcome, shown, took }
+        Run::judge(name, result, |stdout| read(stdout, version))
     }
 
     /// Keeps what a run showed and gave, and judges it as an answer for our image.
     fn take_in(&mut self, run: &Run) -> Result<(), Hopeless> {
         self.take_in_quietly(run)?;
         if let Outcome::Answered(response) = &run.outcome {
-            self.report.pass(Check::Stdout, "one object and nothing else");
-            judge::response(response, &self.image, SystemClock.now(), &mut self.report);
+            self.findings.report.pass(Check::Stdout, "one object and nothing else");
+            judge::response(response, &self.image, SystemClock.now(), &mut self.findings.report);
         }
         Ok(())
     }
 
     /// The same for a question to which no login is owed.
     fn take_in_quietly(&mut self, run: &Run) -> Result<(), Hopeless> {
-        self.keep(run);
-        match &run.outcome {
-            Outcome::Hung => {
-                let budget = duration::show(self.plugin.budget);
-                let what = format!("does not end within {budget} when {}", run.name);
-                self.report.fail(Check::Timing, told(&what, run));
-                return Err(Hopeless);
-            }
-            Outcome::NotStarted(why) => {
-                self.report.fail(Check::Start, why.clone());
-                return Err(Hopeless);
-            }
-            Outcome::Wrong(check, what) if !self.report.failed(*check) => {
-                self.report.fail(*check, format!("{}, it {what}", run.name));
-            }
-            _ => {}
+        self.findings.take_in(run, self.plugin.budget, "")?;
+        if let Outcome::Wrong { check, what, .. } = &run.outcome
+            && !self.findings.report.failed(*check)
+        {
+            self.findings.report.fail(*check, format!("{}, it {what}", run.name));
         }
-        self.times.push(run.took);
-        self.report.pass(Check::Start, "it starts");
         Ok(())
     }
-
-    fn keep(&mut self, run: &Run) {
-        self.shown.push((run.name, run.shown.clone()));
-        let Outcome::Answered(response) = &run.outcome else { return };
-        for (_, login) in &response.auth {
-            self.mask.learn(&login.password);
-            if !login.password.is_empty() && !self.secrets.contains(&login.password) {
-                self.secrets.push(login.password.clone());
-            }
-        }
-    }
-
-    /// Nothing secret where logs can see it.
-    fn check_secrets(&mut self) {
-        if self.secrets.is_empty() {
-            for check in [Check::Stdout, Check::Expiry, Check::Secrets] {
-                self.report.skip(check, "there was no answer to look at");
-            }
-            return;
-        }
-        for (name, shown) in std::mem::take(&mut self.shown) {
-            let shown = Zeroizing::new(String::from_utf8_lossy(&shown).into_owned());
-            let mut long = self.secrets.iter().filter(|secret| secret.expose().len() > 3);
-            if long.any(|secret| shown.contains(secret.expose())) {
-                self.report.fail(Check::Secrets, format!("{name}, it shows a password on stderr"));
-                break;
-            }
-        }
-        self.report.pass(Check::Secrets, "none on stderr");
-    }
-
-    fn check_timing(&mut self) {
-        self.times.sort();
-        let (Some(slowest), Some(median)) =
-            (self.times.last().copied(), self.times.get(self.times.len() / 2).copied())
-        else {
-            return;
-        };
-        let figures =
-            format!("median {}, slowest {}", duration::show(median), duration::show(slowest));
-        if median > SLOW {
-            self.report.warn(Check::Timing, format!("{figures}: every pull waits for it"));
-        }
-        self.report.pass(Check::Timing, figures);
-    }
-
-    /// Fails a check when a run ended otherwise than the plain one.
-    fn compare(&mut self, check: Check, run: &Run, base: &Run) {
-        if !run.outcome.like(&base.outcome) {
-            let (this, plain) = (run.outcome.describe(), base.outcome.describe());
-            let what = format!("{}, it {this}; otherwise it {plain}", run.name);
-            self.report.fail(check, told(&what, run));
-        }
-    }
-}
-
-/// A finding with the provider's own last words.
-fn told(what: &str, run: &Run) -> String {
-    match last_words(&run.shown) {
-        Some(words) => format!("{what}; it says: {words}"),
-        None => what.to_owned(),
-    }
-}
-
-fn name(version: Version) -> &'static str {
-    match version {
-        Version::V1Alpha1 => "asked in v1alpha1",
-        Version::V1Beta1 => "asked in v1beta1",
-        Version::V1 => "asked in v1",
-    }
-}
-
-fn short(version: Version) -> &'static str {
-    version.api_version().rsplit('/').next().unwrap_or_default()
 }

@@ -1,0 +1,189 @@
+//! What is found in the runs, whatever the protocol, and what is kept of them for the end.
+
+use std::time::Duration;
+
+use keyward_protocol::Secret;
+use zeroize::Zeroizing;
+
+use super::{
+    outcome::{Outcome, Reply},
+    report::{Check, Report},
+    run::Run,
+};
+use crate::{duration, mask::Mask};
+
+/// The findings of an examination.
+pub(super) struct Findings {
+    pub(super) report: Report,
+    mask: Mask,
+    /// What was handed out, to look for where it must not be.
+    secrets: Vec<Secret>,
+    /// What was shown to people, with the name of the question.
+    shown: Vec<(String, Zeroizing<Vec<u8>>)>,
+    /// How long the runs without a terminal took.
+    times: Vec<Duration>,
+}
+
+/// It hung or did not start: no point in asking on.
+pub(super) struct Hopeless;
+
+impl Findings {
+    /// None yet.
+    pub(super) fn new(report: Report, mask: Mask) -> Self {
+        Self { report, mask, secrets: Vec::new(), shown: Vec::new(), times: Vec::new() }
+    }
+
+    /// Whether no run has handed out a secret.
+    pub(super) fn nothing_given(&self) -> bool {
+        self.secrets.is_empty()
+    }
+
+    /// Keeps what a run showed and gave.
+    pub(super) fn keep<A: Reply>(&mut self, run: &Run<A>) {
+        self.shown.push((run.name.clone(), run.shown.clone()));
+        for secret in run.outcome.answer().map(A::secrets).unwrap_or_default() {
+            self.mask.learn(&secret);
+            if !self.secrets.contains(&secret) {
+                self.secrets.push(secret);
+            }
+        }
+    }
+
+    /// The same, unless there is no point in going on; `place` says where it was asked.
+    pub(super) fn take_in<A: Reply>(
+        &mut self,
+        run: &Run<A>,
+        budget: Duration,
+        place: &str,
+    ) -> Result<(), Hopeless> {
+        self.keep(run);
+        match &run.outcome {
+            Outcome::Hung => {
+                let budget = duration::show(budget);
+                let what = format!("does not end within {budget} when {}{place}", run.name);
+                self.report.fail(Check::Timing, run.told(&what));
+                Err(Hopeless)
+            }
+            Outcome::NotStarted(why) => {
+                self.report.fail(Check::Start, why.clone());
+                Err(Hopeless)
+            }
+            _ => {
+                self.times.push(run.took);
+                self.report.pass(Check::Start, "it starts");
+                Ok(())
+            }
+        }
+    }
+
+    /// Fails a check when a run ended otherwise than the plain one.
+    pub(super) fn compare<A: Reply>(&mut self, check: Check, run: &Run<A>, base: &Run<A>) {
+        if !run.outcome.like(&base.outcome) {
+            let (this, plain) = (run.outcome.describe(), base.outcome.describe());
+            let what = format!("{}, it {this}; otherwise it {plain}", run.name);
+            self.report.fail(check, run.told(&what));
+        }
+    }
+
+    /// The same for many at once.
+    pub(super) fn compare_crowd<A: Reply>(&mut self, runs: &[Run<A>], base: &Run<A>) {
+        let odd: Vec<_> = runs.iter().filter(|run| !run.outcome.like(&base.outcome)).collect();
+        if let Some(first) = odd.first() {
+            let what = format!(
+                "{} of {} at the same time end differently: one {}",
+                odd.len(),
+                runs.len(),
+                first.outcome.describe()
+            );
+            self.report.fail(Check::Concurrency, first.told(&what));
+        }
+        self.report.pass(Check::Concurrency, format!("{} at the same time end alike", runs.len()));
+    }
+
+    /// Nothing secret where people and logs can see it; `noun` is what the secrets are called.
+    pub(super) fn check_secrets(&mut self, noun: &str) {
+        if self.nothing_given() {
+            for check in [Check::Stdout, Check::Expiry, Check::Secrets] {
+                self.report.skip(check, "there was no answer to look at");
+            }
+            return;
+        }
+        for (name, shown) in std::mem::take(&mut self.shown) {
+            let shown = Zeroizing::new(String::from_utf8_lossy(&shown).into_owned());
+            let mut long = self.secrets.iter().filter(|secret| secret.expose().len() > 3);
+            if long.any(|secret| shown.contains(secret.expose())) {
+                self.report.fail(Check::Secrets, format!("{name}, it shows a {noun} on stderr"));
+                break;
+            }
+        }
+        self.report.pass(Check::Secrets, "none on stderr");
+    }
+
+    /// Half of the runs took no longer than `slow`; `harm` is what else people have of it.
+    pub(super) fn check_timing(&mut self, slow: Duration, harm: &str) {
+        self.times.sort();
+        let (Some(slowest), Some(median)) =
+            (self.times.last().copied(), self.times.get(self.times.len() / 2).copied())
+        else {
+            return;
+        };
+        let figures =
+            format!("median {}, slowest {}", duration::show(median), duration::show(slowest));
+        if median > slow {
+            self.report.warn(Check::Timing, format!("{figures}: {harm}"));
+        }
+        self.report.pass(Check::Timing, figures);
+    }
+}
+
+/// How the versions of a protocol were taken.
+pub(super) struct Versions<V, A> {
+    answered: Vec<&'static str>,
+    declined: Vec<&'static str>,
+    /// The newest that works, or else the newest, and its run.
+    best: Option<(V, Run<A>)>,
+}
+
+impl<V, A> Versions<V, A> {
+    /// None was asked in yet.
+    pub(super) fn new() -> Self {
+        Self { answered: Vec::new(), declined: Vec::new(), best: None }
+    }
+
+    /// Takes note of a run that was asked in this version; they come oldest first.
+    pub(super) fn add(&mut self, version: V, name: &'static str, run: Run<A>) {
+        if matches!(run.outcome, Outcome::Declined { .. }) {
+            self.declined.push(name);
+        } else if run.outcome.answer().is_some() {
+            self.answered.push(name);
+        }
+        let known = self.best.as_ref().is_some_and(|(_, best)| best.outcome.answered());
+        if run.outcome.answered() || !known {
+            self.best = Some((version, run));
+        }
+    }
+
+    /// Says which are answered; `alone` is how it was asked when all are declined, `who` asks for
+    /// v1. Gives the best.
+    pub(super) fn sum_up(
+        self,
+        report: &mut Report,
+        alone: &str,
+        who: &str,
+    ) -> Result<(V, Run<A>), Hopeless> {
+        let (answered, declined) = (self.answered.join(", "), self.declined.join(", "));
+        match (answered.is_empty(), declined.is_empty()) {
+            (false, true) => report.pass(Check::Versions, format!("answers {answered}")),
+            (false, false) => {
+                report.pass(Check::Versions, format!("answers {answered}, declines {declined}"));
+            }
+            (true, false) => report.pass(Check::Versions, format!("declines {declined}{alone}")),
+            (true, true) => report.skip(Check::Versions, "there was no answer to look at"),
+        }
+        if !self.answered.is_empty() && !self.answered.contains(&"v1") {
+            let what = format!("does not answer v1, which {who} ask for today");
+            report.warn(Check::Versions, what);
+        }
+        self.best.ok_or(Hopeless)
+    }
+}
