@@ -52,19 +52,12 @@ where
 /// | 130 | [`Refusal::Interrupted`] |
 #[expect(clippy::needless_pass_by_value, reason = "`serve(Plugin)` is the whole `main`")]
 pub fn serve(plugin: impl Plugin) -> ExitCode {
-    match answer(&plugin) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(refusal) => {
-            complain(&format!("error: {refusal}"));
-            ExitCode::from(refusal.exit_code())
-        }
-    }
+    end(answer(&plugin))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a plugin lives by the real clock")]
 fn answer(plugin: &impl Plugin) -> Result<(), Refusal> {
-    let mut stdout = Stdout::take()
-        .map_err(|e| Refusal::Failed(format!("cannot move stdout out of the way: {e}")))?;
+    let mut stdout = Stdout::take()?;
     let question = match Question::from_env() {
         Err(QuestionError::Missing) => return Err(Refusal::BadConfig(by_hand())),
         other => other?,
@@ -74,9 +67,7 @@ fn answer(plugin: &impl Plugin) -> Result<(), Refusal> {
     }
     let credential = plugin.credential(&question)?;
     let answer = credential.answer(question.request(), Timestamp::now())?;
-    stdout
-        .print(answer.expose())
-        .map_err(|e| Refusal::Failed(format!("cannot print the answer: {e}")))
+    stdout.print(answer.expose())
 }
 
 /// What to say when nothing asks: most likely a person tries the plugin in a shell.
@@ -92,6 +83,17 @@ fn by_hand() -> String {
     )
 }
 
+/// Ends a plugin of any kind: the reason of a refusal goes to the person, its code to the client.
+pub(crate) fn end(outcome: Result<(), Refusal>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(refusal) => {
+            complain(&format!("error: {refusal}"));
+            ExitCode::from(refusal.exit_code())
+        }
+    }
+}
+
 /// The name this program was started by.
 pub(crate) fn program() -> String {
     let program = env::args_os().next().unwrap_or_default();
@@ -100,6 +102,6 @@ pub(crate) fn program() -> String {
 }
 
 /// Says something to the person. Nobody can be told when even that fails.
-pub(crate) fn complain(text: &str) {
+fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     Refusal,
-    serve::{complain, program},
+    serve::{end, program},
     stdout::Stdout,
 };
 
@@ -53,18 +53,11 @@ pub trait Signer {
 /// A refusal is printed on stdout as an `ErrorResponse`, and on stderr unless the program stays.
 /// The exit codes are those of [`serve`](crate::serve()), and 5 for [`Refusal::WrongPin`].
 pub fn serve_signer(mut signer: impl Signer) -> ExitCode {
-    match talk(&mut signer) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(refusal) => {
-            complain(&format!("error: {refusal}"));
-            ExitCode::from(refusal.exit_code())
-        }
-    }
+    end(talk(&mut signer))
 }
 
 fn talk(signer: &mut impl Signer) -> Result<(), Refusal> {
-    let mut stdout = Stdout::take()
-        .map_err(|e| Refusal::Failed(format!("cannot move stdout out of the way: {e}")))?;
+    let mut stdout = Stdout::take()?;
     let request = request()?;
     if request == Request::Session {
         return stay(signer, &mut stdout);
@@ -74,7 +67,7 @@ fn talk(signer: &mut impl Signer) -> Result<(), Refusal> {
         Ok(response) => response.to_json(),
         Err(refusal) => error(refusal).to_json(),
     };
-    say(&mut stdout, &response)?;
+    stdout.print(&format!("{response}\n"))?;
     outcome.map(drop)
 }
 
@@ -90,7 +83,7 @@ fn stay(signer: &mut impl Signer, stdout: &mut Stdout) -> Result<(), Refusal> {
             }
             Err(fault) => error(&Refusal::Failed(format!("cannot read the request: {fault}"))),
         };
-        say(stdout, &response.to_json())?;
+        stdout.print(&format!("{}\n", response.to_json()))?;
     }
     Ok(())
 }
@@ -130,12 +123,6 @@ fn error(refusal: &Refusal) -> Response {
         Refusal::Failed(_) => Reason::Failed,
     };
     Response::Error(ErrorResponse { reason, message: refusal.to_string() })
-}
-
-fn say(stdout: &mut Stdout, line: &str) -> Result<(), Refusal> {
-    stdout
-        .print(&format!("{line}\n"))
-        .map_err(|e| Refusal::Failed(format!("cannot print the answer: {e}")))
 }
 
 /// The request in the environment.

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     Refusal,
-    serve::{complain, program},
+    serve::{end, program},
     stdout::Stdout,
 };
 
@@ -52,13 +52,7 @@ where
 /// printed; they become a failure that says so.
 #[expect(clippy::needless_pass_by_value, reason = "`serve_image(Provider)` is the whole `main`")]
 pub fn serve_image(provider: impl ImageProvider) -> ExitCode {
-    match answer(&provider) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(refusal) => {
-            complain(&format!("error: {refusal}"));
-            ExitCode::from(refusal.exit_code())
-        }
-    }
+    end(answer(&provider))
 }
 
 /// A request is an image's name, a token and annotations: far less than this.
@@ -66,8 +60,7 @@ const MOST: u64 = 1 << 20;
 
 #[expect(clippy::disallowed_methods, reason = "a plugin lives by the real clock")]
 fn answer(provider: &impl ImageProvider) -> Result<(), Refusal> {
-    let mut stdout = Stdout::take()
-        .map_err(|e| Refusal::Failed(format!("cannot move stdout out of the way: {e}")))?;
+    let mut stdout = Stdout::take()?;
     let stdin = io::stdin();
     if stdin.is_terminal() {
         return Err(Refusal::BadConfig(by_hand()));
@@ -84,9 +77,7 @@ fn answer(provider: &impl ImageProvider) -> Result<(), Refusal> {
     let question = ImageQuestion::from_bytes(&bytes)?;
     let logins = provider.logins(&question)?;
     let answer = logins.answer(&question, Timestamp::now())?;
-    stdout
-        .print(answer.expose())
-        .map_err(|e| Refusal::Failed(format!("cannot print the answer: {e}")))
+    stdout.print(answer.expose())
 }
 
 /// What to say when nothing asks: most likely a person tries the provider in a shell.
