@@ -6,12 +6,12 @@ use std::{
     ffi::OsStr,
     fs,
     os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Output},
-    sync::Once,
     time::{Duration, SystemTime},
 };
 
+use keyward_testing::plugin::example;
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -319,21 +319,6 @@ fn assert_fails(output: &Output, check: &str, words: &str) {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// The program of an example of the plugin crate.
-fn example(name: &str) -> PathBuf {
-    static BUILT: Once = Once::new();
-    BUILT.call_once(|| {
-        let done = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "keyward-plugin", "--examples"])
-            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-            .status()
-            .unwrap();
-        assert!(done.success(), "the examples cannot be built");
-    });
-    let target = Path::new(env!("CARGO_BIN_EXE_keyward")).parent().unwrap();
-    target.join("examples").join(name)
 }
 
 /// A folder with what plugins need, and a way to test them.

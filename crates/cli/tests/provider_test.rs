@@ -6,9 +6,9 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Output},
-    sync::Once,
 };
 
+use keyward_testing::plugin::example;
 use tempfile::TempDir;
 
 const IMAGE: &str = "registry.example:5000/team/app";
@@ -184,19 +184,4 @@ fn what_is_no_image_is_wrong_use() {
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("`--image` names no image"));
-}
-
-/// The program of an example of the plugin crate.
-fn example(name: &str) -> PathBuf {
-    static BUILT: Once = Once::new();
-    BUILT.call_once(|| {
-        let done = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "keyward-plugin", "--examples"])
-            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-            .status()
-            .unwrap();
-        assert!(done.success(), "the examples cannot be built");
-    });
-    let target = Path::new(env!("CARGO_BIN_EXE_keyward")).parent().unwrap();
-    target.join("examples").join(name)
 }

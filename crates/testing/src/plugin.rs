@@ -1,4 +1,4 @@
-//! Finds the misbehaving test plugin, building it where needed.
+//! Finds the programs of this workspace that tests run, building them where needed.
 
 use std::{
     env, fs,
@@ -47,6 +47,21 @@ pub fn keyward() -> &'static Path {
             folder: "",
             sources: &["../cli/src", "../keyward/src", "../host/src", "../protocol/src"],
         })
+    })
+}
+
+/// The path of an example of the plugin crate.
+///
+/// # Panics
+///
+/// When it is not there and cannot be built.
+pub fn example(name: &'static str) -> PathBuf {
+    find(&Built {
+        package: "keyward-plugin",
+        flag: "--example",
+        name,
+        folder: "examples",
+        sources: &["../plugin/examples", "../plugin/src", "../protocol/src"],
     })
 }
 

@@ -3,12 +3,12 @@
 use std::{
     fs,
     os::unix::fs::symlink,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, ExitStatus, Stdio},
-    sync::Once,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use keyward_testing::plugin::example;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -164,19 +164,4 @@ impl Ran {
 
 pub(crate) fn base64(text: &str) -> String {
     STANDARD.encode(text)
-}
-
-/// The program of an example of the plugin crate.
-fn example(name: &str) -> PathBuf {
-    static BUILT: Once = Once::new();
-    BUILT.call_once(|| {
-        let done = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "keyward-plugin", "--examples"])
-            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-            .status()
-            .unwrap();
-        assert!(done.success(), "the examples cannot be built");
-    });
-    let target = Path::new(env!("CARGO_BIN_EXE_keyward")).parent().unwrap();
-    target.join("examples").join(name)
 }
