@@ -405,24 +405,7 @@ fn hex(byte: Option<u8>) -> Option<u8> {
 /// afresh. The text was accepted by [`unescape`] before.
 fn canonical(text: &str, part: Part) -> String {
     let valid = text.bytes().all(|b| {
-        matches!(
-            b,
-            b'!' | b'$'
-                | b'&'
-                | b'\''
-                | b'('
-                | b')'
-                | b'*'
-                | b'+'
-                | b','
-                | b';'
-                | b'='
-                | b':'
-                | b'@'
-                | b'['
-                | b']'
-                | b'%'
-        ) || !escapes(b, part)
+        is_delimiter(b) || matches!(b, b':' | b'@' | b'[' | b']' | b'%') || !escapes(b, part)
     });
     if valid || text == "*" {
         return text.to_owned();
@@ -445,31 +428,20 @@ fn push_escaped(out: &mut String, bytes: &[u8], part: Part) {
     }
 }
 
+/// Whether a byte is one of the `sub-delims` of RFC 3986.
+fn is_delimiter(byte: u8) -> bool {
+    b"!$&'()*+,;=".contains(&byte)
+}
+
 /// Whether a byte must be escaped in a part.
 fn escapes(byte: u8, part: Part) -> bool {
     if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
         return false;
     }
     match part {
-        Part::Host | Part::Zone => !matches!(
-            byte,
-            b'!' | b'$'
-                | b'&'
-                | b'\''
-                | b'('
-                | b')'
-                | b'*'
-                | b'+'
-                | b','
-                | b';'
-                | b'='
-                | b':'
-                | b'['
-                | b']'
-                | b'<'
-                | b'>'
-                | b'"'
-        ),
+        Part::Host | Part::Zone => {
+            !is_delimiter(byte) && !matches!(byte, b':' | b'[' | b']' | b'<' | b'>' | b'"')
+        }
         Part::Path => !matches!(byte, b'$' | b'&' | b'+' | b',' | b'/' | b':' | b';' | b'=' | b'@'),
         Part::User => !matches!(byte, b'$' | b'&' | b'+' | b',' | b';' | b'='),
         Part::Fragment => !matches!(

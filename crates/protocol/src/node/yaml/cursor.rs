@@ -1,6 +1,6 @@
 //! Looking at the text and stepping over it.
 
-use super::scan::Scanner;
+use super::{SyntaxError, scan::Scanner};
 
 impl Scanner<'_> {
     /// The byte that stands `ahead` of us; NUL, which no text has, after the end.
@@ -98,6 +98,19 @@ impl Scanner<'_> {
         while self.is_blank(0) {
             self.skip();
         }
+    }
+
+    /// Steps over the rest of a line, which may have a comment and nothing else.
+    pub(super) fn end_line(&mut self) -> Result<(), SyntaxError> {
+        self.skip_blanks();
+        if self.byte(0) == b'#' {
+            self.skip_comment();
+        }
+        if !self.is_break_or_end(0) {
+            return Err(self.error("a comment or the end of the line was expected here"));
+        }
+        self.skip_break();
+        Ok(())
     }
 
     pub(super) fn skip_comment(&mut self) {

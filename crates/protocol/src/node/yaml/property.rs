@@ -77,14 +77,7 @@ impl Scanner<'_> {
             }
             _ => return Err(self.error("unknown directive")),
         };
-        self.skip_blanks();
-        if self.byte(0) == b'#' {
-            self.skip_comment();
-        }
-        if !self.is_break_or_end(0) {
-            return Err(self.error("a comment or the end of the line was expected here"));
-        }
-        self.skip_break();
+        self.end_line()?;
         Ok(kind)
     }
 
