@@ -100,7 +100,7 @@ impl Kubeconfig {
             problems.push(problem.about(subject.clone()));
         }
         overrides.apply_cluster(&mut cluster);
-        if cluster_place.file.is_none() && says_nothing(&cluster) {
+        if cluster_place.file.is_none() && cluster == Cluster::default() {
             problems.push(self.nothing(&choice, problems.is_empty()));
         } else {
             let mut judge = Judge {
@@ -254,25 +254,4 @@ pub(super) fn find<'a, T>(list: &'a [Named<T>], name: &str) -> Option<&'a Named<
 
 fn take<T: Clone + Default>(named: Option<&Named<T>>) -> (T, Place) {
     named.map_or_else(Default::default, |n| (n.value.clone(), n.place.clone()))
-}
-
-fn says_nothing(cluster: &Cluster) -> bool {
-    let Cluster {
-        server,
-        tls_server_name,
-        insecure_skip_tls_verify,
-        certificate_authority,
-        certificate_authority_data,
-        proxy_url,
-        disable_compression,
-        extensions,
-    } = cluster;
-    server.is_empty()
-        && tls_server_name.is_empty()
-        && !insecure_skip_tls_verify
-        && certificate_authority.is_empty()
-        && certificate_authority_data.is_empty()
-        && proxy_url.is_empty()
-        && !disable_compression
-        && extensions.is_empty()
 }

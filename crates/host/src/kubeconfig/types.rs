@@ -49,7 +49,7 @@ pub struct Preferences {
 }
 
 /// An entry of a list with its name and place.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Named<T> {
     /// Its name.
     pub name: String,
@@ -60,7 +60,7 @@ pub struct Named<T> {
 }
 
 /// A cluster, as its entry says: paths are made absolute when a [`Target`] is resolved.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 #[expect(missing_docs, reason = "the names are the kubeconfig's")]
 pub struct Cluster {
     pub server: String,
@@ -199,25 +199,15 @@ pub struct Target {
 /// Shows addresses without passwords, and certificates by their size.
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            server,
-            tls_server_name,
-            insecure_skip_tls_verify,
-            certificate_authority,
-            certificate_authority_data,
-            proxy_url,
-            disable_compression,
-            extensions,
-        } = self;
         f.debug_struct("Cluster")
-            .field("server", &url::mask(server))
-            .field("tls_server_name", tls_server_name)
-            .field("insecure_skip_tls_verify", insecure_skip_tls_verify)
-            .field("certificate_authority", certificate_authority)
-            .field("certificate_authority_data", &Size(certificate_authority_data))
-            .field("proxy_url", &url::mask(proxy_url))
-            .field("disable_compression", disable_compression)
-            .field("extensions", extensions)
+            .field("server", &url::mask(&self.server))
+            .field("tls_server_name", &self.tls_server_name)
+            .field("insecure_skip_tls_verify", &self.insecure_skip_tls_verify)
+            .field("certificate_authority", &self.certificate_authority)
+            .field("certificate_authority_data", &Size(&self.certificate_authority_data))
+            .field("proxy_url", &url::mask(&self.proxy_url))
+            .field("disable_compression", &self.disable_compression)
+            .field("extensions", &self.extensions)
             .finish()
     }
 }

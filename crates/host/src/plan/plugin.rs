@@ -205,13 +205,8 @@ impl Plugin {
         Ok(Turn {
             environment,
             attended,
-            budget: if attended { settings.attended } else { settings.unattended },
-            stderr: match &settings.complaints {
-                Complaints::Auto if attended => process::Stderr::Shown,
-                Complaints::Auto | Complaints::Kept => process::Stderr::Kept,
-                Complaints::Shown => process::Stderr::Shown,
-                Complaints::Sink(sink) => process::Stderr::Sink(sink.clone()),
-            },
+            budget: settings.budget(attended),
+            stderr: settings.stderr(attended),
             limits: settings.limits,
             request,
         })

@@ -71,6 +71,23 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// How long a run may take, with a person at the terminal or without.
+    pub(crate) fn budget(&self, attended: bool) -> Duration {
+        if attended { self.attended } else { self.unattended }
+    }
+
+    /// Where the stderr of such a run goes.
+    pub(crate) fn stderr(&self, attended: bool) -> process::Stderr {
+        match &self.complaints {
+            Complaints::Auto if attended => process::Stderr::Shown,
+            Complaints::Auto | Complaints::Kept => process::Stderr::Kept,
+            Complaints::Shown => process::Stderr::Shown,
+            Complaints::Sink(sink) => process::Stderr::Sink(sink.clone()),
+        }
+    }
+}
+
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")

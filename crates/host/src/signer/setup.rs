@@ -6,7 +6,7 @@ use super::{PATH, PROVIDER};
 use crate::{
     Error, Kind,
     kubeconfig::AuthProvider,
-    plan::{Complaints, Context, Variable, alone},
+    plan::{Context, Variable, alone},
     process,
     rules::{Judgement, Program},
 };
@@ -155,13 +155,8 @@ impl Setup {
             stdin: attended
                 && settings.stdin_unavailable.is_none()
                 && surroundings.stdin_is_terminal(),
-            budget: if attended { settings.attended } else { settings.unattended },
-            stderr: match &settings.complaints {
-                Complaints::Auto if attended => process::Stderr::Shown,
-                Complaints::Auto | Complaints::Kept => process::Stderr::Kept,
-                Complaints::Shown => process::Stderr::Shown,
-                Complaints::Sink(sink) => process::Stderr::Sink(sink.clone()),
-            },
+            budget: settings.budget(attended),
+            stderr: settings.stderr(attended),
             limits: settings.limits,
         }
     }
