@@ -5,7 +5,9 @@
 //! so that open watches starve nobody. Dropping the pool drains it: idle connections close, the
 //! others when their last body has been read.
 
+mod dial;
 mod failure;
+mod keep;
 mod load;
 mod sniff;
 #[cfg(test)]
@@ -32,7 +34,7 @@ pub(crate) use self::{failure::Failure, load::Place};
 use self::{load::Load, wire::Wire};
 use crate::{
     Body, Error, Incoming,
-    connect::{Connector, Verdict, Why},
+    connect::{Connector, Verdict},
     error::Kind,
 };
 
@@ -41,9 +43,6 @@ const ATTEMPTS: usize = 4;
 
 /// The same where each connection costs a signature.
 const SIGNED_ATTEMPTS: usize = 2;
-
-/// Idle HTTP/1.1 connections that are kept; client-go keeps as many.
-const IDLE: usize = 25;
 
 /// How connections are kept. Times are client-go's.
 #[derive(Debug, Clone)]
@@ -320,186 +319,8 @@ impl Pool {
 }
 
 impl Shared {
-    /// Connects for everybody who waits.
-    async fn attempt(self: Arc<Self>, end: Arc<End>) {
-        let opening = self.open();
-        tokio::pin!(opening);
-        let opened = loop {
-            tokio::select! {
-                opened = &mut opening => break opened,
-                // Nobody waits. A connection would serve the next one, but a signer may be asking a
-                // person, who knows of nobody to answer for.
-                () = end.closed(), if self.signer.is_some() => {
-                    let mut state = self.lock();
-                    if end.receiver_count() == 0 {
-                        state.attempt = None;
-                        return;
-                    }
-                }
-            }
-        };
-        let opened = opened.map(|lease| {
-            if let Some(Lease::Single(single)) = lease {
-                self.keep(single);
-            }
-        });
-        self.lock().attempt = None;
-        end.send_replace(Some(opened));
-    }
-
-    /// A connection with the handshakes of TLS and HTTP behind it. One that broke because a signer
-    /// took too long is tried once more: what it had to ask for it may know now.
-    async fn dial(
-        self: &Arc<Self>,
-        tls: &Arc<ClientConfig>,
-    ) -> Result<(Wire, Arc<Verdict>), Error> {
-        let mut late = false;
-        loop {
-            let verdict =
-                Verdict::new(self.connector.origin(), self.signer.as_ref(), self.settings.patience);
-            // Large, and needed for few requests: out of the way of the many.
-            let opening = Box::pin(async {
-                let io = self.connector.connect(tls, &verdict).await?;
-                wire::open(io, Arc::downgrade(self), self, &verdict).await
-            });
-            let error = match opening.await {
-                Ok(wire) => return Ok((wire, verdict)),
-                Err(error) => error,
-            };
-            match verdict.why() {
-                Some(Why::Late(_)) if !late => late = true,
-                Some(why) => return Err(why.into_error()),
-                None => return Err(error),
-            }
-        }
-    }
-
-    /// Says why a request got no response, where the connection knows it. After a signer that was
-    /// too slow a request may be sent once more: the server never read it.
-    fn judge<T>(&self, sent: Result<T, Failure>, verdict: &Verdict) -> Result<T, Failure> {
-        let mut failure = match sent {
-            Ok(response) => {
-                if verdict.is_signed() {
-                    self.lock().late = false;
-                }
-                return Ok(response);
-            }
-            Err(failure) => failure,
-        };
-        match verdict.why() {
-            // A second one would cost a signature, and end as the first did.
-            None if verdict.is_fruitless() => (failure.unsent, failure.again) = (None, false),
-            None => {}
-            Some(Why::Refused(error)) => failure = error.into(),
-            Some(Why::Late(error)) => {
-                let again = !std::mem::replace(&mut self.lock().late, true);
-                let unsent = failure.unsent.filter(|_| again);
-                failure = Failure { error, unsent, again };
-            }
-        }
-        Err(failure)
-    }
-
-    /// Connects. An HTTP/2 connection goes into the pool at once, an HTTP/1.1 one to the caller.
-    async fn open(self: &Arc<Self>) -> Result<Option<Lease>, Error> {
-        let (wire, verdict) = self.dial(&self.tls).await?;
-        match wire {
-            Wire::Many { sender, load, cut } => {
-                let mut state = self.lock();
-                state.single = false;
-                state.many.push(Many { sender, load, verdict });
-                drop(state);
-                self.note(cut);
-                self.sweep();
-                Ok(None)
-            }
-            Wire::Single { sender, cut } => {
-                self.lock().single = true;
-                self.note(cut);
-                let since = Instant::now();
-                Ok(Some(Lease::Single(Single { sender, since, used: false, verdict })))
-            }
-        }
-    }
-
-    fn keep(self: &Arc<Self>, single: Single) {
-        let mut state = self.lock();
-        if state.idle.len() < IDLE {
-            state.idle.push(single);
-        }
-        drop(state);
-        self.changed.notify_waiters();
-        self.sweep();
-    }
-
-    fn note(&self, cut: AbortHandle) {
-        if self.settings.drain.is_some() {
-            let mut state = self.lock();
-            state.cuts.retain(|(_, cut)| !cut.is_finished());
-            state.cuts.push((Handle::current(), cut));
-        }
-    }
-
-    /// Closes what has been idle for too long, for as long as there is anything to close.
-    fn sweep(self: &Arc<Self>) {
-        if std::mem::replace(&mut self.lock().sweeping, true) {
-            return;
-        }
-        let sweeper = Sweeper(Arc::downgrade(self));
-        let idle = self.settings.idle;
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(idle / 2).await;
-                let Some(shared) = sweeper.0.upgrade() else {
-                    return;
-                };
-                let mut state = shared.lock();
-                state
-                    .idle
-                    .retain(|single| single.since.elapsed() < idle && !single.sender.is_closed());
-                state.many.retain(|many| {
-                    !many.sender.is_closed() && many.load.idle().is_none_or(|since| since < idle)
-                });
-                if state.idle.is_empty() && state.many.is_empty() {
-                    drop(state);
-                    return;
-                }
-            }
-        });
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing under the lock can leave the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Says that nobody sweeps any more, also when a runtime is shut down under the sweeper.
-struct Sweeper(Weak<Shared>);
-
-impl Drop for Sweeper {
-    fn drop(&mut self) {
-        if let Some(shared) = self.0.upgrade() {
-            shared.lock().sweeping = false;
-        }
-    }
-}
-
-/// The senders go with the state, and hyper drains each connection. What must not go on for ever
-/// is cut after the time set for that.
-impl Drop for Shared {
-    fn drop(&mut self) {
-        let Some(limit) = self.settings.drain else {
-            return;
-        };
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for (runtime, cut) in state.cuts.drain(..) {
-            if !cut.is_finished() {
-                runtime.spawn(async move {
-                    tokio::time::sleep(limit).await;
-                    cut.abort();
-                });
-            }
-        }
     }
 }
