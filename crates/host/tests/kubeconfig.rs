@@ -330,3 +330,41 @@ fn ten_thousand_contexts_are_no_trouble() {
     let target = config.resolve(&Overrides::default(), &surroundings).unwrap();
     assert_eq!(target.cluster.server, "https://h9999");
 }
+
+#[test]
+fn what_is_in_memory_needs_its_current_context_even_if_another_is_named() {
+    let text = "clusters:\n- {name: c, cluster: {server: 'https://h:1'}}\n\
+                contexts:\n- {name: x, context: {cluster: c}}\ncurrent-context: gone\n";
+    let overrides = Overrides { context: Some("x".into()), ..Overrides::default() };
+    let surroundings = Surroundings::fixed(Fixed::default());
+    let config = Kubeconfig::from_bytes(text.as_bytes()).unwrap();
+    let error = config.resolve(&overrides, &surroundings).unwrap_err();
+    assert_eq!(error.problems()[0].class, Class::ContextNotFound, "{error}");
+    // In a file, as with kubectl, the flag is enough.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config");
+    std::fs::write(&path, text).unwrap();
+    let config = Kubeconfig::load(&surroundings, Some(&path)).unwrap();
+    assert!(config.resolve(&overrides, &surroundings).is_ok());
+}
+
+#[test]
+fn an_authority_that_the_plugin_is_to_be_told_of_is_missed_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config");
+    let text = "clusters:\n- {name: c, cluster: {server: 'https://h:1', certificate-authority: .}}\n\
+                contexts:\n- {name: x, context: {cluster: c, user: u}}\ncurrent-context: x\n\
+                users:\n- {name: u, user: {exec: {apiVersion: n/v1, command: p, interactiveMode: Never, \
+                provideClusterInfo: true}}}\n";
+    let surroundings = Surroundings::fixed(Fixed::default());
+    for (text, first) in [
+        (text.to_owned(), Class::CaUnreadable),
+        (text.replace("true", "false"), Class::ExecVersionUnsupported),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let config = Kubeconfig::load(&surroundings, Some(&path)).unwrap();
+        let target = config.resolve(&Overrides::default(), &surroundings).unwrap();
+        let error = target.check_user().unwrap_err();
+        assert_eq!(error.problems()[0].class, first, "{error}");
+    }
+}

@@ -36,9 +36,14 @@ impl Target {
         outcome(problems, hint)
     }
 
-    /// Whether the plugin's version and the auth-provider are known.
+    /// Whether the plugin's version and the auth-provider are known, and what a plugin is to be told
+    /// of its cluster.
     pub fn check_user(&self) -> Result<(), Error> {
         let mut problems = Vec::new();
+        if self.user.exec.as_ref().is_some_and(|exec| exec.provide_cluster_info) {
+            self.judge_authority(&mut problems);
+            problems.retain(|problem| problem.class == Class::CaUnreadable);
+        }
         self.judge_exec(&mut problems);
         let hint = self.judge_provider(&mut problems);
         outcome(problems, hint)

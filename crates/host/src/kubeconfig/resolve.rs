@@ -68,15 +68,15 @@ impl Kubeconfig {
         surroundings: &Surroundings,
     ) -> Result<Judged<'a>, Vec<Problem>> {
         let mut problems = Vec::new();
-        if choice.context.is_none() && !choice.context_name.is_empty() {
+        // What is only in memory must be whole even if another context is named, as in the reference.
+        let in_memory = self.current_context_place.file.is_none();
+        let current = if in_memory { &self.current_context } else { choice.context_name };
+        if !current.is_empty() && find(&self.contexts, current).is_none() {
             problems.push(
                 Problem::new(
                     Class::ContextNotFound,
                     self.current_context_place.clone(),
-                    format!(
-                        "names the context `{}`, which does not exist",
-                        inline(choice.context_name)
-                    ),
+                    format!("names the context `{}`, which does not exist", inline(current)),
                 )
                 .field("current-context"),
             );
