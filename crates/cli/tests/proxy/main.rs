@@ -6,9 +6,11 @@
 mod command;
 mod framing;
 mod fuzz;
+mod heal;
 mod kubectl;
 mod refusal;
 mod signer;
+mod soak;
 mod stage;
 mod status;
 mod stream;

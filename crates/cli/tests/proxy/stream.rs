@@ -84,6 +84,29 @@ fn a_terminal_passes_through() {
 }
 
 #[test]
+fn somebody_attaches_to_what_runs_and_types() {
+    for way in ways().iter().copied() {
+        let (stage, proxy) = began();
+        let mut attached = Running(
+            command(&proxy, way, &["attach", "-i", "a"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        );
+        let mut lines = attached.lines();
+        attached.0.stdin.as_mut().unwrap().write_all(b"typed\n").unwrap();
+        assert_eq!(lines.next().unwrap(), "typed", "what runs there repeats it");
+        stage.server.logs().write("default", "a", "said by the pod");
+        assert_eq!(lines.next().unwrap(), "said by the pod");
+        stage.server.logs().end("default", "a");
+        assert_eq!(lines.next(), None);
+        assert!(attached.0.wait().unwrap().success());
+        assert_eq!(upgrade(&stage, "attach"), expected(way));
+    }
+}
+
+#[test]
 fn fifty_megabytes_are_copied_there_and_back() {
     for way in ways().iter().copied() {
         let (stage, proxy) = began();

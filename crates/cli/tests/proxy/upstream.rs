@@ -7,25 +7,39 @@ use std::{
     thread,
 };
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use keyward_testing::authority::Authority;
 use rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::ring};
+use serde_json::{Value, json};
 
 use crate::strict::{self, Message};
 
 /// The header that ties what was sent to what arrives, and an answer to its question.
 pub(crate) const MARK: &str = "x-case";
 
-/// A server that speaks HTTP/1.1 alone, answers everything alike, and writes down what it gets, by
-/// a reader of its own that knows no mercy.
+/// A server that speaks HTTP/1.1 alone, answers everything alike when it has read all of it, and
+/// writes down what it gets, by a reader of its own that knows no mercy.
 pub(crate) struct Upstream {
-    seen: Arc<Mutex<Vec<Message>>>,
-    broken: Arc<Mutex<Vec<Vec<u8>>>>,
+    book: Arc<Book>,
     pub(crate) kubeconfig: String,
+}
+
+#[derive(Default)]
+struct Book {
+    seen: Mutex<Vec<Message>>,
+    broken: Mutex<Vec<Vec<u8>>>,
+    /// The only token that is taken; any, if it is empty.
+    token: Mutex<String>,
 }
 
 impl Upstream {
     pub(crate) fn start() -> Self {
-        let authority = Authority::new("fuzz").unwrap();
+        Self::of(&json!({ "token": "secret-of-the-proxy" }))
+    }
+
+    /// With a kubeconfig of this user.
+    pub(crate) fn of(user: &Value) -> Self {
+        let authority = Authority::new("strict").unwrap();
         let identity = authority.server(&["127.0.0.1"]).unwrap();
         let settings = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -36,66 +50,60 @@ impl Upstream {
         let settings = Arc::new(settings);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let seen: Arc<Mutex<Vec<Message>>> = Arc::default();
-        let broken: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
-        let (kept, bad) = (seen.clone(), broken.clone());
+        let book: Arc<Book> = Arc::default();
+        let kept = book.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (settings, kept, bad) = (settings.clone(), kept.clone(), bad.clone());
-                thread::spawn(move || answer(stream, settings, &kept, &bad));
+                let (settings, book) = (settings.clone(), kept.clone());
+                thread::spawn(move || answer(stream, settings, &book));
             }
         });
-        let authority =
-            base64::Engine::encode(&base64::engine::general_purpose::STANDARD, authority.pem());
-        let kubeconfig = serde_json::json!({
+        let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "test",
             "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
             "clusters": [{ "name": "test", "cluster": {
                 "server": format!("https://{address}"),
-                "certificate-authority-data": authority,
+                "certificate-authority-data": STANDARD.encode(authority.pem()),
             } }],
-            "users": [{ "name": "test", "user": { "token": "secret-of-the-proxy" } }],
+            "users": [{ "name": "test", "user": user }],
         });
-        Self { seen, broken, kubeconfig: kubeconfig.to_string() }
+        Self { book, kubeconfig: kubeconfig.to_string() }
+    }
+
+    /// Takes this token from now on, and no other.
+    pub(crate) fn accept(&self, token: &str) {
+        token.clone_into(&mut self.book.token.lock().unwrap());
     }
 
     /// What has arrived since the last look.
     pub(crate) fn take(&self) -> Vec<Message> {
-        std::mem::take(&mut self.seen.lock().unwrap())
+        std::mem::take(&mut self.book.seen.lock().unwrap())
     }
 
     /// Connections' worth of bytes that were no requests.
     pub(crate) fn broken(&self) -> Vec<Vec<u8>> {
-        self.broken.lock().unwrap().clone()
+        self.book.broken.lock().unwrap().clone()
     }
 }
 
-fn answer(
-    stream: TcpStream,
-    settings: Arc<ServerConfig>,
-    seen: &Mutex<Vec<Message>>,
-    broken: &Mutex<Vec<Vec<u8>>>,
-) {
+fn answer(stream: TcpStream, settings: Arc<ServerConfig>, book: &Book) {
     let Ok(session) = ServerConnection::new(settings) else { return };
     let mut stream = StreamOwned::new(session, stream);
     let mut bytes = Vec::new();
-    let mut piece = [0; 4096];
+    let mut piece = vec![0; 64 * 1024];
     loop {
         match strict::read(&bytes) {
             strict::Read::Whole(message, used) => {
                 bytes.drain(..used);
-                let mark = message.values(MARK).collect::<Vec<_>>().join(",");
-                let body = if message.method == "HEAD" { "" } else { "ok\n" };
-                let text =
-                    format!("HTTP/1.1 200 OK\r\n{MARK}: {mark}\r\nContent-Length: 3\r\n\r\n{body}");
-                seen.lock().unwrap().push(message);
+                let text = book.judge(&message);
+                book.seen.lock().unwrap().push(message);
                 if stream.write_all(text.as_bytes()).is_err() {
                     return;
                 }
                 continue;
             }
             strict::Read::Wrong(_) => {
-                broken.lock().unwrap().push(bytes);
+                book.broken.lock().unwrap().push(bytes);
                 return;
             }
             strict::Read::Partial => {}
@@ -104,5 +112,17 @@ fn answer(
             Ok(size) if size > 0 => bytes.extend_from_slice(&piece[..size]),
             _ => return,
         }
+    }
+}
+
+impl Book {
+    fn judge(&self, message: &Message) -> String {
+        let mark = message.values(MARK).collect::<Vec<_>>().join(",");
+        let token = self.token.lock().unwrap();
+        let wanted = format!("Bearer {token}");
+        let good = token.is_empty() || message.values("authorization").eq([&wanted[..]]);
+        let code = if good { "200 OK" } else { "401 Unauthorized" };
+        let body = if message.method == "HEAD" { "" } else { "ok\n" };
+        format!("HTTP/1.1 {code}\r\n{MARK}: {mark}\r\nContent-Length: 3\r\n\r\n{body}")
     }
 }
