@@ -72,8 +72,9 @@ impl Contents {
                 found.certificates.push((names, certificate));
             }
         }
+        let private = [PUBLIC, USE].concat();
         for handle in find(session, ObjectClass::PRIVATE_KEY)? {
-            let fields = Fields::read(session, handle, PRIVATE).map_err(fail)?;
+            let fields = Fields::read(session, handle, &private).map_err(fail)?;
             if fields.flag(AttributeType::Sign) == Some(false) {
                 continue;
             }
@@ -122,18 +123,9 @@ const PUBLIC: &[AttributeType] = &[
     AttributeType::EcPoint,
 ];
 
-const PRIVATE: &[AttributeType] = &[
-    AttributeType::Id,
-    AttributeType::Label,
-    AttributeType::KeyType,
-    AttributeType::Modulus,
-    AttributeType::PublicExponent,
-    AttributeType::EcParams,
-    AttributeType::EcPoint,
-    AttributeType::Sign,
-    AttributeType::AlwaysAuthenticate,
-    AttributeType::Extractable,
-];
+/// What is asked of private keys besides.
+const USE: &[AttributeType] =
+    &[AttributeType::Sign, AttributeType::AlwaysAuthenticate, AttributeType::Extractable];
 
 const CERTIFICATE: &[AttributeType] =
     &[AttributeType::Id, AttributeType::Label, AttributeType::Value];

@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::{fs, process::Output};
+use std::fs;
 
 use cryptoki::{
     context::{CInitializeArgs, CInitializeFlags, Pkcs11},
@@ -191,26 +191,8 @@ fn keys_and_certificates_of_other_tools_work() {
     judge(&soft, "made", Options::Digest(Hash::Sha384));
 }
 
-fn issue(soft: &Lab, csr: &str, name: &str) -> Output {
-    let der = format!("{name}.der");
-    soft.openssl(&[
-        "x509",
-        "-req",
-        "-in",
-        csr,
-        "-CA",
-        "ca.pem",
-        "-CAkey",
-        "ca.key",
-        "-days",
-        "2",
-        "-set_serial",
-        "9",
-        "-outform",
-        "DER",
-        "-out",
-        &der,
-    ])
+fn issue(soft: &Lab, csr: &str, name: &str) {
+    soft.issue("ca", csr, "2", "9", &["-outform", "DER", "-out", &format!("{name}.der")]);
 }
 
 #[test]
@@ -295,22 +277,7 @@ fn intermediates_come_with_the_certificate_and_roots_do_not() {
     soft.openssl(&["x509", "-inform", "DER", "-in", "mid.der", "-out", "mid.pem"]);
     soft.run("keygen", "leaf", &[]);
     fs::write(soft.path("leaf.csr"), soft.run("csr", "leaf", &["--user", "leaf"])).unwrap();
-    soft.openssl(&[
-        "x509",
-        "-req",
-        "-in",
-        "leaf.csr",
-        "-CA",
-        "mid.pem",
-        "-CAkey",
-        "mid.key",
-        "-days",
-        "2",
-        "-set_serial",
-        "3",
-        "-out",
-        "leaf.pem",
-    ]);
+    soft.issue("mid", "leaf.csr", "2", "3", &["-out", "leaf.pem"]);
     let files = ["leaf.pem", "mid.pem", "ca.pem"].map(|name| fs::read(soft.path(name)).unwrap());
     fs::write(soft.path("all.pem"), files.concat()).unwrap();
     ok(soft.plugin().arg("import").arg("all.pem").arg(soft.uri("leaf")));
@@ -318,24 +285,7 @@ fn intermediates_come_with_the_certificate_and_roots_do_not() {
     assert_eq!(response.chain, [fs::read(soft.path("mid.der")).unwrap()]);
 
     // Of two certificates for one key, the one that holds longer is shown.
-    soft.openssl(&[
-        "x509",
-        "-req",
-        "-in",
-        "leaf.csr",
-        "-CA",
-        "ca.pem",
-        "-CAkey",
-        "ca.key",
-        "-days",
-        "9",
-        "-set_serial",
-        "4",
-        "-outform",
-        "DER",
-        "-out",
-        "new.der",
-    ]);
+    soft.issue("ca", "leaf.csr", "9", "4", &["-outform", "DER", "-out", "new.der"]);
     ok(soft.plugin().arg("import").arg("new.der").arg(soft.uri("leaf")));
     let response = soft.certificate(&soft.configuration("leaf"));
     assert_eq!(response.certificate, fs::read(soft.path("new.der")).unwrap());

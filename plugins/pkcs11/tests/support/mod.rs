@@ -205,25 +205,15 @@ impl Lab {
         self.openssl(&["req", "-in", &csr, "-verify", "-noout"]);
         self.authority();
         fs::write(self.path("ext"), "extendedKeyUsage = clientAuth\n").unwrap();
-        self.openssl(&[
-            "x509",
-            "-req",
-            "-in",
-            &csr,
-            "-CA",
-            "ca.pem",
-            "-CAkey",
-            "ca.key",
-            "-days",
-            "2",
-            "-set_serial",
-            "7",
-            "-extfile",
-            "ext",
-            "-out",
-            &pem,
-        ]);
+        self.issue("ca", &csr, "2", "7", &["-extfile", "ext", "-out", &pem]);
         ok(self.plugin().arg("import").arg(&pem).arg(self.uri(name)));
+    }
+
+    /// Has a request signed by the authority of this name, for so many days.
+    pub fn issue(&self, authority: &str, csr: &str, days: &str, serial: &str, more: &[&str]) {
+        let (pem, key) = (format!("{authority}.pem"), format!("{authority}.key"));
+        let signed = ["x509", "-req", "-in", csr, "-CA", &pem, "-CAkey", &key];
+        self.openssl(&[&signed[..], &["-days", days, "-set_serial", serial], more].concat());
     }
 
     /// `ca.pem` and `ca.key`
