@@ -10,7 +10,7 @@ use keyward_host::{
     process::Sink,
     rules::Rules,
 };
-use keyward_protocol::{Secret, exec::Request, url};
+use keyward_protocol::{Secret, exec::Request, signer::pins, url};
 
 use crate::{
     failure::Failure,
@@ -207,9 +207,10 @@ impl Globals {
             self.mask.learn_value(value);
         }
         for (name, value) in user.auth_provider.iter().flat_map(|provider| &provider.config) {
-            if ["token", "secret", "pin"].iter().any(|word| name.contains(word)) {
+            if ["token", "secret"].iter().any(|word| name.contains(word)) {
                 self.mask.learn(value);
             }
+            pins(name, value.expose()).iter().for_each(|pin| self.mask.learn(pin));
         }
         for address in [&target.cluster.server, &target.cluster.proxy_url] {
             for password in url::passwords(address) {

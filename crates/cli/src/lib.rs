@@ -23,9 +23,10 @@ mod proxy;
 mod server;
 mod signals;
 
-use std::{env, process::ExitCode};
+use std::{env, process::ExitCode, time::Duration};
 
 use clap::Parser;
+use keyward_host::process;
 
 use crate::{args::Cli, failure::Failure, flags::Flags, globals::Globals};
 
@@ -34,6 +35,16 @@ pub use crate::bridge::Bridge;
 /// The whole program: a bridge if it was started by the name of one, else what the command line
 /// says.
 pub fn main() -> ExitCode {
+    let code = run();
+    // Nothing that was started for an answer that nobody waits for any more outlives us.
+    process::shut_down(LAST_BREATH);
+    code
+}
+
+/// How long plugins may take to die. They are killed, so only the system can be slow.
+const LAST_BREATH: Duration = Duration::from_secs(5);
+
+fn run() -> ExitCode {
     if let Some(bridge) = env::args_os().next().and_then(|name| Bridge::named(&name)) {
         return bridge.main();
     }

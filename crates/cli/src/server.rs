@@ -3,11 +3,25 @@
 use std::{error::Error as _, time::Duration};
 
 use http::{Request, Response, StatusCode, header};
-use keyward::{Body, Client, Incoming};
-use keyward_host::Sources;
+use http_body_util::{BodyExt, Limited};
+use keyward::{Body, Client, Incoming, Kind};
+use keyward_host::{Source, Sources, Target};
+use keyward_protocol::Secret;
 use serde_json::Value;
 
-use crate::{failure::Failure, globals::Globals, output::inline};
+use crate::{
+    duration,
+    failure::Failure,
+    globals::Globals,
+    mask::Mask,
+    output::{self, inline},
+};
+
+/// Objects and the words of a refusal are small.
+const MOST: usize = 8 << 20;
+
+/// How long a small body may take, once its beginning is there.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How to talk to the server, for the commands that do.
 ///
@@ -23,6 +37,10 @@ pub(crate) struct Args {
 /// A server, as the user of the target.
 pub(crate) struct Server {
     client: Client,
+    source: Source,
+    target: Target,
+    limit: Option<Duration>,
+    mask: Mask,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -33,16 +51,19 @@ impl Server {
         let plan = globals.plan(target.clone())?;
         let mut builder =
             Client::builder().user_agent(concat!("keyward/", env!("CARGO_PKG_VERSION")));
-        if let Some(limit) = globals.flags.request_timeout.filter(|limit| !limit.is_zero()) {
+        let limit = globals.flags.request_timeout.filter(|limit| !limit.is_zero());
+        if let Some(limit) = limit {
             builder = builder.response_timeout(limit);
         }
         if args.refresh_on_403 {
             builder = builder.refresh_on_403();
         }
-        let client = builder.build(&target, Sources::global().open(&plan))?;
+        let source = Sources::global().open(&plan);
+        let client = builder.build(&target, source.clone())?;
         // One request at a time: one thread is all it needs.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { client, runtime })
+        let mask = globals.mask.clone();
+        Ok(Self { client, source, target, limit, mask, runtime })
     }
 
     /// Does nothing for a while.
@@ -56,7 +77,36 @@ impl Server {
         request: Request<Body>,
         read: impl AsyncFnOnce(Response<Incoming>) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
-        self.runtime.block_on(async { read(self.client.send(request).await?).await })
+        self.runtime.block_on(async {
+            let response = self.client.send(request).await;
+            self.learn();
+            read(response.map_err(|error| self.explain(error))?).await
+        })
+    }
+
+    /// A server may repeat what it was sent, and no message may.
+    fn learn(&self) {
+        let Some(credential) = self.source.current() else { return };
+        credential.token().inspect(|token| self.mask.learn(token));
+        let header = credential.authorization().and_then(|value| value.to_str().ok());
+        if let Some((_, coded)) = header.and_then(|header| header.split_once(' ')) {
+            self.mask.learn(&Secret::new(coded));
+        }
+    }
+
+    /// Says whom we waited for in vain.
+    fn explain(&self, error: keyward::Error) -> Failure {
+        let (Kind::TimedOut, Some(limit)) = (error.kind(), self.limit) else { return error.into() };
+        let limit = duration::show(limit);
+        let (what, label) = if self.source.current().is_none() {
+            (format!("there was no credential within {limit}"), "needed by")
+        } else {
+            let server = inline(&self.target.cluster.server);
+            (format!("server `{server}` did not answer within {limit}"), "asked by")
+        };
+        Failure::failed(what)
+            .note(label, output::user(&self.target))
+            .hint("`--request-timeout` sets the limit for plugin and server together")
     }
 
     /// Sends a request, with an object where there is one, and reads the object that comes back.
@@ -81,10 +131,25 @@ impl Server {
     }
 }
 
-/// Reads a whole body.
+/// Reads a whole body, of something small.
 pub(crate) async fn bytes(body: Incoming) -> Result<Vec<u8>, Failure> {
-    let body = body.bytes().await.map_err(|error| lost(&*error))?;
-    Ok(body.into())
+    match tokio::time::timeout(PATIENCE, Limited::new(body, MOST).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes().into()),
+        Ok(Err(error)) => Err(lost(&*error)),
+        Err(_) => {
+            let limit = duration::show(PATIENCE);
+            Err(Failure::failed(format!("the answer began, and did not end within {limit}")))
+        }
+    }
+}
+
+/// What a server's refusal says, if it ends.
+pub(crate) async fn refused(response: Response<Incoming>) -> Failure {
+    let status = response.status();
+    match bytes(response.into_body()).await {
+        Ok(body) => refusal(status, &body),
+        Err(failure) => refusal(status, b"").note("its words", failure.message()),
+    }
 }
 
 /// The response broke off.

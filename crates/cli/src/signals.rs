@@ -1,7 +1,7 @@
 //! Ctrl-C and friends while a plugin runs: first the terminal and the plugins, then we.
 
 #[cfg(unix)]
-pub(crate) use unix::{before_leaving, leave_if_interrupted, watch};
+pub(crate) use unix::{before_leaving, heard, leave_if_interrupted, watch};
 
 #[cfg(unix)]
 mod unix {
@@ -26,12 +26,27 @@ mod unix {
     /// From now on a signal that asks us to end lets the host end its plugins and restore the
     /// terminal before it has its way. To be called before the first other thread starts.
     pub(crate) fn watch() {
-        let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+        let signals = heard();
         // Blocked here, and so in every thread that comes from here: they wait for the one below.
         // Plugins start with nothing blocked.
         if signals.thread_block().is_ok() {
             thread::spawn(move || end(&signals));
         }
+    }
+
+    /// The signals that ask us to end, or are a person's word to the command in the foreground, less
+    /// those that whoever started us wants ignored: `nohup`, or a script that put us into the
+    /// background.
+    pub(crate) fn heard() -> SigSet {
+        let all = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+        let ignored = ignored(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
+        all.into_iter().filter(|signal| ignored >> (*signal as u32 - 1) & 1 == 0).collect()
+    }
+
+    /// The mask of ignored signals, as Linux tells it.
+    fn ignored(status: &str) -> u64 {
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
     }
 
     /// What else is to be done when a signal ends us: nothing is dropped then.
@@ -46,9 +61,15 @@ mod unix {
         for act in LAST_ACTS.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             act();
         }
+        // No core file of a process that has held secrets.
+        #[cfg(target_os = "linux")]
+        let _ =
+            rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
         // As if we had never been in between: the shell sees which signal it was.
         let _ = raise(signal);
         let _ = signals.thread_unblock();
+        // It was ignored, where that cannot be found out: our plugins are gone all the same.
+        std::process::exit(128 + signal as i32);
     }
 
     /// After a signal there is nothing to report: whoever sent it knows. Does not return then.

@@ -42,8 +42,10 @@ impl Origin {
         if host.is_empty() {
             return Err(bad("has no host"));
         }
+        // A port that is none must not become the scheme's own: somebody else may listen there.
+        let port = port(&authority, default_port).ok_or_else(|| bad("has no usable port"))?;
         Ok(Self {
-            port: authority.port_u16().unwrap_or(default_port),
+            port,
             base: uri.path().trim_end_matches('/').to_owned(),
             scheme,
             authority,
@@ -81,7 +83,7 @@ impl Origin {
         let default_port = if *scheme == Scheme::HTTPS { 443 } else { 80 };
         *scheme == self.scheme
             && authority.host().eq_ignore_ascii_case(&self.host)
-            && authority.port_u16().unwrap_or(default_port) == self.port
+            && port(authority, default_port) == Some(self.port)
     }
 
     /// The whole URI of a request. A relative one is put under the path of the kubeconfig's
@@ -124,6 +126,18 @@ impl fmt::Debug for Origin {
     }
 }
 
+/// The port that an authority names, or else the scheme's own. `None` if it names something that is no
+/// port: then it must not become the scheme's, where somebody else may listen.
+fn port(authority: &Authority, default: u16) -> Option<u16> {
+    let text = authority.as_str();
+    let plain = text.rsplit_once('@').map_or(text, |(_, plain)| plain);
+    match plain.strip_prefix(authority.host())?.strip_prefix(':') {
+        None | Some("") => Some(default),
+        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => port.parse().ok(),
+        Some(_) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -142,6 +156,23 @@ mod tests {
         assert!(!covers("https://api.example", "http://api.example:443/x"));
         assert!(!covers("https://api.example", "https://api.example.evil/x"));
         assert!(!covers("https://api.example", "https://evil@other.example/x"));
+    }
+
+    #[test]
+    fn a_port_that_is_none_does_not_become_the_schemes_own() {
+        for (server, port) in [
+            ("https://1:1", Some(1)),
+            ("https://[::1]", Some(443)),
+            ("https://[::1]:", Some(443)),
+            ("https://me@127.0.0.1:6443", Some(6443)),
+            ("https://127.0.0.1:65536", None),
+            ("https://127.0.0.1:+443", None),
+            ("https://127.0.0.1:abc", None),
+        ] {
+            let origin = Origin::parse(server);
+            assert_eq!(origin.as_ref().ok().map(Origin::port), port, "{server}: {origin:?}");
+        }
+        assert!(!covers("https://api.example", "https://api.example:65536/x"));
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! A loaded module and the tokens it shows.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
 
 use cryptoki::{
     context::{CInitializeArgs, CInitializeFlags, Pkcs11},
@@ -45,9 +49,42 @@ pub(crate) struct Token {
     pub(crate) pin: State,
 }
 
+/// Whoever can write a library can run anything as us: it, and the folders above it, must be root's
+/// or ours, as clients ask of the programs they run. A bare name is the system's own search.
+fn trusted(path: &Path) -> Result<(), Refusal> {
+    const STICKY: u32 = 0o1000;
+    const EVERYBODY: u32 = 0o002;
+    let Ok(real) = fs::canonicalize(path) else { return Ok(()) };
+    // In a user namespace root may have another number.
+    let root = fs::metadata("/").map_or(0, |found| found.uid());
+    let us = rustix::process::geteuid().as_raw();
+    for place in real.ancestors() {
+        let found = fs::metadata(place).map_err(|e| {
+            Refusal::BadConfig(format!(
+                "the module's `{}` cannot be looked at: {e}",
+                place.display()
+            ))
+        })?;
+        let what = if ![0, root, us].contains(&found.uid()) {
+            format!("belongs to user {}, who is neither root nor you", found.uid())
+        } else if found.mode() & EVERYBODY != 0 && (place == real || found.mode() & STICKY == 0) {
+            "can be written by everybody".to_owned()
+        } else {
+            continue;
+        };
+        return Err(Refusal::BadConfig(format!(
+            "the module `{}` is not loaded: `{}` {what}",
+            path.display(),
+            place.display()
+        )));
+    }
+    Ok(())
+}
+
 impl Module {
     /// Loads the library, when it is our turn.
     pub(crate) fn open(path: &Path) -> Result<Self, Refusal> {
+        trusted(path)?;
         let lock = Lock::of(path)?;
         let held = lock.hold()?;
         let doing = format!("load the module `{}`", path.display());

@@ -6,6 +6,7 @@ mod support;
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
+    os::unix::fs::PermissionsExt as _,
     process::{Child, Stdio},
     sync::Arc,
 };
@@ -273,5 +274,20 @@ impl Drop for Enrolling {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_module_that_anybody_can_write_is_not_loaded() {
+    let lab = Lab::soft();
+    let copy = lab.path("module.so");
+    fs::copy(&lab.module, &copy).unwrap();
+    let uri = format!("pkcs11:?module-path={}", copy.display());
+    for (mode, loaded) in [(0o755, true), (0o757, false)] {
+        fs::set_permissions(&copy, fs::Permissions::from_mode(mode)).unwrap();
+        let output = lab.plugin().args(["list", &uri]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), loaded, "{mode:o}: {said}");
+        assert_eq!(said.contains("can be written by everybody"), !loaded, "{said}");
     }
 }

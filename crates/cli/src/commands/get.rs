@@ -40,11 +40,10 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         .body(Body::empty())
         .map_err(|_| Failure::usage(format!("`{}` is not a path", output::inline(&args.raw))))?;
     server.ask(request, async |response| {
-        let status = response.status();
-        let mut body = response.into_body();
-        if !status.is_success() {
-            return Err(server::refusal(status, &server::bytes(body).await?));
+        if !response.status().is_success() {
+            return Err(server::refused(response).await);
         }
+        let mut body = response.into_body();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| server::lost(&*error))?;
             if let Some(data) = frame.data_ref() {

@@ -2,18 +2,17 @@
 
 use std::thread;
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
 
-/// The signals that ask us to end, or are a person's word to the command in the foreground.
-const ALL: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+use crate::signals;
 
 /// From now on signals come as messages. To be called before the first other thread starts:
 /// blocked here, they are blocked in every thread that comes from here. Programs start with
 /// nothing blocked.
 pub(crate) fn listen() -> mpsc::UnboundedReceiver<Signal> {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let signals = SigSet::from_iter(ALL);
+    let signals = signals::heard();
     if signals.thread_block().is_ok() {
         thread::spawn(move || {
             while let Ok(signal) = signals.wait() {

@@ -131,7 +131,7 @@ fn a_signal_ends_the_plugin_first() {
     assert!(Command::new("mkfifo").arg(stage.path("started")).status().unwrap().success());
     stage.plugin("p", "echo $$ > $STAGE/started; exec sleep 300");
     stage.kubeconfig(&exec("p"));
-    for (name, number) in [("TERM", 15), ("INT", 2), ("HUP", 1)] {
+    for (name, number) in [("TERM", 15), ("INT", 2), ("HUP", 1), ("QUIT", 3)] {
         let mut keyward = stage.command(["credential"]).stdout(Stdio::null()).spawn().unwrap();
         let plugin = std::fs::read_to_string(stage.path("started")).unwrap();
         let kill = Command::new("kill").args(["-s", name, &keyward.id().to_string()]).status();
@@ -141,4 +141,33 @@ fn a_signal_ends_the_plugin_first() {
         let left = std::path::Path::new("/proc").join(plugin.trim());
         assert!(!left.exists(), "{name}: the plugin {plugin} is still there");
     }
+}
+
+#[test]
+fn a_signal_that_is_to_be_ignored_is_and_the_next_one_counts() {
+    let stage = Stage::new();
+    assert!(Command::new("mkfifo").arg(stage.path("started")).status().unwrap().success());
+    stage.plugin("p", "echo $$ > $STAGE/started; exec sleep 300");
+    stage.kubeconfig(&exec("p"));
+    let keyward = stage.command(["credential"]);
+    // As `nohup` starts a program, and a script in the background.
+    let mut deaf = Command::new("sh");
+    deaf.args(["-c", "trap '' HUP INT; exec \"$0\" credential"]).arg(keyward.get_program());
+    deaf.envs(keyward.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut keyward = deaf.stdout(Stdio::null()).spawn().unwrap();
+    let plugin = std::fs::read_to_string(stage.path("started")).unwrap();
+    let pid = keyward.id().to_string();
+    let kill = |name: &str| {
+        let kill = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(kill.unwrap().success());
+    };
+    let left = std::path::Path::new("/proc").join(plugin.trim());
+    for name in ["HUP", "INT"] {
+        kill(name);
+        assert!(left.exists() && keyward.try_wait().unwrap().is_none(), "{name} was heard");
+    }
+    kill("TERM");
+    let status = keyward.wait().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
+    assert!(!left.exists(), "the plugin {plugin} is still there");
 }

@@ -13,7 +13,7 @@ use keyward_testing::{
 };
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::stage::{Run, Stage};
 
 /// A server that knows `good`, and a kubeconfig whose user has this token.
 fn scene(token: &str) -> (Stage, Server) {
@@ -141,10 +141,65 @@ fn a_request_has_its_time_and_no_more() {
     let (stage, server) = scene("good");
     server.faults().add(Fault::on("/healthz", Deed::Delay(Duration::from_secs(3600))));
     let ran = stage.run("get --raw /healthz --request-timeout 300ms");
-    assert!(ran.bad(1).contains("no response in the time set for it"), "{ran:?}");
+    let server_said = format!("error: server `{}` did not answer within 300ms\n", server.url());
+    assert!(ran.bad(1).starts_with(&server_said), "{ran:?}");
+    assert!(ran.stderr.contains("hint: `--request-timeout` sets the limit"), "{ran:?}");
     // The time is one for an answer, not for all of a long one.
     server.faults().clear();
     stage.run("get --raw /healthz --request-timeout 30s").good();
+}
+
+#[test]
+fn a_plugin_that_is_not_waited_for_any_more_ends_with_the_program() {
+    let (stage, server) = (Stage::new(), Server::setup().start().unwrap());
+    // It says who it is before it waits; a busy machine may not let it do that in the first of these.
+    let plugin = stage.plugin("p", "echo $$ > $STAGE/pid; exec sleep 300");
+    stage.kubeconfig(&server.kubeconfig(&json!({ "exec": {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": plugin,
+        "interactiveMode": "Never",
+    } })));
+    for limit in ["300ms", "3s", "30s"] {
+        let ran = stage.run(&format!("get --raw /healthz --request-timeout {limit}"));
+        let said = format!("error: there was no credential within {limit}\n  needed by: user `");
+        assert!(ran.bad(1).starts_with(&said), "{ran:?}");
+        let Ok(pid) = std::fs::read_to_string(stage.path("pid")) else { continue };
+        let left = std::path::Path::new("/proc").join(pid.trim());
+        assert!(!left.exists(), "the plugin {pid} is still there");
+        return;
+    }
+    panic!("it was not run");
+}
+
+#[test]
+fn what_a_server_repeats_of_a_credential_is_not_shown() {
+    let (stage, server) = with_counting_plugin();
+    server.users().token("token-1", User::new("anna"));
+    server.faults().add(Fault::on("/repeat", Deed::Repeat(StatusCode::FORBIDDEN)));
+    let ran = stage.run("get --raw /repeat");
+    assert!(ran.bad(1).contains("it said: you sent `Bearer [hidden]`"), "{ran:?}");
+    server.users().password("anna", "s3cr3t-word");
+    stage.kubeconfig(&server.kubeconfig(&json!({ "username": "anna", "password": "s3cr3t-word" })));
+    let ran = stage.run("get --raw /repeat");
+    assert!(ran.bad(1).contains("it said: you sent `Basic [hidden]`"), "{ran:?}");
+}
+
+#[test]
+fn an_authority_that_cannot_be_read_does_not_give_way_to_the_systems() {
+    let (stage, server) = scene("good");
+    let config = server.kubeconfig(&json!({ "token": "good" }));
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    let cluster = &mut config["clusters"][0]["cluster"];
+    cluster.as_object_mut().unwrap().remove("certificate-authority-data");
+    cluster["certificate-authority"] = stage.path("home").display().to_string().into();
+    stage.kubeconfig(&config.to_string());
+    let trusting = stage.write("system.pem", server.authority().pem());
+    for line in ["get --raw /healthz", "plan"] {
+        let ran = stage.command(line.split(' ')).env("SSL_CERT_FILE", &trusting).ran();
+        assert_eq!(ran.code, Some(1), "{line}: {ran:?}");
+        assert!(ran.stderr.contains("`certificate-authority` cannot be read"), "{ran:?}");
+    }
+    assert_eq!(server.counts().requests, 0);
 }
 
 #[test]

@@ -49,6 +49,14 @@ impl Target {
         outcome(problems, hint)
     }
 
+    /// Whether the certificate authority can be used. One that cannot be read does not give way to
+    /// the system's.
+    pub fn check_authority(&self) -> Result<(), Error> {
+        let mut problems = Vec::new();
+        self.judge_authority(&mut problems);
+        outcome(problems, None)
+    }
+
     /// Whether the certificate authority, and a client certificate that stands in the kubeconfig
     /// itself, can be used. A pair in files is judged when it is used, and again as it changes.
     pub fn check_tls(&self) -> Result<(), Error> {

@@ -64,7 +64,8 @@ impl Target {
         let (cluster, user) = (&mut self.cluster, &mut self.user);
         if !cluster.certificate_authority.is_empty() {
             let file = surroundings.absolute(Path::new(&cluster.certificate_authority));
-            // It could be opened. What is wrong with its content is said by `Target::check`.
+            // It could be opened. What is wrong with its content is said by
+            // `Target::check_authority`, before it is used.
             cluster.certificate_authority_data =
                 read(&file).map(|bytes| bytes.to_vec()).unwrap_or_default();
         }

@@ -120,6 +120,9 @@ impl Draft {
         };
         draft.choose_exec();
         draft.choose_provider();
+        if let Err(fault) = draft.target.check_authority() {
+            draft.fault(fault);
+        }
         draft
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keyward_protocol::signer::{
-    Configuration, ErrorResponse, MessageError, Reason, Request, Response,
+    Configuration, ErrorResponse, MessageError, Reason, Request, Response, pins,
 };
 
 use super::{KeyKind, Setup, Signer, setup::Turn};
@@ -189,9 +189,10 @@ impl Signer {
         let mut mask = Mask::default();
         if let Some(setup) = self.plan.signer() {
             for (name, value) in setup.configuration().iter() {
-                if sounds_secret(name) || name.to_ascii_lowercase().contains("pin") {
+                if sounds_secret(name) {
                     mask.learn(value.expose());
                 }
+                pins(name, value.expose()).iter().for_each(|pin| mask.learn(pin.expose()));
             }
         }
         for variable in &turn.environment {

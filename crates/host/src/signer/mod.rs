@@ -21,7 +21,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use keyward_protocol::signer::{Request, Response, SignRequest};
+use keyward_protocol::signer::{Request, Response, SignRequest, pins};
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
 use self::session::Session;
@@ -30,6 +30,7 @@ pub(crate) use self::{fetch::Certificates, pins::Pins};
 use crate::{
     Error, Plan,
     clock::{Clock, SystemClock},
+    mask::Mask,
     observer::Observer,
     pair::Public,
     process::{Sink, Stop},
@@ -154,7 +155,13 @@ impl Identity {
             _ => settings.prompts.as_ref(),
         };
         if let (Some(sink), Some(setup)) = (sink, self.signer.plan.signer()) {
-            sink.line(setup.command(), &keyward_protocol::text::clean(prompt));
+            // Not even a signer that tells its own PIN.
+            let mut mask = Mask::default();
+            for (name, value) in setup.configuration().iter() {
+                pins(name, value.expose()).iter().for_each(|pin| mask.learn(pin.expose()));
+            }
+            let prompt = mask.apply(prompt.as_bytes());
+            sink.line(setup.command(), &keyward_protocol::text::clean(&prompt));
         }
     }
 }

@@ -71,6 +71,7 @@ impl Trust {
 
     /// What a kubeconfig's cluster entry says.
     pub fn of(target: &Target, provider: Arc<CryptoProvider>) -> Result<Self, Error> {
+        target.check_authority()?;
         let cluster = &target.cluster;
         let trust = if cluster.insecure_skip_tls_verify {
             Self::danger_any_server(provider)

@@ -3,6 +3,46 @@ use std::{collections::BTreeMap, fmt};
 use super::MessageError;
 use crate::{Node, Secret, json::push_text};
 
+/// What introduces a PIN in a `pkcs11:` URI.
+const PIN_VALUE: &str = "pin-value=";
+
+/// The PINs that an entry of the configuration holds: the whole of it where its name says so, and the
+/// `pin-value` of a `pkcs11:` URI, as it is written and as it is meant.
+pub fn pins(name: &str, value: &str) -> Vec<Secret> {
+    let mut pins = Vec::new();
+    if name.to_ascii_lowercase().contains("pin") {
+        pins.push(Secret::new(value));
+    }
+    for (at, _) in value.match_indices(PIN_VALUE) {
+        let rest = &value[at + PIN_VALUE.len()..];
+        let written = &rest[..rest.find(['&', ';', '?']).unwrap_or(rest.len())];
+        pins.push(Secret::new(written));
+        pins.push(Secret::from_bytes(unescaped(written)));
+    }
+    pins
+}
+
+/// With `%41` as `A`.
+fn unescaped(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let coded = after.get(..2).filter(|_| first == b'%');
+        let coded = coded.and_then(|digits| std::str::from_utf8(digits).ok());
+        match coded.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    bytes
+}
+
 /// What the kubeconfig says to the plugin: texts by name, all of them handed on unchanged.
 ///
 /// Any value may be a PIN, so `Debug` shows the names alone.
@@ -69,5 +109,22 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Configuration {
 impl fmt::Debug for Configuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pin_is_found_by_its_name_and_in_a_uri() {
+        let found = |name: &str, value: &str| -> Vec<String> {
+            pins(name, value).iter().map(|pin| pin.expose().to_owned()).collect()
+        };
+        assert_eq!(found("pin", "1234"), ["1234"]);
+        assert_eq!(found("userPIN", "1234"), ["1234"]);
+        assert_eq!(found("pathLib", "/usr/lib/x.so"), [""; 0]);
+        let uri = "pkcs11:token=lab?pin-value=a%2fb%4&module-path=/x.so";
+        assert_eq!(found("uri", uri), ["a%2fb%4", "a/b%4"]);
     }
 }

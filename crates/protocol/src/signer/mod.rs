@@ -15,7 +15,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::{Node, node::DecodeError};
 
-pub use configuration::Configuration;
+pub use configuration::{Configuration, pins};
 pub use options::{Hash, Options};
 pub use request::{Request, SignRequest};
 pub use response::{CertificateResponse, ErrorResponse, Reason, Response};

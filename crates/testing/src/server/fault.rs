@@ -27,6 +27,8 @@ pub struct Fault {
 pub enum Deed {
     /// This status is answered, with a Kubernetes status object.
     Answer(StatusCode),
+    /// The same, with the `Authorization` header that was sent in its message.
+    Repeat(StatusCode),
     /// The answer comes later.
     Delay(Duration),
     /// The client is sent elsewhere.

@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 
 use super::{
     Shared,
-    answer::{Answer, set, usual},
+    answer::{Answer, failure, set, usual},
     body::Body,
     connection::Connection,
     fault::Deed,
@@ -66,6 +66,11 @@ async fn decide(
     for deed in shared.faults.meet(request.method(), path, name) {
         match deed {
             Deed::Answer(status) => return Ok(usual(status, name, path)),
+            Deed::Repeat(status) => {
+                let sent = request.headers().get(header::AUTHORIZATION);
+                let sent = sent.and_then(|value| value.to_str().ok()).unwrap_or_default();
+                return Ok(failure(status, &format!("you sent `{sent}`")));
+            }
             Deed::Delay(time) => tokio::time::sleep(time).await,
             Deed::Redirect(status, to) => {
                 let mut answer = Answer::new(Body::empty());

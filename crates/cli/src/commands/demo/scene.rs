@@ -220,10 +220,10 @@ pub(super) async fn whoami(client: &Client) -> Result<Value, Failure> {
 /// The object that the server answered with.
 pub(super) async fn told(response: Response<Incoming>) -> Result<Value, Failure> {
     let status = response.status();
-    let body = server::bytes(response.into_body()).await?;
     if !status.is_success() {
-        return Err(server::refusal(status, &body));
+        return Err(server::refused(response).await);
     }
+    let body = server::bytes(response.into_body()).await?;
     serde_json::from_slice(&body).map_err(|_| Failure::failed("the server's answer is not JSON"))
 }
 

@@ -8,7 +8,7 @@ use keyward_host::{
     rules::{Judgement, Missing, Rules, Verdict},
     signer::Setup,
 };
-use keyward_protocol::{exec::Request, text::clean, url};
+use keyward_protocol::{exec::Request, signer::pins, text::clean, url};
 
 use super::{
     arguments,
@@ -17,7 +17,7 @@ use super::{
         Problem, Signer, Source, User,
     },
 };
-use crate::{duration, failure::Failure, globals::Globals};
+use crate::{duration, failure::Failure, globals::Globals, mask::HIDDEN};
 
 /// Explains everything up to the first error, and gives that error too.
 pub(super) fn explain(globals: &Globals, show_args: bool) -> (Explanation, Option<Failure>) {
@@ -188,8 +188,17 @@ fn signer(globals: &Globals, rules: &Rules, setup: &Setup, show_args: bool) -> S
 fn configured(name: &str, value: &str, show_args: bool) -> String {
     const HARMLESS: [&str; 6] =
         ["pathExec", "pathLib", "slotId", "objectId", "resident", "resumption"];
-    let pin = name.to_ascii_lowercase().contains("pin") || value.contains("pin-value");
-    if HARMLESS.contains(&name) || show_args && !pin { clean(value) } else { "[hidden]".to_owned() }
+    let pins = pins(name, value);
+    if name == "uri" {
+        // It names the library that would be loaded, which is for everybody to see.
+        let mut uri = clean(value);
+        for pin in pins.iter().filter(|pin| !pin.is_empty()) {
+            uri = uri.replace(pin.expose(), HIDDEN);
+        }
+        return uri;
+    }
+    let shown = HARMLESS.contains(&name) || show_args && pins.is_empty();
+    if shown { clean(value) } else { HIDDEN.to_owned() }
 }
 
 /// What the plugin would be told, without any secret.

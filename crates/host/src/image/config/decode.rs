@@ -355,6 +355,10 @@ fn has_unknown_field(kind: &str, version: &str, root: &Node) -> Option<bool> {
     let provider = provider.is_some_and(|v| matches!(v, "v1" | "v1beta1" | "v1alpha1"));
     let pulls = version.strip_prefix("kubelet.config.k8s.io/");
     let pulls = pulls.is_some_and(|v| matches!(v, "v1beta1" | "v1alpha1"));
+    // Without a version, or with one that cannot be read, it never gets as far as the fields.
+    if version.ends_with('/') || version.is_empty() || version.matches('/').count() > 1 {
+        return None;
+    }
     let known: &[&str] = match kind {
         "Status" => &["metadata", "status", "message", "reason", "details", "code"],
         "APIVersions" => &["versions", "serverAddressByClientCIDRs"],
@@ -365,6 +369,7 @@ fn has_unknown_field(kind: &str, version: &str, root: &Node) -> Option<bool> {
         "CredentialProviderRequest" if provider => {
             &["image", "serviceAccountToken", "serviceAccountAnnotations"]
         }
+        "SerializedNodeConfigSource" if version == "kubelet.config.k8s.io/v1beta1" => &["source"],
         "ImagePullIntent" if pulls => &["image"],
         "ImagePulledRecord" if pulls => &["lastUpdatedTime", "imageRef", "credentialMapping"],
         "KubeletConfiguration" if version == "kubelet.config.k8s.io/v1beta1" => {

@@ -85,9 +85,10 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
 
 async fn open(client: &Client) -> Result<Incoming, Failure> {
     let response = client.get(PATH).await?;
-    match response.status() {
-        status if status.is_success() => Ok(response.into_body()),
-        status => Err(server::refusal(status, &server::bytes(response.into_body()).await?)),
+    if response.status().is_success() {
+        Ok(response.into_body())
+    } else {
+        Err(server::refused(response).await)
     }
 }
 
