@@ -44,10 +44,10 @@ impl Line {
         seen
     }
 
-    /// The request arrives with this body, and those behind it as what they are.
-    fn passes(&self, lines: &str, body: &str, arrives: &str) {
+    /// The request arrives with this content, and those behind it as what they are.
+    fn passes(&self, lines: &str, body: &str, content: &str) {
         let (codes, arrived) = self.say(lines, body);
-        let first = format!("POST /first {arrives}").trim_end().to_owned();
+        let first = format!("POST /first {content}").trim_end().to_owned();
         assert_eq!(arrived, [&first[..], "GET /next", "GET /last"], "{lines}{body}");
         assert_eq!(codes, [200, 200, 200], "{lines}{body}");
     }

@@ -1,5 +1,7 @@
 //! A token that the server takes no longer is renewed on the way; the client sees none of it.
 
+use std::fmt::Write as _;
+
 use keyward_testing::{
     script::Script,
     server::{Server, User},
@@ -38,7 +40,7 @@ fn post(proxy: &Proxy, body: &[u8]) -> String {
         card.address
     );
     for piece in body.chunks(10_000) {
-        text.push_str(&format!("{:x}\r\n{}\r\n", piece.len(), String::from_utf8_lossy(piece)));
+        let _ = write!(text, "{:x}\r\n{}\r\n", piece.len(), String::from_utf8_lossy(piece));
     }
     text.push_str("0\r\n\r\n");
     card.say(&text).unwrap()

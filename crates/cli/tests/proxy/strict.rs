@@ -81,9 +81,8 @@ pub(crate) fn read(bytes: &[u8]) -> Read {
     if !is_token(method) || target.is_empty() || !target.bytes().all(|b| b.is_ascii_graphic()) {
         return Read::Wrong("the first line");
     }
-    let headers = match lines.map(field).collect::<Option<Vec<_>>>() {
-        Some(headers) => headers,
-        None => return Read::Wrong("a header"),
+    let Some(headers) = lines.map(field).collect::<Option<Vec<_>>>() else {
+        return Read::Wrong("a header");
     };
     let mut message = Message {
         method: method.into(),

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use keyward_host::Surroundings;
 use rustls::ClientConfig;
-use tokio::{net::TcpStream, time::Instant};
+use tokio::{io::BufReader, net::TcpStream, time::Instant};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 
@@ -30,8 +30,12 @@ const TICK: Duration = Duration::from_millis(50);
 /// What reaches the server: a socket, or one inside the TLS of a proxy.
 pub(crate) type Stream = Either<TcpStream, TlsStream<TcpStream>>;
 
-/// What HTTP is spoken on.
-pub(crate) type Io = Either<Stream, TlsStream<Stream>>;
+/// What HTTP is spoken on. rustls reads 4 KiB at a time; a long response would be a system call for
+/// each.
+pub(crate) type Io = Either<Stream, TlsStream<BufReader<Stream>>>;
+
+/// What is read from a socket at once.
+const READ: usize = 64 * 1024;
 
 /// The way to one server. Knows nothing of credentials: the caller brings the TLS configuration.
 #[derive(Debug, Clone)]
@@ -116,7 +120,8 @@ impl Connector {
         }
         self.trust.prepare(false).await;
         let name = self.trust.name_for(&self.origin)?;
-        let handshake = TlsConnector::from(tls.clone()).connect(name, stream);
+        let handshake =
+            TlsConnector::from(tls.clone()).connect(name, BufReader::with_capacity(READ, stream));
         let shaken = match verdict.signing() {
             None => handshake.await,
             Some(signing) => signing

@@ -168,8 +168,9 @@ impl Pool {
         &self,
         mut request: Request<Body>,
     ) -> Result<Response<Incoming>, Failure> {
+        // What few requests need is put elsewhere: the future of every request has to be moved.
         if request.headers().contains_key(UPGRADE) {
-            return self.upgrade(request).await;
+            return Box::pin(self.upgrade(request)).await;
         }
         let attempts = if self.0.signer.is_some() { SIGNED_ATTEMPTS } else { ATTEMPTS };
         let mut attempt = 1;
@@ -179,7 +180,7 @@ impl Pool {
                     (wire::send_h2(sender, request, place, used).await, verdict)
                 }
                 Lease::Single(Single { sender, used, verdict, .. }) => {
-                    (self.send_h1(sender, request, used, &verdict).await, verdict)
+                    (Box::pin(self.send_h1(sender, request, used, &verdict)).await, verdict)
                 }
             };
             match self.0.judge(sent, &verdict) {
@@ -224,16 +225,23 @@ impl Pool {
     }
 
     async fn lease(&self) -> Result<Lease, Error> {
+        match self.look() {
+            Next::Send(lease) => Ok(lease),
+            first => Box::pin(self.wait(first)).await,
+        }
+    }
+
+    /// Waits for a connection after a first look that found none.
+    async fn wait(&self, mut first: Next) -> Result<Lease, Error> {
         loop {
-            // Kept over the second look: an attempt that nobody waits for is given up.
-            let first = self.look();
             if let Next::Send(lease) = first {
                 return Ok(lease);
             }
             let changed = self.0.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            // Once more now that somebody listens: a change in between is not missed.
+            // Once more now that somebody listens: a change in between is not missed. The first is
+            // kept until then: an attempt that nobody waits for is given up.
             let next = if let Next::Broken(_) = first { first } else { self.look() };
             match next {
                 Next::Send(lease) => return Ok(lease),
@@ -275,6 +283,7 @@ impl Pool {
                     }
                 }
             }
+            first = self.look();
         }
     }
 
