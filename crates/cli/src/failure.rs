@@ -119,9 +119,15 @@ impl Failure {
             lines.push(format!("  {label}: {}", output::block(note).replace('\n', "\n    ")));
         }
         if let Some(stderr) = self.0.stderr.as_deref().filter(|text| !text.trim().is_empty()) {
-            lines.push("  the plugin said:".to_owned());
-            let said = stderr.trim_end().lines();
-            lines.extend(said.map(|line| format!("    {}", output::inline(line))));
+            // The last words tell most, and the error above them must stay in sight.
+            let said: Vec<&str> = stderr.trim_end().lines().collect();
+            let left_out = said.len().saturating_sub(MOST_SAID);
+            lines.push(match left_out {
+                0 => "  the plugin said:".to_owned(),
+                count => format!("  the plugin said, after {count} lines that are left out:"),
+            });
+            let said = &said[left_out..];
+            lines.extend(said.iter().map(|line| format!("    {}", output::inline(line))));
         }
         if let Some(hint) = &self.0.hint {
             lines.push(format!("\n{} {}", style.hint("hint:"), output::block(hint)));
@@ -130,6 +136,9 @@ impl Failure {
         lines.join("\n")
     }
 }
+
+/// How many lines of a plugin are shown.
+const MOST_SAID: usize = 40;
 
 /// Each error of the chain says only its own part, so each gets a line.
 impl From<Error> for Failure {
@@ -148,7 +157,9 @@ impl From<Error> for Failure {
         for (label, text) in error.notes() {
             failure = failure.note(*label, text);
         }
-        failure.0.hint = error.hint().map(str::to_owned);
+        let patience = "`--plugin-timeout` says how long a plugin may take";
+        let usual = (error.kind() == Kind::TimedOut).then_some(patience);
+        failure.0.hint = error.hint().or(usual).map(str::to_owned);
         failure.0.stderr = error.stderr().map(str::to_owned);
         failure
     }
@@ -186,6 +197,16 @@ mod tests {
              \n\
              hint: x error: yU+001B[2K\n"
         );
+    }
+
+    #[test]
+    fn a_plugin_that_talks_without_end_does_not_push_the_error_away() {
+        let mut failure = Failure::failed("plugin `p` failed");
+        failure.0.stderr = Some((1..=1000).map(|n| format!("line {n}\n")).collect());
+        let text = failure.layout(Style::plain());
+        assert_eq!(text.lines().count(), 42, "{text}");
+        assert!(text.contains("  the plugin said, after 960 lines that are left out:\n"), "{text}");
+        assert!(text.ends_with("    line 1000\n"), "{text}");
     }
 
     #[test]

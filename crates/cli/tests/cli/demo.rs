@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader},
+    os::unix::fs::MetadataExt as _,
     path::Path,
     process::{Child, Command, Output, Stdio},
     thread,
@@ -97,6 +98,8 @@ fn kubectl_is_let_in_by_the_kept_server_with_the_plugin_and_not_without() {
     let stage = Stage::new();
     let demo = Kept::start(&stage);
     let config = demo.document["kubeconfig"].as_str().unwrap().to_owned();
+    let folder = std::fs::metadata(Path::new(&config).parent().unwrap()).unwrap();
+    assert_eq!(folder.mode() & 0o777, 0o700, "nobody else may look into it");
     let kubectl =
         |context: &str, path: &str| kubectl(&stage, &config, &["--context", context], path);
     for (context, proof) in [("token", "token"), ("certificate", "certificate")] {

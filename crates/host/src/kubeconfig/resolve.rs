@@ -18,7 +18,7 @@ impl Kubeconfig {
         surroundings: &Surroundings,
     ) -> Result<Target, Error> {
         let pod = Pod::new(surroundings);
-        let choice = self.choose(overrides).map_err(|p| report(vec![p]))?;
+        let choice = self.choose(overrides).map_err(|p| self.with_contexts(report(vec![p])))?;
         match self.judge(choice, overrides, surroundings) {
             Ok(judged) => self.finish(judged, overrides, surroundings, &pod).map_err(report),
             Err(problems) => match problems.as_slice() {
@@ -159,7 +159,11 @@ impl Kubeconfig {
     fn with_contexts(&self, error: Error) -> Error {
         const SHOWN: usize = 10;
         let unchosen = |p: &Problem| {
-            matches!(p.class, Class::EmptyConfig | Class::ContextNotFound) && p.subject.is_none()
+            p.subject.is_none()
+                && matches!(
+                    p.class,
+                    Class::EmptyConfig | Class::ContextNotFound | Class::OverrideContextNotFound
+                )
         };
         if self.contexts.is_empty() || !error.problems().iter().any(unchosen) {
             return error;

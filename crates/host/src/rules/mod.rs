@@ -215,7 +215,8 @@ impl Rules {
                     error = error.note("because", fault);
                 }
                 return Err(error.with_hint(
-                    "correct the owner and the mode, or name the plugin in the kuberc's allowlist",
+                    "correct the owner and the mode, or trust it as it is: name the plugin in the \
+                     kuberc's allowlist, or its path with `--trust-plugin`",
                 ));
             }
             warnings.extend(findings.faults);

@@ -74,7 +74,11 @@ impl Scene {
         let server = Server::setup().start().map_err(|e| bad("the server")(&e))?;
         let server = Arc::new(server);
         // Only this user may look into it.
-        let folder = TempDir::with_prefix("keyward-demo-").map_err(|e| bad("a folder")(&e))?;
+        let folder = tempfile::Builder::new()
+            .prefix("keyward-demo-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir()
+            .map_err(|e| bad("a folder")(&e))?;
         let doomed = folder.path().to_owned();
         signals::before_leaving(move || {
             let _ = fs::remove_dir_all(&doomed);

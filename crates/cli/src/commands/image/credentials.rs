@@ -72,6 +72,9 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         return stream::run(setup);
     }
     let found = all(&setup, &args.images)?;
+    if args.output != Form::Json {
+        found.iter().try_for_each(|found| speakable(found))?;
+    }
     match args.output {
         Form::Json => {
             let pairs = args.images.iter().zip(&found);
@@ -89,6 +92,22 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         None => Ok(ExitCode::SUCCESS),
         Some((image, found)) => Err(nothing(image, found)),
     }
+}
+
+/// A name with a colon or a line break in it would be read as another name with another password.
+fn speakable(found: &Found) -> Result<(), Failure> {
+    let Some(best) = found.logins.first() else { return Ok(()) };
+    let odd = |c: char| c == ':' || c.is_control();
+    if !best.login.username.contains(odd)
+        && !best.login.password.expose().contains(char::is_control)
+    {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "the login for `{}` has a character that `name:password` cannot carry",
+        inline(&found.image)
+    ))
+    .hint("`-o json` shows it as it is"))
 }
 
 /// Asks for all images at the same time.

@@ -48,6 +48,19 @@ fn the_basic_form_is_a_line_of_name_and_password_for_each_image() {
 }
 
 #[test]
+fn a_name_that_would_be_read_as_another_is_not_printed() {
+    let stage = one();
+    stage.plugin("one", &answers("one", "Image", "r.io", "ann:x"));
+    for form in ["basic", "docker"] {
+        let ran = stage.run(&format!("{ASK} -o {form} r.io/a"));
+        assert!(ran.bad(1).contains("cannot carry"), "{form}: {}", ran.stderr);
+        assert_eq!(ran.stdout, "", "{form}");
+    }
+    let ran = stage.run(&format!("{ASK} r.io/a")).json();
+    assert!(ran.to_string().contains("ann:x"), "{ran}");
+}
+
+#[test]
 fn an_image_without_a_login_is_an_error_that_says_why() {
     let stage = one();
     stage.plugin("empty", &answers("empty", "Image", "other.io", "x"));
