@@ -104,7 +104,8 @@ func run(j job) (figures, error) {
 	return figures{Nanos: float64(time.Since(start).Nanoseconds()) / float64(j.Turns)}, nil
 }
 
-// crowd measures how long callers wait who all come at once while there is no credential.
+// crowd measures how long callers wait who all come at once while there is no credential. Their wait
+// begins when they are let go, not when the scheduler gets round to them.
 func crowd(j job) (figures, error) {
 	through, err := layer(j)
 	if err != nil {
@@ -112,13 +113,15 @@ func crowd(j job) (figures, error) {
 	}
 	waits := make([]time.Duration, j.Callers)
 	var failed atomic.Pointer[error]
-	var wait sync.WaitGroup
+	var wait, ready sync.WaitGroup
+	ready.Add(j.Callers)
 	gate := make(chan struct{})
+	var start time.Time
 	for caller := range j.Callers {
 		wait.Go(func() {
-			<-gate
-			start := time.Now()
 			once, err := get()
+			ready.Done()
+			<-gate
 			if err == nil {
 				_, err = through.RoundTrip(once)
 			}
@@ -128,6 +131,8 @@ func crowd(j job) (figures, error) {
 			waits[caller] = time.Since(start)
 		})
 	}
+	ready.Wait()
+	start = time.Now()
 	close(gate)
 	wait.Wait()
 	if err := failed.Load(); err != nil {
