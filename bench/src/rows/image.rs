@@ -150,5 +150,5 @@ fn nanos(turns: u32, mut turn: impl FnMut()) -> f64 {
     for _ in 0..turns {
         turn();
     }
-    (worked() - begin).as_secs_f64() * 1e9 / f64::from(turns)
+    worked().saturating_sub(begin).as_secs_f64() * 1e9 / f64::from(turns)
 }

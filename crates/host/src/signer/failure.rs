@@ -192,7 +192,9 @@ impl Signer {
                 if sounds_secret(name) {
                     mask.learn(value.expose());
                 }
-                pins(name, value.expose()).iter().for_each(|pin| mask.learn(pin.expose()));
+                for pin in pins(name, value.expose()) {
+                    mask.learn(pin.expose());
+                }
             }
         }
         for variable in &turn.environment {

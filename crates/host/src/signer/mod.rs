@@ -158,7 +158,9 @@ impl Identity {
             // Not even a signer that tells its own PIN.
             let mut mask = Mask::default();
             for (name, value) in setup.configuration().iter() {
-                pins(name, value.expose()).iter().for_each(|pin| mask.learn(pin.expose()));
+                for pin in pins(name, value.expose()) {
+                    mask.learn(pin.expose());
+                }
             }
             let prompt = mask.apply(prompt.as_bytes());
             sink.line(setup.command(), &keyward_protocol::text::clean(&prompt));
