@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         }
         reports.push(report);
     }
+    rows::close();
     if json {
         println!("{}", table::json(&reports));
     }

@@ -13,7 +13,7 @@ mod scene;
 mod signer;
 mod startup;
 
-pub use self::startup::keyward;
+pub use self::{proxy::close, startup::keyward};
 use crate::measure::Row;
 
 /// Sets a row up.

@@ -1,6 +1,9 @@
 //! The local proxy beside `kubectl proxy`, before the same nginx (TLS, HTTP/2), under the same load.
 
-use std::{sync::OnceLock, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use crate::{
     load::{self, Load},
@@ -13,9 +16,16 @@ const CONNECTIONS: usize = 32;
 const ROUND: Duration = Duration::from_millis(1500);
 
 /// The servers stand for all rows: starting them is not what is measured.
-fn scene() -> Result<&'static Scene, String> {
-    static SCENE: OnceLock<Result<Scene, String>> = OnceLock::new();
-    SCENE.get_or_init(Scene::open).as_ref().map_err(Clone::clone)
+static SCENE: Mutex<Option<Result<Arc<Scene>, String>>> = Mutex::new(None);
+
+fn scene() -> Result<Arc<Scene>, String> {
+    let mut scene = SCENE.lock().unwrap_or_else(PoisonError::into_inner);
+    scene.get_or_insert_with(|| Scene::open().map(Arc::new)).clone()
+}
+
+/// Ends the servers: what is static is never dropped.
+pub fn close() {
+    SCENE.lock().unwrap_or_else(PoisonError::into_inner).take();
 }
 
 fn kubectl() -> Result<Load, String> {

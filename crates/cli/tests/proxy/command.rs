@@ -79,7 +79,11 @@ fn asked_twice_it_ends_at_once() {
     stage.server.store().put(&pod("a")).unwrap();
     let mut proxy = stage.proxy(&["--grace", "1h"]);
     let mut watch = proxy.start(&["get", "pods", "-w", "-o", "name"]);
-    assert_eq!(watch.lines().next().unwrap(), "pod/a");
+    let mut lines = watch.lines();
+    assert_eq!(lines.next().unwrap(), "pod/a");
+    // That was a list; what comes later is told by the watch, which is under way then.
+    stage.server.store().put(&pod("b")).unwrap();
+    assert_eq!(lines.next().unwrap(), "pod/b");
     signal(&proxy.child, "INT");
     proxy.line();
     signal(&proxy.child, "INT");
