@@ -1,7 +1,9 @@
 //! The private folder of a running proxy: its kubeconfig and the socket for its owner.
 //!
 //! ```text
-//! $XDG_RUNTIME_DIR/keyward/proxy-PID/     or  $TMPDIR/keyward-UID/proxy-PID/
+//! $XDG_RUNTIME_DIR/keyward/               or  $TMPDIR/keyward-UID/
+//!   lock           held while folders are made or taken away
+//!   proxy-PID/     with a number behind it where another pid namespace has the same PID
 //!     lock         held while the proxy lives
 //!     kubeconfig   for clients, 0600
 //!     admin.sock   /metrics, /healthz, /status
@@ -38,11 +40,11 @@ impl Folder {
                 .note("cause", error.to_string())
         };
         private(&base).map_err(failed)?;
+        // Nobody takes a folder away between its making and its lock.
+        let all = lock_file(&base).map_err(failed)?;
+        all.lock().map_err(failed)?;
         sweep(&base);
-        let path = base.join(format!("{PREFIX}{}", std::process::id()));
-        // A process of the same number that was killed.
-        let _ = fs::remove_dir_all(&path);
-        DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
+        let path = free(&base).map_err(failed)?;
         let lock = lock_file(&path).map_err(failed)?;
         lock.try_lock().map_err(|error| failed(error.into()))?;
         Ok(Self { path, _lock: lock })
@@ -69,7 +71,11 @@ pub(crate) fn running(surroundings: &Surroundings) -> Vec<(u32, PathBuf)> {
     if private(&base).is_err() {
         return Vec::new();
     }
-    sweep(&base);
+    if let Ok(all) = lock_file(&base)
+        && all.lock().is_ok()
+    {
+        sweep(&base);
+    }
     let mut found: Vec<(u32, PathBuf)> = folders(&base)
         .map(|(pid, path)| (pid, path.join("admin.sock")))
         .filter(|(_, socket)| socket.exists())
@@ -112,7 +118,23 @@ fn private(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Takes away what killed proxies left.
+/// Makes a folder with our number. What is still there after sweeping is of a proxy that lives, in
+/// another pid namespace.
+fn free(base: &Path) -> io::Result<PathBuf> {
+    let pid = std::process::id();
+    let mut path = base.join(format!("{PREFIX}{pid}"));
+    for number in 1.. {
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                path = base.join(format!("{PREFIX}{pid}.{number}"));
+            }
+            made => return made.map(|()| path),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Takes away what killed proxies left. To be called with the lock of all.
 fn sweep(base: &Path) {
     for (_, path) in folders(base) {
         if lock_file(&path).is_ok_and(|lock| lock.try_lock().is_ok()) {
@@ -123,7 +145,8 @@ fn sweep(base: &Path) {
 
 fn folders(base: &Path) -> impl Iterator<Item = (u32, PathBuf)> + use<> {
     fs::read_dir(base).into_iter().flatten().flatten().filter_map(|entry| {
-        let pid = entry.file_name().to_str()?.strip_prefix(PREFIX)?.parse().ok()?;
+        let name = entry.file_name();
+        let pid = name.to_str()?.strip_prefix(PREFIX)?.split('.').next()?.parse().ok()?;
         Some((pid, entry.path()))
     })
 }
@@ -135,4 +158,42 @@ fn lock_file(folder: &Path) -> io::Result<File> {
         .write(true)
         .mode(0o600)
         .open(folder.join("lock"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::thread;
+
+    use keyward_host::surroundings::Fixed;
+
+    use super::*;
+
+    #[test]
+    fn proxies_that_start_at_once_do_not_take_each_others_folders() {
+        let place = tempfile::tempdir().unwrap();
+        let vars = vec![("XDG_RUNTIME_DIR".into(), place.path().into())];
+        let surroundings = Surroundings::fixed(Fixed { vars, ..Fixed::default() });
+        // All of one number, as in pid namespaces, and all of them alive.
+        let folders: Vec<Folder> = thread::scope(|scope| {
+            let make = || Folder::make(&surroundings).map_err(|f| f.message().to_owned()).unwrap();
+            let making: Vec<_> = (0..16).map(|_| scope.spawn(make)).collect();
+            making.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        for folder in &folders {
+            fs::write(folder.kubeconfig(), "").unwrap();
+            fs::write(folder.socket(), "").unwrap();
+        }
+        let running = running(&surroundings);
+        assert_eq!(running.len(), 16);
+        assert!(running.iter().all(|(pid, _)| *pid == std::process::id()));
+        let left = folders[0].path.clone();
+        drop(folders);
+        // One that was killed: nobody holds its lock.
+        fs::create_dir(&left).unwrap();
+        let next = Folder::make(&surroundings).map_err(|f| f.message().to_owned()).unwrap();
+        assert_eq!(super::folders(&base(&surroundings)).count(), 1);
+        drop(next);
+    }
 }

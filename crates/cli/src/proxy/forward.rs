@@ -18,6 +18,7 @@ use super::{
     route::Route,
     status, tunnel,
 };
+use crate::output::inline;
 
 /// How much of a body is kept until the response is there, to be sent again after a 401.
 const REPLAY: usize = 256 * 1024;
@@ -164,13 +165,31 @@ fn lost(route: &Route, error: &keyward::Error) -> Told {
         message = format!("{message}: {reason}");
         cause = reason.source();
     }
-    if let Some(hint) = error.credential().and_then(keyward_host::Error::hint) {
-        message = format!("{message} (hint: {hint})");
+    if let Some(credential) = error.credential() {
+        for (label, note) in credential.notes() {
+            message = format!("{message}; {label}: {note}");
+        }
+        if let Some(words) = credential.stderr().and_then(last_words) {
+            message = format!("{message}; it said: {words}");
+        }
+        if let Some(hint) = credential.hint() {
+            message = format!("{message} (hint: {hint})");
+        }
     }
-    let message = route.mask.apply(&message).into_owned();
-    tracing::warn!(context = route.name(), "{message}");
-    route.note(message.clone());
+    let message = inline(&route.mask.apply(&message));
+    // Clients ask again and again; whoever reads the log need not.
+    if route.note(message.clone()) {
+        tracing::warn!(context = route.name(), "{message}");
+    }
     (code, message.into())
+}
+
+/// What a plugin said last, in one line.
+fn last_words(stderr: &str) -> Option<String> {
+    const LINES: usize = 3;
+    let said: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let last = &said[said.len().saturating_sub(LINES)..];
+    (!last.is_empty()).then(|| last.join(" / "))
 }
 
 #[cfg(test)]

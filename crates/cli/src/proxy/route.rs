@@ -50,10 +50,12 @@ impl Route {
         &self.target.context
     }
 
-    /// Remembers what went wrong last.
-    pub(crate) fn note(&self, error: String) {
+    /// Remembers what went wrong last. Returns whether it is something else than before.
+    pub(crate) fn note(&self, error: String) -> bool {
         let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = last.as_ref().is_none_or(|(_, before)| *before != error);
         *last = Some((SystemClock.now(), error));
+        new
     }
 
     /// What went wrong last, and when.

@@ -1,6 +1,13 @@
 //! The listener: TLS with a client certificate, then HTTP/2 or HTTP/1.1.
 
-use std::{collections::HashMap, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    net::SocketAddr,
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use hyper::{
     server::conn::{http1, http2},
@@ -16,7 +23,7 @@ use rustls::{
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
+    sync::{oneshot, watch},
     task::JoinSet,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
@@ -26,7 +33,8 @@ use super::{forward::forward, gate::Gate, pass::Authority, route::Route, tally::
 /// Until a stranger has proved to be no stranger.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Strangers at once.
+/// Strangers at once. One more, and the one that has waited longest has to leave: whoever is known is
+/// let in within milliseconds, and nobody keeps others out by saying nothing.
 const STRANGERS: usize = 256;
 
 /// The first byte of every TLS connection.
@@ -51,6 +59,26 @@ pub(crate) enum Stage {
     Draining,
 }
 
+/// Those who have not said yet who they are, in the order in which they came. To drop one is to show
+/// it the door.
+#[derive(Default)]
+struct Strangers(Mutex<VecDeque<oneshot::Sender<()>>>);
+
+impl Strangers {
+    /// Resolves when the place is needed for others.
+    fn enter(&self) -> oneshot::Receiver<()> {
+        let (place, leave) = oneshot::channel();
+        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those who have left on their own first.
+        places.retain(|place| !place.is_closed());
+        if places.len() >= STRANGERS {
+            places.pop_front();
+        }
+        places.push_back(place);
+        leave
+    }
+}
+
 /// Everything a connection needs to know.
 pub(crate) struct Door {
     pub(crate) tls: TlsAcceptor,
@@ -58,7 +86,7 @@ pub(crate) struct Door {
     /// The context that a client's certificate is for, and the name its clients call us by.
     pub(crate) routes: HashMap<CertificateDer<'static>, (String, Arc<Route>)>,
     pub(crate) tally: Arc<Tally>,
-    strangers: Arc<Semaphore>,
+    strangers: Strangers,
 }
 
 impl Door {
@@ -74,7 +102,7 @@ impl Door {
             gate: Arc::new(gate),
             routes,
             tally,
-            strangers: Arc::new(Semaphore::new(STRANGERS)),
+            strangers: Strangers::default(),
         })
     }
 
@@ -148,9 +176,16 @@ async fn connect(
     stage: watch::Receiver<Stage>,
 ) {
     door.tally.connection();
-    let greeted = {
-        let Ok(_place) = door.strangers.acquire().await else { return };
-        tokio::time::timeout(HANDSHAKE, greet(&door, stream)).await
+    let leave = door.strangers.enter();
+    let greeted = tokio::select! {
+        greeted = tokio::time::timeout(HANDSHAKE, greet(&door, stream)) => greeted,
+        _ = leave => {
+            door.tally.stranger();
+            tracing::warn!(%peer, "a client had to leave: too many have not said who they are");
+            return;
+        }
+        // Nothing of a stranger's is under way.
+        () = draining(stage.clone()) => return,
     };
     let stream = match greeted {
         Ok(Ok(stream)) => stream,

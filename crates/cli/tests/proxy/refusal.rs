@@ -214,3 +214,42 @@ fn what_a_killed_proxy_leaves_lets_nobody_in_and_the_next_start_takes_it_away() 
     assert!(card.say(&text).is_err(), "the old certificate and authority are worth nothing");
     assert!(!left.exists() && next.kubeconfig.exists());
 }
+
+#[test]
+fn strangers_who_say_nothing_keep_nobody_out_and_hold_up_no_end() {
+    let stage = Stage::new();
+    let proxy = stage.proxy(&[]);
+    let card = Card::read(&proxy.kubeconfig, 0);
+    let silent: Vec<TcpStream> =
+        (0..300).map(|_| TcpStream::connect(&card.address).unwrap()).collect();
+    assert!(card.get("/healthz", "").ends_with("ok"));
+    let (status, said) = proxy.end();
+    assert!(status.success(), "{said}");
+    assert!(said.contains("a client had to leave"), "they were waited for: {said}");
+    assert!(!said.contains("took too long"), "they were waited for: {said}");
+    drop(silent);
+}
+
+#[test]
+fn a_plugins_words_reach_whoever_asked_through_the_proxy() {
+    let stage = Stage::new();
+    let script =
+        stage.write("plugin", "#!/bin/sh\necho 'session over: run corp-login' >&2\nexit 1\n");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let user = serde_json::json!({ "exec": {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": script,
+        "interactiveMode": "Never",
+    } });
+    stage.write("config", &stage.server.kubeconfig(&user));
+    let proxy = stage.proxy(&[]);
+    let card = Card::read(&proxy.kubeconfig, 0);
+    for _ in 0..3 {
+        let answer = card.get("/healthz", "");
+        assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+        assert!(answer.contains("it said: session over: run corp-login"), "{answer}");
+        assert!(answer.contains("needed by: user `"), "{answer}");
+    }
+    let (_, said) = proxy.end();
+    assert_eq!(said.matches("corp-login").count(), 1, "once for whoever reads the log: {said}");
+}
