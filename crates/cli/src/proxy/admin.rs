@@ -59,7 +59,11 @@ impl Admin {
             && let Ok(address) = port.local_addr()
         {
             let names = vec![address.to_string(), format!("localhost:{}", address.port())];
-            let gate = Arc::new(Gate { names, allowed: super::Allowed::default() });
+            let gate = Arc::new(Gate {
+                names,
+                scheme: http::uri::Scheme::HTTP,
+                allowed: super::Allowed::default(),
+            });
             crate::output::tell(&format!("metrics http://{address}/metrics\n"));
             tasks.spawn(async move {
                 while let Ok((stream, _)) = port.accept().await {

@@ -8,6 +8,7 @@ use http::{
         AUTHORIZATION, CONNECTION, HOST, ORIGIN, PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL,
         TRANSFER_ENCODING, UPGRADE,
     },
+    uri::Scheme,
 };
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -27,6 +28,8 @@ pub(crate) struct Allowed {
 pub(crate) struct Gate {
     /// What clients may call us, in lower case.
     pub(crate) names: Vec<String>,
+    /// What the listener speaks, for targets that name it.
+    pub(crate) scheme: Scheme,
     pub(crate) allowed: Allowed,
 }
 
@@ -135,7 +138,8 @@ impl Gate {
             return Err(NO_HOST);
         }
         let known = |host: &str| self.names.iter().any(|name| name.eq_ignore_ascii_case(host));
-        let all = [header, authority].into_iter().flatten().all(known);
+        let all = [header, authority].into_iter().flatten().all(known)
+            && uri.scheme().is_none_or(|scheme| *scheme == self.scheme);
         if all { Ok(()) } else { Err(OTHER_HOST) }
     }
 
@@ -222,7 +226,8 @@ mod tests {
     use super::*;
 
     fn gate(allowed: Allowed) -> Gate {
-        Gate { names: vec!["127.0.0.1:8443".into(), "localhost:8443".into()], allowed }
+        let names = vec!["127.0.0.1:8443".into(), "localhost:8443".into()];
+        Gate { names, scheme: Scheme::HTTPS, allowed }
     }
 
     fn request(headers: &[(&str, &str)]) -> Request<()> {
@@ -293,6 +298,8 @@ mod tests {
             ("/", Some("evil.example:8443"), false),
             ("https://evil.example/", Some("localhost:8443"), false),
             ("https://x@localhost:8443/", None, false),
+            ("http://localhost:8443/", Some("localhost:8443"), false),
+            ("htts://localhost:8443/", Some("localhost:8443"), false),
             ("/", None, false),
         ] {
             let mut request = Request::get(uri);

@@ -114,7 +114,11 @@ impl Proxy {
             .iter()
             .map(|(name, route, pass)| (pass.certificate.clone(), (name.clone(), route.clone())))
             .collect();
-        let gate = Gate { names: names.hosts.clone(), allowed: options.allowed };
+        let gate = Gate {
+            names: names.hosts.clone(),
+            scheme: http::uri::Scheme::HTTPS,
+            allowed: options.allowed,
+        };
         let door = Door::new(&authority, identity, gate, by_certificate, tally.clone())
             .map_err(|error| broken("the throw-away certificates", &error))?;
         let entries: Vec<Entry<'_>> = served
