@@ -6,7 +6,9 @@
 
 use std::{
     collections::VecDeque,
+    fs::File,
     io::{Read, Write},
+    os::fd::AsFd,
     thread,
     time::{Duration, Instant},
 };
@@ -46,6 +48,9 @@ fn run(seed: u64, line: u64, time: Duration) -> (u64, u64) {
     let stage = Stage::new();
     stage.write("config", &upstream.kubeconfig);
     let mut proxy = stage.proxy(&[]);
+    // It tells of every refusal, and would wait for a reader.
+    let stderr = proxy.stderr.get_ref().as_fd().try_clone_to_owned().unwrap();
+    let listening = thread::spawn(move || std::io::read_to_string(File::from(stderr)).unwrap());
     let card = Card::read(&proxy.kubeconfig, 0);
     let settings = card.settings(true);
     let mut chance = Chance(seed.wrapping_mul(LINES).wrapping_add(line));
@@ -85,7 +90,8 @@ fn run(seed: u64, line: u64, time: Duration) -> (u64, u64) {
         assert!(broken.is_empty(), "seed {seed}, line {line}, case {cases}: not HTTP: {broken:?}");
     }
     assert!(proxy.child.try_wait().unwrap().is_none(), "the proxy ended");
-    let (status, said) = proxy.end();
+    let (status, rest) = proxy.end();
+    let said = listening.join().unwrap() + &rest;
     assert!(status.success() && !said.contains("panicked"), "{said}");
     (cases, passed)
 }
