@@ -210,7 +210,9 @@ impl Globals {
             if ["token", "secret"].iter().any(|word| name.contains(word)) {
                 self.mask.learn(value);
             }
-            pins(name, value.expose()).iter().for_each(|pin| self.mask.learn(pin));
+            for pin in pins(name, value.expose()) {
+                self.mask.learn(&pin);
+            }
         }
         for address in [&target.cluster.server, &target.cluster.proxy_url] {
             for password in url::passwords(address) {
