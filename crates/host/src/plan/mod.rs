@@ -22,7 +22,7 @@ pub use settings::{Complaints, Settings};
 use crate::{
     Error, Kind, Surroundings,
     error::inline,
-    kubeconfig::{AuthProvider, Place, Target, User},
+    kubeconfig::{AuthProvider, Class, Place, Target, User},
     oidc::Oidc,
     rules::Rules,
     signer::{self, Setup},
@@ -120,7 +120,10 @@ impl Draft {
         };
         draft.choose_exec();
         draft.choose_provider();
-        if let Err(fault) = draft.target.check_authority() {
+        // What is in the kubeconfig itself is judged when a connection needs it.
+        if let Err(fault) = draft.target.check_authority()
+            && fault.problems().iter().any(|problem| problem.class == Class::CaUnreadable)
+        {
             draft.fault(fault);
         }
         draft
