@@ -263,6 +263,20 @@ fn a_view_of_the_wrong_type_names_field_and_place_but_not_the_value() {
 }
 
 #[test]
+fn an_end_that_comes_too_early_is_inside_of_the_text() {
+    for (text, place) in [
+        ("[", (1, 2)),
+        ("a: [1,", (1, 7)),
+        ("a: {\r\n  b", (2, 4)),
+        ("a: [\n", (2, 1)),
+        ("\u{2028}[", (2, 2)),
+    ] {
+        let error = Node::from_yaml(text.as_bytes()).unwrap_err();
+        assert_eq!((error.line, error.column), place, "{text:?}: {error}");
+    }
+}
+
+#[test]
 fn repeated_keys_are_told_with_both_lines() {
     let repeats = |text: &str| {
         let (_, repeats) = Node::from_json_or_yaml_strictly(text.as_bytes()).unwrap();

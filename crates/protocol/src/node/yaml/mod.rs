@@ -34,7 +34,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<(Node, Vec<Repeat>), SyntaxError> {
 /// Reads everything that is YAML.
 fn read_all(bytes: &[u8]) -> Result<(Node, Vec<Repeat>), SyntaxError> {
     let source = Source::of(bytes);
-    let Some(Document { raws, root, shared }) = parse::document(&source)? else {
+    let document = parse::document(&source).map_err(|error| source.place(error))?;
+    let Some(Document { raws, root, shared }) = document else {
         return Ok((Node::at(Value::Null, 1, 1), Vec::new()));
     };
     let mut decoder = Decoder {

@@ -65,6 +65,19 @@ impl<'a> Source<'a> {
         Self { text: Cow::Owned(text), bad }
     }
 
+    /// The same error inside of the text: to a scanner the end stands on a line of its own, which no
+    /// editor shows.
+    pub(super) fn place(&self, error: SyntaxError) -> SyntaxError {
+        let text = self.text.replace("\r\n", "\n");
+        let mut lines = text.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']);
+        let (count, last) = (lines.clone().count(), lines.next_back().unwrap_or_default());
+        let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        if error.line <= number(count) {
+            return error;
+        }
+        SyntaxError { line: number(count), column: number(last.chars().count() + 1), ..error }
+    }
+
     /// The error of a reader that has come to `at`, or needed to look as far as that.
     pub(super) fn check(&self, at: usize) -> Result<(), SyntaxError> {
         match &self.bad {
