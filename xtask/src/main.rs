@@ -51,10 +51,12 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   advisories       known vulnerabilities of the dependencies
   vectors [DIR]    run the reference's cases through the real code
   conformance      put the same made-up cases to us and to the reference [--cases N] [--seed N] [--area A]
+                   [--if-possible] [--mutations]
   bench [ROW…]     measure ours beside the limits and the peers [--json] [--write]
   fuzz TARGET      what strangers write: kubeconfig, exec_answer or policy [--seconds N]
   fuzz-match       the index of image patterns beside the plain rules [--pairs N] [--seed N]
-  e2e [OPTION…]    a real cluster on loopback, beside kubectl [--if-cached] [--keep] [WORD]
+  e2e [OPTION…]    a real cluster on loopback, beside kubectl [--if-cached] [--build-only] [--limit SECONDS]
+                   [--keep] [WORD]
   soak [OPTION…]   rotate, revoke and restart under load [--proxy] [--seconds N] [--seed N]
   fuzz-proxy       odd requests through the proxy [--seconds N] [--seed N]";
 

@@ -45,7 +45,7 @@ enum Command {
 
 /// Check that a plugin keeps its protocol: the exec credential one unless something else is said
 ///
-/// Runs the plugin a few dozen times: in every version of the protocol, with and without a
+/// Runs the plugin about twenty times: in every version of the protocol, with and without a
 /// terminal, many at once, with requests that have more or less in them than usual. Each fault is
 /// named, and the exit code is 1 if there is any. The plugin is asked for real credentials; they
 /// are not shown. A signer is asked for its certificate and for a signature in every scheme of its
