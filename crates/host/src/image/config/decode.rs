@@ -355,6 +355,8 @@ fn has_unknown_field(kind: &str, version: &str, root: &Node) -> Option<bool> {
     let provider = provider.is_some_and(|v| matches!(v, "v1" | "v1beta1" | "v1alpha1"));
     let pulls = version.strip_prefix("kubelet.config.k8s.io/");
     let pulls = pulls.is_some_and(|v| matches!(v, "v1beta1" | "v1alpha1"));
+    let provider_internal = version == "credentialprovider.kubelet.k8s.io/__internal";
+    let internal = version == "kubelet.config.k8s.io/__internal";
     // Without a version, or with one that cannot be read, it never gets as far as the fields.
     if version.ends_with('/') || version.is_empty() || version.matches('/').count() > 1 {
         return None;
@@ -372,8 +374,23 @@ fn has_unknown_field(kind: &str, version: &str, root: &Node) -> Option<bool> {
         "SerializedNodeConfigSource" if version == "kubelet.config.k8s.io/v1beta1" => &["source"],
         "ImagePullIntent" if pulls => &["image"],
         "ImagePulledRecord" if pulls => &["lastUpdatedTime", "imageRef", "credentialMapping"],
-        "KubeletConfiguration" if version == "kubelet.config.k8s.io/v1beta1" => {
-            return Some(root.get("providers").is_some());
+        // In the versions that the kubelet keeps for itself fields have the names of Go's.
+        "CredentialProviderResponse" if provider_internal => {
+            &["CacheKeyType", "CacheDuration", "Auth"]
+        }
+        "CredentialProviderRequest" if provider_internal => {
+            &["Image", "ServiceAccountToken", "ServiceAccountAnnotations"]
+        }
+        "SerializedNodeConfigSource" if internal => &["Source"],
+        "ImagePullIntent" if internal => &["Image"],
+        "ImagePulledRecord" if internal => &["LastUpdatedTime", "ImageRef", "CredentialMapping"],
+        // It has a hundred fields. A made-up one is told by what none of them is.
+        "KubeletConfiguration" if internal || version == "kubelet.config.k8s.io/v1beta1" => {
+            let Value::Map(entries) = &root.value else { return None };
+            let begins = |key: &str| key.starts_with(|c: char| c.is_ascii_uppercase()) == internal;
+            let odd = |key: &str| key.is_empty() || key == "providers" || !begins(key);
+            let names = entries.iter().map(|entry| entry.key.as_str());
+            return Some(names.filter(|key| !matches!(*key, "apiVersion" | "kind")).any(odd));
         }
         _ => return None,
     };
