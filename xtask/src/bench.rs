@@ -19,7 +19,9 @@ pub fn run(args: &[String]) -> Result<bool, String> {
         return Ok(false);
     }
     sh::run(
-        sh::cargo().args(["run", "--quiet", "--release", "--package", "keyward-bench"]).args(args),
+        sh::cargo()
+            .args(["run", "--quiet", "--release", "--package", "keyward-bench", "--"])
+            .args(args),
     )
 }
 
