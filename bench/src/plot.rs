@@ -228,11 +228,11 @@ mod tests {
     #[test]
     fn every_point_of_a_panel_names_a_variant_that_is_drawn() {
         let panel = &PANELS[0];
-        let lines = panel
-            .series
-            .iter()
-            .flat_map(|s| s.points)
-            .map(|(size, label)| Line { label, figures: Ok(vec![f64::from(*size)]) });
+        let lines = panel.series.iter().flat_map(|s| s.points).map(|(size, label)| Line {
+            label,
+            figures: Ok(vec![f64::from(*size)]),
+            rounds: Vec::new(),
+        });
         let report = Report {
             name: panel.row,
             unit: "ms",
