@@ -221,7 +221,7 @@ fn strangers_who_say_nothing_keep_nobody_out_and_hold_up_no_end() {
     let proxy = stage.proxy(&[]);
     let card = Card::read(&proxy.kubeconfig, 0);
     let silent: Vec<TcpStream> =
-        (0..300).map(|_| TcpStream::connect(&card.address).unwrap()).collect();
+        (0..300).map(|_| TcpStream::connect(card.address).unwrap()).collect();
     assert!(card.get("/healthz", "").ends_with("ok"));
     let (status, said) = proxy.end();
     assert!(status.success(), "{said}");
