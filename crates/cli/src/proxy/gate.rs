@@ -82,6 +82,11 @@ const LOST_ON_THE_WAY: Refusal = Refusal {
     reason: "connection",
     message: "`Connection` names a header that says who asks, which would be lost on the way",
 };
+const UNREADABLE: Refusal = Refusal {
+    code: StatusCode::BAD_REQUEST,
+    reason: "connection",
+    message: "`Connection` is not a list of names",
+};
 const OTHER_UPGRADE: Refusal = Refusal {
     code: StatusCode::BAD_REQUEST,
     reason: "upgrade",
@@ -153,6 +158,9 @@ impl Gate {
         if !self.allowed.impersonation && names_somebody(name.as_str()) {
             return Err(IMPERSONATION);
         }
+        if *name == CONNECTION && !is_readable(headers) {
+            return Err(UNREADABLE);
+        }
         if *name == CONNECTION && hides_somebody(headers) {
             return Err(LOST_ON_THE_WAY);
         }
@@ -196,6 +204,16 @@ fn brings_authorization(name: &HeaderName, headers: &HeaderMap) -> bool {
         })
 }
 
+/// Whether `Connection` can be read at all: what is in it for one reader must not be hidden from
+/// another.
+fn is_readable(headers: &HeaderMap) -> bool {
+    let named = |name: &str| name.trim().is_empty() || name.trim().parse::<HeaderName>().is_ok();
+    headers
+        .get_all(CONNECTION)
+        .iter()
+        .all(|value| value.to_str().is_ok_and(|list| list.split(',').all(named)))
+}
+
 /// Whether a header that decides whose request it is would be taken for one of the connection's, and
 /// not be passed on.
 fn hides_somebody(headers: &HeaderMap) -> bool {
@@ -222,6 +240,8 @@ fn names_somebody(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use http::HeaderValue;
 
     use super::*;
 
@@ -273,9 +293,21 @@ mod tests {
             ("transfer-encoding", "gzip, chunked", "coding"),
             ("connection", "close, Impersonate-User", "connection"),
             ("connection", "authorization", "connection"),
+            ("connection", "close, a b", "connection"),
         ] {
             assert_eq!(judge(&[(name, value)]), Some(reason), "{name}: {value}");
         }
+    }
+
+    #[test]
+    fn a_connection_header_must_be_readable() {
+        let mut headers = HeaderMap::new();
+        assert!(is_readable(&headers));
+        headers.append(CONNECTION, HeaderValue::from_static("keep-alive, , X-Plain"));
+        assert!(is_readable(&headers));
+        headers
+            .append(CONNECTION, HeaderValue::from_bytes(b"X-Plain\xff, Content-Length").unwrap());
+        assert!(!is_readable(&headers));
     }
 
     #[test]
