@@ -43,6 +43,9 @@ impl Target {
         if self.user.exec.as_ref().is_some_and(|exec| exec.provide_cluster_info) {
             self.judge_authority(&mut problems);
             problems.retain(|problem| problem.class == Class::CaUnreadable);
+            if !problems.is_empty() {
+                return outcome(problems, None);
+            }
         }
         self.judge_exec(&mut problems);
         let hint = self.judge_provider(&mut problems);

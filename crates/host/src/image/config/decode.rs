@@ -367,6 +367,8 @@ fn has_unknown_field(kind: &str, version: &str, root: &Node) -> Option<bool> {
         "APIGroup" => &["name", "versions", "preferredVersion", "serverAddressByClientCIDRs"],
         "APIGroupList" => &["groups"],
         "APIResourceList" => &["groupVersion", "resources"],
+        // It has neither kind nor version of its own.
+        "WatchEvent" if provider => return Some(true),
         "CredentialProviderResponse" if provider => &["cacheKeyType", "cacheDuration", "auth"],
         "CredentialProviderRequest" if provider => {
             &["image", "serviceAccountToken", "serviceAccountAnnotations"]
