@@ -88,6 +88,16 @@ pub(crate) fn block(text: &str) -> String {
     text.split('\n').map(inline).collect::<Vec<_>>().join("\n")
 }
 
+/// As a shell reads it back.
+pub(crate) fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
+    if text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
 /// Names the user of a target and where it stands, for messages.
 pub(crate) fn user(target: &Target) -> String {
     let user = match target.user_name.as_str() {

@@ -155,7 +155,7 @@ impl Proxy {
         }
         let path = self.kubeconfig.path.display().to_string();
         output::tell(&format!("ready {} {path}\n", self.url));
-        output::print(&format!("export KUBECONFIG={}\n", quoted(&path)))?;
+        output::print(&format!("export KUBECONFIG={}\n", output::quoted(&path)))?;
         let idle = idle(options.idle, &activity);
         tokio::select! {
             _ = signals.recv() => {}
@@ -275,14 +275,4 @@ fn report_start() -> jiff::Timestamp {
 /// quarter less time for a request than two).
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4))
-}
-
-/// A path for a POSIX shell.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
-    if text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
 }

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{promise::Promise, softhsm::Softhsm};
-use crate::{failure::Failure, server, signals};
+use crate::{failure::Failure, output, server, signals};
 
 /// The contexts of the kubeconfig; users and the issuer's accounts have the same names.
 pub(super) const TOKEN: &str = "token";
@@ -244,8 +244,8 @@ fn signer(server: &Server, program: &Path, folder: &Path) -> Result<Value, Failu
     let issued = request.issue().map_err(|e| bad(&e))?;
     let file = |name: &str| signer_file(folder, name);
     // A kubeconfig has no place for a signer's arguments.
-    let program = program.display().to_string().replace('\'', r"'\''");
-    let script = format!("#!/bin/sh\nexec '{program}' demo-signer\n");
+    let program = output::quoted(&program.display().to_string());
+    let script = format!("#!/bin/sh\nexec {program} demo-signer\n");
     let files = [
         ("certificate", issued.certificate_pem(), 0o600),
         ("key", issued.key_pem(), 0o600),

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::scene::{LONG, SOFTHSM};
-use crate::failure::Failure;
+use crate::{failure::Failure, output};
 
 /// The `keyward-pkcs11` of `keyward demo`
 #[derive(Debug, clap::Args)]
@@ -98,9 +98,9 @@ impl Softhsm {
         );
         // A kubeconfig has no place for a signer's arguments and environment. The runtime folder is
         // where it keeps its locks.
-        let quoted = |path: &Path| path.display().to_string().replace('\'', r"'\''");
+        let quoted = |path: &Path| output::quoted(&path.display().to_string());
         let script = format!(
-            "#!/bin/sh\nexport SOFTHSM2_CONF='{}' XDG_RUNTIME_DIR='{}'\nexec '{}' demo-token \"$@\"\n",
+            "#!/bin/sh\nexport SOFTHSM2_CONF={} XDG_RUNTIME_DIR={}\nexec {} demo-token \"$@\"\n",
             quoted(&self.folder.join("conf")),
             quoted(&self.folder),
             quoted(&self.program)
