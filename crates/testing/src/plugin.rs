@@ -61,7 +61,12 @@ pub fn example(name: &'static str) -> PathBuf {
         flag: "--example",
         name,
         folder: "examples",
-        sources: &["../plugin/examples", "../plugin/src", "../protocol/src"],
+        sources: &[
+            "../plugin/examples",
+            "../plugin/tests/plugins",
+            "../plugin/src",
+            "../protocol/src",
+        ],
     })
 }
 

@@ -1,26 +1,12 @@
 //! Starts the examples as a client would.
 
-use std::{
-    env,
-    path::PathBuf,
-    process::{Command, Output, Stdio},
-};
+use std::process::{Command, Output, Stdio};
 
+pub(crate) use keyward_testing::plugin::example;
 use serde_json::{Value, json};
 
-/// The program of an example, which cargo builds along with the tests.
-pub(crate) fn example(name: &str) -> PathBuf {
-    let mut path = env::current_exe().unwrap();
-    path.pop();
-    path.pop();
-    path.push("examples");
-    path.push(name);
-    assert!(path.exists(), "build the examples first: `{}` is missing", path.display());
-    path
-}
-
 /// A command that asks the example this.
-pub(crate) fn ask(name: &str, request: &Value) -> Command {
+pub(crate) fn ask(name: &'static str, request: &Value) -> Command {
     let mut command = Command::new(example(name));
     command.env("KUBERNETES_EXEC_INFO", request.to_string());
     command.stdin(Stdio::null());
