@@ -9,7 +9,7 @@ use keyward_protocol::{
     text::same_name,
 };
 
-use super::{Class, Dialect, Draft, DraftTokens, Problem, Said, proposal};
+use super::{Class, Dialect, Draft, DraftTokens, Problem, Said, kinds, proposal};
 use crate::kubeconfig::Place;
 
 /// Decodes one file. What is wrong with it goes to `problems`.
@@ -119,7 +119,8 @@ impl Decoder<'_> {
             }
             _ => {
                 let message = "must be `CredentialProviderConfig`";
-                if has_unknown_field(kind, version, root).is_some_and(|unknown| unknown || repeats)
+                if kinds::has_unknown_field(kind, version, root)
+                    .is_some_and(|unknown| unknown || repeats)
                 {
                     self.strict(kind_line, "kind", message);
                 } else {
@@ -345,60 +346,6 @@ enum Form {
     Proposal,
     /// The version that the kubelet keeps for itself: none of its fields has the name it has in files.
     Internal,
-}
-
-/// For a file of another kind that the reference knows: whether it has a field that this kind has not. Then, as with a
-/// field that stands twice, the reference complains of the field first.
-fn has_unknown_field(kind: &str, version: &str, root: &Node) -> Option<bool> {
-    const PROVIDER: &str = "credentialprovider.kubelet.k8s.io/";
-    let provider = version.strip_prefix(PROVIDER);
-    let provider = provider.is_some_and(|v| matches!(v, "v1" | "v1beta1" | "v1alpha1"));
-    let pulls = version.strip_prefix("kubelet.config.k8s.io/");
-    let pulls = pulls.is_some_and(|v| matches!(v, "v1beta1" | "v1alpha1"));
-    let provider_internal = version == "credentialprovider.kubelet.k8s.io/__internal";
-    let internal = version == "kubelet.config.k8s.io/__internal";
-    // Without a version, or with one that cannot be read, it never gets as far as the fields.
-    if version.ends_with('/') || version.is_empty() || version.matches('/').count() > 1 {
-        return None;
-    }
-    let known: &[&str] = match kind {
-        "Status" => &["metadata", "status", "message", "reason", "details", "code"],
-        "APIVersions" => &["versions", "serverAddressByClientCIDRs"],
-        "APIGroup" => &["name", "versions", "preferredVersion", "serverAddressByClientCIDRs"],
-        "APIGroupList" => &["groups"],
-        "APIResourceList" => &["groupVersion", "resources"],
-        // It has neither kind nor version of its own.
-        "WatchEvent" if provider => return Some(true),
-        "CredentialProviderResponse" if provider => &["cacheKeyType", "cacheDuration", "auth"],
-        "CredentialProviderRequest" if provider => {
-            &["image", "serviceAccountToken", "serviceAccountAnnotations"]
-        }
-        "SerializedNodeConfigSource" if version == "kubelet.config.k8s.io/v1beta1" => &["source"],
-        "ImagePullIntent" if pulls => &["image"],
-        "ImagePulledRecord" if pulls => &["lastUpdatedTime", "imageRef", "credentialMapping"],
-        // In the versions that the kubelet keeps for itself fields have the names of Go's.
-        "CredentialProviderResponse" if provider_internal => {
-            &["CacheKeyType", "CacheDuration", "Auth"]
-        }
-        "CredentialProviderRequest" if provider_internal => {
-            &["Image", "ServiceAccountToken", "ServiceAccountAnnotations"]
-        }
-        "SerializedNodeConfigSource" if internal => &["Source"],
-        "ImagePullIntent" if internal => &["Image"],
-        "ImagePulledRecord" if internal => &["LastUpdatedTime", "ImageRef", "CredentialMapping"],
-        // It has a hundred fields. A made-up one is told by what none of them is.
-        "KubeletConfiguration" if internal || version == "kubelet.config.k8s.io/v1beta1" => {
-            let Value::Map(entries) = &root.value else { return None };
-            let begins = |key: &str| key.starts_with(|c: char| c.is_ascii_uppercase()) == internal;
-            let odd = |key: &str| key.is_empty() || key == "providers" || !begins(key);
-            let names = entries.iter().map(|entry| entry.key.as_str());
-            return Some(names.filter(|key| !matches!(*key, "apiVersion" | "kind")).any(odd));
-        }
-        _ => return None,
-    };
-    let Value::Map(entries) = &root.value else { return None };
-    let known = |name: &str| matches!(name, "apiVersion" | "kind") || known.contains(&name);
-    Some(entries.iter().any(|entry| !known(&entry.key)))
 }
 
 /// Words for a field that is not known, better ones for those of the other dialect.

@@ -11,6 +11,7 @@
 
 mod decode;
 mod files;
+mod kinds;
 mod problem;
 mod proposal;
 mod validate;
