@@ -24,6 +24,8 @@ mod threads;
 #[cfg(unix)]
 mod child;
 #[cfg(unix)]
+mod complaints;
+#[cfg(unix)]
 mod launch;
 #[cfg(unix)]
 mod resident;

@@ -13,8 +13,8 @@ use rustix::{
 use zeroize::Zeroizing;
 
 use super::{
-    Failure, Invocation, Left, Stderr, Stop, buffer::Buffer, child::Child, launch, limits,
-    lines::Lines, stop::Ear, terminal,
+    Failure, Invocation, Left, Stop, buffer::Buffer, child::Child, complaints::Complaints, launch,
+    limits, stop::Ear, terminal,
 };
 use crate::clock::{Clock, SystemClock};
 
@@ -30,10 +30,8 @@ pub struct Resident {
     child: Child,
     stdin: Option<OwnedFd>,
     stdout: Option<OwnedFd>,
-    stderr: Option<OwnedFd>,
     answer: Buffer,
-    complaints: Buffer,
-    lines: Option<Lines>,
+    complaints: Complaints,
 }
 
 /// Starts a program that stays. The invocation's stdin does not count, and its budget is that of
@@ -47,19 +45,14 @@ pub fn stay(mut invocation: Invocation, stop: &Stop) -> Result<Resident, Failure
         return Err(Failure::Stopped(Left::default()));
     }
     let (child, pipes) = launch::launch(&invocation, &ear)?;
-    let lines = match &invocation.stderr {
-        Stderr::Sink(sink) => Some(Lines::new(sink.clone(), &invocation.name.to_string_lossy())),
-        Stderr::Kept | Stderr::Shown => None,
-    };
+    let complaints = Complaints::new(&invocation, pipes.stderr);
     Ok(Resident {
         invocation,
         child,
         stdin: pipes.stdin,
         stdout: Some(pipes.stdout),
-        stderr: pipes.stderr,
         answer: Buffer::default(),
-        complaints: Buffer::default(),
-        lines,
+        complaints,
     })
 }
 
@@ -79,7 +72,8 @@ impl Resident {
         }
         result.map_err(|why| {
             let took = SystemClock.elapsed().saturating_sub(started);
-            let left = Left { stderr: self.complaints(), took };
+            self.complaints.read();
+            let left = Left { stderr: self.complaints.take(), took };
             match why {
                 Why::Gone => Failure::Gone(left),
                 Why::TimedOut => Failure::TimedOut(left),
@@ -105,15 +99,9 @@ impl Resident {
             if now >= deadline {
                 return Err(Why::TimedOut);
             }
-            let mut wait = deadline.saturating_sub(now);
-            if let Some(lines) = &mut self.lines {
-                lines.tick(now);
-                if let Some(due) = lines.due() {
-                    wait = wait.min(due.saturating_sub(now));
-                }
-            }
-            self.wait(!request.is_empty(), wait, ear)?;
-            self.read_complaints();
+            let until = self.complaints.tick(now).map_or(deadline, |due| due.min(deadline));
+            self.wait(!request.is_empty(), until.saturating_sub(now), ear)?;
+            self.complaints.read();
             self.write(&mut request)?;
             if let Some(answer) = self.read()? {
                 // An answer before the question is whole is an answer to something else.
@@ -124,8 +112,9 @@ impl Resident {
 
     fn wait(&self, writes: bool, limit: Duration, ear: &Ear) -> Result<(), Why> {
         let mut fds = vec![PollFd::from_borrowed_fd(ear.bell(), PollFlags::IN)];
-        let inputs = [&self.stdout, &self.stderr];
-        fds.extend(inputs.into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::IN)));
+        let inputs = [self.stdout.as_ref().map(AsFd::as_fd), self.complaints.pipe()];
+        let inputs = inputs.into_iter().flatten();
+        fds.extend(inputs.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         if writes && let Some(stdin) = &self.stdin {
             fds.push(PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::OUT));
         }
@@ -172,40 +161,6 @@ impl Resident {
             return Ok(Some(line));
         }
         Ok(None)
-    }
-
-    fn read_complaints(&mut self) {
-        const ROUNDS: usize = 64;
-        let limit = self.invocation.limits.stderr;
-        for _ in 0..ROUNDS {
-            let Some(stderr) = &self.stderr else { break };
-            let before = self.complaints.len();
-            match rustix::io::read(stderr, spare_capacity(self.complaints.room())) {
-                Ok(0) => self.stderr = None,
-                Ok(_) => {
-                    if let Some(lines) = &mut self.lines {
-                        lines.feed(self.complaints.bytes_from(before), SystemClock.elapsed());
-                    }
-                    if self.complaints.len() >= limit.saturating_mul(2) {
-                        self.complaints.keep_last(limit);
-                    }
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break,
-                Err(_) => self.stderr = None,
-            }
-        }
-    }
-
-    /// The last of what it wrote to stderr.
-    fn complaints(&mut self) -> Zeroizing<Vec<u8>> {
-        self.read_complaints();
-        if let Some(lines) = &mut self.lines {
-            lines.finish();
-        }
-        let mut complaints = std::mem::take(&mut self.complaints);
-        complaints.keep_last(self.invocation.limits.stderr);
-        complaints.into_bytes()
     }
 }
 

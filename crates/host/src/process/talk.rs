@@ -14,8 +14,12 @@ use rustix::{
 };
 
 use super::{
-    Failure, Invocation, Left, Output, Status, Stderr, Stdin, buffer::Buffer, child::Child,
-    launch::Pipes, lines::Lines, stop::Ear,
+    Failure, Invocation, Left, Output, Status, Stdin,
+    buffer::Buffer,
+    child::Child,
+    complaints::{Complaints, ROUNDS},
+    launch::Pipes,
+    stop::Ear,
 };
 use crate::clock::{Clock, SystemClock};
 
@@ -24,9 +28,6 @@ use crate::clock::{Clock, SystemClock};
 const PIPE_GRACE: Duration = Duration::from_millis(250);
 /// How long a program that is told to end has for that before it is killed.
 const TERM_GRACE: Duration = Duration::from_millis(500);
-/// Reads of one stream in a row: a program that writes without end must not keep us from looking at
-/// the clock, nor at the other stream.
-const ROUNDS: usize = 64;
 /// How often to look whether the program has ended, where that cannot be waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -52,10 +53,8 @@ struct Talk<'a> {
     request: &'a [u8],
     stdin: Option<OwnedFd>,
     stdout: Option<OwnedFd>,
-    stderr: Option<OwnedFd>,
     output: Buffer,
-    complaints: Buffer,
-    lines: Option<Lines>,
+    complaints: Complaints,
     started: Duration,
 }
 
@@ -73,12 +72,6 @@ enum Why {
 
 impl<'a> Talk<'a> {
     fn new(invocation: &'a Invocation, child: Child, pipes: Pipes, started: Duration) -> Self {
-        let lines = match &invocation.stderr {
-            Stderr::Sink(sink) => {
-                Some(Lines::new(sink.clone(), &invocation.name.to_string_lossy()))
-            }
-            Stderr::Kept | Stderr::Shown => None,
-        };
         let request: &[u8] = match &invocation.stdin {
             Stdin::Request(bytes) => bytes,
             Stdin::Closed | Stdin::Terminal => &[],
@@ -89,10 +82,8 @@ impl<'a> Talk<'a> {
             request,
             stdin: pipes.stdin.filter(|_| !request.is_empty()),
             stdout: Some(pipes.stdout),
-            stderr: pipes.stderr,
             output: Buffer::default(),
-            complaints: Buffer::default(),
-            lines,
+            complaints: Complaints::new(invocation, pipes.stderr),
             started,
         }
     }
@@ -133,17 +124,13 @@ impl<'a> Talk<'a> {
 
     /// Nobody can add to the answer any more. What is left of stderr matters only with a failure.
     fn all_said(&self, status: Status) -> bool {
-        self.stdout.is_none() && (self.stderr.is_none() || status.success())
+        self.stdout.is_none() && (self.complaints.is_over() || status.success())
     }
 
     /// Waits until something happens, at most until `until`.
     fn wait(&mut self, ear: Option<&Ear>, until: Duration) -> io::Result<Ready> {
         let now = SystemClock.elapsed();
-        let mut until = until;
-        if let Some(lines) = &mut self.lines {
-            lines.tick(now);
-            until = lines.due().map_or(until, |due| due.min(until));
-        }
+        let mut until = self.complaints.tick(now).map_or(until, |due| due.min(until));
         let ended = self.child.has_ended();
         let watched = self.child.watch().is_some();
         if !ended && !watched {
@@ -155,7 +142,7 @@ impl<'a> Talk<'a> {
         let watch = fds.add(self.child.watch().filter(|_| !ended), PollFlags::IN);
         let stdin = fds.add(self.stdin.as_ref().map(AsFd::as_fd), PollFlags::OUT);
         let stdout = fds.add(self.stdout.as_ref().map(AsFd::as_fd), PollFlags::IN);
-        let stderr = fds.add(self.stderr.as_ref().map(AsFd::as_fd), PollFlags::IN);
+        let stderr = fds.add(self.complaints.pipe(), PollFlags::IN);
         fds.poll(until.saturating_sub(now))?;
         Ok(Ready {
             ended: !watched || fds.is_ready(watch),
@@ -171,7 +158,7 @@ impl<'a> Talk<'a> {
             self.write();
         }
         if ready.stderr {
-            self.read_complaints();
+            self.complaints.read();
         }
         if ready.stdout { self.read() } else { Ok(()) }
     }
@@ -210,36 +197,13 @@ impl<'a> Talk<'a> {
         Ok(())
     }
 
-    fn read_complaints(&mut self) {
-        let limit = self.invocation.limits.stderr;
-        for _ in 0..ROUNDS {
-            let Some(stderr) = &self.stderr else { break };
-            let before = self.complaints.len();
-            match rustix::io::read(stderr, spare_capacity(self.complaints.room())) {
-                Ok(0) => self.stderr = None,
-                Ok(_) => {
-                    if let Some(lines) = &mut self.lines {
-                        lines.feed(self.complaints.bytes_from(before), SystemClock.elapsed());
-                    }
-                    // Now and then, not for each byte of a program that drips.
-                    if self.complaints.len() >= limit.saturating_mul(2) {
-                        self.complaints.keep_last(limit);
-                    }
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break,
-                Err(_) => self.stderr = None,
-            }
-        }
-    }
-
     /// The program ended by itself: nothing is killed, it may have left something behind on purpose.
     fn finish(mut self, (status, at): (Status, Duration)) -> Output {
         self.child.reap();
         Output {
             status,
             took: at.saturating_sub(self.started),
-            stderr: self.complaints(),
+            stderr: self.complaints.take(),
             stdout: self.output.into_bytes(),
         }
     }
@@ -255,7 +219,7 @@ impl<'a> Talk<'a> {
             // It had ended by itself before we lost patience with what it printed.
             self.child.reap();
         }
-        let left = Left { stderr: self.complaints(), took };
+        let left = Left { stderr: self.complaints.take(), took };
         match why {
             Why::TimedOut => Failure::TimedOut(left),
             Why::TooMuchOutput => Failure::TooMuchOutput(left),
@@ -273,20 +237,11 @@ impl<'a> Talk<'a> {
             self.output.clear();
             let _ = self.serve(ready);
             let ended = !matches!(self.child.ended(), Ok(None));
-            let silent = self.stdout.is_none() && self.stderr.is_none();
+            let silent = self.stdout.is_none() && self.complaints.is_over();
             if ended && (silent || !self.child.leads_group()) {
                 return;
             }
         }
-    }
-
-    fn complaints(&mut self) -> zeroize::Zeroizing<Vec<u8>> {
-        if let Some(lines) = &mut self.lines {
-            lines.finish();
-        }
-        let mut complaints = std::mem::take(&mut self.complaints);
-        complaints.keep_last(self.invocation.limits.stderr);
-        complaints.into_bytes()
     }
 }
 
