@@ -1,14 +1,21 @@
-//! A load of requests, the same for everybody: a thread for each connection, one request at a time.
+//! A load of requests, the same for everybody: one thread for all connections, as `wrk` does it, so
+//! that little of the machine goes to asking; one request at a time on each.
 
 use std::{
-    io::{self, Read, Write},
-    net::{SocketAddr, TcpStream},
+    future::Future,
+    io,
+    net::SocketAddr,
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
-use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
+use rustls::{ClientConfig, pki_types::ServerName};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpStream,
+    runtime::Builder,
+};
+use tokio_rustls::TlsConnector;
 
 /// Somebody to ask, and who it is.
 pub struct Peer {
@@ -26,20 +33,21 @@ pub struct Load {
     pub p99: f64,
 }
 
-trait Stream: Read + Write {}
-impl<T: Read + Write> Stream for T {}
+/// Of any answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+trait Stream: AsyncRead + AsyncWrite + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
 
 impl Peer {
-    fn connect(&self) -> io::Result<Box<dyn Stream>> {
-        let stream = TcpStream::connect(self.address)?;
+    async fn connect(&self) -> io::Result<Box<dyn Stream>> {
+        let stream = TcpStream::connect(self.address).await?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         Ok(match &self.tls {
             None => Box::new(stream),
             Some((settings, name)) => {
-                let session = ClientConnection::new(settings.clone(), name.clone())
-                    .map_err(io::Error::other)?;
-                Box::new(StreamOwned::new(session, stream))
+                let connector = TlsConnector::from(settings.clone());
+                Box::new(connector.connect(name.clone(), stream).await?)
             }
         })
     }
@@ -63,18 +71,10 @@ pub fn run(peer: &Peer, path: &str, connections: usize, time: Duration) -> Resul
     let request = peer.request(path);
     let begin = Instant::now();
     let end = begin + time;
-    let times = thread::scope(|scope| {
-        let workers: Vec<_> = (0..connections)
-            .map(|_| scope.spawn(|| ask(peer, &request, end).map_err(|e| e.to_string())))
-            .collect();
-        let mut all = Vec::new();
-        for worker in workers {
-            all.extend(worker.join().map_err(|_| "a thread panicked")??);
-        }
-        Ok::<_, String>(all)
-    })?;
+    let asked = (0..connections).map(|_| ask(peer, &request, end));
+    let times = alone(time + PATIENCE, futures_util::future::try_join_all(asked))?;
     let took = begin.elapsed().as_secs_f64();
-    let mut sorted = times;
+    let mut sorted = times.concat();
     sorted.sort_unstable();
     let place = (sorted.len() * 99 / 100).min(sorted.len().saturating_sub(1));
     let p99 = sorted.get(place).ok_or("nothing was answered")?.as_secs_f64();
@@ -83,8 +83,15 @@ pub fn run(peer: &Peer, path: &str, connections: usize, time: Duration) -> Resul
     Ok(Load { rate, p99 })
 }
 
-fn ask(peer: &Peer, request: &[u8], end: Instant) -> io::Result<Vec<Duration>> {
-    let mut stream = peer.connect()?;
+/// On a thread of its own, and not for ever.
+fn alone<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> Result<T, String> {
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+    let limited = runtime.block_on(async { tokio::time::timeout(limit, work).await });
+    limited.map_err(|_| "no answer")?.map_err(|e| e.to_string())
+}
+
+async fn ask(peer: &Peer, request: &[u8], end: Instant) -> io::Result<Vec<Duration>> {
+    let mut stream = peer.connect().await?;
     let mut times = Vec::new();
     let mut buffer = vec![0; 16 * 1024];
     loop {
@@ -92,37 +99,38 @@ fn ask(peer: &Peer, request: &[u8], end: Instant) -> io::Result<Vec<Duration>> {
         if begin >= end {
             return Ok(times);
         }
-        stream.write_all(request)?;
-        read_answer(&mut *stream, &mut buffer, |_| {})?;
+        stream.write_all(request).await?;
+        stream.flush().await?;
+        read_answer(&mut *stream, &mut buffer, |_| {}).await?;
         times.push(begin.elapsed());
     }
 }
 
 /// Seconds for one long response.
 pub fn stream(peer: &Peer, path: &str) -> Result<f64, String> {
-    let run = || -> io::Result<f64> {
-        let mut stream = peer.connect()?;
+    alone(PATIENCE, async {
+        let mut stream = peer.connect().await?;
         let begin = Instant::now();
-        stream.write_all(&peer.request(path))?;
+        stream.write_all(&peer.request(path)).await?;
+        stream.flush().await?;
         let mut seen = 0;
-        read_answer(&mut *stream, &mut vec![0; 256 * 1024], |size| seen += size)?;
+        read_answer(&mut *stream, &mut vec![0; 256 * 1024], |size| seen += size).await?;
         if seen < 1 << 30 {
             return Err(io::Error::other(format!("only {seen} bytes came")));
         }
         Ok(begin.elapsed().as_secs_f64())
-    };
-    run().map_err(|error| error.to_string())
+    })
 }
 
 /// Reads one response with a length.
-fn read_answer(
+async fn read_answer(
     stream: &mut dyn Stream,
     buffer: &mut [u8],
     mut seen: impl FnMut(usize),
 ) -> io::Result<()> {
     let mut filled = 0;
     let (head, length) = loop {
-        let size = stream.read(&mut buffer[filled..])?;
+        let size = stream.read(&mut buffer[filled..]).await?;
         if size == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -134,7 +142,7 @@ fn read_answer(
     let mut left = length.saturating_sub(filled - head);
     seen(filled - head);
     while left > 0 {
-        let size = stream.read(buffer)?;
+        let size = stream.read(buffer).await?;
         if size == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -7,7 +7,8 @@ use std::{
 };
 
 use http::{
-    HeaderMap, HeaderName, Request, Response, StatusCode, header::AUTHORIZATION, request::Parts,
+    Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri,
+    Version, header::AUTHORIZATION,
 };
 use keyward_host::Credential;
 use keyward_protocol::exec;
@@ -64,9 +65,14 @@ pin_project! {
     }
 }
 
-/// What a request is made of again.
+/// What a request is made of again. Most never are, so the headers are kept as a list, which costs
+/// less to copy than the table that they are found in.
 struct Copy<B> {
-    head: Parts,
+    method: Method,
+    uri: Uri,
+    version: Version,
+    headers: Box<[(HeaderName, HeaderValue)]>,
+    extensions: Extensions,
     body: B,
 }
 
@@ -179,25 +185,42 @@ impl<C: Carry<B>, B: Replay> Future for Heal<C, B> {
 
 impl<B: Replay> Copy<B> {
     fn of(request: &Request<B>, guard: &Guard) -> Option<Self> {
-        if !guard.replay {
-            return None;
-        }
-        let body = request.body().replay()?;
-        let mut head = Request::new(()).into_parts().0;
-        head.method = request.method().clone();
-        head.uri = request.uri().clone();
-        head.version = request.version();
-        head.headers = request.headers().clone();
-        head.extensions = request.extensions().clone();
-        Some(Self { head, body })
+        if guard.replay { Self::kept(request) } else { None }
+    }
+
+    fn kept(request: &Request<B>) -> Option<Self> {
+        let headers = request.headers().iter();
+        Some(Self {
+            body: request.body().replay()?,
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            version: request.version(),
+            headers: headers.map(|(name, value)| (name.clone(), value.clone())).collect(),
+            extensions: request.extensions().clone(),
+        })
     }
 
     fn replay(&self) -> Option<Self> {
-        Some(Self { head: self.head.clone(), body: self.body.replay()? })
+        Some(Self {
+            body: self.body.replay()?,
+            method: self.method.clone(),
+            uri: self.uri.clone(),
+            version: self.version,
+            headers: self.headers.clone(),
+            extensions: self.extensions.clone(),
+        })
     }
 
     fn into_request(self) -> Request<B> {
-        Request::from_parts(self.head, self.body)
+        let mut request = Request::new(self.body);
+        *request.method_mut() = self.method;
+        *request.uri_mut() = self.uri;
+        *request.version_mut() = self.version;
+        *request.extensions_mut() = self.extensions;
+        for (name, value) in self.headers {
+            request.headers_mut().append(name, value);
+        }
+        request
     }
 }
 
@@ -250,6 +273,22 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[test]
+    fn a_copy_is_the_request_again() {
+        let mut request = Request::put("/a?b=c")
+            .version(Version::HTTP_2)
+            .extension(7)
+            .body("x".to_owned())
+            .unwrap();
+        for (name, value) in [("accept", "a"), ("x-two", "1"), ("accept", "b"), ("x-two", "2")] {
+            request.headers_mut().append(name, value.parse().unwrap());
+        }
+        let again = Copy::kept(&request).unwrap().replay().unwrap().into_request();
+        assert_eq!((again.method(), again.uri()), (request.method(), request.uri()));
+        assert_eq!((again.version(), again.headers()), (request.version(), request.headers()));
+        assert_eq!((again.extensions().get(), again.body()), (Some(&7), request.body()));
+    }
 
     #[test]
     fn a_refusal_is_told_with_all_values_of_a_name() {
