@@ -1,6 +1,10 @@
 //! The way out: data to stdout, words for people to stderr.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    borrow::Cow,
+    io::{self, IsTerminal, Write},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+};
 
 use clap::ValueEnum;
 use keyward_host::{Target, kubeconfig::Place};
@@ -72,9 +76,59 @@ pub(crate) fn print_secret(value: &impl Serialize, width: Width) -> Result<(), F
     print_bytes(&text)
 }
 
+/// A pipe that has room at all has room for so much.
+const PIPE: usize = 4096;
+
+/// Whether words that nobody reads are lost instead of waited for.
+static LOSSY: AtomicBool = AtomicBool::new(false);
+
+/// Words that were lost since the last that were not.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// From now on words for people wait for nobody. For a program that serves others: it must not stand
+/// still because whoever started it does not read what it says.
+pub(crate) fn never_wait() {
+    LOSSY.store(true, Ordering::Relaxed);
+}
+
 /// Writes words to stderr. When even that fails there is nobody left to tell.
 pub(crate) fn tell(text: &str) {
-    let _ = io::stderr().lock().write_all(text.as_bytes());
+    let mut stderr = io::stderr().lock();
+    if !LOSSY.load(Ordering::Relaxed) {
+        let _ = stderr.write_all(text.as_bytes());
+        return;
+    }
+    if !has_room(&stderr) {
+        LOST.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let lost = LOST.swap(0, Ordering::Relaxed);
+    let text = match lost {
+        0 => Cow::Borrowed(text),
+        _ => Cow::Owned(format!("({lost} messages that nobody read are lost)\n{text}")),
+    };
+    let _ = stderr.write_all(&text.as_bytes()[..text.len().min(PIPE)]);
+}
+
+/// Whether it takes a few words without waiting.
+#[cfg(unix)]
+fn has_room(stderr: &io::StderrLock<'_>) -> bool {
+    use rustix::{
+        event::{PollFd, PollFlags, Timespec, poll},
+        io::Errno,
+    };
+
+    let mut asked = [PollFd::new(stderr, PollFlags::OUT)];
+    match poll(&mut asked, Some(&Timespec::default())) {
+        Ok(ready) => ready > 0,
+        Err(Errno::INTR) => false,
+        Err(_) => true,
+    }
+}
+
+#[cfg(not(unix))]
+fn has_room(_stderr: &io::StderrLock<'_>) -> bool {
+    true
 }
 
 /// Text from strangers (a kubeconfig, a flag), fit for one line of ours: control characters by their

@@ -156,6 +156,7 @@ impl Proxy {
         let path = self.kubeconfig.path.display().to_string();
         output::tell(&format!("ready {} {path}\n", self.url));
         output::print(&format!("export KUBECONFIG={}\n", output::quoted(&path)))?;
+        output::never_wait();
         let idle = idle(options.idle, &activity);
         tokio::select! {
             _ = signals.recv() => {}

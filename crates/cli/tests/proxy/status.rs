@@ -97,3 +97,22 @@ fn metrics_and_health_are_told_on_the_socket_and_on_a_port() {
     assert!(!curl(&[&line.replace("/metrics", "/status")]).contains("contexts"));
     proxy.child.kill().unwrap();
 }
+
+#[test]
+fn a_log_that_nobody_reads_stops_nobody() {
+    let stage = Stage::new();
+    let mut proxy = stage.proxy(&["-v"]);
+    let card = Card::read(&proxy.kubeconfig, 0);
+    // Each is a line of the log with its path: together more than a pipe holds.
+    let path = format!("/{}", "a".repeat(2000));
+    for _ in 0..60 {
+        assert!(card.get(&path, "").starts_with("HTTP/1.1 404 "));
+    }
+    for _ in 0..5 {
+        assert!(proxy.line().contains("aaa"));
+    }
+    assert!(card.get("/version", "").starts_with("HTTP/1.1 200 "));
+    let (status, said) = proxy.end();
+    assert!(status.success());
+    assert!(said.contains("messages that nobody read are lost"), "{said}");
+}
