@@ -22,13 +22,25 @@ fn main() -> ExitCode {
     }
     let args: Vec<String> = std::env::args().skip(1).collect();
     let json = args.iter().any(|a| a == "--json");
-    let only: Vec<&String> = args.iter().filter(|a| !a.starts_with("--")).collect();
+    let (flags, only): (Vec<&String>, Vec<&String>) =
+        args.iter().partition(|word| word.starts_with('-'));
+    let unknown = |word: &&&String| match word.as_str() {
+        "--json" | "--write" => false,
+        word => !rows::ALL.iter().any(|(name, ..)| name.contains(word)),
+    };
+    if let Some(word) = flags.iter().chain(&only).find(unknown) {
+        let names: Vec<&str> = rows::ALL.iter().map(|(name, ..)| *name).collect();
+        eprintln!("bench: there is no row `{word}`");
+        eprintln!("usage: keyward-bench [--json] [--write] [ROW]…, parts of names are enough:");
+        eprintln!("  {}", names.join("\n  "));
+        return ExitCode::from(2);
+    }
     let mut reports = Vec::new();
-    for (name, make) in rows::ALL {
+    for (name, rounds, make) in rows::ALL {
         if !only.is_empty() && !only.iter().any(|o| name.contains(o.as_str())) {
             continue;
         }
-        let report = measure::run(name, make());
+        let report = measure::run(name, *rounds, make());
         if !json {
             print!("{}", table::text(&report));
         }

@@ -4,8 +4,8 @@ use std::{fs, time::Duration};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Rounds that every variant takes part in; an odd number has a middle.
-const ROUNDS: usize = 11;
+/// Rounds that every variant takes part in, unless the row says otherwise; an odd number has a middle.
+pub const ROUNDS: usize = 11;
 
 /// One way to do a row's work.
 pub struct Variant {
@@ -85,12 +85,20 @@ impl Report {
         self.rounds(label).iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// The median of the ratios of each round: what slows the machine down for a while slows down both.
+    /// The median of the ratios of each round.
     pub fn ratio(&self, label: &str, to: &str) -> f64 {
-        let pairs = self.rounds(label).iter().zip(self.rounds(to));
-        let mut ratios: Vec<f64> = pairs.map(|(ours, theirs)| ours / theirs).collect();
-        ratios.sort_by(f64::total_cmp);
-        ratios.get(ratios.len() / 2).copied().unwrap_or(f64::INFINITY)
+        self.middle([label, to], |[ours, theirs]| ours / theirs)
+    }
+
+    /// The median of what each round says of these variants: what slows the machine down for a while
+    /// slows down all of them. Infinite when one did not run.
+    pub fn middle<const N: usize>(&self, labels: [&str; N], say: impl Fn([f64; N]) -> f64) -> f64 {
+        let rounds = labels.map(|label| self.rounds(label));
+        let count = rounds.iter().map(|rounds| rounds.len()).min().unwrap_or(0);
+        let mut said: Vec<f64> =
+            (0..count).map(|round| say(rounds.map(|figures| figures[round]))).collect();
+        said.sort_by(f64::total_cmp);
+        said.get(said.len() / 2).copied().unwrap_or(f64::INFINITY)
     }
 
     fn rounds(&self, label: &str) -> &[f64] {
@@ -105,10 +113,10 @@ impl Line {
 }
 
 /// Measures a row: one round of warm-up, then the counted ones, interleaved.
-pub fn run(name: &'static str, row: Row) -> Report {
+pub fn run(name: &'static str, rounds: usize, row: Row) -> Report {
     let Row { unit, mut variants, bars } = row;
     let mut lines: Vec<Line> = variants.iter().map(|v| Line::new(v.label)).collect();
-    for round in 0..=ROUNDS {
+    for round in 0..=rounds {
         for (variant, line) in variants.iter_mut().zip(&mut lines) {
             let Ok(figures) = &mut line.figures else { continue };
             match (variant.run)() {

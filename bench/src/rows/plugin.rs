@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Runs in one round.
-const RUNS: u32 = 60;
+const RUNS: u32 = 12;
 
 /// The same shell plugin, started both ways.
 pub fn row() -> Row {

@@ -14,14 +14,18 @@ use keyward_host::{
 };
 use kube::config::{KubeConfigOptions, Kubeconfig as Theirs};
 use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
+use serde_json::json;
 use tokio::{net::TcpStream, runtime::Runtime};
 use tokio_rustls::TlsConnector;
 
 use super::scene::{Folder, Scene, TOKEN};
-use crate::measure::{Bar, Row, Variant};
+use crate::{
+    measure::{Bar, Row, Variant},
+    peer,
+};
 
 /// Requests in one round.
-const REQUESTS: u32 = 2_000;
+const REQUESTS: u32 = 512;
 
 /// Requests under way at once where there are several.
 const ABREAST: u32 = 32;
@@ -35,10 +39,11 @@ const BEGINNINGS: u32 = 20;
 pub fn connection() -> Row {
     let (scene, old) = (Rc::new(Scene::new()), Rc::new(Scene::old()));
     let runtime = Rc::new(runtime());
+    let theirs = json!({ "work": "ask", "config": old.folder.config, "turns": REQUESTS });
     let (kube, client, lone, wrapped) = runtime.block_on(async {
         let (lone, target) = ours(&old.folder);
         let wrapped = keyward_kube::wrap(lone.clone(), &target);
-        (peer(&old.folder).await, ours(&scene.folder).0, lone, wrapped)
+        (kube(&old.folder).await, ours(&scene.folder).0, lone, wrapped)
     });
     let many = client.clone();
     let bare = runtime.block_on(bare(&scene));
@@ -60,6 +65,10 @@ pub fn connection() -> Row {
                     Box::pin(async move { each(REQUESTS, || through_kube(&kube)).await })
                 }),
             ),
+            Variant {
+                label: "client-go, one at a time",
+                run: Box::new(move || Ok(peer::nanos(&theirs)? / 1e3)),
+            },
             variant(
                 "ours under kube::Client, one at a time",
                 Box::new(move || {
@@ -111,6 +120,10 @@ pub fn connection() -> Row {
                 judge: |r| (r.ratio("ours, one at a time", "kube 5, one at a time"), 1.0),
             },
             Bar {
+                promise: "one at a time on one connection, beside client-go's",
+                judge: |r| (r.ratio("ours, one at a time", "client-go, one at a time"), 1.0),
+            },
+            Bar {
                 promise: "as many as one connection carries, beside kube's own",
                 judge: |r| (r.ratio("ours, 32 at once, HTTP/2", "kube 5, one at a time"), 1.0),
             },
@@ -124,6 +137,7 @@ type Run = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<f64, String>>>>>;
 /// From a kubeconfig's text to the first answer: client, plugin, handshake, request.
 pub fn first() -> Row {
     let scene = Rc::new(Scene::new());
+    let job = json!({ "work": "first", "config": scene.folder.config, "turns": BEGINNINGS });
     let (one, two, three) = (scene.clone(), scene.clone(), scene);
     Row {
         unit: "ms",
@@ -132,10 +146,11 @@ pub fn first() -> Row {
                 label: "kube 5",
                 run: Box::new(move || {
                     beginnings(|runtime| {
-                        runtime.block_on(async { through_kube(&peer(&one.folder).await).await })
+                        runtime.block_on(async { through_kube(&kube(&one.folder).await).await })
                     })
                 }),
             },
+            Variant { label: "client-go", run: Box::new(move || Ok(peer::nanos(&job)? / 1e6)) },
             Variant {
                 label: "ours under kube::Client",
                 run: Box::new(move || {
@@ -165,6 +180,10 @@ pub fn first() -> Row {
                 promise: "from nothing to the first answer, beside kube's own",
                 judge: |r| (r.ratio("ours", "kube 5"), 1.0),
             },
+            Bar {
+                promise: "from nothing to the first answer, beside client-go's",
+                judge: |r| (r.ratio("ours", "client-go"), 1.0),
+            },
         ],
     }
 }
@@ -181,7 +200,7 @@ pub async fn theirs(folder: &Folder) -> kube::Config {
     kube::Config::from_custom_kubeconfig(config, &options).await.expect("a configuration")
 }
 
-async fn peer(folder: &Folder) -> kube::Client {
+async fn kube(folder: &Folder) -> kube::Client {
     kube::Client::try_from(theirs(folder).await).expect("a client")
 }
 

@@ -40,6 +40,8 @@ var works = map[string]func(job) (figures, error){
 	"request":    request,
 	"run":        run,
 	"crowd":      crowd,
+	"ask":        ask,
+	"first":      first,
 }
 
 func main() {

@@ -71,7 +71,7 @@ struct Copy<B> {
     method: Method,
     uri: Uri,
     version: Version,
-    headers: Box<[(HeaderName, HeaderValue)]>,
+    headers: Vec<(HeaderName, HeaderValue)>,
     extensions: Extensions,
     body: B,
 }
@@ -189,13 +189,16 @@ impl<B: Replay> Copy<B> {
     }
 
     fn kept(request: &Request<B>) -> Option<Self> {
-        let headers = request.headers().iter();
+        let body = request.body().replay()?;
+        let mut headers = Vec::with_capacity(request.headers().len());
+        let each = request.headers().iter();
+        headers.extend(each.map(|(name, value)| (name.clone(), value.clone())));
         Some(Self {
-            body: request.body().replay()?,
+            body,
             method: request.method().clone(),
             uri: request.uri().clone(),
             version: request.version(),
-            headers: headers.map(|(name, value)| (name.clone(), value.clone())).collect(),
+            headers,
             extensions: request.extensions().clone(),
         })
     }
