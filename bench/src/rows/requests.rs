@@ -1,6 +1,6 @@
 //! Requests to a server over TLS, beside kube with the same server and the same plugin.
 
-use std::{pin::Pin, rc::Rc, sync::Arc, time::Instant};
+use std::{rc::Rc, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use http::{Request, header};
@@ -14,13 +14,13 @@ use keyward_host::{
 };
 use kube::config::{KubeConfigOptions, Kubeconfig as Theirs};
 use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{net::TcpStream, runtime::Runtime};
 use tokio_rustls::TlsConnector;
 
 use super::scene::{Folder, Scene, TOKEN};
 use crate::{
-    measure::{Bar, Row, Variant},
+    measure::{Bar, Row, Variant, worked},
     peer,
 };
 
@@ -33,106 +33,146 @@ const ABREAST: u32 = 32;
 /// Times in one round that a client is made from nothing.
 const BEGINNINGS: u32 = 20;
 
-/// On a connection that is there. kube speaks HTTP/1.1 alone, which carries one request at a time;
-/// HTTP/2 makes a lone request dearer, as hyper alone shows, and carries them all at once. So ours is
-/// measured at both: one at a time in kube's own protocol, and with as much as one connection takes.
+/// On a connection that is there, by the wall's clock. kube speaks HTTP/1.1 alone, which carries one
+/// request at a time; HTTP/2 carries them all at once. What one alone takes is for the most part the
+/// time in which client and server wake each other up, and tells little of either; [`work`] does.
 pub fn connection() -> Row {
-    let (scene, old) = (Rc::new(Scene::new()), Rc::new(Scene::old()));
-    let runtime = Rc::new(runtime());
-    let theirs = json!({ "work": "ask", "config": old.folder.config, "turns": REQUESTS });
-    let (kube, client, lone, wrapped) = runtime.block_on(async {
-        let (lone, target) = ours(&old.folder);
-        let wrapped = keyward_kube::wrap(lone.clone(), &target);
-        (kube(&old.folder).await, ours(&scene.folder).0, lone, wrapped)
-    });
-    let many = client.clone();
-    let bare = runtime.block_on(bare(&scene));
-    let variant = |label, run: Run| {
-        let (runtime, kept) = (runtime.clone(), (scene.clone(), old.clone()));
-        let run = move || {
-            let _kept = &kept;
-            runtime.block_on(run())
-        };
-        Variant { label, run: Box::new(run) }
-    };
+    let stage = Stage::new();
+    let (wrapped, lone, many) = (stage.wrapped.clone(), stage.lone.clone(), stage.many.clone());
+    let (kube, bare, theirs) = (stage.kube.clone(), stage.bare.clone(), stage.job());
+    let alone = stage.many.clone();
     Row {
         unit: "µs",
         variants: vec![
-            variant(
-                "kube 5, one at a time",
-                Box::new(move || {
-                    let kube = kube.clone();
-                    Box::pin(async move { each(REQUESTS, || through_kube(&kube)).await })
-                }),
-            ),
-            Variant {
-                label: "client-go, one at a time",
-                run: Box::new(move || Ok(peer::nanos(&theirs)? / 1e3)),
-            },
-            variant(
-                "ours under kube::Client, one at a time",
-                Box::new(move || {
-                    let kube = wrapped.clone();
-                    Box::pin(async move { each(REQUESTS, || through_kube(&kube)).await })
-                }),
-            ),
-            variant(
-                "ours, one at a time",
-                Box::new(move || {
-                    let client = lone.clone();
-                    Box::pin(async move { each(REQUESTS, || ask(&client)).await })
-                }),
-            ),
-            variant(
-                "ours, one at a time, HTTP/2",
-                Box::new(move || {
-                    let client = client.clone();
-                    Box::pin(async move { each(REQUESTS, || ask(&client)).await })
-                }),
-            ),
-            variant(
-                "hyper alone, one at a time, HTTP/2",
-                Box::new(move || {
-                    let bare = bare.clone();
-                    Box::pin(async move { each(REQUESTS, || ask_barely(&bare)).await })
-                }),
-            ),
-            variant(
-                "ours, 32 at once, HTTP/2",
-                Box::new(move || {
-                    let client = many.clone();
-                    Box::pin(async move { abreast(&client).await })
-                }),
-            ),
+            stage.variant(KUBE, move || {
+                let kube = kube.clone();
+                async move { each(REQUESTS, || through_kube(&kube)).await }
+            }),
+            Variant { label: CLIENT_GO, run: Box::new(move || Ok(peer::nanos(&theirs)? / 1e3)) },
+            stage.variant(WRAPPED, move || {
+                let kube = wrapped.clone();
+                async move { each(REQUESTS, || through_kube(&kube)).await }
+            }),
+            stage.variant(OURS, move || {
+                let client = lone.clone();
+                async move { each(REQUESTS, || ask(&client)).await }
+            }),
+            stage.variant("ours, one at a time, HTTP/2", move || {
+                let client = alone.clone();
+                async move { each(REQUESTS, || ask(&client)).await }
+            }),
+            stage.variant("hyper alone, one at a time, HTTP/2", move || {
+                let bare = bare.clone();
+                async move { each(REQUESTS, || ask_barely(&bare)).await }
+            }),
+            stage.variant("ours, 32 at once, HTTP/2", move || {
+                let client = many.clone();
+                async move { abreast(&client).await }
+            }),
         ],
         bars: vec![
             Bar {
-                promise: "one at a time on one connection under kube::Client, beside kube's own",
-                judge: |r| {
-                    (
-                        r.ratio("ours under kube::Client, one at a time", "kube 5, one at a time"),
-                        1.0,
-                    )
-                },
-            },
-            Bar {
-                promise: "one at a time on one connection, beside kube's own",
-                judge: |r| (r.ratio("ours, one at a time", "kube 5, one at a time"), 1.0),
-            },
-            Bar {
-                promise: "one at a time on one connection, beside client-go's",
-                judge: |r| (r.ratio("ours, one at a time", "client-go, one at a time"), 1.0),
-            },
-            Bar {
                 promise: "as many as one connection carries, beside kube's own",
-                judge: |r| (r.ratio("ours, 32 at once, HTTP/2", "kube 5, one at a time"), 1.0),
+                judge: |r| (r.ratio("ours, 32 at once, HTTP/2", KUBE), 1.0),
+            },
+            Bar {
+                promise: "as many as one connection carries, beside client-go's",
+                judge: |r| (r.ratio("ours, 32 at once, HTTP/2", CLIENT_GO), 1.0),
             },
         ],
     }
 }
 
-/// A round of requests, and the microseconds of each.
-type Run = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<f64, String>>>>>;
+/// The same by the time that the client has a processor for it: what a request costs the program that
+/// makes it. All of them speak HTTP/1.1 here, one request at a time.
+pub fn work() -> Row {
+    let stage = Stage::new();
+    let (kube, wrapped, lone) = (stage.kube.clone(), stage.wrapped.clone(), stage.lone.clone());
+    let theirs = stage.job();
+    Row {
+        unit: "µs",
+        variants: vec![
+            stage.variant(KUBE, move || {
+                let kube = kube.clone();
+                async move { costs(REQUESTS, || through_kube(&kube)).await }
+            }),
+            Variant {
+                label: CLIENT_GO,
+                run: Box::new(move || Ok(peer::figure(&theirs, "worked")? / 1e3)),
+            },
+            stage.variant(WRAPPED, move || {
+                let kube = wrapped.clone();
+                async move { costs(REQUESTS, || through_kube(&kube)).await }
+            }),
+            stage.variant(OURS, move || {
+                let client = lone.clone();
+                async move { costs(REQUESTS, || ask(&client)).await }
+            }),
+        ],
+        bars: vec![
+            Bar {
+                promise: "the work of a request under kube::Client, beside kube's own",
+                judge: |r| (r.ratio(WRAPPED, KUBE), 1.0),
+            },
+            Bar {
+                promise: "the work of a request, beside kube's own",
+                judge: |r| (r.ratio(OURS, KUBE), 1.0),
+            },
+            Bar {
+                promise: "the work of a request, beside client-go's",
+                judge: |r| (r.ratio(OURS, CLIENT_GO), 1.0),
+            },
+        ],
+    }
+}
+
+const KUBE: &str = "kube 5, one at a time";
+const CLIENT_GO: &str = "client-go, one at a time";
+const WRAPPED: &str = "ours under kube::Client, one at a time";
+const OURS: &str = "ours, one at a time";
+
+/// A server of each kind, and everybody's client.
+struct Stage {
+    runtime: Rc<Runtime>,
+    scenes: Rc<[Scene; 2]>,
+    /// These three speak HTTP/1.1.
+    kube: kube::Client,
+    wrapped: kube::Client,
+    lone: Client,
+    many: Client,
+    bare: Bare,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let (scene, old) = (Scene::new(), Scene::old());
+        let runtime = runtime();
+        let (lone, target) = ours(&old.folder);
+        let many = ours(&scene.folder).0;
+        let (kube, wrapped, bare) = runtime.block_on(async {
+            let wrapped = keyward_kube::wrap(lone.clone(), &target);
+            (kube(&old.folder).await, wrapped, bare(&scene).await)
+        });
+        let (runtime, scenes) = (Rc::new(runtime), Rc::new([scene, old]));
+        Self { runtime, scenes, kube, wrapped, lone, many, bare }
+    }
+
+    fn job(&self) -> Value {
+        json!({ "work": "ask", "config": self.scenes[1].folder.config, "turns": REQUESTS })
+    }
+
+    fn variant<F>(&self, label: &'static str, run: impl Fn() -> F + 'static) -> Variant
+    where
+        F: Future<Output = Result<f64, String>>,
+    {
+        let (runtime, scenes) = (self.runtime.clone(), self.scenes.clone());
+        let run = move || {
+            let _kept = &scenes;
+            runtime.block_on(run())
+        };
+        Variant { label, run: Box::new(run) }
+    }
+}
 
 /// From a kubeconfig's text to the first answer: client, plugin, handshake, request.
 pub fn first() -> Row {
@@ -269,15 +309,33 @@ fn expect(text: &str) -> Result<(), String> {
 }
 
 /// Microseconds of one request, one after another.
-async fn each<F>(requests: u32, mut once: impl FnMut() -> F) -> Result<f64, String>
+async fn each<F>(requests: u32, once: impl FnMut() -> F) -> Result<f64, String>
 where
     F: Future<Output = Result<(), String>>,
 {
     let begin = Instant::now();
+    repeat(requests, once).await?;
+    Ok(begin.elapsed().as_secs_f64() * 1e6 / f64::from(requests))
+}
+
+/// Microseconds of this thread's work for one request, one after another.
+async fn costs<F>(requests: u32, once: impl FnMut() -> F) -> Result<f64, String>
+where
+    F: Future<Output = Result<(), String>>,
+{
+    let begin = worked();
+    repeat(requests, once).await?;
+    Ok(worked().saturating_sub(begin).as_secs_f64() * 1e6 / f64::from(requests))
+}
+
+async fn repeat<F>(requests: u32, mut once: impl FnMut() -> F) -> Result<(), String>
+where
+    F: Future<Output = Result<(), String>>,
+{
     for _ in 0..requests {
         once().await?;
     }
-    Ok(begin.elapsed().as_secs_f64() * 1e6 / f64::from(requests))
+    Ok(())
 }
 
 /// The same with several under way.

@@ -30,6 +30,7 @@ type job struct {
 type figures struct {
 	Nanos       float64 `json:"nanos"`
 	Worst       float64 `json:"worst,omitempty"`
+	Worked      float64 `json:"worked,omitempty"`
 	Allocations float64 `json:"allocations,omitempty"`
 	Error       string  `json:"error,omitempty"`
 }
