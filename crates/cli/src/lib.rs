@@ -22,6 +22,7 @@ mod output;
 mod proxy;
 mod server;
 mod signals;
+mod waiting;
 
 use std::{env, process::ExitCode, time::Duration};
 

@@ -5,7 +5,7 @@ use std::{error::Error as _, time::Duration};
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use keyward::{Body, Client, Incoming, Kind};
-use keyward_host::{Source, Sources, Target};
+use keyward_host::{Plan, Source, Sources, Target};
 use keyward_protocol::Secret;
 use serde_json::Value;
 
@@ -15,6 +15,7 @@ use crate::{
     globals::Globals,
     mask::Mask,
     output::{self, inline},
+    waiting::Waiting,
 };
 
 /// Objects and the words of a refusal are small.
@@ -38,6 +39,7 @@ pub(crate) struct Args {
 pub(crate) struct Server {
     client: Client,
     source: Source,
+    plan: Plan,
     target: Target,
     limit: Option<Duration>,
     mask: Mask,
@@ -63,7 +65,7 @@ impl Server {
         // One request at a time: one thread is all it needs.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mask = globals.mask.clone();
-        Ok(Self { client, source, target, limit, mask, runtime })
+        Ok(Self { client, source, plan, target, limit, mask, runtime })
     }
 
     /// Does nothing for a while.
@@ -78,7 +80,10 @@ impl Server {
         read: impl AsyncFnOnce(Response<Incoming>) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         self.runtime.block_on(async {
+            let server = &self.target.cluster.server;
+            let waiting = Waiting::begin(&self.plan, &self.source, Some(server));
             let response = self.client.send(request).await;
+            drop(waiting);
             self.learn();
             read(response.map_err(|error| self.explain(error))?).await
         })

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use keyward_host::{Credential, Sources, Target};
 use keyward_protocol::exec::{Answer, Version};
 
-use crate::{asked, failure::Failure, globals::Globals, output};
+use crate::{asked, failure::Failure, globals::Globals, output, waiting::Waiting};
 
 /// Get the credential and print it as an `ExecCredential`
 ///
@@ -56,7 +56,10 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     if plan.signer().is_some() {
         return Err(unprintable(&target));
     }
-    let credential = Sources::global().open(&plan).credential_blocking()?;
+    let source = Sources::global().open(&plan);
+    let waiting = Waiting::begin(&plan, &source, None);
+    let credential = source.credential_blocking()?;
+    drop(waiting);
     credential.token().inspect(|token| globals.mask.learn(token));
     let answer = answer(version.unwrap_or(Version::V1), &target, &credential)?;
     output::print(answer.to_json(form).expose())?;

@@ -158,3 +158,16 @@ fn always_without_a_terminal_runs_nothing() {
     stage.command(["credential"]).ran_with("hunter2\n").bad(3);
     assert!(!stage.path("ran").exists());
 }
+
+#[test]
+fn a_person_is_told_whom_a_silent_plugin_keeps_waiting() {
+    let script = format!("read -r go < go; {}", gives("late"));
+    let stage = stage("Never", &script);
+    let fifo = stage.path("go");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let mut pty = at_terminal(&stage, "credential");
+    pty.wait_for("waiting for the plugin `p` of user `");
+    std::fs::write(&fifo, "now\n").unwrap();
+    assert_eq!(pty.finish().code(), Some(0), "{}", pty.screen());
+    assert!(stage.read("out").contains("late"));
+}

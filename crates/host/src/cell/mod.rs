@@ -25,6 +25,7 @@ mod pace;
 mod tests;
 
 use std::{
+    borrow::Cow,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -45,6 +46,11 @@ use crate::{
 pub trait Fetch<T>: Send + Sync + 'static {
     /// One attempt.
     fn fetch(&self, occasion: &Occasion) -> Result<Fresh<T>, Error>;
+
+    /// Where the values come from, in a few words for the log.
+    fn name(&self) -> Cow<'_, str> {
+        "a provider".into()
+    }
 
     /// Whether an attempt that nobody waits for is ended, rather than finished for the next caller.
     fn ends(&self) -> bool {
@@ -333,6 +339,7 @@ impl<T: Keep> Shared<T> {
         let kept = if fresh.expires.is_some_and(|e| e.as_millisecond() < wall) {
             let length = pace.expired(elapsed);
             tracing::warn!(
+                from = %self.fetch.name(),
                 seconds = length.as_secs_f64(),
                 "a credential had expired when it came, so a clock is wrong; it is used for a while"
             );

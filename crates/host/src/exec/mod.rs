@@ -12,6 +12,7 @@ mod failure;
 mod hints;
 
 use std::{
+    borrow::Cow,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -197,6 +198,11 @@ impl Runner {
 }
 
 impl Fetch<Credential> for Runner {
+    fn name(&self) -> Cow<'_, str> {
+        let plugin = self.plan.plugin().map_or("", Plugin::command);
+        format!("plugin `{plugin}` of {}", self.plan.needed_by()).into()
+    }
+
     fn fetch(&self, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
         let Some(plugin) = self.plan.plugin() else {
             return Err(Error::new(Kind::BadConfig, "the plan has no plugin"));
