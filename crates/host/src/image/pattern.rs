@@ -75,7 +75,8 @@ impl Pattern {
             let Some(rest) = before(&gap.after, host) else { return false };
             // Its dot stays: the literal on the left ends with one, if there is one.
             let start = last_dot(rest).map_or(0, |dot| dot + 1);
-            if !self.labels[gap.label].matches(&rest[start..]) {
+            let label = &self.labels[gap.label];
+            if !matches!(label, Glob::Any) && !label.matches(&rest[start..]) {
                 return false;
             }
             host = &rest[..start];

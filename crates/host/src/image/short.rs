@@ -26,58 +26,15 @@ pub(super) fn before<'t>(end: &[u8], text: &'t [u8]) -> Option<&'t [u8]> {
     same(tail, end).then_some(rest)
 }
 
-/// Whether all bytes fit. They are looked at in blocks, the last of which may overlap the one before.
-#[inline]
-pub(super) fn all(text: &[u8], fits: impl Fn(u8) -> bool + Copy) -> bool {
-    match text.len() {
-        0..8 => text.iter().all(|byte| fits(*byte)),
-        8..16 => {
-            let (first, last) = (text.first_chunk::<8>(), text.last_chunk::<8>());
-            first.is_some_and(|block| block_fits(block, fits))
-                && last.is_some_and(|block| block_fits(block, fits))
-        }
-        _ => {
-            let (blocks, _) = text.as_chunks::<16>();
-            blocks.iter().all(|block| block_fits(block, fits))
-                && text.last_chunk::<16>().is_some_and(|block| block_fits(block, fits))
-        }
-    }
-}
-
-/// Without an early exit the compiler looks at the whole block in one step.
-#[inline]
-fn block_fits<const N: usize>(block: &[u8; N], fits: impl Fn(u8) -> bool) -> bool {
-    block.iter().fold(true, |ok, byte| ok & fits(*byte))
-}
-
-/// The bytes of a word that are this one, as their highest bits.
-#[inline]
-fn bytes_that_are(byte: u8, word: [u8; 8]) -> u64 {
-    const ONES: u64 = u64::MAX / 0xff;
-    const LOW: u64 = ONES * 0x7f;
-    let others = u64::from_le_bytes(word) ^ (ONES * u64::from(byte));
-    !(((others & LOW) + LOW) | others | LOW)
-}
-
-/// Where the first of two bytes stands in `text`.
-#[inline]
-pub(super) fn first_of([one, other]: [u8; 2], text: &[u8]) -> Option<usize> {
-    let (words, rest) = text.as_chunks();
-    for (place, word) in words.iter().enumerate() {
-        let found = bytes_that_are(one, *word) | bytes_that_are(other, *word);
-        if found != 0 {
-            return Some(place * 8 + found.trailing_zeros() as usize / 8);
-        }
-    }
-    let at = rest.iter().position(|byte| *byte == one || *byte == other)?;
-    Some(text.len() - rest.len() + at)
-}
-
 /// Where the last dot stands in `text`.
 #[inline]
 pub(super) fn last_dot(mut text: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 0xff;
+    const LOW: u64 = ONES * 0x7f;
     while let Some((rest, word)) = text.split_last_chunk() {
-        let dots = bytes_that_are(b'.', *word);
+        // Of each byte the highest bit is set where it is a dot.
+        let others = u64::from_le_bytes(*word) ^ (ONES * 0x2e);
+        let dots = !(((others & LOW) + LOW) | others | LOW);
         if dots != 0 {
             return Some(text.len() - 1 - dots.leading_zeros() as usize / 8);
         }
@@ -122,32 +79,6 @@ mod tests {
                     text[at] = b'.';
                     assert_eq!(last_dot(&text), Some(at), "{length} {filler}");
                 }
-            }
-        }
-    }
-
-    #[test]
-    fn the_first_of_two_bytes_is_found_at_every_place() {
-        assert_eq!(first_of(*b"/:", b""), None);
-        for length in 1..40 {
-            let mut text = vec![b'.'; length];
-            assert_eq!(first_of(*b"/:", &text), None, "{length}");
-            for at in (0..length).rev() {
-                text[at] = [b'/', b':'][at % 2];
-                assert_eq!(first_of(*b"/:", &text), Some(at), "{length}");
-            }
-        }
-    }
-
-    #[test]
-    fn one_byte_that_does_not_fit_is_seen_at_every_place() {
-        for length in 0..40 {
-            let mut text = vec![b'a'; length];
-            assert!(all(&text, |byte| byte == b'a'));
-            for at in 0..length {
-                text[at] = b'b';
-                assert!(!all(&text, |byte| byte == b'a'), "{length} {at}");
-                text[at] = b'a';
             }
         }
     }
