@@ -13,10 +13,10 @@ pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A time budget that must not be zero: a plugin without any limit is what we are here to avoid.
+/// A time that must not be zero: without any limit is what we are here to avoid, and at once is of no use.
 pub(crate) fn budget(text: &str) -> Result<Duration, String> {
     match parse(text)? {
-        Duration::ZERO => Err("a plugin needs some time".to_owned()),
+        Duration::ZERO => Err("must be more than nothing".to_owned()),
         duration => Ok(duration),
     }
 }

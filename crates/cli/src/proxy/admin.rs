@@ -1,6 +1,6 @@
 //! For the owner: a socket in the private folder, and a port for scrapers where one is asked for.
 
-use std::{convert::Infallible, net::SocketAddr, path::Path, sync::Arc};
+use std::{convert::Infallible, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
@@ -11,10 +11,20 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, UnixListener},
     task::JoinSet,
+    time::{sleep, timeout},
 };
 
-use super::{gate::Gate, report::Report};
+use super::{gate::Gate, places::Places, report::Report};
 use crate::failure::Failure;
+
+/// Connections at once, by each way.
+const PLACES: usize = 32;
+
+/// For one question and its answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// After a connection that could not be accepted.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Listens, and does not answer yet.
 pub(crate) struct Admin {
@@ -34,8 +44,15 @@ impl Admin {
         let failed = |what: String, error: std::io::Error| {
             Failure::failed(format!("cannot listen on `{what}`")).note("cause", error.to_string())
         };
-        let socket =
-            UnixListener::bind(socket).map_err(|e| failed(socket.display().to_string(), e))?;
+        let socket = UnixListener::bind(socket).map_err(|error| {
+            let long = error.kind() == io::ErrorKind::InvalidInput;
+            let failure = failed(socket.display().to_string(), error);
+            if long {
+                failure.hint("set `XDG_RUNTIME_DIR` to a folder of yours with a shorter path")
+            } else {
+                failure
+            }
+        })?;
         let port = match port {
             Some(address) => {
                 Some(TcpListener::bind(address).await.map_err(|e| failed(address.to_string(), e))?)
@@ -45,29 +62,28 @@ impl Admin {
         Ok(Self { socket, port })
     }
 
-    /// Answers until what it returns is dropped.
-    pub(crate) fn serve(self, report: Arc<Report>) -> JoinSet<()> {
+    /// The address of the port, where there is one.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.port.as_ref().and_then(|port| port.local_addr().ok())
+    }
+
+    /// Answers until what it returns is dropped: on the port those who call it by one of these names.
+    pub(crate) fn serve(self, report: Arc<Report>, names: Vec<String>) -> JoinSet<()> {
         let Self { socket, port } = self;
         let mut tasks = JoinSet::new();
-        let told = report.clone();
+        let reception = Reception::new(report.clone(), Way::Socket);
         tasks.spawn(async move {
-            while let Ok((stream, _)) = socket.accept().await {
-                tokio::spawn(talk(stream, told.clone(), Way::Socket));
+            loop {
+                reception.welcome(socket.accept().await.map(|(stream, _)| stream)).await;
             }
         });
-        if let Some(port) = port
-            && let Ok(address) = port.local_addr()
-        {
-            let names = vec![address.to_string(), format!("localhost:{}", address.port())];
-            let gate = Arc::new(Gate {
-                names,
-                scheme: http::uri::Scheme::HTTP,
-                allowed: super::Allowed::default(),
-            });
-            crate::output::tell(&format!("metrics http://{address}/metrics\n"));
+        if let Some(port) = port {
+            let gate =
+                Gate { names, scheme: http::uri::Scheme::HTTP, allowed: super::Allowed::default() };
+            let reception = Reception::new(report, Way::Port(Arc::new(gate)));
             tasks.spawn(async move {
-                while let Ok((stream, _)) = port.accept().await {
-                    tokio::spawn(talk(stream, report.clone(), Way::Port(gate.clone())));
+                loop {
+                    reception.welcome(port.accept().await.map(|(stream, _)| stream)).await;
                 }
             });
         }
@@ -75,17 +91,47 @@ impl Admin {
     }
 }
 
-async fn talk(
-    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+/// Where everybody who comes one way is answered.
+struct Reception {
     report: Arc<Report>,
     way: Way,
-) {
+    places: Places,
+}
+
+impl Reception {
+    fn new(report: Arc<Report>, way: Way) -> Self {
+        Self { report, way, places: Places::new(PLACES) }
+    }
+
+    async fn welcome<S>(&self, accepted: io::Result<S>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        match accepted {
+            Ok(stream) => {
+                let leave = self.places.enter();
+                let talk = timeout(PATIENCE, talk(stream, self.report.clone(), self.way.clone()));
+                tokio::spawn(async move {
+                    tokio::select! { _ = talk => {}, _ = leave => {} }
+                });
+            }
+            Err(error) => {
+                // Out of descriptors, or somebody who left already: others may fare better.
+                tracing::warn!(%error, "a connection to the owner's side could not be accepted");
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, report: Arc<Report>, way: Way) {
     let service = service_fn(|request| {
         let response = answer(&request, &report, &way);
         async move { Ok::<_, Infallible>(response) }
     });
+    let mut builder = http1::Builder::new();
     // Whoever leaves in the middle needs no answer.
-    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+    let _ = builder.keep_alive(false).serve_connection(TokioIo::new(stream), service).await;
 }
 
 fn answer(request: &Request<Incoming>, report: &Report, way: &Way) -> Response<Full<Bytes>> {

@@ -48,6 +48,9 @@ fn names(
     globals: &Globals,
 ) -> Result<Vec<Option<String>>, Failure> {
     let flags = &globals.flags;
+    if options.all && flags.context.iter().any(|name| !name.is_empty()) {
+        return Err(Failure::usage("`--all-contexts` and `--context` contradict each other"));
+    }
     let names: Vec<Option<String>> = if options.all {
         config.contexts.iter().map(|context| Some(context.name.clone())).collect()
     } else {

@@ -10,11 +10,9 @@ use http::{
     },
     uri::Scheme,
 };
+use keyward::bearer::brings_own;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
-/// How a WebSocket client can bring a token where it cannot set headers.
-const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// What a person allowed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -61,6 +59,10 @@ const OWN_AUTHORIZATION: Refusal = forbidden(
     "authorization",
     "the request brings its own authorization, which would be used instead of the proxy's \
      identity; `keyward proxy --allow-authorization` passes it on",
+);
+const PROXY: Refusal = forbidden(
+    "authorization",
+    "the request brings an authorization for a proxy, and this one asks for none",
 );
 const IMPERSONATION: Refusal = forbidden(
     "impersonation",
@@ -155,6 +157,9 @@ impl Gate {
         if !self.allowed.authorization && brings_authorization(name, headers) {
             return Err(OWN_AUTHORIZATION);
         }
+        if *name == PROXY_AUTHORIZATION {
+            return Err(PROXY);
+        }
         if !self.allowed.impersonation && names_somebody(name.as_str()) {
             return Err(IMPERSONATION);
         }
@@ -194,14 +199,9 @@ fn is_chunked(headers: &HeaderMap) -> bool {
 }
 
 fn brings_authorization(name: &HeaderName, headers: &HeaderMap) -> bool {
-    if *name == AUTHORIZATION || *name == PROXY_AUTHORIZATION {
-        return true;
-    }
-    *name == SEC_WEBSOCKET_PROTOCOL
-        && headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().any(|value| {
-            let text = String::from_utf8_lossy(value.as_bytes());
-            text.split(',').any(|protocol| protocol.trim().starts_with(TOKEN_PROTOCOL))
-        })
+    *name == AUTHORIZATION
+        || *name == PROXY_AUTHORIZATION
+        || (*name == SEC_WEBSOCKET_PROTOCOL && brings_own(headers))
 }
 
 /// Whether `Connection` can be read at all: what is in it for one reader must not be hidden from

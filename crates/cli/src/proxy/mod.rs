@@ -19,6 +19,7 @@ mod gate;
 mod kubeconfig;
 mod meter;
 mod pass;
+mod places;
 mod report;
 mod route;
 mod run;

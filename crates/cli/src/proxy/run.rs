@@ -11,6 +11,7 @@ use std::{
 use keyward_host::{Kubeconfig, Sources, clock::SystemClock, process};
 use nix::sys::signal::Signal;
 use rcgen::SanType;
+use rustls::pki_types::ServerName;
 use tokio::{
     net::TcpListener,
     sync::{mpsc::UnboundedReceiver, watch},
@@ -29,7 +30,11 @@ use super::{
     stop,
     tally::Tally,
 };
-use crate::{failure::Failure, globals::Globals, output};
+use crate::{
+    failure::Failure,
+    globals::Globals,
+    output::{self, inline},
+};
 
 /// How long plugins may take to die.
 const LAST_BREATH: Duration = Duration::from_secs(5);
@@ -125,11 +130,11 @@ impl Proxy {
             .iter()
             .map(|(server_name, route, pass)| Entry { route, server_name, pass })
             .collect();
-        let text = kubeconfig::compose(&names.url, authority.pem(), &entries, current);
+        let text = kubeconfig::compose(&names.url(), authority.pem(), &entries, current);
         let path = options.kubeconfig.clone().unwrap_or_else(|| folder.kubeconfig());
         let kubeconfig = kubeconfig::write(&path, &text, config, &globals.surroundings)?;
         let report = Arc::new(Report {
-            url: names.url.clone(),
+            url: names.url(),
             kubeconfig: kubeconfig.path.clone(),
             routes: served.into_iter().map(|(_, route, _)| route).collect(),
             tally,
@@ -137,7 +142,7 @@ impl Proxy {
         });
         let admin = admin::Admin::bind(&folder.socket(), options.admin).await?;
         let door = Arc::new(door);
-        Ok(Self { door, listener, url: names.url, kubeconfig, admin, report, _folder: folder })
+        Ok(Self { door, listener, url: names.url(), kubeconfig, admin, report, _folder: folder })
     }
 
     async fn live(
@@ -149,7 +154,12 @@ impl Proxy {
     ) -> Result<ExitCode, Failure> {
         let (stage, watched) = watch::channel(Stage::Serving);
         let mut serving = tokio::spawn(serve::serve(self.door.clone(), self.listener, watched));
-        let _admin = self.admin.serve(self.report.clone());
+        let names = self.admin.address().map(|address| Names::of(options, address));
+        if let Some(names) = &names {
+            output::tell(&format!("metrics http://{}/metrics\n", names.first()));
+        }
+        let hosts = names.map(|names| names.hosts).unwrap_or_default();
+        let _admin = self.admin.serve(self.report.clone(), hosts);
         if !options.command.is_empty() {
             return command::run(&options.command, &self.kubeconfig.path, globals, signals).await;
         }
@@ -203,7 +213,7 @@ async fn finished(serving: &mut tokio::task::JoinHandle<()>, activity: &Activity
 
 /// What clients call us.
 struct Names {
-    url: String,
+    first: usize,
     /// As they stand in a `Host` header.
     hosts: Vec<String>,
     bare: Vec<String>,
@@ -229,8 +239,16 @@ impl Names {
             });
             bare.push(name.clone());
         }
-        let first = if remote.is_empty() { 0 } else { 2 };
-        Self { url: format!("https://{}", hosts[first]), hosts, bare }
+        Self { first: if remote.is_empty() { 0 } else { 2 }, hosts, bare }
+    }
+
+    /// The one that clients are told: one that was given, or else the address.
+    fn first(&self) -> &str {
+        &self.hosts[self.first]
+    }
+
+    fn url(&self) -> String {
+        format!("https://{}", self.first())
     }
 
     fn certificate<'a>(&'a self, contexts: impl Iterator<Item = &'a str>) -> Vec<SanType> {
@@ -245,6 +263,13 @@ impl Names {
 }
 
 fn check_listen(options: &Options) -> Result<(), Failure> {
+    let names = options.remote.iter().flatten().filter(|name| !name.is_empty());
+    for name in names {
+        if ServerName::try_from(name.as_str()).is_err() {
+            return Err(Failure::usage(format!("`{}` is not the name of a machine", inline(name)))
+                .hint("`--danger-listen-remote=NAME,…` takes names and addresses, without ports"));
+        }
+    }
     let addresses = [Some(options.listen), options.admin].into_iter().flatten();
     for address in addresses {
         if !address.ip().is_loopback() && options.remote.is_none() {

@@ -1,13 +1,6 @@
 //! The listener: TLS with a client certificate, then HTTP/2 or HTTP/1.1.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    io,
-    net::SocketAddr,
-    pin::pin,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use hyper::{
     server::conn::{http1, http2},
@@ -23,12 +16,14 @@ use rustls::{
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
-    sync::{oneshot, watch},
+    sync::watch,
     task::JoinSet,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::{forward::forward, gate::Gate, pass::Authority, route::Route, tally::Tally};
+use super::{
+    forward::forward, gate::Gate, pass::Authority, places::Places, route::Route, tally::Tally,
+};
 
 /// Until a stranger has proved to be no stranger.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -59,26 +54,6 @@ pub(crate) enum Stage {
     Draining,
 }
 
-/// Those who have not said yet who they are, in the order in which they came. To drop one is to show
-/// it the door.
-#[derive(Default)]
-struct Strangers(Mutex<VecDeque<oneshot::Sender<()>>>);
-
-impl Strangers {
-    /// Resolves when the place is needed for others.
-    fn enter(&self) -> oneshot::Receiver<()> {
-        let (place, leave) = oneshot::channel();
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those who have left on their own first.
-        places.retain(|place| !place.is_closed());
-        if places.len() >= STRANGERS {
-            places.pop_front();
-        }
-        places.push_back(place);
-        leave
-    }
-}
-
 /// Everything a connection needs to know.
 pub(crate) struct Door {
     pub(crate) tls: TlsAcceptor,
@@ -86,7 +61,7 @@ pub(crate) struct Door {
     /// The context that a client's certificate is for, and the name its clients call us by.
     pub(crate) routes: HashMap<CertificateDer<'static>, (String, Arc<Route>)>,
     pub(crate) tally: Arc<Tally>,
-    strangers: Strangers,
+    strangers: Places,
 }
 
 impl Door {
@@ -102,7 +77,7 @@ impl Door {
             gate: Arc::new(gate),
             routes,
             tally,
-            strangers: Strangers::default(),
+            strangers: Places::new(STRANGERS),
         })
     }
 

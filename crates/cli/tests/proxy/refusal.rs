@@ -104,8 +104,26 @@ fn whoever_brings_an_identity_is_refused_and_told_which_switch_allows_it() {
     let card = Card::read(&proxy.kubeconfig, 0);
     let answer = card.get("/whoami", "Impersonate-User: dora\r\n");
     assert!(answer.contains("\"username\":\"dora\""), "{answer}");
-    let answer = card.get("/whoami", "Authorization: Bearer other\r\n");
-    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    let protocol = "Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.b3RoZXI\r\n";
+    for lines in ["Authorization: Bearer other\r\n", protocol] {
+        let answer = card.get("/whoami", lines);
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    }
+    let answer = card.get("/whoami", "Proxy-Authorization: Basic eDp5\r\n");
+    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("asks for none"), "{answer}");
+}
+
+#[test]
+fn whoever_brings_an_identity_does_not_act_as_the_one_in_the_kubeconfig() {
+    let stage = Stage::new();
+    let user = serde_json::json!({ "token": "good", "as": "bob" });
+    stage.write("config", &stage.server.kubeconfig(&user));
+    let proxy = stage.proxy(&["--allow-authorization"]);
+    let card = Card::read(&proxy.kubeconfig, 0);
+    let answer = card.get("/whoami", "");
+    assert!(answer.contains("\"username\":\"bob\""), "{answer}");
+    let answer = card.get("/whoami", "Authorization: Bearer good\r\n");
+    assert!(answer.contains("\"username\":\"anna\""), "{answer}");
 }
 
 #[test]
@@ -189,6 +207,10 @@ fn no_other_address_and_no_file_of_the_users_own_is_taken() {
     assert!(code == Some(2) && said.contains("--danger-listen-remote"), "{said}");
     let (code, said) = run(&["--admin-listen", "0.0.0.0:0"]);
     assert!(code == Some(2) && said.contains("--danger-listen-remote"), "{said}");
+    let (code, said) = run(&["--listen", "0.0.0.0:0", "--danger-listen-remote=a b"]);
+    assert!(code == Some(2) && said.contains("`a b` is not the name of a machine"), "{said}");
+    let (code, said) = run(&["--all-contexts", "--context", "test"]);
+    assert!(code == Some(2) && said.contains("contradict"), "{said}");
     let before = fs::read_to_string(stage.path("config")).unwrap();
     let (code, said) = run(&["--write-kubeconfig", "config"]);
     assert!(code == Some(2) && said.contains("is the kubeconfig that is read"), "{said}");

@@ -2,6 +2,7 @@
 
 use std::{
     io::{Read, Write},
+    net::TcpStream,
     os::unix::net::UnixStream,
     process::Command,
 };
@@ -95,7 +96,23 @@ fn metrics_and_health_are_told_on_the_socket_and_on_a_port() {
     assert!(curl(&[line]).contains("keyward_proxy_connections_total"));
     assert!(curl(&["-H", "Host: evil.example", line]).contains("another host"));
     assert!(!curl(&[&line.replace("/metrics", "/status")]).contains("contexts"));
+    // More than there are places, and none of them says a word.
+    let address = line.trim_start_matches("http://").trim_end_matches("/metrics");
+    let silent: Vec<_> = (0..50).map(|_| TcpStream::connect(address).unwrap()).collect();
+    assert_eq!(curl(&[&line.replace("/metrics", "/healthz")]), "ok");
+    drop(silent);
     proxy.child.kill().unwrap();
+    drop(proxy);
+
+    let proxy =
+        stage.proxy(&["--admin-listen", "0.0.0.0:0", "--danger-listen-remote=here.example"]);
+    let line = proxy.before.lines().find_map(|line| line.strip_prefix("metrics ")).unwrap();
+    let port = line.trim_end_matches("/metrics").rsplit(':').next().unwrap();
+    assert_eq!(line, format!("http://here.example:{port}/metrics"));
+    let own = format!("http://127.0.0.1:{port}/healthz");
+    assert_eq!(curl(&[&own]), "ok");
+    assert_eq!(curl(&["-H", &format!("Host: here.example:{port}"), &own]), "ok");
+    assert!(curl(&["-H", &format!("Host: evil.example:{port}"), &own]).contains("another host"));
 }
 
 #[test]

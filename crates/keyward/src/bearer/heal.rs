@@ -8,7 +8,8 @@ use std::{
 
 use http::{
     Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri,
-    Version, header::AUTHORIZATION,
+    Version,
+    header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL},
 };
 use keyward_host::Credential;
 use keyward_protocol::exec;
@@ -78,8 +79,7 @@ struct Copy<B> {
 
 impl<C: Carry<B>, B: Replay> Heal<C, B> {
     pub(crate) fn new(guard: Arc<Guard>, carrier: C, request: Request<B>) -> Self {
-        let foreign =
-            request.headers().contains_key(AUTHORIZATION) || !guard.origin.covers(request.uri());
+        let foreign = brings_own(request.headers()) || !guard.origin.covers(request.uri());
         let mut copy = None;
         let mut credential = None;
         let state = if foreign {
@@ -225,6 +225,17 @@ impl<B: Replay> Copy<B> {
         }
         request
     }
+}
+
+/// Whether a request says itself on whose behalf it comes. Where a WebSocket client cannot set the
+/// header, the server takes the token from among the names of protocols.
+pub fn brings_own(headers: &HeaderMap) -> bool {
+    const TOKEN: &str = "base64url.bearer.authorization.k8s.io.";
+    headers.contains_key(AUTHORIZATION)
+        || headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().any(|value| {
+            let text = String::from_utf8_lossy(value.as_bytes());
+            text.split(',').any(|protocol| protocol.trim().starts_with(TOKEN))
+        })
 }
 
 fn ask(guard: &Guard) -> Asking {

@@ -2,8 +2,8 @@
 //!
 //! It fits before any service of `http` requests:
 //!
-//! - A request that has an `Authorization` header, or goes to another origin than the configured
-//!   one, is passed on as it is.
+//! - A request that has an `Authorization` header (or, of a WebSocket client, a token among its
+//!   protocols), or goes to another origin than the configured one, is passed on as it is.
 //! - Any other gets the ready-made header of the current credential. If there is none yet, the
 //!   request's own future waits for the provider; `poll_ready` never does, and never fails, because
 //!   one error there ends a buffered service for good.
@@ -25,6 +25,7 @@ use keyward_host::{Credential, Source};
 use pin_project_lite::pin_project;
 use tower::{Service, util::Oneshot};
 
+pub use self::heal::brings_own;
 pub(crate) use self::heal::{Carry, Heal, Lost};
 use crate::{Origin, Replay};
 

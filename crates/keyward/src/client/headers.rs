@@ -6,7 +6,7 @@ use http::{
 };
 use keyward_host::kubeconfig::Impersonate;
 
-use crate::{Error, error::Kind};
+use crate::{Error, bearer::brings_own, error::Kind};
 
 const USER: HeaderName = HeaderName::from_static("impersonate-user");
 const UID: HeaderName = HeaderName::from_static("impersonate-uid");
@@ -58,7 +58,8 @@ impl Defaults {
         {
             headers.insert(USER_AGENT, agent.clone());
         }
-        if !self.impersonation.is_empty() && !headers.contains_key(USER) {
+        // Whoever comes with an authorization of its own does not act as somebody through ours.
+        if !self.impersonation.is_empty() && !headers.contains_key(USER) && !brings_own(headers) {
             for (name, value) in &self.impersonation {
                 headers.append(name.clone(), value.clone());
             }
