@@ -221,6 +221,7 @@ fn a_marked_pin_is_nowhere_to_be_seen() {
         ("another", "whoami"),
         ("another", "sign"),
         (PIN, "get --raw /version"),
+        (PIN, "sign"),
         (PIN, "sign -o json"),
         (PIN, "plan -o json"),
         (PIN, "credential"),
@@ -228,8 +229,12 @@ fn a_marked_pin_is_nowhere_to_be_seen() {
         for resident in ["false", "true"] {
             let (stage, server, mut token) = scene(KeyKind::P256);
             token.set("pin", PIN).set("rightPin", right).set("resident", resident);
+            token.set("prompt", &format!("touch the key, pin={PIN}"));
             with(&stage, &server, &token);
             let ran = stage.run(&format!("{line} -v -v -v"));
+            if right == PIN && line.starts_with("sign") {
+                assert!(ran.good().contains("touch the key, pin=[hidden]"), "{line}: {ran:?}");
+            }
             assert!(!ran.stdout.contains(PIN) && !ran.stderr.contains(PIN), "{line}: {ran:?}");
         }
     }

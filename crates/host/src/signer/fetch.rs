@@ -71,7 +71,7 @@ impl Certificates {
             common_name: leaf.common_name,
             key,
             public_key: leaf.public_key,
-            prompt: response.prompt,
+            prompt: response.prompt.map(|prompt| self.signer.hide(&prompt)),
             signer: Arc::clone(&self.signer),
         })
     }

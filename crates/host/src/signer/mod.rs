@@ -57,7 +57,8 @@ pub struct Identity {
     pub key: KeyKind,
     /// The public key, as it stands in the bit string of the leaf.
     pub public_key: Vec<u8>,
-    /// What the plugin wants the person to be told before a signature.
+    /// What the plugin wants the person to be told before a signature. Safe to show: PINs of the
+    /// configuration are hidden in it.
     pub prompt: Option<String>,
     signer: Arc<Signer>,
 }
@@ -155,15 +156,7 @@ impl Identity {
             _ => settings.prompts.as_ref(),
         };
         if let (Some(sink), Some(setup)) = (sink, self.signer.plan.signer()) {
-            // Not even a signer that tells its own PIN.
-            let mut mask = Mask::default();
-            for (name, value) in setup.configuration().iter() {
-                for pin in pins(name, value.expose()) {
-                    mask.learn(pin.expose());
-                }
-            }
-            let prompt = mask.apply(prompt.as_bytes());
-            sink.line(setup.command(), &keyward_protocol::text::clean(&prompt));
+            sink.line(setup.command(), prompt);
         }
     }
 }
@@ -171,6 +164,17 @@ impl Identity {
 impl Signer {
     pub(crate) fn new(plan: Plan, observer: Arc<dyn Observer>, pins: Arc<Pins>) -> Self {
         Self { plan, observer, pins, session: Mutex::default() }
+    }
+
+    /// A text of the plugin's, safe to show: a signer may tell its own PIN.
+    fn hide(&self, text: &str) -> String {
+        let mut mask = Mask::default();
+        for (name, value) in self.plan.signer().into_iter().flat_map(|s| s.configuration().iter()) {
+            for pin in pins(name, value.expose()) {
+                mask.learn(pin.expose());
+            }
+        }
+        keyward_protocol::text::clean(&mask.apply(text.as_bytes()))
     }
 
     fn unlock(&self, stop: &Stop) -> Result<(), Error> {
