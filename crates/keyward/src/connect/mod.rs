@@ -6,7 +6,13 @@ mod socks;
 mod tcp;
 mod verdict;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use keyward_host::Surroundings;
 use rustls::ClientConfig;
@@ -91,17 +97,17 @@ impl Connector {
         if let Some(signing) = signing {
             signing.unlock().await?;
         }
-        let opening = self.open(tls, verdict);
+        let through = AtomicBool::new(false);
+        let opening = self.open(tls, verdict, &through);
         tokio::pin!(opening);
         let started = Instant::now();
         loop {
             let spent = signing.map_or(Duration::ZERO, |signing| signing.handshake.spent());
             let left = (self.limit + spent).saturating_sub(started.elapsed());
             if left.is_zero() {
-                return Err(Error::new(
-                    Kind::Connect,
-                    format!("`{}` did not answer within {:?}", self.origin, self.limit),
-                ));
+                let silent = self.silent(through.load(Ordering::Relaxed));
+                let message = format!("{silent} did not answer within {:?}", self.limit);
+                return Err(Error::new(Kind::Connect, message));
             }
             if let Ok(done) = tokio::time::timeout(left.max(TICK), &mut opening).await {
                 return done;
@@ -109,12 +115,29 @@ impl Connector {
         }
     }
 
-    async fn open(&self, tls: &Arc<ClientConfig>, verdict: &Verdict) -> Result<Io, Error> {
+    /// Whom we wait for: the server, or the proxy before it until it has let us `through`.
+    fn silent(&self, through: bool) -> String {
+        match &self.proxy {
+            Some(proxy) if !through => proxy.way(self.origin.bare_host(), self.origin.port()),
+            _ => format!("`{}`", self.origin),
+        }
+    }
+
+    async fn open(
+        &self,
+        tls: &Arc<ClientConfig>,
+        verdict: &Verdict,
+        through: &AtomicBool,
+    ) -> Result<Io, Error> {
         let (host, port) = (self.origin.bare_host(), self.origin.port());
         let stream = match &self.proxy {
-            None => Either::Left(tcp::dial(host, port).await?),
+            None => Either::Left(tcp::dial(host, port).await.map_err(|error| {
+                let message = format!("`{host}` port {port} could not be reached");
+                Error::because(Kind::Connect, message, error)
+            })?),
             Some(proxy) => proxy.tunnel(host, port, &self.trust).await?,
         };
+        through.store(true, Ordering::Relaxed);
         if !self.origin.is_https() {
             return Ok(Either::Left(stream));
         }

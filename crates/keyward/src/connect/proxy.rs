@@ -79,7 +79,10 @@ impl Proxy {
         port: u16,
         trust: &Trust,
     ) -> Result<Stream, Error> {
-        let socket = tcp::dial(&self.host, self.port).await?;
+        let socket = tcp::dial(&self.host, self.port).await.map_err(|error| {
+            let message = format!("{} could not be reached", self.way(host, port));
+            Error::because(Kind::Connect, message, error)
+        })?;
         let stream = match self.kind {
             Scheme::Http => self.connect(Either::Left(socket), host, port).await,
             Scheme::Https => {
@@ -91,6 +94,11 @@ impl Proxy {
             }
         };
         stream.map_err(|refusal| refusal.into_error(self, host, port))
+    }
+
+    /// Who it is that stands in the way.
+    pub(super) fn way(&self, host: &str, port: u16) -> String {
+        format!("proxy `{self}` on the way to `{host}` port {port}")
     }
 
     async fn secure(
@@ -144,7 +152,7 @@ impl From<std::io::Error> for Refusal {
 
 impl Refusal {
     fn into_error(self, proxy: &Proxy, host: &str, port: u16) -> Error {
-        let way = format!("proxy `{proxy}` on the way to `{host}` port {port}");
+        let way = proxy.way(host, port);
         match self {
             Self::Io(error) => Error::because(Kind::Connect, format!("{way} broke off"), error),
             Self::Login => {

@@ -10,8 +10,6 @@ use std::{
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::net::TcpStream;
 
-use crate::{Error, error::Kind};
-
 /// How long an address has before the next one is tried beside it (RFC 8305 says 250 ms).
 const HEAD_START: Duration = Duration::from_millis(250);
 
@@ -19,16 +17,12 @@ const HEAD_START: Duration = Duration::from_millis(250);
 #[cfg(target_os = "linux")]
 const PROBE: Duration = Duration::from_secs(15);
 
-/// Connects to the first address that answers.
-pub(super) async fn dial(host: &str, port: u16) -> Result<TcpStream, Error> {
-    let failed = |error| {
-        Error::because(Kind::Connect, format!("`{host}` port {port} could not be reached"), error)
-    };
-    let addresses = resolve(host, port).await.map_err(failed)?;
-    let stream = race(addresses).await.map_err(failed)?;
+/// Connects to the first address that answers. The caller says whose host it is.
+pub(super) async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = race(resolve(host, port).await?).await?;
     // Small requests must not wait for acknowledgements of earlier ones.
-    stream.set_nodelay(true).map_err(failed)?;
-    keep_alive(&stream).map_err(failed)?;
+    stream.set_nodelay(true)?;
+    keep_alive(&stream)?;
     Ok(stream)
 }
 

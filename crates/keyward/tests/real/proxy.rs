@@ -1,6 +1,6 @@
 //! Proxies on the way.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use keyward::{Client, Kind as Why};
 use keyward_host::{Surroundings, surroundings::Fixed};
@@ -127,5 +127,28 @@ async fn a_proxy_that_is_not_there_is_named_without_its_password() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = through(&format!("http://me:hush@{closed}")).await.unwrap_err();
     assert_eq!(error.kind(), Why::Connect);
+    let message = error.to_string();
+    assert!(message.starts_with(&format!("proxy `http://{closed}` on the way to")), "{message}");
+    assert!(message.ends_with("could not be reached"), "{message}");
     assert!(!format!("{error} {error:?}").contains("hush"));
+}
+
+#[tokio::test]
+async fn a_proxy_that_says_nothing_is_named_and_not_the_server() {
+    // Connections are taken by the system, and nobody ever reads them.
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = mute.local_addr().unwrap();
+    for scheme in ["http", "https", "socks5"] {
+        let (server, plugin, desk) = scene();
+        let cluster = json!({ "proxy-url": format!("{scheme}://me:hush@{address}") });
+        let builder = Client::builder().connect_timeout(Duration::from_millis(300));
+        let client = desk.client_of(&kubeconfig(&server, &plugin.user(), &cluster), builder);
+        let error = within(client.get("/healthz")).await.unwrap_err();
+        assert_eq!(error.kind(), Why::Connect);
+        let message = error.to_string();
+        let named = format!("proxy `{scheme}://{address}` on the way to");
+        assert!(message.starts_with(&named), "{message}");
+        assert!(message.ends_with("did not answer within 300ms"), "{message}");
+        assert!(!format!("{error} {error:?}").contains("hush"));
+    }
 }
