@@ -1,6 +1,9 @@
 //! What every command stands on: the flags, the surroundings, and the way from them to a target.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    collections::HashSet,
+    sync::{Arc, LazyLock, Mutex, PoisonError},
+};
 
 use keyward::oidc::Https;
 use keyward_host::{
@@ -43,6 +46,8 @@ pub(crate) struct Globals {
     pub(crate) asked: Option<Request>,
     /// The secrets that no message may show.
     pub(crate) mask: Mask,
+    /// The warnings given so far: several contexts of one kubeconfig share some.
+    warned: Arc<Mutex<HashSet<String>>>,
 }
 
 impl Globals {
@@ -52,7 +57,13 @@ impl Globals {
         for secret in [&flags.token, &flags.password].into_iter().flatten() {
             mask.learn(secret);
         }
-        Self { flags, surroundings: Surroundings::process(), asked: None, mask }
+        Self {
+            flags,
+            surroundings: Surroundings::process(),
+            asked: None,
+            mask,
+            warned: Arc::default(),
+        }
     }
 
     /// The same for a program that is itself a plugin and was asked this.
@@ -90,9 +101,6 @@ impl Globals {
             server = url::mask(&target.cluster.server),
             "chose a context"
         );
-        for warning in &target.warnings {
-            tracing::info!("{warning}");
-        }
         Ok(target)
     }
 
@@ -120,14 +128,23 @@ impl Globals {
         Ok(Draft::new(target, rules, &self.surroundings, settings))
     }
 
-    /// How to get credentials for a target. Runs nothing.
+    /// How to get credentials for a target. Runs nothing, and warns of what deserves a look: a
+    /// credential that would not be sent, for one.
     pub(crate) fn plan(&self, target: Target) -> Result<Plan, Failure> {
         let draft = self.draft(target, &self.rules()?)?;
-        for warning in draft.warnings().iter().skip(draft.target().warnings.len()) {
-            tracing::warn!("{warning}");
-        }
+        self.warn(draft.warnings());
         tracing::info!(methods = ?draft.methods(), "decided how to get a credential");
         Ok(draft.finish()?)
+    }
+
+    /// Gives each warning once.
+    fn warn(&self, warnings: &[String]) {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        for warning in warnings {
+            if warned.insert(warning.clone()) {
+                tracing::warn!("{warning}");
+            }
+        }
     }
 
     /// How plugins are run.

@@ -87,12 +87,9 @@ fn answer(version: Version, target: &Target, credential: &Credential) -> Result<
         .hint("only tokens and client certificates can; give the user one of these"));
     }
     if credential.token().is_none() && pair.is_none() {
-        let mut failure =
-            needed(Failure::failed("there is no credential: the client is anonymous"));
-        for warning in &target.warnings {
-            failure = failure.note("because", warning);
-        }
-        return Err(failure.hint("`keyward plan` shows how the user was chosen"));
+        // Why that is so was said as a warning.
+        return Err(needed(Failure::failed("there is no credential: the client is anonymous"))
+            .hint("`keyward plan` shows how the user was chosen"));
     }
     if !target.user.impersonate.user.is_empty() {
         tracing::warn!("the user acts as another one, which an `ExecCredential` cannot tell");

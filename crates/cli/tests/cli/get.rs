@@ -72,6 +72,43 @@ fn a_refusal_exits_with_one_and_says_what_the_server_said() {
     assert!(!unknown.stderr.contains("bad-t0ken"), "{unknown:?}");
 }
 
+/// What was written to stderr as a warning.
+fn warnings(ran: &crate::stage::Ran) -> Vec<&str> {
+    ran.stderr.lines().filter(|line| line.starts_with("warning:")).collect()
+}
+
+#[test]
+fn a_credential_that_is_not_sent_is_warned_of_once() {
+    let (stage, server) = scene("good");
+    let config = stage.read("home/.kube/config");
+    let current = serde_json::from_str::<Value>(&config).unwrap();
+    let user = current["contexts"][0]["context"]["user"].as_str().unwrap().to_owned();
+    let mut lost = current.clone();
+    lost["contexts"][0]["context"]["user"] = json!("zz");
+    stage.kubeconfig(&lost.to_string());
+    for line in ["get --raw /healthz", "whoami", "get --raw /healthz -v"] {
+        let ran = stage.run(line);
+        let found = warnings(&ran);
+        assert_eq!(found.len(), 1, "{ran:?}");
+        assert!(found[0].contains("names the user `zz`, which does not exist"), "{ran:?}");
+        assert_eq!(ran.stderr.matches("`zz`, which").count(), 1, "{ran:?}");
+    }
+    let strict = stage.run("get --raw /healthz --strict");
+    assert!(strict.bad(1).contains("`zz`") && warnings(&strict).is_empty(), "{strict:?}");
+
+    let mut open = current;
+    open["clusters"][0]["cluster"]["server"] = json!(format!("http://{}", server.address()));
+    stage.kubeconfig(&open.to_string());
+    let ran = stage.run("get --raw /healthz");
+    let found = warnings(&ran);
+    assert_eq!(found.len(), 1, "{ran:?}");
+    assert!(found[0].contains(&format!("credentials of user `{user}` are not sent")), "{ran:?}");
+
+    // It asks for a credential only, and says once why there is none.
+    let ran = stage.run("credential");
+    assert_eq!(ran.bad(1).matches("are not sent").count(), 1, "{ran:?}");
+}
+
 #[test]
 fn a_watch_is_printed_event_by_event() {
     let (stage, server) = scene("good");

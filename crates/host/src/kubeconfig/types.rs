@@ -192,7 +192,8 @@ pub struct Target {
     pub exec_config: Option<Node>,
     /// Whether this is the service account of the pod we run in, for want of a kubeconfig.
     pub in_cluster: bool,
-    /// What a careful reader would want to know (D9): shown by `keyward plan` and with `-v`.
+    /// What a careful reader would want to know (D9): shown by `keyward plan`, and by whatever uses the
+    /// target.
     pub warnings: Vec<String>,
 }
 
