@@ -4,19 +4,20 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex,
+        Arc, Barrier, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
 };
 
+use jiff::SignedDuration;
 use keyward_host::{
     Surroundings,
-    clock::{HandClock, SystemClock},
+    clock::{Clock as _, HandClock, SystemClock},
     image::{Follow, Images, Pace, Settings},
     observer::{Nobody, Observer},
 };
@@ -71,6 +72,23 @@ impl Stage {
 
     fn names(&self) -> Vec<String> {
         self.follow.config().unwrap().names().map(str::to_owned).collect()
+    }
+
+    /// Sets the clock to a while after the last change, which the file system dates by itself.
+    fn set_long_after(&self) {
+        let touched = |path: &Path| {
+            let found = fs::metadata(path).ok()?;
+            Some(found.ctime() * 1000 + found.ctime_nsec() / 1_000_000)
+        };
+        let folder = touched(self.path.parent().unwrap());
+        let last = touched(&self.path).max(folder).unwrap() + 10_000;
+        self.clock.jump(SignedDuration::from_millis(last - self.clock.wall_millis()));
+        self.clock.advance(Duration::from_secs(1));
+    }
+
+    fn long_after(&self) -> Vec<String> {
+        self.set_long_after();
+        self.names()
     }
 
     fn later(&self) -> Vec<String> {
@@ -136,6 +154,53 @@ fn a_removed_file_or_an_empty_list_switches_off_and_back_on() {
     assert!(stage.later().is_empty());
     replace(&stage.path, &version(2));
     assert_eq!(stage.later(), ["first-2", "second-2"]);
+}
+
+#[test]
+fn the_first_look_long_after_a_change_is_enough() {
+    let stage = Stage::new();
+    fs::write(&stage.path, version(1)).unwrap();
+    assert_eq!(stage.long_after(), ["first-1", "second-1"], "written in place");
+    fs::remove_file(&stage.path).unwrap();
+    assert!(stage.long_after().is_empty(), "removed");
+    fs::write(&stage.path, version(2)).unwrap();
+    assert_eq!(stage.long_after(), ["first-2", "second-2"], "back on");
+    fs::write(&stage.path, "providers: [").unwrap();
+    assert_eq!(stage.long_after(), ["first-2", "second-2"]);
+    assert!(stage.follow.standing().faults.is_some(), "broken, and that is known at once");
+}
+
+#[test]
+fn a_file_taken_out_of_a_folder_long_ago_is_out_at_the_first_look() {
+    let stage = Stage::new();
+    let second = stage.path.with_file_name("second.yaml");
+    fs::write(&second, version(1)).unwrap();
+    let (clock, nobody) = (Arc::clone(&stage.clock), Arc::new(Nobody));
+    let folder = stage.path.parent().unwrap();
+    let follow = Follow::new(folder, Pace::default(), clock as _, nobody);
+    assert_eq!(follow.config().unwrap().providers.len(), 4);
+    fs::remove_file(second).unwrap();
+    stage.long_after();
+    assert_eq!(follow.config().unwrap().providers.len(), 2);
+}
+
+#[test]
+fn everybody_who_asks_at_once_long_after_a_change_has_the_new_one() {
+    let stage = Stage::new();
+    for number in 1..50 {
+        fs::write(&stage.path, version(number)).unwrap();
+        let ready = Barrier::new(4);
+        let name = format!("first-{number}");
+        stage.set_long_after();
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    ready.wait();
+                    assert_eq!(stage.names()[0], name);
+                });
+            }
+        });
+    }
 }
 
 #[test]

@@ -3,12 +3,15 @@
 //!
 //! Nothing runs in the background: whoever asks for the configuration looks at the files, if that
 //! was not done a moment ago. A file that was replaced by renaming is whole, so it is taken at once.
-//! One that was written in place may be half written, so it is taken when it was read twice with the
-//! same content.
+//! One that was written in place may be half written, so it is taken when nobody has touched it for
+//! a while: its times say so, or it was read twice with the same content.
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -25,7 +28,8 @@ use crate::{Error, clock::SharedClock, observer::Observer};
 pub struct Pace {
     /// The least time between two looks.
     pub every: Duration,
-    /// The least time between the two readings that must be equal.
+    /// How long a file must be left alone before it is taken for whole: the least age of what is read
+    /// once, and the least time between the two readings that must be equal.
     pub confirm: Duration,
 }
 
@@ -43,6 +47,8 @@ pub struct Follow {
     clock: SharedClock,
     observer: Arc<dyn Observer>,
     standing: ArcSwap<Standing>,
+    /// When it is time to look again, in nanoseconds of the clock.
+    due: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -57,7 +63,6 @@ pub struct Standing {
 }
 
 struct State {
-    looked: Duration,
     /// What was judged last.
     judged: Reading,
     /// What was read last and must be read once more.
@@ -69,6 +74,8 @@ struct State {
 struct Reading {
     content: Content,
     marks: Vec<Mark>,
+    /// When anything was touched last, in milliseconds since 1970, if that can be told.
+    touched: Option<i64>,
 }
 
 #[derive(Clone)]
@@ -91,14 +98,14 @@ impl Follow {
     ) -> Self {
         let path = path.into();
         let judged = Reading::of(&path);
-        let looked = clock.elapsed();
+        let due = AtomicU64::new(nanos(clock.elapsed() + pace.every));
         let before = Standing { config: None, faults: None };
         let standing = judge(&judged.content, &before, &path);
         if let Some(config) = &standing.config {
             observer.configured(Some(&config.hash), None);
         }
-        let state = Mutex::new(State { looked, judged, pending: None });
-        Self { path, pace, clock, observer, standing: ArcSwap::from_pointee(standing), state }
+        let state = Mutex::new(State { judged, pending: None });
+        Self { path, pace, clock, observer, standing: ArcSwap::from_pointee(standing), due, state }
     }
 
     /// The configuration in force, after a look at the files if it is time for one. Fails only when
@@ -118,14 +125,23 @@ impl Follow {
         self.standing.load_full()
     }
 
+    /// Looks at the files if it is time. Whoever comes while another looks waits for what it finds:
+    /// a lookup must not go by a file that was gone long before.
     fn look(&self) {
-        let now = self.clock.elapsed();
-        let Ok(mut state) = self.state.try_lock() else { return };
-        let pause = if state.pending.is_some() { self.pace.confirm } else { self.pace.every };
-        if now.saturating_sub(state.looked) < pause {
+        let early = || nanos(self.clock.elapsed()) < self.due.load(Ordering::Acquire);
+        if early() {
             return;
         }
-        state.looked = now;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if early() {
+            return;
+        }
+        self.read(&mut state);
+        let pause = if state.pending.is_some() { self.pace.confirm } else { self.pace.every };
+        self.due.store(nanos(self.clock.elapsed() + pause), Ordering::Release);
+    }
+
+    fn read(&self, state: &mut State) {
         let reading = Reading::of(&self.path);
         if reading.content == state.judged.content {
             (state.judged, state.pending) = (reading, None);
@@ -135,7 +151,8 @@ impl Follow {
             .pending
             .as_ref()
             .is_some_and(|p| p.content == reading.content && p.marks == reading.marks);
-        if twice || reading.replaces(&state.judged) {
+        let settled = reading.settled(self.clock.wall_millis(), self.pace.confirm);
+        if twice || settled || reading.replaces(&state.judged) {
             self.take(&reading);
             (state.judged, state.pending) = (reading, None);
         } else {
@@ -207,17 +224,26 @@ impl Reading {
     /// Reads the files between two looks at their marks; if those differ, somebody is writing, and
     /// no later reading will be equal to this one.
     fn of(path: &Path) -> Self {
-        let before = marks(path);
+        let before = (marks(path), touched(path));
         let content = match Files::read(path) {
             Ok(files) => Content::Files(files),
             Err(_) if !path.exists() => Content::Absent,
             Err(faults) => Content::Unreadable(faults),
         };
-        let mut marks = marks(path);
-        if marks != before {
+        let after = (marks(path), touched(path));
+        let steady = after == before;
+        let (mut marks, touched) = after;
+        if !steady {
             marks.push(Mark::unsteady());
         }
-        Self { content, marks }
+        Self { content, marks, touched: touched.filter(|_| steady) }
+    }
+
+    /// Whether everything was left alone for so long that nobody is in the middle of a change. Times
+    /// to come, which another machine's clock may have set, say nothing.
+    fn settled(&self, now: i64, confirm: Duration) -> bool {
+        let least = i64::try_from(confirm.max(TICK).as_millis()).unwrap_or(i64::MAX);
+        self.touched.is_some_and(|touched| now.saturating_sub(touched) > least)
     }
 
     /// Whether every file that differs from `old` was put there by renaming: another file than
@@ -251,6 +277,9 @@ impl PartialEq for Content {
     }
 }
 
+/// The clock of a file system is no finer than this.
+const TICK: Duration = Duration::from_millis(20);
+
 /// What tells a file from another one of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Mark {
@@ -268,6 +297,14 @@ impl Mark {
     fn renamed_over(&self, old: &Self) -> bool {
         self.inode != old.inode && self.changed > self.written
     }
+
+    /// When its content or its name changed last, in milliseconds since 1970.
+    fn touched(&self) -> i64 {
+        let (seconds, nanos) = self.written.max(self.changed);
+        // Some file systems keep whole seconds, or every other one.
+        let later = if nanos == 0 { 2_000 } else { nanos / 1_000_000 };
+        seconds.saturating_mul(1_000).saturating_add(later)
+    }
 }
 
 /// The marks of the file, or of the files of the folder, in the order in which they are read.
@@ -277,6 +314,33 @@ fn marks(path: &Path) -> Vec<Mark> {
     } else {
         mark(path).into_iter().collect()
     }
+}
+
+/// When the file was touched last, or the folder and its files; where there is none, when the folder
+/// was that had it.
+fn touched(path: &Path) -> Option<i64> {
+    let times = |path: &Path| mark(path).map(|mark| mark.touched());
+    if path.is_dir() {
+        let files = super::config::files_of(path);
+        let own = times(path)?;
+        return files.iter().try_fold(own, |last, file| Some(last.max(times(file)?)));
+    }
+    if path.exists() {
+        return times(path);
+    }
+    // A link to nothing: what happened happened elsewhere.
+    if path.is_symlink() {
+        return None;
+    }
+    let parent = path.parent().map(|parent| match parent.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => parent,
+    });
+    parent.filter(|parent| parent.is_dir()).and_then(times)
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(unix)]
