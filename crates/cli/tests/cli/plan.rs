@@ -138,14 +138,24 @@ fn what_would_fail_is_explained_as_far_as_it_goes() {
     let plugin = stage.plugin("p", "touch $STAGE/ran");
     fs::set_permissions(&plugin, fs::Permissions::from_mode(0o777)).unwrap();
     let ran = stage.run("plan -o json");
-    assert_eq!(partly(&ran, 4).0["plugin"]["policy"]["allowed"], false);
+    let (explained, _) = partly(&ran, 4);
+    assert_eq!(explained["plugin"]["policy"]["allowed"], false);
+    assert_eq!(explained["plugin"]["refused"], plugin.display().to_string());
+    assert!(explained["plugin"]["program"].is_null(), "{explained}");
     fs::set_permissions(&plugin, fs::Permissions::from_mode(0o755)).unwrap();
 
     // Nobody to ask.
     stage.kubeconfig(&good.replace("Never", "Always"));
     let ran = stage.run("plan -o json");
     assert_eq!(user(&ran, 3), "u");
-    assert_eq!(partly(&ran, 3).0["plugin"]["command"], "p");
+    let (explained, _) = partly(&ran, 3);
+    assert_eq!(explained["plugin"]["command"], "p");
+    assert_eq!(explained["plugin"]["interactive"]["stdin"], false);
+    assert!(explained["plugin"]["environment"].is_null(), "{explained}");
+    let told = stage.run("plan").stdout;
+    let row =
+        "interactive  no: the mode is `Always`, but stdin is not a terminal, so it would not run";
+    assert!(told.contains(row) && !told.contains("0 variables"), "{told}");
 
     // Fields that are wrong: the user is told, the plan is not.
     stage.kubeconfig(&good.replace("interactiveMode: Never", "provideClusterInfo: true"));
@@ -189,6 +199,45 @@ fn a_policy_is_explained() {
     // A word that is not understood stops every plugin.
     assert_eq!(policy("credentialPluginPolicy: denyall\n", 1)["allowed"], false);
     assert!(!stage.path("ran").exists());
+}
+
+#[test]
+fn a_program_that_was_found_and_is_refused_is_not_called_missing() {
+    let stage = Stage::new();
+    traced(&stage);
+    let program = stage.path("bin/p").display().to_string();
+    let head = "apiVersion: kubectl.config.k8s.io/v1beta1\nkind: Preference\n";
+    let list = "credentialPluginPolicy: Allowlist\ncredentialPluginAllowlist:\n- command: q\n";
+    let signer = config("      auth-provider: {name: externalSigner, config: {pathExec: p}}");
+    for (what, text) in [("plugin", exec("p")), ("signer", signer)] {
+        stage.kubeconfig(&text);
+        for policy in ["credentialPluginPolicy: DenyAll\n", list] {
+            stage.write("home/.kube/kuberc", &format!("{head}{policy}"));
+            let ran = stage.run("plan -o json");
+            let (explained, _) = partly(&ran, 4);
+            assert_eq!(explained[what]["refused"], program, "{explained}");
+            assert!(explained[what]["program"].is_null(), "{explained}");
+            let told = stage.run("plan").stdout;
+            assert!(told.contains(&format!("{program}, which would not run\n")), "{told}");
+            assert!(!told.contains("not found"), "{told}");
+        }
+    }
+}
+
+#[test]
+fn why_a_client_is_anonymous_is_told_as_it_is() {
+    let stage = Stage::new();
+    let because = |text: &str| {
+        stage.kubeconfig(text);
+        stage.run("plan -o json").json()["credential"]["because"].as_str().unwrap().to_owned()
+    };
+    let token = config("      token: t0ken");
+    let open = because(&token.replace("https://", "http://"));
+    assert_eq!(open, "the server is not reached over HTTPS, so what the user has is not sent");
+    let lost = because(&token.replace("user: u}", "user: nobody}"));
+    assert_eq!(lost, "the context names a user that does not exist");
+    let bare = because(&config("      {}").replace("https://", "http://"));
+    assert_eq!(bare, "the user has nothing to show");
 }
 
 #[test]

@@ -102,6 +102,7 @@ impl<'a> Pod<'a> {
             user,
             exec_config: None,
             in_cluster: true,
+            withheld: false,
             warnings,
         })
     }

@@ -205,6 +205,7 @@ impl Kubeconfig {
             user,
             exec_config: None,
             in_cluster: false,
+            withheld: false,
             warnings: self.warnings.clone(),
         };
         let mut notices = Vec::new();

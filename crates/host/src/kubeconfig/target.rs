@@ -43,7 +43,8 @@ impl Target {
         cluster.certificate_authority_data.clear();
         cluster.insecure_skip_tls_verify = false;
         cluster.tls_server_name.clear();
-        if has_credentials(&user) {
+        self.withheld = has_credentials(&user);
+        if self.withheld {
             notices.push(
                 Problem::new(
                     Class::NotHttps,

@@ -192,6 +192,8 @@ pub struct Target {
     pub exec_config: Option<Node>,
     /// Whether this is the service account of the pod we run in, for want of a kubeconfig.
     pub in_cluster: bool,
+    /// Whether credentials of the user are gone because the server is not HTTPS.
+    pub withheld: bool,
     /// What a careful reader would want to know (D9): shown by `keyward plan`, and by whatever uses the
     /// target.
     pub warnings: Vec<String>,

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use keyward_host::{
     Draft, Kubeconfig, Target,
+    kubeconfig::Place,
     plan::{self, Environment as Base, Origin},
     rules::{Judgement, Missing, Rules, Verdict},
     signer::Setup,
@@ -128,7 +129,13 @@ fn source(globals: &Globals, draft: &Draft) -> Source {
         Some(why) => clean(why),
         None if target.in_cluster => "there is no kubeconfig, and we run in a pod".to_owned(),
         None if globals.overrides().token.is_some() => "`--token` says so".to_owned(),
+        None if target.withheld => {
+            "the server is not reached over HTTPS, so what the user has is not sent".to_owned()
+        }
         None if methods.is_empty() && target.user_name.is_empty() => "there is no user".to_owned(),
+        None if methods.is_empty() && target.user_place == Place::default() => {
+            "the context names a user that does not exist".to_owned()
+        }
         None if methods.is_empty() => "the user has nothing to show".to_owned(),
         None if methods == [Method::Exec] => {
             "the user has `exec`, and nothing that comes before it".to_owned()
@@ -146,21 +153,26 @@ fn plugin(
     show_args: bool,
 ) -> Plugin {
     let args = plugin.args();
+    let mode = &plugin.exec().interactive_mode;
+    // Where there is nobody to ask, a run is not even prepared.
+    let prepared = plugin.interactive().is_some();
+    let stdin = plugin.interactive().unwrap_or(false);
     Plugin {
         command: clean(plugin.command()),
         program: plugin.program().map(|program| program.path.clone()),
+        refused: refused(plugin.judgement(), plugin.program().is_some()),
         looked_in: looked_in(globals, plugin.command(), plugin.judgement()),
         args: if show_args { args.to_vec() } else { arguments::mask(args) },
-        environment: environment(draft, plugin),
+        environment: prepared.then(|| environment(draft, plugin)),
         policy: policy(rules, plugin.judgement(), plugin.program().is_some()),
         api_version: clean(&plugin.exec().api_version),
-        interactive: plugin.interactive().map(|stdin| Interactive {
-            mode: plugin.exec().interactive_mode.clone(),
+        interactive: Interactive {
+            mode: clean(mode),
             stdin,
-            because: why_interactive(draft, &plugin.exec().interactive_mode, stdin),
-        }),
+            because: why_interactive(draft, mode, stdin),
+        },
         attended: plugin.attended(),
-        time_limit: plugin.budget().map(duration::show),
+        time_limit: plugin.budget().filter(|_| prepared).map(duration::show),
         install_hint: hide(globals, clean(plugin.exec().install_hint.trim()).as_str()),
         request: plugin.request().and_then(|request| told(globals, request)),
     }
@@ -170,6 +182,7 @@ fn signer(globals: &Globals, rules: &Rules, setup: &Setup, show_args: bool) -> S
     Signer {
         command: clean(setup.command()),
         program: setup.program().map(|program| program.path.clone()),
+        refused: refused(setup.judgement(), setup.program().is_some()),
         looked_in: looked_in(globals, setup.command(), setup.judgement()),
         configuration: setup
             .configuration()
@@ -209,6 +222,20 @@ fn told(globals: &Globals, request: &Request) -> Option<serde_json::Value> {
         cluster.proxy_url = url::mask(&cluster.proxy_url);
     }
     serde_json::from_str(&globals.mask.apply(&request.to_json())).ok()
+}
+
+/// The file that the command leads to and that would not be executed, by policy or for what it is.
+fn refused(judgement: Option<&Judgement>, admitted: bool) -> Option<PathBuf> {
+    match &judgement.filter(|_| !admitted)?.found {
+        Ok(path)
+        | Err(
+            Missing::Relative(path)
+            | Missing::Folder(path)
+            | Missing::NotExecutable(path)
+            | Missing::Nowhere { unusable: Some(path), .. },
+        ) => Some(path.clone()),
+        Err(_) => None,
+    }
 }
 
 /// Where the program was looked for. A search stops at the first folder that has it.
@@ -286,6 +313,7 @@ fn why_interactive(draft: &Draft, mode: &str, interactive: bool) -> String {
     match mode {
         "Never" => "the mode is `Never`".to_owned(),
         mode if interactive => format!("the mode is `{}` and {stdin}", clean(mode)),
+        "Always" => format!("the mode is `Always`, but {stdin}, so it would not run"),
         mode => format!("the mode is `{}`, but {stdin}", clean(mode)),
     }
 }

@@ -107,15 +107,19 @@ pub(super) struct Plugin {
     /// The file that would be executed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) program: Option<PathBuf>,
+    /// The file that the command leads to, where it would not be executed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) refused: Option<PathBuf>,
     /// The folders (or the one path) that were searched, in order, up to the one that had it.
     pub(super) looked_in: Vec<PathBuf>,
     /// Values are `[hidden]` unless `--show-args` was given.
     pub(super) args: Vec<String>,
-    pub(super) environment: Environment,
+    /// Not there when nothing would run because there is nobody to ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) environment: Option<Environment>,
     pub(super) policy: Policy,
     pub(super) api_version: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) interactive: Option<Interactive>,
+    pub(super) interactive: Interactive,
     /// Whether a person attends the run: it then has more time, and the terminal.
     pub(super) attended: bool,
     /// As Go writes durations.
@@ -137,6 +141,9 @@ pub(super) struct Signer {
     /// The file that would be executed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) program: Option<PathBuf>,
+    /// The file that the command leads to, where it would not be executed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) refused: Option<PathBuf>,
     /// The folders (or the one path) that were searched, in order, up to the one that had it.
     pub(super) looked_in: Vec<PathBuf>,
     /// What it is told. Values are `[hidden]` unless they are known to be harmless or `--show-args`

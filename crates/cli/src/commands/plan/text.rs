@@ -1,6 +1,6 @@
 //! The explanation for people: labels on the left, facts on the right.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::explanation::{
     Cluster, Environment, Explanation, Interactive, Method, Plugin, Policy, Signer, Source, User,
@@ -147,9 +147,7 @@ fn credential(source: &Source) -> String {
 
 fn plugin_rows(plugin: &Plugin) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
-    let program =
-        plugin.program.as_ref().map_or("not found".to_owned(), |path| path.display().to_string());
-    rows.push(("program", program));
+    rows.push(("program", program(plugin.program.as_deref(), plugin.refused.as_deref())));
     if !plugin.looked_in.is_empty() {
         rows.push(("looked in", list(&plugin.looked_in)));
     }
@@ -159,12 +157,12 @@ fn plugin_rows(plugin: &Plugin) -> Vec<(&'static str, String)> {
             plugin.args.iter().map(|arg| quote(arg)).collect::<Vec<_>>().join(" "),
         ));
     }
-    rows.push(("environment", environment(&plugin.environment)));
+    if let Some(found) = &plugin.environment {
+        rows.push(("environment", environment(found)));
+    }
     rows.push(("policy", policy(&plugin.policy)));
     rows.push(("version", plugin.api_version.clone()));
-    if let Some(interactive) = &plugin.interactive {
-        rows.push(("interactive", interactive_text(interactive)));
-    }
+    rows.push(("interactive", interactive_text(&plugin.interactive)));
     if let Some(limit) = &plugin.time_limit {
         let attended = if plugin.attended { ", a person attends" } else { ", unattended" };
         rows.push(("time limit", format!("{limit}{attended}")));
@@ -180,9 +178,7 @@ fn plugin_rows(plugin: &Plugin) -> Vec<(&'static str, String)> {
 
 fn signer_rows(signer: &Signer) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
-    let program =
-        signer.program.as_ref().map_or("not found".to_owned(), |path| path.display().to_string());
-    rows.push(("program", program));
+    rows.push(("program", program(signer.program.as_deref(), signer.refused.as_deref())));
     if !signer.looked_in.is_empty() {
         rows.push(("looked in", list(&signer.looked_in)));
     }
@@ -207,6 +203,14 @@ fn signer_rows(signer: &Signer) -> Vec<(&'static str, String)> {
         rows.push(("time limit", format!("{limit}{attended}")));
     }
     rows
+}
+
+fn program(runs: Option<&Path>, refused: Option<&Path>) -> String {
+    match (runs, refused) {
+        (Some(path), _) => path.display().to_string(),
+        (None, Some(path)) => format!("{}, which would not run", path.display()),
+        (None, None) => "not found".to_owned(),
+    }
 }
 
 fn environment(environment: &Environment) -> String {
