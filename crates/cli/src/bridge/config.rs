@@ -7,7 +7,7 @@ use std::{
 
 use keyward_host::{
     Surroundings,
-    image::{Keyring, read_auths},
+    image::{Keyring, Reading, read_auths},
 };
 use keyward_plugin::Refusal;
 use keyward_protocol::{Node, image::Login, node::DecodeError};
@@ -78,7 +78,8 @@ impl DockerConfig {
         };
         let place = |error: DecodeError| wrong(&self.path, &error.to_string());
         let logins = read_auths(auths).map_err(place)?;
-        let mut keyring = Keyring::default();
+        // Docker itself knows hosts only. Those who write paths, podman and skopeo, mean whole segments.
+        let mut keyring = Keyring::new(Reading::Strict);
         // With a helper docker leaves an empty entry behind.
         keyring.add(
             logins

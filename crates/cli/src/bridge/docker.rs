@@ -96,6 +96,13 @@ fn ask(
     budget: Duration,
     surroundings: &Surroundings,
 ) -> Result<Option<Login>, Refusal> {
+    // Its end of a program's name: with a path in it, it would be a program of any folder.
+    if helper.contains(['/', '\\']) {
+        return Err(Refusal::BadConfig(format!(
+            "docker's configuration names the helper `{}`, which is a path and no name",
+            text::clean(helper)
+        )));
+    }
     let name = format!("docker-credential-{helper}");
     if name == Bridge::Helper.name() {
         return Err(Refusal::BadConfig(format!(

@@ -138,7 +138,7 @@ fn get(globals: &Globals) -> Result<(), Failure> {
     let setup = Setup::open(&Place::default(), globals)?;
     let found = setup.images().lookup_name(&*setup.config()?, name(server).to_owned(), None);
     setup.learn(&found);
-    let Some(best) = found.logins.first() else { return Err(nothing(server, &found)) };
+    let Some(best) = found.best() else { return Err(nothing(server, &found)) };
     for error in found.failures() {
         tracing::warn!(%error, "a provider failed; another has a login");
     }
@@ -188,7 +188,7 @@ fn list(globals: &Globals) -> Result<(), Failure> {
         for error in found.failures() {
             tracing::warn!(server, %error, "a provider failed");
         }
-        if let Some(best) = found.logins.first() {
+        if let Some(best) = found.best() {
             users.insert(server, best.login.username.clone());
         }
     }

@@ -83,7 +83,20 @@ impl Outcome {
     }
 }
 
+impl FoundLogin {
+    /// Whether name or password is missing: providers may answer so, and the kubelet tries it; to
+    /// docker it is no login.
+    pub fn is_empty(&self) -> bool {
+        self.login.username.is_empty() || self.login.password.is_empty()
+    }
+}
+
 impl Found {
+    /// The best login that has both a name and a password.
+    pub fn best(&self) -> Option<&FoundLogin> {
+        self.logins.iter().find(|login| !login.is_empty())
+    }
+
     /// What failed on the way.
     pub fn failures(&self) -> impl Iterator<Item = &Error> {
         self.asked.iter().filter_map(|asked| asked.outcome.failure())

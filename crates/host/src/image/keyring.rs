@@ -7,7 +7,12 @@ use base64::{
     alphabet::STANDARD,
     engine::{DecodePaddingMode as Mode, GeneralPurpose, GeneralPurposeConfig},
 };
-use keyward_protocol::{Node, Secret, Url, image::Login, node::DecodeError, text::same_name};
+use keyward_protocol::{
+    Node, Secret, Url,
+    image::Login,
+    node::DecodeError,
+    text::{self, same_name},
+};
 
 use super::{Index, Name, Pattern, Reading};
 
@@ -20,6 +25,7 @@ const DOCKER_HUB: &str = "index.docker.io";
 /// comes first, and a literal before a `*`; under one key the earlier source comes first.
 #[derive(Debug)]
 pub struct Keyring<L = Login> {
+    reading: Reading,
     logins: BTreeMap<String, Vec<L>>,
     /// The keys in order of lookup, and their index.
     order: Vec<String>,
@@ -30,16 +36,22 @@ pub struct Keyring<L = Login> {
 
 impl<L> Default for Keyring<L> {
     fn default() -> Self {
+        Self::new(Reading::default())
+    }
+}
+
+impl<L> Keyring<L> {
+    /// No logins yet; keys will be compared with images in this way.
+    pub fn new(reading: Reading) -> Self {
         Self {
+            reading,
             logins: BTreeMap::new(),
             order: Vec::new(),
             places: Vec::new(),
             index: Index::default(),
         }
     }
-}
 
-impl<L> Keyring<L> {
     /// Adds the logins of one source, such as a provider's answer or the `auths` of a docker
     /// configuration. A key that is no URL is passed over.
     pub fn add(&mut self, logins: impl IntoIterator<Item = (String, L)>) {
@@ -53,7 +65,7 @@ impl<L> Keyring<L> {
         let (places, patterns): (Vec<_>, Vec<_>) =
             parsed.filter_map(|(place, pattern)| Some((place, pattern?))).unzip();
         self.places = places;
-        self.index = Index::new(&patterns, Reading::Kubelet);
+        self.index = Index::new(&patterns, self.reading);
     }
 
     /// The keys, in order of lookup.
@@ -101,7 +113,11 @@ fn read_login(node: &Node, key: &str) -> Result<Login, DecodeError> {
     if auth.is_empty() {
         return Ok(Login { username: username.to_owned(), password: Secret::new(password) });
     }
-    split_auth(auth).ok_or_else(|| node.mismatch("auth", "the Base64 of `name:password`"))
+    split_auth(auth).ok_or_else(|| DecodeError {
+        what: format!("`auth` of `{}` is not the Base64 of `name:password`", text::clean(key)),
+        line: node.line,
+        column: node.column,
+    })
 }
 
 /// Splits a docker `auth` field: standard Base64, padded or not, line breaks and unused bits ignored.

@@ -83,12 +83,17 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         }
         Form::Docker => output::print_secret(&docker::config(&found), Width::Indented)?,
         Form::Basic => {
-            for best in found.iter().filter_map(|found| found.logins.first()) {
+            for best in found.iter().filter_map(|found| found.best()) {
                 output::print(&basic(&best.login, "\n"))?;
             }
         }
     }
-    match args.images.iter().zip(&found).find(|(_, found)| found.logins.is_empty()) {
+    // Empty logins are shown as what was answered, and are of no use otherwise.
+    let lacks = |found: &Found| match args.output {
+        Form::Json => found.logins.is_empty(),
+        Form::Docker | Form::Basic => found.best().is_none(),
+    };
+    match args.images.iter().zip(&found).find(|(_, found)| lacks(found)) {
         None => Ok(ExitCode::SUCCESS),
         Some((image, found)) => Err(nothing(image, found)),
     }
@@ -96,7 +101,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
 
 /// A name with a colon or a line break in it would be read as another name with another password.
 fn speakable(found: &Found) -> Result<(), Failure> {
-    let Some(best) = found.logins.first() else { return Ok(()) };
+    let Some(best) = found.best() else { return Ok(()) };
     let odd = |c: char| c == ':' || c.is_control();
     if !best.login.username.contains(odd)
         && !best.login.password.expose().contains(char::is_control)
@@ -140,6 +145,9 @@ fn nothing(image: &str, found: &Found) -> Failure {
             Outcome::Skipped(reason) => failure.note(name, format!("passed over: {reason}")),
             Outcome::Failed(error) | Outcome::LastGood(_, error) => {
                 failure.note(name, error.to_string())
+            }
+            _ if found.logins.iter().any(|login| login.provider.name == asked.provider.name) => {
+                failure.note(name, "its login for this image has no user name or no password")
             }
             _ => failure.note(name, "its answer has no login for this image"),
         };

@@ -30,7 +30,7 @@ const DOCKER_HUB: &str = "https://index.docker.io/v1/";
 pub(super) fn config(found: &[Arc<Found>]) -> Docker {
     let mut chosen: BTreeMap<String, &Login> = BTreeMap::new();
     for found in found {
-        let Some(best) = found.logins.first() else { continue };
+        let Some(best) = found.best() else { continue };
         let registry = found.image.split('/').next().unwrap_or(&found.image);
         let key = if registry == "docker.io" { DOCKER_HUB } else { registry };
         let login = &best.login;

@@ -61,6 +61,26 @@ fn a_name_that_would_be_read_as_another_is_not_printed() {
 }
 
 #[test]
+fn an_empty_login_is_shown_and_given_to_nobody() {
+    let stage = one();
+    let empty = answers("one", "Image", "r.io", "").replace("pass-of-", "");
+    stage.plugin("one", &empty);
+    for form in ["basic", "docker"] {
+        let ran = stage.run(&format!("{ASK} -o {form} r.io/a"));
+        assert_eq!(ran.code, Some(1), "{form}");
+        assert!(ran.stderr.contains("has no user name or no password"), "{form}: {}", ran.stderr);
+        assert!(!ran.stdout.contains("r.io") && !ran.stdout.contains(":\n"), "{}", ran.stdout);
+    }
+    let answer = stage.run(&format!("{ASK} r.io/a")).json();
+    assert_eq!(answer["images"][0]["logins"][0]["username"], "");
+    stage.plugin("two", &answers("two", "Image", "r.io", "bob"));
+    let entries = [provider("one", "r.io", ""), provider("two", "r.io", "")];
+    stage.write("providers.yaml", &config(&entries.concat()));
+    let ran = stage.run(&format!("{ASK} -o basic r.io/a"));
+    assert_eq!(ran.good(), "bob:pass-of-bob\n", "the next one is taken");
+}
+
+#[test]
 fn an_image_without_a_login_is_an_error_that_says_why() {
     let stage = one();
     stage.plugin("empty", &answers("empty", "Image", "other.io", "x"));
