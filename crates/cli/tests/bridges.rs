@@ -194,6 +194,21 @@ fn what_no_provider_knows_is_not_found_in_dockers_words() {
 }
 
 #[test]
+fn an_empty_login_is_none_to_docker() {
+    let stage = Stage::new();
+    stage.provider("registry.example", "puller");
+    for login in ["null", "{}", r#"{"username":"puller"}"#] {
+        let answer = format!(
+            r#"{{"kind":"CredentialProviderResponse","apiVersion":"credentialprovider.kubelet.k8s.io/v1","cacheKeyType":"Registry","auth":{{"registry.example":{login}}}}}"#
+        );
+        stage.script("provider", &format!("echo '{answer}'"));
+        let ran = stage.helper("get", "registry.example");
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), NOT_FOUND), "{login}");
+        assert_eq!(stage.helper("list", "").json(), json!({}), "{login}");
+    }
+}
+
+#[test]
 fn a_provider_that_fails_is_an_error_that_names_it() {
     let stage = Stage::new();
     stage.provider("registry.example", "puller");
@@ -254,6 +269,9 @@ fn links_are_made_once_and_nothing_else_is_replaced_unasked() {
     let program = fs::canonicalize(env!("CARGO_BIN_EXE_keyward")).unwrap();
     assert_eq!(fs::read_link(&link).unwrap(), program);
     assert_eq!(stage.install(&[]).good().matches("is there already").count(), 3);
+    let report = stage.install(&["-o", "json"]).json();
+    assert_eq!(report["program"], program.to_str().unwrap());
+    assert_eq!(report["links"][0], json!({ "path": link.to_str().unwrap(), "made": false }));
     fs::remove_file(&link).unwrap();
     symlink("/bin/true", &link).unwrap();
     stage.install(&[]).bad(1, "docker-credential-keyward` is something else");
@@ -285,11 +303,42 @@ fn a_login_for_a_path_is_for_its_image() {
         "registry.example": auth("all:s3cr3t-password"),
         "registry.example/team": auth("team:s3cr3t-password"),
     } });
-    for (image, user) in [("registry.example/team/app", "team"), ("registry.example/x", "all")] {
+    for (image, user) in [
+        ("registry.example/team/app", "team"),
+        ("registry.example/team", "team"),
+        ("registry.example/teammates/app", "all"),
+        ("registry.example/x", "all"),
+    ] {
         let answer = stage.docker(&config, image).json();
         assert_eq!(answer["cacheKeyType"], "Image");
         assert_eq!(answer["auth"][image]["username"], user);
     }
+}
+
+#[test]
+fn an_unreadable_login_of_dockers_file_is_named_and_not_shown() {
+    let config = json!({ "auths": { "registry.example": { "auth": "%%s3cr3t" } } });
+    Stage::new()
+        .docker(&config, "registry.example/app")
+        .bad(2, "`auth` of `registry.example` is not the Base64 of `name:password`");
+}
+
+#[test]
+fn a_helper_that_is_a_path_is_not_run() {
+    let stage = Stage::new();
+    fs::create_dir(stage.path("docker-credential-x")).unwrap();
+    stage.script("spy", &format!("touch '{}'", stage.path("ran").display()));
+    let config = json!({ "credHelpers": { "registry.example": "x/../bin/spy" } });
+    let path = stage.write("docker.json", &config.to_string());
+    let request = json!({
+        "kind": "CredentialProviderRequest",
+        "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+        "image": "registry.example/app",
+    });
+    let mut provider = stage.bridge("keyward-provider-docker");
+    provider.arg("--config").arg(path).current_dir(stage.folder.path());
+    run(&mut provider, &request.to_string()).bad(2, "`x/../bin/spy`, which is a path and no name");
+    assert!(!stage.path("ran").exists());
 }
 
 #[test]

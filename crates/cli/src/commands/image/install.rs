@@ -8,10 +8,12 @@ use std::{
     process::ExitCode,
 };
 
+use serde::Serialize;
+
 use crate::{
     bridge::Bridge,
     failure::Failure,
-    output::{self, inline},
+    output::{self, Format, Output, inline},
 };
 
 /// Make the bridges in a folder: links to this program under their names
@@ -36,6 +38,24 @@ pub(crate) struct Args {
     /// Replace what stands there under these names
     #[arg(long)]
     force: bool,
+
+    #[command(flatten)]
+    output: Output,
+}
+
+/// What was done. Documented in `docs/cli.md`.
+#[derive(Serialize)]
+struct Report {
+    /// The program that the links lead to.
+    program: PathBuf,
+    links: Vec<Link>,
+}
+
+#[derive(Serialize)]
+struct Link {
+    path: PathBuf,
+    /// Whether it was made just now; else it was there already.
+    made: bool,
 }
 
 /// Makes the links and says which.
@@ -47,12 +67,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let shown = inline(&args.folder.display().to_string());
         return Err(Failure::failed(format!("`{shown}` is no folder")));
     }
-    let mut report = String::new();
+    let mut links = Vec::new();
     for bridge in Bridge::ALL {
         let path = args.folder.join(format!("{}{}", bridge.name(), env::consts::EXE_SUFFIX));
         let shown = inline(&path.display().to_string());
-        let done = match look(&path, &program) {
-            Found::Ours => "is there already",
+        let made = match look(&path, &program) {
+            Found::Ours => false,
             Found::Other if !args.force => {
                 return Err(Failure::failed(format!("`{shown}` is something else"))
                     .hint("`--force` replaces it"));
@@ -62,13 +82,26 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                     Failure::failed(format!("`{shown}` cannot be made"))
                         .note("cause", error.to_string())
                 })?;
-                "made"
+                true
             }
         };
-        _ = writeln!(report, "{shown}: {done}");
+        links.push(Link { path, made });
     }
-    output::print(&report)?;
+    match args.output.format {
+        Format::Json => output::print_json(&Report { program, links })?,
+        Format::Text => output::print(&layout(&links))?,
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn layout(links: &[Link]) -> String {
+    let mut out = String::new();
+    for link in links {
+        let shown = inline(&link.path.display().to_string());
+        let done = if link.made { "made" } else { "is there already" };
+        _ = writeln!(out, "{shown}: {done}");
+    }
+    out
 }
 
 enum Found {

@@ -3,10 +3,11 @@
 use std::process::ExitCode;
 
 use keyward_host::image::{Name, Pattern, Reading, normalise};
+use serde::Serialize;
 
 use crate::{
     failure::Failure,
-    output::{self, inline},
+    output::{self, Format, Output, inline},
 };
 
 /// Say by the exit code whether a pattern means an image
@@ -39,9 +40,26 @@ pub(crate) struct Args {
     /// Take the image as it is, without completing its name
     #[arg(long)]
     literal: bool,
+
+    #[command(flatten)]
+    output: Output,
 }
 
-/// Matches; the answer is the exit code.
+/// Whether the pattern means the image. Documented in `docs/cli.md`.
+#[derive(Serialize)]
+struct Verdict<'a> {
+    pattern: &'a str,
+    /// As it was asked for.
+    image: &'a str,
+    /// As it was matched.
+    name: &'a str,
+    matches: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    because: Option<String>,
+}
+
+/// Matches; the answer is the exit code, in JSON on stdout too.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let reading = match (args.segments, args.proposal) {
         (true, _) => Reading::Strict,
@@ -62,12 +80,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let parsed = Name::parse(&name).ok_or_else(|| {
         Failure::failed(unusable()).note("cause", "it must read as `host[:port][/path]`")
     })?;
-    match pattern.mismatch(&parsed, reading) {
-        None => Ok(ExitCode::SUCCESS),
-        Some(reason) => {
+    let because = pattern.mismatch(&parsed, reading).map(|reason| reason.to_string());
+    let matches = because.is_none();
+    match (args.output.format, because) {
+        (Format::Json, because) => {
+            let (pattern, image) = (args.pattern.as_str(), args.image.as_str());
+            output::print_json(&Verdict { pattern, image, name: &name, matches, because })?;
+        }
+        (Format::Text, Some(reason)) => {
             let (pattern, name) = (inline(&args.pattern), inline(&name));
             output::tell(&format!("`{pattern}` does not mean `{name}`: {reason}\n"));
-            Ok(ExitCode::FAILURE)
         }
+        (Format::Text, None) => {}
     }
+    Ok(if matches { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
