@@ -120,7 +120,7 @@ fn one_version_for_all_questions_is_named() {
     broken(
         &format!("version=client.authentication.k8s.io/v1; answer {TOKEN}"),
         "versions",
-        "is asked in v1beta1 and answers in v1",
+        "answers in v1, not in v1beta1",
     );
 }
 

@@ -103,7 +103,7 @@ fn an_answer_in_another_version_is_named() {
     fails(
         "version=credentialprovider.kubelet.k8s.io/v1; answer Registry 10m \"$good\"",
         "versions",
-        "is asked in v1alpha1 and answers in v1",
+        "asked in v1alpha1, it answers in v1, not in v1alpha1",
     );
 }
 

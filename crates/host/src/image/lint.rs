@@ -224,24 +224,33 @@ impl Linter<'_> {
     }
 }
 
+/// Why a pattern's host is not what it seems to be, in words that follow its text.
+pub(super) fn misread(pattern: &Pattern) -> Option<(Weight, &'static str)> {
+    use Weight::{Error, Warning};
+    let whole = pattern.text();
+    let host = whole.split('/').next().unwrap_or(whole);
+    if whole.contains("://") {
+        return Some((Error, "begins with a scheme and never matches: write the registry alone"));
+    }
+    if host.is_empty() {
+        return Some((Error, "has no registry and never matches"));
+    }
+    if host.starts_with('[') && !host.contains("]:") {
+        let what = "is an IPv6 address without a port and never matches: say the port";
+        return Some((Error, what));
+    }
+    let ignored = whole.contains(['?', '#']) || host.contains('@');
+    ignored.then_some((Warning, "has a part that is ignored: a user, a query or a fragment"))
+}
+
 /// What is odd about a pattern, in words that follow its text.
 fn oddities(pattern: &Pattern) -> Vec<(Weight, &'static str)> {
     use Weight::{Error, Note, Warning};
     let whole = pattern.text();
     let (host, path) = whole.split_at(whole.find('/').unwrap_or(whole.len()));
-    let mut odd = Vec::new();
+    let mut odd: Vec<_> = misread(pattern).into_iter().collect();
     if whole.contains("://") {
-        odd.push((Error, "begins with a scheme and never matches: write the registry alone"));
         return odd;
-    }
-    if whole.contains(['?', '#']) || host.contains('@') {
-        odd.push((Warning, "has a part that is ignored: a user, a query or a fragment"));
-    }
-    if host.is_empty() {
-        odd.push((Error, "has no registry and never matches"));
-    }
-    if host.starts_with('[') && !host.contains("]:") {
-        odd.push((Error, "is an IPv6 address without a port and never matches: say the port"));
     }
     if path.contains('*') {
         odd.push((Error, "has a `*` in its path, where it means itself, and never matches"));

@@ -6,6 +6,7 @@ use keyward_protocol::{Url, text};
 
 use super::{
     Reading,
+    lint::misread,
     name::{Name, split_port},
     pattern::Pattern,
 };
@@ -14,6 +15,8 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mismatch {
+    /// The pattern's host is not what it seems to be; what it is, in words.
+    Misread(&'static str),
     /// The ports differ; empty is none.
     Port {
         /// The pattern's.
@@ -53,6 +56,9 @@ impl Pattern {
         if self.matches(name, reading) {
             return None;
         }
+        if let Some((_, what)) = misread(self) {
+            return Some(Mismatch::Misread(what));
+        }
         let show = |bytes: &[u8]| text::clean(&String::from_utf8_lossy(bytes));
         if !reading.port_fits(&self.port, &name.port) {
             return Some(Mismatch::Port { pattern: show(&self.port), image: show(&name.port) });
@@ -83,6 +89,7 @@ impl Pattern {
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Misread(what) => write!(f, "the pattern {what}"),
             Self::Port { pattern, image } if pattern.is_empty() => {
                 write!(f, "the image has port {image} and the pattern none")
             }
@@ -119,6 +126,9 @@ mod tests {
             ("a.io:1", "a.io:2/x", Reading::Kubelet, Some("port 1 and the image 2")),
             ("*.io", "a.b.io/x", Reading::Kubelet, Some("2 labels and the image's 3")),
             ("a*.b.io", "c.b.io/x", Reading::Kubelet, Some("`c` does not fit `a*`")),
+            ("https://a.io", "a.io/x", Reading::Kubelet, Some("pattern begins with a scheme")),
+            ("a?b.io", "ab.io/x", Reading::Kubelet, Some("the pattern has a part that is ignored")),
+            ("[::1]", "[::1]/x", Reading::Kubelet, Some("IPv6 address without a port")),
             ("a.io/y", "a.io/x", Reading::Kubelet, Some("does not begin with `/y`")),
             ("a.io/x", "a.io/xy", Reading::Kubelet, None),
             ("a.io/x", "a.io/xy", Reading::Strict, Some("`/x` ends inside a segment")),

@@ -69,8 +69,12 @@ impl<A> Outcome<A> {
     /// An answer in another version than the question's.
     pub(super) fn mismatch(asked: Option<&str>, found: Option<&str>) -> Self {
         let asked = asked.unwrap_or("no version");
-        let found = found.unwrap_or("another `apiVersion`, or none");
-        Self::wrong(Check::Versions, format!("is asked in {asked} and answers in {found}"))
+        // Goes after how it was asked, which often is the version.
+        let what = match found {
+            Some(found) => format!("answers in {found}, not in {asked}"),
+            None => format!("answers in another `apiVersion` than {asked}, or in none"),
+        };
+        Self::wrong(Check::Versions, what)
     }
 
     /// Whether all went well.

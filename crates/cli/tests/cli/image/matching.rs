@@ -1,3 +1,5 @@
+use serde_json::{Value, json};
+
 use crate::stage::{Run, Stage};
 
 fn ask(args: &[&str]) -> (Option<i32>, String) {
@@ -28,6 +30,32 @@ fn the_exit_code_says_whether_a_pattern_means_an_image() {
         let (code, said) = ask(&args);
         assert_eq!(code, Some(1), "{args:?}");
         assert!(said.contains(reason), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_program_is_told_in_json() {
+    for (image, code, more) in [
+        ("r.io/a:1", Some(0), json!({ "matches": true })),
+        ("s.io/a:1", Some(1), json!({ "matches": false, "because": "`s` does not fit `r`" })),
+    ] {
+        let ran = Stage::new().command(["image", "match", "-o", "json", "r.io", image]).ran();
+        assert_eq!((ran.code, ran.stderr.as_str()), (code, ""));
+        let mut expected = json!({ "pattern": "r.io", "image": image, "name": &image[..6] });
+        expected.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        assert_eq!(serde_json::from_str::<Value>(&ran.stdout).unwrap(), expected);
+    }
+}
+
+#[test]
+fn what_a_pattern_is_instead_of_a_registry_is_said() {
+    for (pattern, reason) in [
+        ("https://r.io", "the pattern begins with a scheme and never matches"),
+        ("a?b.io", "the pattern has a part that is ignored"),
+    ] {
+        let (code, said) = ask(&[pattern, "r.io/a"]);
+        assert_eq!(code, Some(1), "{pattern}");
+        assert!(said.contains(reason), "{pattern}: {said}");
     }
 }
 

@@ -6,7 +6,7 @@ use keyward_protocol::{
     Node, Secret, duration,
     image::Version,
     node::{Entry, Repeat, SyntaxError, Value},
-    text::same_name,
+    text::{clean, same_name},
 };
 
 use super::{Class, Dialect, Draft, DraftTokens, Problem, Said, kinds, proposal};
@@ -246,13 +246,16 @@ impl Decoder<'_> {
         if entry.value.is_null() {
             return None;
         }
-        let expected = "a duration such as `10m` in quotes";
-        let parsed = match &entry.value.value {
-            Value::Text(text) => duration::parse(text),
-            _ => None,
-        };
-        if parsed.is_none() {
+        let Value::Text(text) = &entry.value.value else {
+            let expected = "a duration such as `10m` in quotes";
             self.mismatch(&entry.value.mismatch(field, expected));
+            return None;
+        };
+        let parsed = duration::parse(text);
+        if parsed.is_none() {
+            let shown = clean(text);
+            let message = format!("is `{shown}`, which is no duration: `10m` or `1h30m` is one");
+            self.hard(entry.value.line, field, message);
         }
         parsed.map(|value| Said { value, line: entry.line })
     }
