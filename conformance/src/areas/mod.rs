@@ -67,7 +67,7 @@ impl Area {
         let checked = catch_unwind(AssertUnwindSafe(|| (self.check)(case)));
         match checked.unwrap_or_else(|_| Err("we panic".to_owned())) {
             Ok(()) => Verdict::Same,
-            Err(difference) => match departures::explains(self.name, case) {
+            Err(difference) => match departures::explains(self.name, case, &difference) {
                 Some(reason) => Verdict::Departs(reason),
                 None => Verdict::Differs(difference),
             },
