@@ -106,8 +106,10 @@ impl Identity {
     }
 
     /// Has a resident plugin open and unlock the token, so that a person has all the time there is:
-    /// a server waits for a signature for half a minute. Does nothing for a plugin that is run per
-    /// request, and for one that is unlocked. Blocks as [`Identity::sign`] does.
+    /// a server waits for a signature for half a minute. To be called before each connection that
+    /// will sign: the plugin may be another one by now, or its key one that wants a PIN for every
+    /// signature; a token that is open is no work. Does nothing for a plugin that is run per
+    /// request, and for one that cannot be unlocked. Blocks as [`Identity::sign`] does.
     pub fn unlock(&self, stop: &Stop) -> Result<(), Error> {
         self.signer.unlock(stop)
     }
@@ -179,7 +181,7 @@ impl Signer {
 
     fn unlock(&self, stop: &Stop) -> Result<(), Error> {
         let setup = self.setup()?;
-        if !setup.resident() || self.lock().is_unlocked() {
+        if !setup.resident() || self.lock().is_lockless() {
             return Ok(());
         }
         let request = Request::Unlock(setup.configuration().clone());

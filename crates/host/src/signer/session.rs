@@ -18,13 +18,15 @@ use crate::{
 pub(super) struct Session {
     #[cfg(unix)]
     resident: Option<process::Resident>,
-    unlocked: bool,
+    /// It said that it knows nothing of unlocking.
+    lockless: bool,
 }
 
 impl Session {
-    /// Whether a signature needs no person any more.
-    pub(super) fn is_unlocked(&self) -> bool {
-        self.unlocked
+    /// Whether there is nothing to ask a person for ahead of a signature. Only a plugin that cannot
+    /// be unlocked says so for good: a key may want its PIN for every signature.
+    pub(super) fn is_lockless(&self) -> bool {
+        self.lockless
     }
 
     pub(super) fn ask(
@@ -65,7 +67,8 @@ impl Session {
         }
     }
 
-    /// Asks the plugin that stays; one that is gone is started once more.
+    /// Asks the plugin that stays; one that is gone is started once more, and unlocked before it
+    /// is to sign.
     #[cfg(unix)]
     fn ask_resident(
         &mut self,
@@ -77,53 +80,59 @@ impl Session {
     ) -> Result<Response, Error> {
         let mut again = true;
         loop {
-            let mut resident = match self.resident.take() {
-                Some(resident) => resident,
-                None => {
-                    self.unlocked = false;
-                    process::stay(prepare()?, stop)
-                        .map_err(|failure| signer.not_run(turn, failure))?
+            let fresh = self.resident.is_none();
+            if fresh {
+                self.lockless = false;
+                let started = process::stay(prepare()?, stop);
+                self.resident = Some(started.map_err(|failure| signer.not_run(turn, failure))?);
+            }
+            let unlocked = match request {
+                Request::Sign(request) if fresh => {
+                    let unlock = Request::Unlock(request.configuration.clone());
+                    self.exchange(signer, &unlock, turn, stop).and_then(|response| match response {
+                        Response::Unlock => Ok(()),
+                        other => Err(signer.mixed_up(&unlock, &other).into()),
+                    })
                 }
+                _ => Ok(()),
             };
-            tracing::debug!(request = request.kind(), "asking a resident signer");
-            match resident.ask(request.to_json().expose().as_bytes(), stop) {
-                Ok(line) => {
-                    let response = Response::read(&line)
-                        .map_err(|wrong| signer.bad_answer(turn, &[], wrong))?;
-                    self.resident = Some(resident);
-                    return self.judge(signer, request, turn, response);
-                }
-                Err(Failure::Gone(_)) if again => {
+            match unlocked.and_then(|()| self.exchange(signer, request, turn, stop)) {
+                Ok(response) => return Ok(response),
+                Err(Trouble::Answer(error)) => return Err(error),
+                Err(Trouble::Run(Failure::Gone(_))) if again => {
                     tracing::debug!("a resident signer is gone and is started again");
                     again = false;
                 }
-                Err(failure) => {
-                    self.unlocked = false;
-                    return Err(signer.not_run(turn, failure));
-                }
+                Err(Trouble::Run(failure)) => return Err(signer.not_run(turn, failure)),
             }
         }
     }
 
+    /// One question to the plugin that stays. It stays for the next one only if its answer could be
+    /// read.
     #[cfg(unix)]
-    fn judge(
+    fn exchange(
         &mut self,
         signer: &Signer,
         request: &Request,
         turn: &Turn,
-        response: Response,
-    ) -> Result<Response, Error> {
+        stop: &Stop,
+    ) -> Result<Response, Trouble> {
+        let gone = || Trouble::Run(Failure::Gone(process::Left::default()));
+        let mut resident = self.resident.take().ok_or_else(gone)?;
+        tracing::debug!(request = request.kind(), "asking a resident signer");
+        let line =
+            resident.ask(request.to_json().expose().as_bytes(), stop).map_err(Trouble::Run)?;
+        let response =
+            Response::read(&line).map_err(|wrong| signer.bad_answer(turn, &[], wrong))?;
+        self.resident = Some(resident);
         match (request, response) {
-            (Request::Unlock(_), Response::Unlock) => {
-                self.unlocked = true;
-                Ok(Response::Unlock)
-            }
             // A plugin that knows nothing of unlocking has nothing to unlock, as far as we know.
             (Request::Unlock(_), Response::Error(error)) if error.reason == Reason::Unsupported => {
-                self.unlocked = true;
+                self.lockless = true;
                 Ok(Response::Unlock)
             }
-            (_, Response::Error(error)) => Err(signer.refused(turn, &error, &[])),
+            (_, Response::Error(error)) => Err(signer.refused(turn, &error, &[]).into()),
             (_, response) => Ok(response),
         }
     }
@@ -137,8 +146,23 @@ impl Session {
         _prepare: impl Fn() -> Result<Invocation, Error>,
         _stop: &Stop,
     ) -> Result<Response, Error> {
-        self.unlocked = false;
         Err(signer.not_run(turn, Failure::Start(std::io::ErrorKind::Unsupported.into())))
+    }
+}
+
+/// Why a question to the plugin that stays came to nothing.
+#[cfg(unix)]
+enum Trouble {
+    /// The plugin broke down, and may do better when it is started again.
+    Run(Failure),
+    /// It answered, and this is what is wrong.
+    Answer(Error),
+}
+
+#[cfg(unix)]
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Answer(error)
     }
 }
 

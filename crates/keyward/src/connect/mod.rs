@@ -50,6 +50,8 @@ pub(crate) struct Connector {
     proxy: Option<Proxy>,
     trust: Trust,
     limit: Duration,
+    /// The server may have left us a ticket, by which the next connection needs no signature.
+    ticket: Arc<AtomicBool>,
 }
 
 impl Connector {
@@ -69,7 +71,7 @@ impl Connector {
         } else {
             Some(Proxy::parse(proxy_url)?)
         };
-        Ok(Self { origin, proxy, trust, limit })
+        Ok(Self { origin, proxy, trust, limit, ticket: Arc::default() })
     }
 
     pub(crate) fn origin(&self) -> &Origin {
@@ -93,10 +95,25 @@ impl Connector {
         tls: &Arc<ClientConfig>,
         verdict: &Verdict,
     ) -> Result<Io, Error> {
-        let signing = verdict.signing();
-        if let Some(signing) = signing {
+        let Some(signing) = verdict.signing() else {
+            return self.open_in_time(tls, verdict).await;
+        };
+        if !(signing.may_resume() && self.ticket.load(Ordering::Relaxed)) {
             signing.unlock().await?;
         }
+        let mut opened = self.open_in_time(tls, verdict).await;
+        if signing.handshake.was_early() {
+            // There was no ticket, or the server did not take it. It does not wait for a person, so
+            // that connection was given up.
+            signing.unlock().await?;
+            opened = self.open_in_time(tls, verdict).await;
+        }
+        self.ticket.store(opened.is_ok(), Ordering::Relaxed);
+        opened
+    }
+
+    async fn open_in_time(&self, tls: &Arc<ClientConfig>, verdict: &Verdict) -> Result<Io, Error> {
+        let signing = verdict.signing();
         let through = AtomicBool::new(false);
         let opening = self.open(tls, verdict, &through);
         tokio::pin!(opening);

@@ -124,14 +124,20 @@ impl Verdict {
 impl Signing {
     /// Has a signer that stays ask for its PIN now: a server does not wait for a person.
     pub(super) async fn unlock(&self) -> Result<(), Error> {
-        if !self.identity.is_resident() {
-            return Ok(());
+        if self.identity.is_resident() {
+            let identity = Arc::clone(&self.identity);
+            let unlocked = self.handshake.block(move |stop| identity.unlock(stop)).await;
+            unlocked.ok_or_else(|| {
+                Error::because(Kind::Connect, "the signer cannot be asked", no_thread())
+            })??;
         }
-        let identity = Arc::clone(&self.identity);
-        match self.handshake.block(move |stop| identity.unlock(stop)).await {
-            Some(unlocked) => Ok(unlocked?),
-            None => Err(Error::because(Kind::Connect, "the signer cannot be asked", no_thread())),
-        }
+        self.handshake.unlocked();
+        Ok(())
+    }
+
+    /// Whether a connection may need no signature, and a person no question.
+    pub(super) fn may_resume(&self) -> bool {
+        self.identity.is_resident() && self.identity.resumes()
     }
 }
 

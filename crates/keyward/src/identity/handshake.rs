@@ -39,6 +39,10 @@ struct Progress {
     spent: Duration,
     /// There is a good signature.
     signed: bool,
+    /// The signer was given the chance to ask for a PIN.
+    unlocked: bool,
+    /// A signature was wanted before that.
+    early: bool,
 }
 
 impl Handshake {
@@ -53,6 +57,18 @@ impl Handshake {
     pub(crate) fn signature(&self) -> Option<Duration> {
         let progress = self.progress();
         progress.signed.then_some(progress.spent)
+    }
+
+    /// The signer may be asked from now on.
+    pub(crate) fn unlocked(&self) {
+        let mut progress = self.progress();
+        progress.unlocked = true;
+        progress.early = false;
+    }
+
+    /// Whether it failed because the server wanted a signature before the signer was unlocked.
+    pub(crate) fn was_early(&self) -> bool {
+        self.progress().early
     }
 
     /// Does something that blocks on a thread of its own. Dropping the future ends what the signer
@@ -99,6 +115,18 @@ impl Handshake {
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.0.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether the signer of this thread's handshake has had its chance to ask for a PIN. If not, that
+/// is noted: the handshake is to fail now, and to be tried again after it.
+pub(super) fn is_unlocked() -> bool {
+    CURRENT.with_borrow(|current| {
+        current.as_ref().is_none_or(|handshake| {
+            let mut progress = handshake.progress();
+            progress.early |= !progress.unlocked;
+            progress.unlocked
+        })
+    })
 }
 
 /// Asks a signer for the handshake of this thread: with its stop, and noting how long it takes.

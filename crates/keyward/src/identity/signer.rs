@@ -97,6 +97,9 @@ impl Signer for Pen {
         let Some(way) = self.way else {
             return Err(wrap(identity.no_scheme()));
         };
+        if !handshake::is_unlocked() {
+            return Err(TlsError::General("the signer has to be unlocked first".into()));
+        }
         handshake::signing(|stop| way.sign(identity, message, stop)).map_err(wrap)
     }
 

@@ -32,6 +32,7 @@ pub struct Setup {
     records: usize,
     workers: usize,
     commands: bool,
+    forgetful: bool,
 }
 
 impl Default for Setup {
@@ -47,6 +48,7 @@ impl Default for Setup {
             records: 10_000,
             workers: 2,
             commands: false,
+            forgetful: false,
         }
     }
 }
@@ -85,6 +87,13 @@ impl Setup {
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = tls;
+        self
+    }
+
+    /// Resumes no connection: each is a handshake of its own.
+    #[must_use]
+    pub fn forgetful(mut self) -> Self {
+        self.forgetful = true;
         self
     }
 
@@ -181,6 +190,12 @@ impl Setup {
     pub(super) fn settings(&self, authority: &Authority) -> Result<ServerConfig, Error> {
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
         let identity = authority.server(&names)?;
-        tls::settings(authority, &identity, self.certificates, self.tls, &self.protocols)
+        let mut settings =
+            tls::settings(authority, &identity, self.certificates, self.tls, &self.protocols)?;
+        if self.forgetful {
+            settings.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+            settings.send_tls13_tickets = 0;
+        }
+        Ok(settings)
     }
 }

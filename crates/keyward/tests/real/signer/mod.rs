@@ -5,6 +5,7 @@ mod fault;
 mod handshake;
 mod openssl;
 mod patience;
+mod unlock;
 
 use std::sync::Arc;
 
