@@ -74,6 +74,7 @@ fn target(case: &Value) -> Result<Target, String> {
         exec_config,
         in_cluster: false,
         warnings: Vec::new(),
+        withheld: false,
     })
 }
 
