@@ -18,7 +18,7 @@ use std::{
 use arc_swap::ArcSwap;
 
 use super::{
-    Config,
+    Config, Reading as Patterns,
     config::{Class, Faults, Files, Stage},
 };
 use crate::{Error, clock::SharedClock, observer::Observer};
@@ -43,6 +43,7 @@ impl Default for Pace {
 /// A configuration and its files.
 pub struct Follow {
     path: PathBuf,
+    reading: Patterns,
     pace: Pace,
     clock: SharedClock,
     observer: Arc<dyn Observer>,
@@ -96,16 +97,36 @@ impl Follow {
         clock: SharedClock,
         observer: Arc<dyn Observer>,
     ) -> Self {
+        Self::by(Patterns::Kubelet, path, pace, clock, observer)
+    }
+
+    /// The same, with the kubelet's patterns read in another way ([`Config::from_files_by`]).
+    pub fn by(
+        reading: Patterns,
+        path: impl Into<PathBuf>,
+        pace: Pace,
+        clock: SharedClock,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
         let path = path.into();
         let judged = Reading::of(&path);
         let due = AtomicU64::new(nanos(clock.elapsed() + pace.every));
         let before = Standing { config: None, faults: None };
-        let standing = judge(&judged.content, &before, &path);
+        let standing = judge(&judged.content, &before, &path, reading);
         if let Some(config) = &standing.config {
             observer.configured(Some(&config.hash), None);
         }
         let state = Mutex::new(State { judged, pending: None });
-        Self { path, pace, clock, observer, standing: ArcSwap::from_pointee(standing), due, state }
+        Self {
+            path,
+            reading,
+            pace,
+            clock,
+            observer,
+            standing: ArcSwap::from_pointee(standing),
+            due,
+            state,
+        }
     }
 
     /// The configuration in force, after a look at the files if it is time for one. Fails only when
@@ -162,7 +183,7 @@ impl Follow {
 
     fn take(&self, reading: &Reading) {
         let before = self.standing.load_full();
-        let standing = judge(&reading.content, &before, &self.path);
+        let standing = judge(&reading.content, &before, &self.path, self.reading);
         match (&standing.faults, &standing.config) {
             (Some(faults), _) => {
                 tracing::warn!(path = %self.path.display(), %faults, "a broken configuration is ignored");
@@ -186,7 +207,7 @@ impl Follow {
 }
 
 /// What is in force once this was read.
-fn judge(content: &Content, before: &Standing, path: &Path) -> Standing {
+fn judge(content: &Content, before: &Standing, path: &Path, patterns: Patterns) -> Standing {
     let broken = |faults| Standing { config: before.config.clone(), faults: Some(faults) };
     match content {
         Content::Absent => match before.config {
@@ -195,7 +216,7 @@ fn judge(content: &Content, before: &Standing, path: &Path) -> Standing {
             Some(_) => Standing { config: Some(Arc::new(off())), faults: None },
         },
         Content::Unreadable(faults) => broken(faults.clone()),
-        Content::Files(files) => match Config::from_files(files) {
+        Content::Files(files) => match Config::from_files_by(files, patterns) {
             Ok(config) => Standing { config: Some(Arc::new(config)), faults: None },
             Err(faults) if says_none(&faults) => {
                 let config = Config { providers: Vec::new(), hash: files.hash() };

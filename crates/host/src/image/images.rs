@@ -14,7 +14,7 @@ use std::{
 use keyward_protocol::{Secret, image::token_expiry};
 
 use super::{
-    Config, Keyring, Name, Pod, Settings,
+    Config, Keyring, Name, Pod, Reading, Settings,
     account::{Accounts, TokenRequest},
     answer::{Answer, Scope},
     config::{KnownKey, Provider, TokenCache},
@@ -113,7 +113,9 @@ impl Images {
         pod: Option<&Pod>,
     ) -> Found {
         let parsed = Name::parse(&name);
-        let mut keyring = Keyring::default();
+        // Where providers are asked by whole segments, so are their answers.
+        let strict = config.providers.iter().any(|p| p.reading() == Reading::Strict);
+        let mut keyring = Keyring::new(if strict { Reading::Strict } else { Reading::Kubelet });
         let mut asked = Vec::new();
         for provider in &config.providers {
             let pattern = parsed.as_ref().and_then(|parsed| provider.index().first(parsed));

@@ -6,7 +6,7 @@ use std::{fmt, fmt::Write as _};
 use keyward_protocol::{duration, image::Version, text};
 
 use super::{
-    Config, Pattern,
+    Config, Pattern, Reading,
     config::{CACHE_KEY_VARIABLE, Provider, Speech, TokenCache},
 };
 
@@ -147,7 +147,11 @@ struct Linter<'a> {
 impl Linter<'_> {
     fn pattern(&mut self, pattern: &Pattern) {
         let shown = text::clean(pattern.text());
+        let strict = self.provider.reading() == Reading::Strict;
         for (weight, what) in oddities(pattern) {
+            if strict && what == BY_TEXT {
+                continue;
+            }
             let field = match self.provider.speech {
                 Speech::Kubelet(_) => "matchImages",
                 Speech::Proposal => "imageMatchers",
@@ -224,6 +228,9 @@ impl Linter<'_> {
     }
 }
 
+/// What whole segments are not.
+const BY_TEXT: &str = "is compared by text: it also matches what its path merely begins";
+
 /// Why a pattern's host is not what it seems to be, in words that follow its text.
 pub(super) fn misread(pattern: &Pattern) -> Option<(Weight, &'static str)> {
     use Weight::{Error, Warning};
@@ -276,7 +283,7 @@ fn oddities(pattern: &Pattern) -> Vec<(Weight, &'static str)> {
     }
     let deep = path.len() > 1 && !path.ends_with('/');
     if deep && !path.contains('*') {
-        odd.push((Warning, "is compared by text: it also matches what its path merely begins"));
+        odd.push((Warning, BY_TEXT));
     }
     if path.len() > 1 && path.ends_with('/') {
         odd.push((Note, "does not match the repository of exactly this path"));

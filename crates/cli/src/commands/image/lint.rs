@@ -4,11 +4,11 @@ use std::{fmt::Write as _, path::Path, process::ExitCode};
 
 use clap::ValueEnum;
 use http::Request;
-use keyward_host::image::{Config, Weight, audiences, lint, needs, permissions};
+use keyward_host::image::{Config, Weight, audiences, config::Files, lint, needs, permissions};
 use serde::Serialize;
 use serde_json::json;
 
-use super::setup::{Place, Setup};
+use super::setup::Place;
 use crate::{
     failure::Failure,
     globals::Globals,
@@ -104,8 +104,16 @@ struct Need {
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let path = args.place.config(&globals.surroundings)?;
     let mut report = Report::default();
-    match Config::load(&path) {
-        Ok(config) => report.fill(args, &path, &config, globals)?,
+    let reading = args.place.reading(&globals.surroundings)?;
+    match Files::read(&path) {
+        Ok(files) => {
+            let (config, problems) = Config::review(&files, reading);
+            report.findings = problems.iter().map(Finding::problem).collect();
+            report.look(args, &path, &config, globals);
+            if problems.is_empty() {
+                report.fill(args, &path, &config, globals)?;
+            }
+        }
         Err(faults) => report.findings = faults.problems.iter().map(Finding::problem).collect(),
     }
     match args.output {
@@ -126,6 +134,14 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
 }
 
 impl Report {
+    /// What is odd, and what is missing; as much as there is to see of a configuration with problems.
+    fn look(&mut self, args: &Args, path: &Path, config: &Config, globals: &Globals) {
+        let odd = lint(config, path.is_dir(), args.kubelet);
+        self.findings.extend(odd.iter().map(Finding::odd));
+        self.programs(args, config, globals);
+    }
+
+    /// What a configuration that is good needs.
     fn fill(
         &mut self,
         args: &Args,
@@ -134,9 +150,6 @@ impl Report {
         globals: &Globals,
     ) -> Result<(), Failure> {
         let from_folder = path.is_dir();
-        let odd = lint(config, from_folder, args.kubelet);
-        self.findings = odd.iter().map(Finding::odd).collect();
-        self.programs(args, config, globals)?;
         let needs = needs(config, from_folder);
         // `None` is less than any number, and here it is more.
         if needs.iter().all(|need| need.since.is_some()) {
@@ -155,8 +168,8 @@ impl Report {
     }
 
     /// The kubelet wants every program to be there when it starts.
-    fn programs(&mut self, args: &Args, config: &Config, globals: &Globals) -> Result<(), Failure> {
-        let setup = Setup::open(&args.place, globals)?;
+    fn programs(&mut self, args: &Args, config: &Config, globals: &Globals) {
+        let images = args.place.images(globals);
         if let Some(folder) = args.place.bin_dir(&globals.surroundings)
             && !folder.is_dir()
         {
@@ -167,10 +180,14 @@ impl Report {
                 field: "--bin-dir".to_owned(),
                 message: "there is no such folder".to_owned(),
             });
-            return Ok(());
+            return;
         }
         for provider in &config.providers {
-            let Err(error) = setup.images().locate(provider) else { continue };
+            // Names that are none were told already.
+            if Path::new(&provider.name).file_name() != Some(provider.name.as_ref()) {
+                continue;
+            }
+            let Err(error) = images.locate(provider) else { continue };
             let failure = Failure::from(error);
             let notes = failure.notes().map(|(label, text)| format!("{label} {text}"));
             let words: Vec<_> =
@@ -183,7 +200,6 @@ impl Report {
                 message: words.join("; "),
             });
         }
-        Ok(())
     }
 
     fn layout(&self, style: Style) -> String {

@@ -6,7 +6,7 @@ use std::{path::PathBuf, sync::Arc};
 use keyward_host::{
     Surroundings,
     clock::SystemClock,
-    image::{Config, Follow, Found, Images, Pace, Pod, Settings},
+    image::{Config, Follow, Found, Images, Pace, Pod, Reading, Settings},
     observer::Nobody,
 };
 
@@ -17,6 +17,9 @@ use crate::{failure::Failure, globals::Globals};
 pub(crate) const CONFIG: &str = "KEYWARD_IMAGE_CONFIG";
 /// The variable that names the folder of the programs where no flag does.
 pub(crate) const BIN_DIR: &str = "KEYWARD_IMAGE_BIN_DIR";
+
+/// The variable that asks for whole segments where no flag does.
+pub(crate) const SEGMENTS: &str = "KEYWARD_IMAGE_SEGMENTS";
 
 /// Where the providers are. Without flags ([`Place::default`]) the environment says it.
 ///
@@ -33,15 +36,43 @@ pub(crate) struct Place {
     /// they are looked for in $PATH
     #[arg(long, value_name = "DIR")]
     bin_dir: Option<PathBuf>,
+
+    /// Let a pattern's path end where a segment of the image's path ends, stricter than the kubelet:
+    /// `/team` does not mean `/teammates`; instead of `$KEYWARD_IMAGE_SEGMENTS`
+    #[arg(long)]
+    segments: bool,
 }
 
 impl Place {
+    /// How the patterns of the kubelet's form are read.
+    pub(crate) fn reading(&self, surroundings: &Surroundings) -> Result<Reading, Failure> {
+        let said = surroundings.var(SEGMENTS).unwrap_or_default();
+        match said.to_str() {
+            _ if self.segments => Ok(Reading::Strict),
+            Some("1" | "true") => Ok(Reading::Strict),
+            Some("" | "0" | "false") => Ok(Reading::Kubelet),
+            _ => Err(Failure::usage(format!("`{SEGMENTS}` must be `true` or `false`"))),
+        }
+    }
+
     /// The file or folder of the configuration.
     pub(crate) fn config(&self, surroundings: &Surroundings) -> Result<PathBuf, Failure> {
         said(self.config.as_ref(), CONFIG, surroundings).ok_or_else(|| {
             Failure::usage("nothing says where the image credential providers are configured")
                 .hint(format!("`--config` or `{CONFIG}` names the file, as for the kubelet"))
         })
+    }
+
+    /// Who asks the providers, whatever they are.
+    pub(crate) fn images(&self, globals: &Globals) -> Images {
+        let mut settings =
+            Settings { bin_dir: self.bin_dir(&globals.surroundings), ..Settings::default() };
+        settings.environment = globals.environment();
+        if let Some(budget) = globals.flags.plugin_timeout {
+            settings.budget = budget;
+        }
+        let surroundings = globals.surroundings.clone();
+        Images::new(settings, surroundings, Arc::new(SystemClock), Arc::new(Nobody))
     }
 
     /// The folder of the programs; `None` is to look in `PATH`.
@@ -78,20 +109,14 @@ impl Setup {
         globals: &Globals,
     ) -> Result<Self, Failure> {
         let path = place.config(&globals.surroundings)?;
-        let (clock, observer) = (Arc::new(SystemClock), Arc::new(Nobody));
-        let mut settings =
-            Settings { bin_dir: place.bin_dir(&globals.surroundings), ..Settings::default() };
-        settings.environment = globals.environment();
-        if let Some(budget) = globals.flags.plugin_timeout {
-            settings.budget = budget;
-        }
-        let surroundings = globals.surroundings.clone();
-        let mut images = Images::new(settings, surroundings, clock.clone(), observer.clone());
+        let mut images = place.images(globals);
         let puller = pod.find(globals)?;
         if let Some(puller) = &puller {
             images = images.with_accounts(Arc::clone(&puller.accounts));
         }
-        let follow = Follow::new(path, Pace::default(), clock, observer);
+        let reading = place.reading(&globals.surroundings)?;
+        let (clock, observer) = (Arc::new(SystemClock), Arc::new(Nobody));
+        let follow = Follow::by(reading, path, Pace::default(), clock, observer);
         let pod = puller.map(|puller| puller.pod);
         let setup = Self { follow, images: Arc::new(images), pod, globals: globals.clone() };
         setup.config()?;

@@ -1,5 +1,5 @@
 use super::{answers, config, one, provider, steady};
-use crate::stage::Stage;
+use crate::stage::{Run as _, Stage};
 
 fn stage() -> Stage {
     let stage = Stage::new();
@@ -51,6 +51,29 @@ fn it_is_said_that_the_kubelet_would_pull_anonymously() {
     let text = ran.good();
     assert!(text.contains("`one` answered in run 2; the kubelet runs it once"), "{text}");
     assert!(text.contains("it would have pulled anonymously"), "{text}");
+}
+
+#[test]
+fn a_path_may_be_asked_to_end_with_a_segment() {
+    let stage = stage();
+    let explain = "image explain --config providers.yaml r.io/teammates";
+    assert!(stage.run(explain).good().contains("wins           `bob` of `two`"));
+    let text = stage.run(&format!("{explain} --segments"));
+    for words in [
+        "`r.io/team`: `/team` ends inside a segment of the image's path",
+        "wins           `ann` of `one`",
+        "a kubelet would ask `two` too",
+    ] {
+        assert!(text.good().contains(words), "{words}: {}", text.stdout);
+    }
+    for (more, value) in [(" --segments", ""), ("", "true")] {
+        let words =
+            format!("image credentials --config providers.yaml{more} -o basic r.io/teammates");
+        let ran = stage.command(words.split(' ')).env("KEYWARD_IMAGE_SEGMENTS", value).ran();
+        assert_eq!(ran.good(), "ann:pass-of-ann\n", "{more}");
+    }
+    let ran = stage.command(explain.split(' ')).env("KEYWARD_IMAGE_SEGMENTS", "maybe").ran();
+    assert!(ran.bad(2).contains("must be `true` or `false`"), "{}", ran.stderr);
 }
 
 #[test]

@@ -70,6 +70,31 @@ fn every_problem_that_a_kubelet_would_refuse_is_listed() {
 }
 
 #[test]
+fn problems_of_every_kind_are_told_at_once() {
+    let stage = one();
+    let entries = [
+        provider("one", "r.io", "").replace("10m", "5x"),
+        provider("two", "r.io/team, 'https://r.io'", "").replace("10m", "-1m"),
+    ];
+    stage.write("providers.yaml", &config(&entries.concat()));
+    let ran = stage.run(LINT);
+    assert_eq!(ran.code, Some(1), "{ran:#?}");
+    for words in [
+        "`providers[0].defaultCacheDuration` is `5x`, which is no duration",
+        "`providers[1].defaultCacheDuration` must not be negative",
+        "warning: two: `r.io/team` is compared by text",
+        "error: two: `https://r.io` begins with a scheme and never matches",
+        "plugin `two` was not found",
+    ] {
+        assert!(ran.stdout.contains(words), "{words}: {}", ran.stdout);
+    }
+    assert!(!ran.stdout.contains("is missing"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("understand"), "{}", ran.stdout);
+    let ran = stage.run(&format!("{LINT} --segments"));
+    assert!(!ran.stdout.contains("compared by text"), "{}", ran.stdout);
+}
+
+#[test]
 fn a_warning_fails_only_where_strictness_is_asked_for() {
     let stage = one();
     stage.write("providers.yaml", &config(&provider("one", "r.io/team", "")));

@@ -9,11 +9,20 @@ use keyward_protocol::{
     text::{clean, same_name},
 };
 
-use super::{Class, Dialect, Draft, DraftTokens, Problem, Said, kinds, proposal};
+use super::{Class, Dialect, Draft, DraftTokens, Files, Problem, Said, kinds, proposal};
 use crate::kubeconfig::Place;
 
+/// Decodes all files, and says what is wrong with them.
+pub(super) fn all(files: &Files) -> (Vec<Draft>, Vec<Problem>) {
+    let (mut drafts, mut problems) = (Vec::new(), Vec::new());
+    for (path, bytes) in files.iter() {
+        drafts.extend(file(path, bytes, &mut problems));
+    }
+    (drafts, problems)
+}
+
 /// Decodes one file. What is wrong with it goes to `problems`.
-pub(super) fn file(path: &Arc<Path>, bytes: &[u8], problems: &mut Vec<Problem>) -> Vec<Draft> {
+fn file(path: &Arc<Path>, bytes: &[u8], problems: &mut Vec<Problem>) -> Vec<Draft> {
     let mut decoder = Decoder { path, hard: Vec::new(), strict: Vec::new() };
     let drafts = decoder.file(bytes);
     // What makes a file undecodable comes before what is merely not allowed, as in the reference.

@@ -66,6 +66,7 @@ pub struct Provider {
     pub known_key: Option<KnownKey>,
     /// Where it was said.
     pub place: Place,
+    reading: Reading,
     index: Index,
 }
 
@@ -125,17 +126,49 @@ impl Config {
 
     /// Decodes and checks what was read.
     pub fn from_files(files: &Files) -> Result<Self, Faults> {
-        let mut problems = Vec::new();
-        let mut drafts = Vec::new();
-        for (path, bytes) in files.iter() {
-            drafts.extend(decode::file(path, bytes, &mut problems));
-        }
+        Self::from_files_by(files, Reading::Kubelet)
+    }
+
+    /// The same, with the kubelet's patterns read in another way, such as [`Reading::Strict`]. Those
+    /// of the original proposal's form keep their own.
+    pub fn from_files_by(files: &Files, reading: Reading) -> Result<Self, Faults> {
+        let (drafts, problems) = decode::all(files);
         problem::settle(Stage::Read, problems)?;
         problem::settle(Stage::Read, validate::names(&drafts))?;
         let problems = validate::all(&drafts, files);
         problem::settle(Stage::Validate, problems)?;
-        let providers = drafts.into_iter().filter_map(Draft::finish).map(Arc::new).collect();
-        Ok(Self { providers, hash: files.hash() })
+        let providers = drafts.into_iter().filter_map(|draft| draft.finish(reading));
+        Ok(Self { providers: providers.map(Arc::new).collect(), hash: files.hash() })
+    }
+}
+
+impl Config {
+    /// Everything that is wrong with what was read, not only what ends the first stage, and as much
+    /// of the providers as can be told. For those who look at a configuration: with a problem it is
+    /// not to be used.
+    pub fn review(files: &Files, reading: Reading) -> (Self, Vec<Problem>) {
+        let (mut drafts, mut problems) = decode::all(files);
+        let decoding = problems.len();
+        let mut rest = validate::names(&drafts);
+        if decoding == 0 || !drafts.is_empty() {
+            rest.extend(validate::all(&drafts, files));
+        }
+        for problem in rest {
+            // What could not be decoded looks as if it were missing.
+            if !problems[..decoding].iter().any(|earlier| earlier.explains(&problem)) {
+                problems.push(problem);
+            }
+        }
+        let order = |p: &Problem| {
+            let file = p.place.file.as_deref();
+            (files.iter().position(|(path, _)| Some(&**path) == file), p.place.line)
+        };
+        problems.sort_by_key(order);
+        if !problems.is_empty() {
+            drafts.iter_mut().for_each(Draft::mend);
+        }
+        let providers = drafts.into_iter().filter_map(|draft| draft.finish(reading));
+        (Self { providers: providers.map(Arc::new).collect(), hash: files.hash() }, problems)
     }
 }
 
@@ -147,17 +180,7 @@ impl Provider {
 
     /// How its patterns are read.
     pub fn reading(&self) -> Reading {
-        self.speech.reading()
-    }
-}
-
-impl Speech {
-    /// How patterns are read under this protocol.
-    pub fn reading(self) -> Reading {
-        match self {
-            Self::Kubelet(_) => Reading::Kubelet,
-            Self::Proposal => Reading::Proposal,
-        }
+        self.reading
     }
 }
 
@@ -207,8 +230,19 @@ struct DraftTokens {
 }
 
 impl Draft {
+    /// Puts something harmless in the place of what is wrong, and leaves out patterns that are none.
+    fn mend(&mut self) {
+        if Version::parse(&self.api_version.value).is_none() {
+            // The one that every kubelet knows.
+            Version::V1Alpha1.api_version().clone_into(&mut self.api_version.value);
+        }
+        let usable = |text: &str| !text.is_empty() && Pattern::parse(text).is_ok();
+        self.patterns.value.retain(|pattern| usable(&pattern.value));
+        self.duration.get_or_insert(Said { value: 60_000_000_000, line: 0 });
+    }
+
     /// The provider, once nothing is wrong with it.
-    fn finish(self) -> Option<Provider> {
+    fn finish(self, reading: Reading) -> Option<Provider> {
         let speech = match self.dialect {
             Dialect::Proposal => Speech::Proposal,
             Dialect::Kubelet(_) => Speech::Kubelet(Version::parse(&self.api_version.value)?),
@@ -216,8 +250,13 @@ impl Draft {
         let parsed = self.patterns.value.iter().map(|p| Pattern::parse(&p.value));
         let patterns = parsed.collect::<Result<Vec<_>, _>>().ok()?;
         let known = self.env.iter().rfind(|(name, _)| name == CACHE_KEY_VARIABLE);
+        let reading = match speech {
+            Speech::Kubelet(_) => reading,
+            Speech::Proposal => Reading::Proposal,
+        };
         Some(Provider {
-            index: Index::new(&patterns, speech.reading()),
+            index: Index::new(&patterns, reading),
+            reading,
             name: self.name.value,
             speech,
             form: match self.dialect {

@@ -76,6 +76,17 @@ impl Problem {
             message: message.into(),
         }
     }
+
+    /// Whether this, a field that could not be decoded, is why `later` is said of it, of a part of it
+    /// or of the list it stands in.
+    pub(super) fn explains(&self, later: &Self) -> bool {
+        let part = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
+        let list = self.field.rsplit_once('[').map(|(list, _)| list);
+        self.class == Class::Decode
+            && self.place.file == later.place.file
+            && (later.field.strip_prefix(&self.field).is_some_and(part)
+                || list == Some(&later.field))
+    }
 }
 
 /// Problems end a stage.

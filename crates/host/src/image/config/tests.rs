@@ -36,6 +36,48 @@ fn a_provider_says_which_key_its_answers_have() {
 }
 
 #[test]
+fn a_review_tells_the_problems_of_every_stage_and_none_twice() {
+    let text = "apiVersion: kubelet.config.k8s.io/v1
+kind: CredentialProviderConfig
+providers:
+- name: a/b
+  matchImages: [5, r.io/team]
+  defaultCacheDuration: 5x
+  apiVersion: v1
+  extra: 1
+- name: c
+  matchImages: ['%', s.io]
+  apiVersion: credentialprovider.kubelet.k8s.io/v1
+- name: c
+";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.yaml");
+    fs::write(&path, text).unwrap();
+    let (config, problems) = Config::review(&Files::read(&path).unwrap(), Reading::Kubelet);
+    let found: Vec<_> = problems.iter().map(|p| format!("{} {}", p.place.line, p.field)).collect();
+    assert_eq!(
+        found,
+        [
+            "4 providers[0].name",
+            "5 providers[0].matchImages[0]",
+            "6 providers[0].defaultCacheDuration",
+            "7 providers[0].apiVersion",
+            "8 providers[0].extra",
+            "9 providers[1].defaultCacheDuration",
+            "10 providers[1].matchImages",
+            "12 providers[2].name",
+            "12 providers[2].apiVersion",
+            "12 providers[2].matchImages",
+            "12 providers[2].defaultCacheDuration",
+        ]
+    );
+    assert!(problems[2].message.contains("`5x`, which is no duration"), "{}", problems[2]);
+    let patterns: Vec<_> =
+        config.providers.iter().flat_map(|p| &p.patterns).map(Pattern::text).collect();
+    assert_eq!(patterns, ["r.io/team", "s.io"]);
+}
+
+#[test]
 fn every_problem_is_told_with_line_and_field() {
     let text = "apiVersion: kubelet.config.k8s.io/v1
 kind: CredentialProviderConfig

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use keyward_host::{
     Error,
-    image::{Answer, Asked, Config, Found, Name, Outcome, Scope, config::Speech},
+    image::{Answer, Asked, Config, Found, Name, Outcome, Reading, Scope, config::Speech},
 };
 use serde::Serialize;
 
@@ -123,7 +123,8 @@ impl Explanation {
             service_account: found.account.as_ref().map(|(_, name)| name.clone()),
             wins: number == 0,
         };
-        let because = found.asked.iter().filter_map(difference).collect();
+        let because =
+            found.asked.iter().filter_map(|asked| difference(asked, &found.image)).collect();
         Self {
             image: image.to_owned(),
             name: Some(found.image.clone()),
@@ -165,12 +166,15 @@ fn gives(asked: &Asked, provider: &str) -> bool {
 }
 
 /// What the kubelet would have had of a provider, where that differs from what we have.
-fn difference(asked: &Asked) -> Option<String> {
+fn difference(asked: &Asked, image: &str) -> Option<String> {
     let name = inline(&asked.provider.name);
     match &asked.outcome {
         _ if asked.provider.speech == Speech::Proposal && asked.pattern.is_some() => {
             Some(format!("no kubelet knows the form in which `{name}` is configured"))
         }
+        Outcome::NoMatch if by_text(asked, image) => Some(format!(
+            "a kubelet would ask `{name}` too: it compares paths by text, not by segments"
+        )),
         Outcome::LastGood(..) => Some(format!(
             "`{name}` failed and its last answer is still valid; the kubelet would have none"
         )),
@@ -179,6 +183,15 @@ fn difference(asked: &Asked) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Whether it was left out for whole segments alone.
+fn by_text(asked: &Asked, image: &str) -> bool {
+    let name = Name::parse(image).filter(|_| asked.provider.reading() == Reading::Strict);
+    let means = |name: &Name<'_>| {
+        asked.provider.patterns.iter().any(|pattern| pattern.matches(name, Reading::Kubelet))
+    };
+    name.as_ref().is_some_and(means)
 }
 
 impl Provider {
