@@ -114,6 +114,27 @@ fn a_sink_leaves_the_terminal_alone() {
 }
 
 #[test]
+fn two_programs_ask_one_after_the_other_and_others_do_not_wait_for_them() {
+    for scene in ["two", "two-residents"] {
+        let mut pty = play(scene);
+        // One of them asks. Meanwhile one without a person runs, and one that waits gives up.
+        pty.wait_for("alone: Code(0)");
+        pty.wait_for("gave up: true");
+        assert_eq!(pty.screen().matches("? ").count(), 1, "{}", pty.screen());
+        let first = pty.screen().contains("First? ");
+        let (first, second) = if first { ("First", "Second") } else { ("Second", "First") };
+        pty.type_in("one\n").unwrap();
+        pty.wait_for(&format!("{second}? "));
+        pty.type_in("two\n").unwrap();
+        pty.wait_for("all ended");
+        assert!(pty.finish().success());
+        for told in [format!("{first} got one"), format!("{second} got two")] {
+            assert!(pty.screen().contains(&told), "{scene}: {}", pty.screen());
+        }
+    }
+}
+
+#[test]
 #[ignore = "the other half of the tests in this file, started by them on a terminal"]
 fn the_helper_on_the_terminal() {
     let Ok(scene) = env::var(SCENE) else { return };
@@ -128,6 +149,7 @@ fn the_helper_on_the_terminal() {
         "hidden-and-die" => &["ask-hidden-and-die"],
         "unattended" => &["open-terminal"],
         "sink" => &["prompt-without-terminal"],
+        "two" | "two-residents" => return two(scene == "two-residents"),
         other => panic!("no scene `{other}`"),
     };
     invocation.args = args.iter().map(Into::into).collect();
@@ -183,4 +205,41 @@ fn shut_down(invocation: Invocation) {
     assert!(running.wait(None).unwrap().is_err());
     let late = process::run(&Invocation::new("/bin/true"), &Stop::default());
     assert!(late.is_err(), "nothing runs after a shut-down");
+}
+
+/// Two who ask at once, one who stops waiting for them, and one without a person.
+fn two(resident: bool) {
+    const ASK: &str = r#"printf "$0? " > /dev/tty; : > "$FLAG"; read -r answer < /dev/tty; echo "$0 got $answer""#;
+    let folder = tempfile::tempdir().unwrap();
+    let flag = folder.path().join("flag");
+    let asking = |name: &str, stop: Stop| {
+        let mut invocation = Invocation::new("/bin/sh");
+        let ask = if resident { format!("read -r line || exit; {ASK}") } else { ASK.to_owned() };
+        invocation.args = ["-c", &ask, name].map(Into::into).to_vec();
+        invocation.env = vec![("FLAG".into(), flag.clone().into())];
+        invocation.attended = true;
+        invocation.stderr = Stderr::Shown;
+        thread::spawn(move || {
+            if resident {
+                process::stay(invocation, &stop)?.ask(b"go", &stop).map(|line| line.to_vec())
+            } else {
+                process::run(&invocation, &stop).map(|output| output.stdout.to_vec())
+            }
+        })
+    };
+    let both = ["First", "Second"].map(|name| asking(name, Stop::default()));
+    // One of them asks now, so the third can only be one who waits.
+    while !flag.exists() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let stop = Stop::default();
+    let third = asking("Third", stop.clone());
+    let alone = process::run(&Invocation::new("/bin/true"), &Stop::default()).unwrap();
+    println!("alone: {:?}", alone.status);
+    stop.call();
+    println!("gave up: {}", matches!(third.join().unwrap(), Err(process::Failure::Stopped(_))));
+    for thread in both {
+        println!("{}", String::from_utf8_lossy(&thread.join().unwrap().unwrap()).trim());
+    }
+    println!("all ended");
 }

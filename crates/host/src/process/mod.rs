@@ -6,6 +6,7 @@
 //!
 //! - **Attended** runs stay in our process group, so that the person at the terminal can talk to
 //!   the program; the terminal's state is saved before and restored after, however the run ends.
+//!   One at a time has the terminal; the others wait, and their budgets begin when they start.
 //! - **Unattended** runs get a session of their own: there is no terminal to open, and the whole
 //!   process group is ended when we give up.
 //! - The end of a run is the *exit* of the program. A process it leaves behind may hold its pipes;
@@ -207,7 +208,7 @@ pub fn run(invocation: &Invocation, stop: &Stop) -> Result<Output, Failure> {
     }
     #[cfg(unix)]
     {
-        let _terminal = terminal::save(invocation.attended);
+        let _terminal = terminal::take(invocation.attended, &ear)?;
         let started = SystemClock.elapsed();
         let (child, pipes) = launch::launch(invocation, &ear)?;
         talk::talk(invocation, child, pipes, started, &ear)

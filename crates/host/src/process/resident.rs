@@ -32,6 +32,7 @@ pub struct Resident {
     stdout: Option<OwnedFd>,
     answer: Buffer,
     complaints: Complaints,
+    broken: bool,
 }
 
 /// Starts a program that stays. The invocation's stdin does not count, and its budget is that of
@@ -53,21 +54,24 @@ pub fn stay(mut invocation: Invocation, stop: &Stop) -> Result<Resident, Failure
         stdout: Some(pipes.stdout),
         answer: Buffer::default(),
         complaints,
+        broken: false,
     })
 }
 
 impl Resident {
-    /// Asks, and returns the answer, both without their line breaks. After a failure of any kind
-    /// the program is of no more use: what it says next would be taken for another answer.
+    /// Asks, and returns the answer, both without their line breaks. After a failure the program is
+    /// of no more use, because what it says next would be taken for another answer; unless it
+    /// [is whole](Self::is_whole), and was not asked at all.
     pub fn ask(&mut self, line: &[u8], stop: &Stop) -> Result<Zeroizing<Vec<u8>>, Failure> {
         let ear = stop.listen().map_err(Failure::System)?;
-        let _terminal = terminal::save(self.invocation.attended);
+        let _terminal = terminal::take(self.invocation.attended, &ear)?;
         let started = SystemClock.elapsed();
         let mut request = Zeroizing::new(Vec::with_capacity(line.len() + 1));
         request.extend_from_slice(line);
         request.push(b'\n');
         let result = self.talk(&request, started, &ear);
         if result.is_err() {
+            self.broken = true;
             self.child.end();
         }
         result.map_err(|why| {
@@ -82,6 +86,11 @@ impl Resident {
                 Why::System(errno) => Failure::System(errno.into()),
             }
         })
+    }
+
+    /// Whether it can be asked again: nothing failed, or it was still waiting for the terminal.
+    pub fn is_whole(&self) -> bool {
+        !self.broken
     }
 
     fn talk(

@@ -1,63 +1,121 @@
-//! The terminal's state, put back after a program that had it in its hands.
+//! The terminal in the hands of one program at a time, and its state put back afterwards.
 
 use std::{
+    collections::VecDeque,
     os::fd::OwnedFd,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, poll},
     fs::{Mode, OFlags},
+    io::Errno,
     process::getpgrp,
     termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr},
 };
 
-/// Remembers the state of the controlling terminal, if the run is attended and there is one, until
-/// the guard is dropped.
-pub(super) fn save(attended: bool) -> Option<Guard> {
+use super::{Failure, Left, Stop, stop::Ear};
+
+/// Waits for the turn of an attended run and remembers the state of the controlling terminal, if
+/// there is one, until the guard is dropped. An unattended run waits for nobody.
+///
+/// Two programs that ask a person at once cannot be told apart, and what is typed goes to either.
+/// The wait is no part of a program's budget: it has not begun. It ends with the budget of whoever
+/// is before us, or when our own stop is called.
+pub(super) fn take(attended: bool, ear: &Ear) -> Result<Option<Guard>, Failure> {
     if !attended {
-        return None;
+        return Ok(None);
     }
-    let mut saved = lock();
-    if let Some(saved) = saved.as_mut() {
-        saved.runs += 1;
-        return Some(Guard);
-    }
-    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let terminal = rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?;
-    let state = tcgetattr(&terminal).ok()?;
-    *saved = Some(Saved { terminal, state, runs: 1 });
-    Some(Guard)
+    wait(ear)?;
+    Ok(Some(Guard { saved: Saved::now() }))
 }
 
-/// Restores the terminal when the last attended run is over: the state a second run began with may
-/// be the one the first had switched the echo off in.
-pub(super) struct Guard;
+/// Restores the terminal, then lets the next one have it.
+pub(super) struct Guard {
+    saved: Option<Saved>,
+}
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let mut saved = lock();
-        let Some(last) = saved.as_mut() else { return };
-        last.runs -= 1;
-        if last.runs == 0 {
-            last.restore();
-            *saved = None;
+        if let Some(saved) = &self.saved {
+            saved.restore();
         }
+        lock().pass_on();
+    }
+}
+
+/// Who has the terminal, and who is next.
+struct Turns {
+    taken: bool,
+    /// In order. Whoever is taken off the front has the terminal; the bell is to wake them.
+    waiting: VecDeque<(u64, Stop)>,
+    /// The number for the next who waits.
+    next: u64,
+}
+
+static TURNS: Mutex<Turns> = Mutex::new(Turns { taken: false, waiting: VecDeque::new(), next: 0 });
+
+fn lock() -> MutexGuard<'static, Turns> {
+    TURNS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Turns {
+    fn pass_on(&mut self) {
+        match self.waiting.pop_front() {
+            Some((_, bell)) => bell.call(),
+            None => self.taken = false,
+        }
+    }
+}
+
+fn wait(ear: &Ear) -> Result<(), Failure> {
+    let bell = Stop::default();
+    let own = bell.listen().map_err(Failure::System)?;
+    let mut turns = lock();
+    if !turns.taken {
+        turns.taken = true;
+        return Ok(());
+    }
+    let number = turns.next;
+    turns.next += 1;
+    turns.waiting.push_back((number, bell));
+    drop(turns);
+    loop {
+        let mut fds =
+            [ear.bell(), own.bell()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let failure = match poll(&mut fds, None) {
+            Ok(_) if ear.called() => Failure::Stopped(Left::default()),
+            Ok(_) | Err(Errno::INTR) => {
+                if lock().waiting.iter().all(|(waiting, _)| *waiting != number) {
+                    return Ok(());
+                }
+                continue;
+            }
+            Err(errno) => Failure::System(errno.into()),
+        };
+        let mut turns = lock();
+        match turns.waiting.iter().position(|(waiting, _)| *waiting == number) {
+            Some(place) => drop(turns.waiting.remove(place)),
+            // It was given to us meanwhile.
+            None => turns.pass_on(),
+        }
+        return Err(failure);
     }
 }
 
 struct Saved {
     terminal: OwnedFd,
     state: Termios,
-    runs: usize,
-}
-
-static SAVED: Mutex<Option<Saved>> = Mutex::new(None);
-
-fn lock() -> MutexGuard<'static, Option<Saved>> {
-    SAVED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Saved {
+    fn now() -> Option<Self> {
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let terminal = rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?;
+        let state = tcgetattr(&terminal).ok()?;
+        Some(Self { terminal, state })
+    }
+
     fn restore(&self) {
         // From the background the system would stop us for this; whoever is in the foreground has
         // set the terminal as they want it.

@@ -109,7 +109,7 @@ impl Session {
     }
 
     /// One question to the plugin that stays. It stays for the next one only if its answer could be
-    /// read.
+    /// read, or it was not asked.
     #[cfg(unix)]
     fn exchange(
         &mut self,
@@ -121,8 +121,13 @@ impl Session {
         let gone = || Trouble::Run(Failure::Gone(process::Left::default()));
         let mut resident = self.resident.take().ok_or_else(gone)?;
         tracing::debug!(request = request.kind(), "asking a resident signer");
-        let line =
-            resident.ask(request.to_json().expose().as_bytes(), stop).map_err(Trouble::Run)?;
+        let line = match resident.ask(request.to_json().expose().as_bytes(), stop) {
+            Ok(line) => line,
+            Err(failure) => {
+                self.resident = Some(resident).filter(process::Resident::is_whole);
+                return Err(Trouble::Run(failure));
+            }
+        };
         let response =
             Response::read(&line).map_err(|wrong| signer.bad_answer(turn, &[], wrong))?;
         self.resident = Some(resident);
