@@ -353,11 +353,9 @@ fn touched(path: &Path) -> Option<i64> {
     if path.is_symlink() {
         return None;
     }
-    let parent = path.parent().map(|parent| match parent.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => parent,
-    });
-    parent.filter(|parent| parent.is_dir()).and_then(times)
+    let parent = path.parent()?;
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    parent.is_dir().then(|| times(parent)).flatten()
 }
 
 fn nanos(time: Duration) -> u64 {
