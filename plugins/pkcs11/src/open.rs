@@ -178,6 +178,12 @@ impl Open {
         }
         state.permit(Way::Typed, &self.token.label)?;
         let pin = pin::ask(&self.token, why.as_deref())?;
+        if burnt.contains(&pin) {
+            return Err(Refusal::NotAllowed(format!(
+                "this PIN was wrong for token `{}` before and is not tried again",
+                self.token.label
+            )));
+        }
         Ok(Offer { pin: Some(pin), way: Way::Typed })
     }
 

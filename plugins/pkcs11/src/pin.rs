@@ -4,9 +4,15 @@
 //! from a file is tried once: when the token says that the last try failed, only a person's own
 //! typing may be the next one, and the last try of all is nobody's here.
 
-use std::{fs::File, io::Read, os::unix::fs::MetadataExt, path::Path};
+use std::{
+    fs::File,
+    io::Read,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::Path,
+};
 
 use keyward_plugin::{Refusal, Secret, Terminal};
+use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
 use crate::{module::Token, target::Stored};
@@ -36,6 +42,9 @@ pub(crate) enum Way {
     Typed,
 }
 
+/// What to do about a stored PIN that is not tried.
+const CORRECT: &str = "correct the stored PIN, then log in once by typing it at a terminal";
+
 impl State {
     /// Whether a PIN may be tried in this way. The refusal says why not, and what to do.
     pub(crate) fn permit(self, way: Way, token: &str) -> Result<(), Refusal> {
@@ -53,7 +62,7 @@ impl State {
         } else if self.low && way == Way::Stored {
             format!(
                 "token `{token}` says that the last PIN was wrong, so the stored one is not tried\n\n\
-                 hint: correct the stored PIN, then log in once by typing it at a terminal"
+                 hint: {CORRECT}"
             )
         } else {
             return Ok(());
@@ -87,7 +96,12 @@ fn read_file(path: &Path) -> Result<Secret, Refusal> {
     let shown = path.display();
     let fault =
         |why: String| Refusal::BadConfig(format!("cannot read the PIN in `{shown}`: {why}"));
-    let file = File::open(path).map_err(|e| fault(e.to_string()))?;
+    // A pipe without a writer would make us wait before we could see that it is one.
+    let file = File::options()
+        .read(true)
+        .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed())
+        .open(path)
+        .map_err(|e| fault(e.to_string()))?;
     let meta = file.metadata().map_err(|e| fault(e.to_string()))?;
     let user = rustix::process::geteuid().as_raw();
     if !meta.is_file() {
@@ -121,9 +135,14 @@ pub(crate) fn ask(token: &Token, why: Option<&str>) -> Result<Secret, Refusal> {
     let mut terminal = Terminal::controlling().map_err(|refusal| match refusal {
         Refusal::NeedsTerminal(_) => {
             let reason = why.map(|why| format!("{why}; ")).unwrap_or_default();
+            // Only a stored PIN that is not tried is a reason, so another file would not help.
+            let hint = match why {
+                Some(_) => CORRECT,
+                None => "run the command at a terminal, or name a file with `pin-source`",
+            };
             Refusal::NeedsTerminal(format!(
                 "{reason}the PIN of token `{}` must be typed, and there is no terminal\n\n\
-                 hint: run the command at a terminal, or name a file with `pin-source`",
+                 hint: {hint}",
                 token.label
             ))
         }
@@ -185,6 +204,17 @@ mod tests {
             assert!(message.contains("others may read it"), "{message}");
             assert!(!message.contains("marked"));
         }
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        let message = Stored::File(pipe).read().unwrap_err().to_string();
+        assert!(message.contains("it is not a file"), "{message}");
         set("\n", 0o600);
         assert!(stored.read().unwrap_err().to_string().contains("empty"));
         set(&"9".repeat(2000), 0o600);

@@ -54,6 +54,8 @@ fn of_twenty_commands_with_a_wrong_pin_in_a_file_the_first_alone_tries_it() {
                 } else {
                     assert_eq!(reason, Reason::NeedsTerminal);
                     assert!(message.contains("last PIN was wrong"), "{message}");
+                    assert!(message.contains("hint: correct the stored PIN"), "{message}");
+                    assert!(!message.contains("pin-source"), "{message}");
                 }
             }
             1 => assert_refused(&lab, &["test"]),
@@ -168,6 +170,46 @@ fn a_pin_is_asked_for_at_the_terminal_while_stdin_is_somebody_elses() {
     terminal.type_in("mistyped\n").unwrap();
     assert_eq!(terminal.finish().code(), Some(4), "{}", terminal.screen());
     terminal.wait_for("this is not the PIN of token `lab`");
+}
+
+#[test]
+fn a_wrong_pin_that_was_typed_is_not_tried_again_by_the_same_process() {
+    let lab = lab_with_key();
+    let uri = lab.uri("me");
+    let uri = uri.split("&pin-source").next().unwrap();
+    let configuration = [("uri", uri)].into_iter().collect();
+    let line = sign_request(&configuration, Options::Digest(Hash::Sha256), &[7; 32]).to_json();
+    fs::write(lab.path("lines"), format!("{0}\n{0}\n{0}\n", line.expose())).unwrap();
+    let mut command = lab.tool("sh", "dash");
+    let program = lab.plugin().get_program().to_str().unwrap().to_owned();
+    command.args(["-c", r#""$0" < lines"#, &program]);
+    command.env(REQUEST_VARIABLE, Request::Session.to_json().expose());
+    let mut terminal = Pty::spawn(&command).unwrap();
+    for pin in ["wrong-marked", "wrong-marked", PIN] {
+        terminal.wait_for("PIN of token `lab`: ");
+        terminal.type_in(&format!("{pin}\n")).unwrap();
+    }
+    assert!(terminal.finish().success(), "{}", terminal.screen());
+    let screen = terminal.screen();
+    assert!(screen.contains("this is not the PIN of token"), "{screen}");
+    assert!(screen.contains("before and is not tried again"), "{screen}");
+    assert_eq!(screen.matches("SignResponse").count(), 1, "{screen}");
+    assert_eq!(lab.spied("C_Login"), 2);
+}
+
+#[test]
+fn files_without_end_and_names_without_letters_are_refused() {
+    let lab = lab_with_key();
+    let mut command = lab.plugin();
+    let output = command.args(["import", "/dev/zero"]).arg(lab.uri("me")).output().unwrap();
+    let message = said(&output);
+    assert!(!output.status.success(), "{message}");
+    assert!(message.contains("longer than any chain of certificates"), "{message}");
+    let mut command = lab.plugin();
+    let output = command.args(["csr", "--user", ""]).arg(lab.uri("me")).output().unwrap();
+    assert!(!output.status.success());
+    assert!(said(&output).contains("--user"), "{}", said(&output));
+    assert_eq!(lab.spied("C_Login"), 0);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 use keyward_plugin::Refusal;
 
 use super::{Place, print};
@@ -15,10 +15,10 @@ pub(super) struct Csr {
     #[command(flatten)]
     place: Place,
     /// The user name in the cluster (the certificate's common name)
-    #[arg(long)]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     user: String,
     /// A group in the cluster (an organisation in the certificate); may be given again
-    #[arg(long = "group")]
+    #[arg(long = "group", value_parser = NonEmptyStringValueParser::new())]
     groups: Vec<String>,
 }
 

@@ -1,6 +1,6 @@
 use std::{
-    fs,
-    io::{self, Read as _},
+    fs::File,
+    io::{self, Read},
     path::PathBuf,
 };
 
@@ -29,11 +29,10 @@ pub(super) struct Import {
 impl Import {
     pub(super) fn run(&self) -> Result<(), Refusal> {
         let (shown, bytes) = if self.certificate.as_os_str() == "-" {
-            let mut bytes = Vec::new();
-            let read = io::stdin().lock().read_to_end(&mut bytes);
-            ("stdin".to_owned(), read.map(|_| bytes))
+            ("stdin".to_owned(), read(io::stdin().lock()))
         } else {
-            (self.certificate.display().to_string(), fs::read(&self.certificate))
+            let file = File::open(&self.certificate).and_then(read);
+            (self.certificate.display().to_string(), file)
         };
         let bytes = bytes.map_err(|e| Refusal::BadConfig(format!("cannot read `{shown}`: {e}")))?;
         let certificates = certificate::from_file(&bytes).ok_or_else(|| {
@@ -70,6 +69,17 @@ impl Import {
         ));
         Ok(())
     }
+}
+
+/// The most that is read: no chain of certificates is longer.
+const MOST: u64 = 1 << 20;
+
+fn read(source: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if source.take(MOST + 1).read_to_end(&mut bytes)? as u64 > MOST {
+        return Err(io::Error::other("it is longer than any chain of certificates"));
+    }
+    Ok(bytes)
 }
 
 fn store(
