@@ -11,9 +11,13 @@ use std::{
 };
 
 use keyward_host::{Kubeconfig, Overrides, Surroundings};
+use kube::config::{KubeConfigOptions, Kubeconfig as Theirs};
 use serde_json::json;
 
-use super::startup::{keyward, kubectl, starts};
+use super::{
+    requests::runtime,
+    startup::{keyward, kubectl, starts},
+};
 use crate::{
     measure::{Bar, Row, Variant},
     peer,
@@ -33,10 +37,13 @@ pub fn row() -> Row {
         unit: "ms",
         variants: vec![
             clientcmd("clientcmd: 10", &ten),
+            kube("kube 5: 10", &ten),
             ours("ours: 10", &ten),
             clientcmd("clientcmd: 1,000", &thousand),
+            kube("kube 5: 1,000", &thousand),
             ours("ours: 1,000", &thousand),
             clientcmd("clientcmd: 10,000", &all),
+            kube("kube 5: 10,000", &all),
             ours("ours: 10,000", &all),
             Variant {
                 label: "kubectl config view, of 10,000",
@@ -58,6 +65,14 @@ pub fn row() -> Row {
             Bar {
                 promise: "10,000 contexts in at most a fifth of clientcmd's time",
                 judge: |r| (r.ratio("ours: 10,000", "clientcmd: 10,000"), 0.2),
+            },
+            Bar {
+                promise: "10,000 contexts in at most kube's time",
+                judge: |r| (r.ratio("ours: 10,000", "kube 5: 10,000"), 1.0),
+            },
+            Bar {
+                promise: "10 contexts in at most kube's time",
+                judge: |r| (r.ratio("ours: 10", "kube 5: 10"), 1.0),
             },
             Bar {
                 promise: "1,000 contexts in at most clientcmd's time",
@@ -107,10 +122,34 @@ fn ours(label: &'static str, file: &File) -> Variant {
 
 fn load(path: &Path, overrides: &Overrides, turns: usize) -> Result<f64, String> {
     let surroundings = Surroundings::process();
-    let begin = Instant::now();
-    for _ in 0..turns {
+    each(turns, || {
         let config = Kubeconfig::load(&surroundings, Some(path)).map_err(|e| e.to_string())?;
         black_box(config.resolve(overrides, &surroundings).map_err(|e| e.to_string())?);
+        Ok(())
+    })
+}
+
+fn kube(label: &'static str, file: &File) -> Variant {
+    let (path, turns) = (file.path.clone(), file.turns());
+    let options =
+        KubeConfigOptions { context: Some(file.context.clone()), ..KubeConfigOptions::default() };
+    let runtime = runtime();
+    let run = move || {
+        each(turns, || {
+            let config = Theirs::read_from(&path).map_err(|e| e.to_string())?;
+            let resolved = kube::Config::from_custom_kubeconfig(config, &options);
+            black_box(runtime.block_on(resolved).map_err(|e| e.to_string())?);
+            Ok(())
+        })
+    };
+    Variant { label, run: Box::new(run) }
+}
+
+/// Milliseconds of one turn.
+fn each(turns: usize, mut once: impl FnMut() -> Result<(), String>) -> Result<f64, String> {
+    let begin = Instant::now();
+    for _ in 0..turns {
+        once()?;
     }
     #[expect(clippy::cast_precision_loss, reason = "a few hundred turns")]
     let turns = turns as f64;

@@ -7,9 +7,13 @@ use std::{
 };
 
 use keyward_host::process::{Invocation, Stop, run};
+use kube::client::ConfigExt;
 use serde_json::json;
 
-use super::scene::Folder;
+use super::{
+    requests::{runtime, theirs},
+    scene::Folder,
+};
 use crate::{
     measure::{Bar, Row, Variant},
     peer,
@@ -22,6 +26,7 @@ const RUNS: u32 = 12;
 pub fn row() -> Row {
     let folder = Folder::new();
     let path = folder.plugin.clone();
+    let config = runtime().block_on(theirs(&folder));
     let job = json!({ "work": "run", "command": folder.plugin, "turns": RUNS });
     Row {
         unit: "ms",
@@ -34,6 +39,17 @@ pub fn row() -> Row {
                 }),
             },
             Variant { label: "client-go", run: Box::new(move || Ok(peer::nanos(&job)? / 1e6)) },
+            Variant {
+                label: "kube 5",
+                run: Box::new(move || {
+                    each(|| {
+                        config
+                            .auth_layer()
+                            .map(|layer| layer.iter().len())
+                            .map_err(|e| e.to_string())
+                    })
+                }),
+            },
             Variant { label: "ours", run: Box::new(move || each(|| ours(&path))) },
         ],
         bars: vec![
@@ -44,6 +60,10 @@ pub fn row() -> Row {
             Bar {
                 promise: "a plugin run beside client-go's",
                 judge: |r| (r.ratio("ours", "client-go"), 1.0),
+            },
+            Bar {
+                promise: "a plugin run beside kube's",
+                judge: |r| (r.ratio("ours", "kube 5"), 1.0),
             },
         ],
     }
