@@ -66,9 +66,10 @@ pub fn row() -> Row {
                 promise: "10,000 contexts in at most a fifth of clientcmd's time",
                 judge: |r| (r.ratio("ours: 10,000", "clientcmd: 10,000"), 0.2),
             },
+            // kube does not read 10,000 at all: its parser sets a limit to what a file may hold.
             Bar {
-                promise: "10,000 contexts in at most kube's time",
-                judge: |r| (r.ratio("ours: 10,000", "kube 5: 10,000"), 1.0),
+                promise: "1,000 contexts in at most kube's time",
+                judge: |r| (r.ratio("ours: 1,000", "kube 5: 1,000"), 1.0),
             },
             Bar {
                 promise: "10 contexts in at most kube's time",
