@@ -2,7 +2,7 @@
 
 use keyward_host::{
     Draft, Kind, Surroundings, Target,
-    kubeconfig::{Cluster, Exec, Place, User},
+    kubeconfig::{Cluster, Exec, User},
     plan::Settings,
     rules::Rules,
     surroundings::Fixed,
@@ -62,19 +62,11 @@ fn target(case: &Value) -> Result<Target, String> {
         ..Exec::default()
     };
     Ok(Target {
-        context: String::new(),
-        cluster_name: String::new(),
-        cluster_place: Place::default(),
-        user_name: String::new(),
-        user_place: Place::default(),
         namespace: "default".into(),
-        namespace_overridden: false,
         cluster,
         user: User { exec: Some(exec), ..User::default() },
         exec_config,
-        in_cluster: false,
-        warnings: Vec::new(),
-        withheld: false,
+        ..Target::default()
     })
 }
 

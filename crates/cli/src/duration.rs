@@ -28,10 +28,28 @@ pub(crate) fn show(duration: Duration) -> String {
 }
 
 fn parse(text: &str) -> Result<Duration, String> {
-    let nanos = duration::parse(text)
-        .ok_or("say a number with a unit, such as `30s`, `1m30s` or `500ms`")?;
+    let nanos = duration::parse(text).ok_or_else(|| {
+        if duration::parse(&shrunk(text)).is_some() {
+            "it is too long: 2562047h is the most"
+        } else {
+            "say a number with a unit, such as `30s`, `1m30s` or `500ms`"
+        }
+    })?;
     let nanos = u64::try_from(nanos).map_err(|_| "a duration cannot be negative here")?;
     Ok(Duration::from_nanos(nanos))
+}
+
+/// The same with every number small: what can be read then was too large.
+fn shrunk(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        if !character.is_ascii_digit() {
+            out.push(character);
+        } else if !out.ends_with('1') {
+            out.push('1');
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -53,6 +71,14 @@ mod tests {
         for wrong in ["5", "0", "0s", "-5s", ""] {
             assert!(budget(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_duration_that_is_too_long_is_not_told_to_have_a_unit() {
+        for long in ["99999999999999h", "3000000h", "1h99999999999999999999s"] {
+            assert!(budget(long).unwrap_err().contains("too long"), "{long}");
+        }
+        assert!(budget("99").unwrap_err().contains("unit"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 
 use keyward_host::{
     Error, Kind, Kubeconfig, Overrides, Surroundings, Target,
-    kubeconfig::{Class, Cluster, Named, Place, Subject},
+    kubeconfig::{Class, Cluster, Lines, Named, Place, Subject},
     plan::{Draft, Settings},
     rules::Rules,
     surroundings::Fixed,
@@ -142,6 +142,114 @@ fn all_validation_problems_come_together_with_their_places() {
     assert!(error.problems().iter().all(|p| p.place.line > 0 && p.subject.is_some()));
 }
 
+/// Every field on a line of its own: the problems tell these lines, not those of the entries.
+#[test]
+fn a_problem_says_the_line_of_the_field_itself() {
+    let text = "\
+current-context: x
+contexts:
+- name: x
+  context:
+    cluster: c
+    user: u
+clusters:
+- name: c
+  cluster:
+    server: https://h:1
+    certificate-authority: /nowhere/ca.pem
+    proxy-url: ftp://p
+users:
+- name: u
+  user:
+    as-groups: [g]
+    exec:
+      apiVersion: client.authentication.k8s.io/v1
+      command: p
+      interactiveMode: never
+      env:
+      - name: A
+        value: a
+      - value: b
+    username: ann
+    token: t
+";
+    let places = |error: &Error| {
+        let place =
+            |p: &keyward_host::kubeconfig::Problem| (p.field.clone().unwrap(), p.place.line);
+        error.problems().iter().map(place).collect::<Vec<_>>()
+    };
+    let home = Home::with(&[(".kube/config", text)]);
+    let error = home.resolve(&Overrides::default()).unwrap_err();
+    let expected = [
+        ("exec.env[1].name", 24),
+        ("exec.interactiveMode", 20),
+        ("token", 26),
+        ("as", 16),
+        ("proxy-url", 12),
+        ("certificate-authority", 11),
+    ];
+    assert_eq!(places(&error), expected.map(|(field, line)| (field.to_owned(), line)));
+
+    let wrong = text.replace("value: b", "value: 1").replace("value: a", "value: [a]");
+    let home = Home::with(&[(".kube/config", &wrong)]);
+    let error = home.resolve(&Overrides::default()).unwrap_err();
+    let expected = [("exec.env[0].value", 23), ("exec.env[1].value", 24)];
+    assert_eq!(places(&error), expected.map(|(field, line)| (field.to_owned(), line)));
+
+    let lost = text[..text.find("    as-groups").unwrap()].replace("ftp", "http");
+    let lost = lost.replace("    certificate-authority: /nowhere/ca.pem\n", "");
+    let lost = lost.replace("name: u\n  user:\n", "name: other\n  user: {}\n");
+    let home = Home::with(&[(".kube/config", &lost)]);
+    let target = home.resolve(&Overrides::default()).unwrap();
+    assert!(target.warnings[0].ends_with("config`, line 6)"), "{:?}", target.warnings);
+}
+
+#[test]
+fn a_fault_of_a_flag_is_not_blamed_on_the_file() {
+    let text = EXEC.replace("    exec: {", "    password: p\n    extra: {");
+    let home = Home::with(&[(".kube/config", &text)]);
+    let said = |overrides: Overrides| home.resolve(&overrides).unwrap_err().to_string();
+    let text = |text: &str| Some(text.to_owned());
+    let proxy = said(Overrides { proxy_url: text("ftp://x"), ..Overrides::default() });
+    assert!(proxy.starts_with("`--proxy-url` ") && !proxy.contains("line"), "{proxy}");
+    let certificate_authority = text("nope.pem");
+    let authority = said(Overrides { certificate_authority, ..Overrides::default() });
+    assert!(authority.starts_with("`--certificate-authority` cannot be read: "), "{authority}");
+    assert!(authority.contains("nope.pem") && !authority.contains("line"), "{authority}");
+    let token = Some(Secret::new("T"));
+    let both = Overrides { token: token.clone(), username: text("u"), ..Overrides::default() };
+    assert_eq!(said(both), "`--token` and `--username` are both set: only one is allowed");
+    let half = said(Overrides { token, ..Overrides::default() });
+    assert!(half.starts_with("user `u`: `password` and `--token` are both set"), "{half}");
+    assert!(half.ends_with("config`, line 13)"), "{half}");
+    let groups =
+        keyward_host::kubeconfig::Impersonate { groups: vec!["g".into()], ..Default::default() };
+    let group = said(Overrides { impersonate: groups, ..Overrides::default() });
+    assert_eq!(group, "`--as` is missing, but `--as-group` is set");
+    let client_certificate = Some(home.path(".kube/config").display().to_string());
+    let key = said(Overrides { client_certificate, ..Overrides::default() });
+    assert_eq!(key, "`--client-key` is missing, but there is a client certificate");
+}
+
+#[test]
+fn an_authority_that_is_a_folder_is_named_with_the_cause() {
+    let text =
+        EXEC.replace("server: 'https://h:1'", "server: 'https://h:1', certificate-authority: .");
+    let home = Home::with(&[("k", &text)]);
+    let surroundings = home.surroundings(&[]);
+    let config = home.load("k").unwrap();
+    let error = match config.resolve(&Overrides::default(), &surroundings) {
+        Err(error) => error,
+        Ok(target) => target.check_authority().unwrap_err(),
+    };
+    let said = error.to_string();
+    let named = format!(
+        "cannot be read: `{}`: ",
+        home.path("").display().to_string().trim_end_matches('/')
+    );
+    assert!(said.contains(&named), "{said}");
+}
+
 #[test]
 fn paths_are_relative_to_the_file_they_stand_in() {
     let home = Home::with(&[("sub/k", EXEC)]);
@@ -272,6 +380,7 @@ fn a_plugin_is_told_every_field_the_kubeconfigs_cluster_has() {
     let extension = Named {
         name: "client.authentication.k8s.io/exec".into(),
         place: Place::default(),
+        lines: Lines::default(),
         value: Node::from_text("x"),
     };
     // Every field, so that a new one does not compile until it is filled in here.

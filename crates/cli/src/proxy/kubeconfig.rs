@@ -9,7 +9,7 @@ use std::{
 
 use keyward_host::{
     Kubeconfig, Surroundings,
-    kubeconfig::{Cluster, Context, Named, Place, User},
+    kubeconfig::{Cluster, Context, Lines, Named, Place, User},
 };
 use keyward_protocol::{Node, Secret};
 
@@ -66,7 +66,7 @@ pub(crate) fn compose(url: &str, authority: &str, entries: &[Entry<'_>], current
 }
 
 fn named<T>(name: &str, value: T) -> Named<T> {
-    Named { name: name.to_owned(), place: Place::default(), value }
+    Named { name: name.to_owned(), place: Place::default(), lines: Lines::default(), value }
 }
 
 /// Writes it, for this user's eyes only.

@@ -241,6 +241,20 @@ fn why_a_client_is_anonymous_is_told_as_it_is() {
 }
 
 #[test]
+fn a_user_that_a_flag_names_in_vain_is_not_told_as_another() {
+    let stage = Stage::new();
+    stage.kubeconfig(&config("      token: t0ken"));
+    let ran = stage.run("plan --user nope -o json");
+    let (explained, said) = partly(&ran, 1);
+    assert!(explained["user"].is_null(), "{explained}");
+    assert_eq!(explained["cluster"]["name"], "c");
+    assert!(said.contains("there is no user `nope`"), "{said}");
+    let ran = stage.run("get --raw / --proxy-url ftp://x --as-group g");
+    assert!(ran.bad(1).starts_with("error: there are 2 problems\n"), "{ran:?}");
+    assert!(!ran.stderr.contains("line"), "{ran:?}");
+}
+
+#[test]
 fn several_files_are_told_in_order() {
     let stage = Stage::new();
     traced(&stage);

@@ -73,15 +73,12 @@ impl Target {
     fn judge_exec(&self, problems: &mut Vec<Problem>) {
         let Some(exec) = &self.user.exec else { return };
         if Version::parse(&exec.api_version).is_none() {
-            problems.push(
-                Problem::new(
-                    Class::ExecVersionUnsupported,
-                    exec.place.clone(),
-                    format!("is `{}`, a version nobody speaks", inline(&exec.api_version)),
-                )
-                .about(Subject::User(self.user_name.clone()))
-                .field("exec.apiVersion"),
-            );
+            problems.push(self.user_lines.problem(
+                Class::ExecVersionUnsupported,
+                (&Subject::User(self.user_name.clone()), &exec.place),
+                "exec.apiVersion",
+                format!("is `{}`, a version nobody speaks", inline(&exec.api_version)),
+            ));
         }
     }
 
@@ -128,23 +125,25 @@ impl Target {
         let field =
             if file.is_empty() { "certificate-authority-data" } else { "certificate-authority" };
         let (class, message) = if cluster.insecure_skip_tls_verify {
-            (Class::CaWithInsecure, "and `insecure-skip-tls-verify` are both set")
+            // A flag for one of them clears what the file says of the other.
+            let other = if self.cluster_lines.is_flag(field) { "--" } else { "" };
+            let what = format!("and `{other}insecure-skip-tls-verify` are both set");
+            (Class::CaWithInsecure, what)
         } else if data.is_empty() {
             // An empty file means the system's authorities, as in the reference.
             match read(Path::new(file)) {
                 Ok(_) => return,
-                Err(_) => (Class::CaUnreadable, "cannot be read"),
+                Err(kind) => {
+                    (Class::CaUnreadable, format!("cannot be read: `{}`: {kind}", inline(file)))
+                }
             }
         } else if pair::has_certificate(data) {
             return;
         } else {
-            (Class::CaInvalid, "holds no certificate in PEM")
+            (Class::CaInvalid, "holds no certificate in PEM".to_owned())
         };
-        problems.push(
-            Problem::new(class, self.cluster_place.clone(), message)
-                .about(Subject::Cluster(self.cluster_name.clone()))
-                .field(field),
-        );
+        let entry = (&Subject::Cluster(self.cluster_name.clone()), &self.cluster_place);
+        problems.push(self.cluster_lines.problem(class, entry, field, message));
     }
 
     fn judge_pair(&self, problems: &mut Vec<Problem>) {
@@ -158,11 +157,13 @@ impl Target {
         let outcome = if in_files { self.files().map(drop) } else { self.pair().map(drop) };
         if let Err(what) = outcome {
             let message = format!("and its key cannot be used: {what}");
-            problems.push(
-                Problem::new(Class::PairInvalid, self.user_place.clone(), message)
-                    .about(Subject::User(self.user_name.clone()))
-                    .field("client-certificate"),
-            );
+            let field = if user.client_certificate_data.is_empty() {
+                "client-certificate"
+            } else {
+                "client-certificate-data"
+            };
+            let entry = (&Subject::User(self.user_name.clone()), &self.user_place);
+            problems.push(self.user_lines.problem(Class::PairInvalid, entry, field, message));
         }
     }
 

@@ -11,8 +11,8 @@ use keyward_protocol::{
 };
 
 use super::{
-    AuthProvider, Class, Cluster, Context, Exec, Kubeconfig, Named, Place, Preferences, Problem,
-    Subject, User,
+    AuthProvider, Class, Cluster, Context, Exec, Kubeconfig, Lines, Named, Place, Preferences,
+    Problem, Subject, User,
     field::{Reader, is_null},
 };
 
@@ -23,7 +23,8 @@ pub(super) fn decode(
     file: Option<Arc<Path>>,
     problems: &mut Vec<Problem>,
 ) -> Kubeconfig {
-    let mut reader = Reader { file, subject: None, within: "", problems };
+    let mut reader =
+        Reader { file, subject: None, within: "", item: None, lines: Lines::default(), problems };
     match Node::from_yaml(bytes) {
         Ok(document) => reader.document(document),
         Err(error) => {
@@ -87,6 +88,7 @@ impl Reader<'_> {
     fn cluster(&mut self, node: Node) -> Cluster {
         let mut cluster = Cluster::default();
         for entry in self.fields(node) {
+            self.lines.note(&entry.key, entry.line);
             match entry.key.as_str() {
                 "server" => cluster.server = self.text(entry),
                 "tls-server-name" => cluster.tls_server_name = self.text(entry),
@@ -107,6 +109,7 @@ impl Reader<'_> {
     fn user(&mut self, node: Node) -> User {
         let mut user = User::default();
         for entry in self.fields(node) {
+            self.lines.note(&entry.key, entry.line);
             match entry.key.as_str() {
                 "token" => user.token = self.secret(entry),
                 "tokenFile" => user.token_file = self.text(entry),
@@ -142,11 +145,12 @@ impl Reader<'_> {
         let fields = self.inner(entry);
         self.within = "exec.";
         for entry in fields {
+            self.lines.note_exec(&entry.key, entry.line);
             match entry.key.as_str() {
                 "apiVersion" => exec.api_version = self.text(entry),
                 "command" => exec.command = self.text(entry),
                 "args" => exec.args = self.texts(entry),
-                "env" => exec.env = self.variables(entry),
+                "env" => (exec.env, exec.unnamed) = self.variables(entry),
                 "installHint" => exec.install_hint = self.text(entry),
                 "provideClusterInfo" => exec.provide_cluster_info = self.flag(entry),
                 "interactiveMode" => exec.interactive_mode = self.text(entry),
@@ -164,9 +168,14 @@ impl Reader<'_> {
         exec
     }
 
-    fn variables(&mut self, entry: Entry) -> Vec<(String, Secret)> {
-        let mut variables = Vec::new();
-        for item in self.items(entry) {
+    /// The variables, and the lines of those without a name.
+    fn variables(&mut self, entry: Entry) -> (Vec<(String, Secret)>, Vec<u32>) {
+        let (mut variables, mut unnamed) = (Vec::new(), Vec::new());
+        let items = self.items(entry);
+        self.within = "exec.env";
+        for (index, item) in items.into_iter().enumerate() {
+            self.item = Some(index);
+            let line = item.line;
             let (mut name, mut value) = (String::new(), Secret::default());
             for entry in self.fields(item) {
                 match entry.key.as_str() {
@@ -175,9 +184,13 @@ impl Reader<'_> {
                     _ => {}
                 }
             }
+            if name.is_empty() {
+                unnamed.push(line);
+            }
             variables.push((name, value));
         }
-        variables
+        (self.within, self.item) = ("exec.", None);
+        (variables, unnamed)
     }
 
     fn auth_provider(&mut self, entry: Entry) -> AuthProvider {
@@ -189,11 +202,13 @@ impl Reader<'_> {
             match entry.key.as_str() {
                 "name" => provider.name = self.text(entry),
                 "config" => {
-                    provider.config = self
-                        .inner(entry)
+                    let entries = self.inner(entry);
+                    self.within = "auth-provider.config.";
+                    provider.config = entries
                         .into_iter()
                         .map(|entry| (entry.key.clone(), self.secret(entry)))
                         .collect();
+                    self.within = "auth-provider.";
                 }
                 _ => {}
             }
@@ -205,6 +220,7 @@ impl Reader<'_> {
     fn context(&mut self, node: Node) -> Context {
         let mut context = Context::default();
         for entry in self.fields(node) {
+            self.lines.note(&entry.key, entry.line);
             match entry.key.as_str() {
                 "cluster" => context.cluster = self.text(entry),
                 "user" => context.user = self.text(entry),
@@ -243,7 +259,7 @@ impl Reader<'_> {
                     _ => {}
                 }
             }
-            let named = Named { name, place, value };
+            let named = Named { name, place, lines: Lines::default(), value };
             match known.get(&named.name) {
                 Some(&at) if found[at].value.is_null() => found[at] = named,
                 Some(&at) => self.twice(&named.name, &found[at].place, named.place, "extensions"),
@@ -279,10 +295,11 @@ impl Reader<'_> {
             }
             let name = name.map(|entry| self.text(entry)).unwrap_or_default();
             self.subject = Some(subject(name));
+            self.lines = Lines::default();
             let value = body.map(|node| read(self, node)).unwrap_or_default();
             let (Subject::Cluster(name) | Subject::User(name) | Subject::Context(name)) =
                 self.subject.take().unwrap_or_else(|| subject(String::new()));
-            list.push(Named { name, place, value });
+            list.push(Named { name, place, lines: self.lines, value });
         }
         self.unique(&list, &field, subject);
         list

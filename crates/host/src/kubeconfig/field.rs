@@ -8,7 +8,7 @@ use keyward_protocol::{
     text::from_base64,
 };
 
-use super::{Class, Place, Problem, Subject};
+use super::{Class, Lines, Place, Problem, Subject};
 
 /// Reads a document and collects what is wrong with it.
 pub(super) struct Reader<'a> {
@@ -17,6 +17,10 @@ pub(super) struct Reader<'a> {
     pub(super) subject: Option<Subject>,
     /// What stands before the names of the fields being read, for messages.
     pub(super) within: &'static str,
+    /// Which item of a list it is, where `within` names one.
+    pub(super) item: Option<usize>,
+    /// Where the fields of the entry being read stand.
+    pub(super) lines: Lines,
     pub(super) problems: &'a mut Vec<Problem>,
 }
 
@@ -127,9 +131,13 @@ impl Reader<'_> {
 
     pub(super) fn fault(&mut self, line: u32, field: &str, message: &str) {
         let mut problem = Problem::new(Class::Load, self.place(line), message);
-        if !field.is_empty() {
-            problem.field = Some(format!("{}{field}", self.within));
-        }
+        let within = self.within;
+        problem.field = match self.item {
+            Some(item) if field.is_empty() => Some(format!("{within}[{item}]")),
+            Some(item) => Some(format!("{within}[{item}].{field}")),
+            None if field.is_empty() => None,
+            None => Some(format!("{within}{field}")),
+        };
         problem.subject.clone_from(&self.subject);
         self.problems.push(problem);
     }

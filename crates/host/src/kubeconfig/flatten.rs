@@ -4,7 +4,9 @@ use std::io::ErrorKind;
 
 use keyward_protocol::Secret;
 
-use super::{Class, Kubeconfig, Named, Place, Problem, Subject, load::read, path, problem::report};
+use super::{
+    Class, Kubeconfig, Lines, Named, Place, Problem, Subject, load::read, path, problem::report,
+};
 use crate::{Error, Surroundings, error::inline};
 
 impl Kubeconfig {
@@ -18,6 +20,7 @@ impl Kubeconfig {
             let mut inliner = Inliner {
                 subject: Subject::User(user.name.clone()),
                 place: &user.place,
+                lines: user.lines,
                 surroundings,
                 problems: &mut problems,
             };
@@ -37,6 +40,7 @@ impl Kubeconfig {
             let mut inliner = Inliner {
                 subject: Subject::Cluster(cluster.name.clone()),
                 place: &cluster.place,
+                lines: cluster.lines,
                 surroundings,
                 problems: &mut problems,
             };
@@ -96,6 +100,7 @@ impl Kubeconfig {
 struct Inliner<'a> {
     subject: Subject,
     place: &'a Place,
+    lines: Lines,
     surroundings: &'a Surroundings,
     problems: &'a mut Vec<Problem>,
 }
@@ -128,11 +133,8 @@ impl Inliner<'_> {
     }
 
     fn fault(&mut self, class: Class, field: &str, message: String) {
-        self.problems.push(
-            Problem::new(class, self.place.clone(), message)
-                .about(self.subject.clone())
-                .field(field),
-        );
+        let entry = (&self.subject, self.place);
+        self.problems.push(self.lines.problem(class, entry, field, message));
     }
 }
 

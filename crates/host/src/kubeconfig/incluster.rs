@@ -7,7 +7,7 @@ use std::{
 
 use keyward_protocol::Secret;
 
-use super::{Class, Cluster, Overrides, Place, Problem, Target, User, load::read};
+use super::{Class, Cluster, Lines, Overrides, Place, Problem, Target, User, load::read};
 use crate::Surroundings;
 
 /// Where Kubernetes puts a pod's credentials.
@@ -94,8 +94,10 @@ impl<'a> Pod<'a> {
             context: String::new(),
             cluster_name: String::new(),
             cluster_place: Place::default(),
+            cluster_lines: Lines::default(),
             user_name: String::new(),
             user_place: Place::default(),
+            user_lines: Lines::default(),
             namespace_overridden: over.is_some(),
             namespace: over.or_else(|| self.namespace()).unwrap_or_else(|| "default".to_owned()),
             cluster,

@@ -10,6 +10,7 @@ mod decode;
 mod field;
 mod flatten;
 mod incluster;
+mod lines;
 mod load;
 mod merge;
 mod overrides;
@@ -22,6 +23,7 @@ mod types;
 mod validate;
 mod write;
 
+pub use lines::Lines;
 pub use problem::{Class, Problem, Subject};
 pub use types::{
     AuthProvider, Cluster, Context, Exec, Impersonate, Kubeconfig, Named, Overrides, Place,

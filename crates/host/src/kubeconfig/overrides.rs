@@ -2,7 +2,7 @@
 
 use keyward_protocol::Secret;
 
-use super::{Cluster, Overrides, User};
+use super::{Cluster, Lines, Overrides, User};
 
 impl Overrides {
     /// What is said replaces; a certificate or key given as a file replaces data too (KC-31).
@@ -32,6 +32,36 @@ impl Overrides {
             match who.extra.iter_mut().find(|(known, _)| known == key) {
                 Some((_, known)) => known.clone_from(values),
                 None => who.extra.push((key.clone(), values.clone())),
+            }
+        }
+    }
+
+    /// Notes which fields of the user and of the cluster are said here.
+    pub(super) fn mark(&self, user: &mut Lines, cluster: &mut Lines) {
+        let secret = |secret: &Option<Secret>| secret.as_ref().is_some_and(|s| !s.is_empty());
+        let text = |text: &Option<String>| set(text.as_ref()).is_some();
+        let who = &self.impersonate;
+        for (field, said) in [
+            ("token", secret(&self.token)),
+            ("username", text(&self.username)),
+            ("password", secret(&self.password)),
+            ("client-certificate", text(&self.client_certificate)),
+            ("client-key", text(&self.client_key)),
+            ("as", !who.user.is_empty()),
+            ("as-uid", !who.uid.is_empty()),
+            ("as-groups", !who.groups.is_empty()),
+        ] {
+            if said {
+                user.flag(field);
+            }
+        }
+        for (field, said) in [
+            ("server", text(&self.server)),
+            ("proxy-url", text(&self.proxy_url)),
+            ("certificate-authority", text(&self.certificate_authority)),
+        ] {
+            if said {
+                cluster.flag(field);
             }
         }
     }

@@ -15,7 +15,7 @@ pub struct Problem {
     pub place: Place,
     /// The entry it is about.
     pub subject: Option<Subject>,
-    /// The field it is about, in the kubeconfig's spelling.
+    /// The field it is about, in the kubeconfig's spelling; of a flag, the flag.
     pub field: Option<String>,
     /// What is wrong, in words.
     pub message: String,
@@ -164,6 +164,12 @@ impl fmt::Display for Place {
     }
 }
 
+/// Flags have problems too.
+fn owner(problems: &[Problem]) -> &'static str {
+    let flag = |p: &Problem| p.field.as_ref().is_some_and(|field| field.starts_with("--"));
+    if problems.iter().any(flag) { "there are" } else { "the kubeconfig has" }
+}
+
 /// One error for all `problems`, of which there is at least one.
 pub(super) fn report(problems: Vec<Problem>) -> Error {
     let missing = |p: &Problem| p.class == Class::FileNotFound;
@@ -171,7 +177,7 @@ pub(super) fn report(problems: Vec<Problem>) -> Error {
     let error = match problems.as_slice() {
         [only] => Error::new(kind, only.to_string()),
         many => many.iter().fold(
-            Error::new(kind, format!("the kubeconfig has {} problems", many.len())),
+            Error::new(kind, format!("{} {} problems", owner(many), many.len())),
             |error, problem| error.note("problem", problem.to_string()),
         ),
     };

@@ -1,8 +1,8 @@
 //! From a configuration and flags to the one cluster and user of a [`Target`].
 
 use super::{
-    Class, Cluster, Context, Kubeconfig, Named, Overrides, Place, Problem, Subject, Target, User,
-    incluster::Pod, overrides::set, path, problem::report, validate::Judge,
+    Class, Cluster, Context, Kubeconfig, Lines, Named, Overrides, Place, Problem, Subject, Target,
+    User, incluster::Pod, overrides::set, path, problem::report, validate::Judge,
 };
 use crate::{Error, Surroundings, error::inline};
 
@@ -81,7 +81,9 @@ impl Kubeconfig {
                 .field("current-context"),
             );
         }
-        let (mut user, user_place) = take(choice.user);
+        let (mut user, user_place, mut user_lines) = take(choice.user);
+        let (mut cluster, cluster_place, mut cluster_lines) = take(choice.cluster);
+        overrides.mark(&mut user_lines, &mut cluster_lines);
         if let Err(problem) = path::settle_user(&mut user, &user_place, surroundings) {
             problems.push(problem.about(Subject::User(choice.user_name.to_owned())));
         }
@@ -89,12 +91,12 @@ impl Kubeconfig {
         let mut judge = Judge {
             subject: Subject::User(choice.user_name.to_owned()),
             place: user_place.clone(),
+            lines: user_lines,
             surroundings,
             problems: &mut problems,
         };
         judge.user(&user);
 
-        let (mut cluster, cluster_place) = take(choice.cluster);
         let subject = Subject::Cluster(choice.cluster_name.to_owned());
         if let Err(problem) = path::settle_cluster(&mut cluster, &cluster_place, surroundings) {
             problems.push(problem.about(subject.clone()));
@@ -106,6 +108,7 @@ impl Kubeconfig {
             let mut judge = Judge {
                 subject,
                 place: cluster_place.clone(),
+                lines: cluster_lines,
                 surroundings,
                 problems: &mut problems,
             };
@@ -114,7 +117,7 @@ impl Kubeconfig {
         if !problems.is_empty() {
             return Err(problems);
         }
-        Ok(Judged { choice, user, user_place, cluster, cluster_place })
+        Ok(Judged { choice, user, user_place, user_lines, cluster, cluster_place, cluster_lines })
     }
 
     /// There is no cluster. If that is the only problem, it is one of having nothing configured.
@@ -125,7 +128,7 @@ impl Kubeconfig {
                 (context.place.clone(), "names no cluster".to_owned())
             }
             Some(context) => (
-                context.place.clone(),
+                context.lines.place("cluster", &context.place),
                 format!(
                     "names the cluster `{}`, which does not exist or says nothing",
                     inline(choice.cluster_name)
@@ -185,7 +188,7 @@ impl Kubeconfig {
         surroundings: &Surroundings,
         pod: &Pod<'_>,
     ) -> Result<Target, Vec<Problem>> {
-        let Judged { choice, user, user_place, cluster, cluster_place } = judged;
+        let Judged { choice, user, cluster, .. } = judged;
         let said = choice.context.map_or("", |c| &c.value.namespace);
         let over = set(overrides.namespace.as_ref());
         let namespace = match over {
@@ -196,9 +199,11 @@ impl Kubeconfig {
         let mut target = Target {
             context: choice.context.map_or_else(String::new, |c| c.name.clone()),
             cluster_name: choice.cluster_name.to_owned(),
-            cluster_place,
+            cluster_place: judged.cluster_place,
+            cluster_lines: judged.cluster_lines,
             user_name: choice.user_name.to_owned(),
-            user_place,
+            user_place: judged.user_place,
+            user_lines: judged.user_lines,
             namespace,
             namespace_overridden: over.is_some(),
             cluster,
@@ -210,7 +215,8 @@ impl Kubeconfig {
         };
         let mut notices = Vec::new();
         if choice.user.is_none() && !choice.user_name.is_empty() {
-            let place = choice.context.map_or_else(Place::default, |c| c.place.clone());
+            let place =
+                choice.context.map_or_else(Place::default, |c| c.lines.place("user", &c.place));
             notices.push(
                 Problem::new(
                     Class::UserNotFound,
@@ -249,14 +255,16 @@ struct Judged<'a> {
     choice: Choice<'a>,
     user: User,
     user_place: Place,
+    user_lines: Lines,
     cluster: Cluster,
     cluster_place: Place,
+    cluster_lines: Lines,
 }
 
 pub(super) fn find<'a, T>(list: &'a [Named<T>], name: &str) -> Option<&'a Named<T>> {
     list.iter().find(|named| named.name == name)
 }
 
-fn take<T: Clone + Default>(named: Option<&Named<T>>) -> (T, Place) {
-    named.map_or_else(Default::default, |n| (n.value.clone(), n.place.clone()))
+fn take<T: Clone + Default>(named: Option<&Named<T>>) -> (T, Place, Lines) {
+    named.map_or_else(Default::default, |n| (n.value.clone(), n.place.clone(), n.lines))
 }

@@ -45,18 +45,15 @@ impl Target {
         cluster.tls_server_name.clear();
         self.withheld = has_credentials(&user);
         if self.withheld {
-            notices.push(
-                Problem::new(
-                    Class::NotHttps,
-                    self.cluster_place.clone(),
-                    format!(
-                        "{why}: the credentials of user `{}` are not sent",
-                        inline(&self.user_name)
-                    ),
-                )
-                .about(Subject::Cluster(self.cluster_name.clone()))
-                .field("server"),
-            );
+            notices.push(self.cluster_lines.problem(
+                Class::NotHttps,
+                (&Subject::Cluster(self.cluster_name.clone()), &self.cluster_place),
+                "server",
+                format!(
+                    "{why}: the credentials of user `{}` are not sent",
+                    inline(&self.user_name)
+                ),
+            ));
         }
     }
 
@@ -79,9 +76,8 @@ impl Target {
                 };
                 let file = inline(&user.token_file);
                 let message = format!("cannot be read: `{file}`: {kind}");
-                Problem::new(class, self.user_place.clone(), message)
-                    .about(Subject::User(self.user_name.clone()))
-                    .field("tokenFile")
+                let entry = (&Subject::User(self.user_name.clone()), &self.user_place);
+                self.user_lines.problem(class, entry, "tokenFile", message)
             })?;
             user.token = Secret::from_bytes(std::mem::take(&mut *bytes));
         }

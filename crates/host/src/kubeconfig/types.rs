@@ -8,6 +8,8 @@ use std::{
 
 use keyward_protocol::{Node, Secret, url};
 
+use super::Lines;
+
 /// Where something was said: for messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Place {
@@ -55,6 +57,8 @@ pub struct Named<T> {
     pub name: String,
     /// Where it stands.
     pub place: Place,
+    /// Where its fields stand.
+    pub lines: Lines,
     /// What it is.
     pub value: T,
 }
@@ -111,6 +115,8 @@ pub struct Exec {
     pub command: String,
     pub args: Vec<String>,
     pub env: Vec<(String, Secret)>,
+    /// Lines of the variables without a name, in order.
+    pub unnamed: Vec<u32>,
     pub install_hint: String,
     pub provide_cluster_info: bool,
     /// Defaulted for v1alpha1 and v1beta1 (EV-04); empty is an error for v1 (EV-05).
@@ -165,7 +171,7 @@ pub struct Overrides {
 }
 
 /// The one cluster and user a client talks to and as: after merge, overrides and validation.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Target {
     /// Name of the context, empty when none was used.
     pub context: String,
@@ -173,10 +179,14 @@ pub struct Target {
     pub cluster_name: String,
     /// Where the cluster entry stands.
     pub cluster_place: Place,
+    /// Where the cluster's fields stand, and which of them flags say.
+    pub cluster_lines: Lines,
     /// Name of the user entry, empty for none.
     pub user_name: String,
     /// Where the user entry stands.
     pub user_place: Place,
+    /// Where the user's fields stand, and which of them flags say.
+    pub user_lines: Lines,
     /// Namespace, `default` when nothing says otherwise.
     pub namespace: String,
     /// Whether the namespace came from an override.

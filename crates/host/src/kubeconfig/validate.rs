@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use super::{Class, Cluster, Exec, Place, Problem, Subject, User, server};
+use super::{Class, Cluster, Exec, Lines, Place, Problem, Subject, User, server};
 use crate::{Surroundings, error::inline, file};
 
 /// An entry under judgement: its name, its place and where problems go.
 pub(super) struct Judge<'a> {
     pub(super) subject: Subject,
     pub(super) place: Place,
+    pub(super) lines: Lines,
     pub(super) surroundings: &'a Surroundings,
     pub(super) problems: &'a mut Vec<Problem>,
 }
@@ -42,26 +43,41 @@ impl Judge<'_> {
         }
         if let Some(exec) = &user.exec {
             if user.auth_provider.is_some() {
-                self.fault(Class::ExecWithProvider, "exec", "and `auth-provider` are both set");
+                let what = "and `auth-provider` are both set";
+                let mut problem = self.problem(Class::ExecWithProvider, "exec", what);
+                problem.place = exec.place.clone();
+                self.problems.push(problem);
             }
             self.exec(exec);
         }
         let basic = !user.username.is_empty() || !user.password.is_empty();
         if basic && !user.token.is_empty() {
-            self.fault(
-                Class::MultipleMethods,
-                "token",
-                "and `username` or `password` are both set: only one is allowed",
-            );
+            let other = if user.username.is_empty() { "password" } else { "username" };
+            // Where one of them is a flag, the other tells the place.
+            let swap = self.lines.is_flag("token") && !self.lines.is_flag(other);
+            let (first, second) = if swap { (other, "token") } else { ("token", other) };
+            let second = self.lines.name(second);
+            let what = format!("and `{second}` are both set: only one is allowed");
+            self.fault(Class::MultipleMethods, first, &what);
         }
+        self.impersonation(user);
+    }
+
+    fn impersonation(&mut self, user: &User) {
         let who = &user.impersonate;
-        let more = !who.uid.is_empty() || !who.groups.is_empty() || !who.extra.is_empty();
-        if more && who.user.is_empty() {
-            self.fault(
-                Class::ImpersonationWithoutUser,
-                "as",
-                "is missing, but `as-uid`, `as-groups` or `as-user-extra` is set",
-            );
+        let more = [
+            ("as-uid", !who.uid.is_empty()),
+            ("as-groups", !who.groups.is_empty()),
+            ("as-user-extra", !who.extra.is_empty()),
+        ];
+        let Some((field, _)) = more.into_iter().find(|(_, said)| *said) else { return };
+        if who.user.is_empty() {
+            let name = self.lines.name(field);
+            let missing = if self.lines.is_flag(field) { "--as" } else { "as" };
+            let what = format!("is missing, but `{name}` is set");
+            let mut problem = self.problem(Class::ImpersonationWithoutUser, field, &what);
+            problem.field = Some(missing.to_owned());
+            self.problems.push(problem);
         }
     }
 
@@ -81,11 +97,16 @@ impl Judge<'_> {
                     "and `client-key-data` are both set",
                 );
             }
-            (true, true) => self.fault(
-                Class::ClientKeyMissing,
-                "client-key",
-                "is missing, but there is a client certificate",
-            ),
+            (true, true) => {
+                if self.lines.is_flag("client-certificate") {
+                    self.lines.flag("client-key");
+                }
+                self.fault(
+                    Class::ClientKeyMissing,
+                    "client-key",
+                    "is missing, but there is a client certificate",
+                );
+            }
             _ => {}
         }
         self.open(
@@ -104,8 +125,14 @@ impl Judge<'_> {
         if exec.api_version.is_empty() {
             self.fault(Class::ExecVersionMissing, "exec.apiVersion", "is missing");
         }
-        for _ in exec.env.iter().filter(|(name, _)| name.is_empty()) {
-            self.fault(Class::ExecVariableUnnamed, "exec.env", "has a variable without a name");
+        let unnamed = exec.env.iter().enumerate().filter(|(_, (name, _))| name.is_empty());
+        for (nth, (index, _)) in unnamed.enumerate() {
+            let field = format!("exec.env[{index}].name");
+            let mut problem = self.problem(Class::ExecVariableUnnamed, &field, "is missing");
+            if let Some(line) = exec.unnamed.get(nth) {
+                problem.place.line = *line;
+            }
+            self.problems.push(problem);
         }
         match exec.interactive_mode.as_str() {
             "Never" | "IfAvailable" | "Always" => {}
@@ -137,10 +164,11 @@ impl Judge<'_> {
     }
 
     fn fault(&mut self, class: Class, field: &str, message: &str) {
-        self.problems.push(
-            Problem::new(class, self.place.clone(), message)
-                .about(self.subject.clone())
-                .field(field),
-        );
+        let problem = self.problem(class, field, message);
+        self.problems.push(problem);
+    }
+
+    fn problem(&self, class: Class, field: &str, message: &str) -> Problem {
+        self.lines.problem(class, (&self.subject, &self.place), field, message)
     }
 }

@@ -37,7 +37,7 @@ fn fill(into: &mut Explanation, globals: &Globals, show_args: bool) -> Result<()
         .map(|(path, found)| ConfigFile { path: path.clone(), found: *found })
         .collect();
     into.context = globals.overrides().context.or(Some(config.current_context.clone()));
-    let target = globals.resolve(&config).inspect_err(|_| guess(into, &config))?;
+    let target = globals.resolve(&config).inspect_err(|_| guess(into, globals, &config))?;
     into.context = Some(target.context.clone()).filter(|name| !name.is_empty());
     into.cluster = Some(cluster(&target));
     into.user = Some(user(&target));
@@ -59,14 +59,13 @@ fn fill(into: &mut Explanation, globals: &Globals, show_args: bool) -> Result<()
     }
 }
 
-/// After a failed resolution: the names that the context leads to, where there is such a context.
-fn guess(into: &mut Explanation, config: &Kubeconfig) {
+/// After a failed resolution: the entries that flags and context name, where there are such.
+fn guess(into: &mut Explanation, globals: &Globals, config: &Kubeconfig) {
     into.context = into.context.take().filter(|name| !name.is_empty());
-    let Some(context) = config.contexts.iter().find(|c| Some(&c.name) == into.context.as_ref())
-    else {
-        return;
-    };
-    let named = config.clusters.iter().find(|c| c.name == context.value.cluster);
+    let context = config.contexts.iter().find(|c| Some(&c.name) == into.context.as_ref());
+    let overrides = globals.overrides();
+    let cluster = overrides.cluster.or_else(|| context.map(|c| c.value.cluster.clone()));
+    let named = config.clusters.iter().find(|c| Some(&c.name) == cluster.as_ref());
     into.cluster = named.map(|named| Cluster {
         name: named.name.clone(),
         server: url::mask(&named.value.server),
@@ -76,7 +75,8 @@ fn guess(into: &mut Explanation, config: &Kubeconfig) {
             || !named.value.certificate_authority_data.is_empty(),
         proxy_url: url::mask(&named.value.proxy_url),
     });
-    let named = config.users.iter().find(|u| u.name == context.value.user);
+    let user = overrides.user.or_else(|| context.map(|c| c.value.user.clone()));
+    let named = config.users.iter().find(|u| Some(&u.name) == user.as_ref());
     into.user = named.map(|named| User {
         name: named.name.clone(),
         file: named.place.file.as_deref().map(Path::to_owned),
