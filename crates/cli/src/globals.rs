@@ -13,7 +13,7 @@ use keyward_host::{
     process::Sink,
     rules::Rules,
 };
-use keyward_protocol::{Secret, exec::Request, signer::pins, url};
+use keyward_protocol::{Node, Secret, exec::Request, signer::pins, url};
 
 use crate::{
     failure::Failure,
@@ -222,6 +222,9 @@ impl Globals {
         }
         for (_, value) in user.exec.iter().flat_map(|exec| &exec.env) {
             self.mask.learn_value(value);
+        }
+        for secret in target.exec_config.iter().flat_map(Node::secrets) {
+            self.mask.learn_value(&secret);
         }
         for (name, value) in user.auth_provider.iter().flat_map(|provider| &provider.config) {
             if ["token", "secret"].iter().any(|word| name.contains(word)) {

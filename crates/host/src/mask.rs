@@ -1,5 +1,6 @@
 //! Hides secrets in what a plugin wrote to its stderr.
 
+pub(crate) use keyward_protocol::text::sounds_secret;
 use keyward_protocol::{Node, Secret, node::Value, text};
 use zeroize::Zeroizing;
 
@@ -112,26 +113,6 @@ const FRAME: [&str; 18] = [
     "certificate-authority-data",
     "tls-server-name",
 ];
-
-/// Whether a name is one under which secrets are kept.
-pub(crate) fn sounds_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    [
-        "token",
-        "secret",
-        "password",
-        "passwd",
-        "passphrase",
-        "credential",
-        "api_key",
-        "apikey",
-        "private",
-    ]
-    .iter()
-    .any(|word| name.contains(word))
-        || name.ends_with("_key")
-        || name.ends_with("-key")
-}
 
 /// What follows the first line: of a text that was cut it may be the end of a secret, which nobody
 /// would recognise as one. Where there are no lines, what follows the first word.

@@ -45,6 +45,31 @@ pub fn same_name(name: &str, lower: &str) -> bool {
     name.chars().map(fold).eq(lower.chars())
 }
 
+/// Whether a name is one under which secrets are kept.
+///
+/// ```
+/// # use keyward_protocol::text::sounds_secret;
+/// assert!(sounds_secret("clientSecret") && !sounds_secret("region"));
+/// ```
+pub fn sounds_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    [
+        "token",
+        "secret",
+        "password",
+        "passwd",
+        "passphrase",
+        "credential",
+        "api_key",
+        "apikey",
+        "private",
+    ]
+    .iter()
+    .any(|word| name.contains(word))
+        || name.ends_with("_key")
+        || name.ends_with("-key")
+}
+
 /// Base64 as Go reads it: padded, line breaks anywhere, unused bits ignored.
 ///
 /// ```

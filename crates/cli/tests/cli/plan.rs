@@ -285,6 +285,26 @@ fn a_password_in_an_address_is_hidden() {
 }
 
 #[test]
+fn a_secret_in_the_clusters_extension_is_hidden() {
+    let stage = Stage::new();
+    stage.plugin("p", "echo it was EXTSECRET >&2; exit 1");
+    let extension = "6443', extensions: [{name: client.authentication.k8s.io/exec, extension: \
+        {region: eu, token: EXTSECRET, deep: [{apiKey: 12345, password: abc, private: true}]}}]";
+    stage.kubeconfig(&config(FULL).replace("6443'", extension));
+    let told = stage.run("plan -o json").json()["plugin"]["request"]["spec"]["cluster"].clone();
+    let hidden = serde_json::json!({
+        "region": "eu",
+        "token": "[hidden]",
+        "deep": [{"apiKey": "[hidden]", "password": "[hidden]", "private": true}],
+    });
+    assert_eq!(told["config"], hidden);
+    for line in ["plan", "plan --show-args", "credential", "credential -vvv"] {
+        let ran = stage.run(line);
+        assert!(!format!("{ran:?}").contains("EXTSECRET"), "{line}: {ran:?}");
+    }
+}
+
+#[test]
 fn a_context_without_its_user_is_a_warning_and_strictly_an_error() {
     let stage = Stage::new();
     stage.kubeconfig(&config("      token: t0ken").replace("user: u}", "user: nobody}"));

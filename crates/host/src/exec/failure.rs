@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use keyward_protocol::{
+    Node,
     exec::{AnswerError, REQUEST_VARIABLE},
     url,
 };
@@ -157,6 +158,9 @@ fn masked(plugin: &Plugin, turn: &Turn, stderr: &[u8], stdout: &[u8]) -> String 
         for password in url::passwords(address) {
             mask.learn(password.expose());
         }
+    }
+    for secret in turn.request.cluster.iter().flat_map(|c| &c.config).flat_map(Node::secrets) {
+        mask.learn(secret.expose());
     }
     mask.learn_args(plugin.args());
     mask.learn_answer(stdout);

@@ -10,6 +10,8 @@ use zeroize::Zeroizing;
 
 pub use decode::DecodeError;
 
+use crate::{Secret, text::sounds_secret};
+
 /// How deep lists and mappings may stand in each other. The reference stops at 10,000; nobody
 /// writes such a document, and every walk over the tree would need as many stack frames.
 pub const MAX_DEPTH: usize = 500;
@@ -125,6 +127,29 @@ impl Node {
                         found.push(Repeat { key: entry.key.clone(), line: entry.line, first });
                     }
                     entry.value.repeats(found);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Every text below a name that sounds secret, however deep, so that it can be hidden.
+    pub fn secrets(&self) -> Vec<Secret> {
+        let mut found = Vec::new();
+        self.collect_secrets(false, &mut found);
+        found
+    }
+
+    fn collect_secrets(&self, secret: bool, found: &mut Vec<Secret>) {
+        match &self.value {
+            Value::Text(text) if secret => found.push(Secret::new(text.as_str())),
+            Value::List(items) => {
+                items.iter().for_each(|item| item.collect_secrets(secret, found));
+            }
+            Value::Map(entries) => {
+                for entry in entries {
+                    let secret = secret || sounds_secret(&entry.key);
+                    entry.value.collect_secrets(secret, found);
                 }
             }
             _ => {}

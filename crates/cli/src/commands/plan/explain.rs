@@ -9,7 +9,12 @@ use keyward_host::{
     rules::{Judgement, Missing, Rules, Verdict},
     signer::Setup,
 };
-use keyward_protocol::{exec::Request, signer::pins, text::clean, url};
+use keyward_protocol::{
+    exec::Request,
+    signer::pins,
+    text::{clean, sounds_secret},
+    url,
+};
 
 use super::{
     arguments,
@@ -221,7 +226,30 @@ fn told(globals: &Globals, request: &Request) -> Option<serde_json::Value> {
         cluster.server = url::mask(&cluster.server);
         cluster.proxy_url = url::mask(&cluster.proxy_url);
     }
-    serde_json::from_str(&globals.mask.apply(&request.to_json())).ok()
+    let mut shown: serde_json::Value =
+        serde_json::from_str(&globals.mask.apply(&request.to_json())).ok()?;
+    if let Some(config) = shown.pointer_mut("/spec/cluster/config") {
+        hide_secrets(config);
+    }
+    Some(shown)
+}
+
+/// Hides what stands under names that sound secret, whatever it is.
+fn hide_secrets(config: &mut serde_json::Value) {
+    use serde_json::Value;
+    match config {
+        Value::Array(items) => items.iter_mut().for_each(hide_secrets),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if !sounds_secret(name) {
+                    hide_secrets(value);
+                } else if !value.is_null() && !value.is_boolean() {
+                    *value = HIDDEN.into();
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 /// The file that the command leads to and that would not be executed, by policy or for what it is.
