@@ -62,6 +62,10 @@ impl Certificates {
                 format!("answered a certificate that is not valid before {}", leaf.not_before);
             return Err(wrong(&what));
         }
+        if let Some(place) = response.chain.iter().position(|der| Leaf::parse(der).is_none()) {
+            let what = format!("answered a `certificateChain` whose entry {place} is malformed");
+            return Err(wrong(&what));
+        }
         let mut chain = vec![response.certificate];
         chain.extend(response.chain);
         Ok(Identity {

@@ -45,7 +45,8 @@ pub(crate) const PATH: &str = "pathExec";
 
 /// A certificate whose key is held by an external signer.
 pub struct Identity {
-    /// The chain in DER, leaf first. Only the leaf was parsed.
+    /// The chain in DER, leaf first. Each is a certificate; whether one signed another was not looked
+    /// at.
     pub chain: Vec<Vec<u8>>,
     /// From when the leaf is valid.
     pub not_before: Timestamp,

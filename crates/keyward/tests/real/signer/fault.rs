@@ -86,6 +86,18 @@ async fn a_certificate_of_another_key_is_found_out_before_the_server_is() {
 }
 
 #[tokio::test]
+async fn a_chain_with_something_else_in_it_is_not_shown() {
+    const JUNK: &str = "-----BEGIN CERTIFICATE-----\nbm90IERFUg==\n-----END CERTIFICATE-----\n";
+    let (server, mut token) = scene(Server::setup(), KeyKind::P256);
+    let leaf = std::fs::read_to_string(token.file("certificate")).unwrap();
+    let chain = token.write("chain", &format!("{leaf}\n{leaf}\n{JUNK}"));
+    token.set("certificate", &chain);
+    let (_, said) = fails(&server, &token.user(), GUARD).await;
+    assert!(said.contains("`certificateChain` whose entry 1 is malformed"), "{said}");
+    assert_eq!(server.counts().connections, 0);
+}
+
+#[tokio::test]
 async fn a_certificate_that_has_ended_is_not_shown() {
     let authority = Arc::new(Authority::new("signers").unwrap());
     let past = std::time::SystemTime::now() - Duration::from_secs(3600);
