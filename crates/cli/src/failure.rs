@@ -19,6 +19,8 @@ struct Inner {
     stderr: Option<String>,
     /// The reader of stdout went away: nothing to say, and not our fault.
     quiet: bool,
+    /// The same may work in a while.
+    passing: bool,
 }
 
 /// The exit codes of the program.
@@ -50,6 +52,7 @@ impl Failure {
             hint: None,
             stderr: None,
             quiet: false,
+            passing: false,
         }))
     }
 
@@ -67,6 +70,17 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self
+    }
+
+    /// Says whether the same may work in a while, with nothing changed here.
+    pub(crate) fn passing(mut self, passing: bool) -> Self {
+        self.0.passing = passing;
+        self
+    }
+
+    /// Whether the same may work in a while.
+    pub(crate) fn may_pass(&self) -> bool {
+        self.0.passing
     }
 
     /// What the plugin wrote to its stderr.

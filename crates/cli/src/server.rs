@@ -110,6 +110,7 @@ impl Server {
             (format!("server `{server}` did not answer within {limit}"), "asked by")
         };
         Failure::failed(what)
+            .passing(self.source.current().is_some())
             .note(label, output::user(&self.target))
             .hint("`--request-timeout` sets the limit for plugin and server together")
     }
@@ -143,7 +144,8 @@ pub(crate) async fn bytes(body: Incoming) -> Result<Vec<u8>, Failure> {
         Ok(Err(error)) => Err(lost(&*error)),
         Err(_) => {
             let limit = duration::show(PATIENCE);
-            Err(Failure::failed(format!("the answer began, and did not end within {limit}")))
+            let what = format!("the answer began, and did not end within {limit}");
+            Err(Failure::failed(what).passing(true))
         }
     }
 }
@@ -161,6 +163,7 @@ pub(crate) async fn refused(response: Response<Incoming>) -> Failure {
 pub(crate) fn lost(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Failure {
     Failure::failed("the connection ended before the whole answer was there")
         .note("cause", error.to_string())
+        .passing(true)
 }
 
 /// What a server's refusal says: the message of a Kubernetes `Status`, or the text as it is.
@@ -169,7 +172,8 @@ pub(crate) fn refusal(status: StatusCode, body: &[u8]) -> Failure {
         .ok()
         .and_then(|value| value["message"].as_str().map(str::to_owned))
         .unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned());
-    let mut failure = Failure::failed(format!("the server answered {status}"));
+    let passing = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+    let mut failure = Failure::failed(format!("the server answered {status}")).passing(passing);
     if !said.is_empty() {
         failure = failure.note("it said", inline(&said));
     }
@@ -186,7 +190,8 @@ impl From<keyward::Error> for Failure {
         if let Some(credential) = error.credential() {
             return credential.clone().into();
         }
-        let mut failure = Self::failed(error.to_string());
+        let passing = matches!(error.kind(), Kind::Connect | Kind::Lost | Kind::TimedOut);
+        let mut failure = Self::failed(error.to_string()).passing(passing);
         let mut cause = error.source();
         while let Some(reason) = cause {
             failure = failure.note("cause", reason.to_string());

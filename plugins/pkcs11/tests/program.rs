@@ -20,7 +20,7 @@ use cryptoki::{
 use keyward_testing::{
     authority::Authority,
     plugin,
-    server::{Server, User},
+    server::{Deed, Fault, Server, User},
 };
 use serde_json::json;
 use support::{Lab, PIN, hides_pins, installed, ok};
@@ -169,6 +169,44 @@ fn a_request_that_was_made_before_is_gone_on_with() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("jane"));
 }
 
+/// Where requests for certificates are.
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests/";
+
+#[test]
+fn a_server_that_is_away_for_a_while_is_waited_for() {
+    let lab = Lab::soft();
+    let server = server(&lab);
+    let users = stage(&lab, &server);
+    ok(lab.plugin().args(["keygen", "--kind", "p256"]).arg(lab.uri("jane")));
+    let away = |deed| Fault::on(REQUESTS, deed).user("newcomer").times(1);
+    let unavailable = || Deed::Answer(http::StatusCode::SERVICE_UNAVAILABLE);
+
+    // No time to wait: what was reached so far is not lost.
+    server.faults().add(away(unavailable()));
+    let mut enrolling = Enrolling::start(&lab, &server, &users, &["--wait", "1ms"]);
+    let request = enrolling.name();
+    let said = enrolling.finish(1);
+    assert!(said.contains(&format!("--request {request}")), "{said}");
+    server.faults().clear();
+
+    let mut enrolling = Enrolling::start(&lab, &server, &users, &[]);
+    let request = enrolling.name();
+    server.faults().add(away(unavailable()));
+    server.faults().add(away(Deed::Cut));
+    // The certificate comes, and cannot be stored.
+    fs::set_permissions(lab.path("pin"), fs::Permissions::from_mode(0o644)).unwrap();
+    decide(&lab, &server, "approve", &request);
+    let said = enrolling.finish(1);
+    assert!(said.contains("waiting goes on"), "{said}");
+    assert!(said.contains("did not do its `import`"), "{said}");
+    assert!(said.contains(&format!("--request {request}")), "{said}");
+
+    fs::set_permissions(lab.path("pin"), fs::Permissions::from_mode(0o600)).unwrap();
+    let mut command = lab.keyward_as(&server.url(), &users);
+    let arguments = ["enroll", "--bootstrap-user", "newcomer", "--request", &request];
+    hides_pins(&ok(command.args(arguments)));
+}
+
 #[test]
 fn a_denied_request_and_a_token_without_a_key_are_told_as_that() {
     let lab = Lab::soft();
@@ -188,6 +226,7 @@ fn a_denied_request_and_a_token_without_a_key_are_told_as_that() {
     // Somebody has to be named who asks, and a user with a signer to ask for.
     for (arguments, why) in [
         (&["enroll", "--name", "jane"][..], "nobody is named who may ask"),
+        (&["enroll", "--bootstrap-user", "newcomer", "--name", ""], "--name"),
         (
             &["enroll", "--context", "newcomer", "--bootstrap-user", "newcomer", "--name", "x"],
             "user `newcomer` has no external signer",

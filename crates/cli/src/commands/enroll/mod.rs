@@ -5,6 +5,8 @@ mod request;
 
 use std::{process::ExitCode, time::Duration};
 
+use clap::builder::NonEmptyStringValueParser;
+
 use self::{plugin::Enroller, request::Wish};
 use crate::{
     duration,
@@ -40,11 +42,21 @@ pub(crate) struct Args {
     bootstrap_context: Option<String>,
 
     /// The user name to ask for (the certificate's common name)
-    #[arg(long, value_name = "NAME", required_unless_present = "request")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        required_unless_present = "request",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     name: Option<String>,
 
     /// A group to ask for (an organisation in the certificate); can be repeated
-    #[arg(long = "group", value_name = "NAME", conflicts_with = "request")]
+    #[arg(
+        long = "group",
+        value_name = "NAME",
+        conflicts_with = "request",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     groups: Vec<String>,
 
     /// Who in the cluster is to sign
@@ -65,7 +77,12 @@ pub(crate) struct Args {
     wait: Duration,
 
     /// Go on with this request, made by an earlier run, instead of making one
-    #[arg(long, value_name = "NAME", conflicts_with = "name")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with = "name",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     request: Option<String>,
 
     #[command(flatten)]
@@ -94,8 +111,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         "waiting for the approval of certificate request `{shown}`\n\
          an administrator approves it with: kubectl certificate approve {shown}\n"
     ));
-    let certificate = request::wait(&server, &name, args.wait)?;
-    enroller.import(&certificate)?;
+    let certificate = request::wait(&server, &name, args.wait, args.request.is_none())?;
+    enroller.import(&certificate).map_err(|failure| request::later(failure, &name))?;
     let user = output::inline(enroller.user());
     output::tell(&format!("the certificate is in the token; user `{user}` can be used\n"));
     Ok(ExitCode::SUCCESS)

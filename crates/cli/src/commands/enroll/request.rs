@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     duration,
     failure::Failure,
-    output::inline,
+    output::{inline, tell},
     server::{self, Server},
 };
 
@@ -56,32 +56,68 @@ impl Wish<'_> {
     }
 }
 
-/// Waits until the request has its certificate, in PEM, or never will.
-pub(super) fn wait(server: &Server, name: &str, limit: Duration) -> Result<String, Failure> {
+/// Waits until the request has its certificate, in PEM, or never will. A server that was heard is
+/// waited for too when it is away for a while.
+pub(super) fn wait(
+    server: &Server,
+    name: &str,
+    limit: Duration,
+    mut heard: bool,
+) -> Result<String, Failure> {
     let mut pause = PAUSE.0;
+    let mut told = false;
     let start = SystemClock.elapsed();
     loop {
+        let over = SystemClock.elapsed().saturating_sub(start) >= limit;
         let request = Request::get(format!("{PATH}/{name}")).body(Body::empty());
-        let status = ask(server, request)?["status"].take();
-        if let Some(packed) = status["certificate"].as_str().filter(|text| !text.is_empty()) {
-            let pem = STANDARD.decode(packed).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-            return pem.ok_or_else(|| Failure::failed("the server's certificate is malformed"));
-        }
-        if let Some(refusal) = refusal(name, &status) {
-            return Err(refusal);
-        }
-        if SystemClock.elapsed().saturating_sub(start) >= limit {
-            let what = format!(
-                "nobody approved certificate request `{}` within {}",
-                inline(name),
-                duration::show(limit)
-            );
-            return Err(Failure::failed(what)
-                .hint(format!("go on with it later by `--request {}`", inline(name))));
+        match ask(server, request) {
+            Ok(mut object) => {
+                (heard, told) = (true, false);
+                let status = object["status"].take();
+                if let Some(packed) = status["certificate"].as_str().filter(|text| !text.is_empty())
+                {
+                    let pem = STANDARD
+                        .decode(packed)
+                        .ok()
+                        .and_then(|bytes| String::from_utf8(bytes).ok());
+                    return pem
+                        .ok_or_else(|| Failure::failed("the server's certificate is malformed"));
+                }
+                if let Some(refusal) = refusal(name, &status) {
+                    return Err(refusal);
+                }
+                if over {
+                    let limit = duration::show(limit);
+                    let name_shown = inline(name);
+                    let what = format!(
+                        "nobody approved certificate request `{name_shown}` within {limit}"
+                    );
+                    return Err(later(Failure::failed(what), name));
+                }
+            }
+            Err(failure) if !heard || over || !failure.may_pass() => {
+                return Err(later(failure, name));
+            }
+            Err(failure) => {
+                if !told {
+                    told = true;
+                    tell(&format!("{}; waiting goes on\n", inline(failure.message())));
+                }
+            }
         }
         server.rest(pause);
         pause = (pause * 2).min(PAUSE.1);
     }
+}
+
+/// Says how to go on after a failure: the request is still there.
+pub(super) fn later(failure: Failure, name: &str) -> Failure {
+    let go_on = format!("go on with it later by `--request {}`", inline(name));
+    let hint = match failure.advice() {
+        Some(first) => format!("{first}\n{go_on}"),
+        None => go_on,
+    };
+    failure.hint(hint)
 }
 
 /// What was decided against the request, if anything was.
