@@ -253,6 +253,7 @@ impl fmt::Debug for Exec {
             .field("command", &self.command)
             .field("args", &self.args.len())
             .field("env", &self.env)
+            .field("unnamed", &self.unnamed)
             .field("install_hint", &self.install_hint)
             .field("provide_cluster_info", &self.provide_cluster_info)
             .field("interactive_mode", &self.interactive_mode)

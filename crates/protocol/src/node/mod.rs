@@ -144,7 +144,9 @@ impl Node {
         match &self.value {
             Value::Text(text) if secret => found.push(Secret::new(text.as_str())),
             Value::List(items) => {
-                items.iter().for_each(|item| item.collect_secrets(secret, found));
+                for item in items {
+                    item.collect_secrets(secret, found);
+                }
             }
             Value::Map(entries) => {
                 for entry in entries {
