@@ -86,7 +86,7 @@ fn a_credential_that_is_not_sent_is_warned_of_once() {
     let mut lost = current.clone();
     lost["contexts"][0]["context"]["user"] = json!("zz");
     stage.kubeconfig(&lost.to_string());
-    for line in ["get --raw /healthz", "whoami", "get --raw /healthz -v"] {
+    for line in ["get --raw /healthz", "whoami", "get --raw /healthz -v", "proxy -- true"] {
         let ran = stage.run(line);
         let found = warnings(&ran);
         assert_eq!(found.len(), 1, "{ran:?}");
