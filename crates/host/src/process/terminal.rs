@@ -83,7 +83,9 @@ fn wait(ear: &Ear) -> Result<(), Failure> {
     loop {
         let mut fds =
             [ear.bell(), own.bell()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        let failure = match poll(&mut fds, None) {
+        // A stop that was called before we listened to it rings no bell.
+        let woken = if ear.called() { Ok(0) } else { poll(&mut fds, None) };
+        let failure = match woken {
             Ok(_) if ear.called() => Failure::Stopped(Left::default()),
             Ok(_) | Err(Errno::INTR) => {
                 if lock().waiting.iter().all(|(waiting, _)| *waiting != number) {
