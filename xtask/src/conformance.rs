@@ -68,8 +68,9 @@ fn mutations() -> Result<bool, String> {
         let write = |text: &str| fs::write(&path, text).map_err(|e| e.to_string());
         write(&text.replace(mutation.from, mutation.to))?;
         let args = ["--cases", "4000", "--area", mutation.area].map(str::to_owned);
-        // What does not compile was not noticed by the harness. The other crates are built already.
-        let target = crate::root().join("target");
+        // What does not compile was not noticed by the harness. Built apart: cargo would take a crate
+        // of the copy for the one of the tree afterwards.
+        let target = crate::root().join("target/conformance/built");
         let cargo = |command: &str| {
             let mut cargo = sh::cargo();
             cargo.current_dir(&copy).env("CARGO_TARGET_DIR", &target);
