@@ -79,12 +79,6 @@ impl Report {
             .map_or(f64::INFINITY, |f| f[f.len() / 2])
     }
 
-    /// The fastest round. What a processor's other tenants do only ever adds to a few nanoseconds of
-    /// work, so this is what the work itself takes.
-    pub fn best(&self, label: &str) -> f64 {
-        self.rounds(label).iter().copied().fold(f64::INFINITY, f64::min)
-    }
-
     /// The median of the ratios of each round.
     pub fn ratio(&self, label: &str, to: &str) -> f64 {
         self.middle([label, to], |[ours, theirs]| ours / theirs)

@@ -26,7 +26,7 @@ fn text(reports: &[Report]) -> String {
          Written by `cargo xtask bench --write` on {}, on {}. A figure alone says more about the\n\
          machine than about the code, so each row measures its variants in turn, round after round, in one run: the\n\
          median, the ratio to the row's first variant, and the spread. A bar is a promise, judged in the same run:\n\
-         ratios by the median of the ratios of each round, a few nanoseconds of work by the fastest round.\n\n\
+         ratios and differences by the median of those of each round, all else by the median.\n\n\
          ![How it grows](performance.svg)\n\n\
          ```text{}```\n",
         today(),

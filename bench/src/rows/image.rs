@@ -32,7 +32,7 @@ pub fn one() -> Row {
             },
         ],
         bars: vec![
-            Bar { promise: "one match under 60 ns", judge: |r| (r.best("ours"), 60.0) },
+            Bar { promise: "one match under 60 ns", judge: |r| (r.median("ours"), 60.0) },
             Bar {
                 promise: "one match beside the kubelet's",
                 judge: |r| (r.ratio("ours", "kubelet"), 1.0),
