@@ -35,18 +35,14 @@ const RULES: &[Rule] = &[
     },
     Rule {
         file: "exec-output",
-        applies: |case| {
-            case["configApiVersion"] == "client.authentication.k8s.io/v1alpha1"
-                && case["expect"]["error"]["class"] == "config_api_version"
-        },
+        applies: refuses_v1alpha1,
         instead: |seen| !found(seen).is_empty() && !found(seen).contains("config_api_version"),
         reason: "v1alpha1 is still spoken: plugins of that time exist",
     },
     Rule {
         file: "exec-input",
         applies: |case| {
-            case["configApiVersion"] == "client.authentication.k8s.io/v1alpha1"
-                && case["expect"]["error"]["class"] == "config_api_version"
+            refuses_v1alpha1(case)
                 && !["Never", "IfAvailable", "Always"]
                     .map(Value::from)
                     .contains(&case["interactiveMode"])
@@ -57,10 +53,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         file: "exec-input",
-        applies: |case| {
-            case["configApiVersion"] == "client.authentication.k8s.io/v1alpha1"
-                && case["expect"]["error"]["class"] == "config_api_version"
-        },
+        applies: refuses_v1alpha1,
         // Asked in it, or in want of a terminal as in every version.
         instead: |seen| {
             let found = found(seen);
@@ -130,6 +123,12 @@ const RULES: &[Rule] = &[
         reason: "a removed auth-provider is not called unknown: the error says what to use instead",
     },
 ];
+
+/// Whether the reference has nothing to do with a plugin of v1alpha1.
+fn refuses_v1alpha1(case: &Value) -> bool {
+    case["configApiVersion"] == "client.authentication.k8s.io/v1alpha1"
+        && case["expect"]["error"]["class"] == "config_api_version"
+}
 
 /// What we make of a case, in the words of its difference.
 fn found(seen: &str) -> &str {
