@@ -1,8 +1,13 @@
 //! The command line: global flags, then a command.
 
-use clap::Parser;
+use std::ffi::OsString;
 
-use crate::{commands::Command, flags::Flags};
+use clap::{Args as _, FromArgMatches as _, Parser, error::ErrorKind};
+
+use crate::{
+    commands::{self, Command},
+    flags::Flags,
+};
 
 /// External credentials for Kubernetes: see what would run, run it, use it.
 ///
@@ -26,6 +31,29 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+impl Cli {
+    /// Reads the command line, the program's name included.
+    ///
+    /// Building all commands with all flags takes longer than most of them do. What parses with
+    /// only those commands that occur among the words parses in the same way with all; whatever
+    /// does not is left to the whole, which knows more to say about it.
+    pub(crate) fn read(words: &[OsString]) -> Result<Self, clap::Error> {
+        match Self::read_with_few(words) {
+            Err(wrong) if wrong.kind() != ErrorKind::DisplayVersion => Self::try_parse_from(words),
+            read => read,
+        }
+    }
+
+    fn read_with_few(words: &[OsString]) -> Result<Self, clap::Error> {
+        let top = clap::Command::new("keyward")
+            .version(env!("CARGO_PKG_VERSION"))
+            .subcommand_required(true)
+            .disable_help_subcommand(true);
+        let few = Flags::augment_args(top).subcommands(commands::among(words));
+        Self::from_arg_matches(&few.try_get_matches_from(words)?)
+    }
+}
+
 const EXAMPLES: &str = "\
 Examples:
   # What would run for the current context, and why? Runs nothing.
@@ -46,9 +74,58 @@ Exit codes:
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use clap::{CommandFactory, Parser};
 
     use super::Cli;
+
+    /// How it was read: all flags, all arguments; or what is said about it.
+    fn told(read: Result<Cli, clap::Error>) -> Result<String, String> {
+        match read {
+            Ok(cli) => Ok(format!("{cli:?}")),
+            Err(wrong) => Err(wrong.to_string()),
+        }
+    }
+
+    #[test]
+    fn a_command_line_is_read_as_if_all_commands_were_built() {
+        let lines = [
+            "",
+            "--version",
+            "-V",
+            "--help",
+            "-h",
+            "help",
+            "plan",
+            "plan --help",
+            "plan --version",
+            "plan plan",
+            "plan get --raw /healthz",
+            "paln",
+            "--context plan",
+            "--context plan plan",
+            "--context plan credential -v",
+            "--context",
+            "credential --user get --api-version v1beta1",
+            "credential --api-version v7",
+            "get --raw /version --as plan --server=https://localhost",
+            "image",
+            "image match registry.example/* image",
+            "image explain --config plan image",
+            "plugin test --image -- plan --help",
+            "proxy -- kubectl get plan",
+            "proxy status",
+            "completions bash",
+            "completions fish plan",
+            "demo-signer",
+        ];
+        for line in lines {
+            let words: Vec<OsString> =
+                ["keyward"].into_iter().chain(line.split_whitespace()).map(Into::into).collect();
+            assert_eq!(told(Cli::read(&words)), told(Cli::try_parse_from(&words)), "`{line}`");
+        }
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -26,7 +26,6 @@ mod waiting;
 
 use std::{env, process::ExitCode, time::Duration};
 
-use clap::Parser;
 use keyward_host::process;
 
 use crate::{args::Cli, failure::Failure, flags::Flags, globals::Globals};
@@ -46,10 +45,11 @@ pub fn main() -> ExitCode {
 const LAST_BREATH: Duration = Duration::from_secs(5);
 
 fn run() -> ExitCode {
-    if let Some(bridge) = env::args_os().next().and_then(|name| Bridge::named(&name)) {
+    let words: Vec<_> = env::args_os().collect();
+    if let Some(bridge) = words.first().and_then(|name| Bridge::named(name)) {
         return bridge.main();
     }
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read(&words) {
         Ok(cli) => cli,
         // Help and version are data and go to stdout; wrong use exits with 2, which is clap's own
         // code for it too.

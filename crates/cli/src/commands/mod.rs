@@ -12,6 +12,7 @@ mod plugin_test;
 #[cfg(unix)]
 mod proxy;
 mod sign;
+mod table;
 mod whoami;
 
 use std::process::ExitCode;
@@ -20,7 +21,10 @@ use clap::Subcommand;
 
 use crate::{failure::Failure, globals::Globals, signals};
 
-/// What to do. A new command is a file here, a variant, and a line in [`Command::run`].
+pub(crate) use self::table::among;
+
+/// What to do. A new command is a file here, a variant, a line in [`Command::run`] and one in the
+/// table.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Plan(plan::Args),

@@ -1,0 +1,69 @@
+//! The command line of each command by its name, so that the ones nobody asked for are not built.
+
+use std::ffi::OsString;
+
+use clap::{Args as _, Command};
+
+use super::{completions, credential, enroll, get, image, plan, plugin_test, sign, whoami};
+#[cfg(unix)]
+use super::{demo, proxy};
+
+/// The command lines of the commands whose names are among these words.
+pub(crate) fn among(words: &[OsString]) -> impl Iterator<Item = Command> {
+    let named = TABLE.iter().filter(|(name, _)| words.iter().any(|word| word == name));
+    named.map(|(name, augment)| augment(Command::new(name)))
+}
+
+/// Must name what the variants of [`super::Command`] name; a test compares them.
+const TABLE: &[(&str, fn(Command) -> Command)] = &[
+    ("plan", plan::Args::augment_args),
+    ("credential", credential::Args::augment_args),
+    ("get", get::Args::augment_args),
+    ("whoami", whoami::Args::augment_args),
+    ("enroll", enroll::Args::augment_args),
+    ("sign", sign::Args::augment_args),
+    #[cfg(unix)]
+    ("proxy", proxy::Args::augment_args),
+    #[cfg(unix)]
+    ("demo", demo::Args::augment_args),
+    #[cfg(unix)]
+    ("demo-plugin", demo::plugin::Args::augment_args),
+    #[cfg(unix)]
+    ("demo-signer", |command| command),
+    #[cfg(unix)]
+    ("demo-token", demo::softhsm::Args::augment_args),
+    ("image", image::Args::augment_args),
+    ("plugin", plugin_test::Args::augment_args),
+    ("completions", completions::Args::augment_args),
+];
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, Subcommand as _};
+
+    use super::{TABLE, among};
+
+    /// Everything but what only the list of all commands shows: whether to hide it there.
+    fn described(mut command: Command) -> String {
+        command = command.hide(false).bin_name("keyward");
+        let mut text = command.render_long_help().to_string();
+        for inner in command.get_subcommands() {
+            text += &described(inner.clone());
+        }
+        text
+    }
+
+    #[test]
+    fn the_table_has_every_command_as_the_whole_command_line_has_it() {
+        let all = super::super::Command::augment_subcommands(Command::new("keyward"));
+        let whole: Vec<_> = all.get_subcommands().map(Command::get_name).collect();
+        let known: Vec<_> = TABLE.iter().map(|(name, _)| *name).collect();
+        assert_eq!(known, whole);
+        for command in all.get_subcommands() {
+            assert!(command.get_all_aliases().next().is_none(), "the table knows no aliases");
+            let alone: Vec<_> = among(&[command.get_name().into()]).collect();
+            assert_eq!(alone.len(), 1);
+            assert_eq!(described(alone[0].clone()), described(command.clone()));
+        }
+    }
+}
