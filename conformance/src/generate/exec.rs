@@ -143,7 +143,17 @@ pub(super) fn output(rng: &mut Rng) -> Value {
         0 => text.push_str(rng.of(&["\n", " ", "x", "{}", "\n\n", "\u{0}", "\n---\n", ","])),
         1 => text.insert_str(
             0,
-            rng.of(&["\n", " ", "#c\n", "---\n", "\u{feff}", "log line\n", "{}", "\t"]),
+            rng.of(&[
+                "\n",
+                " ",
+                "#c\n",
+                "---\n",
+                "\u{feff}",
+                "\u{feff}\u{feff}",
+                "log line\n",
+                "{}",
+                "\t",
+            ]),
         ),
         _ => {}
     }

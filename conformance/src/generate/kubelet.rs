@@ -332,7 +332,8 @@ pub(super) fn response(rng: &mut Rng) -> Value {
         if rng.chance(95) { tree::json(&tree, &mut style, rng) } else { tree::yaml(&tree, rng) };
     match rng.below(30) {
         0 => text.push_str(rng.of(&["\n", " ", "x", "{}", "\u{0}", ","])),
-        1 => text.insert_str(0, rng.of(&["\n", " ", "#c\n", "\u{feff}", "x", "{}"])),
+        1 => text
+            .insert_str(0, rng.of(&["\n", " ", "#c\n", "\u{feff}", "\u{feff}\u{feff}", "x", "{}"])),
         _ => {}
     }
     json!({ "configApiVersion": asked, "stdout": text })

@@ -50,6 +50,7 @@ const MARKS: &[&str] = &[
     "---\n",
     "...\n",
     "\u{feff}",
+    "\u{feff}\u{feff}",
     "\u{0}",
     "\u{1b}",
     "\u{85}",

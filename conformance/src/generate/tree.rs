@@ -261,9 +261,8 @@ pub(super) fn yaml(tree: &Tree, rng: &mut Rng) -> String {
     match rng.below(30) {
         0 => text.push_str("---\n"),
         1 => text.push_str("# a comment\n"),
-        2 => text.push('\u{feff}'),
-        3 => text.push_str("%YAML 1.1\n---\n"),
-        4 => text.push('\n'),
+        2 => text.push_str("%YAML 1.1\n---\n"),
+        3 => text.push('\n'),
         _ => {}
     }
     block(tree, 0, false, &mut text, rng);
@@ -275,7 +274,31 @@ pub(super) fn yaml(tree: &Tree, rng: &mut Rng) -> String {
         4 => text.truncate(text.trim_end().len()),
         _ => {}
     }
+    if rng.chance(8) {
+        mark(&mut text, rng);
+    }
     text
+}
+
+/// Byte order marks: before everything, where a line starts, around the end of a portion that the
+/// reference reads at once, or anywhere.
+fn mark(text: &mut String, rng: &mut Rng) {
+    for _ in 0..=rng.below(3) {
+        let mut at = match rng.below(5) {
+            0 | 1 => 0,
+            2 => {
+                let starts: Vec<_> = text.match_indices('\n').map(|(at, _)| at + 1).collect();
+                if starts.is_empty() { 0 } else { starts[rng.below(starts.len())] }
+            }
+            3 => 512 * (1 + rng.below(text.len() / 512 + 1)) - rng.below(7),
+            _ => rng.below(text.len() + 1),
+        };
+        at = at.min(text.len());
+        while !text.is_char_boundary(at) {
+            at -= 1;
+        }
+        text.insert(at, '\u{feff}');
+    }
 }
 
 fn block(tree: &Tree, depth: usize, inline: bool, text: &mut String, rng: &mut Rng) {

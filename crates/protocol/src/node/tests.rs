@@ -161,6 +161,22 @@ fn utf_16_is_read_by_its_byte_order_mark() {
 }
 
 #[test]
+fn a_second_byte_order_mark_takes_a_character_from_every_line_as_in_the_reference() {
+    assert_eq!(yaml("\u{feff}ab: 1\ncd: 2\n"), r#"{"ab":1,"cd":2}"#);
+    assert!(yaml("\u{feff}\u{feff}n:\nki").starts_with("error"));
+    let twice = "\u{feff}\u{feff}ab: 1\ncd: \"x\n y\"\nef: 3 # more\n";
+    assert_eq!(yaml(twice), r#"{"ab":1,"d":"x y","f":3}"#);
+    assert_eq!(yaml("\u{feff}\u{feff}"), "null");
+    let wide: Vec<u8> = twice.encode_utf16().flat_map(u16::to_be_bytes).collect();
+    assert_eq!(Node::from_yaml(&wide).unwrap().to_json(), r#"{"ab":1,"d":"x y","f":3}"#);
+    // Elsewhere it is a character like others, unless the reference's buffer happens to start there.
+    assert_eq!(yaml("a: 1\n\u{feff}b: 2\n"), "{\"a\":1,\"\u{feff}b\":2}");
+    let comment = |width| format!("#{}\u{feff}\nab: 1\ncd: 2 # more\n", "x".repeat(width));
+    assert_eq!(yaml(&comment(512)), r#"{"ab":1,"cd":2}"#);
+    assert_eq!(yaml(&comment(511)), r#"{"b":1,"d":2}"#);
+}
+
+#[test]
 fn a_syntax_error_tells_the_place() {
     assert!(yaml("a:\n\tb: 1").contains("line 2, column 1"));
     assert!(

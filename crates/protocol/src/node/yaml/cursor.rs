@@ -52,6 +52,7 @@ impl Scanner<'_> {
         }
         self.mark.index += 1;
         self.mark.column += 1;
+        self.need(1);
     }
 
     /// Steps over one character and keeps it.
@@ -64,6 +65,9 @@ impl Scanner<'_> {
     /// Steps over ASCII characters for as long as they `fit`, and keeps them. Nearly all text is
     /// of this kind, and this is much faster than one character at a time.
     pub(super) fn keep_ascii(&mut self, text: &mut String, fit: impl Fn(u8) -> bool) {
+        if self.source.marked {
+            return;
+        }
         let rest = &self.source.text.as_bytes()[self.at..];
         let fits = |byte: &u8| byte.is_ascii_graphic() && fit(*byte);
         let width = rest.iter().take_while(|byte| fits(byte)).count();
@@ -74,6 +78,7 @@ impl Scanner<'_> {
     }
 
     pub(super) fn skip_break(&mut self) {
+        self.need(2);
         let width = self.break_width(0);
         if width == 0 {
             return;
@@ -82,10 +87,12 @@ impl Scanner<'_> {
         self.at += width;
         self.mark.column = 0;
         self.mark.line += 1;
+        self.need(1);
     }
 
     /// Steps over a line break and keeps it; those of ASCII and NEL become `\n`.
     pub(super) fn keep_break(&mut self, text: &mut String) {
+        self.need(2);
         match self.break_width(0) {
             0 => return,
             3 => text.push_str(&self.source.text[self.at..self.at + 3]),

@@ -12,6 +12,7 @@ mod resolve;
 mod scalar;
 mod scan;
 mod source;
+mod window;
 
 use std::{collections::HashMap, rc::Rc};
 

@@ -20,6 +20,7 @@ impl Scanner<'_> {
     /// `!suffix`, `!handle!suffix` or `!<suffix>`.
     pub(super) fn tag(&mut self) -> Result<TokenKind, SyntaxError> {
         let (handle, suffix);
+        self.need(2);
         if self.byte(1) == b'<' {
             self.skip();
             self.skip();
@@ -139,6 +140,7 @@ impl Scanner<'_> {
         let mut left = None;
         while left != Some(0) {
             let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|d| u8::try_from(d).ok());
+            self.need(3);
             let octet = match (self.byte(0), digit(self.byte(1)), digit(self.byte(2))) {
                 (b'%', Some(high), Some(low)) => high << 4 | low,
                 _ => return Err(self.error("`%` must be followed by two hexadecimal digits")),

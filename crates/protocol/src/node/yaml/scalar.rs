@@ -144,6 +144,7 @@ impl Scanner<'_> {
         let mut breaks = Breaks::default();
         let mut blanks = String::new();
         loop {
+            self.need(4);
             if self.mark.column == 0 && self.at_document_mark() {
                 return Err(self.error("a document ends inside of quotes"));
             }
@@ -161,18 +162,21 @@ impl Scanner<'_> {
                 } else if byte == quote {
                     break;
                 } else if !single && byte == b'\\' {
-                    self.skip();
-                    if self.is_break(0) {
+                    if self.is_break(1) {
+                        self.need(3);
+                        self.skip();
                         self.skip_break();
                         broken = true;
                         break;
                     }
+                    self.skip();
                     let character = self.escape()?;
                     text.push(character);
                 } else {
                     self.keep(&mut text);
                     self.keep_ascii(&mut text, |byte| byte != quote && byte != b'\\');
                 }
+                self.need(2);
             }
             if self.byte(0) == quote {
                 break;
@@ -225,6 +229,7 @@ impl Scanner<'_> {
         if digits == 0 {
             return Ok(character);
         }
+        self.need(digits);
         let mut code = 0;
         for _ in 0..digits {
             let Some(digit) = char::from(self.byte(0)).to_digit(16) else {
@@ -244,6 +249,7 @@ impl Scanner<'_> {
         let mut blanks = String::new();
         let mut broken = false;
         loop {
+            self.need(4);
             if self.mark.column == 0 && self.at_document_mark() || self.byte(0) == b'#' {
                 break;
             }
@@ -257,6 +263,7 @@ impl Scanner<'_> {
                 blanks.clear();
                 self.keep(&mut text);
                 self.keep_ascii(&mut text, |byte| !b":,?[]{}".contains(&byte));
+                self.need(2);
             }
             if !(self.is_blank(0) || self.is_break(0)) {
                 break;

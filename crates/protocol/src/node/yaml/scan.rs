@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use zeroize::Zeroizing;
 
-use super::{SyntaxError, fault, source::Source};
+use super::{SyntaxError, fault, source::Source, window::Window};
 
 /// A place in the text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -62,6 +62,7 @@ pub(super) struct Scanner<'a> {
     /// Bytes before the place where we read.
     pub(super) at: usize,
     pub(super) mark: Mark,
+    pub(super) window: Window,
     tokens: VecDeque<Token>,
     /// How many tokens were taken from the queue.
     taken: usize,
@@ -91,6 +92,7 @@ impl<'a> Scanner<'a> {
             source,
             at: 0,
             mark,
+            window: Window::default(),
             tokens: VecDeque::new(),
             taken: 0,
             flow: 0,
@@ -182,6 +184,7 @@ impl<'a> Scanner<'a> {
             return self.fetch_end();
         }
         self.unroll(self.mark.column);
+        self.need(4);
         let first = self.byte(0);
         let line_start = self.mark.column == 0;
         if line_start && first == b'%' {
@@ -264,10 +267,11 @@ impl<'a> Scanner<'a> {
     /// White space, comments and line breaks. Tabs do not count as white space where they could
     /// be taken for indentation.
     fn skip_to_token(&mut self) {
-        if self.at == 0 && self.source.text.starts_with('\u{feff}') {
-            self.skip();
-        }
+        self.need(1);
         loop {
+            if self.loses_character() {
+                self.skip();
+            }
             while self.byte(0) == b' '
                 || self.byte(0) == b'\t' && (self.flow > 0 || !self.key_allowed)
             {

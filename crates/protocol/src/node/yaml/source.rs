@@ -2,14 +2,19 @@
 
 use std::borrow::Cow;
 
-use super::{SyntaxError, fault};
+use super::{SyntaxError, fault, window};
 
 /// The readable part of a stream.
 pub(super) struct Source<'a> {
     /// Everything up to the first thing that may not stand in YAML, without byte order mark.
     pub(super) text: Cow<'a, str>,
+    /// Whether a byte order mark stands in that text.
+    pub(super) marked: bool,
     /// What ends the text early.
     bad: Option<Bad>,
+    /// How wide the mark before the text is.
+    mark: usize,
+    wide: bool,
 }
 
 struct Bad {
@@ -33,7 +38,8 @@ impl<'a> Source<'a> {
         let good = chunk.map_or("", |chunk| chunk.valid());
         // The usual text has none, which is quickly told.
         let usual = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~');
-        let end = if good.as_bytes().iter().all(usual) { None } else { good.find(is_forbidden) };
+        let plain = good.as_bytes().iter().all(usual);
+        let end = if plain { None } else { good.find(is_forbidden) };
         let (text, what) = match end {
             Some(end) => (&good[..end], Some("a control character stands in the document")),
             None if good.len() < bytes.len() => (good, Some("a byte is not UTF-8")),
@@ -44,7 +50,8 @@ impl<'a> Source<'a> {
             && std::str::from_utf8(&bytes[text.len()..]).is_err_and(|e| e.error_len().is_none());
         let portion = if cut { text.len() } else { portion(text, mark) };
         let bad = what.map(|what| Bad { what, portion });
-        Self { text: Cow::Borrowed(text), bad }
+        let marked = !plain && window::is_marked(text);
+        Self { text: Cow::Borrowed(text), marked, bad, mark, wide: false }
     }
 
     fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Self {
@@ -62,7 +69,8 @@ impl<'a> Source<'a> {
             }
         }
         let bad = what.map(|what| Bad { what, portion: text.len() });
-        Self { text: Cow::Owned(text), bad }
+        let marked = window::is_marked(&text);
+        Self { text: Cow::Owned(text), marked, bad, mark: 2, wide: true }
     }
 
     /// The same error inside of the text: to a scanner the end stands on a line of its own, which no
@@ -76,6 +84,21 @@ impl<'a> Source<'a> {
             return error;
         }
         SyntaxError { line: number(count), column: number(last.chars().count() + 1), ..error }
+    }
+
+    /// Where the portion ends that the reference reads after the one that ended at `start`.
+    pub(super) fn portion_after(&self, start: usize) -> usize {
+        let mut left = if start == 0 { PORTION - self.mark } else { PORTION };
+        let mut end = start;
+        for character in self.text[start..].chars() {
+            let width = if self.wide { 2 * character.len_utf16() } else { character.len_utf8() };
+            if width > left {
+                break;
+            }
+            left -= width;
+            end += character.len_utf8();
+        }
+        end
     }
 
     /// The error of a reader that has come to `at`, or needed to look as far as that.
@@ -92,17 +115,19 @@ impl<'a> Source<'a> {
     }
 }
 
+const PORTION: usize = 512;
+
 /// The reference reads in portions of 512 bytes, cut where a character ends, and complains about
 /// a whole portion before it looks at the beginning of it.
 fn portion(text: &str, mark: usize) -> usize {
     let mut start = 0;
-    let mut size = 512 - mark;
+    let mut size = PORTION - mark;
     while start + size <= text.len() {
         start += size;
         while !text.is_char_boundary(start) {
             start -= 1;
         }
-        size = 512;
+        size = PORTION;
     }
     start
 }
