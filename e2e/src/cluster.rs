@@ -1,10 +1,9 @@
-//! The cluster: etcd, kube-apiserver and kube-controller-manager on loopback.
+//! The cluster: etcd, kube-apiserver, kube-controller-manager and a node on loopback.
+
+mod control;
 
 use std::{
-    fs,
-    net::TcpListener,
     path::{Path, PathBuf},
-    process::Command,
     sync::Mutex,
     time::Duration,
 };
@@ -18,6 +17,7 @@ use crate::{
     Outcome,
     child::Server,
     config,
+    node::Node,
     outside::Outside,
     tools::{self, Ran, Tools},
 };
@@ -26,9 +26,6 @@ use crate::{
 const TOKENS: &str = "static-token-of-tom,tom,uid-of-tom,\"readers,old-timers\"\n";
 /// The token of that line.
 pub const TOKEN: &str = "static-token-of-tom";
-
-/// How long the API server may take to be ready on a busy machine.
-const READY: Duration = Duration::from_secs(300);
 
 /// A running cluster. Dropping it ends its processes and removes its files.
 pub struct Cluster {
@@ -40,6 +37,8 @@ pub struct Cluster {
     pub admin: PathBuf,
     /// Who says who somebody is.
     pub outside: Outside,
+    /// Where its pods run.
+    pub node: Node,
     /// The programs.
     pub tools: Tools,
     // In the order in which they end.
@@ -55,10 +54,11 @@ impl Cluster {
         let authority = Authority::new("keyward-e2e")?;
         let outside = Outside::start(&tools, &authority, path).await?;
         write(path, &authority, &outside)?;
+        let node = Node::start(path)?;
 
         let mut servers = Vec::new();
-        let store = etcd(path, &mut servers).await?;
-        let address = api(&tools, path, &store, &mut servers).await?;
+        let store = control::etcd(path, &mut servers).await?;
+        let address = control::api(&tools, path, &store, &mut servers).await?;
         let user = authority.client("admin").group("system:masters").issue()?;
         let admin = config::text(&address, authority.pem(), &config::certificate(&user));
         let admin = config::write(path, &admin)?;
@@ -67,13 +67,11 @@ impl Cluster {
         let manager = config::write(path, &manager)?;
 
         let servers = Mutex::new(servers);
-        let cluster = Self { address, authority, admin, outside, tools, servers, folder };
-        tokio::time::timeout(READY, cluster.ready()).await.map_err(|_| "not ready in time")??;
-        let mut command = Command::new(cluster.tools.kubernetes("kube-controller-manager"));
-        command.args(MANAGER).arg("--kubeconfig").arg(manager);
-        for (flag, file) in MANAGER_FILES {
-            command.arg(flag).arg(cluster.path(file));
-        }
+        let cluster = Self { address, authority, admin, outside, node, tools, servers, folder };
+        tokio::time::timeout(control::READY, cluster.ready())
+            .await
+            .map_err(|_| "not ready in time")??;
+        let command = control::manager(&cluster.tools, cluster.folder.path(), &manager);
         cluster.push(Server::start("kube-controller-manager", &command, cluster.folder.path())?);
         cluster.furnish().await?;
         Ok(cluster)
@@ -180,7 +178,7 @@ impl Cluster {
             }))
             .await?;
         }
-        Ok(())
+        self.apply(&self.node.objects()).await
     }
 }
 
@@ -229,113 +227,3 @@ fn write(folder: &Path, authority: &Authority, outside: &Outside) -> Outcome<()>
     });
     file("audit.json", &audit.to_string())
 }
-
-async fn etcd(folder: &Path, servers: &mut Vec<Server>) -> Outcome<String> {
-    // The address is told on the command line, so another program may take the port in between.
-    for _ in 0..3 {
-        let (client, peer) = (address("http")?, address("http")?);
-        let mut command = Command::new("etcd");
-        command.arg("--data-dir").arg(folder.join("etcd"));
-        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
-        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
-        command.args(["--initial-cluster", &format!("default={peer}"), "--unsafe-no-fsync"]);
-        let mut server = Server::start("etcd", &command, folder)?;
-        if listens(&client, &mut server).await? {
-            servers.insert(0, server);
-            return Ok(client);
-        }
-        let _ = fs::remove_dir_all(folder.join("etcd"));
-    }
-    Err("etcd found no port".into())
-}
-
-async fn api(
-    tools: &Tools,
-    folder: &Path,
-    store: &str,
-    servers: &mut Vec<Server>,
-) -> Outcome<String> {
-    for _ in 0..3 {
-        let address = address("https")?;
-        let port = address.rsplit(':').next().unwrap_or_default().to_owned();
-        let mut command = Command::new(tools.kubernetes("kube-apiserver"));
-        command.args(API).args(["--etcd-servers", store, "--secure-port", &port]);
-        for (flag, file) in API_FILES {
-            command.arg(flag).arg(folder.join(file));
-        }
-        let mut server = Server::start("kube-apiserver", &command, folder)?;
-        if listens(&address, &mut server).await? {
-            servers.insert(0, server);
-            return Ok(address);
-        }
-    }
-    Err("kube-apiserver found no port".into())
-}
-
-/// Waits until somebody listens; not, if the process ended because its port was taken.
-async fn listens(address: &str, server: &mut Server) -> Outcome<bool> {
-    let place = address.rsplit('/').next().unwrap_or_default();
-    let connect = async {
-        loop {
-            if tokio::net::TcpStream::connect(place).await.is_ok() {
-                return Ok(true);
-            }
-            if let Err(error) = server.alive() {
-                let taken = error.to_string().contains("address already in use");
-                return if taken { Ok(false) } else { Err(error) };
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(READY, connect).await.map_err(|_| format!("nobody listens at {place}"))?
-}
-
-/// An address whose port nobody uses just now.
-fn address(scheme: &str) -> Outcome<String> {
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    Ok(format!("{scheme}://127.0.0.1:{port}"))
-}
-
-const API: &[&str] = &[
-    "--bind-address=127.0.0.1",
-    "--advertise-address=127.0.0.1",
-    "--endpoint-reconciler-type=none",
-    "--service-cluster-ip-range=10.0.0.0/24",
-    "--authorization-mode=RBAC",
-    "--authentication-token-webhook-version=v1",
-    "--authentication-token-webhook-cache-ttl=1s",
-    "--enable-bootstrap-token-auth",
-    // It asks for a watch's progress, which Debian's etcd does not tell.
-    "--feature-gates=SizeBasedListCostEstimate=false",
-    "--service-account-issuer=https://kubernetes.default.svc",
-];
-
-const API_FILES: &[(&str, &str)] = &[
-    ("--cert-dir", "."),
-    ("--client-ca-file", "ca.crt"),
-    ("--tls-cert-file", "server.crt"),
-    ("--tls-private-key-file", "server.key"),
-    ("--token-auth-file", "tokens.csv"),
-    ("--authentication-config", "login.json"),
-    ("--authentication-token-webhook-config-file", "reviewer.conf"),
-    ("--service-account-signing-key-file", "accounts.key"),
-    ("--service-account-key-file", "accounts.pub"),
-    ("--audit-policy-file", "audit.json"),
-    ("--audit-log-path", "audit.log"),
-];
-
-const MANAGER: &[&str] = &[
-    "--leader-elect=false",
-    "--secure-port=0",
-    "--use-service-account-credentials",
-    "--controllers=certificatesigningrequest-signing-controller,certificatesigningrequest-approving-controller,\
-     serviceaccount-controller,root-ca-certificate-publisher-controller,namespace-controller,\
-     garbage-collector-controller,token-cleaner-controller,bootstrap-signer-controller",
-];
-
-const MANAGER_FILES: &[(&str, &str)] = &[
-    ("--cluster-signing-cert-file", "ca.crt"),
-    ("--cluster-signing-key-file", "ca.key"),
-    ("--service-account-private-key-file", "accounts.key"),
-    ("--root-ca-file", "ca.crt"),
-];

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! provider (OpenID Connect), reviewer (AWS tokens) ◄── kube-apiserver ──► etcd
-//!                                     kubectl, keyward ──►┘   └◄── kube-controller-manager
+//!                                     kubectl, keyward ──►┘ │ └◄── kube-controller-manager
+//!                                                           └────► node
 //! ```
 //!
 //! Every step is a sentence that can be false; it prints one line. Whatever happens, the cluster is
@@ -11,6 +12,7 @@
 mod child;
 mod cluster;
 mod config;
+mod node;
 mod outside;
 mod steps;
 mod tools;

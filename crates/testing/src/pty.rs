@@ -12,7 +12,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{Mode, OFlags},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-    termios::{LocalModes, Termios, tcgetattr},
+    termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize},
 };
 
 /// How long anything may take before the test is called hung. No test is meant to come near it.
@@ -94,6 +94,16 @@ impl Pty {
     /// When the terminal is gone.
     pub fn type_in(&mut self, keys: &str) -> io::Result<()> {
         self.master.write_all(keys.as_bytes())
+    }
+
+    /// Gives the terminal a new size; the program is told by a signal.
+    ///
+    /// # Errors
+    ///
+    /// When the terminal is gone.
+    pub fn resize(&self, rows: u16, columns: u16) -> io::Result<()> {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        Ok(tcsetwinsize(&self.master, size)?)
     }
 
     /// Whether the terminal shows what is typed.

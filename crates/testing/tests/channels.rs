@@ -38,7 +38,8 @@ impl Socket {
     /// Upgrades; the protocol agreed on and the socket.
     async fn open(server: &Server, path: &str, protocols: &str) -> (String, Self) {
         let mut client = Client::connect(server, http1(server, None)).await;
-        let mut request = get(&format!("{POD}/{path}"), "good");
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("{POD}/{path}") };
+        let mut request = get(&path, "good");
         for (name, value) in [
             ("connection", "Upgrade"),
             ("upgrade", "websocket"),
@@ -169,6 +170,41 @@ async fn ports_have_two_channels_each_that_begin_with_their_number() {
     assert!(error.starts_with(b"error forwarding port 9"), "{error:?}");
     socket.send(0, b"hello").await;
     assert_eq!(socket.next().await.unwrap(), (0, Bytes::from("hello")));
+}
+
+#[tokio::test]
+async fn a_kubelet_has_paths_and_words_of_its_own() {
+    let server = Server::setup().kubelet().commands().start().unwrap();
+    server.users().token("good", User::new("api-server"));
+    let path = "/exec/default/a/app?command=cat&input=1&output=1";
+    let (_, mut socket) = Socket::open(&server, path, "v5.channel.k8s.io").await;
+    socket.send(0, b"typed").await;
+    socket.send(255, &[0]).await;
+    assert_eq!(socket.rest().await[1], b"typed");
+    // The words of an API server are none of its own: nothing is wanted of the command.
+    let path = "/exec/default/a/app?command=echo&command=said&stdout=1";
+    let (_, mut socket) = Socket::open(&server, path, "v5.channel.k8s.io").await;
+    assert_eq!(socket.rest().await[1], b"");
+
+    server.ports().map(8080, echo().await);
+    let path = "/portForward/default/a?ports=8080";
+    let (_, mut socket) = Socket::open(&server, path, "v4.channel.k8s.io").await;
+    socket.send(0, b"hello").await;
+    for channel in [0, 1] {
+        assert_eq!(socket.next().await.unwrap().0, channel, "the number of the port");
+    }
+    assert_eq!(socket.next().await.unwrap(), (0, Bytes::from("hello")));
+
+    server.logs().write("default", "a", "a line");
+    let mut client = Client::connect(&server, http1(&server, None)).await;
+    for (path, expected) in [
+        ("/containerLogs/default/a/app", StatusCode::OK),
+        ("/healthz", StatusCode::OK),
+        ("/api/v1/namespaces/default/pods", StatusCode::NOT_FOUND),
+        ("/exec/default/a/app", StatusCode::BAD_REQUEST),
+    ] {
+        assert_eq!(client.get(path, "good").await.0, expected, "{path}");
+    }
 }
 
 #[tokio::test]

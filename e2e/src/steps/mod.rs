@@ -6,6 +6,7 @@ mod proxy;
 mod rotation;
 mod same;
 mod signer;
+mod streams;
 mod users;
 mod watch;
 
@@ -62,7 +63,12 @@ pub fn all() -> Vec<Step> {
         "an image credential provider gets a token that ends with its pod" => image::pod_token,
         "kubectl through the proxy is the user of the plugin" => proxy::user,
         "kubectl through the proxy reads, writes and watches over rotations" => proxy::work,
-        "kubectl through the proxy has logs, exec and port-forward" => proxy::streams,
+        "kubectl through the proxy follows the log of a pod" => streams::logs,
+        "kubectl through the proxy runs a command in a pod" => streams::exec,
+        "kubectl through the proxy has a terminal in a pod" => streams::terminal,
+        "kubectl through the proxy attaches to a pod" => streams::attach,
+        "kubectl through the proxy copies 50 MB to a pod and back" => streams::copy,
+        "kubectl through the proxy carries 100 MB through a port of a pod" => streams::forward,
         "a key that stays in its token signs for a certificate of the cluster" => signer::commands,
         "a key that stays in its token is enrolled by one command and one approval" => signer::enrolment,
     ]

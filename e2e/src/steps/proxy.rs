@@ -1,18 +1,13 @@
 //! kubectl through `keyward proxy`: it knows nothing of the credential.
 
 use std::{
-    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
 };
 
-use keyward_testing::server::{Server as Stand, User};
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{TcpListener, TcpStream},
-};
+use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::{rotation, same, users};
 use crate::{Outcome, child::Server, cluster::Cluster, config, tools};
@@ -118,95 +113,6 @@ pub async fn work(cluster: &Cluster) -> Outcome<String> {
         "{round} rounds of apply, get and one watch; {} credentials",
         rotation::count(&runs)
     ))
-}
-
-/// A cluster without a kubelet has no running pods, so these are judged on the testing server, which
-/// speaks both protocols.
-pub async fn streams(cluster: &Cluster) -> Outcome<String> {
-    let stand = Stand::setup().commands().start()?;
-    stand.users().token("token-of-anna", User::new("anna"));
-    stand.store().put(&json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": { "name": "web", "namespace": "default" },
-        "spec": { "containers": [{ "name": "app", "image": "registry.example/app" }] },
-        "status": { "phase": "Running" },
-    }))?;
-    let plugin = keyward_testing::script::Script::new();
-    plugin.answer(Some("token-of-anna"), None);
-    let direct = config::write(&cluster.path("."), &stand.kubeconfig(&plugin.user()))?;
-    let proxy = Proxy::start(cluster, "proxy-streams", &direct, &[]).await?;
-    stand.logs().write("default", "web", "a line of the log");
-    stand.logs().end("default", "web");
-    stand.ports().map(80, echo().await?);
-    let kubectl = |websockets: &str, args: &[&str]| {
-        let mut command = tools::command(cluster.tools.kubernetes("kubectl"), &cluster.path("."));
-        command.env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websockets);
-        command.env("KUBECTL_PORT_FORWARD_WEBSOCKETS", websockets);
-        command.arg("--kubeconfig").arg(&proxy.kubeconfig).args(args);
-        command
-    };
-    let log = tools::succeed(&mut kubectl("true", &["logs", "web"])).await?;
-    if log != "a line of the log\n" {
-        return Err(format!("the log is {log:?}").into());
-    }
-    for websockets in ["true", "false"] {
-        let args = ["exec", "web", "--", "sh", "-c", "echo out; echo err >&2; exit 7"];
-        let ran = tools::run(&mut kubectl(websockets, &args)).await?;
-        if (ran.status.code(), ran.stdout.as_str()) != (Some(7), "out\n")
-            || !ran.stderr.contains("err\n")
-        {
-            return Err(format!("exec: {}, {}{}", ran.status, ran.stdout, ran.stderr).into());
-        }
-        let mut command = kubectl(websockets, &["port-forward", "pod/web", ":80"]);
-        let mut forward = command.stdout(Stdio::piped()).spawn()?;
-        let mut lines = BufReader::new(forward.stdout.take().ok_or("no stdout")?).lines();
-        let line = lines.next_line().await?.unwrap_or_default();
-        let port =
-            line.split(':').nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
-        let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).await?;
-        let mut answer = [0; 5];
-        stream.write_all(b"hello").await?;
-        stream.read_exact(&mut answer).await?;
-        forward.kill().await?;
-        if &answer != b"hello" {
-            return Err(format!("the port answered {answer:?}").into());
-        }
-    }
-    // As whom, and by which protocol: the first pair by WebSocket, the second by SPDY.
-    let records = stand.recorder().all();
-    let seen: Vec<String> = records
-        .iter()
-        .filter(|record| record.header("upgrade").is_some())
-        .map(|record| {
-            format!(
-                "{} as {}",
-                record.header("upgrade").unwrap_or_default(),
-                record.user.as_deref().unwrap_or("nobody")
-            )
-        })
-        .collect();
-    let expected =
-        ["websocket as anna", "websocket as anna", "SPDY/3.1 as anna", "SPDY/3.1 as anna"];
-    if seen != expected {
-        return Err(format!("the server saw {seen:?}").into());
-    }
-    Ok("log, and exec and port-forward by WebSocket and by SPDY, as anna".to_owned())
-}
-
-/// A server that says what it is told.
-async fn echo() -> Outcome<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let address = listener.local_addr()?;
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let (mut from, mut to) = stream.split();
-                let _ = tokio::io::copy(&mut from, &mut to).await;
-            });
-        }
-    });
-    Ok(address)
 }
 
 fn object(round: &str) -> Value {

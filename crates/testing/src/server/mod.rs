@@ -20,6 +20,7 @@ mod certificate;
 mod connection;
 pub(crate) mod der;
 mod fault;
+mod kubelet;
 mod p521;
 mod pod;
 mod record;
@@ -228,6 +229,7 @@ pub(crate) struct Shared {
     logs: Logs,
     ports: Ports,
     commands: bool,
+    kubelet: bool,
     gate: watch::Sender<Gate>,
     tls: RwLock<Arc<ServerConfig>>,
     checker: Arc<dyn ClientCertVerifier>,

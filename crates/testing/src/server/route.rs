@@ -12,6 +12,7 @@ use super::{
     api,
     body::Body,
     connection::Connection,
+    kubelet,
     users::{Proof, User},
 };
 
@@ -31,6 +32,9 @@ pub(crate) async fn answer(
 ) -> Answer {
     let path = request.uri().path().to_owned();
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    if shared.kubelet {
+        return kubelet::answer(shared, caller, &parts, request);
+    }
     let posted = request.method() == Method::POST;
     match parts.as_slice() {
         [] => json_answer(

@@ -32,6 +32,7 @@ pub struct Setup {
     records: usize,
     workers: usize,
     commands: bool,
+    kubelet: bool,
     forgetful: bool,
 }
 
@@ -48,6 +49,7 @@ impl Default for Setup {
             records: 10_000,
             workers: 2,
             commands: false,
+            kubelet: false,
             forgetful: false,
         }
     }
@@ -140,6 +142,15 @@ impl Setup {
         self
     }
 
+    /// Is the kubelet of a node, to which a real API server comes for logs, commands and ports of
+    /// pods, and nothing else. Which pods there are is the API server's business: whatever it asks
+    /// about runs here.
+    #[must_use]
+    pub fn kubelet(mut self) -> Self {
+        self.kubelet = true;
+        self
+    }
+
     /// Starts the server; when this returns, it listens.
     pub fn start(self) -> Result<Server, Error> {
         let authority = match &self.authority {
@@ -161,6 +172,7 @@ impl Setup {
             logs: Logs::default(),
             ports: Ports::default(),
             commands: self.commands,
+            kubelet: self.kubelet,
             gate: watch::Sender::new(Gate::Open),
             tls: RwLock::new(Arc::new(self.settings(&authority)?)),
             checker: tls::checker(&authority, tls::provider())?,

@@ -26,9 +26,9 @@ use self::{kind::Kind, query::Query, selector::Selector, watch::Watch};
 use super::{
     Shared,
     answer::{Answer, failure, json_answer},
-    pod::log_answer,
+    pod::{exec::Words, log_answer},
     route::Caller,
-    upgrade,
+    upgrade::{self, Part, Wish},
 };
 
 /// The largest object taken.
@@ -72,6 +72,17 @@ impl Target {
             part: part.to_owned(),
         })
     }
+
+    /// What is asked of a pod beyond HTTP.
+    fn wish(&self) -> Option<Wish<'_>> {
+        let part = match self.part.as_str() {
+            "exec" => Part::Exec,
+            "attach" => Part::Attach,
+            "portforward" => Part::Forward,
+            _ => return None,
+        };
+        Some(Wish { namespace: &self.namespace, pod: &self.name, part, words: Words::API })
+    }
 }
 
 /// Answers a request for objects.
@@ -83,15 +94,14 @@ pub(crate) async fn answer(
 ) -> Answer {
     let query = Query::read(request.uri());
     let reads = request.method() == Method::GET;
-    match target.part.as_str() {
-        "log" if reads => return log(shared, &target, &query),
-        "exec" | "attach" | "portforward" => {
-            return match shared.store.get(target.kind, &target.namespace, &target.name) {
-                Ok(_) => upgrade::answer(shared, caller.connection, &target, request),
-                Err(refusal) => refused(&refusal, &target),
-            };
-        }
-        _ => {}
+    if target.part == "log" && reads {
+        return log(shared, &target, &query);
+    }
+    if let Some(wish) = target.wish() {
+        return match shared.store.get(target.kind, &target.namespace, &target.name) {
+            Ok(_) => upgrade::answer(shared, caller.connection, &wish, request),
+            Err(refusal) => refused(&refusal, &target),
+        };
     }
     let done = match *request.method() {
         Method::GET if target.name.is_empty() => return many(shared, target, &query),

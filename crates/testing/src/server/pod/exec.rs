@@ -40,15 +40,30 @@ pub(crate) struct Order {
     pub(crate) pod: String,
 }
 
+/// What a server calls the streams of a command.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Words {
+    stdin: &'static str,
+    stdout: &'static str,
+    stderr: &'static str,
+}
+
+impl Words {
+    /// Of an API server.
+    pub(crate) const API: Self = Self { stdin: "stdin", stdout: "stdout", stderr: "stderr" };
+    /// Of a kubelet.
+    pub(crate) const KUBELET: Self = Self { stdin: "input", stdout: "output", stderr: "error" };
+}
+
 impl Order {
-    pub(crate) fn read(query: &Query, namespace: &str, pod: &str) -> Self {
+    pub(crate) fn read(query: &Query, words: Words, namespace: &str, pod: &str) -> Self {
         let tty = query.flag("tty");
         Self {
             command: query.all("command").map(str::to_owned).collect(),
-            stdin: query.flag("stdin"),
-            stdout: query.flag("stdout"),
+            stdin: query.flag(words.stdin),
+            stdout: query.flag(words.stdout),
             // A terminal has one stream for both.
-            stderr: query.flag("stderr") && !tty,
+            stderr: query.flag(words.stderr) && !tty,
             tty,
             namespace: namespace.to_owned(),
             pod: pod.to_owned(),

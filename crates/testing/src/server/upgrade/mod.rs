@@ -14,10 +14,10 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use super::{
     Shared,
     answer::{Answer, failure, set},
-    api::{Target, query::Query},
+    api::query::Query,
     body::Body,
     connection::Connection,
-    pod::exec::Order,
+    pod::exec::{Order, Words},
 };
 
 const V4: &str = "v4.channel.k8s.io";
@@ -43,24 +43,41 @@ enum Transport {
     Spdy,
 }
 
-/// Answers a request for `exec`, `attach` or `portforward` of a pod that is there.
+/// The part of a pod that is asked for, and in which words.
+#[derive(Debug)]
+pub(crate) struct Wish<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) pod: &'a str,
+    pub(crate) part: Part,
+    pub(crate) words: Words,
+}
+
+/// What of a pod can be upgraded to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Exec,
+    Attach,
+    Forward,
+}
+
+/// Answers a request for a command, for attaching to or for a port of a pod that is there.
 pub(crate) fn answer(
     shared: &Arc<Shared>,
     connection: Arc<Connection>,
-    target: &Target,
+    wish: &Wish<'_>,
     mut request: Request<Incoming>,
 ) -> Answer {
     let query = Query::read(request.uri());
-    let job = match target.part.as_str() {
-        "portforward" => Job::Forward(
+    let job = match wish.part {
+        Part::Forward => Job::Forward(
             query.all("ports").flat_map(|list| list.split(',')).flat_map(str::parse).collect(),
         ),
         _ if !shared.commands => {
             return failure(StatusCode::FORBIDDEN, "this server was not set up to run commands");
         }
         part => {
-            let mut order = Order::read(&query, &target.namespace, &target.name);
-            if part == "attach" {
+            let mut order = Order::read(&query, wish.words, wish.namespace, wish.pod);
+            if part == Part::Attach {
                 order.command.clear();
             } else if order.command.is_empty() {
                 return failure(StatusCode::BAD_REQUEST, "you must specify at least 1 command");
