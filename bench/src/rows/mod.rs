@@ -34,6 +34,7 @@ pub const ALL: &[(&str, usize, Make)] = &[
     ("program: get --raw /healthz", ROUNDS, get::row),
     ("the layer", ROUNDS, layer::row),
     ("requests on one connection", MANY, requests::connection),
+    ("requests in turn on one processor", MANY, requests::in_turn),
     ("the work of a request", MANY, requests::work),
     ("from nothing to the first answer", ROUNDS, requests::first),
     ("signed handshakes", ROUNDS, signer::row),

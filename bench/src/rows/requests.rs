@@ -13,6 +13,7 @@ use keyward_host::{
     rules::Rules,
 };
 use kube::config::{KubeConfigOptions, Kubeconfig as Theirs};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
 use serde_json::{Value, json};
 use tokio::{net::TcpStream, runtime::Runtime};
@@ -35,7 +36,8 @@ const BEGINNINGS: u32 = 20;
 
 /// On a connection that is there, by the wall's clock. kube speaks HTTP/1.1 alone, which carries one
 /// request at a time; HTTP/2 carries them all at once. What one alone takes is for the most part the
-/// time in which client and server wake each other up, and tells little of either; [`work`] does.
+/// time in which client and server wake each other up across processors, and tells little of either;
+/// [`in_turn`] and [`work`] do.
 pub fn connection() -> Row {
     let stage = Stage::new();
     let (wrapped, lone, many) = (stage.wrapped.clone(), stage.lone.clone(), stage.many.clone());
@@ -80,6 +82,65 @@ pub fn connection() -> Row {
                 judge: |r| (r.ratio("ours, 32 at once, HTTP/2", CLIENT_GO), 1.0),
             },
         ],
+    }
+}
+
+/// By the wall's clock too, one after another, with client and server in turn on one processor: nobody
+/// waits for another one to wake up. All of them speak HTTP/1.1 here. client-go is not among them: it is
+/// in a process that may run anywhere.
+pub fn in_turn() -> Row {
+    let processor = Rc::new(Processor::only_one());
+    let stage = Stage::new();
+    let (kube, wrapped, lone) = (stage.kube.clone(), stage.wrapped.clone(), stage.lone.clone());
+    Row {
+        unit: "µs",
+        variants: vec![
+            stage.variant(KUBE, move || {
+                let _kept = &processor;
+                let kube = kube.clone();
+                async move { each(REQUESTS, || through_kube(&kube)).await }
+            }),
+            stage.variant(WRAPPED, move || {
+                let kube = wrapped.clone();
+                async move { each(REQUESTS, || through_kube(&kube)).await }
+            }),
+            stage.variant(OURS, move || {
+                let client = lone.clone();
+                async move { each(REQUESTS, || ask(&client)).await }
+            }),
+        ],
+        bars: vec![
+            Bar {
+                promise: "one after another on one connection under kube::Client, beside kube's own",
+                judge: |r| (r.ratio(WRAPPED, KUBE), 1.0),
+            },
+            Bar {
+                promise: "one after another on one connection, beside kube's own",
+                judge: |r| (r.ratio(OURS, KUBE), 1.0),
+            },
+        ],
+    }
+}
+
+/// This thread, and all that comes from it, is on one processor until this is dropped.
+struct Processor {
+    before: CpuSet,
+}
+
+impl Processor {
+    fn only_one() -> Self {
+        let before = sched_getaffinity(None).expect("the processors we may use");
+        let first = (0..CpuSet::MAX_CPU).find(|at| before.is_set(*at)).expect("a processor");
+        let mut one = CpuSet::new();
+        one.set(first);
+        sched_setaffinity(None, &one).expect("one processor");
+        Self { before }
+    }
+}
+
+impl Drop for Processor {
+    fn drop(&mut self) {
+        sched_setaffinity(None, &self.before).expect("the processors we had");
     }
 }
 

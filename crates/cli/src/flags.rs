@@ -126,7 +126,7 @@ pub(crate) struct Flags {
     #[arg(long, global = true, help_heading = PLUGINS, hide_short_help = true)]
     pub(crate) strict: bool,
 
-    /// Say more on stderr; repeat it or give a level (-v, -vv, -vvv, -v=3)
+    /// Say more on stderr; repeat it or give a level (-v, -vv, -v=2)
     #[arg(
         short, global = true, value_name = "N", help_heading = GENERAL,
         num_args = 0..=1, require_equals = true, default_missing_value = "1"
@@ -151,7 +151,7 @@ impl Flags {
         self.context.last().map(String::as_str)
     }
 
-    /// How much to say: 0 warnings, 1 what happens, 2 details, 3 everything.
+    /// How much to say: 0 warnings, 1 what happens, 2 and more everything.
     pub(crate) fn verbosity(&self) -> u8 {
         self.verbose.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }

@@ -15,8 +15,7 @@ pub(crate) fn start(globals: &Globals) {
     let level = match globals.flags.verbosity() {
         0 => LevelFilter::WARN,
         1 => LevelFilter::INFO,
-        2 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
+        _ => LevelFilter::DEBUG,
     };
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
