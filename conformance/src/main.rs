@@ -5,7 +5,7 @@ use std::{path::Path, process::ExitCode};
 use keyward_conformance::{
     areas::{AREAS, Area},
     reference::{self, Reference},
-    trial::{self, Settings},
+    trial::{self, Only, Settings},
 };
 
 fn main() -> ExitCode {
@@ -41,7 +41,7 @@ fn run(args: &[String]) -> Result<bool, String> {
 }
 
 fn settings(args: &[String]) -> Result<Settings, String> {
-    let mut settings = Settings { cases: 20_000, seed: 1, area: None };
+    let mut settings = Settings { cases: 20_000, seed: 1, only: None };
     let mut args = args.iter();
     while let Some(name) = args.next() {
         let mut value = || args.next().ok_or(format!("`{name}` needs a value"));
@@ -56,9 +56,12 @@ fn settings(args: &[String]) -> Result<Settings, String> {
             "--area" => {
                 let value = value()?;
                 let names: Vec<_> = AREAS.iter().map(|area| area.name).collect();
-                settings.area = Some(
-                    Area::named(value).ok_or(format!("no area `{value}`: {}", names.join(", ")))?,
-                );
+                settings.only = Some(match value.as_str() {
+                    "kubectl" => Only::Kubectl,
+                    name => Only::Area(Area::named(name).ok_or_else(|| {
+                        format!("no area `{name}`: {}, kubectl", names.join(", "))
+                    })?),
+                });
             }
             other => {
                 return Err(format!(

@@ -27,8 +27,14 @@ pub struct Settings {
     pub cases: usize,
     /// The same seed makes the same cases.
     pub seed: u64,
-    /// This area alone, with all the cases.
-    pub area: Option<&'static Area>,
+    pub only: Option<Only>,
+}
+
+/// One part alone, with all the cases.
+pub enum Only {
+    Area(&'static Area),
+    /// The second judge.
+    Kubectl,
 }
 
 /// What came of it in one area.
@@ -50,9 +56,13 @@ impl Row {
 /// Runs, prints a table by area and `N passed, M failed`; whether none failed.
 pub fn run(root: &Path, settings: &Settings, reference: &mut Reference) -> Result<bool, String> {
     let mut table = Vec::new();
-    for area in AREAS.iter().filter(|area| settings.area.is_none_or(|only| only.name == area.name))
-    {
-        let share = if settings.area.is_some() { 100 } else { area.share };
+    let areas = match settings.only {
+        None => AREAS,
+        Some(Only::Area(area)) => std::slice::from_ref(area),
+        Some(Only::Kubectl) => &[],
+    };
+    for area in areas {
+        let share = if settings.only.is_some() { 100 } else { area.share };
         let seeds = area.vectors(&root.join("vectors"))?.unwrap_or_default();
         let mut generator = Generator::new(area.name, seeds, settings.seed);
         let row = trial(area, settings.cases * share / 100, &mut generator, reference)?;
@@ -62,12 +72,16 @@ pub fn run(root: &Path, settings: &Settings, reference: &mut Reference) -> Resul
     show(&table);
     let mut passed: usize = table.iter().map(|(_, row)| row.passed()).sum();
     let mut failed: usize = table.iter().map(|(_, row)| row.failed).sum();
-    if settings.area.is_none() {
+    let judged = match settings.only {
+        None => (settings.cases / 500).clamp(8, 200),
+        Some(Only::Area(_)) => 0,
+        Some(Only::Kubectl) => settings.cases,
+    };
+    if judged > 0 {
         match Judge::find(root) {
             Err(why) => println!("kubectl: did not judge: {why}"),
             Ok(judge) => {
-                let (same, differ) =
-                    judge.run((settings.cases / 500).clamp(8, 200), settings.seed)?;
+                let (same, differ) = judge.run(judged, settings.seed)?;
                 println!("{:<18}{same:>9}{:>10}{:>10}{differ:>8}", "kubectl", 0, 0);
                 passed += same;
                 failed += differ;

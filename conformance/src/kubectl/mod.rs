@@ -1,0 +1,112 @@
+//! The second judge: the real kubectl beside the real `keyward get`, against one server.
+//!
+//! Exit codes are compared by number. kubectl knows two, 0 and 1; `keyward get` ends with the same,
+//! but for three failures that it gives a number of their own (`docs/cli.md`) and that are 1 to kubectl:
+//! see [`Case::promise`]. `keyward proxy -- kubectl …` ends as kubectl does without it, and like `keyward
+//! get` where one of those three keeps it from serving.
+
+mod case;
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use http::StatusCode;
+use keyward_testing::server::{Deed, Fault, Server, User};
+use serde_json::Value;
+
+use self::case::{BROKEN, Case, PAST};
+use crate::generate::Rng;
+
+/// Both programs.
+pub struct Judge {
+    kubectl: PathBuf,
+    keyward: PathBuf,
+    /// Whether this kubectl knows policies for plugins.
+    has_policy: bool,
+}
+
+impl Judge {
+    /// Finds both programs; `Err` says why there is no judge.
+    pub fn find(root: &Path) -> Result<Self, String> {
+        let keyward = env::current_exe()
+            .ok()
+            .and_then(|program| Some(program.parent()?.join("keyward")))
+            .filter(|program| program.is_file())
+            .ok_or("`keyward` is not built beside this program")?;
+        let mut places: Vec<PathBuf> =
+            env::var_os("KEYWARD_KUBECTL").map(PathBuf::from).into_iter().collect();
+        let home = env::var_os("XDG_CACHE_HOME")
+            .map(PathBuf::from)
+            .or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
+        if let Some(cache) = home {
+            let versions = fs::read_dir(cache.join("keyward/e2e")).into_iter().flatten().flatten();
+            places.extend(versions.map(|version| version.path().join("kubernetes/kubectl")));
+        }
+        places.push("kubectl".into());
+        let mut old = None;
+        for kubectl in places {
+            match minor(&kubectl, root) {
+                // Older ones know no interactiveMode.
+                Some(minor) if minor >= 26 => {
+                    return Ok(Self { kubectl, keyward, has_policy: minor >= 35 });
+                }
+                Some(minor) => old = Some(minor),
+                None => {}
+            }
+        }
+        Err(old.map_or("no kubectl".to_owned(), |minor| {
+            format!("kubectl is 1.{minor}, and one of 1.26 or newer is needed (KEYWARD_KUBECTL names it)")
+        }))
+    }
+
+    /// Runs both on `count` kubeconfigs; how many went the same way and how many not.
+    pub fn run(&self, count: usize, seed: u64) -> Result<(usize, usize), String> {
+        let server = Server::setup().start().map_err(|e| format!("no server: {e}"))?;
+        server.users().token("good", User::new("jane"));
+        server.faults().add(Fault::on(BROKEN, Deed::Answer(StatusCode::INTERNAL_SERVER_ERROR)));
+        let mut rng = Rng::new(seed);
+        let (mut same, mut differ) = (0, 0);
+        for _ in 0..count {
+            let case = Case::make(&mut rng, self.has_policy);
+            let [theirs, ours] = [&self.kubectl, &self.keyward]
+                .map(|program| case.run(program, &server).map_err(|e| e.to_string()));
+            let (mut theirs, ours) = (theirs?, ours?);
+            let promised = case.promise(theirs.code);
+            let inside = case.run_inside(&self.keyward, &self.kubectl, &server);
+            let inside = inside.map_err(|e| e.to_string())?;
+            if case.stdout.contains(PAST) {
+                // kubectl runs it once more for the handshake; ours shares the one run.
+                theirs.runs.dedup();
+            }
+            let equal = (&theirs.runs, &theirs.requests) == (&ours.runs, &ours.requests);
+            let kept = |code| promised == Some(code);
+            if equal && kept(ours.code) && inside.is_none_or(kept) {
+                same += 1;
+            } else {
+                differ += 1;
+                println!(
+                    "\nkubectl: {case:?}\n  kubectl: {theirs:?}\n  keyward: {ours:?}\n  \
+                     exit code: {promised:?} was promised; {inside:?} in the proxy\n"
+                );
+            }
+        }
+        Ok((same, differ))
+    }
+}
+
+/// The minor version of a kubectl.
+fn minor(kubectl: &Path, folder: &Path) -> Option<u32> {
+    let output = Command::new(kubectl)
+        .args(["version", "--client", "-o", "json"])
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let said: Value = serde_json::from_slice(&output.stdout).ok()?;
+    let minor = said["clientVersion"]["minor"].as_str()?;
+    minor.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
+}
