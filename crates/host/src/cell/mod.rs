@@ -42,7 +42,8 @@ use crate::{
     process::{self, Stop},
 };
 
-/// Gets a new value. Blocks: it is called on a thread that Keyward keeps.
+/// Gets a new value. Blocks: it is called on a thread that Keyward keeps, or on that of a caller that
+/// may block.
 pub trait Fetch<T>: Send + Sync + 'static {
     /// One attempt.
     fn fetch(&self, occasion: &Occasion) -> Result<Fresh<T>, Error>;
@@ -165,7 +166,7 @@ impl<T: Keep> Cell<T> {
     /// leaves the run to the next one.
     pub async fn value(&self) -> Result<Arc<T>, Error> {
         for _ in 0..ROUNDS {
-            match self.ask() {
+            match self.ask(Shared::launch) {
                 Asked::Known(result) => return result,
                 Asked::Wait(seat) => {
                     if let Some(result) = self.0.take(&seat.await) {
@@ -177,10 +178,11 @@ impl<T: Keep> Cell<T> {
         Err(too_short())
     }
 
-    /// The same for a thread that may block.
+    /// The same for a thread that may block: a run that it starts is its own, which spares a program
+    /// that wants one value another thread.
     pub fn value_blocking(&self) -> Result<Arc<T>, Error> {
         for _ in 0..ROUNDS {
-            match self.ask() {
+            match self.ask(Shared::fly) {
                 Asked::Known(result) => return result,
                 Asked::Wait(seat) => {
                     if let Some(result) = self.0.take(&seat.wait(None).unwrap_or_else(lost)) {
@@ -233,7 +235,7 @@ impl<T: Keep> Cell<T> {
         history
     }
 
-    fn ask(&self) -> Asked<T> {
+    fn ask(&self, run: impl FnOnce(&Arc<Shared<T>>, Occasion, Landing<Landed<T>>)) -> Asked<T> {
         if let Some(value) = self.current() {
             return Asked::Known(Ok(value));
         }
@@ -243,7 +245,7 @@ impl<T: Keep> Cell<T> {
         };
         match self.0.flight.board_unless(known, |landing| {
             let occasion = self.0.pace().occasion();
-            self.0.launch(occasion, landing);
+            run(&self.0, occasion, landing);
         }) {
             Boarding::Known(result) => Asked::Known(result),
             Boarding::Seat(seat) => Asked::Wait(seat),
@@ -304,30 +306,33 @@ impl<T: Keep> Shared<T> {
     /// Fetches on a kept thread.
     fn launch(self: &Arc<Self>, occasion: Occasion, landing: Landing<Landed<T>>) {
         let shared = Arc::clone(self);
+        process::spawn(move || shared.fly(occasion, landing));
+    }
+
+    /// Fetches here and now.
+    fn fly(self: &Arc<Self>, occasion: Occasion, landing: Landing<Landed<T>>) {
         let stop = Stop::default();
-        if self.fetch.ends() && !matches!(occasion, Occasion::Ahead) {
+        let ahead = matches!(occasion, Occasion::Ahead);
+        if self.fetch.ends() && !ahead {
             let stop = stop.clone();
             landing.when_abandoned(move || stop.call());
         }
-        process::spawn(move || {
-            let ahead = matches!(occasion, Occasion::Ahead);
-            let begun = shared.clock.elapsed();
-            let fetched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                shared.fetch.fetch_until(&occasion, &stop)
-            }));
-            let result = match fetched.unwrap_or_else(|_| Err(panicked())) {
-                Ok(fresh) => Ok(shared.keep(&fresh)),
-                Err(error) => {
-                    // One that was ended says nothing about the next.
-                    if !stop.called() {
-                        shared.note_failure(&error, ahead);
-                    }
-                    Err(error)
+        let begun = self.clock.elapsed();
+        let fetched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            self.fetch.fetch_until(&occasion, &stop)
+        }));
+        let result = match fetched.unwrap_or_else(|_| Err(panicked())) {
+            Ok(fresh) => Ok(self.keep(&fresh)),
+            Err(error) => {
+                // One that was ended says nothing about the next.
+                if !stop.called() {
+                    self.note_failure(&error, ahead);
                 }
-            };
-            shared.note(begun, result.as_ref().err());
-            landing.land(Landed { result, ahead });
-        });
+                Err(error)
+            }
+        };
+        self.note(begun, result.as_ref().err());
+        landing.land(Landed { result, ahead });
     }
 
     /// Makes a fresh value the current one.

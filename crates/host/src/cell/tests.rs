@@ -378,3 +378,32 @@ fn a_dropped_question_leaves_the_run_to_the_next_one() {
     drop(asked);
     assert_eq!((mint.value(), mint.runs()), (1, 1));
 }
+
+#[test]
+fn a_caller_that_may_block_runs_it_itself_and_others_share_it() {
+    let threads = Arc::new(Mutex::new(Vec::new()));
+    let (begun, begins) = std::sync::mpsc::channel();
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    let (seen, gone) = (Arc::clone(&threads), Mutex::new(gone));
+    let fetch = move |_: &Occasion| {
+        seen.lock().unwrap().push(std::thread::current().id());
+        begun.send(()).unwrap();
+        gone.lock().unwrap().recv().unwrap();
+        Ok(Fresh { value: Coin(7), expires: None })
+    };
+    let clock = Arc::new(HandClock::new(Timestamp::UNIX_EPOCH));
+    let cell = Cell::new(fetch, clock as SharedClock, Settings::default());
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| cell.value_blocking().unwrap().0);
+        begins.recv().unwrap();
+        // Under way already: this one finds a seat.
+        let Asked::Wait(seat) = cell.ask(|_, _, _| panic!("a second run")) else {
+            panic!("a value")
+        };
+        assert_eq!(*threads.lock().unwrap(), [first.thread().id()]);
+        go.send(()).unwrap();
+        assert!(seat.wait(None).unwrap().result.is_ok());
+        assert_eq!(first.join().unwrap(), 7);
+    });
+    assert_eq!(threads.lock().unwrap().len(), 1);
+}
