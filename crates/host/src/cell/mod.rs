@@ -182,7 +182,7 @@ impl<T: Keep> Cell<T> {
     /// that wants one value another thread.
     pub fn value_blocking(&self) -> Result<Arc<T>, Error> {
         for _ in 0..ROUNDS {
-            match self.ask(Shared::fly) {
+            match self.ask(|shared, occasion, landing| shared.fly(&occasion, landing)) {
                 Asked::Known(result) => return result,
                 Asked::Wait(seat) => {
                     if let Some(result) = self.0.take(&seat.wait(None).unwrap_or_else(lost)) {
@@ -306,11 +306,11 @@ impl<T: Keep> Shared<T> {
     /// Fetches on a kept thread.
     fn launch(self: &Arc<Self>, occasion: Occasion, landing: Landing<Landed<T>>) {
         let shared = Arc::clone(self);
-        process::spawn(move || shared.fly(occasion, landing));
+        process::spawn(move || shared.fly(&occasion, landing));
     }
 
     /// Fetches here and now.
-    fn fly(self: &Arc<Self>, occasion: Occasion, landing: Landing<Landed<T>>) {
+    fn fly(&self, occasion: &Occasion, landing: Landing<Landed<T>>) {
         let stop = Stop::default();
         let ahead = matches!(occasion, Occasion::Ahead);
         if self.fetch.ends() && !ahead {
@@ -319,7 +319,7 @@ impl<T: Keep> Shared<T> {
         }
         let begun = self.clock.elapsed();
         let fetched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            self.fetch.fetch_until(&occasion, &stop)
+            self.fetch.fetch_until(occasion, &stop)
         }));
         let result = match fetched.unwrap_or_else(|_| Err(panicked())) {
             Ok(fresh) => Ok(self.keep(&fresh)),
