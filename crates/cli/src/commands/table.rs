@@ -14,8 +14,11 @@ pub(crate) fn among(words: &[OsString]) -> impl Iterator<Item = Command> {
     named.map(|(name, augment)| augment(Command::new(name)))
 }
 
+/// Adds what a command takes.
+type Augment = fn(Command) -> Command;
+
 /// Must name what the variants of [`super::Command`] name; a test compares them.
-const TABLE: &[(&str, fn(Command) -> Command)] = &[
+const TABLE: &[(&str, Augment)] = &[
     ("plan", plan::Args::augment_args),
     ("credential", credential::Args::augment_args),
     ("get", get::Args::augment_args),
