@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::measure::Report;
+use crate::{measure::Report, rows};
 
 /// One panel: a row, and which of its variants are the same work at which size.
 struct Panel {
@@ -31,6 +31,10 @@ const PANELS: &[Panel] = &[
                     (1_000, "clientcmd: 1,000"),
                     (10_000, "clientcmd: 10,000"),
                 ],
+            },
+            Series {
+                who: "kube 5",
+                points: &[(10, "kube 5: 10"), (1_000, "kube 5: 1,000"), (10_000, "kube 5: 10,000")],
             },
             Series {
                 who: "ours",
@@ -62,8 +66,8 @@ const PANELS: &[Panel] = &[
         ],
     },
     Panel {
-        title: "callers without a credential, p99 wait",
-        row: "callers at expiry",
+        title: "callers at expiry, p99 besides the plugin",
+        row: rows::CROWD,
         axis: "callers",
         series: &[
             Series {
@@ -72,6 +76,14 @@ const PANELS: &[Panel] = &[
                     (100, "client-go: 100"),
                     (1_000, "client-go: 1,000"),
                     (10_000, "client-go: 10,000"),
+                ],
+            },
+            Series {
+                who: "kube 5",
+                points: &[
+                    (100, "kube 5: 100"),
+                    (1_000, "kube 5: 1,000"),
+                    (10_000, "kube 5: 10,000"),
                 ],
             },
             Series {
@@ -160,7 +172,11 @@ fn draw(out: &mut String, panel: &Panel, report: &Report) {
     );
     for series in panel.series {
         // Dashes as well as colour, and the name at the end of the line.
-        let (colour, dash) = if series.who == "ours" { ("#0a6", "none") } else { ("#c40", "5 3") };
+        let (colour, dash) = match series.who {
+            "ours" => ("#0a6", "none"),
+            "kube 5" => ("#06c", "2 3"),
+            _ => ("#c40", "5 3"),
+        };
         let placed: Vec<(f64, f64)> =
             points(series).into_iter().map(|(x, y)| (across.place(x), up.place(y))).collect();
         let line: Vec<String> = placed.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
@@ -241,7 +257,7 @@ mod tests {
             load: String::new(),
         };
         let drawn = svg(&[report]);
-        assert_eq!(drawn.matches("<circle").count(), 6, "{drawn}");
+        assert_eq!(drawn.matches("<circle").count(), 9, "{drawn}");
         assert!(drawn.contains(">ours</text>") && drawn.contains(">clientcmd</text>"), "{drawn}");
     }
 

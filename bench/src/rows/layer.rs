@@ -83,15 +83,15 @@ fn ours(scene: &Scene) -> bearer::Layer {
 }
 
 fn peer(scene: &Scene) -> impl Layer<Nothing, Service = impl Sends + use<>> + use<> {
-    let config = runtime().block_on(theirs(&scene.folder));
+    let config = runtime().block_on(theirs(&scene.folder.text()));
     config.auth_layer().expect("the bench's plugin works").expect("a token")
 }
 
 /// Answers at once, and allocates nothing.
 #[derive(Clone)]
-struct Nothing;
+pub(super) struct Nothing;
 
-impl Service<Request<Empty<Bytes>>> for Nothing {
+impl Service<Asked> for Nothing {
     type Response = Response<()>;
     type Error = BoxError;
     type Future = Ready<Result<Response<()>, BoxError>>;
@@ -100,14 +100,17 @@ impl Service<Request<Empty<Bytes>>> for Nothing {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Empty<Bytes>>) -> Self::Future {
+    fn call(&mut self, request: Asked) -> Self::Future {
         black_box(request);
         ready(Ok(Response::new(())))
     }
 }
 
+/// A request of this bench.
+pub(super) type Asked = Request<Empty<Bytes>>;
+
 /// As kube's client makes them.
-fn request() -> Request<Empty<Bytes>> {
+pub(super) fn request() -> Asked {
     let mut request = Request::get("/api/v1/namespaces/default/pods").body(Empty::new()).unwrap();
     for name in ["accept", "user-agent", "accept-encoding"] {
         request.headers_mut().insert(name, HeaderValue::from_static("application/json"));
@@ -116,14 +119,11 @@ fn request() -> Request<Empty<Bytes>> {
 }
 
 /// What is measured here.
-trait Sends: Service<Request<Empty<Bytes>>, Response = Response<()>, Error = BoxError> {}
+trait Sends: Service<Asked, Response = Response<()>, Error = BoxError> {}
 
-impl<S> Sends for S where
-    S: Service<Request<Empty<Bytes>>, Response = Response<()>, Error = BoxError>
-{
-}
+impl<S> Sends for S where S: Service<Asked, Response = Response<()>, Error = BoxError> {}
 
-fn send(service: &mut impl Sends, request: Request<Empty<Bytes>>) {
+fn send(service: &mut impl Sends, request: Asked) {
     let context = &mut Context::from_waker(std::task::Waker::noop());
     assert!(service.poll_ready(context).is_ready(), "always ready");
     let response = service.call(request).now_or_never().expect("nobody waits");

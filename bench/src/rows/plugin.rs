@@ -26,7 +26,7 @@ const RUNS: u32 = 12;
 pub fn row() -> Row {
     let folder = Folder::new();
     let path = folder.plugin.clone();
-    let config = runtime().block_on(theirs(&folder));
+    let config = runtime().block_on(theirs(&folder.text()));
     let job = json!({ "work": "run", "command": folder.plugin, "turns": RUNS });
     Row {
         unit: "ms",

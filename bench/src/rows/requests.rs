@@ -212,7 +212,7 @@ impl Stage {
         let many = ours(&scene.folder).0;
         let (kube, wrapped, bare) = runtime.block_on(async {
             let wrapped = keyward_kube::wrap(lone.clone(), &target);
-            (kube(&old.folder).await, wrapped, bare(&scene).await)
+            (kube(&old.folder.text()).await, wrapped, bare(&scene).await)
         });
         let (runtime, scenes) = (Rc::new(runtime), Rc::new([scene, old]));
         Self { runtime, scenes, kube, wrapped, lone, many, bare }
@@ -247,7 +247,8 @@ pub fn first() -> Row {
                 label: "kube 5",
                 run: Box::new(move || {
                     beginnings(|runtime| {
-                        runtime.block_on(async { through_kube(&kube(&one.folder).await).await })
+                        runtime
+                            .block_on(async { through_kube(&kube(&one.folder.text()).await).await })
                     })
                 }),
             },
@@ -294,15 +295,15 @@ pub fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// kube's reading of the folder's kubeconfig.
-pub async fn theirs(folder: &Folder) -> kube::Config {
-    let config = Theirs::from_yaml(&folder.text()).expect("a kubeconfig");
+/// kube's reading of a kubeconfig.
+pub async fn theirs(text: &str) -> kube::Config {
+    let config = Theirs::from_yaml(text).expect("a kubeconfig");
     let options = KubeConfigOptions::default();
     kube::Config::from_custom_kubeconfig(config, &options).await.expect("a configuration")
 }
 
-async fn kube(folder: &Folder) -> kube::Client {
-    kube::Client::try_from(theirs(folder).await).expect("a client")
+async fn kube(text: &str) -> kube::Client {
+    kube::Client::try_from(theirs(text).await).expect("a client")
 }
 
 fn ours(folder: &Folder) -> (Client, Target) {
@@ -314,7 +315,8 @@ fn ours(folder: &Folder) -> (Client, Target) {
     (client.expect("a client"), target)
 }
 
-async fn through_kube(client: &kube::Client) -> Result<(), String> {
+/// A request by kube's client, and its answer.
+pub async fn through_kube(client: &kube::Client) -> Result<(), String> {
     let request = Request::get("/healthz").body(Vec::new()).map_err(|e| e.to_string())?;
     let text = client.request_text(request).await.map_err(|e| e.to_string())?;
     expect(&text)

@@ -23,6 +23,9 @@ pub struct Folder {
 }
 
 impl Folder {
+    /// The server that nobody asks.
+    pub const SERVER: &str = "https://127.0.0.1:1";
+
     /// For a server that nobody asks.
     pub fn new() -> Self {
         Self::running(&PLUGIN.replace("TOKEN", TOKEN))
@@ -36,7 +39,7 @@ impl Folder {
                 "kind": "Config",
                 "current-context": "bench",
                 "contexts": [{ "name": "bench", "context": { "cluster": "bench", "user": "bench" } }],
-                "clusters": [{ "name": "bench", "cluster": { "server": "https://127.0.0.1:1" } }],
+                "clusters": [{ "name": "bench", "cluster": { "server": Self::SERVER } }],
                 "users": [{ "name": "bench", "user": user }],
             })
             .to_string()

@@ -1,8 +1,9 @@
-//! Handshakes that another process signs, beside a key in memory. The signer is this program
+//! Handshakes that another process signs, beside a key in memory, ours and the peers'. The signer is this program
 //! itself, with an Ed25519 key in a file: what it takes to sign is the token's own time.
 
 use std::{
     hint::black_box,
+    path::PathBuf,
     process::{Command, Stdio},
     rc::Rc,
     sync::Arc,
@@ -27,12 +28,18 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::{self, Runtime};
 
-use crate::measure::{Bar, Row, Variant};
+use super::requests::{theirs, through_kube};
+use crate::{
+    measure::{Bar, Row, Variant},
+    peer,
+};
 
 /// Handshakes in one round.
 const HANDSHAKES: u32 = 40;
 
 const MEMORY: &str = "key in memory";
+const KUBE: &str = "kube 5: key in memory";
+const CLIENT_GO: &str = "client-go: key in memory";
 const TOKEN: &str = "the token's own time";
 const RESIDENT: &str = "resident signer";
 const RUN: &str = "bare run of the signer";
@@ -47,21 +54,44 @@ pub fn row() -> Row {
         let first = scene.client(&target);
         let run = move || {
             first.as_ref().map_err(Clone::clone)?;
-            Scene::each(|| scene.shake(&target))
+            scene.counted(|| Scene::each(|| scene.shake(&target)))
         };
         Variant { label, run: Box::new(run) }
     };
-    let (token, run) = (scene.clone(), scene.clone());
+    let missing = |label: &'static str, reason: &'static str| Variant {
+        label,
+        run: Box::new(move || Err(reason.to_owned())),
+    };
+    let (token, run, kube) = (scene.clone(), scene.clone(), scene.clone());
+    let config = scene.runtime.block_on(theirs(&scene.server.kubeconfig(&scene.memory())));
+    let job = json!({ "work": "shake", "config": scene.config(), "turns": HANDSHAKES });
+    let kept = scene.clone();
+    let client_go = move || kept.counted(|| Ok(peer::nanos(&job)? / 1e6));
     Row {
         unit: "ms",
         variants: vec![
-            shake(MEMORY, scene.memory()),
+            shake(MEMORY, scene.target(&scene.memory())),
+            Variant {
+                label: KUBE,
+                run: Box::new(move || kube.counted(|| Scene::each(|| kube.shake_kube(&config)))),
+            },
+            Variant { label: CLIENT_GO, run: Box::new(client_go) },
             Variant { label: TOKEN, run: Box::new(move || Scene::each(|| token.sign())) },
             shake(RESIDENT, scene.signer("true")),
             Variant { label: RUN, run: Box::new(move || Scene::each(|| run.run())) },
             shake(ONCE, scene.signer("false")),
+            missing("kube 5: signer", "kube knows no key outside of its own memory"),
+            missing("client-go: signer", "client-go knows no key outside of its own memory"),
         ],
         bars: vec![
+            Bar {
+                promise: "a handshake with a key in memory, beside kube's",
+                judge: |r| (r.ratio(MEMORY, KUBE), 1.0),
+            },
+            Bar {
+                promise: "a handshake with a key in memory, beside client-go's",
+                judge: |r| (r.ratio(MEMORY, CLIENT_GO), 1.0),
+            },
             Bar {
                 promise: "a handshake with a resident signer takes at most 1.5 times one with a key in memory, plus the token's own time",
                 judge: |r| {
@@ -88,7 +118,9 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let setup = Server::setup().certificates(ClientCertificates::Demanded).records(0);
+        // HTTP/1.1, as kube speaks nothing else: the work is the handshake, for everybody.
+        let setup = Server::setup().only_http1();
+        let setup = setup.certificates(ClientCertificates::Demanded).records(0);
         let server = setup.start().expect("a server");
         let issued = server.authority().client("anna").key(KeyKind::Ed25519).issue();
         let issued = issued.expect("a certificate");
@@ -106,6 +138,20 @@ impl Scene {
                 .expect("a runtime"),
             sources: Sources::new(Arc::new(SystemClock), Arc::new(Nobody)),
             folder,
+        }
+    }
+
+    /// What was measured, if every turn had a handshake of its own and none was resumed.
+    fn counted(&self, measure: impl FnOnce() -> Result<f64, String>) -> Result<f64, String> {
+        let count = || {
+            let counts = self.server.counts();
+            counts.handshakes - counts.resumed
+        };
+        let before = count();
+        let figure = measure()?;
+        match count() - before {
+            shaken if shaken == u64::from(HANDSHAKES) => Ok(figure),
+            shaken => Err(format!("{shaken} full handshakes in {HANDSHAKES} turns")),
         }
     }
 
@@ -133,6 +179,14 @@ impl Scene {
             200 => Ok(()),
             status => Err(format!("the server answered {status}")),
         }
+    }
+
+    /// The same by kube, with the key in memory.
+    fn shake_kube(&self, config: &kube::Config) -> Result<(), String> {
+        self.runtime.block_on(async {
+            let client = kube::Client::try_from(config.clone()).map_err(|e| e.to_string())?;
+            through_kube(&client).await
+        })
     }
 
     fn sign(&self) -> Result<(), String> {
@@ -173,13 +227,21 @@ impl Scene {
         self.target(&json!({ "auth-provider": { "name": "externalSigner", "config": config } }))
     }
 
-    fn memory(&self) -> Target {
+    /// A user with certificate and key.
+    fn memory(&self) -> Value {
         use base64::Engine as _;
         let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
-        self.target(&json!({
+        json!({
             "client-certificate-data": encode(&self.certificate),
             "client-key-data": encode(&self.key),
-        }))
+        })
+    }
+
+    /// A kubeconfig with that user, as a file.
+    fn config(&self) -> PathBuf {
+        let path = self.folder.path().join("config");
+        std::fs::write(&path, self.server.kubeconfig(&self.memory())).expect("a file");
+        path
     }
 
     fn target(&self, user: &Value) -> Target {

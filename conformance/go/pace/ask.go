@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"syscall"
 	"time"
@@ -27,10 +28,17 @@ func open(path string) (asker, error) {
 	if err != nil {
 		return asker{}, err
 	}
+	return begin(config)
+}
+
+// begin is the same from what was read.
+func begin(config *rest.Config) (asker, error) {
 	if plugin := config.ExecProvider; plugin != nil {
 		mark := api.ExecEnvVar{Name: "DIFFERENT", Value: fmt.Sprint(different.Add(1))}
 		plugin.Env = append(plugin.Env, mark)
 	}
+	// A transport is shared by all that dial with the same function.
+	config.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	client, err := rest.HTTPClientFor(config)
 	return asker{client, config.Host + "/healthz"}, err
 }
@@ -65,6 +73,22 @@ func ask(j job) (figures, error) {
 func first(j job) (figures, error) {
 	return each(j, func() error {
 		fresh, err := open(j.Config)
+		if err != nil {
+			return err
+		}
+		defer fresh.client.CloseIdleConnections()
+		return fresh.ask()
+	})
+}
+
+// shake measures a client, its handshake and its first answer, from a kubeconfig that was read before.
+func shake(j job) (figures, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", j.Config)
+	if err != nil {
+		return figures{}, err
+	}
+	return each(j, func() error {
+		fresh, err := begin(rest.CopyConfig(config))
 		if err != nil {
 			return err
 		}

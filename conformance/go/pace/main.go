@@ -43,6 +43,7 @@ var works = map[string]func(job) (figures, error){
 	"crowd":      crowd,
 	"ask":        ask,
 	"first":      first,
+	"shake":      shake,
 }
 
 func main() {
