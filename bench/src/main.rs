@@ -21,6 +21,10 @@ fn main() -> ExitCode {
         return keyward_testing::filekey::serve();
     }
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.iter().any(|a| a == "--help" || a == "-h") {
+        println!("{}", usage());
+        return ExitCode::SUCCESS;
+    }
     let json = args.iter().any(|a| a == "--json");
     let (flags, only): (Vec<&String>, Vec<&String>) =
         args.iter().partition(|word| word.starts_with('-'));
@@ -29,10 +33,7 @@ fn main() -> ExitCode {
         word => !rows::ALL.iter().any(|(name, ..)| name.contains(word)),
     };
     if let Some(word) = flags.iter().chain(&only).find(unknown) {
-        let names: Vec<&str> = rows::ALL.iter().map(|(name, ..)| *name).collect();
-        eprintln!("bench: there is no row `{word}`");
-        eprintln!("usage: keyward-bench [--json] [--write] [ROW]…, parts of names are enough:");
-        eprintln!("  {}", names.join("\n  "));
+        eprintln!("bench: there is no row `{word}`\n{}", usage());
         return ExitCode::from(2);
     }
     let mut reports = Vec::new();
@@ -62,4 +63,15 @@ fn main() -> ExitCode {
     let broken = reports.iter().flat_map(|r| &r.bars).filter(|b| !b.holds).count();
     eprintln!("{broken} bars broken");
     if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn usage() -> String {
+    let names: Vec<&str> = rows::ALL.iter().map(|(name, ..)| *name).collect();
+    format!(
+        "usage: cargo xtask bench [--json] [--write] [ROW]…\n\n\
+         Measures every row, or those named (a part of a name is enough), and fails if a bar is broken.\n  \
+         --json   one JSON document: medians, ratios, spread, rounds in their order, bars, load\n  \
+         --write  docs/performance.md and its picture\n\nrows:\n  {}",
+        names.join("\n  ")
+    )
 }

@@ -8,7 +8,8 @@ use crate::measure::Report;
 
 /// A report as lines of text.
 pub fn text(report: &Report) -> String {
-    let mut out = format!("\n{} (load {})\n", report.name, report.load);
+    let rounds = report.lines.iter().map(|line| line.rounds.len()).max().unwrap_or(0);
+    let mut out = format!("\n{} (load {}, {rounds} rounds)\n", report.name, report.load);
     let limit = report.lines.first().map_or("", |l| l.label);
     for line in &report.lines {
         match &line.figures {
@@ -25,7 +26,9 @@ pub fn text(report: &Report) -> String {
                 );
             }
             Err(missing) => {
-                let _ = writeln!(out, "  {:<44} missing: {missing}", line.label);
+                // Some have more to say than fits.
+                let reason = missing.lines().next().unwrap_or_default();
+                let _ = writeln!(out, "  {:<44} missing: {reason}", line.label);
             }
         }
     }
@@ -42,11 +45,19 @@ pub fn json(reports: &[Report]) -> Value {
     let rows: Vec<Value> = reports
         .iter()
         .map(|report| {
+            let limit = report.lines.first().map_or("", |line| line.label);
             let variants: Vec<Value> = report
                 .lines
                 .iter()
                 .map(|line| match &line.figures {
-                    Ok(figures) => json!({ "label": line.label, "median": figures[figures.len() / 2], "rounds": figures }),
+                    Ok(figures) => json!({
+                        "label": line.label,
+                        "median": figures[figures.len() / 2],
+                        "ratio": report.ratio(line.label, limit),
+                        "least": figures[0],
+                        "most": figures[figures.len() - 1],
+                        "rounds": line.rounds,
+                    }),
                     Err(missing) => json!({ "label": line.label, "missing": missing }),
                 })
                 .collect();
