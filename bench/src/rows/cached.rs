@@ -10,9 +10,15 @@ use keyward_host::{
     Credential, Kubeconfig, Overrides, Plan, Source, Sources, Surroundings, clock::SystemClock,
     observer::Nobody, plan::Settings, rules::Rules,
 };
+use kube::client::ConfigExt;
 use serde_json::json;
+use tower::{BoxError, Layer, Service, ServiceExt};
 
-use super::scene::Folder;
+use super::{
+    layer::{Asked, Nothing, request},
+    requests::{runtime, theirs},
+    scene::Folder,
+};
 use crate::{
     measure::{Bar, Row, Variant, worked},
     peer,
@@ -44,6 +50,8 @@ pub fn row() -> Row {
             Variant { label: "a sum, two threads", run: Box::new(|| Ok(per_call(2, &7, sum))) },
             client_go("client-go's layer, one thread", &folder, 1),
             client_go("client-go's layer, two threads", &folder, 2),
+            kube("kube 5's layer, one thread", &folder, 1),
+            kube("kube 5's layer, two threads", &folder, 2),
             Variant {
                 label: "ours, one thread",
                 run: Box::new(move || Ok(per_call(1, &one, hand_out))),
@@ -62,8 +70,16 @@ pub fn row() -> Row {
                 judge: |r| (r.ratio("ours, one thread", "client-go's layer, one thread"), 1.0),
             },
             Bar {
-                promise: "the same on two threads",
+                promise: "a cached credential beside client-go's, on two threads",
                 judge: |r| (r.ratio("ours, two threads", "client-go's layer, two threads"), 1.0),
+            },
+            Bar {
+                promise: "a cached credential beside kube's",
+                judge: |r| (r.ratio("ours, one thread", "kube 5's layer, one thread"), 1.0),
+            },
+            Bar {
+                promise: "a cached credential beside kube's, on two threads",
+                judge: |r| (r.ratio("ours, two threads", "kube 5's layer, two threads"), 1.0),
             },
             Bar {
                 promise: "a cached credential on one thread under 60 ns",
@@ -88,6 +104,14 @@ fn client_go(label: &'static str, folder: &Folder, threads: u32) -> Variant {
     Variant { label, run: Box::new(move || peer::nanos(&job)) }
 }
 
+/// Through kube's layer, which is where it keeps its credential.
+fn kube(label: &'static str, folder: &Folder, threads: usize) -> Variant {
+    let config = runtime().block_on(theirs(&folder.text()));
+    let layer = config.auth_layer().expect("the bench's plugin works").expect("a token");
+    let service = layer.layer(Nothing);
+    Variant { label, run: Box::new(move || Ok(per_request(threads, &service))) }
+}
+
 /// A source over the bench's plugin.
 pub fn source(folder: &Folder) -> Source {
     let surroundings = Surroundings::process();
@@ -110,23 +134,54 @@ fn sum(seed: &u64) -> u64 {
 /// Nanoseconds that one call takes a thread while `threads` of them call. It is the thread's own time:
 /// waiting for a cache line is in it, waiting for a processor that others use is not.
 fn per_call<T: Sync, R>(threads: usize, subject: &T, call: fn(&T) -> R) -> f64 {
-    let barrier = Barrier::new(threads);
+    let work = || {
+        || {
+            for _ in 0..CALLS {
+                black_box(call(black_box(subject)));
+            }
+        }
+    };
+    slowest((0..threads).map(|_| work()).collect()) * 1e9 / f64::from(CALLS)
+}
+
+/// The same for a request through a service; making the request is not counted.
+fn per_request<S>(threads: usize, service: &S) -> f64
+where
+    S: Service<Asked, Error = BoxError> + Clone + Send,
+{
+    const REQUESTS: u32 = CALLS / 100;
+    let work = || {
+        let mut service = service.clone();
+        let requests: Vec<Asked> = (0..REQUESTS).map(|_| request()).collect();
+        let runtime = runtime();
+        move || {
+            runtime.block_on(async {
+                for request in requests {
+                    let response = service.ready().await.expect("always ready").call(request);
+                    assert!(response.await.is_ok(), "an answer");
+                }
+            });
+        }
+    };
+    slowest((0..threads).map(|_| work()).collect()) * 1e9 / f64::from(REQUESTS)
+}
+
+/// Seconds that the slowest thread has a processor, when each does a part of the work.
+fn slowest<W: FnOnce() + Send>(work: Vec<W>) -> f64 {
+    let barrier = &Barrier::new(work.len());
     let slowest = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|_| {
-                scope.spawn(|| {
-                    barrier.wait();
-                    let begin = worked();
-                    for _ in 0..CALLS {
-                        black_box(call(black_box(subject)));
-                    }
-                    worked().saturating_sub(begin)
-                })
+        let start = |part: W| {
+            scope.spawn(move || {
+                barrier.wait();
+                let begin = worked();
+                part();
+                worked().saturating_sub(begin)
             })
-            .collect();
+        };
+        let workers: Vec<_> = work.into_iter().map(start).collect();
         workers.into_iter().filter_map(|w| w.join().ok()).max().unwrap_or_default()
     });
-    slowest.as_secs_f64() * 1e9 / f64::from(CALLS)
+    slowest.as_secs_f64()
 }
 
 fn allocations() -> f64 {
