@@ -10,6 +10,10 @@ use keyward_conformance::{
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
+        println!("{}", usage());
+        return ExitCode::SUCCESS;
+    }
     match run(&args) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -55,20 +59,29 @@ fn settings(args: &[String]) -> Result<Settings, String> {
             "--seed" => settings.seed = number(value()?)?,
             "--area" => {
                 let value = value()?;
-                let names: Vec<_> = AREAS.iter().map(|area| area.name).collect();
                 settings.only = Some(match value.as_str() {
                     "kubectl" => Only::Kubectl,
-                    name => Only::Area(Area::named(name).ok_or_else(|| {
-                        format!("no area `{name}`: {}, kubectl", names.join(", "))
-                    })?),
+                    name => Only::Area(
+                        Area::named(name)
+                            .ok_or_else(|| format!("no area `{name}`\n{}", usage()))?,
+                    ),
                 });
             }
-            other => {
-                return Err(format!(
-                    "`{other}` is not known: --cases N, --seed N, --area NAME, --if-possible"
-                ));
-            }
+            other => return Err(format!("`{other}` is not known\n{}", usage())),
         }
     }
     Ok(settings)
+}
+
+fn usage() -> String {
+    let names: Vec<_> = AREAS.iter().map(|area| area.name).collect();
+    format!(
+        "usage: cargo xtask conformance [--cases N] [--seed N] [--area NAME] [--if-possible]\n\n\
+         Puts the same made-up cases to the reference and to us, and shows what differs.\n  \
+         --cases N      over all areas; 20000\n  \
+         --seed N       the same seed makes the same cases; 1\n  \
+         --area NAME    all the cases in one: {}, kubectl\n  \
+         --if-possible  no failure where there is no Go or no module",
+        names.join(", ")
+    )
 }
