@@ -110,11 +110,13 @@ impl Progress {
 pub(crate) struct Upload {
     body: hyper::body::Incoming,
     state: Arc<AtomicU8>,
+    shared: bool,
 }
 
 impl Upload {
-    pub(crate) fn new(body: hyper::body::Incoming, progress: &Progress) -> Self {
-        Self { body, state: progress.0.clone().unwrap_or_default() }
+    /// `shared` for one of several on a connection, which is HTTP/2.
+    pub(crate) fn new(body: hyper::body::Incoming, progress: &Progress, shared: bool) -> Self {
+        Self { body, state: progress.0.clone().unwrap_or_default(), shared }
     }
 }
 
@@ -132,11 +134,14 @@ impl Body for Upload {
             Some(Ok(frame)) if frame.is_trailers() => TRAILED,
             Some(Ok(_)) if self.body.is_end_stream() => OVER,
             Some(Ok(_)) => UNDER_WAY,
+            // hyper takes a client's reset without an error for the end, of which half may be missing.
+            None if self.shared && !self.body.is_end_stream() => BROKEN,
             None => OVER,
         };
         self.state.store(state, Ordering::Release);
         Poll::Ready(match frame {
             Some(_) if state == TRAILED => Some(Err(TRAILERS.message.into())),
+            None if state == BROKEN => Some(Err(BROKEN_BODY.message.into())),
             frame => frame.map(|frame| frame.map_err(Into::into)),
         })
     }

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, convert::Infallible, error::Error as _, sync::Arc};
 
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version,
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version,
     header::{CONNECTION, HOST, TE, TRANSFER_ENCODING, UPGRADE},
 };
 use http_body::Body as _;
@@ -93,9 +93,7 @@ async fn pass(
     }
     let client = upgrade.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
     let (mut head, body) = request.into_parts();
-    let Some(path) = head.uri.path_and_query().cloned() else {
-        return Err((StatusCode::BAD_REQUEST, "the request has no path".into()));
-    };
+    let target = gate::target(&head.method, &head.uri).map_err(|refusal| refuse(route, refusal))?;
     strip(&mut head.headers);
     // The server's own name is put there instead.
     head.headers.remove(HOST);
@@ -104,13 +102,16 @@ async fn pass(
         head.headers.insert(UPGRADE, HeaderValue::from_static(protocol));
     }
     let body = if body.is_end_stream() {
+        if gate::length(&head.headers).is_some_and(|length| length > 0) {
+            return Err(refuse(route, gate::BROKEN_BODY));
+        }
         Body::empty()
     } else {
-        Body::replayable(Upload::new(body, progress), REPLAY)
+        Body::replayable(Upload::new(body, progress, head.version == Version::HTTP_2), REPLAY)
     };
     let mut passed = Request::new(body);
     *passed.method_mut() = head.method;
-    *passed.uri_mut() = Uri::from(path);
+    *passed.uri_mut() = target;
     *passed.headers_mut() = head.headers;
 
     let sent = route.client.send(passed).await;

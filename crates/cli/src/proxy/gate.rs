@@ -5,8 +5,8 @@
 use http::{
     HeaderMap, HeaderName, Method, Request, StatusCode, Uri, Version,
     header::{
-        AUTHORIZATION, CONNECTION, HOST, ORIGIN, PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL,
-        TRANSFER_ENCODING, UPGRADE,
+        AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, ORIGIN, PROXY_AUTHORIZATION,
+        SEC_WEBSOCKET_PROTOCOL, TRANSFER_ENCODING, UPGRADE,
     },
     uri::Scheme,
 };
@@ -74,10 +74,20 @@ const METHOD: Refusal = Refusal {
     reason: "method",
     message: "`CONNECT` is not passed on",
 };
+const PATH: Refusal = Refusal {
+    code: StatusCode::BAD_REQUEST,
+    reason: "path",
+    message: "the request's path does not begin with `/`",
+};
 const CODING: Refusal = Refusal {
     code: StatusCode::NOT_IMPLEMENTED,
     reason: "coding",
     message: "`chunked` is the only transfer coding that is passed on",
+};
+const LENGTH: Refusal = Refusal {
+    code: StatusCode::BAD_REQUEST,
+    reason: "length",
+    message: "`Content-Length` is not one number",
 };
 const LOST_ON_THE_WAY: Refusal = Refusal {
     code: StatusCode::BAD_REQUEST,
@@ -172,11 +182,26 @@ impl Gate {
         if *name == TRANSFER_ENCODING && !is_chunked(headers) {
             return Err(CODING);
         }
+        if *name == CONTENT_LENGTH && length(headers).is_none() {
+            return Err(LENGTH);
+        }
         if *name == UPGRADE && wanted_upgrade(headers).is_none() {
             return Err(OTHER_UPGRADE);
         }
         Ok(())
     }
+}
+
+/// The target as it goes to the server. HTTP/2 has targets of which nothing, or no path, would be left
+/// in a line of HTTP/1.1.
+pub(crate) fn target(method: &Method, uri: &Uri) -> Result<Uri, Refusal> {
+    let path = uri.path_and_query().ok_or(PATH)?;
+    let text = path.as_str();
+    let target = Uri::from(path.clone());
+    let whole = text == "*" && *method == Method::OPTIONS;
+    // What is empty calls itself `/`, and is written as nothing.
+    let good = text.starts_with('/') && !target.path().is_empty();
+    if good || whole { Ok(target) } else { Err(PATH) }
 }
 
 /// The protocol a request wants to change to, if it is one that the server's streams are made of.
@@ -196,6 +221,15 @@ fn is_chunked(headers: &HeaderMap) -> bool {
     let mut values = headers.get_all(TRANSFER_ENCODING).iter();
     let (first, more) = (values.next(), values.next());
     more.is_none() && first.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"chunked"))
+}
+
+/// The length that a request says its body has. Over HTTP/2 nobody else looks at how it is written, and
+/// a server that reads it otherwise would find the next request elsewhere.
+pub(crate) fn length(headers: &HeaderMap) -> Option<u64> {
+    let mut values = headers.get_all(CONTENT_LENGTH).iter();
+    let (value, None) = (values.next()?, values.next()) else { return None };
+    let text = value.to_str().ok()?;
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
 fn brings_authorization(name: &HeaderName, headers: &HeaderMap) -> bool {
@@ -291,11 +325,46 @@ mod tests {
             ("upgrade", "websocket, h2c", "upgrade"),
             ("host", "localhost:8443", "host"),
             ("transfer-encoding", "gzip, chunked", "coding"),
+            ("content-length", "", "length"),
+            ("content-length", "+5", "length"),
+            ("content-length", "5, 5", "length"),
             ("connection", "close, Impersonate-User", "connection"),
             ("connection", "authorization", "connection"),
             ("connection", "close, a b", "connection"),
         ] {
             assert_eq!(judge(&[(name, value)]), Some(reason), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn what_goes_to_the_server_begins_with_a_slash() {
+        for (method, path, good) in [
+            ("GET", "/", true),
+            ("GET", "/api?x=1", true),
+            ("GET", "//evil.example/x", true),
+            ("OPTIONS", "*", true),
+            ("DELETE", "*", false),
+            ("GET", "#a", false),
+            ("GET", "?x=1", false),
+            ("GET", "evil", false),
+        ] {
+            let Ok(path) = path.parse::<http::uri::PathAndQuery>() else {
+                assert!(!good, "{path}");
+                continue;
+            };
+            for named in [false, true] {
+                let mut parts = http::uri::Parts::default();
+                parts.path_and_query = Some(path.clone());
+                if named {
+                    parts.scheme = Some(Scheme::HTTPS);
+                    parts.authority = Some("localhost:8443".parse().unwrap());
+                }
+                let Ok(uri) = Uri::from_parts(parts) else { continue };
+                let seen = target(&method.parse().unwrap(), &uri);
+                assert_eq!(seen.is_ok(), good, "{method} {path} {seen:?}");
+                let begins = |uri: Uri| uri.to_string().starts_with(['/', '*']);
+                assert!(!good || seen.is_ok_and(begins), "{method} {path}");
+            }
         }
     }
 

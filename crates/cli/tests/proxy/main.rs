@@ -7,6 +7,7 @@ mod command;
 mod framing;
 mod fuzz;
 mod heal;
+mod http2;
 mod kubectl;
 mod refusal;
 mod signer;

@@ -122,7 +122,9 @@ impl Book {
         let wanted = format!("Bearer {token}");
         let good = token.is_empty() || message.values("authorization").eq([&wanted[..]]);
         let code = if good { "200 OK" } else { "401 Unauthorized" };
-        let body = if message.method == "HEAD" { "" } else { "ok\n" };
-        format!("HTTP/1.1 {code}\r\n{MARK}: {mark}\r\nContent-Length: 3\r\n\r\n{body}")
+        let body = format!("{mark}ok\n");
+        let head = format!("HTTP/1.1 {code}\r\n{MARK}: {mark}\r\nContent-Length: {}", body.len());
+        let body = if message.method == "HEAD" { "" } else { &body };
+        format!("{head}\r\n\r\n{body}")
     }
 }

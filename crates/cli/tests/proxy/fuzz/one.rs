@@ -1,122 +1,35 @@
-//! Requests as a stranger to the rules would write them, on one connection after the other. What
-//! arrives at the server is compared with what a strict reader finds in the same bytes: a request
-//! more, less or other than that is a request smuggled.
-//!
-//! `KEYWARD_FUZZ_SECONDS` and `KEYWARD_FUZZ_SEED` make it longer, and the same again.
+//! HTTP/1.1, one request after the other.
 
 use std::{
-    collections::VecDeque,
-    fs::File,
     io::{Read, Write},
-    os::fd::AsFd,
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use super::{Chance, Tongue, Wire};
 use crate::{
-    stage::Stage,
     strict::{self, Message},
-    upstream::{MARK, Upstream},
-    wire::Card,
+    upstream::MARK,
 };
 
-/// How long a test run of everybody's goes on.
-const SECONDS: u64 = 5;
 /// A proxy that waits for more of a request is left alone after this.
 const PATIENCE: Duration = Duration::from_millis(40);
-/// Proxies at once: most of the time goes by waiting.
-const LINES: u64 = 4;
 
-#[test]
-fn what_arrives_is_what_was_sent_and_nothing_else() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let time = Duration::from_secs(number("KEYWARD_FUZZ_SECONDS").unwrap_or(SECONDS));
-    let seed = number("KEYWARD_FUZZ_SEED").unwrap_or_else(|| u64::from(std::process::id()));
-    let (cases, passed) = thread::scope(|scope| {
-        let lines = (0..LINES).map(|line| scope.spawn(move || run(seed, line, time)));
-        let lines: Vec<_> = lines.collect();
-        let sum = |(cases, passed), (more, other)| (cases + more, passed + other);
-        lines.into_iter().map(|line| line.join().unwrap()).fold((0, 0), sum)
-    });
-    println!("seed {seed}: {cases} connections, {passed} requests passed");
-    assert!(passed > cases / 3, "too little passed to mean anything: {passed} of {cases}");
-}
+pub(super) const TONGUE: Tongue =
+    Tongue { protocol: "http/1.1", script, read: |sent| strict::all(sent).0, talk, answered };
 
-/// Connection after connection to a proxy of its own. How many, and how many requests arrived.
-fn run(seed: u64, line: u64, time: Duration) -> (u64, u64) {
-    let upstream = Upstream::start();
-    let stage = Stage::new();
-    stage.write("config", &upstream.kubeconfig);
-    let mut proxy = stage.proxy(&[]);
-    // It tells of every refusal, and would wait for a reader.
-    let stderr = proxy.stderr.get_ref().as_fd().try_clone_to_owned().unwrap();
-    let listening = thread::spawn(move || std::io::read_to_string(File::from(stderr)).unwrap());
-    let card = Card::read(&proxy.kubeconfig, 0);
-    let settings = card.settings(true);
-    let mut chance = Chance(seed.wrapping_mul(LINES).wrapping_add(line));
-    let begin = Instant::now();
-    let (mut cases, mut passed) = (0_u64, 0_u64);
-    // What was sent and has not arrived: a request may still be on its way when its client is gone.
-    let mut open = VecDeque::new();
-    while begin.elapsed() < time {
-        cases += 1;
-        let sent = script(&mut chance, &card.address.to_string(), cases);
-        let requests = strict::all(&sent).0;
-        open.extend(requests.iter().cloned());
-        while open.len() > 1000 {
-            open.pop_front();
-        }
-        let mut stream = card.connect(settings.clone(), &card.server_name);
-        // A proxy that finds fault may end the connection while more is written.
-        let _ = stream.write_all(&sent);
-        stream.sock.set_read_timeout(Some(PATIENCE)).unwrap();
-        if chance.one_in(4) {
-            stream.conn.send_close_notify();
-            let _ = stream.flush();
-            let _ = stream.sock.shutdown(std::net::Shutdown::Write);
-        }
-        let mut answers = Vec::new();
-        let _ = stream.read_to_end(&mut answers);
-        let arrived = upstream.take();
-        passed += arrived.len() as u64;
-        let wrong = compare(&mut open, &arrived).and_then(|()| answered(&requests, &answers));
-        if let Err(wrong) = wrong {
-            panic!(
-                "seed {seed}, line {line}, case {cases}: {wrong}\nsent:\n{}\narrived:\n{arrived:?}",
-                String::from_utf8_lossy(&sent)
-            );
-        }
-        let broken = upstream.broken();
-        assert!(broken.is_empty(), "seed {seed}, line {line}, case {cases}: not HTTP: {broken:?}");
+/// Sends it, and reads what comes back.
+fn talk(stream: &mut Wire, sent: &[u8], chance: &mut Chance) -> Vec<u8> {
+    // A proxy that finds fault may end the connection while more is written.
+    let _ = stream.write_all(sent);
+    stream.sock.set_read_timeout(Some(PATIENCE)).unwrap();
+    if chance.one_in(4) {
+        stream.conn.send_close_notify();
+        let _ = stream.flush();
+        let _ = stream.sock.shutdown(std::net::Shutdown::Write);
     }
-    assert!(proxy.child.try_wait().unwrap().is_none(), "the proxy ended");
-    let (status, rest) = proxy.end();
-    let said = listening.join().unwrap() + &rest;
-    assert!(status.success() && !said.contains("panicked"), "{said}");
-    (cases, passed)
-}
-
-/// Everything that arrived was sent, once, and with the same content.
-fn compare(sent: &mut VecDeque<Message>, arrived: &[Message]) -> Result<(), String> {
-    for message in arrived {
-        // The latest first: that is the one that most likely has arrived.
-        let Some(place) = sent.iter().rposition(|original| is_same(original, message)) else {
-            return Err(format!("not sent, or arrived twice: {message:?}"));
-        };
-        let original = sent.remove(place).unwrap();
-        if message.values("authorization").collect::<Vec<_>>() != ["Bearer secret-of-the-proxy"] {
-            return Err(format!("another authorization than the proxy's: {message:?}"));
-        }
-        for name in ["impersonate-user", "origin", "authorization"] {
-            if original.values(name).next().is_some() {
-                return Err(format!("`{name}` was let through: {original:?}"));
-            }
-        }
-        if message.values("impersonate-user").next().is_some() {
-            return Err(format!("somebody else: {message:?}"));
-        }
-    }
-    Ok(())
+    let mut answers = Vec::new();
+    let _ = stream.read_to_end(&mut answers);
+    answers
 }
 
 /// The n-th answer is the answer to the n-th request, or a refusal of it: one that was lost on the way
@@ -137,17 +50,6 @@ fn answered(requests: &[Message], answers: &[u8]) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn is_same(original: &Message, message: &Message) -> bool {
-    // What the client itself says is about the connection only goes no further.
-    let dropped = original.values("connection").any(|value| value.contains("X-Plain"));
-    let plain = original.values("x-plain").filter(|_| !dropped);
-    message.method == original.method
-        && message.target == original.path()
-        && message.body == original.body
-        && message.values(MARK).eq(original.values(MARK))
-        && message.values("x-plain").eq(plain)
 }
 
 /// A connection's worth of requests: mostly by the rules, and then some.
@@ -291,28 +193,4 @@ fn chunked(chance: &mut Chance, hidden: &str) -> Vec<u8> {
         _ => b"0\r\n\r\n",
     });
     out
-}
-
-/// Numbers that look random and come again with the same seed (`SplitMix64`).
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
-    }
-
-    fn one_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-
-    fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        &all[usize::try_from(self.below(all.len() as u64)).unwrap()]
-    }
 }
