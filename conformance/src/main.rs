@@ -81,7 +81,8 @@ fn usage() -> String {
          --cases N      over all areas; 20000\n  \
          --seed N       the same seed makes the same cases; 1\n  \
          --area NAME    all the cases in one: {}, kubectl\n  \
-         --if-possible  no failure where there is no Go or no module",
+         --if-possible  no failure where there is no Go or no module\n  \
+         --mutations    breaks three rules of ours, one at a time, and shows that it is noticed",
         names.join(", ")
     )
 }
