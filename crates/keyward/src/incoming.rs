@@ -51,15 +51,18 @@ impl Incoming {
         Ok(String::from_utf8(self.bytes().await?.into())?)
     }
 
-    fn poll_raw(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = Pin::new(&mut self.inner).poll_frame(cx);
-        if matches!(frame, Poll::Ready(None | Some(Err(_)))) || self.inner.is_end_stream() {
+    fn poll_raw(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
+        let ended = self.inner.is_end_stream();
+        // hyper takes a reset without an error for the end, of which half may be missing.
+        let cut = frame.is_none() && self.place.is_some() && !ended;
+        if ended || !matches!(frame, Some(Ok(_))) {
             self.place = None;
         }
-        frame
+        Poll::Ready(match frame {
+            None if cut => Some(Err("the server took its response back halfway".into())),
+            frame => frame.map(|frame| frame.map_err(Into::into)),
+        })
     }
 }
 

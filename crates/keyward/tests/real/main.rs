@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::disallowed_methods, reason = "tests may ask the time")]
 
+mod halfway;
 mod layer;
 mod method;
 mod proxy;
