@@ -148,11 +148,11 @@ fn report(
 }
 
 fn show(table: &[(&Area, Row)]) {
-    println!("\n{:<18}{:>9}{:>10}{:>10}{:>8}", "area", "same", "on purpose", "unstable", "failed");
+    println!("\n{:<18}{:>9}{:>12}{:>10}{:>8}", "area", "same", "on purpose", "unstable", "failed");
     for (area, row) in table {
         let departed: usize = row.departed.values().sum();
         println!(
-            "{:<18}{:>9}{departed:>10}{:>10}{:>8}",
+            "{:<18}{:>9}{departed:>12}{:>10}{:>8}",
             area.name, row.same, row.unstable, row.failed
         );
         if row.unput > 0 {
