@@ -82,7 +82,7 @@ pub fn run(root: &Path, settings: &Settings, reference: &mut Reference) -> Resul
             Err(why) => println!("kubectl: did not judge: {why}"),
             Ok(judge) => {
                 let (same, differ) = judge.run(judged, settings.seed)?;
-                println!("{:<18}{same:>9}{:>10}{:>10}{differ:>8}", "kubectl", 0, 0);
+                println!("{:<18}{same:>9}{:>12}{:>10}{differ:>8}", "kubectl", 0, 0);
                 passed += same;
                 failed += differ;
             }
