@@ -84,6 +84,11 @@ const CODING: Refusal = Refusal {
     reason: "coding",
     message: "`chunked` is the only transfer coding that is passed on",
 };
+const NAME: Refusal = Refusal {
+    code: StatusCode::BAD_REQUEST,
+    reason: "header",
+    message: "a header's name has a quotation mark in it",
+};
 const LENGTH: Refusal = Refusal {
     code: StatusCode::BAD_REQUEST,
     reason: "length",
@@ -161,6 +166,10 @@ impl Gate {
     }
 
     fn check_header(&self, name: &HeaderName, headers: &HeaderMap) -> Result<(), Refusal> {
+        // The one byte that h2 takes in a name and that no name may have (RFC 9110, 5.6.2).
+        if name.as_str().contains('"') {
+            return Err(NAME);
+        }
         if *name == ORIGIN || *name == FETCH_SITE {
             return Err(BROWSER);
         }

@@ -139,6 +139,18 @@ fn a_length_that_is_none_or_not_true_is_refused() {
     }
 }
 
+#[test]
+fn a_name_that_no_header_may_have_is_refused() {
+    let mut line = Line::new();
+    // For others h2 ends the connection.
+    for name in ["\"", "\"x", "x\"y"] {
+        let stream = line.begin("GET", "/first", &[(name, "1")], true);
+        let answer = line.answer(stream);
+        assert!(answer.is_none_or(|text| text.contains("quotation mark")), "{name:?}");
+        line.goes_on(name);
+    }
+}
+
 /// hyper takes the reset for the end of the body.
 #[test]
 fn a_body_that_its_client_takes_back_is_not_passed_on_as_a_whole_one() {

@@ -118,7 +118,7 @@ fn odd(chance: &mut Chance, fields: &mut Vec<Field>, host: &str, hidden: &str) {
         33 => (9, "upgrade", "websocket"),
         34 => (9, "te", *chance.pick(&["trailers", "gzip, trailers", "chunked"])),
         35 => (9, "X-Plain", "upper"),
-        36 => (9, "x plain", "space"),
+        36 => (9, *chance.pick(&["x plain", "x\"plain", "x:plain", "x-\u{e4}"]), "odd"),
         37 => (9, "x-plain\r\ntransfer-encoding", "chunked"),
         38 => (9, "x-plain", &injected),
         39 => (9, "x-plain", *chance.pick(&[" around ", "\ta", "", "a\0b", "\x7f"])),
