@@ -40,8 +40,9 @@ pub(crate) type Stream = Either<TcpStream, TlsStream<TcpStream>>;
 /// each.
 pub(crate) type Io = Either<Stream, TlsStream<BufReader<Stream>>>;
 
-/// What is read from a socket at once.
-const READ: usize = 64 * 1024;
+/// What is read from a socket at once: a record of TLS. More would be felt by every new connection,
+/// which has to find the memory.
+const READ: usize = 16 * 1024;
 
 /// The way to one server. Knows nothing of credentials: the caller brings the TLS configuration.
 #[derive(Debug, Clone)]
