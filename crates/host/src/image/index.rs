@@ -105,8 +105,8 @@ impl Index {
 
     /// Calls `found` with the number of every pattern that means this image, in no order.
     pub fn each(&self, name: &Name<'_>, mut found: impl FnMut(usize)) {
-        self.each_of_port(&name.port, name, &mut found);
-        if self.reading == Reading::Proposal && !name.port.is_empty() {
+        self.each_of_port(name.port(), name, &mut found);
+        if self.reading == Reading::Proposal && !name.port().is_empty() {
             self.each_of_port(b"", name, &mut found);
         }
     }
@@ -120,9 +120,9 @@ impl Index {
 
     fn each_of_port(&self, port: &[u8], name: &Name<'_>, found: &mut impl FnMut(usize)) {
         let Some(roots) = self.roots.get(port) else { return };
-        let dots = name.host.iter().filter(|b| **b == b'.').count();
+        let dots = name.host().iter().filter(|b| **b == b'.').count();
         if let Some(Some(root)) = roots.get(dots) {
-            self.walk(*root, &name.host, &name.path, found);
+            self.walk(*root, name.host(), name.path(), found);
         }
     }
 

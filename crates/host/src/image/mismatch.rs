@@ -60,13 +60,13 @@ impl Pattern {
             return Some(Mismatch::Misread(what));
         }
         let show = |bytes: &[u8]| text::clean(&String::from_utf8_lossy(bytes));
-        if !reading.port_fits(&self.port, &name.port) {
-            return Some(Mismatch::Port { pattern: show(&self.port), image: show(&name.port) });
+        if !reading.port_fits(&self.port, name.port()) {
+            return Some(Mismatch::Port { pattern: show(&self.port), image: show(name.port()) });
         }
         let url = Url::parse(&format!("https://{}", self.text())).ok()?;
         let (host, _) = split_port(url.authority());
         let ours: Vec<&[u8]> = host.split(|b| *b == b'.').collect();
-        let theirs: Vec<&[u8]> = name.host.split(|b| *b == b'.').collect();
+        let theirs: Vec<&[u8]> = name.host().split(|b| *b == b'.').collect();
         if ours.len() != theirs.len() {
             return Some(Mismatch::Labels { pattern: ours.len(), image: theirs.len() });
         }
@@ -78,7 +78,7 @@ impl Pattern {
             }
         }
         let pattern = show(&self.path);
-        if name.path.starts_with(&self.path) {
+        if name.path().starts_with(&self.path) {
             Some(Mismatch::Segment { pattern })
         } else {
             Some(Mismatch::Path { pattern })

@@ -62,9 +62,9 @@ impl Pattern {
     /// Whether it means this image.
     #[inline]
     pub fn matches(&self, name: &Name<'_>, reading: Reading) -> bool {
-        reading.port_fits(&self.port, &name.port)
-            && reading.path_fits(&self.path, &name.path)
-            && self.host_fits(&name.host)
+        reading.port_fits(&self.port, name.port())
+            && reading.path_fits(&self.path, name.path())
+            && self.host_fits(name.host())
     }
 
     /// Takes off the right end of `host` what the pattern has there: a literal, one label for a glob,
@@ -75,8 +75,7 @@ impl Pattern {
             let Some(rest) = before(&gap.after, host) else { return false };
             // Its dot stays: the literal on the left ends with one, if there is one.
             let start = last_dot(rest).map_or(0, |dot| dot + 1);
-            let label = &self.labels[gap.label];
-            if !matches!(label, Glob::Any) && !label.matches(&rest[start..]) {
+            if !gap.any && !self.labels[gap.label].matches(&rest[start..]) {
                 return false;
             }
             host = &rest[..start];
@@ -90,6 +89,8 @@ impl Pattern {
 struct Gap {
     /// Its place among the labels.
     label: usize,
+    /// It is a bare `*`, which need not be looked up.
+    any: bool,
     /// The literal between it and the next one on the right, with the dots.
     after: Vec<u8>,
 }
@@ -107,7 +108,8 @@ fn gaps(labels: &[Glob]) -> (Vec<Gap>, Vec<u8>) {
             Glob::Exact(text) => literal.extend(text.iter().rev()),
             Glob::Any | Glob::Gaps(_) | Glob::Odd(_) => {
                 literal.reverse();
-                gaps.push(Gap { label, after: std::mem::take(&mut literal) });
+                let any = matches!(glob, Glob::Any);
+                gaps.push(Gap { label, any, after: std::mem::take(&mut literal) });
             }
         }
     }

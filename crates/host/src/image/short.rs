@@ -28,19 +28,30 @@ pub(super) fn before<'t>(end: &[u8], text: &'t [u8]) -> Option<&'t [u8]> {
 
 /// Where the last dot stands in `text`.
 #[inline]
-pub(super) fn last_dot(mut text: &[u8]) -> Option<usize> {
+pub(super) fn last_dot(text: &[u8]) -> Option<usize> {
+    let Some(first) = text.first_chunk() else {
+        return text.iter().rposition(|byte| *byte == b'.');
+    };
+    let mut left = text;
+    while let Some((rest, word)) = left.split_last_chunk() {
+        if let Some(at) = last_dot_of(*word) {
+            return Some(rest.len() + at);
+        }
+        left = rest;
+    }
+    // What is left is the start of the first word, and the rest of that has no dot.
+    last_dot_of(*first)
+}
+
+/// The same for eight bytes at once.
+#[inline]
+fn last_dot_of(word: [u8; 8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 0xff;
     const LOW: u64 = ONES * 0x7f;
-    while let Some((rest, word)) = text.split_last_chunk() {
-        // Of each byte the highest bit is set where it is a dot.
-        let others = u64::from_le_bytes(*word) ^ (ONES * 0x2e);
-        let dots = !(((others & LOW) + LOW) | others | LOW);
-        if dots != 0 {
-            return Some(text.len() - 1 - dots.leading_zeros() as usize / 8);
-        }
-        text = rest;
-    }
-    text.iter().rposition(|byte| *byte == b'.')
+    // Of each byte the highest bit is set where it is a dot.
+    let others = u64::from_le_bytes(word) ^ (ONES * 0x2e);
+    let dots = !(((others & LOW) + LOW) | others | LOW);
+    dots.checked_ilog2().map(|bit| bit as usize / 8)
 }
 
 /// Whether the first and the last bytes are the same, which are all where there are at most twice as
