@@ -40,32 +40,24 @@ const BEGINNINGS: u32 = 20;
 /// [`in_turn`] and [`work`] do.
 pub fn connection() -> Row {
     let stage = Stage::new();
-    let (wrapped, lone, many) = (stage.wrapped.clone(), stage.lone.clone(), stage.many.clone());
-    let (kube, bare, theirs) = (stage.kube.clone(), stage.bare.clone(), stage.job());
-    let alone = stage.many.clone();
+    let (many, alone) = (stage.many.clone(), stage.many.clone());
+    let (bare, theirs) = (stage.bare.clone(), stage.job());
+    let client_go = move || Ok(peer::nanos(&theirs)? / 1e3);
+    let [kube, wrapped, ours] = stage.lone(Clock::Wall);
     Row {
         unit: "µs",
         variants: vec![
-            stage.variant(KUBE, move || {
-                let kube = kube.clone();
-                async move { each(REQUESTS, || through_kube(&kube)).await }
-            }),
-            Variant { label: CLIENT_GO, run: Box::new(move || Ok(peer::nanos(&theirs)? / 1e3)) },
-            stage.variant(WRAPPED, move || {
-                let kube = wrapped.clone();
-                async move { each(REQUESTS, || through_kube(&kube)).await }
-            }),
-            stage.variant(OURS, move || {
-                let client = lone.clone();
-                async move { each(REQUESTS, || ask(&client)).await }
-            }),
+            kube,
+            Variant { label: CLIENT_GO, run: Box::new(client_go) },
+            wrapped,
+            ours,
             stage.variant("ours, one at a time, HTTP/2", move || {
                 let client = alone.clone();
-                async move { each(REQUESTS, || ask(&client)).await }
+                async move { Clock::Wall.each(REQUESTS, || ask(&client)).await }
             }),
             stage.variant("hyper alone, one at a time, HTTP/2", move || {
                 let bare = bare.clone();
-                async move { each(REQUESTS, || ask_barely(&bare)).await }
+                async move { Clock::Wall.each(REQUESTS, || ask_barely(&bare)).await }
             }),
             stage.variant("ours, 32 at once, HTTP/2", move || {
                 let client = many.clone();
@@ -89,26 +81,9 @@ pub fn connection() -> Row {
 /// waits for another one to wake up. All of them speak HTTP/1.1 here. client-go is not among them: it is
 /// in a process that may run anywhere.
 pub fn in_turn() -> Row {
-    let processor = Rc::new(Processor::only_one());
-    let stage = Stage::new();
-    let (kube, wrapped, lone) = (stage.kube.clone(), stage.wrapped.clone(), stage.lone.clone());
     Row {
         unit: "µs",
-        variants: vec![
-            stage.variant(KUBE, move || {
-                let _kept = &processor;
-                let kube = kube.clone();
-                async move { each(REQUESTS, || through_kube(&kube)).await }
-            }),
-            stage.variant(WRAPPED, move || {
-                let kube = wrapped.clone();
-                async move { each(REQUESTS, || through_kube(&kube)).await }
-            }),
-            stage.variant(OURS, move || {
-                let client = lone.clone();
-                async move { each(REQUESTS, || ask(&client)).await }
-            }),
-        ],
+        variants: Stage::on_one_processor().lone(Clock::Wall).into(),
         bars: vec![
             Bar {
                 promise: "one after another on one connection under kube::Client, beside kube's own",
@@ -148,28 +123,12 @@ impl Drop for Processor {
 /// makes it. All of them speak HTTP/1.1 here, one request at a time.
 pub fn work() -> Row {
     let stage = Stage::new();
-    let (kube, wrapped, lone) = (stage.kube.clone(), stage.wrapped.clone(), stage.lone.clone());
     let theirs = stage.job();
+    let client_go = move || Ok(peer::figure(&theirs, "worked")? / 1e3);
+    let [kube, wrapped, ours] = stage.lone(Clock::Work);
     Row {
         unit: "µs",
-        variants: vec![
-            stage.variant(KUBE, move || {
-                let kube = kube.clone();
-                async move { costs(REQUESTS, || through_kube(&kube)).await }
-            }),
-            Variant {
-                label: CLIENT_GO,
-                run: Box::new(move || Ok(peer::figure(&theirs, "worked")? / 1e3)),
-            },
-            stage.variant(WRAPPED, move || {
-                let kube = wrapped.clone();
-                async move { costs(REQUESTS, || through_kube(&kube)).await }
-            }),
-            stage.variant(OURS, move || {
-                let client = lone.clone();
-                async move { costs(REQUESTS, || ask(&client)).await }
-            }),
-        ],
+        variants: vec![kube, Variant { label: CLIENT_GO, run: Box::new(client_go) }, wrapped, ours],
         bars: vec![
             Bar {
                 promise: "the work of a request under kube::Client, beside kube's own",
@@ -196,6 +155,7 @@ const OURS: &str = "ours, one at a time";
 struct Stage {
     runtime: Rc<Runtime>,
     scenes: Rc<[Scene; 2]>,
+    processor: Option<Rc<Processor>>,
     /// These three speak HTTP/1.1.
     kube: kube::Client,
     wrapped: kube::Client,
@@ -215,7 +175,29 @@ impl Stage {
             (kube(&old.folder.text()).await, wrapped, bare(&scene).await)
         });
         let (runtime, scenes) = (Rc::new(runtime), Rc::new([scene, old]));
-        Self { runtime, scenes, kube, wrapped, lone, many, bare }
+        Self { runtime, scenes, processor: None, kube, wrapped, lone, many, bare }
+    }
+
+    /// Servers and clients, and whoever measures them, share one.
+    fn on_one_processor() -> Self {
+        let processor = Some(Rc::new(Processor::only_one()));
+        Self { processor, ..Self::new() }
+    }
+
+    /// Requests over HTTP/1.1, one at a time: by kube, by ours under kube's client, by ours.
+    fn lone(&self, clock: Clock) -> [Variant; 3] {
+        let (kube, wrapped, lone) = (self.kube.clone(), self.wrapped.clone(), self.lone.clone());
+        let through = |label, client: kube::Client| {
+            self.variant(label, move || {
+                let client = client.clone();
+                async move { clock.each(REQUESTS, || through_kube(&client)).await }
+            })
+        };
+        let ours = self.variant(OURS, move || {
+            let client = lone.clone();
+            async move { clock.each(REQUESTS, || ask(&client)).await }
+        });
+        [through(KUBE, kube), through(WRAPPED, wrapped), ours]
     }
 
     fn job(&self) -> Value {
@@ -226,9 +208,10 @@ impl Stage {
     where
         F: Future<Output = Result<f64, String>>,
     {
-        let (runtime, scenes) = (self.runtime.clone(), self.scenes.clone());
+        let runtime = self.runtime.clone();
+        let kept = (self.scenes.clone(), self.processor.clone());
         let run = move || {
-            let _kept = &scenes;
+            let _kept = &kept;
             runtime.block_on(run())
         };
         Variant { label, run: Box::new(run) }
@@ -371,24 +354,28 @@ fn expect(text: &str) -> Result<(), String> {
     if text == "ok" { Ok(()) } else { Err("the server did not say `ok`".to_owned()) }
 }
 
-/// Microseconds of one request, one after another.
-async fn each<F>(requests: u32, once: impl FnMut() -> F) -> Result<f64, String>
-where
-    F: Future<Output = Result<(), String>>,
-{
-    let begin = Instant::now();
-    repeat(requests, once).await?;
-    Ok(begin.elapsed().as_secs_f64() * 1e6 / f64::from(requests))
+/// By what a request is measured.
+#[derive(Clone, Copy)]
+enum Clock {
+    Wall,
+    /// What this thread has a processor for.
+    Work,
 }
 
-/// Microseconds of this thread's work for one request, one after another.
-async fn costs<F>(requests: u32, once: impl FnMut() -> F) -> Result<f64, String>
-where
-    F: Future<Output = Result<(), String>>,
-{
-    let begin = worked();
-    repeat(requests, once).await?;
-    Ok(worked().saturating_sub(begin).as_secs_f64() * 1e6 / f64::from(requests))
+impl Clock {
+    /// Microseconds of one request, one after another.
+    async fn each<F>(self, requests: u32, once: impl FnMut() -> F) -> Result<f64, String>
+    where
+        F: Future<Output = Result<(), String>>,
+    {
+        let (begin, before) = (Instant::now(), worked());
+        repeat(requests, once).await?;
+        let took = match self {
+            Self::Wall => begin.elapsed(),
+            Self::Work => worked().saturating_sub(before),
+        };
+        Ok(took.as_secs_f64() * 1e6 / f64::from(requests))
+    }
 }
 
 async fn repeat<F>(requests: u32, mut once: impl FnMut() -> F) -> Result<(), String>
@@ -404,7 +391,7 @@ where
 /// The same with several under way.
 async fn abreast(client: &Client) -> Result<f64, String> {
     let begin = Instant::now();
-    let lanes = (0..ABREAST).map(|_| each(REQUESTS / ABREAST, || ask(client)));
+    let lanes = (0..ABREAST).map(|_| Clock::Wall.each(REQUESTS / ABREAST, || ask(client)));
     futures_util::future::try_join_all(lanes).await?;
     Ok(begin.elapsed().as_secs_f64() * 1e6 / f64::from(REQUESTS / ABREAST * ABREAST))
 }
