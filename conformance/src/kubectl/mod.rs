@@ -2,7 +2,7 @@
 //!
 //! Exit codes are compared by number. kubectl knows two, 0 and 1; `keyward get` ends with the same,
 //! but for three failures that it gives a number of their own (`docs/cli.md`) and that are 1 to kubectl:
-//! see [`Case::promise`]. `keyward proxy -- kubectl …` ends as kubectl does without it, and like `keyward
+//! see `Case::promise`. `keyward proxy -- kubectl …` ends as kubectl does without it, and like `keyward
 //! get` where one of those three keeps it from serving.
 
 mod case;
