@@ -1,5 +1,7 @@
 //! Looks at a program's file, and at every folder and link that leads to it: who could replace it?
 
+#[cfg(unix)]
+use std::sync::OnceLock;
 use std::{io, path::Path};
 
 /// What was found on the way to a program.
@@ -14,13 +16,12 @@ pub(super) struct Findings {
 /// Walks from the root to the program, through links, and notes what others may change.
 #[cfg(unix)]
 pub(super) fn inspect(program: &Path) -> io::Result<Findings> {
-    let us = unix::Us {
-        uid: rustix::process::geteuid().as_raw(),
-        stand_in: unix::stand_in(
-            &std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default(),
-        ),
-    };
-    unix::inspect(program, us)
+    /// A namespace's map is written once.
+    static STAND_IN: OnceLock<Option<u32>> = OnceLock::new();
+    let stand_in = *STAND_IN.get_or_init(|| {
+        unix::stand_in(&std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default())
+    });
+    unix::inspect(program, unix::Us { uid: rustix::process::geteuid().as_raw(), stand_in })
 }
 
 /// Windows has access lists instead of modes; they are not looked at.
@@ -68,7 +69,7 @@ mod unix {
 
     pub(super) fn inspect(program: &Path, us: Us) -> io::Result<Findings> {
         let mut walk = Walk { us, seen: HashSet::new(), findings: Findings::default() };
-        walk.folder(Path::new("/"))?;
+        walk.folder(Path::new("/"), &fs::metadata("/")?);
         let mut here = PathBuf::from("/");
         let mut ahead = parts(program);
         let mut links = 0;
@@ -91,7 +92,7 @@ mod unix {
                 }
                 ahead.extend(parts(&to));
             } else if found.is_dir() {
-                walk.folder(&next)?;
+                walk.folder(&next, &found);
                 here = next;
             } else {
                 walk.program(&next, &found);
@@ -122,17 +123,15 @@ mod unix {
     }
 
     impl Walk {
-        fn folder(&mut self, path: &Path) -> io::Result<()> {
+        fn folder(&mut self, path: &Path, found: &fs::Metadata) {
             if !self.seen.insert(path.to_owned()) {
-                return Ok(());
+                return;
             }
-            let found = fs::metadata(path)?;
-            self.owner("folder", path, &found);
+            self.owner("folder", path, found);
             // In a sticky folder only the owner of a file can rename or delete it.
             if found.mode() & STICKY == 0 {
                 self.mode("folder", path, found.mode());
             }
-            Ok(())
         }
 
         fn program(&mut self, path: &Path, found: &fs::Metadata) {
