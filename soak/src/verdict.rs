@@ -120,7 +120,7 @@ fn reason(old: &Issue, new: &Issue) -> Option<Reason> {
     /// Shorter rests are not worth a renewal ahead of the end.
     const SHORT: Duration = Duration::from_secs(2);
     let rest = old.end.duration_since(old.at).unwrap_or_default();
-    let due = if rest < SHORT { old.end } else { old.at + rest / 2 };
+    let due = if rest + COARSE < SHORT { old.end } else { old.at + rest / 2 };
     if new.at + COARSE >= due {
         Some(Reason::Rotation)
     } else {
