@@ -23,10 +23,12 @@ pub(super) fn decode(
     file: Option<Arc<Path>>,
     problems: &mut Vec<Problem>,
 ) -> Kubeconfig {
-    let mut reader =
-        Reader { file, subject: None, within: "", item: None, lines: Lines::default(), problems };
+    if let Some(config) = decode_plain(bytes, file.clone()) {
+        return config;
+    }
+    let mut reader = Reader::new(file, problems);
     match Node::from_yaml(bytes) {
-        Ok(document) => reader.document(document),
+        Ok(document) => reader.document(document, Kubeconfig::default()),
         Err(error) => {
             let place = reader.place(error.line);
             reader.problems.push(Problem::new(
@@ -39,9 +41,29 @@ pub(super) fn decode(
     }
 }
 
+/// Reads a document in plain style without faults, entry by entry: in a large one the nodes of all
+/// entries at once would take several times the room of what is made of them. Faults are told by
+/// whoever reads the document as a whole, in the order of its keys.
+fn decode_plain(bytes: &[u8], file: Option<Arc<Path>>) -> Option<Kubeconfig> {
+    let mut problems = Vec::new();
+    let mut reader = Reader::new(file, &mut problems);
+    let mut config = Kubeconfig::default();
+    let document = Node::from_plain_yaml(bytes, |list, item| {
+        match list {
+            "clusters" => config.clusters.push(reader.cluster(item)),
+            "users" => config.users.push(reader.user(item)),
+            "contexts" => config.contexts.push(reader.context(item)),
+            _ => return Some(item),
+        }
+        None
+    })?;
+    let config = reader.document(document, config);
+    problems.is_empty().then_some(config)
+}
+
 impl Reader<'_> {
-    fn document(&mut self, document: Node) -> Kubeconfig {
-        let mut config = Kubeconfig::default();
+    /// Adds what `document` says to `config`, which has the entries that were taken out of it.
+    fn document(&mut self, document: Node, mut config: Kubeconfig) -> Kubeconfig {
         let (mut version, mut kind) = (None, None);
         for entry in self.fields(document) {
             match entry.key.as_str() {
@@ -53,11 +75,19 @@ impl Reader<'_> {
                     config.current_context = self.text(entry);
                 }
                 "clusters" => {
-                    config.clusters = self.list(entry, "cluster", Subject::Cluster, Self::cluster);
+                    let items = self.items(entry);
+                    config.clusters.extend(items.into_iter().map(|item| self.cluster(item)));
+                    self.unique(&config.clusters, "clusters", Subject::Cluster);
                 }
-                "users" => config.users = self.list(entry, "user", Subject::User, Self::user),
+                "users" => {
+                    let items = self.items(entry);
+                    config.users.extend(items.into_iter().map(|item| self.user(item)));
+                    self.unique(&config.users, "users", Subject::User);
+                }
                 "contexts" => {
-                    config.contexts = self.list(entry, "context", Subject::Context, Self::context);
+                    let items = self.items(entry);
+                    config.contexts.extend(items.into_iter().map(|item| self.context(item)));
+                    self.unique(&config.contexts, "contexts", Subject::Context);
                 }
                 "preferences" => config.preferences = self.preferences(entry),
                 "extensions" => config.extensions = self.extensions(entry),
@@ -85,7 +115,11 @@ impl Reader<'_> {
         }
     }
 
-    fn cluster(&mut self, node: Node) -> Cluster {
+    fn cluster(&mut self, item: Node) -> Named<Cluster> {
+        self.named(item, "cluster", Subject::Cluster, Self::cluster_fields)
+    }
+
+    fn cluster_fields(&mut self, node: Node) -> Cluster {
         let mut cluster = Cluster::default();
         for entry in self.fields(node) {
             self.lines.note(&entry.key, entry.line);
@@ -106,7 +140,11 @@ impl Reader<'_> {
         cluster
     }
 
-    fn user(&mut self, node: Node) -> User {
+    fn user(&mut self, item: Node) -> Named<User> {
+        self.named(item, "user", Subject::User, Self::user_fields)
+    }
+
+    fn user_fields(&mut self, node: Node) -> User {
         let mut user = User::default();
         for entry in self.fields(node) {
             self.lines.note(&entry.key, entry.line);
@@ -217,7 +255,11 @@ impl Reader<'_> {
         provider
     }
 
-    fn context(&mut self, node: Node) -> Context {
+    fn context(&mut self, item: Node) -> Named<Context> {
+        self.named(item, "context", Subject::Context, Self::context_fields)
+    }
+
+    fn context_fields(&mut self, node: Node) -> Context {
         let mut context = Context::default();
         for entry in self.fields(node) {
             self.lines.note(&entry.key, entry.line);
@@ -272,37 +314,30 @@ impl Reader<'_> {
         found
     }
 
-    /// A list of `{name, INNER}` with unique names.
-    fn list<T: Default>(
+    /// An entry `{name, INNER}`.
+    fn named<T: Default>(
         &mut self,
-        entry: Entry,
+        item: Node,
         inner: &'static str,
         subject: fn(String) -> Subject,
         read: fn(&mut Self, Node) -> T,
-    ) -> Vec<Named<T>> {
-        let field = entry.key.clone();
-        let items = self.items(entry);
-        let mut list = Vec::with_capacity(items.len());
-        for item in items {
-            let place = self.place(item.line);
-            let (mut name, mut body) = (None, None);
-            for entry in self.fields(item) {
-                match entry.key.as_str() {
-                    "name" => name = Some(entry),
-                    key if key == inner => body = Some(entry.value),
-                    _ => {}
-                }
+    ) -> Named<T> {
+        let place = self.place(item.line);
+        let (mut name, mut body) = (None, None);
+        for entry in self.fields(item) {
+            match entry.key.as_str() {
+                "name" => name = Some(entry),
+                key if key == inner => body = Some(entry.value),
+                _ => {}
             }
-            let name = name.map(|entry| self.text(entry)).unwrap_or_default();
-            self.subject = Some(subject(name));
-            self.lines = Lines::default();
-            let value = body.map(|node| read(self, node)).unwrap_or_default();
-            let (Subject::Cluster(name) | Subject::User(name) | Subject::Context(name)) =
-                self.subject.take().unwrap_or_else(|| subject(String::new()));
-            list.push(Named { name, place, lines: self.lines, value });
         }
-        self.unique(&list, &field, subject);
-        list
+        let name = name.map(|entry| self.text(entry)).unwrap_or_default();
+        self.subject = Some(subject(name));
+        self.lines = Lines::default();
+        let value = body.map(|node| read(self, node)).unwrap_or_default();
+        let (Subject::Cluster(name) | Subject::User(name) | Subject::Context(name)) =
+            self.subject.take().unwrap_or_else(|| subject(String::new()));
+        Named { name, place, lines: self.lines, value }
     }
 
     fn unique<T>(&mut self, list: &[Named<T>], field: &str, subject: fn(String) -> Subject) {
@@ -332,5 +367,74 @@ impl Reader<'_> {
         .field(field);
         problem.subject.clone_from(&self.subject);
         self.problems.push(problem);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+users:
+- name: u
+  user:
+    exec:
+      apiVersion: v1
+      args:
+      - a
+- name: v
+  user:
+    token: t0ken
+extensions:
+- extension: 1
+  name: e
+contexts:
+- context:
+    cluster: c
+    extensions:
+    - extension: x
+      name: f
+    user: v
+  name: x
+clusters:
+- cluster:
+    server: https://h
+  name: c
+current-context: x
+";
+
+    /// Anything that is no plain style makes the reader of the whole take over.
+    fn both_ways(text: &str) -> [(String, Vec<Problem>); 2] {
+        [text.to_owned(), format!("{text}# not plain\n")].map(|text| {
+            let mut problems = Vec::new();
+            let config = decode(text.as_bytes(), None, &mut problems);
+            let tokens = config.users.iter().map(|user| user.value.token.expose().to_owned());
+            (format!("{config:?} {:?}", tokens.collect::<Vec<_>>()), problems)
+        })
+    }
+
+    #[test]
+    fn read_entry_by_entry_a_document_says_the_same() {
+        assert!(decode_plain(TEXT.as_bytes(), None).is_some());
+        let [plain, whole] = both_ways(TEXT);
+        assert!(plain.0.contains("t0ken"));
+        assert_eq!(plain, whole);
+        assert_eq!(plain.1, []);
+    }
+
+    #[test]
+    fn faults_are_told_once_and_in_the_same_order_however_it_is_read() {
+        let text = TEXT.replace("token: t0ken", "token: 1").replace("- name: v", "- name: u");
+        let text = text.replace("server: https://h", "server: 2");
+        let [plain, whole] = both_ways(&text);
+        assert_eq!(plain, whole);
+        let fields: Vec<_> = plain.1.iter().map(|p| p.field.as_deref()).collect();
+        assert_eq!(fields, [Some("server"), Some("token"), Some("users")]);
+    }
+
+    #[test]
+    fn entries_taken_before_the_style_changes_count_once() {
+        let [plain, whole] = both_ways(&format!("{TEXT}preferences: {{colors: true}}\n"));
+        assert_eq!(plain, whole);
     }
 }

@@ -24,7 +24,11 @@ pub(super) struct Reader<'a> {
     pub(super) problems: &'a mut Vec<Problem>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    pub(super) fn new(file: Option<Arc<Path>>, problems: &'a mut Vec<Problem>) -> Self {
+        Self { file, subject: None, within: "", item: None, lines: Lines::default(), problems }
+    }
+
     /// The fields of a mapping; none for `null`.
     pub(super) fn fields(&mut self, node: Node) -> Vec<Entry> {
         self.mapping("", node)

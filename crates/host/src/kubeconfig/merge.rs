@@ -8,8 +8,12 @@ impl Kubeconfig {
     /// One configuration of several. Of entries with the same name the first is taken whole, fields
     /// of the others are not mixed in; so it is with `current-context`, if it is not empty.
     pub fn merge(configs: impl IntoIterator<Item = Self>) -> Self {
-        let mut configs = configs.into_iter();
+        let mut configs = configs.into_iter().peekable();
         let mut merged = configs.next().unwrap_or_default();
+        // Most people have one file, and some of those are large.
+        if configs.peek().is_none() {
+            return merged;
+        }
         let mut clusters = Names::of(&merged.clusters);
         let mut users = Names::of(&merged.users);
         let mut contexts = Names::of(&merged.contexts);

@@ -94,6 +94,19 @@ impl Node {
         yaml::read(bytes).map(|(node, _)| node)
     }
 
+    /// Reads YAML in the plain block style that programs write, and hands each item of a list in the
+    /// outermost mapping to `take`, with the list's key; what `take` gives back stays in the list. So
+    /// a list of ten thousand never stands in memory as nodes.
+    ///
+    /// `None` for any other style, which may only show after items have been taken: they count for
+    /// nothing then, and [`Node::from_yaml`] reads the text.
+    pub fn from_plain_yaml(
+        bytes: &[u8],
+        take: impl FnMut(&str, Self) -> Option<Self>,
+    ) -> Option<Self> {
+        yaml::read_items(bytes, take)
+    }
+
     /// Reads one JSON value, and nothing but white space after it, as Go's `encoding/json` does.
     pub fn from_json(bytes: &[u8]) -> Result<Self, SyntaxError> {
         json::read(bytes)

@@ -14,6 +14,14 @@ use super::{
 
 /// Reads a text if all of it is in plain block style.
 pub(super) fn read(bytes: &[u8]) -> Option<Node> {
+    read_items(bytes, leave)
+}
+
+/// The same, with the items of the outermost mapping's lists handed to `take`.
+pub(in super::super) fn read_items(
+    bytes: &[u8],
+    take: impl FnMut(&str, Node) -> Option<Node>,
+) -> Option<Node> {
     let usual = |byte: &u8| matches!(byte, b'\n' | b' '..=b'~');
     if !bytes.iter().all(usual) {
         return None;
@@ -24,8 +32,14 @@ pub(super) fn read(bytes: &[u8]) -> Option<Node> {
     if reader.ended || reader.column > 0 {
         return None;
     }
-    let root = reader.map()?;
+    let root = reader.map(take)?;
     reader.ended.then_some(root)
+}
+
+/// Takes no item: it stays in the list of that key.
+#[expect(clippy::unnecessary_wraps, reason = "others take some")]
+fn leave(_: &str, item: Node) -> Option<Node> {
+    Some(item)
 }
 
 struct Reader<'a> {
@@ -47,7 +61,7 @@ const MOST_LEVELS: usize = 32;
 
 impl Reader<'_> {
     /// A mapping whose first key is next; all its keys stand in the same column.
-    fn map(&mut self) -> Option<Node> {
+    fn map(&mut self, mut take: impl FnMut(&str, Node) -> Option<Node>) -> Option<Node> {
         self.enter()?;
         let (column, start) = (self.column, self.place(0));
         let mut entries: Vec<Entry> = Vec::new();
@@ -57,7 +71,7 @@ impl Reader<'_> {
             let colon = self.place(key.len());
             let value = if after.is_empty() {
                 self.advance()?;
-                self.nested(column, colon)?
+                self.nested(column, colon, |item| take(key, item))?
             } else {
                 let value = after.strip_prefix(' ')?;
                 let value = scalar(value, self.place(key.len() + 2))?;
@@ -78,30 +92,36 @@ impl Reader<'_> {
     }
 
     /// What belongs to a key in `column` whose line has nothing after the colon.
-    fn nested(&mut self, column: usize, colon: (u32, u32)) -> Option<Node> {
+    fn nested(
+        &mut self,
+        column: usize,
+        colon: (u32, u32),
+        take: impl FnMut(Node) -> Option<Node>,
+    ) -> Option<Node> {
         let list = self.rest.starts_with("- ");
         if self.ended || self.column < column || self.column == column && !list {
             // Not even a dash by itself, which would be a list of nothing.
             return (self.rest != "-").then(|| node(Value::Null, colon));
         }
-        if list { self.list() } else { self.map() }
+        if list { self.list(take) } else { self.map(leave) }
     }
 
     /// A list whose first dash is next; all its dashes stand in the same column.
-    fn list(&mut self) -> Option<Node> {
+    fn list(&mut self, mut take: impl FnMut(Node) -> Option<Node>) -> Option<Node> {
         self.enter()?;
         let (column, start) = (self.column, self.place(0));
         let mut items = Vec::new();
         while !self.ended && self.column == column {
             let Some(item) = self.rest.strip_prefix("- ") else { break };
             (self.rest, self.column) = (item, column + 2);
-            items.push(if split_key(item).is_some() {
-                self.map()?
+            let item = if split_key(item).is_some() {
+                self.map(leave)?
             } else {
                 let item = scalar(item, self.place(0))?;
                 self.advance()?;
                 item
-            });
+            };
+            items.extend(take(item));
             if !self.ended && self.column > column {
                 return None;
             }
@@ -283,6 +303,22 @@ mod tests {
                 prop_assert!(Some((node, Vec::new())) == whole, "{text:?}");
             }
         }
+    }
+
+    #[test]
+    fn items_are_handed_over_with_the_key_of_their_list_and_those_given_back_stay() {
+        let text = "a:\n- 1\n- x:\n  - deep\nb:\n- 2\n- 3\nc: 4\n";
+        let mut taken = Vec::new();
+        let rest = read_items(text.as_bytes(), |key, item| {
+            taken.push((key.to_owned(), item.line, item.to_json()));
+            (taken.len() == 3).then_some(item)
+        });
+        assert_eq!(rest.map(|rest| rest.to_json()).as_deref(), Some(r#"{"a":[],"b":[2],"c":4}"#));
+        let taken: Vec<_> = taken.iter().map(|(k, l, v)| (k.as_str(), *l, v.as_str())).collect();
+        assert_eq!(
+            taken,
+            [("a", 2, "1"), ("a", 3, r#"{"x":["deep"]}"#), ("b", 6, "2"), ("b", 7, "3")]
+        );
     }
 
     #[test]

@@ -19,6 +19,7 @@ use std::{collections::HashMap, rc::Rc};
 use zeroize::Zeroizing;
 
 use super::{Entry, MAX_DEPTH, Node, Repeat, SyntaxError, Value, json::push_lossy};
+pub(super) use block::read_items;
 use parse::{Document, Kind, Raw};
 use resolve::Scalar;
 use source::Source;
