@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::future::try_join_all;
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -66,14 +67,17 @@ impl Peer {
     }
 }
 
-/// Asks on so many connections for so long.
+/// Asks on so many connections for so long, once all of them stand.
 pub fn run(peer: &Peer, path: &str, connections: usize, time: Duration) -> Result<Load, String> {
     let request = peer.request(path);
-    let begin = Instant::now();
-    let end = begin + time;
-    let asked = (0..connections).map(|_| ask(peer, &request, end));
-    let times = alone(time + PATIENCE, futures_util::future::try_join_all(asked))?;
-    let took = begin.elapsed().as_secs_f64();
+    let (times, took) = alone(time + PATIENCE, async {
+        let streams = try_join_all((0..connections).map(|_| peer.connect())).await?;
+        let begin = Instant::now();
+        let end = begin + time;
+        let asked = streams.into_iter().map(|stream| ask(stream, &request, end));
+        let times = try_join_all(asked).await?;
+        Ok((times, begin.elapsed().as_secs_f64()))
+    })?;
     let mut sorted = times.concat();
     sorted.sort_unstable();
     let place = (sorted.len() * 99 / 100).min(sorted.len().saturating_sub(1));
@@ -90,8 +94,11 @@ fn alone<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> Resul
     limited.map_err(|_| "no answer")?.map_err(|e| e.to_string())
 }
 
-async fn ask(peer: &Peer, request: &[u8], end: Instant) -> io::Result<Vec<Duration>> {
-    let mut stream = peer.connect().await?;
+async fn ask(
+    mut stream: Box<dyn Stream>,
+    request: &[u8],
+    end: Instant,
+) -> io::Result<Vec<Duration>> {
     let mut times = Vec::new();
     let mut buffer = vec![0; 16 * 1024];
     loop {

@@ -44,7 +44,7 @@ pub const ALL: &[(&str, usize, Make)] = &[
     ("signed handshakes", ROUNDS, signer::row),
     ("image: one match", ROUNDS, image::one),
     ("image: lookup", ROUNDS, image::many),
-    ("proxy: requests", ROUNDS, proxy::requests),
+    ("proxy: requests", 2 * ROUNDS - 1, proxy::requests),
     ("proxy: latency", ROUNDS, proxy::latency),
     ("proxy: memory", ROUNDS, proxy::memory),
     ("proxy: stream", ROUNDS, proxy::stream),

@@ -13,7 +13,7 @@ use crate::{
 
 /// Connections at once, each with one request under way.
 const CONNECTIONS: usize = 32;
-const ROUND: Duration = Duration::from_millis(1500);
+const ROUND: Duration = Duration::from_millis(800);
 
 /// The servers stand for all rows: starting them is not what is measured.
 static SCENE: Mutex<Option<Result<Arc<Scene>, String>>> = Mutex::new(None);

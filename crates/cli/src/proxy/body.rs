@@ -110,13 +110,13 @@ impl Progress {
 pub(crate) struct Upload {
     body: hyper::body::Incoming,
     state: Arc<AtomicU8>,
-    shared: bool,
+    http2: bool,
 }
 
 impl Upload {
-    /// `shared` for one of several on a connection, which is HTTP/2.
-    pub(crate) fn new(body: hyper::body::Incoming, progress: &Progress, shared: bool) -> Self {
-        Self { body, state: progress.0.clone().unwrap_or_default(), shared }
+    /// `http2` for one that came that way.
+    pub(crate) fn new(body: hyper::body::Incoming, progress: &Progress, http2: bool) -> Self {
+        Self { body, state: progress.0.clone().unwrap_or_default(), http2 }
     }
 }
 
@@ -135,7 +135,7 @@ impl Body for Upload {
             Some(Ok(_)) if self.body.is_end_stream() => OVER,
             Some(Ok(_)) => UNDER_WAY,
             // hyper takes a client's reset without an error for the end, of which half may be missing.
-            None if self.shared && !self.body.is_end_stream() => BROKEN,
+            None if self.http2 && !self.body.is_end_stream() => BROKEN,
             None => OVER,
         };
         self.state.store(state, Ordering::Release);

@@ -42,8 +42,8 @@ pub(crate) async fn forward(
     let told = tracing::enabled!(tracing::Level::INFO)
         .then(|| (request.method().clone(), request.uri().path().to_owned()));
     let discovery = matches!(request.uri().path(), "/api" | "/apis");
-    // HTTP/2 says itself where each request ends.
-    let shared = request.version() == Version::HTTP_2;
+    // Which says itself where each request ends.
+    let http2 = request.version() == Version::HTTP_2;
     let progress = Progress::of(request.body());
     let passed = match gate.check(&request) {
         Ok(()) => pass(&route, request, &progress, flight).await,
@@ -53,7 +53,7 @@ pub(crate) async fn forward(
         if discovery { status::text(code, &message) } else { status::response(code, &message) }
     });
     // What is left of a body could be taken for the next request.
-    if !shared && !progress.is_over() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+    if !http2 && !progress.is_over() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     let took = SystemClock.elapsed().saturating_sub(begun);

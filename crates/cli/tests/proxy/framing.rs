@@ -69,6 +69,7 @@ fn a_chunked_body_arrives_in_chunks_of_our_own() {
     line.passes(CHUNKED, "2\r\nhe\r\n03\r\nllo\r\n000\r\n\r\n", "hello");
     // Extensions are for the next hop only, whatever they look like.
     line.passes(CHUNKED, "5;a=\"\r\nhello\r\n0;b=c \r\n\r\n", "hello");
+    line.passes(CHUNKED, "5;\u{e9}=\"\u{7f}\"\r\nhello\r\n0;\0\r\n\r\n", "hello");
     line.passes(CHUNKED, "5 \t\r\nhello\r\n0\r\n\r\n", "hello");
 }
 

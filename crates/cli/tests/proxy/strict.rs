@@ -136,11 +136,15 @@ fn chunks(bytes: &[u8]) -> Chunks {
     let mut at = 0;
     loop {
         let Some(end) = find(&bytes[at..], b"\r\n") else { return Ok(None) };
-        let line = std::str::from_utf8(&bytes[at..at + end]).map_err(|_| "a chunk's size")?;
-        if line.contains(['\r', '\n']) {
+        let line = &bytes[at..at + end];
+        if line.contains(&b'\r') || line.contains(&b'\n') {
             return Err("a chunk's size");
         }
-        let digits = line.split(';').next().unwrap_or_default().trim_end_matches([' ', '\t']);
+        // What an extension says is for a recipient that knows it, and all others ignore it; only the
+        // end of the line, which was looked for above, is about framing.
+        let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
+        let digits = std::str::from_utf8(digits).map_err(|_| "a chunk's size")?;
+        let digits = digits.trim_end_matches([' ', '\t']);
         if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err("a chunk's size");
         }

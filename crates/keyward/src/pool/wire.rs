@@ -103,7 +103,8 @@ async fn open_h2(
     if let Some((interval, answer)) = shared.settings.ping {
         builder.keep_alive_interval(interval).keep_alive_timeout(answer);
     }
-    let io = TokioIo::new(Sniff::new(Listen::new(io, verdict), learn));
+    // hyper spawns a task of the same size for every request, in which the stream would have room.
+    let io = TokioIo::new(Box::new(Sniff::new(Listen::new(io, verdict), learn)));
     let (sender, mut connection) = builder.handshake(io).await.map_err(no_handshake)?;
     let watched = load.clone();
     let driver = tokio::spawn(async move {
