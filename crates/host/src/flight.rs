@@ -125,6 +125,7 @@ impl<T: Clone> Future for Seat<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let seat = &mut *self;
         if let Some(result) = seat.run.result.get() {
+            seat.run.wake_some();
             return Poll::Ready(result.clone());
         }
         let mut cabin = lock(&seat.run.cabin);
@@ -184,6 +185,8 @@ struct Run<T> {
 struct Cabin {
     seats: usize,
     wakers: Vec<Option<Waker>>,
+    /// How many of them, from the first on, have been woken by the landing.
+    woken: usize,
     free: Vec<usize>,
     abandoned: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -204,11 +207,26 @@ impl<T> Run<T> {
             return;
         }
         self.leave_gate();
-        let cabin = std::mem::take(&mut *lock(&self.cabin));
+        let hook = lock(&self.cabin).abandoned.take();
+        drop(hook);
         self.landed.notify_all();
-        for waker in cabin.wakers.into_iter().flatten() {
-            waker.wake();
-        }
+        while self.wake_some() {}
+    }
+
+    /// Wakes a few of those who wait, and tells whether there were any. Whoever has been woken does
+    /// the same: a runtime's own thread wakes tasks of its own much faster than a stranger does. The
+    /// one who landed goes on until all are awake, so nobody depends on the others.
+    fn wake_some(&self) -> bool {
+        const SOME: usize = 16;
+        let mut some: [Option<Waker>; SOME] = [const { None }; SOME];
+        let mut cabin = lock(&self.cabin);
+        let woken = cabin.woken;
+        let next = cabin.wakers.iter_mut().skip(woken).take(SOME);
+        let count = some.iter_mut().zip(next).map(|(place, waker)| *place = waker.take()).count();
+        cabin.woken += count;
+        drop(cabin);
+        some.into_iter().flatten().for_each(Waker::wake);
+        count > 0
     }
 
     /// Nobody boards this run any more.
@@ -372,6 +390,41 @@ mod tests {
         drop(waker);
         drop((first, last));
         assert_eq!(Arc::strong_count(&count), 1, "nobody holds the waker");
+    }
+
+    #[test]
+    fn all_are_woken_once_and_by_each_other_where_the_landing_is_held_up() {
+        struct Held(mpsc::SyncSender<()>, Mutex<mpsc::Receiver<()>>);
+        impl Wake for Held {
+            fn wake(self: Arc<Self>) {
+                self.0.send(()).unwrap();
+                self.1.lock().unwrap().recv().unwrap();
+            }
+        }
+        let flight = flight();
+        let (mut first, landing) = aloft(&flight);
+        let (held, is_held) = mpsc::sync_channel(0);
+        let (go_on, may_go_on) = mpsc::sync_channel(0);
+        let waker = Waker::from(Arc::new(Held(held, Mutex::new(may_go_on))));
+        assert!(Pin::new(&mut first).poll(&mut Context::from_waker(&waker)).is_pending());
+        let count = Arc::new(Count(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&count));
+        let mut context = Context::from_waker(&waker);
+        let mut seats: Vec<_> = (0..1000).map(|_| flight.board(|_| panic!("a run"))).collect();
+        for seat in &mut seats {
+            assert!(Pin::new(seat).poll(&mut context).is_pending());
+        }
+        let landed = thread::spawn(move || landing.land("done"));
+        is_held.recv().unwrap();
+        assert_eq!(count.0.load(Ordering::SeqCst), 0);
+        for seat in &mut seats {
+            assert_eq!(Pin::new(seat).poll(&mut context), Poll::Ready("done"));
+        }
+        let held_up = 1000 - count.0.load(Ordering::SeqCst);
+        assert!(held_up < 16, "{held_up} are held up with the landing");
+        go_on.send(()).unwrap();
+        landed.join().unwrap();
+        assert_eq!(count.0.load(Ordering::SeqCst), 1000);
     }
 
     #[test]
