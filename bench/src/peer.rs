@@ -23,19 +23,20 @@ pub fn figure(job: &Value, name: &str) -> Result<f64, String> {
     }
     PEER.with_borrow_mut(|peer| {
         let peer = peer.get_or_insert_with(Peer::start);
-        let figures = peer.as_mut().map_err(|e| e.clone())?.ask(job)?;
-        figures[name].as_f64().ok_or_else(|| format!("the reference did not measure `{name}`"))
+        peer.as_mut().map_err(|e| e.clone())?.figure(job, name)
     })
 }
 
-struct Peer {
+/// The program. One of its own is for whoever gives it other surroundings than the rest have.
+pub struct Peer {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
 }
 
 impl Peer {
-    fn start() -> Result<Self, String> {
+    /// Starts it where this thread may run.
+    pub fn start() -> Result<Self, String> {
         let program = std::env::current_exe().unwrap_or_default().with_file_name("keyward-pace");
         let missing = |e| format!("needs a current Go to be built ({e})");
         let mut child = Command::new(program)
@@ -46,6 +47,11 @@ impl Peer {
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let stdout = BufReader::new(stdout.ok_or("the reference has no stdout")?);
         Ok(Self { child, stdin, stdout })
+    }
+
+    pub fn figure(&mut self, job: &Value, name: &str) -> Result<f64, String> {
+        let figures = self.ask(job)?;
+        figures[name].as_f64().ok_or_else(|| format!("the reference did not measure `{name}`"))
     }
 
     fn ask(&mut self, job: &Value) -> Result<Value, String> {

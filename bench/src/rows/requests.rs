@@ -22,7 +22,7 @@ use tokio_rustls::TlsConnector;
 use super::scene::{Folder, Scene, TOKEN};
 use crate::{
     measure::{Bar, Row, Variant, worked},
-    peer,
+    peer::{self, Peer},
 };
 
 /// Requests in one round.
@@ -78,13 +78,25 @@ pub fn connection() -> Row {
 }
 
 /// By the wall's clock too, one after another, with client and server in turn on one processor: nobody
-/// waits for another one to wake up. All of them speak HTTP/1.1 here. client-go is not among them: it is
-/// in a process that may run anywhere.
+/// waits for another one to wake up. All of them speak HTTP/1.1 here.
 pub fn in_turn() -> Row {
+    let stage = Stage::on_one_processor();
+    let job = stage.job();
+    // Started here, it has this one processor too.
+    let mut peer = Peer::start();
+    let client_go = move || {
+        let peer = peer.as_mut().map_err(|e| e.clone())?;
+        Ok(peer.figure(&job, "nanos")? / 1e3)
+    };
+    let [kube, wrapped, ours] = stage.lone(Clock::Wall);
     Row {
         unit: "µs",
-        variants: Stage::on_one_processor().lone(Clock::Wall).into(),
+        variants: vec![kube, Variant { label: CLIENT_GO, run: Box::new(client_go) }, wrapped, ours],
         bars: vec![
+            Bar {
+                promise: "one after another on one connection, beside client-go's",
+                judge: |r| (r.ratio(OURS, CLIENT_GO), 1.0),
+            },
             Bar {
                 promise: "one after another on one connection under kube::Client, beside kube's own",
                 judge: |r| (r.ratio(WRAPPED, KUBE), 1.0),
