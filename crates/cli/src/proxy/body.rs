@@ -16,8 +16,8 @@ use http_body::{Body, Frame, SizeHint};
 use keyward::Incoming;
 
 use super::{
-    gate::{BROKEN_BODY, Refusal, TRAILERS},
     meter::Flight,
+    refusal::{BROKEN_BODY, Refusal, TRAILERS},
 };
 
 /// The body of a response to a client.

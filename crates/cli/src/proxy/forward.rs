@@ -13,8 +13,9 @@ use keyward_host::clock::{Clock, SystemClock};
 
 use super::{
     body::{Answer, Progress, Upload},
-    gate::{self, Gate, Refusal, wanted_upgrade},
+    gate::{self, Gate, wanted_upgrade},
     meter::Flight,
+    refusal::{BROKEN_BODY, Refusal, UPGRADE_WITH_BODY},
     route::Route,
     status, tunnel,
 };
@@ -89,7 +90,7 @@ async fn pass(
 ) -> Result<Response<Answer>, Told> {
     let upgrade = wanted_upgrade(request.headers());
     if upgrade.is_some() && !request.body().is_end_stream() {
-        return Err(refuse(route, gate::UPGRADE_WITH_BODY));
+        return Err(refuse(route, UPGRADE_WITH_BODY));
     }
     let client = upgrade.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
     let (mut head, body) = request.into_parts();
@@ -103,7 +104,7 @@ async fn pass(
     }
     let body = if body.is_end_stream() {
         if gate::length(&head.headers).is_some_and(|length| length > 0) {
-            return Err(refuse(route, gate::BROKEN_BODY));
+            return Err(refuse(route, BROKEN_BODY));
         }
         Body::empty()
     } else {

@@ -3,7 +3,7 @@
 //! would run as the whole identity.
 
 use http::{
-    HeaderMap, HeaderName, Method, Request, StatusCode, Uri, Version,
+    HeaderMap, HeaderName, Method, Request, Uri, Version,
     header::{
         AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, ORIGIN, PROXY_AUTHORIZATION,
         SEC_WEBSOCKET_PROTOCOL, TRANSFER_ENCODING, UPGRADE,
@@ -11,6 +11,11 @@ use http::{
     uri::Scheme,
 };
 use keyward::bearer::brings_own;
+
+use super::refusal::{
+    BROWSER, CODING, IMPERSONATION, LENGTH, LOST_ON_THE_WAY, METHOD, NAME, NO_HOST, OTHER_HOST,
+    OTHER_UPGRADE, OWN_AUTHORIZATION, PATH, PROXY, Refusal, UNREADABLE,
+};
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -30,105 +35,6 @@ pub(crate) struct Gate {
     pub(crate) scheme: Scheme,
     pub(crate) allowed: Allowed,
 }
-
-/// Why a request is not passed on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) code: StatusCode,
-    /// A word for metrics.
-    pub(crate) reason: &'static str,
-    pub(crate) message: &'static str,
-}
-
-const fn forbidden(reason: &'static str, message: &'static str) -> Refusal {
-    Refusal { code: StatusCode::FORBIDDEN, reason, message }
-}
-
-const NO_HOST: Refusal = Refusal {
-    code: StatusCode::BAD_REQUEST,
-    reason: "host",
-    message: "the request names no host, or more than one",
-};
-const OTHER_HOST: Refusal = forbidden(
-    "host",
-    "the request is for another host; use the kubeconfig that the proxy has written",
-);
-const BROWSER: Refusal =
-    forbidden("origin", "the request has an Origin: browsers are not let through");
-const OWN_AUTHORIZATION: Refusal = forbidden(
-    "authorization",
-    "the request brings its own authorization, which would be used instead of the proxy's \
-     identity; `keyward proxy --allow-authorization` passes it on",
-);
-const PROXY: Refusal = forbidden(
-    "authorization",
-    "the request brings an authorization for a proxy, and this one asks for none",
-);
-const IMPERSONATION: Refusal = forbidden(
-    "impersonation",
-    "the request wants to act as somebody else (`--as`); `keyward proxy --allow-impersonation` \
-     passes that on",
-);
-const METHOD: Refusal = Refusal {
-    code: StatusCode::METHOD_NOT_ALLOWED,
-    reason: "method",
-    message: "`CONNECT` is not passed on",
-};
-const PATH: Refusal = Refusal {
-    code: StatusCode::BAD_REQUEST,
-    reason: "path",
-    message: "the request's path does not begin with `/`",
-};
-const CODING: Refusal = Refusal {
-    code: StatusCode::NOT_IMPLEMENTED,
-    reason: "coding",
-    message: "`chunked` is the only transfer coding that is passed on",
-};
-const NAME: Refusal = Refusal {
-    code: StatusCode::BAD_REQUEST,
-    reason: "header",
-    message: "a header's name has a quotation mark in it",
-};
-const LENGTH: Refusal = Refusal {
-    code: StatusCode::BAD_REQUEST,
-    reason: "length",
-    message: "`Content-Length` is not one number",
-};
-const LOST_ON_THE_WAY: Refusal = Refusal {
-    code: StatusCode::BAD_REQUEST,
-    reason: "connection",
-    message: "`Connection` names a header that says who asks, which would be lost on the way",
-};
-const UNREADABLE: Refusal = Refusal {
-    code: StatusCode::BAD_REQUEST,
-    reason: "connection",
-    message: "`Connection` is not a list of names",
-};
-const OTHER_UPGRADE: Refusal = Refusal {
-    code: StatusCode::BAD_REQUEST,
-    reason: "upgrade",
-    message: "only upgrades to `websocket` and `SPDY/3.1` are passed on",
-};
-
-/// Where the body ends and the other protocol begins is told by nobody.
-pub(crate) const UPGRADE_WITH_BODY: Refusal = Refusal {
-    code: StatusCode::BAD_REQUEST,
-    reason: "upgrade",
-    message: "an upgrade with a body is not passed on",
-};
-
-/// They come when everything has been looked at and sent.
-pub(crate) const TRAILERS: Refusal = Refusal {
-    code: StatusCode::BAD_REQUEST,
-    reason: "trailers",
-    message: "trailers after a request's body are not passed on",
-};
-
-pub(crate) const BROKEN_BODY: Refusal = Refusal {
-    code: StatusCode::BAD_REQUEST,
-    reason: "body",
-    message: "the request's body broke off, or its chunks are not by the rules",
-};
 
 impl Gate {
     /// Looks at a request before anything is done for it.

@@ -20,6 +20,7 @@ mod kubeconfig;
 mod meter;
 mod pass;
 mod places;
+mod refusal;
 mod report;
 mod route;
 mod run;

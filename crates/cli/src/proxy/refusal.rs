@@ -1,0 +1,78 @@
+//! Why a request is not passed on: the code a client gets, a word for metrics, and what to say.
+
+use http::StatusCode;
+
+/// Why a request is not passed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) code: StatusCode,
+    /// A word for metrics.
+    pub(crate) reason: &'static str,
+    pub(crate) message: &'static str,
+}
+
+impl Refusal {
+    const fn new(code: StatusCode, reason: &'static str, message: &'static str) -> Self {
+        Self { code, reason, message }
+    }
+
+    /// For what no client should send.
+    const fn bad(reason: &'static str, message: &'static str) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, reason, message)
+    }
+
+    /// For what others may do, or with a switch.
+    const fn forbidden(reason: &'static str, message: &'static str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, reason, message)
+    }
+}
+
+pub(crate) const NO_HOST: Refusal =
+    Refusal::bad("host", "the request names no host, or more than one");
+pub(crate) const OTHER_HOST: Refusal = Refusal::forbidden(
+    "host",
+    "the request is for another host; use the kubeconfig that the proxy has written",
+);
+pub(crate) const BROWSER: Refusal =
+    Refusal::forbidden("origin", "the request has an Origin: browsers are not let through");
+pub(crate) const OWN_AUTHORIZATION: Refusal = Refusal::forbidden(
+    "authorization",
+    "the request brings its own authorization, which would be used instead of the proxy's \
+     identity; `keyward proxy --allow-authorization` passes it on",
+);
+pub(crate) const PROXY: Refusal = Refusal::forbidden(
+    "authorization",
+    "the request brings an authorization for a proxy, and this one asks for none",
+);
+pub(crate) const IMPERSONATION: Refusal = Refusal::forbidden(
+    "impersonation",
+    "the request wants to act as somebody else (`--as`); `keyward proxy --allow-impersonation` \
+     passes that on",
+);
+pub(crate) const METHOD: Refusal =
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method", "`CONNECT` is not passed on");
+pub(crate) const PATH: Refusal = Refusal::bad("path", "the request's path does not begin with `/`");
+pub(crate) const CODING: Refusal = Refusal::new(
+    StatusCode::NOT_IMPLEMENTED,
+    "coding",
+    "`chunked` is the only transfer coding that is passed on",
+);
+pub(crate) const NAME: Refusal =
+    Refusal::bad("header", "a header's name has a quotation mark in it");
+pub(crate) const LENGTH: Refusal = Refusal::bad("length", "`Content-Length` is not one number");
+pub(crate) const LOST_ON_THE_WAY: Refusal = Refusal::bad(
+    "connection",
+    "`Connection` names a header that says who asks, which would be lost on the way",
+);
+pub(crate) const UNREADABLE: Refusal =
+    Refusal::bad("connection", "`Connection` is not a list of names");
+pub(crate) const OTHER_UPGRADE: Refusal =
+    Refusal::bad("upgrade", "only upgrades to `websocket` and `SPDY/3.1` are passed on");
+/// Where the body ends and the other protocol begins is told by nobody.
+pub(crate) const UPGRADE_WITH_BODY: Refusal =
+    Refusal::bad("upgrade", "an upgrade with a body is not passed on");
+/// They come when everything has been looked at and sent.
+pub(crate) const TRAILERS: Refusal =
+    Refusal::bad("trailers", "trailers after a request's body are not passed on");
+pub(crate) const BROKEN_BODY: Refusal =
+    Refusal::bad("body", "the request's body broke off, or its chunks are not by the rules");
