@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use keyward_testing::chance::Chance;
 use tokio::sync::watch as signal;
 
 use crate::{
@@ -41,11 +42,11 @@ pub async fn rage(
     mut ending: signal::Receiver<bool>,
 ) -> Storm {
     let slow = scene.run * RUNS;
-    let mut chance = Chance(options.seed);
+    let mut chance = Chance::new(options.seed);
     let mut storm = Storm::default();
     let begin = Instant::now();
     let mut restarts = vec![begin + options.length * 2 / 3, begin + options.length / 3];
-    let mut revocations = ACCOUNTS.map(|_| begin + chance.calm() / 2);
+    let mut revocations = ACCOUNTS.map(|_| begin + calm(&mut chance) / 2);
     let mut ticks = tokio::time::interval(Duration::from_millis(20));
     let mut sabotage = options.sabotage.map(|what| (what, begin + options.length / 2));
     let mut kept = Kept::default();
@@ -62,7 +63,7 @@ pub async fn rage(
         for (account, next) in ACCOUNTS.iter().zip(&mut revocations) {
             if *next <= now && is_out(&scene, account) {
                 storm.revoked += scene.issuer.revoke(account);
-                *next = now + chance.calm() + slow;
+                *next = now + calm(&mut chance) + slow;
             }
         }
         if sabotage.is_some_and(|(_, at)| at <= now)
@@ -113,18 +114,7 @@ async fn break_something(scene: &Scene, what: Sabotage, kept: &mut Kept) {
     }
 }
 
-/// Numbers that look random and come again with the same seed (`SplitMix64`).
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn calm(&mut self) -> Duration {
-        Duration::from_millis(CALM.start + self.next() % (CALM.end - CALM.start))
-    }
+/// How long until the next one.
+fn calm(chance: &mut Chance) -> Duration {
+    Duration::from_millis(CALM.start + chance.below(CALM.end - CALM.start))
 }

@@ -2,6 +2,7 @@
 //! server that demands and checks credentials, a throw-away certificate authority, an issuer with its plugin, local proxies.
 
 pub mod authority;
+pub mod chance;
 mod clock;
 mod error;
 #[cfg(unix)]

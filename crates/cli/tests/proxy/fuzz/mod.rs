@@ -22,6 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use keyward_testing::chance::Chance;
 use rustls::{ClientConnection, StreamOwned};
 
 use crate::{
@@ -94,7 +95,7 @@ fn run(tongue: Tongue, seed: u64, line: u64, time: Duration) -> (u64, u64) {
     let card = Card::read(&proxy.kubeconfig, 0);
     let mut settings = card.settings(true);
     Arc::make_mut(&mut settings).alpn_protocols = vec![tongue.protocol.into()];
-    let mut chance = Chance(seed.wrapping_mul(LINES).wrapping_add(line));
+    let mut chance = Chance::new(seed.wrapping_mul(LINES).wrapping_add(line));
     let begin = Instant::now();
     let (mut cases, mut passed) = (0_u64, 0_u64);
     // What was sent and has not arrived: a request may still be on its way when its client is gone.
@@ -198,28 +199,4 @@ fn names_another(original: &Message) -> bool {
     hosts
         .chain([&original.target[..]])
         .any(|name| name.strip_prefix("https://").unwrap_or(name).starts_with("evil.example"))
-}
-
-/// Numbers that look random and come again with the same seed (`SplitMix64`).
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
-    }
-
-    fn one_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-
-    fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        &all[usize::try_from(self.below(all.len() as u64)).unwrap()]
-    }
 }
