@@ -67,7 +67,12 @@ pub struct Verdict {
     pub most: f64,
     /// Seen is at most that.
     pub holds: bool,
+    /// Nothing to compare with: a peer is missing.
+    pub open: bool,
 }
+
+/// Who may be missing: everybody but us and the system.
+const PEERS: [&str; 6] = ["client-go", "clientcmd", "kube 5", "kubectl", "kubelet", "curl"];
 
 impl Report {
     /// The median of a variant; infinite when it did not run, so that no bar holds by absence.
@@ -126,12 +131,16 @@ pub fn run(name: &'static str, rounds: usize, row: Row) -> Report {
             figures.sort_by(f64::total_cmp);
         }
     }
+    let mut missing = lines.iter().filter(|line| line.figures.is_err()).peekable();
+    let only_peers = missing.peek().is_some()
+        && missing.all(|line| PEERS.iter().any(|peer| line.label.starts_with(peer)));
     let mut report = Report { name, unit, lines, bars: Vec::new(), load: load() };
     report.bars = bars
         .iter()
         .map(|bar| {
             let (seen, most) = (bar.judge)(&report);
-            Verdict { promise: bar.promise, seen, most, holds: seen <= most }
+            let open = only_peers && !(seen.is_finite() && most.is_finite());
+            Verdict { promise: bar.promise, seen, most, holds: seen <= most, open }
         })
         .collect();
     report

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{measure::Report, plot, table};
+use crate::{measure::Report, peer, plot, table};
 
 /// Writes both. Says where.
 pub fn write(reports: &[Report]) -> Result<PathBuf, String> {
@@ -23,7 +23,9 @@ fn text(reports: &[Report]) -> String {
     let rows: String = reports.iter().map(table::text).collect();
     format!(
         "# Performance\n\n\
-         Written by `cargo xtask bench --write` on {}, on {}. A figure alone says more about the\n\
+         Written by `cargo xtask bench --write` on {}, on {}.\n\
+         Beside us: kube 5, {}.\n\n\
+         A figure alone says more about the\n\
          machine than about the code, so each row measures its variants in turn, round after round, in one run: the\n\
          median, the ratio to the row's first variant, and the spread. A bar is a promise, judged in the same run:\n\
          ratios and differences by the median of those of each round, all else by the median. A peer that cannot do\n\
@@ -35,6 +37,7 @@ fn text(reports: &[Report]) -> String {
          ```text{}```\n",
         today(),
         machine(),
+        peer::versions(),
         rows
     )
 }

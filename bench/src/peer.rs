@@ -9,7 +9,9 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::rows;
 
 /// What the reference needs for a job, in the job's unit of nanoseconds.
 pub fn nanos(job: &Value) -> Result<f64, String> {
@@ -25,6 +27,22 @@ pub fn figure(job: &Value, name: &str) -> Result<f64, String> {
         let peer = peer.get_or_insert_with(Peer::start);
         peer.as_mut().map_err(|e| e.clone())?.figure(job, name)
     })
+}
+
+/// Who is measured beside us, in which version, for the page.
+pub fn versions() -> String {
+    let said = |command: &mut Command| {
+        let output = command.stderr(Stdio::null()).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        text.lines().next().map(str::to_owned)
+    };
+    let kubectl = said(Command::new(rows::kubectl()).args(["version", "--client"]));
+    let curl = said(Command::new("curl").arg("--version"));
+    let curl = curl.map(|line| line.split(' ').take(2).collect::<Vec<_>>().join(" "));
+    let go = Peer::start().and_then(|mut peer| peer.ask(&json!({ "work": "versions" })));
+    let go = go.ok().and_then(|told| told["text"].as_str().map(str::to_owned));
+    let kubectl = kubectl.map(|line| line.replace("Client Version:", "kubectl"));
+    [kubectl, curl, go].map(|known| known.unwrap_or_else(|| "one missing".to_owned())).join(", ")
 }
 
 /// The program. One of its own is for whoever gives it other surroundings than the rest have.

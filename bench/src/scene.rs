@@ -20,12 +20,16 @@ use rustls::{
 };
 use serde_json::{Value, json};
 
-use crate::{load::Peer, rows::keyward};
+use crate::{
+    load::Peer,
+    rows::{self, keyward},
+};
 
 /// Everybody who is asked.
 pub struct Scene {
     pub direct: Peer,
-    pub kubectl: Peer,
+    /// Or why it is not there.
+    pub kubectl: Result<Peer, String>,
     pub ours: Peer,
     _running: Vec<Running>,
     _folder: tempfile::TempDir,
@@ -57,7 +61,10 @@ impl Scene {
         });
         let kubeconfig = path.join("config");
         fs::write(&kubeconfig, config.to_string()).map_err(|e| e.to_string())?;
-        let (kubectl, kubectl_peer) = kubectl(&kubeconfig)?;
+        let (kubectl, kubectl_peer) = match kubectl(&kubeconfig) {
+            Ok((running, peer)) => (Some(running), Ok(peer)),
+            Err(missing) => (None, Err(missing)),
+        };
         let (ours, our_peer) = ours(&kubeconfig, path)?;
         let direct = Peer {
             address: (Ipv4Addr::LOCALHOST, port).into(),
@@ -68,7 +75,7 @@ impl Scene {
             direct,
             kubectl: kubectl_peer,
             ours: our_peer,
-            _running: vec![nginx, kubectl, ours],
+            _running: [nginx, ours].into_iter().chain(kubectl).collect(),
             _folder: folder,
         })
     }
@@ -131,7 +138,7 @@ http {{
 const SMALL: &str = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"0b6d7f0e-6a3c-4f7e-9d5e-0c8f5a0d7b11","resourceVersion":"12345","creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"containers":[{"name":"main","image":"none"}]},"status":{"phase":"Running"}}"#;
 
 fn kubectl(kubeconfig: &Path) -> Result<(Running, Peer), String> {
-    let mut child = Command::new("kubectl")
+    let mut child = Command::new(rows::kubectl())
         .args(["proxy", "--port=0", "--kubeconfig"])
         .arg(kubeconfig)
         .stdout(Stdio::piped())

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::measure::Report;
+use crate::{measure::Report, peer};
 
 /// A report as lines of text.
 pub fn text(report: &Report) -> String {
@@ -33,7 +33,14 @@ pub fn text(report: &Report) -> String {
         }
     }
     for bar in &report.bars {
-        let verdict = if bar.holds { "holds " } else { "BROKEN" };
+        let verdict = match bar {
+            bar if bar.open => {
+                let _ = writeln!(out, "  not judged, for want of a peer: {}", bar.promise);
+                continue;
+            }
+            bar if bar.holds => "holds ",
+            _ => "BROKEN",
+        };
         let (seen, most) = (number(bar.seen), number(bar.most));
         let _ = writeln!(out, "  {verdict} {}: {seen} (at most {most})", bar.promise);
     }
@@ -64,12 +71,12 @@ pub fn json(reports: &[Report]) -> Value {
             let bars: Vec<Value> = report
                 .bars
                 .iter()
-                .map(|b| json!({ "promise": b.promise, "seen": b.seen, "most": b.most, "holds": b.holds }))
+                .map(|b| json!({ "promise": b.promise, "seen": b.seen, "most": b.most, "holds": b.holds, "judged": !b.open }))
                 .collect();
             json!({ "row": report.name, "load": report.load, "unit": report.unit, "variants": variants, "bars": bars })
         })
         .collect();
-    json!({ "rows": rows })
+    json!({ "peers": peer::versions(), "rows": rows })
 }
 
 /// Three digits that mean something.

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::sh;
+use crate::{e2e, sh};
 
 /// Builds the program, the bench and, where Go is at hand, the peers in Go; then runs the bench;
 /// `args` go to it.
@@ -18,11 +18,13 @@ pub fn run(args: &[String]) -> Result<bool, String> {
     ]))? {
         return Ok(false);
     }
-    sh::run(
-        sh::cargo()
-            .args(["run", "--quiet", "--release", "--package", "keyward-bench", "--"])
-            .args(args),
-    )
+    let mut bench = sh::cargo();
+    bench.args(["run", "--quiet", "--release", "--package", "keyward-bench", "--"]).args(args);
+    // The newest there is, if it has been built; else the bench looks on PATH.
+    if let Some(kubectl) = e2e::kubectl() {
+        bench.env("KEYWARD_BENCH_KUBECTL", kubectl);
+    }
+    sh::run(&mut bench)
 }
 
 /// Compares the compiled index of image patterns with the rules taken one by one.

@@ -1,4 +1,5 @@
-//! Handing out a credential that is there: what every request pays.
+//! Handing out a credential that is there: what every request pays. Ours can be had by itself; the peers
+//! keep theirs in a layer around requests, so beside them stands a request through our layer.
 
 use std::{
     hint::black_box,
@@ -6,16 +7,17 @@ use std::{
     thread,
 };
 
+use keyward::{Origin, bearer};
 use keyward_host::{
     Credential, Kubeconfig, Overrides, Plan, Source, Sources, Surroundings, clock::SystemClock,
     observer::Nobody, plan::Settings, rules::Rules,
 };
 use kube::client::ConfigExt;
-use serde_json::json;
+use serde_json::{Value, json};
 use tower::{BoxError, Layer, Service, ServiceExt};
 
 use super::{
-    layer::{Asked, Nothing, request},
+    layer::{self, Asked, Nothing, request},
     requests::{runtime, theirs},
     scene::Folder,
 };
@@ -34,6 +36,11 @@ pub fn row() -> Row {
     let bare = source.credential_blocking().expect("the bench's plugin works");
     let shared = Arc::clone(&bare);
     let (one, two) = (source.clone(), source.clone());
+    let layer = |label, threads| {
+        let origin = Origin::parse(Folder::SERVER).expect("an origin");
+        let service = bearer::Layer::new(source.clone(), origin).layer(Nothing);
+        Variant { label, run: Box::new(move || Ok(per_request(threads, &service))) }
+    };
     Row {
         unit: "ns",
         variants: vec![
@@ -52,6 +59,8 @@ pub fn row() -> Row {
             client_go("client-go's layer, two threads", &folder, 2),
             kube("kube 5's layer, one thread", &folder, 1),
             kube("kube 5's layer, two threads", &folder, 2),
+            layer("our layer, one thread", 1),
+            layer("our layer, two threads", 2),
             Variant {
                 label: "ours, one thread",
                 run: Box::new(move || Ok(per_call(1, &one, hand_out))),
@@ -66,20 +75,22 @@ pub fn row() -> Row {
         ],
         bars: vec![
             Bar {
-                promise: "a cached credential beside client-go's",
-                judge: |r| (r.ratio("ours, one thread", "client-go's layer, one thread"), 1.0),
+                promise: "a request with a cached credential beside client-go's",
+                judge: |r| (r.ratio("our layer, one thread", "client-go's layer, one thread"), 1.0),
             },
             Bar {
-                promise: "a cached credential beside client-go's, on two threads",
-                judge: |r| (r.ratio("ours, two threads", "client-go's layer, two threads"), 1.0),
+                promise: "the same on two threads",
+                judge: |r| {
+                    (r.ratio("our layer, two threads", "client-go's layer, two threads"), 1.0)
+                },
             },
             Bar {
-                promise: "a cached credential beside kube's",
-                judge: |r| (r.ratio("ours, one thread", "kube 5's layer, one thread"), 1.0),
+                promise: "a request with a cached credential beside kube's",
+                judge: |r| (r.ratio("our layer, one thread", "kube 5's layer, one thread"), 1.0),
             },
             Bar {
-                promise: "a cached credential beside kube's, on two threads",
-                judge: |r| (r.ratio("ours, two threads", "kube 5's layer, two threads"), 1.0),
+                promise: "the same on two threads, beside kube's",
+                judge: |r| (r.ratio("our layer, two threads", "kube 5's layer, two threads"), 1.0),
             },
             Bar {
                 promise: "a cached credential on one thread under 60 ns",
@@ -90,18 +101,31 @@ pub fn row() -> Row {
                 judge: |r| (r.ratio("ours, two threads", "ours, one thread"), 1.5),
             },
             Bar { promise: "allocations in 1,000 calls", judge: |_| (allocations(), 0.0) },
+            Bar {
+                promise: "allocations of a request through our layer (at most: those of client-go)",
+                judge: |_| (layer::allocations(), client_go_allocations()),
+            },
         ],
     }
 }
 
 fn client_go(label: &'static str, folder: &Folder, threads: u32) -> Variant {
-    let job = json!({
+    let job = client_go_job(folder, threads);
+    Variant { label, run: Box::new(move || peer::nanos(&job)) }
+}
+
+fn client_go_job(folder: &Folder, threads: u32) -> Value {
+    json!({
         "work": "request",
         "command": folder.plugin,
         "turns": CALLS / 10,
         "threads": threads,
-    });
-    Variant { label, run: Box::new(move || peer::nanos(&job)) }
+    })
+}
+
+/// None when it is missing, and then nothing is as good.
+fn client_go_allocations() -> f64 {
+    peer::figure(&client_go_job(&Folder::new(), 1), "allocations").unwrap_or(f64::NAN)
 }
 
 /// Through kube's layer, which is where it keeps its credential.

@@ -76,6 +76,11 @@ pub fn row() -> Row {
     }
 }
 
+/// Those of a request through our layer, with replay.
+pub(super) fn allocations() -> f64 {
+    count(&mut ours(&Scene::new()).layer(Nothing))
+}
+
 fn ours(scene: &Scene) -> bearer::Layer {
     let source = cached::source(&scene.folder);
     source.credential_blocking().expect("the bench's plugin works");

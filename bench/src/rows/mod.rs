@@ -13,7 +13,10 @@ mod scene;
 mod signer;
 mod startup;
 
-pub use self::{proxy::close, startup::keyward};
+pub use self::{
+    proxy::close,
+    startup::{keyward, kubectl},
+};
 use crate::measure::{ROUNDS, Row};
 
 /// Sets a row up.

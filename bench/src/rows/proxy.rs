@@ -29,7 +29,7 @@ pub fn close() {
 }
 
 fn kubectl() -> Result<Load, String> {
-    load::run(&scene()?.kubectl, "/small", CONNECTIONS, ROUND)
+    load::run(scene()?.kubectl.as_ref().map_err(Clone::clone)?, "/small", CONNECTIONS, ROUND)
 }
 
 fn ours() -> Result<Load, String> {
@@ -77,7 +77,7 @@ pub fn memory() -> Row {
         variants: variants(
             || {
                 kubectl()?;
-                scene()?.kubectl.memory()
+                scene()?.kubectl.as_ref().map_err(Clone::clone)?.memory()
             },
             || {
                 ours()?;

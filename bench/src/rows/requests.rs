@@ -34,15 +34,16 @@ const ABREAST: u32 = 32;
 /// Times in one round that a client is made from nothing.
 const BEGINNINGS: u32 = 20;
 
-/// On a connection that is there, by the wall's clock. kube speaks HTTP/1.1 alone, which carries one
-/// request at a time; HTTP/2 carries them all at once. What one alone takes is for the most part the
-/// time in which client and server wake each other up across processors, and tells little of either;
-/// [`in_turn`] and [`work`] do.
+/// On connections that are there, by the wall's clock. kube speaks HTTP/1.1 alone, which carries one
+/// request at a time, so it has a connection for each of several; the others carry them all on one. What
+/// one alone takes is for the most part the time in which client and server wake each other up across
+/// processors, and tells little of either; [`in_turn`] and [`work`] do.
 pub fn connection() -> Row {
     let stage = Stage::new();
-    let (many, alone) = (stage.many.clone(), stage.many.clone());
-    let (bare, theirs) = (stage.bare.clone(), stage.job());
+    let (many, alone, crowd) = (stage.many.clone(), stage.many.clone(), stage.kube.clone());
+    let (bare, theirs, abreast_job) = (stage.bare.clone(), stage.job(), stage.abreast_job());
     let client_go = move || Ok(peer::nanos(&theirs)? / 1e3);
+    let client_go_abreast = move || Ok(peer::nanos(&abreast_job)? / 1e3);
     let [kube, wrapped, ours] = stage.lone(Clock::Wall);
     Row {
         unit: "µs",
@@ -59,19 +60,24 @@ pub fn connection() -> Row {
                 let bare = bare.clone();
                 async move { Clock::Wall.each(REQUESTS, || ask_barely(&bare)).await }
             }),
-            stage.variant("ours, 32 at once, HTTP/2", move || {
+            stage.variant(KUBE_ABREAST, move || {
+                let client = crowd.clone();
+                async move { abreast(|| through_kube(&client)).await }
+            }),
+            Variant { label: CLIENT_GO_ABREAST, run: Box::new(client_go_abreast) },
+            stage.variant(OURS_ABREAST, move || {
                 let client = many.clone();
-                async move { abreast(&client).await }
+                async move { abreast(|| ask(&client)).await }
             }),
         ],
         bars: vec![
             Bar {
-                promise: "as many as one connection carries, beside kube's own",
-                judge: |r| (r.ratio("ours, 32 at once, HTTP/2", KUBE), 1.0),
+                promise: "32 at once, beside kube's on as many connections",
+                judge: |r| (r.ratio(OURS_ABREAST, KUBE_ABREAST), 1.0),
             },
             Bar {
-                promise: "as many as one connection carries, beside client-go's",
-                judge: |r| (r.ratio("ours, 32 at once, HTTP/2", CLIENT_GO), 1.0),
+                promise: "32 at once, beside client-go's",
+                judge: |r| (r.ratio(OURS_ABREAST, CLIENT_GO_ABREAST), 1.0),
             },
         ],
     }
@@ -162,6 +168,9 @@ const KUBE: &str = "kube 5, one at a time";
 const CLIENT_GO: &str = "client-go, one at a time";
 const WRAPPED: &str = "ours under kube::Client, one at a time";
 const OURS: &str = "ours, one at a time";
+const KUBE_ABREAST: &str = "kube 5, 32 at once, 32 connections";
+const CLIENT_GO_ABREAST: &str = "client-go, 32 at once, HTTP/2";
+const OURS_ABREAST: &str = "ours, 32 at once, HTTP/2";
 
 /// A server of each kind, and everybody's client.
 struct Stage {
@@ -214,6 +223,12 @@ impl Stage {
 
     fn job(&self) -> Value {
         json!({ "work": "ask", "config": self.scenes[1].folder.config, "turns": REQUESTS })
+    }
+
+    /// Several at once, to the server that speaks HTTP/2.
+    fn abreast_job(&self) -> Value {
+        let config = &self.scenes[0].folder.config;
+        json!({ "work": "ask", "config": config, "turns": REQUESTS, "callers": ABREAST })
     }
 
     fn variant<F>(&self, label: &'static str, run: impl Fn() -> F + 'static) -> Variant
@@ -317,7 +332,8 @@ pub async fn through_kube(client: &kube::Client) -> Result<(), String> {
     expect(&text)
 }
 
-async fn ask(client: &Client) -> Result<(), String> {
+/// The same by ours.
+pub async fn ask(client: &Client) -> Result<(), String> {
     let response = client.get("/healthz").await.map_err(|e| e.to_string())?;
     expect(&response.into_body().text().await.map_err(|e| e.to_string())?)
 }
@@ -401,9 +417,12 @@ where
 }
 
 /// The same with several under way.
-async fn abreast(client: &Client) -> Result<f64, String> {
+async fn abreast<F>(once: impl Fn() -> F) -> Result<f64, String>
+where
+    F: Future<Output = Result<(), String>>,
+{
     let begin = Instant::now();
-    let lanes = (0..ABREAST).map(|_| Clock::Wall.each(REQUESTS / ABREAST, || ask(client)));
+    let lanes = (0..ABREAST).map(|_| Clock::Wall.each(REQUESTS / ABREAST, &once));
     futures_util::future::try_join_all(lanes).await?;
     Ok(begin.elapsed().as_secs_f64() * 1e6 / f64::from(REQUESTS / ABREAST * ABREAST))
 }

@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::{self, Runtime};
 
-use super::requests::{theirs, through_kube};
+use super::requests::{ask, theirs, through_kube};
 use crate::{
     measure::{Bar, Row, Variant},
     peer,
@@ -174,11 +174,7 @@ impl Scene {
     /// A client of its own, so that nothing is resumed.
     fn shake(&self, target: &Target) -> Result<(), String> {
         let client = self.client(target)?;
-        let response = self.runtime.block_on(client.get("/healthz"));
-        match response.map_err(|e| format!("{e:?}"))?.status().as_u16() {
-            200 => Ok(()),
-            status => Err(format!("the server answered {status}")),
-        }
+        self.runtime.block_on(ask(&client))
     }
 
     /// The same by kube, with the key in memory.

@@ -1,7 +1,6 @@
 //! What the program adds to the bare start of a process.
 
 use std::{
-    ffi::OsString,
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -13,6 +12,8 @@ use crate::measure::{Bar, Row, Variant};
 
 /// Starts in one round; the figure is their mean.
 const STARTS: u32 = 40;
+
+const PLUGIN: &str = "the plugin alone";
 
 /// `keyward --version` beside `/bin/true`.
 pub fn version() -> Row {
@@ -33,7 +34,7 @@ pub fn version() -> Row {
         bars: vec![
             Bar {
                 promise: "--version adds under 2 ms to /bin/true",
-                judge: |r| (r.median("ours") - r.median("/bin/true"), 2.0),
+                judge: |r| (r.middle(["/bin/true", "ours"], |[bare, ours]| ours - bare), 2.0),
             },
             Bar {
                 promise: "--version beside kubectl's",
@@ -57,7 +58,7 @@ pub fn commands() -> Row {
         unit: "ms",
         variants: vec![
             Variant {
-                label: "the plugin alone",
+                label: PLUGIN,
                 run: Box::new(move || {
                     let _kept = &folder;
                     start(&mut Command::new(&plugin))
@@ -69,11 +70,13 @@ pub fn commands() -> Row {
         bars: vec![
             Bar {
                 promise: "credential adds under 5 ms to the plugin's own time",
-                judge: |r| (r.median("ours: credential") - r.median("the plugin alone"), 5.0),
+                judge: |r| {
+                    (r.middle([PLUGIN, "ours: credential"], |[bare, ours]| ours - bare), 5.0)
+                },
             },
             Bar {
                 promise: "plan, which runs nothing, takes under 5 ms more than the plugin",
-                judge: |r| (r.median("ours: plan") - r.median("the plugin alone"), 5.0),
+                judge: |r| (r.middle([PLUGIN, "ours: plan"], |[bare, ours]| ours - bare), 5.0),
             },
         ],
     }
@@ -123,24 +126,29 @@ pub fn keyward() -> PathBuf {
     std::env::current_exe().unwrap_or_default().with_file_name("keyward")
 }
 
-/// The kubectl on PATH. Some installations put a program of that name before the real ones, which
-/// asks the server for its version and starts the one that fits; it is not what is measured here.
+/// The kubectl that `KEYWARD_BENCH_KUBECTL` names (`cargo xtask bench` names the one that e2e has built), or
+/// the one on PATH. Some installations put a program of that name before the real ones, which asks the
+/// server for its version and starts the one that fits; it is not what is measured here.
 pub fn kubectl() -> PathBuf {
+    if let Some(named) = std::env::var_os("KEYWARD_BENCH_KUBECTL") {
+        return named.into();
+    }
     let found = std::env::var_os("PATH")
         .iter()
         .flat_map(std::env::split_paths)
         .map(|folder| folder.join("kubectl"))
         .find_map(|path| fs::canonicalize(path).ok())
         .unwrap_or_else(|| "kubectl".into());
-    let mut versions: Vec<OsString> = found
+    let versions = found
         .parent()
         .and_then(|folder| fs::read_dir(folder).ok())
         .into_iter()
         .flatten()
         .flatten()
         .map(|entry| entry.file_name())
-        .filter(|name| name.to_string_lossy().starts_with("kubectl.1."))
-        .collect();
-    versions.sort();
-    versions.pop().map_or(found.clone(), |newest| found.with_file_name(newest))
+        .filter_map(|name| {
+            let minor = name.to_str()?.strip_prefix("kubectl.1.")?.parse::<u32>().ok()?;
+            Some((minor, name))
+        });
+    versions.max().map_or(found.clone(), |(_, newest)| found.with_file_name(newest))
 }

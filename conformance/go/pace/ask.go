@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"runtime"
+	"sync"
 	"syscall"
 	"time"
 
@@ -56,7 +59,7 @@ func (a asker) ask() error {
 	return err
 }
 
-// ask measures requests one after another on a connection that is there.
+// ask measures requests on a connection that is there: one after another, or so many at once.
 func ask(j job) (figures, error) {
 	known, ok := askers[j.Config]
 	if !ok {
@@ -66,7 +69,31 @@ func ask(j job) (figures, error) {
 		}
 		askers[j.Config] = known
 	}
+	if j.Callers > 1 {
+		return abreast(j, known.ask)
+	}
 	return each(j, known.ask)
+}
+
+// abreast measures one of the turns of a job of which so many are under way at any time.
+func abreast(j job, once func() error) (figures, error) {
+	turns := max(j.Turns/j.Callers, 1)
+	failures := make([]error, j.Callers)
+	var wait sync.WaitGroup
+	start := time.Now()
+	for caller := range j.Callers {
+		wait.Go(func() {
+			for range turns {
+				if err := once(); err != nil {
+					failures[caller] = err
+					return
+				}
+			}
+		})
+	}
+	wait.Wait()
+	took := float64(time.Since(start).Nanoseconds())
+	return figures{Nanos: took / float64(turns*j.Callers)}, errors.Join(failures...)
 }
 
 // first measures the way from a kubeconfig to the first answer.
@@ -115,6 +142,33 @@ func each(j job, once func() error) (figures, error) {
 func worked() float64 {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return float64(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// thread is one that a goroutine has for itself, and the time it had a processor before.
+type thread float64
+
+// alone gives the goroutine a thread of its own.
+func alone() thread {
+	runtime.LockOSThread()
+	return thread(threadTime())
+}
+
+// worked is the time that it has had a processor since, in nanoseconds.
+func (t thread) worked() float64 {
+	return threadTime() - float64(t)
+}
+
+func (thread) release() {
+	runtime.UnlockOSThread()
+}
+
+func threadTime() float64 {
+	const thisThread = 1
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(thisThread, &usage); err != nil {
 		return 0
 	}
 	return float64(usage.Utime.Nano() + usage.Stime.Nano())

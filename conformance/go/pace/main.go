@@ -32,6 +32,7 @@ type figures struct {
 	Worst       float64 `json:"worst,omitempty"`
 	Worked      float64 `json:"worked,omitempty"`
 	Allocations float64 `json:"allocations,omitempty"`
+	Text        string  `json:"text,omitempty"`
 	Error       string  `json:"error,omitempty"`
 }
 
@@ -44,6 +45,7 @@ var works = map[string]func(job) (figures, error){
 	"ask":        ask,
 	"first":      first,
 	"shake":      shake,
+	"versions":   versions,
 }
 
 func main() {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"runtime/debug"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -13,7 +15,8 @@ func lookup(j job) (figures, error) {
 	if j.Turns < 1 || len(j.Images) == 0 {
 		return figures{}, errors.New("no turns or no images")
 	}
-	start := time.Now()
+	before := alone()
+	defer before.release()
 	for turn := range j.Turns {
 		// In no order that the patterns have.
 		image := j.Images[turn*367%len(j.Images)]
@@ -23,7 +26,21 @@ func lookup(j job) (figures, error) {
 			}
 		}
 	}
-	return figures{Nanos: float64(time.Since(start).Nanoseconds()) / float64(j.Turns)}, nil
+	return figures{Nanos: before.worked() / float64(j.Turns)}, nil
+}
+
+// versions tells what is measured here.
+func versions(job) (figures, error) {
+	var found []string
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, module := range info.Deps {
+			if module.Path == "k8s.io/client-go" || module.Path == "k8s.io/kubernetes" {
+				found = append(found, module.Path+" "+module.Version)
+			}
+		}
+		found = append(found, info.GoVersion)
+	}
+	return figures{Text: strings.Join(found, ", ")}, nil
 }
 
 // kubeconfig loads a file and resolves one context of it.

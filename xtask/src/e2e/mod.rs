@@ -61,6 +61,12 @@ pub fn run(args: &[String]) -> Result<bool, String> {
     Ok(ok)
 }
 
+/// The kubectl that was built for e2e, if it was.
+pub fn kubectl() -> Option<PathBuf> {
+    let cache = cache(&crate::root().join("e2e")).ok()?;
+    Some(cache.join("kubernetes/kubectl")).filter(|path| path.is_file())
+}
+
 /// Outside of the tree, so that a clean tree need not build Kubernetes again.
 fn cache(source: &Path) -> Result<PathBuf, String> {
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
