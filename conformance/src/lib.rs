@@ -9,6 +9,7 @@ pub mod areas;
 mod departures;
 pub mod generate;
 pub mod kubectl;
+pub mod obstacle;
 pub mod reference;
 mod shrink;
 pub mod trial;

@@ -28,6 +28,8 @@ pub struct Settings {
     /// The same seed makes the same cases.
     pub seed: u64,
     pub only: Option<Only>,
+    /// Does without a judge that the machine lacks.
+    pub lenient: bool,
 }
 
 /// One part alone, with all the cases.
