@@ -48,6 +48,8 @@ server.listen(0, '127.0.0.1', () => {
     ttl: { IdToken: 600, AccessToken: 600, RefreshToken: 3600, Interaction: 60, Session: 60, Grant: 3600 },
   })
   provider.registerGrantType('password', byPassword, ['username', 'password', 'scope'], [])
+  // The steps count these lines.
+  provider.on('grant.success', (context) => console.log(`grant ${context.oidc.params.grant_type}`))
   provider.on('server_error', (_, error) => console.error(error))
   console.log(issuer)
 })

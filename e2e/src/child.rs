@@ -57,6 +57,11 @@ impl Server {
         }
     }
 
+    /// How often it has printed this line.
+    pub fn count(&self, line: &str) -> Outcome<usize> {
+        Ok(fs::read_to_string(&self.log)?.lines().filter(|said| *said == line).count())
+    }
+
     /// An error with its last words when it has ended.
     pub fn alive(&mut self) -> Outcome<()> {
         match self.child.try_wait()? {

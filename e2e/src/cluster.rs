@@ -118,6 +118,11 @@ impl Cluster {
         Ok(self.kubectl(&words).await?.trim().to_owned())
     }
 
+    /// Where the API server writes down who asked for what.
+    pub fn audit(&self) -> PathBuf {
+        self.path("audit.log")
+    }
+
     /// Keeps a process until the end.
     pub fn push(&self, server: Server) {
         self.servers.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(0, server);

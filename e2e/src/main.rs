@@ -9,6 +9,7 @@
 //! Every step is a sentence that can be false; it prints one line. Whatever happens, the cluster is
 //! taken down at the end.
 
+mod audit;
 mod child;
 mod cluster;
 mod config;

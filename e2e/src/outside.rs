@@ -43,6 +43,11 @@ impl Outside {
         })
     }
 
+    /// How many grants of this type the provider has given, such as `refresh_token`.
+    pub fn grants(&self, kind: &str) -> Outcome<usize> {
+        self.servers[0].count(&format!("grant {kind}"))
+    }
+
     /// The ends of their logs.
     pub fn logs(&self) -> impl Iterator<Item = String> {
         self.servers.iter().map(Server::tail)

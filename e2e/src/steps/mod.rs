@@ -4,7 +4,7 @@ mod image;
 mod plugins;
 mod proxy;
 mod rotation;
-mod same;
+pub mod same;
 mod signer;
 mod streams;
 mod users;
@@ -51,10 +51,12 @@ pub fn all() -> Vec<Step> {
         "keyward credential stands in kubectl's kubeconfig" => users::chain,
         "tokens rotate and no request fails" => rotation::tokens,
         "certificates rotate and no request fails" => rotation::certificates,
-        "a certificate is replaced before its own end" => rotation::end,
+        "a certificate that has ended is replaced before the caller sees a 401" => rotation::end,
         "a revoked token is replaced before the caller sees a 401" => rotation::revoked,
-        "a reflector follows over several rotations of tokens" => watch::tokens,
-        "a reflector follows over several rotations of certificates" => watch::certificates,
+        "a reflector keeps its one watch over several rotations of tokens" => watch::tokens,
+        "a reflector keeps its one watch over several rotations of certificates" => watch::certificates,
+        "a reflector opens its watch again with the newest token" => watch::reopened_tokens,
+        "a reflector opens its watch again with the newest certificate" => watch::reopened_certificates,
         "aws eks get-token gives both the same user" => plugins::aws,
         "aws-iam-authenticator gives both the same user" => plugins::authenticator,
         "a forged token of AWS is refused alike" => plugins::forged,

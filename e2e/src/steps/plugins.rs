@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
-use super::same;
+use super::same::{self, Credential};
 use crate::{
     Outcome,
     cluster::Cluster,
@@ -28,7 +28,7 @@ pub async fn aws(cluster: &Cluster) -> Outcome<String> {
     let mut seen = String::new();
     for version in ["v1beta1", "v1"] {
         let user = config::exec(version, &cluster.tools.plugin("aws"), &args, &AWS);
-        seen = same::named(cluster, &user, &format!("aws:{ACCESS_KEY}")).await?;
+        seen = same::named(cluster, &user, &format!("aws:{ACCESS_KEY}"), Credential::Each).await?;
     }
     Ok(format!("{seen}, by v1beta1 and v1"))
 }
@@ -39,7 +39,7 @@ pub async fn authenticator(cluster: &Cluster) -> Outcome<String> {
     for version in ["v1beta1", "v1"] {
         let user =
             config::exec(version, &cluster.tools.plugin("aws-iam-authenticator"), &args, &AWS);
-        seen = same::named(cluster, &user, &format!("aws:{ACCESS_KEY}")).await?;
+        seen = same::named(cluster, &user, &format!("aws:{ACCESS_KEY}"), Credential::Each).await?;
     }
     Ok(format!("{seen}, by v1beta1 and v1"))
 }
@@ -89,7 +89,13 @@ pub async fn kubelogin(cluster: &Cluster) -> Outcome<String> {
     }
     // And both from one cache, compared in every field.
     let cache = cluster.path("login-of-keyward");
-    let seen = same::named(cluster, &login(cluster, &cache.to_string_lossy()), "oidc:ann").await?;
+    let seen = same::named(
+        cluster,
+        &login(cluster, &cache.to_string_lossy()),
+        "oidc:ann",
+        Credential::One,
+    )
+    .await?;
     Ok(format!("{seen}; two logins by browser, the rest from the cache, the same claims"))
 }
 

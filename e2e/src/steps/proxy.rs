@@ -1,6 +1,7 @@
 //! kubectl through `keyward proxy`: it knows nothing of the credential.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
@@ -9,8 +10,12 @@ use std::{
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use super::{rotation, same, users};
-use crate::{Outcome, child::Server, cluster::Cluster, config, tools};
+use super::{
+    rotation,
+    same::{self, Credential},
+    users,
+};
+use crate::{Outcome, audit, child::Server, cluster::Cluster, config, node, tools};
 
 /// A proxy that runs, and the kubeconfig that it wrote for clients.
 pub struct Proxy {
@@ -51,8 +56,8 @@ pub async fn user(cluster: &Cluster) -> Outcome<String> {
     for (kind, account) in [("token", "builder"), ("certificate", "celia")] {
         let direct = cluster.kubeconfig(&users::plugin(cluster, kind, account, 600)?.0)?;
         let proxy = Proxy::start(cluster, &format!("proxy-{kind}"), &direct, &[]).await?;
-        let through = same::user(cluster, &proxy.kubeconfig, &[]).await?;
-        if through != same::user(cluster, &direct, &[]).await? {
+        let through = same::user(cluster, &proxy.kubeconfig, &[], Credential::One).await?;
+        if through != same::user(cluster, &direct, &[], Credential::Each).await? {
             return Err(format!("through the proxy it is {through}").into());
         }
         seen.push(same::line(&through));
@@ -82,7 +87,7 @@ pub async fn work(cluster: &Cluster) -> Outcome<String> {
     command.args([
         "get",
         "configmap",
-        "through",
+        NAME,
         "--namespace",
         "default",
         "--watch",
@@ -95,31 +100,44 @@ pub async fn work(cluster: &Cluster) -> Outcome<String> {
     if lines.next_line().await?.as_deref() != Some("begin") {
         return Err("the watch does not begin with what is there".into());
     }
-    while rotation::count(&runs) < 4 {
+    while rotation::count(&runs) <= CREDENTIALS {
         round += 1;
         let word = format!("round-{round}");
         let file = config::write(&cluster.path("."), &object(&word).to_string())?;
         kubectl(&["apply", "-f", &file.to_string_lossy()]).await?;
-        let seen =
-            kubectl(&["get", "configmap", "through", "-o", "jsonpath={.data.round}"]).await?;
+        let seen = kubectl(&["get", "configmap", NAME, "-o", "jsonpath={.data.round}"]).await?;
         let watched = lines.next_line().await?;
         if seen != word || watched.as_ref() != Some(&word) {
             return Err(format!("`{word}` was written, `{seen}` read, {watched:?} watched").into());
         }
     }
-    kubectl(&["delete", "configmap", "through"]).await?;
+    kubectl(&["delete", "configmap", NAME]).await?;
+    let requests = audit::requests(&cluster.audit(), NAME)?;
     watch.kill().await?;
-    Ok(format!(
-        "{round} rounds of apply, get and one watch; {} credentials",
-        rotation::count(&runs)
-    ))
+
+    // A plugin that runs is not yet a credential that is used.
+    let wrong = requests.iter().find(|it| it.user != node::USER || it.code == 401);
+    if let Some(it) = wrong {
+        return Err(format!("{} of `{}` was answered {}", it.verb, it.user, it.code).into());
+    }
+    let credentials: BTreeSet<&str> = requests.iter().map(|it| &*it.credential).collect();
+    let watches = requests.iter().filter(|it| it.verb == "watch").count();
+    if credentials.len() < CREDENTIALS || watches != 1 {
+        return Err(format!("{watches} watches, {} credentials", credentials.len()).into());
+    }
+    Ok(format!("{round} rounds of apply, get and one watch; {} credentials", credentials.len()))
 }
+
+/// What is worked on. Nobody else has a thing of this name.
+const NAME: &str = "through-the-proxy";
+/// How many credentials the server must have seen.
+const CREDENTIALS: usize = 4;
 
 fn object(round: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": { "name": "through", "namespace": "default" },
+        "metadata": { "name": NAME, "namespace": "default" },
         "data": { "round": round },
     })
 }

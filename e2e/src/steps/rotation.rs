@@ -17,7 +17,7 @@ use keyward_testing::script::Script;
 use serde_json::{Value, json};
 
 use super::{same, users};
-use crate::{Outcome, cluster::Cluster, config};
+use crate::{Outcome, audit, cluster::Cluster, config};
 
 /// How many credentials a client must have used up before it is believed.
 const ROTATIONS: usize = 4;
@@ -38,7 +38,8 @@ pub async fn certificates(cluster: &Cluster) -> Outcome<String> {
 
 /// Asks who we are, again and again, until enough credentials were seen by the server.
 async fn rotate(cluster: &Cluster, user: &Value, runs: &Path, name: &str) -> Outcome<String> {
-    let (client, _) = client(cluster, user)?;
+    let agent = format!("keyward-e2e/rotates-{}", name.rsplit(':').next().unwrap_or_default());
+    let (client, _) = client(cluster, user, &agent)?;
     let mut seen = BTreeSet::new();
     let mut requests = 0;
     while seen.len() < ROTATIONS {
@@ -46,7 +47,7 @@ async fn rotate(cluster: &Cluster, user: &Value, runs: &Path, name: &str) -> Out
         if review["status"]["userInfo"]["username"] != name {
             return Err(format!("the server saw {review}").into());
         }
-        seen.insert(same::which(&review));
+        seen.insert(which(&review));
         requests += 1;
         tokio::time::sleep(PAUSE).await;
     }
@@ -54,10 +55,15 @@ async fn rotate(cluster: &Cluster, user: &Value, runs: &Path, name: &str) -> Out
     if runs > seen.len() + 1 {
         return Err(format!("{runs} runs of the plugin for {} credentials", seen.len()).into());
     }
-    Ok(format!("{requests} requests, {} credentials, {runs} runs", seen.len()))
+    // A refused request is sent again, so that the caller would not see it.
+    match refusals(cluster, &agent)? {
+        0 => Ok(format!("{requests} requests, {} credentials, {runs} runs", seen.len())),
+        refused => Err(format!("{refused} of {requests} requests were refused at first").into()),
+    }
 }
 
-/// The plugin says no end; the certificate has one.
+/// The plugin says no end; the certificate has one, which nobody looks for: the server's refusal is
+/// what tells, and the caller sees none.
 pub async fn end(cluster: &Cluster) -> Outcome<String> {
     let plugin = Script::new();
     let issue = |seconds| {
@@ -66,20 +72,23 @@ pub async fn end(cluster: &Cluster) -> Outcome<String> {
     };
     let first = issue(20)?;
     plugin.answer(None, Some(&first));
-    let (client, _) = client(cluster, &plugin.user())?;
-    let before = same::which(&whoami(&client).await?);
+    let agent = "keyward-e2e/end";
+    let (client, _) = client(cluster, &plugin.user(), agent)?;
+    let before = which(&whoami(&client).await?);
     plugin.answer(None, Some(&issue(600)?));
-    // The server refuses what has ended; a request must not be the one that finds out.
     let old = cluster.kubeconfig(&config::certificate(&first))?;
-    while cluster.theirs(&old, &["auth", "whoami"]).await?.status.success() {
+    while !is_refused(cluster, &old).await? {
         whoami(&client).await?;
         tokio::time::sleep(PAUSE).await;
     }
-    let after = same::which(&whoami(&client).await?);
-    if before == after || plugin.runs() != 2 {
-        return Err(format!("{before}, then {after}, after {} runs", plugin.runs()).into());
+    let after = which(&whoami(&client).await?);
+    let (runs, refused) = (plugin.runs(), refusals(cluster, agent)?);
+    if before == after || runs != 2 || refused != 1 {
+        return Err(
+            format!("{before}, then {after}, after {runs} runs and {refused} refusals").into()
+        );
     }
-    Ok("the server refuses the first by now, and saw the second".to_owned())
+    Ok("the server refused the first once, and saw the second".to_owned())
 }
 
 /// A token that is bound to a secret ends with it. The server keeps its judgement for some seconds.
@@ -95,31 +104,63 @@ pub async fn revoked(cluster: &Cluster) -> Outcome<String> {
     let (first, second) = (bound("bond-one").await?, bound("bond-two").await?);
     let plugin = Script::new();
     plugin.answer(Some(&first), None);
-    let (client, _) = client(cluster, &plugin.user())?;
-    let before = same::which(&whoami(&client).await?);
+    let agent = "keyward-e2e/revoked";
+    let (client, _) = client(cluster, &plugin.user(), agent)?;
+    let before = which(&whoami(&client).await?);
     plugin.answer(Some(&second), None);
     cluster.kubectl(&["delete", "secret", "bond-one", "--namespace", "default"]).await?;
     let old = cluster.kubeconfig(&json!({ "token": first }))?;
-    while cluster.theirs(&old, &["auth", "whoami"]).await?.status.success() {
+    while !is_refused(cluster, &old).await? {
         tokio::time::sleep(PAUSE).await;
     }
-    let after = same::which(&whoami(&client).await?);
-    if before == after || plugin.runs() != 2 {
-        return Err(format!("{before}, then {after}, after {} runs", plugin.runs()).into());
+    let after = which(&whoami(&client).await?);
+    let (runs, refused) = (plugin.runs(), refusals(cluster, agent)?);
+    if before == after || runs != 2 || refused != 1 {
+        return Err(
+            format!("{before}, then {after}, after {runs} runs and {refused} refusals").into()
+        );
     }
-    Ok(format!("one request, one more run, {before} became {after}"))
+    Ok(format!("one request, one refusal, one more run, {before} became {after}"))
 }
 
-/// A client of the library that shares its credentials with nobody.
-pub fn client(cluster: &Cluster, user: &Value) -> Outcome<(Client, Target)> {
+/// A client of the library that shares its credentials with nobody, and calls itself by this name.
+pub fn client(cluster: &Cluster, user: &Value, agent: &str) -> Outcome<(Client, Target)> {
     let text = config::text(&cluster.address, cluster.authority.pem(), user);
     let target = Kubeconfig::from_bytes(text.as_bytes())?
         .resolve(&Overrides::default(), &Surroundings::process())?;
     let mut settings = plan::Settings::default();
     settings.person = false;
     let sources = Sources::new(std::sync::Arc::new(SystemClock), std::sync::Arc::new(Nobody));
-    let client = Client::builder().plan(settings).open(&target, &Rules::default(), &sources)?;
+    let client = Client::builder().plan(settings).user_agent(agent).open(
+        &target,
+        &Rules::default(),
+        &sources,
+    )?;
     Ok((client, target))
+}
+
+/// How often the server did not know who asks, of a client that calls itself by this name.
+fn refusals(cluster: &Cluster, agent: &str) -> Outcome<usize> {
+    let requests = audit::requests(&cluster.audit(), agent)?;
+    if requests.is_empty() {
+        return Err(format!("nothing is written about `{agent}`").into());
+    }
+    Ok(requests.iter().filter(|request| request.code == 401).count())
+}
+
+/// Whether the server no longer takes the credential of this kubeconfig; any other failure is one.
+async fn is_refused(cluster: &Cluster, kubeconfig: &Path) -> Outcome<bool> {
+    let ran = cluster.theirs(kubeconfig, &["auth", "whoami"]).await?;
+    match ran.status.success() {
+        true => Ok(false),
+        false if ran.stderr.contains("Unauthorized") => Ok(true),
+        false => Err(format!("kubectl: {}: {}", ran.status, ran.stderr).into()),
+    }
+}
+
+/// Which credential the server says it was.
+fn which(review: &Value) -> String {
+    same::which(&review["status"]["userInfo"])
 }
 
 /// How often a plugin of ours has run.
@@ -128,7 +169,7 @@ pub fn count(runs: &Path) -> usize {
 }
 
 /// Whom the server takes a client for; anything but success is an error.
-async fn whoami(client: &Client) -> Outcome<Value> {
+pub async fn whoami(client: &Client) -> Outcome<Value> {
     let object = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
     let request = http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
         .header("content-type", "application/json")

@@ -9,7 +9,10 @@ use tokio::{
     process::Command,
 };
 
-use super::{proxy::Proxy, same};
+use super::{
+    proxy::Proxy,
+    same::{self, Credential},
+};
 use crate::{Outcome, cluster::Cluster, config, tools};
 
 const PIN: &str = "739125";
@@ -119,17 +122,18 @@ impl<'a> Token<'a> {
     async fn prove(&self, user: &str) -> Outcome<String> {
         let mut whoami = self.command("keyward");
         whoami.arg("--kubeconfig").arg(&self.kubeconfig).args(["whoami", "-o", "json"]);
-        let ours = tools::run(&mut whoami).await?.json()?["status"]["userInfo"].take();
+        let ours = same::review(&tools::run(&mut whoami).await?.json()?, Credential::One);
         let env = [("SOFTHSM2_CONF", self.settings.clone())];
         let name = format!("proxy-{}", self.name);
         let proxy = Proxy::start(self.cluster, &name, &self.kubeconfig, &env).await?;
         let theirs =
             self.cluster.theirs(&proxy.kubeconfig, &["auth", "whoami", "-o", "json"]).await?;
-        let theirs = theirs.json()?["status"]["userInfo"].take();
-        if ours != theirs || ours["username"] != user {
-            return Err(format!("keyward is {ours}, kubectl through the proxy is {theirs}").into());
+        let theirs = same::review(&theirs.json()?, Credential::One);
+        let seen = &ours["status"]["userInfo"];
+        if ours != theirs || seen["username"] != user {
+            return Err(format!("keyward says {ours}, kubectl through the proxy {theirs}").into());
         }
-        Ok(format!("{}; the same for kubectl through the proxy", same::line(&ours)))
+        Ok(format!("{}; the same for kubectl through the proxy", same::line(seen)))
     }
 
     /// A program of ours that sees the token.

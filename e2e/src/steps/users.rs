@@ -4,7 +4,10 @@ use std::{fs, path::PathBuf};
 
 use serde_json::{Value, json};
 
-use super::same;
+use super::{
+    rotation,
+    same::{self, Credential},
+};
 use crate::{
     Outcome,
     cluster::{Cluster, TOKEN},
@@ -28,22 +31,24 @@ pub async fn version(cluster: &Cluster) -> Outcome<String> {
 }
 
 pub async fn token(cluster: &Cluster) -> Outcome<String> {
-    same::named(cluster, &json!({ "token": TOKEN }), "tom").await
+    same::named(cluster, &json!({ "token": TOKEN }), "tom", Credential::One).await
 }
 
 pub async fn token_file(cluster: &Cluster) -> Outcome<String> {
     let file = cluster.path("token");
     config::private(&file, TOKEN)?;
     let user = json!({ "tokenFile": file });
-    let before = same::named(cluster, &user, "tom").await?;
+    let before = same::named(cluster, &user, "tom", Credential::One).await?;
     config::private(&file, &cluster.token("builder", &[]).await?)?;
-    let after = same::named(cluster, &user, "system:serviceaccount:default:builder").await?;
+    let after =
+        same::named(cluster, &user, "system:serviceaccount:default:builder", Credential::One)
+            .await?;
     Ok(format!("{before}; then {after}"))
 }
 
 pub async fn certificate_data(cluster: &Cluster) -> Outcome<String> {
     let issued = cluster.authority.client("carla").group("readers").group("night-shift").issue()?;
-    same::named(cluster, &config::certificate(&issued), "carla").await
+    same::named(cluster, &config::certificate(&issued), "carla", Credential::One).await
 }
 
 pub async fn certificate_files(cluster: &Cluster) -> Outcome<String> {
@@ -52,12 +57,18 @@ pub async fn certificate_files(cluster: &Cluster) -> Outcome<String> {
     config::private(&certificate, issued.certificate_pem())?;
     config::private(&key, issued.key_pem())?;
     let user = json!({ "client-certificate": certificate, "client-key": key });
-    same::named(cluster, &user, "cora").await
+    same::named(cluster, &user, "cora", Credential::One).await
 }
 
 pub async fn service_account(cluster: &Cluster) -> Outcome<String> {
     let token = cluster.token("builder", &["--duration", "10m"]).await?;
-    same::named(cluster, &json!({ "token": token }), "system:serviceaccount:default:builder").await
+    same::named(
+        cluster,
+        &json!({ "token": token }),
+        "system:serviceaccount:default:builder",
+        Credential::One,
+    )
+    .await
 }
 
 /// Both find the service account of a pod at one fixed place, which a mount namespace gives them.
@@ -79,12 +90,13 @@ pub async fn pod(cluster: &Cluster) -> Outcome<String> {
         command.env("KUBERNETES_SERVICE_HOST", host).env("KUBERNETES_SERVICE_PORT", port);
         let ran = tools::run(&mut command).await?;
         let review = ran.json().map_err(|e| format!("{}: {e}", program.display()))?;
-        seen.push(review["status"]["userInfo"].clone());
+        seen.push(same::review(&review, Credential::One));
     }
-    if seen[0] != seen[1] || seen[0]["username"] != "system:serviceaccount:default:builder" {
-        return Err(format!("kubectl is {}, keyward is {}", seen[0], seen[1]).into());
+    let user = &seen[1]["status"]["userInfo"];
+    if seen[0] != seen[1] || user["username"] != "system:serviceaccount:default:builder" {
+        return Err(format!("kubectl says {}, keyward says {}", seen[0], seen[1]).into());
     }
-    Ok(same::line(&seen[1]))
+    Ok(same::line(user))
 }
 
 /// `/var/run` may be a link to `/run`; what is mounted over it is seen by this one process only.
@@ -98,15 +110,50 @@ exec "$@"
 
 pub async fn oidc(cluster: &Cluster) -> Outcome<String> {
     let tokens = login(cluster).await?;
-    same::named(cluster, &provider(cluster, &tokens["id_token"], &tokens), "oidc:ann").await
+    let before = cluster.outside.grants(REFRESH)?;
+    let user = provider(cluster, &tokens["id_token"], &tokens);
+    let seen = same::named(cluster, &user, "oidc:ann", Credential::One).await?;
+    match cluster.outside.grants(REFRESH)? - before {
+        0 => Ok(seen),
+        grants => Err(format!("the token was good, and was renewed {grants} times").into()),
+    }
 }
 
-/// The token in the kubeconfig has ended long ago: both must ask the provider for a new one.
+/// The token in the kubeconfig has ended long ago: each must ask the provider for a new one. kubectl
+/// keeps it in its kubeconfig, keyward in memory.
 pub async fn oidc_refresh(cluster: &Cluster) -> Outcome<String> {
     let tokens = login(cluster).await?;
-    let old = json!(ended(&cluster.outside.issuer));
-    same::named(cluster, &provider(cluster, &old, &tokens), "oidc:ann").await
+    let user = provider(cluster, &json!(ended(&cluster.outside.issuer)), &tokens);
+    let kubeconfig = cluster.kubeconfig(&user)?;
+    let copy = same::copy(cluster, &kubeconfig)?;
+    let mut grants = vec![cluster.outside.grants(REFRESH)?];
+    let theirs = same::kubectl(cluster, &copy, &[]).await?;
+    grants.push(cluster.outside.grants(REFRESH)?);
+    let ours = same::keyward(cluster, &kubeconfig, &[]).await?;
+    grants.push(cluster.outside.grants(REFRESH)?);
+    let seen = same::compare(&theirs, &ours, Credential::One)?;
+    let (client, _) = rotation::client(cluster, &user, "keyward-e2e/oidc")?;
+    for _ in 0..3 {
+        rotation::whoami(&client).await?;
+    }
+    grants.push(cluster.outside.grants(REFRESH)?);
+
+    let each: Vec<usize> = grants.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    // One for kubectl's two runs, one for each of keyward's, one for a client that lives.
+    if each != [1, 2, 1] || seen["username"] != "oidc:ann" {
+        return Err(format!("{seen} after {each:?} refresh grants").into());
+    }
+    if fs::read(&copy)? == fs::read(&kubeconfig)? {
+        return Err("kubectl has not kept the new token".into());
+    }
+    Ok(format!(
+        "{}; refresh grants: 1 for kubectl, which writes it down, 1 for each run of keyward, \
+         1 for a client of the library",
+        same::line(&seen)
+    ))
 }
+
+const REFRESH: &str = "refresh_token";
 
 pub async fn impersonation(cluster: &Cluster) -> Outcome<String> {
     let admin = cluster.authority.client("admin").group("system:masters").issue()?;
@@ -116,7 +163,7 @@ pub async fn impersonation(cluster: &Cluster) -> Outcome<String> {
     user["as-groups"] = json!(["readers", "actors"]);
     user["as-user-extra"] = json!({ "reason": ["maintenance", "drill"] });
     let kubeconfig = cluster.kubeconfig(&user)?;
-    let seen = same::user(cluster, &kubeconfig, &[]).await?;
+    let seen = same::user(cluster, &kubeconfig, &[], Credential::One).await?;
     let extra = &seen["extra"]["reason"];
     if seen["username"] != "imre"
         || seen["uid"] != "uid-of-imre"
@@ -125,7 +172,11 @@ pub async fn impersonation(cluster: &Cluster) -> Outcome<String> {
         return Err(format!("the user is {seen}").into());
     }
     let flags = ["--as", "other", "--as-group", "few", "--as-uid", "7"];
-    let other = same::user(cluster, &kubeconfig, &flags).await?;
+    let other = same::user(cluster, &kubeconfig, &flags, Credential::One).await?;
+    let groups = other["groups"].as_array().is_some_and(|groups| groups.contains(&json!("few")));
+    if other["username"] != "other" || other["uid"] != "7" || !groups {
+        return Err(format!("by flags the user is {other}").into());
+    }
     Ok(format!("{}; by flags {}", same::line(&seen), same::line(&other)))
 }
 
@@ -133,7 +184,7 @@ pub async fn impersonation(cluster: &Cluster) -> Outcome<String> {
 pub async fn password(cluster: &Cluster) -> Outcome<String> {
     let user = json!({ "username": "tom", "password": "secret" });
     let kubeconfig = cluster.kubeconfig(&user)?;
-    let theirs = cluster.theirs(&kubeconfig, NAMESPACES).await?;
+    let theirs = cluster.theirs(&same::copy(cluster, &kubeconfig)?, NAMESPACES).await?;
     let ours = cluster.ours(&kubeconfig, NAMESPACES).await?;
     for (name, ran) in [("kubectl", &theirs), ("keyward", &ours)] {
         if ran.status.code() != Some(1) || !ran.stderr.contains(NOBODY) {
@@ -163,12 +214,12 @@ pub async fn wrong_token(cluster: &Cluster) -> Outcome<String> {
 
 pub async fn exec_token(cluster: &Cluster) -> Outcome<String> {
     let user = plugin(cluster, "token", "builder", 600)?.0;
-    same::named(cluster, &user, "system:serviceaccount:default:builder").await
+    same::named(cluster, &user, "system:serviceaccount:default:builder", Credential::Each).await
 }
 
 pub async fn exec_certificate(cluster: &Cluster) -> Outcome<String> {
     let user = plugin(cluster, "certificate", "celia", 600)?.0;
-    same::named(cluster, &user, "celia").await
+    same::named(cluster, &user, "celia", Credential::Each).await
 }
 
 pub async fn chain(cluster: &Cluster) -> Outcome<String> {
@@ -180,7 +231,7 @@ pub async fn chain(cluster: &Cluster) -> Outcome<String> {
         let inner = cluster.kubeconfig(&plugin(cluster, kind, account, 600)?.0)?;
         let args = ["credential", "--kubeconfig", &inner.to_string_lossy()];
         let outer = config::exec("v1", &cluster.tools.own("keyward"), &args, &[]);
-        seen.push(same::named(cluster, &outer, name).await?);
+        seen.push(same::named(cluster, &outer, name, Credential::Each).await?);
     }
     Ok(seen.join("; "))
 }

@@ -2,14 +2,13 @@
 
 use std::{fmt, fs, path::Path};
 
-use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
     process::{Child, ChildStdout, Command},
 };
 
 use super::super::{proxy::Proxy, users};
-use crate::{Outcome, cluster::Cluster, node, tools};
+use crate::{Outcome, audit, cluster::Cluster, node, tools};
 
 /// How kubectl asks for a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,11 +121,8 @@ impl<'a> Scene<'a> {
 
     /// Verb and status of what our user asked for; what others asked for was refused.
     fn audit(&self, part: &str) -> Outcome<Vec<String>> {
-        let text = fs::read_to_string(self.cluster.path("audit.log"))?;
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let mut seen = Vec::new();
-        for line in whole.lines().filter(|line| line.contains(node::NAMESPACE)) {
-            let event: Value = serde_json::from_str(line)?;
+        for event in audit::events(&self.cluster.audit(), node::NAMESPACE)? {
             let object = &event["objectRef"];
             let ours = object["namespace"] == node::NAMESPACE
                 && object["name"] == self.pod
