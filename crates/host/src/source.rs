@@ -141,6 +141,15 @@ impl Source {
         }
     }
 
+    /// The credential that came last and was not refused, even past its end: to be told of, not to be
+    /// used. Starts nothing.
+    pub fn last(&self) -> Option<Arc<Credential>> {
+        match &self.0.holder {
+            Holder::Anonymous(credential) => Some(Arc::clone(credential)),
+            Holder::Cell(cell) => cell.last(),
+        }
+    }
+
     /// The credential, running the plugin where needed. Dropping the future frees the caller and
     /// leaves the run to the next one.
     pub async fn credential(&self) -> Result<Arc<Credential>, Error> {

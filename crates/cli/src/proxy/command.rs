@@ -19,6 +19,7 @@ use nix::{
 use rustix::process::{Pid as Waited, WaitId, WaitIdOptions, waitid};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::stop::Heard;
 use crate::{failure::Failure, globals::Globals};
 
 /// Runs it to its end, and gives its exit code; 128 and the signal's number if one ended it.
@@ -26,7 +27,7 @@ pub(crate) async fn run(
     words: &[OsString],
     kubeconfig: &Path,
     globals: &Globals,
-    mut signals: UnboundedReceiver<Signal>,
+    mut signals: UnboundedReceiver<Heard>,
 ) -> Result<ExitCode, Failure> {
     let child = spawn(words, kubeconfig, &globals.surroundings).map_err(|error| {
         let name = words.first().map(|word| word.display().to_string()).unwrap_or_default();
@@ -36,7 +37,7 @@ pub(crate) async fn run(
     loop {
         tokio::select! {
             _ = &mut ended => break,
-            Some(signal) = signals.recv() => forward(signal, child, &globals.surroundings),
+            Some(heard) = signals.recv() => forward(heard, child),
         }
     }
     let status = waitpid(child, None).map_err(|error| {
@@ -86,12 +87,11 @@ fn await_end(child: Pid) {
     while matches!(waitid(WaitId::Pid(pid), options), Err(rustix::io::Errno::INTR)) {}
 }
 
-/// What a terminal sends to the group in front of it, the command has got already.
-fn forward(signal: Signal, child: Pid, surroundings: &Surroundings) {
-    let from_terminal =
-        matches!(signal, Signal::SIGINT | Signal::SIGQUIT) && surroundings.has_terminal();
-    if !from_terminal {
-        let _ = kill(child, signal);
+/// What a terminal sends to the group in front of it, the command has got already. What a process sends
+/// is meant for us, and so for the command.
+fn forward(heard: Heard, child: Pid) {
+    if !heard.by_key {
+        let _ = kill(child, heard.signal);
     }
 }
 

@@ -35,10 +35,7 @@ impl Folder {
     /// Makes one for this process.
     pub(crate) fn make(surroundings: &Surroundings) -> Result<Self, Failure> {
         let base = base(surroundings);
-        let failed = |error: io::Error| {
-            Failure::failed(format!("the folder `{}` cannot be used", base.display()))
-                .note("cause", error.to_string())
-        };
+        let failed = |error: io::Error| unusable(&base, &error);
         private(&base).map_err(failed)?;
         // Nobody takes a folder away between its making and its lock.
         let all = lock_file(&base).map_err(failed)?;
@@ -66,11 +63,9 @@ impl Drop for Folder {
 }
 
 /// The sockets of all proxies of this user that run now, with their process ids.
-pub(crate) fn running(surroundings: &Surroundings) -> Vec<(u32, PathBuf)> {
+pub(crate) fn running(surroundings: &Surroundings) -> Result<Vec<(u32, PathBuf)>, Failure> {
     let base = base(surroundings);
-    if private(&base).is_err() {
-        return Vec::new();
-    }
+    private(&base).map_err(|error| unusable(&base, &error))?;
     if let Ok(all) = lock_file(&base)
         && all.lock().is_ok()
     {
@@ -81,7 +76,12 @@ pub(crate) fn running(surroundings: &Surroundings) -> Vec<(u32, PathBuf)> {
         .filter(|(_, socket)| socket.exists())
         .collect();
     found.sort();
-    found
+    Ok(found)
+}
+
+fn unusable(base: &Path, error: &io::Error) -> Failure {
+    Failure::failed(format!("the folder `{}` cannot be used", base.display()))
+        .note("cause", error.to_string())
 }
 
 fn base(surroundings: &Surroundings) -> PathBuf {
@@ -185,7 +185,7 @@ mod tests {
             fs::write(folder.kubeconfig(), "").unwrap();
             fs::write(folder.socket(), "").unwrap();
         }
-        let running = running(&surroundings);
+        let running = running(&surroundings).map_err(|f| f.message().to_owned()).unwrap();
         assert_eq!(running.len(), 16);
         assert!(running.iter().all(|(pid, _)| *pid == std::process::id()));
         let left = folders[0].path.clone();

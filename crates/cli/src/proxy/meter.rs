@@ -34,7 +34,7 @@ pub(crate) struct Meter {
 impl Meter {
     pub(crate) fn new(activity: Arc<Activity>) -> Self {
         Self {
-            codes: (0..600).map(|_| AtomicU64::new(0)).collect(),
+            codes: (0..1000).map(|_| AtomicU64::new(0)).collect(),
             latency: Histogram::default(),
             open: AtomicU64::new(0),
             websocket: AtomicU64::new(0),
@@ -69,16 +69,31 @@ impl Meter {
 }
 
 /// A histogram of durations.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Histogram {
-    buckets: [AtomicU64; BOUNDS.len() + 1],
+    /// Upper bounds in microseconds.
+    bounds: &'static [u64],
+    /// One more than there are bounds.
+    buckets: Box<[AtomicU64]>,
     micros: AtomicU64,
 }
 
+impl Default for Histogram {
+    /// For latencies.
+    fn default() -> Self {
+        Self::with(&BOUNDS)
+    }
+}
+
 impl Histogram {
+    pub(crate) fn with(bounds: &'static [u64]) -> Self {
+        let buckets = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
+        Self { bounds, buckets, micros: AtomicU64::new(0) }
+    }
+
     pub(crate) fn record(&self, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let place = BOUNDS.partition_point(|bound| *bound < micros);
+        let place = self.bounds.partition_point(|bound| *bound < micros);
         self.buckets[place].fetch_add(1, Ordering::Relaxed);
         self.micros.fetch_add(micros, Ordering::Relaxed);
     }
@@ -88,7 +103,7 @@ impl Histogram {
     #[expect(clippy::cast_precision_loss, reason = "a sum of times need not be exact")]
     pub(crate) fn read(&self) -> (Vec<(Option<f64>, u64)>, f64) {
         let mut sum = 0;
-        let bounds = BOUNDS.iter().map(|bound| Some(*bound as f64 / 1e6)).chain([None]);
+        let bounds = self.bounds.iter().map(|bound| Some(*bound as f64 / 1e6)).chain([None]);
         let counts = self.buckets.iter().map(|bucket| {
             sum += bucket.load(Ordering::Relaxed);
             sum

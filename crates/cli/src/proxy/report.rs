@@ -95,8 +95,8 @@ impl Report {
 
 fn context(route: &Route) -> Value {
     let history = route.source.history();
-    // Asked for only where one is there: showing it must not run a plugin.
-    let credential = history.came.and_then(|_| route.source.current());
+    // Whoever looks, looks most of all when it has expired and nothing came after it.
+    let credential = route.source.last();
     let now = SystemClock.now();
     let age = history.came.map(|came| now.duration_since(came).as_secs());
     let failed = history.error.as_ref().zip(history.ran);
@@ -115,8 +115,9 @@ fn context(route: &Route) -> Value {
             "kind": kind(credential),
             "ageSeconds": age,
             "expires": credential.expires().map(|at| at.to_string()),
+            "expired": credential.expires().is_some_and(|at| at <= now),
         })),
-        "lastRun": history.ran.map(|ran| json!({
+        "lastRun": history.ran.filter(|_| route.runs).map(|ran| json!({
             "at": ran.to_string(),
             "seconds": history.took.as_secs_f64(),
             "succeeded": history.error.is_none(),

@@ -7,6 +7,7 @@ use keyward::Client;
 use keyward_host::{
     Source, Sources, Target,
     clock::{Clock, SystemClock},
+    plan::Method,
 };
 
 use super::meter::{Activity, Meter};
@@ -19,6 +20,8 @@ pub(crate) struct Route {
     pub(crate) source: Source,
     pub(crate) meter: Arc<Meter>,
     pub(crate) mask: Mask,
+    /// Whether something is run, or asked, for a credential.
+    pub(crate) runs: bool,
     last_error: Mutex<Option<(Timestamp, String)>>,
 }
 
@@ -33,6 +36,8 @@ impl Route {
     ) -> Result<Self, Failure> {
         let plan = globals.plan(target.clone())?;
         let source = sources.open(&plan);
+        let runs = [Method::Exec, Method::Signer, Method::Oidc];
+        let runs = plan.methods().iter().any(|method| runs.contains(method));
         let mut builder = Client::builder().without_defaults();
         if let Some(limit) = globals.flags.request_timeout.filter(|limit| !limit.is_zero()) {
             builder = builder.response_timeout(limit);
@@ -43,7 +48,7 @@ impl Route {
         let client = builder.build(&target, source.clone())?;
         let meter = Arc::new(Meter::new(activity.clone()));
         let mask = globals.mask.clone();
-        Ok(Self { target, client, source, meter, mask, last_error: Mutex::default() })
+        Ok(Self { target, client, source, meter, mask, runs, last_error: Mutex::default() })
     }
 
     pub(crate) fn name(&self) -> &str {

@@ -9,7 +9,6 @@ use std::{
 };
 
 use keyward_host::{Kubeconfig, Sources, clock::SystemClock, process};
-use nix::sys::signal::Signal;
 use rcgen::SanType;
 use rustls::pki_types::ServerName;
 use tokio::{
@@ -27,7 +26,7 @@ use super::{
     report::Report,
     route::Route,
     serve::{self, Door, Stage},
-    stop,
+    stop::{self, Heard},
     tally::Tally,
 };
 use crate::{
@@ -54,7 +53,7 @@ pub(crate) fn run(options: &Options, globals: &Globals) -> Result<ExitCode, Fail
 fn start(
     options: &Options,
     globals: &Globals,
-    signals: UnboundedReceiver<Signal>,
+    signals: UnboundedReceiver<Heard>,
 ) -> Result<ExitCode, Failure> {
     check_listen(options)?;
     let config = globals.kubeconfig()?;
@@ -150,7 +149,7 @@ impl Proxy {
         options: &Options,
         globals: &Globals,
         activity: Arc<Activity>,
-        mut signals: UnboundedReceiver<Signal>,
+        mut signals: UnboundedReceiver<Heard>,
     ) -> Result<ExitCode, Failure> {
         let (stage, watched) = watch::channel(Stage::Serving);
         let mut serving = tokio::spawn(serve::serve(self.door.clone(), self.listener, watched));
@@ -161,6 +160,7 @@ impl Proxy {
         let hosts = names.map(|names| names.hosts).unwrap_or_default();
         let _admin = self.admin.serve(self.report.clone(), hosts);
         if !options.command.is_empty() {
+            output::never_wait();
             return command::run(&options.command, &self.kubeconfig.path, globals, signals).await;
         }
         let path = self.kubeconfig.path.display().to_string();

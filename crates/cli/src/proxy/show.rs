@@ -22,26 +22,37 @@ use crate::{
 /// A proxy answers from memory; one that does not within this is stuck.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Prints what runs. The exit code is 1 when nothing does.
+/// Prints what runs. The exit code is 1 when nothing does, and 7 when a proxy does not answer.
 pub(crate) fn show(globals: &Globals, format: Format) -> Result<ExitCode, Failure> {
     let mut all = Vec::new();
-    for (pid, socket) in folder::running(&globals.surroundings) {
+    let mut stuck = 0;
+    for (pid, socket) in folder::running(&globals.surroundings)? {
         match ask(&socket) {
             Ok(status) => all.push(status),
-            Err(error) => tracing::warn!("the proxy of process {pid} does not answer: {error}"),
+            Err(error) => {
+                stuck += 1;
+                tracing::warn!("the proxy of process {pid} does not answer: {error}");
+            }
         }
     }
     match format {
         Format::Json => output::print_json(&all)?,
-        Format::Text if all.is_empty() => output::tell("no proxy is running\n"),
+        Format::Text if all.is_empty() && stuck == 0 => output::tell("no proxy is running\n"),
         Format::Text => {
             for status in &all {
                 output::print(&text(status))?;
             }
         }
     }
-    Ok(if all.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(match (stuck, all.is_empty()) {
+        (0, true) => ExitCode::FAILURE,
+        (0, false) => ExitCode::SUCCESS,
+        _ => ExitCode::from(STUCK),
+    })
 }
+
+/// The exit code where a proxy lives and does not answer.
+const STUCK: u8 = 7;
 
 fn ask(socket: &Path) -> Result<Value, Box<dyn std::error::Error>> {
     let mut stream = UnixStream::connect(socket)?;
@@ -104,6 +115,7 @@ fn credential(credential: &Value) -> String {
         let _ = write!(text, ", {} old", duration::show(Duration::from_secs(age)));
     }
     match credential["expires"].as_str() {
+        Some(at) if credential["expired"] == true => text + ", expired at " + &inline(at),
         Some(at) => text + ", until " + &inline(at),
         None => text + ", without an end",
     }

@@ -17,15 +17,37 @@ use super::meter::Histogram;
 
 /// Counters of one proxy. The names and labels of what the host tells are client-go's, as in the
 /// host's own adapter to the `metrics` facade.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tally {
     connections: AtomicU64,
     strangers: AtomicU64,
     invalid: AtomicU64,
     plugin: Histogram,
     refresh: [Histogram; 2],
+    rotated: Histogram,
     rest: Mutex<Rest>,
 }
+
+/// Upper bounds of the ages of certificates, in microseconds: client-go's.
+static ROTATION: [u64; 11] = {
+    const MINUTE: u64 = 60 * 1_000_000;
+    const HOUR: u64 = 60 * MINUTE;
+    const DAY: u64 = 24 * HOUR;
+    const MONTH: u64 = 30 * DAY;
+    [
+        10 * MINUTE,
+        30 * MINUTE,
+        HOUR,
+        4 * HOUR,
+        DAY,
+        7 * DAY,
+        MONTH,
+        3 * MONTH,
+        6 * MONTH,
+        12 * MONTH,
+        48 * MONTH,
+    ]
+};
 
 #[derive(Debug, Default)]
 struct Rest {
@@ -38,7 +60,15 @@ struct Rest {
 
 impl Tally {
     pub(crate) fn new() -> Self {
-        Self::default()
+        Self {
+            connections: AtomicU64::new(0),
+            strangers: AtomicU64::new(0),
+            invalid: AtomicU64::new(0),
+            plugin: Histogram::default(),
+            refresh: Default::default(),
+            rotated: Histogram::with(&ROTATION),
+            rest: Mutex::default(),
+        }
     }
 
     /// Somebody connected.
@@ -84,6 +114,9 @@ impl Tally {
         head(out, name, "gauge", "time to the expiry of the last credential");
         let _ = writeln!(out, "{name} {}", seconds_to(rest.expires, now));
         drop(rest);
+        let name = "rest_client_exec_plugin_certificate_rotation_age";
+        head(out, name, "histogram", "age of certificates when they were replaced");
+        histogram(out, name, "", &self.rotated);
         let name = "keyward_plugin_duration_seconds";
         head(out, name, "histogram", "time that plugins took");
         histogram(out, name, "", &self.plugin);
@@ -132,6 +165,10 @@ impl Observer for Tally {
         self.rest().certificates_end = earliest;
     }
 
+    fn rotated(&self, age: Duration) {
+        self.rotated.record(age);
+    }
+
     fn invalid_certificate(&self, _plugin: &str) {
         self.invalid.fetch_add(1, Ordering::Relaxed);
     }
@@ -158,4 +195,35 @@ pub(crate) fn histogram(out: &mut String, name: &str, labels: &str, histogram: &
 /// Negative when it is past, infinite when it never comes.
 fn seconds_to(at: Option<Timestamp>, now: Timestamp) -> String {
     at.map_or_else(|| "+Inf".to_owned(), |at| at.duration_since(now).as_secs_f64().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_the_host_tells_of_plugins_has_the_hosts_own_name() {
+        let tally = Tally::new();
+        tally.rotated(Duration::from_secs(7200));
+        let mut out = String::new();
+        tally.write(&mut out, Timestamp::UNIX_EPOCH);
+        for name in [
+            "rest_client_exec_plugin_call_total",
+            "rest_client_exec_plugin_policy_call_total",
+            "rest_client_exec_plugin_ttl_seconds",
+            "rest_client_exec_plugin_certificate_rotation_age",
+            "keyward_plugin_duration_seconds",
+            "keyward_refresh_duration_seconds",
+            "keyward_credential_ttl_seconds",
+            "keyward_invalid_certificates_total",
+            "keyward_signatures_total",
+        ] {
+            assert!(out.contains(&format!("# TYPE {name} ")), "{name}");
+        }
+        let age = "rest_client_exec_plugin_certificate_rotation_age";
+        for (bound, count) in [("3600", 0), ("14400", 1), ("124416000", 1), ("+Inf", 1)] {
+            assert!(out.contains(&format!("{age}_bucket{{le=\"{bound}\"}} {count}\n")), "{out}");
+        }
+        assert!(out.contains(&format!("{age}_sum 7200\n")), "{out}");
+    }
 }

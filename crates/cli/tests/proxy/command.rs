@@ -55,6 +55,16 @@ fn a_command_has_the_terminal() {
 }
 
 #[test]
+fn a_signal_of_a_process_reaches_the_command_on_a_terminal_too() {
+    let stage = Stage::new();
+    let script =
+        "trap 'echo passed-\"on\"; exit 9' INT; kill -INT $PPID; while :; do sleep 0.05; done";
+    let mut terminal = Pty::spawn(&stage.keyward(&["proxy", "--", "sh", "-c", script])).unwrap();
+    terminal.wait_for("passed-on");
+    assert_eq!(terminal.finish().code(), Some(9), "{}", terminal.screen());
+}
+
+#[test]
 fn what_is_under_way_is_finished_before_the_end() {
     let stage = Stage::new();
     stage.server.store().put(&pod("a")).unwrap();

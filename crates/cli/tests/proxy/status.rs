@@ -4,13 +4,17 @@ use std::{
     io::{Read, Write},
     net::TcpStream,
     os::unix::net::UnixStream,
-    process::Command,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use keyward_testing::server::{Deed, Fault, User};
 use serde_json::{Value, json};
 
-use crate::{stage::Stage, wire::Card};
+use crate::{
+    stage::{Stage, signal},
+    wire::Card,
+};
 
 fn status(stage: &Stage) -> Value {
     let output = stage.keyward(&["proxy", "status", "-o", "json"]).output().unwrap();
@@ -62,6 +66,67 @@ fn status_tells_contexts_identity_age_expiry_and_the_last_error() {
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("as `anna`") && text.contains("until 2126-01-01"), "{text}");
     assert!(!text.contains("e30.eyJ"), "no token is shown: {text}");
+}
+
+#[test]
+fn status_tells_of_a_credential_that_has_expired_with_nothing_after_it() {
+    let stage = Stage::new();
+    let token = "e30.eyJzdWIiOiJhbm5hIn0.e30";
+    stage.server.users().token(token, User::new("anna"));
+    let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(3);
+    let answer = json!({
+        "kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1",
+        "status": { "token": token, "expirationTimestamp": end.to_string() },
+    });
+    let answer = stage.write("answer", &answer.to_string());
+    let user = json!({ "exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
+        "command": "cat", "args": [answer],
+    } });
+    stage.write("config", &stage.server.kubeconfig(&user));
+    let proxy = stage.proxy(&[]);
+    assert_eq!(proxy.prints(&["get", "--raw", "/healthz"]), "ok");
+    std::fs::remove_file(&answer).unwrap();
+    let begin = Instant::now();
+    let context = loop {
+        let context = status(&stage)[0]["contexts"][0].clone();
+        if context["credential"]["expired"] == true {
+            break context;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "it never expires: {context}");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    assert_eq!(
+        (&context["identity"], &context["credential"]["kind"]),
+        (&json!("anna"), &json!("token"))
+    );
+    let text = stage.keyward(&["proxy", "status"]).output().unwrap().stdout;
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("as `anna`") && text.contains("expired at "), "{text}");
+}
+
+#[test]
+fn status_tells_no_run_where_nothing_is_run() {
+    let stage = Stage::new();
+    let proxy = stage.proxy(&[]);
+    assert_eq!(proxy.prints(&["get", "--raw", "/healthz"]), "ok");
+    let context = &status(&stage)[0]["contexts"][0];
+    assert_eq!(
+        (&context["credential"]["kind"], &context["lastRun"]),
+        (&json!("token"), &Value::Null)
+    );
+}
+
+#[test]
+fn a_proxy_that_does_not_answer_is_none_that_does_not_run() {
+    let stage = Stage::new();
+    let proxy = stage.proxy(&[]);
+    signal(&proxy.child, "STOP");
+    let shown = stage.keyward(&["proxy", "status"]).output().unwrap();
+    signal(&proxy.child, "CONT");
+    let said = String::from_utf8(shown.stderr).unwrap();
+    assert_eq!(shown.status.code(), Some(7), "{said}");
+    assert!(said.contains("does not answer") && !said.contains("no proxy is running"), "{said}");
 }
 
 #[test]
@@ -132,4 +197,17 @@ fn a_log_that_nobody_reads_stops_nobody() {
     let (status, said) = proxy.end();
     assert!(status.success());
     assert!(said.contains("messages that nobody read are lost"), "{said}");
+}
+
+#[test]
+fn a_log_that_nobody_reads_does_not_stop_a_command_either() {
+    let stage = Stage::new();
+    let script = "path=/$(printf %02000d 0); \
+                  for turn in $(seq 40); do kubectl get --raw $path >/dev/null 2>&1; done; echo done";
+    let mut command = stage.keyward(&["proxy", "-v", "--", "sh", "-c", script]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(said, "done\n");
+    assert!(child.wait().unwrap().success());
 }

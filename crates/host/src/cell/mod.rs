@@ -226,6 +226,12 @@ impl<T: Keep> Cell<T> {
         *self.0.pace() = Pace::default();
     }
 
+    /// The value that came last and was not refused, even past its end: to be told of, not to be used.
+    /// Starts nothing.
+    pub fn last(&self) -> Option<Arc<T>> {
+        self.0.kept.load().as_ref().map(|kept| kept.copy())
+    }
+
     /// What became of the last run. Starts nothing.
     pub fn history(&self) -> History {
         let mut history = self.0.history().clone();
