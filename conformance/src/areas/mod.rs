@@ -74,14 +74,11 @@ impl Area {
         }
     }
 
-    /// The cases of a vector file in `folder`; `None` when there is no such file.
-    pub fn vectors(&self, folder: &Path) -> Result<Option<Vec<Value>>, String> {
+    /// The cases of its vector file in `folder`.
+    pub fn vectors(&self, folder: &Path) -> Result<Vec<Value>, String> {
         let path = folder.join(format!("{}.json", self.name));
-        if !path.exists() {
-            return Ok(None);
-        }
         let text = fs::read(&path).map_err(|e| format!("cannot read `{}`: {e}", path.display()))?;
-        serde_json::from_slice(&text).map(Some).map_err(|e| format!("`{}`: {e}", path.display()))
+        serde_json::from_slice(&text).map_err(|e| format!("`{}`: {e}", path.display()))
     }
 }
 
@@ -101,10 +98,7 @@ pub fn run(folder: &Path) -> Result<Tally, String> {
     let mut total = Tally::default();
     for area in AREAS {
         let name = area.name;
-        let Some(cases) = area.vectors(folder)? else {
-            println!("{name}: no such file in {}", folder.display());
-            continue;
-        };
+        let cases = area.vectors(folder)?;
         let mut tally = Tally::default();
         for case in &cases {
             let label = case["name"].as_str().unwrap_or("(unnamed)");
