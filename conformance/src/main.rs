@@ -70,6 +70,9 @@ fn settings(args: &[String]) -> Result<Settings, String> {
             other => return Err(format!("`{other}` is not known\n{}", usage())),
         }
     }
+    if settings.cases == 0 {
+        return Err("`--cases` is at least 1".to_owned());
+    }
     Ok(settings)
 }
 

@@ -1,40 +1,90 @@
-//! A user with a plugin, what is asked of both programs, and what is seen of it.
+//! A user with a plugin, and what is asked of both programs.
 
 use std::{
+    ffi::OsString,
     fs, io,
-    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
+    os::unix::{ffi::OsStringExt, fs::PermissionsExt, process::ExitStatusExt},
     path::Path,
     process::{Command, ExitStatus, Stdio},
+    time::{Duration, UNIX_EPOCH},
 };
 
-use keyward_testing::{pty::Pty, server::Server};
+use keyward_testing::{
+    Error,
+    authority::{Authority, Issued},
+    pty::Pty,
+    server::Server,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::trace::Trace;
 use crate::generate::Rng;
 
 /// The end of a credential that is over when it comes.
-pub(super) const PAST: &str = "2000-01-01T00:00:00Z";
+const PAST: &str = "2000-01-01T00:00:00Z";
 /// What the server cannot answer.
 pub(super) const BROKEN: &str = "/broken";
+/// A path with more to it.
+const QUERY: &str = "/version?b=2&a=x%20y&a=%2F&e=&pretty";
 
-/// What a run left behind.
-#[derive(Debug)]
-pub(super) struct Trace {
-    /// The number the program ended with.
-    pub(super) code: i32,
-    /// What the plugin was given, each time: its variables, sorted, and what its stdin is.
-    pub(super) runs: Vec<(Vec<String>, String)>,
-    /// What the server received: method, path and credential.
-    pub(super) requests: Vec<(String, String, String)>,
+/// What plugins answer with beside tokens.
+pub(super) struct Certificates {
+    /// Of the server's authority.
+    good: Issued,
+    /// The same, and over since long.
+    over: Issued,
+    /// Of an authority that the server does not know.
+    strange: Issued,
+}
+
+impl Certificates {
+    /// For a server of this authority.
+    pub(super) fn issue(authority: &Authority) -> Result<Self, Error> {
+        let stranger = Authority::new("somebody else")?;
+        let day = Duration::from_secs(24 * 60 * 60);
+        let (from, until) = (UNIX_EPOCH + 10_000 * day, UNIX_EPOCH + 10_001 * day);
+        Ok(Self {
+            good: authority.client("carol").group("dev").issue()?,
+            over: authority.client("carol").from(from).until(until).issue()?,
+            strange: stranger.client("carol").issue()?,
+        })
+    }
+
+    /// One of them, alone, with a token, or as no plugin should answer.
+    fn status(&self, rng: &mut Rng) -> Value {
+        let pair = |certificate: &Issued, key: &Issued| {
+            json!({
+                "clientCertificateData": certificate.certificate_pem(),
+                "clientKeyData": key.key_pem(),
+            })
+        };
+        let mut status = match rng.below(10) {
+            0 => pair(&self.over, &self.over),
+            1 => pair(&self.strange, &self.strange),
+            2 => pair(&self.good, &self.strange),
+            3 => json!({ "clientCertificateData": self.good.certificate_pem() }),
+            _ => pair(&self.good, &self.good),
+        };
+        if rng.chance(40) {
+            status["token"] = json!(rng.of(&["good", "bad"]));
+        }
+        match rng.below(6) {
+            0 => status["expirationTimestamp"] = json!(PAST),
+            1 => status["expirationTimestamp"] = json!("2099-01-01T00:00:00Z"),
+            _ => {}
+        }
+        status
+    }
 }
 
 /// A user with a plugin, and the surroundings of one run.
 #[derive(Debug)]
 pub(super) struct Case {
-    exec: Value,
+    /// The user in the kubeconfig, with the plugin.
+    user: Value,
     /// What the plugin prints, and its exit code.
-    pub(super) stdout: String,
+    stdout: String,
     code: usize,
     /// What is asked of the server.
     path: &'static str,
@@ -45,19 +95,21 @@ pub(super) struct Case {
     /// Whether kubectl runs in `keyward proxy` too.
     inside: bool,
     terminal: bool,
-    variables: Vec<(&'static str, &'static str)>,
+    /// As `NAME=value`.
+    variables: Vec<OsString>,
     /// In `--token`.
     token: Option<&'static str>,
 }
 
 impl Case {
-    pub(super) fn make(rng: &mut Rng, has_policy: bool) -> Self {
+    pub(super) fn make(rng: &mut Rng, certificates: &Certificates, has_policy: bool) -> Self {
         let version = rng.mostly(
             60,
             "client.authentication.k8s.io/v1",
             &["client.authentication.k8s.io/v1beta1"],
         );
-        let mode = rng.of(&["Never", "IfAvailable", "Always", "", "Sometimes"]);
+        let usual = rng.of(&["Never", "IfAvailable", "IfAvailable", "Always"]);
+        let mode = rng.mostly(80, usual, &["", "", "Sometimes"]);
         let mut exec = json!({
             "apiVersion": version,
             "command": rng.mostly(94, "./plugin", &["./missing", "keyward-no-such-plugin"]),
@@ -82,11 +134,12 @@ impl Case {
         if !env.is_empty() {
             exec["env"] = json!(env);
         }
-        let status = match rng.below(8) {
+        let status = match rng.below(12) {
             0 => json!({ "token": "bad" }),
             1 => json!({}),
             2 => json!({ "token": "good", "expirationTimestamp": PAST }),
             3 => json!({ "token": "good", "expirationTimestamp": "2099-01-01T00:00:00Z" }),
+            4..7 => certificates.status(rng),
             _ => json!({ "token": "good" }),
         };
         let mut answer =
@@ -95,37 +148,59 @@ impl Case {
             answer["apiVersion"] = json!("client.authentication.k8s.io/v2");
         }
         let stdout = if rng.chance(5) { "not an answer".to_owned() } else { answer.to_string() };
-        let all = [
-            ("A", "from outside"),
-            ("KUBERNETES_EXEC_INFO", "stale"),
-            ("LANG", "C.UTF-8"),
-            ("X", "a=b\nc"),
+        let all: &[&[u8]] = &[
+            b"A=from outside",
+            b"KUBERNETES_EXEC_INFO=stale",
+            b"LANG=C.UTF-8",
+            b"X=a=b\nc",
+            b"Y=\xff\xfe no text \xc3",
+            b"Y=\xed\xa0\x80\r",
+            b"a.b-c \xe9=",
         ];
-        let variables = (0..rng.below(3)).map(|_| all[rng.below(all.len())]).collect();
+        let variables = (0..rng.below(4)).map(|_| all[rng.below(all.len())].to_vec());
+        let variables = variables.map(OsString::from_vec).collect();
+        let mut user = json!({ "exec": exec });
+        if rng.chance(15) {
+            user["as"] = json!("dave");
+            user["as-groups"] = json!(["ops", "a b"]);
+            user["as-uid"] = json!("7");
+            user["as-user-extra"] = json!({ "Reason/x": ["one", "two"], "b c%": [""] });
+        }
         let (terminal, odd_flag) =
             (rng.chance(50), rng.chance(4).then_some("--keyward-no-such-flag"));
         let token = rng.chance(8).then_some("good");
         Self {
-            exec,
+            user,
             stdout,
             code: if rng.chance(10) { 1 + rng.below(120) } else { 0 },
             terminal,
             variables,
             token,
-            path: rng.mostly(85, "/version", &["/no/such/path", BROKEN]),
+            path: rng.mostly(75, "/version", &["/no/such/path", BROKEN, QUERY]),
             denied: has_policy && rng.chance(8),
             odd_flag,
             inside: !terminal && odd_flag.is_none() && token.is_none() && rng.chance(40),
         }
     }
 
+    /// Whether what the plugin answers is over when it comes.
+    pub(super) fn is_over(&self) -> bool {
+        self.stdout.contains(PAST)
+    }
+
+    /// Whether this is the path it asks for, as it is written.
+    pub(super) fn asks(&self, target: &str) -> bool {
+        self.path == target
+    }
+
     /// What Keyward must end with where kubectl ended with `theirs`: the same number, and where that
     /// is 1, the number of its own that a failure has, if it has one. The first reason counts, in the
     /// order of the lines. Nothing is promised for a number that kubectl has no reason to end with.
     pub(super) fn promise(&self, theirs: i32) -> Option<i32> {
-        let mode = self.exec["interactiveMode"].as_str();
+        let exec = &self.user["exec"];
+        let mode = exec["interactiveMode"].as_str();
         let is_bad = mode == Some("Sometimes")
-            || mode.is_none() && self.exec["apiVersion"] == "client.authentication.k8s.io/v1";
+            || mode.is_none() && exec["apiVersion"] == "client.authentication.k8s.io/v1";
         match theirs {
             0 => Some(0),
             1 if self.odd_flag.is_some() => Some(2),
@@ -140,7 +215,6 @@ impl Case {
 
     pub(super) fn run(&self, program: &Path, server: &Server) -> io::Result<Trace> {
         let folder = self.folder(server)?;
-        let path = |name: &str| folder.path().join(name);
         server.recorder().clear();
         let mut command = self.command(program, folder.path());
         if let Some(token) = self.token {
@@ -153,24 +227,7 @@ impl Case {
         } else {
             command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).status()?
         };
-        let mut runs = Vec::new();
-        while let Ok(environment) = fs::read(path(&format!("run.{}", runs.len()))) {
-            let text = String::from_utf8_lossy(&environment).into_owned();
-            let mut variables: Vec<String> =
-                text.split_terminator('\0').map(str::to_owned).collect();
-            // The one variable of ours: it ends a loop of plugins that call Keyward again.
-            variables.retain(|variable| !variable.starts_with("KEYWARD_CHAIN="));
-            variables.sort();
-            let stdin = fs::read_to_string(path(&format!("in.{}", runs.len())))?;
-            let stdin =
-                if stdin.starts_with("/dev/pts/") { "a terminal" } else { stdin.trim_end() };
-            runs.push((variables, stdin.to_owned()));
-        }
-        let requests = server.recorder().all().into_iter().map(|record| {
-            let credential = record.header("authorization").unwrap_or_default().to_owned();
-            (record.method.to_string(), record.uri.path().to_owned(), credential)
-        });
-        Ok(Trace { code: code(status), runs, requests: requests.collect() })
+        Trace::read(code(status), folder.path(), server)
     }
 
     /// What `keyward proxy` with kubectl as its command ends with; `None` for a case that is not put to it.
@@ -195,15 +252,16 @@ impl Case {
         let folder = tempfile::tempdir()?;
         let path = |name: &str| folder.path().join(name);
         fs::write(path("answer"), &self.stdout)?;
+        // Its own PATH may be one on which nothing is.
         let script = format!(
-            "#!/bin/sh\nn=$(ls {0} | grep -c run)\ncat /proc/$$/environ >{0}/run.$n\n\
+            "#!/bin/sh\nPATH=/usr/bin:/bin\nn=$(ls {0} | grep -c run)\ncat /proc/$$/environ >{0}/run.$n\n\
              readlink /proc/$$/fd/0 >{0}/in.$n\ncat {0}/answer\nexit {1}\n",
             folder.path().display(),
             self.code
         );
         fs::write(path("plugin"), script)?;
         fs::set_permissions(path("plugin"), fs::Permissions::from_mode(0o755))?;
-        fs::write(path("config"), server.kubeconfig(&json!({ "exec": self.exec })))?;
+        fs::write(path("config"), server.kubeconfig(&self.user))?;
         let policy = if self.denied { "DenyAll" } else { "AllowAll" };
         // Of the one form that both read.
         let kuberc = json!({
@@ -222,7 +280,7 @@ impl Case {
         if self.denied {
             command.arg(format!("KUBERC={}", folder.join("kuberc").display()));
         }
-        command.args(self.variables.iter().map(|(name, value)| format!("{name}={value}")));
+        command.args(&self.variables);
         command.arg(program).arg("--kubeconfig").arg(folder.join("config"));
         command
     }

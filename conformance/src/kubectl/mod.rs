@@ -6,6 +6,7 @@
 //! get` where one of those three keeps it from serving.
 
 mod case;
+mod trace;
 
 use std::{
     env, fs,
@@ -17,8 +18,8 @@ use http::StatusCode;
 use keyward_testing::server::{Deed, Fault, Server, User};
 use serde_json::Value;
 
-use self::case::{BROKEN, Case, PAST};
-use crate::generate::Rng;
+use self::case::{BROKEN, Case, Certificates};
+use crate::{generate::Rng, obstacle::Obstacle, trial::Row};
 
 /// Both programs.
 pub struct Judge {
@@ -30,14 +31,14 @@ pub struct Judge {
 
 impl Judge {
     /// Finds both programs; `Err` says why there is no judge.
-    pub fn find(root: &Path) -> Result<Self, String> {
+    pub fn find(root: &Path) -> Result<Self, Obstacle> {
         let keyward = env::current_exe()
             .ok()
             .and_then(|program| Some(program.parent()?.join("keyward")))
             .filter(|program| program.is_file())
-            .ok_or("`keyward` is not built beside this program")?;
-        let mut places: Vec<PathBuf> =
-            env::var_os("KEYWARD_KUBECTL").map(PathBuf::from).into_iter().collect();
+            .ok_or("`keyward` is not built beside this program".to_owned())?;
+        let named = env::var_os("KEYWARD_KUBECTL").map(PathBuf::from);
+        let mut places: Vec<PathBuf> = named.iter().cloned().collect();
         let home = env::var_os("XDG_CACHE_HOME")
             .map(PathBuf::from)
             .or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
@@ -53,47 +54,48 @@ impl Judge {
                 Some(minor) if minor >= 26 => {
                     return Ok(Self { kubectl, keyward, has_policy: minor >= 35 });
                 }
+                // Who names one means it.
+                _ if named.as_ref() == Some(&kubectl) => {
+                    let why = "in KEYWARD_KUBECTL is no kubectl of 1.26 or newer";
+                    return Err(format!("`{}` {why}", kubectl.display()).into());
+                }
                 Some(minor) => old = Some(minor),
                 None => {}
             }
         }
-        Err(old.map_or("no kubectl".to_owned(), |minor| {
+        Err(Obstacle::Absent(old.map_or("no kubectl".to_owned(), |minor| {
             format!("kubectl is 1.{minor}, and one of 1.26 or newer is needed (KEYWARD_KUBECTL names it)")
-        }))
+        })))
     }
 
-    /// Runs both on `count` kubeconfigs; how many went the same way and how many not.
-    pub fn run(&self, count: usize, seed: u64) -> Result<(usize, usize), String> {
+    /// Runs both on `count` kubeconfigs.
+    pub(crate) fn run(&self, count: usize, seed: u64) -> Result<Row, String> {
         let server = Server::setup().start().map_err(|e| format!("no server: {e}"))?;
         server.users().token("good", User::new("jane"));
         server.faults().add(Fault::on(BROKEN, Deed::Answer(StatusCode::INTERNAL_SERVER_ERROR)));
+        let certificates = Certificates::issue(server.authority());
+        let certificates = certificates.map_err(|e| format!("no certificates: {e}"))?;
         let mut rng = Rng::new(seed);
-        let (mut same, mut differ) = (0, 0);
+        let mut row = Row::default();
         for _ in 0..count {
-            let case = Case::make(&mut rng, self.has_policy);
+            let case = Case::make(&mut rng, &certificates, self.has_policy);
             let [theirs, ours] = [&self.kubectl, &self.keyward]
                 .map(|program| case.run(program, &server).map_err(|e| e.to_string()));
-            let (mut theirs, ours) = (theirs?, ours?);
-            let promised = case.promise(theirs.code);
+            let (theirs, ours) = (theirs?, ours?);
             let inside = case.run_inside(&self.keyward, &self.kubectl, &server);
             let inside = inside.map_err(|e| e.to_string())?;
-            if case.stdout.contains(PAST) {
-                // kubectl runs it once more for the handshake; ours shares the one run.
-                theirs.runs.dedup();
-            }
-            let equal = (&theirs.runs, &theirs.requests) == (&ours.runs, &ours.requests);
-            let kept = |code| promised == Some(code);
-            if equal && kept(ours.code) && inside.is_none_or(kept) {
-                same += 1;
-            } else {
-                differ += 1;
-                println!(
-                    "\nkubectl: {case:?}\n  kubectl: {theirs:?}\n  keyward: {ours:?}\n  \
-                     exit code: {promised:?} was promised; {inside:?} in the proxy\n"
-                );
+            match theirs.compare(&ours, inside, &case) {
+                Ok(excuses) => row.pass(&excuses),
+                Err(difference) => {
+                    row.failed += 1;
+                    println!(
+                        "\nkubectl: {difference}\n  case: {case:?}\n  kubectl: {theirs:?}\n  \
+                         keyward: {ours:?}\n"
+                    );
+                }
             }
         }
-        Ok((same, differ))
+        Ok(row)
     }
 }
 
