@@ -11,7 +11,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     net::TcpStream,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{Arc, atomic::Ordering},
     time::Instant,
@@ -39,7 +39,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// Runs it to the end.
 pub async fn soak(options: &Options) -> Result<Vec<Verdict>, BoxError> {
     let scene = Arc::new(Scene::open().await?);
-    let mut proxy = Proxy::start(&scene)?;
+    let mut proxy = Proxy::start(&scene, "127.0.0.1:0")?;
     let traffic = Arc::new(Traffic::default());
     let (over, ending) = signal::channel(false);
     let mut drivers = JoinSet::new();
@@ -69,7 +69,7 @@ pub async fn soak(options: &Options) -> Result<Vec<Verdict>, BoxError> {
         },
         verdict::descriptors(&readings),
         verdict::memory(&readings),
-        proxy.kill()?,
+        proxy.kill(&scene).await?,
     ])
 }
 
@@ -96,17 +96,17 @@ struct Proxy {
     url: String,
     kubeconfig: PathBuf,
     text: String,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Proxy {
-    fn start(scene: &Scene) -> Result<Self, BoxError> {
+    fn start(scene: &Scene, listen: &str) -> Result<Self, BoxError> {
         let folder = tempfile::tempdir()?;
         let config = folder.path().join("config");
         fs::write(&config, scene.kubeconfig(ACCOUNTS[0])?)?;
         let program = env::current_exe()?.with_file_name("keyward");
         let mut child = Command::new(&program)
-            .arg("proxy")
+            .args(["proxy", "--listen", listen])
             .arg("--kubeconfig")
             .arg(&config)
             .arg("--trust-plugin")
@@ -129,7 +129,7 @@ impl Proxy {
         };
         let text = fs::read_to_string(kubeconfig)?;
         let (url, kubeconfig) = (url.to_owned(), kubeconfig.into());
-        Ok(Self { child, url, kubeconfig, text, _folder: folder })
+        Ok(Self { child, url, kubeconfig, text, folder })
     }
 
     /// A client with a connection of its own.
@@ -141,20 +141,46 @@ impl Proxy {
         Ok(Client::builder().open(&target, &Rules::default(), &sources)?)
     }
 
-    /// Killed, it leaves nothing that lets anybody in.
-    fn kill(&mut self) -> Result<Verdict, BoxError> {
+    /// Killed, it leaves nothing that lets anybody in: nobody listens, no file of its own has more than
+    /// it had written for its clients, and that does not help with the next start at the same address.
+    async fn kill(&mut self, scene: &Scene) -> Result<Verdict, BoxError> {
         self.child.kill()?;
         self.child.wait()?;
         let address = self.url.trim_start_matches("https://");
-        let refused = TcpStream::connect(address).is_err();
-        let left = fs::read_to_string(&self.kubeconfig).unwrap_or_default();
-        let secret = left.contains("\"token\"") || left.contains("exec");
+        let listens = TcpStream::connect(address).is_ok();
+        let written = fs::read_to_string(&self.kubeconfig)? == self.text;
+        let clean = written && !self.text.contains("\"token\"") && !self.text.contains("exec");
+        let mut left = files(&self.folder.path().join("keyward"))?;
+        left.retain(|path| {
+            *path != self.kubeconfig && fs::metadata(path).is_ok_and(|m| m.len() > 0)
+        });
+        let _next = Self::start(scene, address)?;
+        let let_in = self.client()?.get("/healthz").await.is_ok();
         Ok(Verdict {
             name: "killed",
-            holds: refused && !secret,
-            seen: "nobody listens, and what is left knows no credential of the cluster".to_owned(),
+            holds: !listens && clean && left.is_empty() && !let_in,
+            seen: format!(
+                "{} listens, {} other files with content, the old kubeconfig {} at the next start",
+                if listens { "somebody" } else { "nobody" },
+                left.len(),
+                if let_in { "is good" } else { "is worthless" },
+            ),
         })
     }
+}
+
+/// All files below a folder.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, BoxError> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            found.extend(files(&entry.path())?);
+        } else {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
 }
 
 impl Drop for Proxy {

@@ -98,8 +98,13 @@ fn forward(heard: Heard, child: Pid) {
 fn code(status: WaitStatus) -> u8 {
     let code = match status {
         WaitStatus::Exited(_, code) => code,
-        WaitStatus::Signaled(_, signal, _) => 128 + signal as i32,
+        WaitStatus::Signaled(_, signal, _) => return signalled(signal),
         _ => 1,
     };
     u8::try_from(code).unwrap_or(1)
+}
+
+/// The exit code of what a signal has ended.
+pub(crate) fn signalled(signal: Signal) -> u8 {
+    u8::try_from(128 + signal as i32).unwrap_or(1)
 }

@@ -7,7 +7,7 @@ use keyward::Client;
 use keyward_host::{
     Source, Sources, Target,
     clock::{Clock, SystemClock},
-    plan::Method,
+    plan::{Method, Plugin},
 };
 
 use super::meter::{Activity, Meter};
@@ -22,6 +22,8 @@ pub(crate) struct Route {
     pub(crate) mask: Mask,
     /// Whether something is run, or asked, for a credential.
     pub(crate) runs: bool,
+    /// Whether what is run may ask a person at the terminal.
+    pub(crate) asks: bool,
     last_error: Mutex<Option<(Timestamp, String)>>,
 }
 
@@ -37,6 +39,7 @@ impl Route {
         let plan = globals.plan(target.clone())?;
         let source = sources.open(&plan);
         let runs = [Method::Exec, Method::Signer, Method::Oidc];
+        let asks = plan.plugin().is_some_and(Plugin::attended);
         let runs = plan.methods().iter().any(|method| runs.contains(method));
         let mut builder = Client::builder().without_defaults();
         if let Some(limit) = globals.flags.request_timeout.filter(|limit| !limit.is_zero()) {
@@ -48,7 +51,7 @@ impl Route {
         let client = builder.build(&target, source.clone())?;
         let meter = Arc::new(Meter::new(activity.clone()));
         let mask = globals.mask.clone();
-        Ok(Self { target, client, source, meter, mask, runs, last_error: Mutex::default() })
+        Ok(Self { target, client, source, meter, mask, runs, asks, last_error: Mutex::default() })
     }
 
     pub(crate) fn name(&self) -> &str {

@@ -84,6 +84,7 @@ struct Proxy {
     kubeconfig: Written,
     admin: admin::Admin,
     report: Arc<Report>,
+    current: String,
     /// Last, so that it goes when everything in it has.
     _folder: Folder,
 }
@@ -141,7 +142,8 @@ impl Proxy {
         });
         let admin = admin::Admin::bind(&folder.socket(), options.admin).await?;
         let door = Arc::new(door);
-        Ok(Self { door, listener, url: names.url(), kubeconfig, admin, report, _folder: folder })
+        let (url, current) = (names.url(), current.to_owned());
+        Ok(Self { door, listener, url, kubeconfig, admin, report, current, _folder: folder })
     }
 
     async fn live(
@@ -161,6 +163,16 @@ impl Proxy {
         let _admin = self.admin.serve(self.report.clone(), hosts);
         if !options.command.is_empty() {
             output::never_wait();
+            // While the terminal is still ours. What is wrong, whoever asks for something is told.
+            let current = self.report.routes.iter().find(|route| route.name() == self.current);
+            if let Some(route) = current.filter(|route| route.asks) {
+                tokio::select! {
+                    _ = route.source.credential() => {}
+                    Some(heard) = signals.recv() => {
+                        return Ok(ExitCode::from(command::signalled(heard.signal)));
+                    }
+                }
+            }
             return command::run(&options.command, &self.kubeconfig.path, globals, signals).await;
         }
         let path = self.kubeconfig.path.display().to_string();

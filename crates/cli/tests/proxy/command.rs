@@ -6,7 +6,8 @@ use std::{
     process::Stdio,
 };
 
-use keyward_testing::pty::Pty;
+use keyward_testing::{pty::Pty, server::User};
+use serde_json::json;
 
 use crate::stage::{Stage, pod, signal};
 
@@ -52,6 +53,29 @@ fn a_command_has_the_terminal() {
     terminal.type_in("\x03").unwrap();
     terminal.wait_for("interrupted");
     assert_eq!(terminal.finish().code(), Some(9), "{}", terminal.screen());
+}
+
+#[test]
+fn a_plugin_that_asks_has_the_terminal_before_the_command_has_it() {
+    let stage = Stage::new();
+    let plugin = r#"printf 'Password: ' >/dev/tty; read -r word </dev/tty
+echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"'$word'"}}'"#;
+    stage.server.users().token("typed-in", User::new("anna"));
+    let user = json!({ "exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Always",
+        "command": "sh", "args": ["-c", plugin],
+    } });
+    stage.write("config", &stage.server.kubeconfig(&user));
+    let script =
+        "echo command-\"began\"; kubectl get --raw /healthz; read -r line; echo it-\"got\" $line";
+    let mut terminal = Pty::spawn(&stage.keyward(&["proxy", "--", "sh", "-c", script])).unwrap();
+    terminal.wait_for("Password: ");
+    assert!(!terminal.screen().contains("command-began"), "{}", terminal.screen());
+    terminal.type_in("typed-in\n").unwrap();
+    terminal.wait_for("command-began");
+    terminal.type_in("mine\n").unwrap();
+    terminal.wait_for("it-got mine");
+    assert_eq!(terminal.finish().code(), Some(0), "{}", terminal.screen());
 }
 
 #[test]
