@@ -51,6 +51,7 @@ pub fn all() -> Vec<Step> {
         "keyward credential stands in kubectl's kubeconfig" => users::chain,
         "tokens rotate and no request fails" => rotation::tokens,
         "certificates rotate and no request fails" => rotation::certificates,
+        "files that change are read again and no request fails" => rotation::files,
         "a certificate that has ended is replaced before the caller sees a 401" => rotation::end,
         "a revoked token is replaced before the caller sees a 401" => rotation::revoked,
         "a reflector keeps its one watch over several rotations of tokens" => watch::tokens,

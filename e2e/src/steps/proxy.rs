@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
@@ -46,6 +47,12 @@ impl Proxy {
         while !file.exists() {
             server.alive()?;
             tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        // Else everything would go well without a proxy.
+        let text = fs::read_to_string(&file)?;
+        let told = [&cluster.address, "exec:", "auth-provider:"];
+        if let Some(word) = told.into_iter().find(|word| text.contains(word)) {
+            return Err(format!("the kubeconfig for clients has `{word}` in it").into());
         }
         Ok(Self { kubeconfig: file, _server: server })
     }

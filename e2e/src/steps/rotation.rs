@@ -62,6 +62,54 @@ async fn rotate(cluster: &Cluster, user: &Value, runs: &Path, name: &str) -> Out
     }
 }
 
+/// Files are read again about once a minute; what was in them before is good all the while.
+pub async fn files(cluster: &Cluster) -> Outcome<String> {
+    let (token, certificate, key) = (
+        cluster.path("changing-token"),
+        cluster.path("changing.crt"),
+        cluster.path("changing.key"),
+    );
+    let fill = async |account: &str, name: &str| {
+        config::private(&token, &cluster.token(account, &[]).await?)?;
+        let issued = cluster.authority.client(name).issue()?;
+        config::private(&key, issued.key_pem())?;
+        config::private(&certificate, issued.certificate_pem())
+    };
+    fill("builder", "fay").await?;
+    let users = [
+        (json!({ "tokenFile": token }), "system:serviceaccount:default:", "builder", "puller"),
+        (json!({ "client-certificate": certificate, "client-key": key }), "", "fay", "finn"),
+    ];
+    let agent = "keyward-e2e/files";
+    let mut left = Vec::new();
+    for (user, realm, before, after) in &users {
+        let (client, _) = client(cluster, user, agent)?;
+        let seen = username(&client).await?;
+        if seen != format!("{realm}{before}") {
+            return Err(format!("the user is `{seen}`, not `{before}`").into());
+        }
+        left.push((client, seen, format!("{realm}{after}")));
+    }
+    fill("puller", "finn").await?;
+    let mut requests = left.len();
+    while !left.is_empty() {
+        for (client, before, after) in std::mem::take(&mut left) {
+            let seen = username(&client).await?;
+            requests += 1;
+            if seen == before {
+                left.push((client, before, after));
+            } else if seen != after {
+                return Err(format!("`{before}` became `{seen}`, not `{after}`").into());
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    match refusals(cluster, agent)? {
+        0 => Ok(format!("{requests} requests; builder became puller, and fay became finn")),
+        refused => Err(format!("{refused} of {requests} requests were refused at first").into()),
+    }
+}
+
 /// The plugin says no end; the certificate has one, which nobody looks for: the server's refusal is
 /// what tells, and the caller sees none.
 pub async fn end(cluster: &Cluster) -> Outcome<String> {
@@ -156,6 +204,11 @@ async fn is_refused(cluster: &Cluster, kubeconfig: &Path) -> Outcome<bool> {
         false if ran.stderr.contains("Unauthorized") => Ok(true),
         false => Err(format!("kubectl: {}: {}", ran.status, ran.stderr).into()),
     }
+}
+
+async fn username(client: &Client) -> Outcome<String> {
+    let review = whoami(client).await?;
+    Ok(review["status"]["userInfo"]["username"].as_str().unwrap_or_default().to_owned())
 }
 
 /// Which credential the server says it was.

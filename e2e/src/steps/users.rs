@@ -202,6 +202,9 @@ pub async fn anonymous(cluster: &Cluster) -> Outcome<String> {
     if ran.status.code() != Some(1) || !ran.stderr.contains(NOBODY) {
         return Err(format!("{}, {}{}", ran.status, ran.stdout, ran.stderr).into());
     }
+    if !version["gitVersion"].is_string() {
+        return Err(format!("the version is {version}").into());
+    }
     Ok(format!("may read the version, {}, and nothing else", version["gitVersion"]))
 }
 
