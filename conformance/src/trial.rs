@@ -13,7 +13,7 @@ use crate::{
     kubectl::Judge,
     obstacle::Obstacle,
     reference::{Answer, Reference},
-    shrink::shrink,
+    shrink::{Difference, shrink},
 };
 
 /// How many cases are put to the reference at once.
@@ -185,9 +185,22 @@ fn report(
     difference: &str,
     reference: &mut Reference,
 ) -> Result<(), String> {
-    let (case, difference, said) = shrink(area, case, reference)?
-        .unwrap_or_else(|| (case.clone(), difference.to_owned(), "(not again)".to_owned()));
-    println!("\n{}: {difference}\n  the reference says: {said}\n  case: {case}\n", area.name);
+    let mut ask = |cases: &[Value]| {
+        let judge = |answer| match answer {
+            Answer::Is(case, said) => match area.judge(&case) {
+                Verdict::Differs(found) => Some(Difference { case, found, said }),
+                _ => None,
+            },
+            _ => None,
+        };
+        Ok(reference.ask(area, cases)?.into_iter().map(judge).collect())
+    };
+    let Difference { case, found, said } = shrink(case, &mut ask)?.unwrap_or_else(|| Difference {
+        case: case.clone(),
+        found: difference.to_owned(),
+        said: "(not again)".to_owned(),
+    });
+    println!("\n{}: {found}\n  the reference says: {said}\n  case: {case}\n", area.name);
     Ok(())
 }
 
