@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 use clap::{Args, builder::BoolishValueParser};
 use keyward_protocol::Secret;
 
-use crate::duration;
+use crate::{duration, output::Format};
 
 const IDENTITY: &str = "Cluster and identity (as kubectl spells them)";
 const PLUGINS: &str = "Plugins";
@@ -132,6 +132,13 @@ pub(crate) struct Flags {
         num_args = 0..=1, require_equals = true, default_missing_value = "1"
     )]
     pub(crate) verbose: Vec<u8>,
+
+    /// How the log is written: for people, or a JSON object a line
+    #[arg(
+        long, global = true, value_name = "text|json", help_heading = GENERAL, value_enum,
+        default_value_t, hide_default_value = true, hide_possible_values = true
+    )]
+    pub(crate) log_format: Format,
 }
 
 /// What a plugin sees of our environment.

@@ -1,14 +1,27 @@
-//! The log of `-v`: one line per event on stderr, as `level: message name=value`, secrets masked.
+//! The log of `-v`: one line per event on stderr, as `level: message name=value` or in JSON, secrets masked.
 
-use std::{fmt, io};
+use std::{
+    fmt::{self, Write as _},
+    io,
+};
 
-use tracing::{Event, Level, Subscriber, level_filters::LevelFilter};
+use keyward_host::clock::{Clock, SystemClock};
+use serde_json::{Map, Value};
+use tracing::{
+    Event, Level, Subscriber,
+    field::{Field, Visit},
+    level_filters::LevelFilter,
+};
 use tracing_subscriber::{
     fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter, format::Writer},
     registry::LookupSpan,
 };
 
-use crate::{globals::Globals, mask::Mask, output};
+use crate::{
+    globals::Globals,
+    mask::Mask,
+    output::{self, Format},
+};
 
 /// Starts the log at the level the flags ask for; without any, warnings only.
 pub(crate) fn start(globals: &Globals) {
@@ -22,6 +35,8 @@ pub(crate) fn start(globals: &Globals) {
         .event_format(Line {
             style: output::Style::of_stderr(globals),
             detailed: level > LevelFilter::INFO,
+            format: globals.flags.log_format,
+            mask: globals.mask.clone(),
         })
         .with_writer(Stderr(globals.mask.clone()))
         .finish();
@@ -34,6 +49,82 @@ struct Line {
     style: output::Style,
     /// Say which module it comes from.
     detailed: bool,
+    format: Format,
+    /// For texts in JSON, before their quotes and backslashes hide a secret from the writer's.
+    mask: Mask,
+}
+
+/// What an event says, in its order.
+#[derive(Default)]
+struct Said {
+    message: String,
+    fields: Vec<(&'static str, Value)>,
+}
+
+impl Visit for Said {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let text = format!("{value:?}");
+        if field.name() == "message" {
+            self.message = text;
+        } else {
+            self.fields.push((field.name(), text.into()));
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.fields.push((field.name(), value.into()));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.fields.push((field.name(), value.into()));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.fields.push((field.name(), value.into()));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.fields.push((field.name(), value.into()));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.fields.push((field.name(), value.into()));
+    }
+}
+
+impl Said {
+    /// `message name=value`, a value in quotes unless it is one plain word.
+    fn text(&self) -> String {
+        let mut out = self.message.clone();
+        for (name, value) in &self.fields {
+            let plain = |text: &str| {
+                !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || "\"=".contains(c))
+            };
+            let _ = match value {
+                Value::String(text) if plain(text) => write!(out, " {name}={text}"),
+                Value::String(text) => write!(out, " {name}={text:?}"),
+                other => write!(out, " {name}={other}"),
+            };
+        }
+        out
+    }
+
+    /// One object.
+    fn json(self, level: Level, target: &str, mask: &Mask) -> Value {
+        let mut object = Map::new();
+        object.insert("time".to_owned(), SystemClock.now().to_string().into());
+        object.insert("level".to_owned(), level.as_str().to_ascii_lowercase().into());
+        object.insert("target".to_owned(), target.into());
+        object.insert("message".to_owned(), mask.apply(&self.message).into());
+        for (name, value) in self.fields {
+            let value = match value {
+                Value::String(text) => mask.apply(&text).into(),
+                other => other,
+            };
+            object.insert(name.to_owned(), value);
+        }
+        object.into()
+    }
 }
 
 impl<S, N> FormatEvent<S, N> for Line
@@ -43,11 +134,21 @@ where
 {
     fn format_event(
         &self,
-        context: &FmtContext<'_, S, N>,
+        _context: &FmtContext<'_, S, N>,
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let level = match *event.metadata().level() {
+        let mut said = Said::default();
+        event.record(&mut said);
+        let metadata = event.metadata();
+        if self.format == Format::Json {
+            return writeln!(
+                writer,
+                "{}",
+                said.json(*metadata.level(), metadata.target(), &self.mask)
+            );
+        }
+        let level = match *metadata.level() {
             Level::ERROR => self.style.error("error:"),
             Level::WARN => self.style.warning("warning:"),
             Level::INFO => self.style.label("info:"),
@@ -56,11 +157,9 @@ where
         };
         write!(writer, "{level} ")?;
         if self.detailed {
-            write!(writer, "{}: ", event.metadata().target())?;
+            write!(writer, "{}: ", metadata.target())?;
         }
-        let mut fields = String::new();
-        context.field_format().format_fields(Writer::new(&mut fields), event)?;
-        writeln!(writer, "{}", output::inline(&fields))
+        writeln!(writer, "{}", output::inline(&said.text()))
     }
 }
 
@@ -86,5 +185,34 @@ impl io::Write for Masked<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said() -> Said {
+        let fields = vec![
+            ("path", "/a b\"c".into()),
+            ("context", "prod".into()),
+            ("none", "".into()),
+            ("status", 200.into()),
+        ];
+        Said { message: "request".to_owned(), fields }
+    }
+
+    #[test]
+    fn a_value_that_is_no_word_is_quoted() {
+        assert_eq!(said().text(), r#"request path="/a b\"c" context=prod none="" status=200"#);
+    }
+
+    #[test]
+    fn in_json_everything_has_its_name_and_its_type() {
+        let object = said().json(Level::INFO, "keyward", &Mask::default());
+        assert_eq!((&object["level"], &object["message"]), (&"info".into(), &"request".into()));
+        assert_eq!((&object["path"], &object["status"]), (&"/a b\"c".into(), &200.into()));
+        let time = object["time"].as_str().unwrap_or_default();
+        assert!(time.parse::<jiff::Timestamp>().is_ok(), "{time}");
     }
 }

@@ -23,9 +23,10 @@ pub(crate) struct Output {
 }
 
 /// How data is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people
+    #[default]
     Text,
     /// For programs; docs/cli.md has the schema
     Json,

@@ -66,7 +66,7 @@ pub(crate) async fn forward(
             %method,
             path,
             status = response.status().as_u16(),
-            took = ?took,
+            seconds = took.as_secs_f64(),
             "request"
         );
     }
