@@ -1,9 +1,10 @@
 //! The kubeconfig that clients use: one context for each that is served, under the same name.
 
 use std::{
+    env,
     fs::{self, File, OpenOptions},
     io::{self, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -13,11 +14,22 @@ use keyward_host::{
 };
 use keyward_protocol::{Node, Secret};
 
-use super::{pass::Pass, route::Route};
+use super::{
+    pass::{self, Pass},
+    route::Route,
+};
 use crate::failure::Failure;
 
-/// The extension that tells our files from people's own.
+/// The extension that tells our files from people's own, unless somebody merged the two.
 const MARK: &str = "keyward-proxy";
+
+/// How every name ends that clients call us by.
+const DOMAIN: &str = ".keyward-proxy.internal";
+
+/// The name that clients of a context call us by.
+pub(crate) fn server_name(number: usize) -> String {
+    format!("c{number}{DOMAIN}")
+}
 
 /// A file that was written, and is taken away when this is dropped, if it is still ours.
 pub(crate) struct Written {
@@ -59,10 +71,12 @@ pub(crate) fn compose(url: &str, authority: &str, entries: &[Entry<'_>], current
         config.contexts.push(named(&name, context));
     }
     current.clone_into(&mut config.current_context);
-    if let Ok(mark) = Node::from_json(br#"{"writtenBy":"keyward proxy"}"#) {
-        config.extensions.push(named(MARK, mark));
-    }
+    config.extensions.extend(mark());
     config.to_json()
+}
+
+fn mark() -> Option<Named<Node>> {
+    Node::from_json(br#"{"writtenBy":"keyward proxy"}"#).ok().map(|mark| named(MARK, mark))
 }
 
 fn named<T>(name: &str, value: T) -> Named<T> {
@@ -71,8 +85,8 @@ fn named<T>(name: &str, value: T) -> Named<T> {
 
 /// Writes it, for this user's eyes only.
 ///
-/// Fails where `path` is a file that we have not written: least of all is it one that the contexts
-/// come from.
+/// Fails where `path` is a file that we have not written, or a place where people's own kubeconfig is
+/// looked for: what we write is taken away at the end.
 pub(crate) fn write(
     path: &Path,
     text: &Secret,
@@ -81,10 +95,13 @@ pub(crate) fn write(
 ) -> Result<Written, Failure> {
     let path = surroundings.absolute(path);
     let shown = path.display();
-    let own = from.files.iter().any(|(file, there)| *there && same(file, &path));
-    if own {
+    if from.files.iter().any(|(file, _)| same(&surroundings.absolute(file), &path)) {
         return Err(Failure::usage(format!("`{shown}` is the kubeconfig that is read"))
             .hint("write it elsewhere, and set `KUBECONFIG` for the clients"));
+    }
+    if usual(surroundings).iter().any(|file| same(file, &path)) {
+        return Err(Failure::usage(format!("`{shown}` is a place of your own kubeconfig"))
+            .hint("name a file that is neither `~/.kube/config` nor listed in `KUBECONFIG`"));
     }
     if fs::symlink_metadata(&path).is_ok() && !is_ours(&path) {
         return Err(Failure::usage(format!("`{shown}` is there, and not written by a proxy"))
@@ -102,27 +119,97 @@ fn replace(path: &Path, text: &Secret) -> io::Result<File> {
     beside.push(format!(".{}", std::process::id()));
     let beside = PathBuf::from(beside);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-    let done = file.write_all(text.expose().as_bytes()).and_then(|()| fs::rename(&beside, path));
+    let done = file
+        // Whatever the umask took from it.
+        .set_permissions(fs::Permissions::from_mode(0o600))
+        .and_then(|()| file.write_all(text.expose().as_bytes()))
+        .and_then(|()| fs::rename(&beside, path));
     if done.is_err() {
         let _ = fs::remove_file(&beside);
     }
     done.map(|()| file)
 }
 
+/// Where clients look for people's own kubeconfig, whether or not one is there.
+fn usual(surroundings: &Surroundings) -> Vec<PathBuf> {
+    let listed = surroundings.var("KUBECONFIG").unwrap_or_default();
+    let default = surroundings.home().map(|home| home.join(".kube/config"));
+    env::split_paths(&listed)
+        .filter(|path| !path.as_os_str().is_empty())
+        .chain(default)
+        .map(|path| surroundings.absolute(&path))
+        .collect()
+}
+
+/// Whether both are one file, or would be if it were there.
 fn same(one: &Path, other: &Path) -> bool {
-    match (fs::metadata(one), fs::metadata(other)) {
-        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
-        _ => one == other,
+    let identity = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    match (identity(one), identity(other)) {
+        (Some(one), Some(other)) => one == other,
+        (None, None) => {
+            let folder = |path: &Path| path.parent().and_then(identity);
+            one == other
+                || (one.file_name() == other.file_name()
+                    && folder(one).is_some_and(|found| Some(found) == folder(other)))
+        }
+        _ => false,
     }
 }
 
+/// Whether there is nothing in the file that a proxy has not written: the mark alone comes along when
+/// people merge our kubeconfig into theirs. A client may have chosen another context or namespace.
 fn is_ours(path: &Path) -> bool {
     let regular = fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
     regular
         && fs::read(path)
             .ok()
             .and_then(|bytes| Kubeconfig::from_bytes(&bytes).ok())
-            .is_some_and(|config| config.extensions.iter().any(|known| known.name == MARK))
+            .is_some_and(|config| is_all_ours(&config))
+}
+
+fn is_all_ours(config: &Kubeconfig) -> bool {
+    let clusters = config.clusters.iter().all(|Named { value: cluster, .. }| {
+        cluster.tls_server_name.ends_with(DOMAIN)
+            && pass::is_authority(&cluster.certificate_authority_data)
+    });
+    let users = config.users.iter().all(|user| pass::is_pass(&user.value.client_certificate_data));
+    clusters && users && core(config).to_json().expose() == config.to_json().expose()
+}
+
+/// The same with no more than what we write.
+fn core(config: &Kubeconfig) -> Kubeconfig {
+    let mut core = Kubeconfig {
+        current_context: config.current_context.clone(),
+        extensions: mark().into_iter().collect(),
+        ..Kubeconfig::default()
+    };
+    for Named { name, value, .. } in &config.clusters {
+        let cluster = Cluster {
+            server: value.server.clone(),
+            tls_server_name: value.tls_server_name.clone(),
+            certificate_authority_data: value.certificate_authority_data.clone(),
+            ..Cluster::default()
+        };
+        core.clusters.push(named(name, cluster));
+    }
+    for Named { name, value, .. } in &config.users {
+        let user = User {
+            client_certificate_data: value.client_certificate_data.clone(),
+            client_key_data: value.client_key_data.clone(),
+            ..User::default()
+        };
+        core.users.push(named(name, user));
+    }
+    for Named { name, value, .. } in &config.contexts {
+        let context = Context {
+            cluster: name.clone(),
+            user: name.clone(),
+            namespace: value.namespace.clone(),
+            ..Context::default()
+        };
+        core.contexts.push(named(name, context));
+    }
+    core
 }
 
 impl Drop for Written {
@@ -132,7 +219,13 @@ impl Drop for Written {
         if let (Ok(ours), Ok(there)) = (ours, there)
             && ours == there
         {
-            let _ = fs::remove_file(&self.path);
+            // Clients write into it too, as `kubectl config set-cluster` does.
+            if is_ours(&self.path) {
+                let _ = fs::remove_file(&self.path);
+            } else {
+                let path = self.path.display();
+                tracing::warn!("`{path}` stays: it has more in it than the proxy has written");
+            }
         }
     }
 }

@@ -11,7 +11,11 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, Error, ExtendedKeyUsagePurpose,
     IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType, date_time_ymd,
 };
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject};
+
+/// What the authority and its clients are called in their certificates.
+const AUTHORITY: &str = "keyward proxy";
+const CLIENT: &str = "keyward proxy client";
 
 /// P-256 everywhere: every client knows it, and it is the fastest to make, sign and check of those
 /// that every client knows.
@@ -36,7 +40,7 @@ pub(crate) struct Pass {
 impl Authority {
     pub(crate) fn new() -> Result<Self, Error> {
         let key = key()?;
-        let mut params = params("keyward proxy");
+        let mut params = params(AUTHORITY);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let certificate = params.self_signed(&key)?;
@@ -71,7 +75,7 @@ impl Authority {
     /// For the clients of a context.
     pub(crate) fn pass(&self) -> Result<Pass, Error> {
         let key = key()?;
-        let mut params = params("keyward proxy client");
+        let mut params = params(CLIENT);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let certificate = params.signed_by(&key, &self.issuer)?;
@@ -81,6 +85,22 @@ impl Authority {
             key_pem: Secret::new(key.serialize_pem()),
         })
     }
+}
+
+/// Whether this is the certificate of an authority that some start has made.
+pub(crate) fn is_authority(pem: &[u8]) -> bool {
+    names(pem, AUTHORITY)
+}
+
+/// Whether this is a client's certificate that some start has made.
+pub(crate) fn is_pass(pem: &[u8]) -> bool {
+    names(pem, CLIENT)
+}
+
+/// A name stands in a certificate as it is.
+fn names(pem: &[u8], name: &str) -> bool {
+    CertificateDer::from_pem_slice(pem)
+        .is_ok_and(|der| der.windows(name.len()).any(|part| part == name.as_bytes()))
 }
 
 /// The certificates are worth nothing after the process, so their end only has to be far away.

@@ -108,7 +108,7 @@ impl Proxy {
             .into_iter()
             .enumerate()
             .map(|(number, route)| {
-                let name = format!("c{number}.keyward-proxy.internal");
+                let name = kubeconfig::server_name(number);
                 Ok((name, Arc::new(route), authority.pass().map_err(unsigned)?))
             })
             .collect::<Result<_, Failure>>()?;

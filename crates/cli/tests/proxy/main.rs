@@ -9,6 +9,7 @@ mod fuzz;
 mod heal;
 mod http2;
 mod kubectl;
+mod own;
 mod refusal;
 mod signer;
 mod soak;
