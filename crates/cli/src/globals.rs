@@ -9,6 +9,7 @@ use keyward::oidc::Https;
 use keyward_host::{
     Draft, Kubeconfig, Overrides, Plan, Surroundings, Target,
     kubeconfig::Impersonate,
+    oidc::Exchange,
     plan::{Complaints, Environment, Settings},
     process::Sink,
     rules::Rules,
@@ -25,6 +26,9 @@ use crate::{
 
 /// One for the process, so that equal settings stay equal.
 static PROMPTS: LazyLock<Arc<dyn Sink>> = LazyLock::new(|| Arc::new(Prompter));
+
+/// The same for what speaks to token endpoints: contexts of one user share its login.
+static EXCHANGE: LazyLock<Arc<dyn Exchange>> = LazyLock::new(|| Arc::new(Https::new()));
 
 /// Tells the person what a signer wants told before it signs.
 struct Prompter;
@@ -157,7 +161,7 @@ impl Globals {
         settings.environment = self.environment();
         settings.strict = self.flags.strict;
         settings.prompts = Some(Arc::clone(&PROMPTS));
-        settings.exchange = Some(Arc::new(Https::new()));
+        settings.exchange = Some(Arc::clone(&EXCHANGE));
         if let Some(asked) = &self.asked {
             // Our stderr belongs to whoever runs us, as the plugin's does under kubectl.
             settings.complaints = Complaints::Shown;

@@ -47,6 +47,25 @@ fn post(proxy: &Proxy, body: &[u8]) -> String {
 }
 
 #[test]
+fn contexts_of_one_user_share_its_credential() {
+    let script = Script::new();
+    script.answer(Some("one"), None);
+    let upstream = Upstream::of(&script.user());
+    let mut config: serde_json::Value = serde_json::from_str(&upstream.kubeconfig).unwrap();
+    let mut second = config["contexts"][0].clone();
+    second["name"] = "second".into();
+    config["contexts"].as_array_mut().unwrap().push(second);
+    let stage = Stage::new();
+    stage.write("config", &config.to_string());
+    let proxy = stage.proxy(&["--all-contexts"]);
+    for place in [0, 1, 0, 1] {
+        let answer = Card::read(&proxy.kubeconfig, place).get("/", "");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    assert_eq!((script.runs(), upstream.take().len()), (1, 4));
+}
+
+#[test]
 fn a_revoked_token_is_renewed_and_kubectl_sees_nothing_of_it() {
     let script = Script::new();
     script.answer(Some("one"), None);
