@@ -24,6 +24,8 @@ use crate::output::inline;
 /// How much of a body is kept until the response is there, to be sent again after a 401.
 const REPLAY: usize = 256 * 1024;
 
+const UNASKED_CHANGE: &str = "the server changed to a protocol that nobody asked it for";
+
 /// Headers that are about one connection, beside those that `Connection` names.
 const HOP_BY_HOP: [HeaderName; 4] = [
     HeaderName::from_static("keep-alive"),
@@ -120,9 +122,11 @@ async fn pass(
         Some(fault) => refuse(route, fault),
         None => lost(route, &error),
     })?;
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS
-        && let Some((protocol, client)) = client
-    {
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        // To anything else than what was asked for it could carry whatever it likes.
+        let agreed =
+            client.filter(|(wanted, _)| wanted_upgrade(response.headers()) == Some(wanted));
+        let (protocol, client) = agreed.ok_or_else(|| failed(route, UNASKED_CHANGE.to_owned()))?;
         let server = hyper::upgrade::on(&mut response);
         tunnel::open(route, protocol, client, server, flight);
         // Both headers of the change belong to it and are passed on.
@@ -179,11 +183,16 @@ fn lost(route: &Route, error: &keyward::Error) -> Told {
         }
     }
     let message = inline(&route.mask.apply(&message));
+    (code, failed(route, message).1)
+}
+
+/// There is no response of the server that can be passed on.
+fn failed(route: &Route, message: String) -> Told {
     // Clients ask again and again; whoever reads the log need not.
     if route.note(message.clone()) {
         tracing::warn!(context = route.name(), "{message}");
     }
-    (code, message.into())
+    (StatusCode::BAD_GATEWAY, message.into())
 }
 
 /// What a plugin said last, in one line.

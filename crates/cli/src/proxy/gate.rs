@@ -14,10 +14,14 @@ use keyward::bearer::brings_own;
 
 use super::refusal::{
     BROWSER, CODING, IMPERSONATION, LENGTH, LOST_ON_THE_WAY, METHOD, NAME, NO_HOST, OTHER_HOST,
-    OTHER_UPGRADE, OWN_AUTHORIZATION, PATH, PROXY, Refusal, UNREADABLE,
+    OTHER_UPGRADE, OWN_AUTHORIZATION, PATH, PROXY, Refusal, UNASKED_UPGRADE,
 };
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// What `Connection` may name: headers and words that are about a connection, whatever they say.
+const HOPS: [&str; 6] =
+    ["close", "keep-alive", "upgrade", "te", "proxy-connection", "http2-settings"];
 
 /// What a person allowed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -88,10 +92,7 @@ impl Gate {
         if !self.allowed.impersonation && names_somebody(name.as_str()) {
             return Err(IMPERSONATION);
         }
-        if *name == CONNECTION && !is_readable(headers) {
-            return Err(UNREADABLE);
-        }
-        if *name == CONNECTION && hides_somebody(headers) {
+        if *name == CONNECTION && !names_hops(headers) {
             return Err(LOST_ON_THE_WAY);
         }
         if *name == TRANSFER_ENCODING && !is_chunked(headers) {
@@ -102,6 +103,9 @@ impl Gate {
         }
         if *name == UPGRADE && wanted_upgrade(headers).is_none() {
             return Err(OTHER_UPGRADE);
+        }
+        if *name == UPGRADE && !named(headers).any(|name| name == UPGRADE) {
+            return Err(UNASKED_UPGRADE);
         }
         Ok(())
     }
@@ -153,22 +157,15 @@ fn brings_authorization(name: &HeaderName, headers: &HeaderMap) -> bool {
         || (*name == SEC_WEBSOCKET_PROTOCOL && brings_own(headers))
 }
 
-/// Whether `Connection` can be read at all: what is in it for one reader must not be hidden from
-/// another.
-fn is_readable(headers: &HeaderMap) -> bool {
-    let named = |name: &str| name.trim().is_empty() || name.trim().parse::<HeaderName>().is_ok();
+/// Whether `Connection` is a list of headers of the connection alone. What else it names would be taken
+/// for one of them and not be passed on, and that may be what says who asks.
+fn names_hops(headers: &HeaderMap) -> bool {
+    let known =
+        |name: &str| name.is_empty() || HOPS.iter().any(|hop| hop.eq_ignore_ascii_case(name));
     headers
         .get_all(CONNECTION)
         .iter()
-        .all(|value| value.to_str().is_ok_and(|list| list.split(',').all(named)))
-}
-
-/// Whether a header that decides whose request it is would be taken for one of the connection's, and
-/// not be passed on.
-fn hides_somebody(headers: &HeaderMap) -> bool {
-    named(headers).any(|name| {
-        name == AUTHORIZATION || name == HOST || name == ORIGIN || names_somebody(name.as_str())
-    })
+        .all(|value| value.to_str().is_ok_and(|list| list.split(',').map(str::trim).all(known)))
 }
 
 /// The headers that `Connection` names.
@@ -238,6 +235,7 @@ mod tests {
             ("sec-fetch-site", "cross-site", "origin"),
             ("upgrade", "h2c", "upgrade"),
             ("upgrade", "websocket, h2c", "upgrade"),
+            ("upgrade", "websocket", "upgrade"),
             ("host", "localhost:8443", "host"),
             ("transfer-encoding", "gzip, chunked", "coding"),
             ("content-length", "", "length"),
@@ -246,6 +244,7 @@ mod tests {
             ("connection", "close, Impersonate-User", "connection"),
             ("connection", "authorization", "connection"),
             ("connection", "close, a b", "connection"),
+            ("connection", "Sec-WebSocket-Protocol", "connection"),
         ] {
             assert_eq!(judge(&[(name, value)]), Some(reason), "{name}: {value}");
         }
@@ -284,14 +283,18 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_header_must_be_readable() {
+    fn connection_names_what_is_about_the_connection_and_nothing_else() {
         let mut headers = HeaderMap::new();
-        assert!(is_readable(&headers));
-        headers.append(CONNECTION, HeaderValue::from_static("keep-alive, , X-Plain"));
-        assert!(is_readable(&headers));
-        headers
-            .append(CONNECTION, HeaderValue::from_bytes(b"X-Plain\xff, Content-Length").unwrap());
-        assert!(!is_readable(&headers));
+        assert!(names_hops(&headers));
+        headers.append(CONNECTION, HeaderValue::from_static("keep-alive, , Upgrade,TE\t"));
+        assert!(names_hops(&headers));
+        for other in ["Sec-WebSocket-Protocol", "X-Plain", "close, Content-Length", "close te"] {
+            let mut headers = headers.clone();
+            headers.append(CONNECTION, HeaderValue::from_static(other));
+            assert!(!names_hops(&headers), "{other}");
+        }
+        headers.append(CONNECTION, HeaderValue::from_bytes(b"close\xff").unwrap());
+        assert!(!names_hops(&headers));
     }
 
     #[test]

@@ -62,12 +62,13 @@ pub(crate) const NAME: Refusal =
 pub(crate) const LENGTH: Refusal = Refusal::bad("length", "`Content-Length` is not one number");
 pub(crate) const LOST_ON_THE_WAY: Refusal = Refusal::bad(
     "connection",
-    "`Connection` names a header that says who asks, which would be lost on the way",
+    "`Connection` names more than headers of the connection, and it would be lost on the way",
 );
-pub(crate) const UNREADABLE: Refusal =
-    Refusal::bad("connection", "`Connection` is not a list of names");
 pub(crate) const OTHER_UPGRADE: Refusal =
     Refusal::bad("upgrade", "only upgrades to `websocket` and `SPDY/3.1` are passed on");
+/// Only the connection's own word makes it one (RFC 9110, 7.8).
+pub(crate) const UNASKED_UPGRADE: Refusal =
+    Refusal::bad("upgrade", "`Upgrade` needs `Connection: Upgrade` beside it");
 /// Where the body ends and the other protocol begins is told by nobody.
 pub(crate) const UPGRADE_WITH_BODY: Refusal =
     Refusal::bad("upgrade", "an upgrade with a body is not passed on");

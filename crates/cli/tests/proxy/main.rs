@@ -17,5 +17,6 @@ mod stage;
 mod status;
 mod stream;
 mod strict;
+mod upgrade;
 mod upstream;
 mod wire;

@@ -109,6 +109,10 @@ fn whoever_brings_an_identity_is_refused_and_told_which_switch_allows_it() {
         let answer = card.get("/whoami", lines);
         assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     }
+    // Named as one of the connection's it would be lost, and the request be the proxy's own.
+    let hidden = format!("{protocol}Connection: Sec-WebSocket-Protocol\r\n");
+    let answer = card.get("/whoami", &hidden);
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("lost on the way"), "{answer}");
     let answer = card.get("/whoami", "Proxy-Authorization: Basic eDp5\r\n");
     assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("asks for none"), "{answer}");
 }

@@ -17,6 +17,8 @@ use crate::strict::{self, Message};
 /// The header that ties what was sent to what arrives, and an answer to its question.
 pub(crate) const MARK: &str = "x-case";
 
+pub(crate) type Stream = StreamOwned<ServerConnection, TcpStream>;
+
 /// A server that speaks HTTP/1.1 alone, answers everything alike when it has read all of it, and
 /// writes down what it gets, by a reader of its own that knows no mercy.
 pub(crate) struct Upstream {
@@ -39,35 +41,9 @@ impl Upstream {
 
     /// With a kubeconfig of this user.
     pub(crate) fn of(user: &Value) -> Self {
-        let authority = Authority::new("strict").unwrap();
-        let identity = authority.server(&["127.0.0.1"]).unwrap();
-        let settings = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![identity.certificate().clone()], identity.key())
-            .unwrap();
-        let settings = Arc::new(settings);
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = listener.local_addr().unwrap();
         let book: Arc<Book> = Arc::default();
         let kept = book.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (settings, book) = (settings.clone(), kept.clone());
-                thread::spawn(move || answer(stream, settings, &book));
-            }
-        });
-        let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "test",
-            "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
-            "clusters": [{ "name": "test", "cluster": {
-                "server": format!("https://{address}"),
-                "certificate-authority-data": STANDARD.encode(authority.pem()),
-            } }],
-            "users": [{ "name": "test", "user": user }],
-        });
-        Self { book, kubeconfig: kubeconfig.to_string() }
+        Self { book, kubeconfig: serve(user, move |stream| answer(stream, &kept)) }
     }
 
     /// Takes this token from now on, and no other.
@@ -86,9 +62,40 @@ impl Upstream {
     }
 }
 
-fn answer(stream: TcpStream, settings: Arc<ServerConfig>, book: &Book) {
-    let Ok(session) = ServerConnection::new(settings) else { return };
-    let mut stream = StreamOwned::new(session, stream);
+/// Does this with every connection, each on a thread of its own, until the process ends. The
+/// kubeconfig that leads there, with this user.
+pub(crate) fn serve(user: &Value, talk: impl Fn(Stream) + Send + Sync + 'static) -> String {
+    let authority = Authority::new("strict").unwrap();
+    let identity = authority.server(&["127.0.0.1"]).unwrap();
+    let settings = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![identity.certificate().clone()], identity.key())
+        .unwrap();
+    let settings = Arc::new(settings);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let talk = Arc::new(talk);
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (session, talk) = (ServerConnection::new(settings.clone()), talk.clone());
+            thread::spawn(move || talk(StreamOwned::new(session.unwrap(), stream)));
+        }
+    });
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "test",
+        "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
+        "clusters": [{ "name": "test", "cluster": {
+            "server": format!("https://{address}"),
+            "certificate-authority-data": STANDARD.encode(authority.pem()),
+        } }],
+        "users": [{ "name": "test", "user": user }],
+    });
+    kubeconfig.to_string()
+}
+
+fn answer(mut stream: Stream, book: &Book) {
     let mut bytes = Vec::new();
     let mut piece = vec![0; 64 * 1024];
     loop {

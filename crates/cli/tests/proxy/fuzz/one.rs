@@ -130,7 +130,7 @@ fn request(chance: &mut Chance, host: &str, mark: &str) -> Vec<u8> {
     }
     let odds = if chance.one_in(2) { chance.below(3) } else { 0 };
     for _ in 0..odds {
-        let odd = match chance.below(19) {
+        let odd = match chance.below(20) {
             0 => format!("Content-Length: {}", chance.below(60)),
             1 => "Content-Length: +5".to_owned(),
             2 => "Content-Length: 5, 5".to_owned(),
@@ -148,7 +148,8 @@ fn request(chance: &mut Chance, host: &str, mark: &str) -> Vec<u8> {
             14 => "Trailer: X-Case".to_owned(),
             15 => "Connection: Impersonate-User, Authorization".to_owned(),
             16 => "Transfer-Encoding: chunked".to_owned(),
-            17 => "TE: trailers".to_owned(),
+            17 => "TE: trailers\r\nConnection: TE".to_owned(),
+            18 => "Upgrade: websocket".to_owned(),
             _ => format!("X-Plain: {}", chance.below(1000)),
         };
         lines.push(odd);
