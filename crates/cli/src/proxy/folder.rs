@@ -12,9 +12,9 @@
 //! What a killed proxy left behind lets nobody in, and the next start takes it away.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions},
     io,
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -42,9 +42,15 @@ impl Folder {
         all.lock().map_err(failed)?;
         sweep(&base);
         let path = free(&base).map_err(failed)?;
-        let lock = lock_file(&path).map_err(failed)?;
-        lock.try_lock().map_err(|error| failed(error.into()))?;
-        Ok(Self { path, _lock: lock })
+        let locked =
+            lock_file(&path).and_then(|lock| lock.try_lock().map(|()| lock).map_err(Into::into));
+        match locked {
+            Ok(lock) => Ok(Self { path, _lock: lock }),
+            Err(error) => {
+                let _ = fs::remove_dir_all(&path);
+                Err(failed(error))
+            }
+        }
     }
 
     pub(crate) fn kubeconfig(&self) -> PathBuf {
@@ -101,7 +107,7 @@ fn base(surroundings: &Surroundings) -> PathBuf {
 /// Makes the folder if it is not there. It has to be ours and nobody else's: in `/tmp` anybody could
 /// have made it before us.
 fn private(path: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(path) {
+    match make(path) {
         Ok(()) => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
@@ -111,11 +117,25 @@ fn private(path: &Path) -> io::Result<()> {
         && found.uid() == rustix::process::geteuid().as_raw()
         && found.mode().trailing_zeros() >= 6;
     if ours {
-        Ok(())
+        unlock(path, &found, 0o700)
     } else {
         let message = "it is not a folder that only this user can read and write";
         Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
     }
+}
+
+/// Makes a folder of ours, whatever the umask would take from it.
+fn make(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o700))
+}
+
+/// Gives us back what an umask took when somebody made it.
+fn unlock(path: &Path, found: &Metadata, mode: u32) -> io::Result<()> {
+    if found.mode() & mode == mode {
+        return Ok(());
+    }
+    fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
 /// Makes a folder with our number. What is still there after sweeping is of a proxy that lives, in
@@ -124,7 +144,7 @@ fn free(base: &Path) -> io::Result<PathBuf> {
     let pid = std::process::id();
     let mut path = base.join(format!("{PREFIX}{pid}"));
     for number in 1.. {
-        match DirBuilder::new().mode(0o700).create(&path) {
+        match make(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 path = base.join(format!("{PREFIX}{pid}.{number}"));
             }
@@ -137,6 +157,10 @@ fn free(base: &Path) -> io::Result<PathBuf> {
 /// Takes away what killed proxies left. To be called with the lock of all.
 fn sweep(base: &Path) {
     for (_, path) in folders(base) {
+        // Nothing can be taken out of one that its umask made of no use.
+        if let Ok(found) = fs::symlink_metadata(&path) {
+            let _ = unlock(&path, &found, 0o700);
+        }
         if lock_file(&path).is_ok_and(|lock| lock.try_lock().is_ok()) {
             let _ = fs::remove_dir_all(&path);
         }
@@ -152,12 +176,15 @@ fn folders(base: &Path) -> impl Iterator<Item = (u32, PathBuf)> + use<> {
 }
 
 fn lock_file(folder: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(folder.join("lock"))
+    let path = folder.join("lock");
+    if let Ok(found) = fs::symlink_metadata(&path) {
+        unlock(&path, &found, 0o600)?;
+    }
+    let file =
+        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    // For the next who opens it, whatever the umask took from it.
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod stage;
 mod status;
 mod stream;
 mod strict;
+mod umask;
 mod upgrade;
 mod upstream;
 mod wire;
