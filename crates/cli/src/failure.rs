@@ -30,6 +30,9 @@ pub(crate) enum Code {
     Usage = 2,
     NeedsTerminal = 3,
     NotAllowed = 4,
+    /// As shells end for a command that is there and cannot be run, and for one that is not.
+    NotRun = 126,
+    NotFound = 127,
 }
 
 impl Failure {

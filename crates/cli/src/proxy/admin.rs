@@ -1,6 +1,15 @@
 //! For the owner: a socket in the private folder, and a port for scrapers where one is asked for.
 
-use std::{convert::Infallible, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    fs::{self, Permissions},
+    io,
+    net::SocketAddr,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
@@ -14,7 +23,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{gate::Gate, places::Places, report::Report};
+use super::{
+    gate::Gate,
+    places::Places,
+    refusal::{IMPERSONATION, OWN_AUTHORIZATION},
+    report::Report,
+};
 use crate::failure::Failure;
 
 /// Connections at once, by each way.
@@ -25,6 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// After a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(20);
+
+const NO_IDENTITY: &str = "the request says who asks; this port asks nobody: send it without";
 
 /// Listens, and does not answer yet.
 pub(crate) struct Admin {
@@ -44,7 +60,7 @@ impl Admin {
         let failed = |what: String, error: std::io::Error| {
             Failure::failed(format!("cannot listen on `{what}`")).note("cause", error.to_string())
         };
-        let socket = UnixListener::bind(socket).map_err(|error| {
+        let socket = listen(socket).map_err(|error| {
             let long = error.kind() == io::ErrorKind::InvalidInput;
             let failure = failed(socket.display().to_string(), error);
             if long {
@@ -89,6 +105,13 @@ impl Admin {
         }
         tasks
     }
+}
+
+/// On a socket that its owner can speak to, whatever the umask. Others do not come into its folder.
+fn listen(socket: &Path) -> io::Result<UnixListener> {
+    let listener = UnixListener::bind(socket)?;
+    fs::set_permissions(socket, Permissions::from_mode(0o600))?;
+    Ok(listener)
 }
 
 /// Where everybody who comes one way is answered.
@@ -138,7 +161,10 @@ fn answer(request: &Request<Incoming>, report: &Report, way: &Way) -> Response<F
     if let Way::Port(gate) = way
         && let Err(refusal) = gate.check(request)
     {
-        return text(refusal.code, "text/plain", format!("{}\n", refusal.message));
+        // Here no switch lets anybody through with it, and nobody is asked who he is.
+        let identity = [OWN_AUTHORIZATION, IMPERSONATION].contains(&refusal);
+        let message = if identity { NO_IDENTITY } else { refusal.message };
+        return text(refusal.code, "text/plain", format!("{message}\n"));
     }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return text(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "GET only\n".to_owned());

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{CString, NulError, OsString},
+    io,
     os::unix::ffi::OsStringExt,
     path::Path,
     process::ExitCode,
@@ -20,9 +21,13 @@ use rustix::process::{Pid as Waited, WaitId, WaitIdOptions, waitid};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::stop::Heard;
-use crate::{failure::Failure, globals::Globals};
+use crate::{
+    failure::{Code, Failure},
+    globals::Globals,
+};
 
-/// Runs it to its end, and gives its exit code; 128 and the signal's number if one ended it.
+/// Runs it to its end, and gives its exit code; 128 and the signal's number if one ended it, 127 and
+/// 126 as shells do where there is no such command or it cannot be run.
 pub(crate) async fn run(
     words: &[OsString],
     kubeconfig: &Path,
@@ -31,7 +36,12 @@ pub(crate) async fn run(
 ) -> Result<ExitCode, Failure> {
     let child = spawn(words, kubeconfig, &globals.surroundings).map_err(|error| {
         let name = words.first().map(|word| word.display().to_string()).unwrap_or_default();
-        Failure::failed(format!("`{name}` could not be started")).note("cause", error)
+        let code = match error.kind() {
+            io::ErrorKind::NotFound => Code::NotFound,
+            _ => Code::NotRun,
+        };
+        Failure::new(code, format!("`{name}` could not be started"))
+            .note("cause", error.to_string())
     })?;
     let mut ended = tokio::task::spawn_blocking(move || await_end(child));
     loop {
@@ -52,11 +62,11 @@ pub(crate) async fn run(
     clippy::disallowed_methods,
     reason = "no plugin but a person's own command: it has our terminal, our files and no limit"
 )]
-fn spawn(words: &[OsString], kubeconfig: &Path, from: &Surroundings) -> Result<Pid, String> {
+fn spawn(words: &[OsString], kubeconfig: &Path, from: &Surroundings) -> io::Result<Pid> {
     let text = |word: OsString| CString::new(word.into_vec());
     let args = words.iter().cloned().map(text).collect::<Result<Vec<_>, NulError>>();
-    let args = args.map_err(|error| error.to_string())?;
-    let program = args.first().ok_or("there is no command")?;
+    let args = args?;
+    let program = args.first().ok_or_else(|| io::Error::other("there is no command"))?;
     let mut env = Vec::new();
     for (name, value) in from.vars() {
         if name != "KUBECONFIG" {
@@ -65,7 +75,7 @@ fn spawn(words: &[OsString], kubeconfig: &Path, from: &Surroundings) -> Result<P
     }
     let own: OsString = ["KUBECONFIG=".as_ref(), kubeconfig.as_os_str()].into_iter().collect();
     env.push(text(own));
-    let env = env.into_iter().collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+    let env = env.into_iter().collect::<Result<Vec<_>, _>>()?;
     let start = || -> nix::Result<Pid> {
         let mut attributes = PosixSpawnAttr::init()?;
         attributes.set_flags(
@@ -75,7 +85,7 @@ fn spawn(words: &[OsString], kubeconfig: &Path, from: &Surroundings) -> Result<P
         attributes.set_sigmask(&SigSet::empty())?;
         posix_spawnp(program, &PosixSpawnFileActions::init()?, &attributes, &args, &env)
     };
-    start().map_err(|error| std::io::Error::from(error).to_string())
+    start().map_err(Into::into)
 }
 
 /// Returns when the process has ended, and leaves it to be reaped: until then its number is its own.

@@ -15,7 +15,7 @@ use super::{
     body::{Answer, Progress, Upload},
     gate::{self, Gate, wanted_upgrade},
     meter::Flight,
-    refusal::{BROKEN_BODY, Refusal, UPGRADE_WITH_BODY},
+    refusal::{BROKEN_BODY, MIXED, Refusal, UPGRADE_WITH_BODY},
     route::Route,
     status, tunnel,
 };
@@ -34,10 +34,10 @@ const HOP_BY_HOP: [HeaderName; 4] = [
     TRANSFER_ENCODING,
 ];
 
-/// Passes a request on. Whatever goes wrong is told in a response.
+/// Passes a request on, through a gate or, where it came to the wrong door, not. Whatever goes wrong is told in a response.
 pub(crate) async fn forward(
     route: Arc<Route>,
-    gate: Arc<Gate>,
+    gate: Option<Arc<Gate>>,
     request: Request<Incoming>,
 ) -> Result<Response<Answer>, Infallible> {
     let flight = Flight::begin(&route.meter);
@@ -48,7 +48,8 @@ pub(crate) async fn forward(
     // Which says itself where each request ends.
     let http2 = request.version() == Version::HTTP_2;
     let progress = Progress::of(request.body());
-    let passed = match gate.check(&request) {
+    let checked = gate.map_or(Err(MIXED), |gate| gate.check(&request));
+    let passed = match checked {
         Ok(()) => pass(&route, request, &progress, flight).await,
         Err(refusal) => Err(refuse(&route, refusal)),
     };

@@ -49,6 +49,10 @@ pub(crate) const IMPERSONATION: Refusal = Refusal::forbidden(
     "the request wants to act as somebody else (`--as`); `keyward proxy --allow-impersonation` \
      passes that on",
 );
+pub(crate) const MIXED: Refusal = Refusal::forbidden(
+    "mixed",
+    "the cluster and the user are of two contexts of the proxy's kubeconfig; use a `--context` of it",
+);
 pub(crate) const METHOD: Refusal =
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method", "`CONNECT` is not passed on");
 pub(crate) const PATH: Refusal = Refusal::bad("path", "the request's path does not begin with `/`");

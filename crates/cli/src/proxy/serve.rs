@@ -81,15 +81,15 @@ impl Door {
         })
     }
 
-    /// The route of the certificate that was shown. A name that belongs to another context means
-    /// that somebody mixed cluster and user of two contexts.
-    fn route(&self, stream: &TlsStream<TcpStream>) -> Option<Arc<Route>> {
+    /// The route of the certificate that was shown, and its gate. A name that belongs to another
+    /// context means that somebody mixed cluster and user of two contexts: there is no gate.
+    fn route(&self, stream: &TlsStream<TcpStream>) -> Option<(Arc<Route>, Option<Arc<Gate>>)> {
         let (_, session) = stream.get_ref();
         let (name, route) = self.routes.get(session.peer_certificates()?.first()?)?;
         let other = session.server_name().is_some_and(|asked| {
             asked != name && self.routes.values().any(|(known, _)| known == asked)
         });
-        (!other).then(|| route.clone())
+        Some((route.clone(), (!other).then(|| self.gate.clone())))
     }
 }
 
@@ -175,12 +175,12 @@ async fn connect(
             return;
         }
     };
-    let Some(route) = door.route(&stream) else {
+    let Some((route, gate)) = door.route(&stream) else {
         door.tally.stranger();
-        tracing::warn!(%peer, "a client mixed the cluster and the user of two contexts");
+        tracing::warn!(%peer, "a client's certificate is for no context");
         return;
     };
-    talk(&door, route, stream, stage).await;
+    talk(route, gate, stream, stage).await;
 }
 
 /// Finds out who it is.
@@ -199,13 +199,12 @@ async fn greet(door: &Door, mut stream: TcpStream) -> io::Result<TlsStream<TcpSt
 
 /// Serves a client that is known, until it leaves or we end.
 async fn talk(
-    door: &Door,
     route: Arc<Route>,
+    gate: Option<Arc<Gate>>,
     stream: TlsStream<TcpStream>,
     stage: watch::Receiver<Stage>,
 ) {
     let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let gate = door.gate.clone();
     let service = service_fn(move |request| forward(route.clone(), gate.clone(), request));
     let io = TokioIo::new(stream);
     let mut draining = pin!(draining(stage));

@@ -23,8 +23,12 @@ fn a_command_runs_with_the_proxys_kubeconfig_and_gives_its_exit_code() {
         let output = stage.keyward(&["proxy", "--", "sh", "-c", script]).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{output:?}");
     }
-    let output = stage.keyward(&["proxy", "--", "/no/such/program"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let data = stage.write("data", "");
+    let data = data.to_str().unwrap();
+    for (name, code) in [("/no/such/program", 127), ("no-such-program", 127), (data, 126)] {
+        let output = stage.keyward(&["proxy", "--", name]).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+    }
     let left: Vec<_> = std::fs::read_dir(stage.path("run/keyward")).unwrap().collect();
     assert_eq!(left.len(), 1, "only the lock of all: {left:?}");
 }

@@ -143,8 +143,11 @@ fn clusters_and_users_of_two_contexts_do_not_mix() {
     for context in ["test", "second"] {
         assert_eq!(proxy.prints(&["--context", context, "get", "--raw", "/healthz"]), "ok");
     }
+    let before = stage.server.counts().requests;
     let output = proxy.run(&["--cluster", "test", "--user", "second", "get", "--raw", "/healthz"]);
-    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("of two contexts"), "{said}");
+    assert_eq!(stage.server.counts().requests, before);
     let card = Card::read(&proxy.kubeconfig, 0);
     // A client that names no host in its handshake is taken by its certificate.
     let mut stream = card.connect(card.settings(true), "127.0.0.1");
