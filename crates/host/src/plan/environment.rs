@@ -77,7 +77,7 @@ impl Environment {
         }
         for (said, origin) in [(configured, Origin::Configured), (set, Origin::Set)] {
             for (name, value) in said {
-                let (name, value) = (name.into(), value.expose().into());
+                let (name, value) = split(name, value.expose());
                 all.put(Variable { name, value, origin });
             }
         }
@@ -92,6 +92,21 @@ impl Environment {
             Self::Clean => false,
             Self::Only(names) => names.iter().any(|n| OsStr::new(n) == name),
         }
+    }
+}
+
+/// The variable that comes of a name with a value. A name that has a `=` in it says another name to
+/// whoever reads the environment, and must not shadow that one: `KUBERNETES_EXEC_INFO=x` would forge
+/// the request. A `=` at the beginning belongs to the name.
+fn split(name: &str, value: &str) -> (OsString, OsString) {
+    match name.char_indices().find(|(at, c)| *at > 0 && *c == '=') {
+        Some((at, _)) => (name[..at].into(), format!("{}={value}", &name[at + 1..]).into()),
+        // Nothing before the first `=`: the name goes on to the next.
+        None if name.is_empty() => match value.find('=') {
+            Some(at) => (format!("={}", &value[..at]).into(), value[at + 1..].into()),
+            None => (name.into(), value.into()),
+        },
+        None => (name.into(), value.into()),
     }
 }
 
@@ -152,6 +167,17 @@ mod tests {
                 &[(exec::REQUEST_VARIABLE, "forged"), ("CHAIN", "forged")]
             ),
             ["A=ours", "B=ours", "KUBERNETES_EXEC_INFO={}", "CHAIN=x"]
+        );
+    }
+
+    #[test]
+    fn a_name_with_an_equals_sign_in_it_is_the_name_before_it() {
+        assert_eq!(
+            composed(
+                &Environment::Inherit,
+                &[("KUBERNETES_EXEC_INFO=x", "forged"), ("B=", "1"), ("=C:", "2"), ("", "=C:=3")]
+            ),
+            ["A=ours", "B==1", "KUBERNETES_EXEC_INFO={}", "=C:=2", "==C:=3", "CHAIN=x"]
         );
     }
 

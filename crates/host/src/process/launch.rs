@@ -229,7 +229,7 @@ fn environment(invocation: &Invocation) -> Result<Vec<Zeroizing<CString>>, Failu
     let mut seen: HashSet<&OsStr> = HashSet::with_capacity(invocation.env.len());
     let mut variables = Vec::with_capacity(invocation.env.len());
     for (name, value) in invocation.env.iter().rev() {
-        if !seen.insert(name) {
+        if !seen.insert(spelt(name)) {
             continue;
         }
         // Room for the end as well, so that the text is not copied again.
@@ -241,6 +241,13 @@ fn environment(invocation: &Invocation) -> Result<Vec<Zeroizing<CString>>, Failu
     }
     variables.reverse();
     Ok(variables)
+}
+
+/// The name that whoever reads the environment sees: up to a `=` in it.
+fn spelt(name: &OsStr) -> &OsStr {
+    let bytes = name.as_bytes();
+    let end = bytes.iter().skip(1).position(|byte| *byte == b'=').map_or(bytes.len(), |at| at + 1);
+    OsStr::from_bytes(&bytes[..end])
 }
 
 /// The limits were checked before, so there is no NUL inside.
