@@ -81,8 +81,25 @@ func newKubeletConfig(scratch string) func(json.RawMessage) answer {
 				"matchImages":               provider.MatchImages,
 				"defaultCacheDurationNanos": provider.DefaultCacheDuration.Nanoseconds(),
 			}
-			if provider.TokenAttributes != nil {
-				said["tokenAttributes"] = true
+			if len(provider.Args) > 0 {
+				said["args"] = provider.Args
+			}
+			if len(provider.Env) > 0 {
+				env := []any{}
+				for _, variable := range provider.Env {
+					env = append(env, object{"name": variable.Name, "value": variable.Value})
+				}
+				said["env"] = env
+			}
+			if tokens := provider.TokenAttributes; tokens != nil {
+				// What stands in them; the vectors say only that they are there.
+				said["tokenAttributes"] = object{
+					"audience":  tokens.ServiceAccountTokenAudience,
+					"cacheType": tokens.CacheType,
+					"require":   tokens.RequireServiceAccount,
+					"required":  append([]string{}, tokens.RequiredServiceAccountAnnotationKeys...),
+					"optional":  append([]string{}, tokens.OptionalServiceAccountAnnotationKeys...),
+				}
 			}
 			providers = append(providers, said)
 		}

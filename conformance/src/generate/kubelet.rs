@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     pick::Rng,
-    tree::{self, Style, Tree, map, odd},
+    tree::{self, Style, Tree, odd},
 };
 
 pub(super) const WORDS: &[&str] = &[
@@ -236,15 +236,43 @@ fn provider(at: usize, rng: &mut Rng) -> Tree {
     add("defaultCacheDuration", 97, rng, value);
     let value = Tree::from(rng.mostly(88, PROTOCOLS[0], PROTOCOLS));
     add("apiVersion", 98, rng, value);
-    add("args", 10, rng, Tree::List(vec![Tree::from("a")]));
-    let value = Tree::List(vec![map([("name", Tree::from("A")), ("value", Tree::from("b"))])]);
-    add("env", 10, rng, value);
+    let value = Tree::List((0..rng.below(4)).map(|_| text(rng)).collect());
+    add("args", 20, rng, value);
+    let value = Tree::List((0..rng.below(4)).map(|_| variable(rng)).collect());
+    add("env", 20, rng, value);
     if rng.chance(30) {
         let value = attributes(rng);
         add("tokenAttributes", 100, rng, value);
     }
     if rng.chance(1) {
         add(rng.of(WORDS), 100, rng, Tree::from("x"));
+    }
+    Tree::Map(fields)
+}
+
+/// An argument, or what a variable holds.
+fn text(rng: &mut Rng) -> Tree {
+    if rng.chance(90) {
+        Tree::from(rng.of(&["a", "", "--flag=x y", "$HOME", "é", "a\nb", "1", "a=b", "a\u{0}b"]))
+    } else {
+        odd(rng)
+    }
+}
+
+fn variable(rng: &mut Rng) -> Tree {
+    if rng.chance(3) {
+        return odd(rng);
+    }
+    let called = rng.of(&["A", "A", "B", "PATH", "", "a=b", "é", "KEYWARD_X"]);
+    let mut fields = Vec::new();
+    if rng.chance(96) {
+        fields.push((name("name", rng), Tree::from(called)));
+    }
+    if rng.chance(90) {
+        fields.push((name("value", rng), text(rng)));
+    }
+    if rng.chance(3) {
+        fields.push(("valueFrom".to_owned(), Tree::Null));
     }
     Tree::Map(fields)
 }
@@ -288,7 +316,8 @@ fn attributes(rng: &mut Rng) -> Tree {
             fields.push((name(usual, rng), value));
         }
     };
-    add("serviceAccountTokenAudience", 95, rng, Tree::from("aud"));
+    let value = Tree::from(rng.mostly(80, "aud", &["", " ", "https://a.b/c", "é", "a\nb", "1"]));
+    add("serviceAccountTokenAudience", 95, rng, value);
     let value = Tree::from(rng.mostly(85, "Token", &["ServiceAccount", "token", "", "None"]));
     add("cacheType", 95, rng, value);
     let value = Tree::Bool(rng.chance(75));
