@@ -24,7 +24,15 @@ func execInfoHelper(raw json.RawMessage) answer {
 		_, _, err := exec.LoadExecCredentialFromEnv()
 		return answer{Expect: object{"error": object{"class": helperClass(err)}}, Said: err.Error()}
 	}
-	request, config, err := exec.LoadExecCredential([]byte(*c.Env))
+	first := answerHelper(*c.Env)
+	if spoken := speak(*c.Env); alpha.MatchString(*c.Env) {
+		first.Spoken = answerHelper(spoken).Expect
+	}
+	return first
+}
+
+func answerHelper(env string) answer {
+	request, config, err := exec.LoadExecCredential([]byte(env))
 	if err != nil {
 		return answer{Expect: object{"error": object{"class": helperClass(err)}}, Said: err.Error()}
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime"
 	"sync"
 )
@@ -23,6 +24,8 @@ type answer struct {
 	Expect any `json:"expect,omitempty"`
 	// Said is the reference's own message, for people.
 	Said string `json:"said,omitempty"`
+	// Spoken is what the reference does once v1alpha1, which it knows no more, is replaced by v1beta1.
+	Spoken any `json:"spoken,omitempty"`
 	// Unstable says that the reference answers this case one way today and another way tomorrow.
 	Unstable bool `json:"unstable,omitempty"`
 	// Broken says that the case could not be put to the reference at all.
@@ -36,6 +39,26 @@ type area struct {
 }
 
 type object = map[string]any
+
+// group is how a version of the exec protocol begins.
+const group = "client.authentication.k8s.io/"
+
+// speak puts v1beta1 in place of v1alpha1 in a text, and another version in place of v1beta1.
+func speak(text string) string {
+	return alpha.ReplaceAllString(beta.ReplaceAllString(text, group+"v1"), group+"v1beta1")
+}
+
+var alpha, beta = spelt(group + "v1alpha1"), spelt(group + "v1beta1")
+
+// spelt finds a text with or without the escapes of JSON.
+func spelt(text string) *regexp.Regexp {
+	pattern := ""
+	for _, letter := range text {
+		plain := regexp.QuoteMeta(string(letter))
+		pattern += fmt.Sprintf(`(?:\\?%s|\\u(?i:%04x))`, plain, letter)
+	}
+	return regexp.MustCompile(pattern)
+}
 
 func main() {
 	scratch, err := os.MkdirTemp("", "keyward-reference-")

@@ -27,29 +27,37 @@ func newExecOutput(scratch string) func(json.RawMessage) answer {
 			Stdout           string `json:"stdout"`
 		}](raw)
 		path := filepath.Join(scratch, fmt.Sprintf("stdout-%d", count.Add(1)))
-		if err := os.WriteFile(path, []byte(c.Stdout), 0o600); err != nil {
-			return answer{Broken: err.Error()}
-		}
 		defer os.Remove(path)
-		got, err := obtain(&api.ExecConfig{
-			Command:         "cat",
-			Args:            []string{path},
-			APIVersion:      c.ConfigAPIVersion,
-			InteractiveMode: api.NeverExecInteractiveMode,
-		})
-		if err != nil {
-			return answer{Expect: object{"error": outputClass(err.Error())}, Said: err.Error()}
+		first := answerOutput(c.ConfigAPIVersion, c.Stdout, path)
+		if c.ConfigAPIVersion == group+"v1alpha1" {
+			first.Spoken = answerOutput(speak(c.ConfigAPIVersion), speak(c.Stdout), path).Expect
 		}
-		ok := object{"token": got.token, "hasCert": got.pair != nil, "expiry": nil}
-		if !got.expiry.IsZero() {
-			ok["expiry"] = got.expiry.UTC().Format(time.RFC3339Nano)
-		}
-		if got.pair != nil {
-			ok["chainLength"] = len(got.pair.Certificate)
-			ok["leafCommonName"] = got.pair.Leaf.Subject.CommonName
-		}
-		return answer{Expect: object{"ok": ok}}
+		return first
 	}
+}
+
+func answerOutput(version, stdout, path string) answer {
+	if err := os.WriteFile(path, []byte(stdout), 0o600); err != nil {
+		return answer{Broken: err.Error()}
+	}
+	got, err := obtain(&api.ExecConfig{
+		Command:         "cat",
+		Args:            []string{path},
+		APIVersion:      version,
+		InteractiveMode: api.NeverExecInteractiveMode,
+	})
+	if err != nil {
+		return answer{Expect: object{"error": outputClass(err.Error())}, Said: err.Error()}
+	}
+	ok := object{"token": got.token, "hasCert": got.pair != nil, "expiry": nil}
+	if !got.expiry.IsZero() {
+		ok["expiry"] = got.expiry.UTC().Format(time.RFC3339Nano)
+	}
+	if got.pair != nil {
+		ok["chainLength"] = len(got.pair.Certificate)
+		ok["leafCommonName"] = got.pair.Leaf.Subject.CommonName
+	}
+	return answer{Expect: object{"ok": ok}}
 }
 
 // credential is what an authenticator would put on a connection.

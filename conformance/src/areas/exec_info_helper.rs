@@ -4,17 +4,21 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use keyward_plugin::{Endpoint, Question, QuestionError};
 use serde_json::{Value, json};
 
-/// `env` is what the variable holds; null is unset, which the SDK treats like empty.
 pub(super) fn check(case: &Value) -> Result<(), String> {
-    let bytes = case["env"].as_str().unwrap_or_default().as_bytes();
-    let found = match load(bytes) {
-        Ok((question, endpoint)) => json!({"ok": describe(&question, &endpoint)}),
-        Err(error) => json!({"error": {"class": class(&error)}}),
-    };
+    let found = found(case);
     if found == case["expect"] {
         Ok(())
     } else {
         Err(format!("expected {}, got {found}", case["expect"]))
+    }
+}
+
+/// `env` is what the variable holds; null is unset, which the SDK treats like empty.
+pub(crate) fn found(case: &Value) -> Value {
+    let bytes = case["env"].as_str().unwrap_or_default().as_bytes();
+    match load(bytes) {
+        Ok((question, endpoint)) => json!({"ok": describe(&question, &endpoint)}),
+        Err(error) => json!({"error": {"class": class(&error)}}),
     }
 }
 

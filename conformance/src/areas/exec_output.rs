@@ -5,7 +5,7 @@ use keyward_protocol::{
     exec::{Answer, AnswerError, Detail, Version},
     time::parse_rfc3339,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(super) fn check(case: &Value) -> Result<(), String> {
     let asked = case["configApiVersion"].as_str().unwrap_or_default();
@@ -26,6 +26,27 @@ pub(super) fn check(case: &Value) -> Result<(), String> {
         (_, Ok(_)) => return Err("neither `ok` nor `error` is expected".to_owned()),
     };
     Err(format!("expected {expected}, found {found}"))
+}
+
+/// What we make of a case, in the words of the vectors.
+pub(crate) fn found(case: &Value) -> Value {
+    let text = |field: &str| case[field].as_str().unwrap_or_default();
+    match run(text("configApiVersion"), text("stdout").as_bytes()) {
+        Err((class, None)) => json!({ "error": { "class": class } }),
+        Err((class, detail)) => json!({ "error": { "class": class, "detail": detail } }),
+        Ok(Credential { answer, pair }) => {
+            let mut ok = json!({
+                "token": answer.token.as_ref().map_or("", |token| token.expose()),
+                "expiry": answer.expires.map(|expiry| expiry.to_string()),
+                "hasCert": pair.is_some(),
+            });
+            if let Some(pair) = pair {
+                ok["chainLength"] = json!(pair.chain.len());
+                ok["leafCommonName"] = json!(pair.common_name.as_deref().unwrap_or(""));
+            }
+            json!({ "ok": ok })
+        }
+    }
 }
 
 /// An answer that was accepted, and its pair.

@@ -20,8 +20,12 @@ use serde_json::Value;
 
 use crate::departures;
 
+pub(crate) use self::{
+    exec_info_helper::found as helper, exec_input::CHAIN, exec_output::found as output,
+};
+
 /// Runs one case; `Err` says how we differ from the reference.
-type Check = fn(&Value) -> Result<(), String>;
+pub(crate) type Check = fn(&Value) -> Result<(), String>;
 
 /// A kind of case, called like its vector file.
 #[derive(Clone, Copy)]
@@ -46,6 +50,9 @@ pub const AREAS: &[Area] = &[
     Area { name: "kubelet-response", check: kubelet_response::check, share: 5 },
 ];
 
+/// The difference that no rule excuses.
+const PANIC: &str = "we panic";
+
 /// What became of a case.
 pub enum Verdict {
     /// We do as the reference does.
@@ -65,9 +72,10 @@ impl Area {
     /// Judges a case that has its `expect`.
     pub fn judge(&self, case: &Value) -> Verdict {
         let checked = catch_unwind(AssertUnwindSafe(|| (self.check)(case)));
-        match checked.unwrap_or_else(|_| Err("we panic".to_owned())) {
+        match checked.unwrap_or_else(|_| Err(PANIC.to_owned())) {
             Ok(()) => Verdict::Same,
-            Err(difference) => match departures::explains(self.name, case, &difference) {
+            Err(difference) if difference == PANIC => Verdict::Differs(difference),
+            Err(difference) => match departures::explains(self.name, case, self.check) {
                 Some(reason) => Verdict::Departs(reason),
                 None => Verdict::Differs(difference),
             },

@@ -163,7 +163,8 @@ pub(super) fn output(rng: &mut Rng) -> Value {
 fn version<'a>(rng: &mut Rng) -> &'a str {
     match rng.below(30) {
         0 => rng.of(VERSIONS),
-        1..=10 => VERSIONS[1],
+        1 => VERSIONS[2],
+        2..=10 => VERSIONS[1],
         _ => VERSIONS[0],
     }
 }
@@ -421,8 +422,95 @@ pub(super) fn input(rng: &mut Rng) -> Value {
         }
         case["cluster"] = cluster;
     }
+    variables(&mut case, rng);
     case
 }
+
+/// The plugin's own variables, and those of whoever runs it.
+fn variables(case: &mut Value, rng: &mut Rng) {
+    case["env"] = (0..rng.below(5))
+        .map(|_| json!({ "name": rng.of(NAMES), "value": rng.of(VALUES) }))
+        .collect();
+    case["chained"] = json!(rng.chance(10));
+    case["bare"] = json!(rng.chance(30));
+    let mut outer: Vec<Value> = Vec::new();
+    for _ in 0..rng.below(6) {
+        let name = rng.of(OUTER);
+        let chained = case["chained"] == true && name == SIGNER;
+        // A process has each name once, unless somebody wants to confuse it.
+        if !chained && !outer.iter().any(|known| known["name"] == name) {
+            outer.push(if rng.chance(10) {
+                json!({ "name": name, "base64": rng.of(&["/w==", "YQD/", "wyg=", "gIE="]) })
+            } else {
+                json!({ "name": name, "value": rng.of(VALUES) })
+            });
+        }
+    }
+    if rng.chance(85) {
+        outer.retain(|known| known["name"] != "PATH");
+        let path = rng.mostly(80, "/usr/bin:/bin", &["", "/nowhere", ":", "/nowhere::/bin"]);
+        outer.push(json!({ "name": "PATH", "value": path }));
+    }
+    case["outer"] = json!(outer);
+}
+
+/// What Keyward itself is told when it is a signer.
+const SIGNER: &str = "EXTERNAL_SIGNER_PLUGIN_CONFIG";
+
+const NAMES: &[&str] = &[
+    "A",
+    "A",
+    "A",
+    "B",
+    "B",
+    "PATH",
+    "HOME",
+    "KUBERNETES_EXEC_INFO",
+    "KEYWARD_CHAIN",
+    SIGNER,
+    "A=B",
+    "a",
+    "é",
+    "with space",
+    "=C:",
+    "A\nB",
+    "",
+];
+
+const OUTER: &[&str] = &[
+    "A",
+    "B",
+    "C",
+    "PATH",
+    "HOME",
+    "LANG",
+    "KUBERNETES_EXEC_INFO",
+    "KUBECONFIG",
+    "KEYWARD_CHAIN",
+    SIGNER,
+    "a",
+    "é",
+    "with space",
+    "A\nB",
+];
+
+const VALUES: &[&str] = &[
+    "1",
+    "2",
+    "",
+    "",
+    " ",
+    "a=b",
+    "=",
+    "$A ${B}",
+    "line\nfeed",
+    "/nowhere",
+    "é",
+    "\u{fffd}",
+    "\"'\\",
+    "{}",
+    "\u{1b}[31m",
+];
 
 const TEXTS: &[&str] = &[
     "sni",

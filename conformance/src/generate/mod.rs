@@ -72,7 +72,7 @@ pub(crate) fn bare(vector: &mut Value) {
         let images = lookups.iter().map(|lookup| lookup["image"].clone()).collect();
         fields.insert("images".to_owned(), images);
     }
-    for said in ["name", "note", "expect", "match", "patternValid", "error"] {
+    for said in ["name", "note", "expect", "spoken", "match", "patternValid", "error"] {
         fields.remove(said);
     }
 }
