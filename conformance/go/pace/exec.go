@@ -43,8 +43,17 @@ func layer(j job) (http.RoundTripper, error) {
 	return wired.WrapTransport(settled{}), nil
 }
 
+// get makes the request that everybody is measured with.
 func get() (*http.Request, error) {
-	return http.NewRequest(http.MethodGet, "https://server.invalid/healthz", nil)
+	const url = "https://server.invalid/api/v1/namespaces/default/pods"
+	request, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"Accept", "User-Agent", "Accept-Encoding"} {
+		request.Header.Set(name, "application/json")
+	}
+	return request, nil
 }
 
 // request measures a request whose credential is there, on each of several threads.
