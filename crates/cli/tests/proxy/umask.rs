@@ -48,10 +48,10 @@ fn what_an_earlier_start_left_without_any_rights_is_taken_away() {
     fs::create_dir_all(&left).unwrap();
     for path in [left.join("lock"), base.join("lock")] {
         fs::write(&path, "").unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
     }
     for path in [&left, &base] {
-        fs::set_permissions(path, Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(0o000)).unwrap();
     }
     let output = proxy(&stage, "022", &["--", "true"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
