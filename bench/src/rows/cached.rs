@@ -55,12 +55,14 @@ pub fn row() -> Row {
             // What two threads cost each other on this machine where they share nothing.
             Variant { label: "a sum, one thread", run: Box::new(|| Ok(per_call(1, &7, sum))) },
             Variant { label: "a sum, two threads", run: Box::new(|| Ok(per_call(2, &7, sum))) },
-            client_go("client-go's layer, one thread", &folder, 1),
-            client_go("client-go's layer, two threads", &folder, 2),
-            kube("kube 5's layer, one thread", &folder, 1),
-            kube("kube 5's layer, two threads", &folder, 2),
-            layer("our layer, one thread", 1),
-            layer("our layer, two threads", 2),
+            client_go(GO_NONE, &folder, 1, true),
+            client_go(GO_ONE, &folder, 1, false),
+            client_go(GO_TWO, &folder, 2, false),
+            Variant { label: NONE, run: Box::new(|| Ok(per_request(1, &Nothing))) },
+            kube(KUBE_ONE, &folder, 1),
+            kube(KUBE_TWO, &folder, 2),
+            layer(OUR_ONE, 1),
+            layer(OUR_TWO, 2),
             Variant {
                 label: "ours, one thread",
                 run: Box::new(move || Ok(per_call(1, &one, hand_out))),
@@ -76,21 +78,19 @@ pub fn row() -> Row {
         bars: vec![
             Bar {
                 promise: "a request with a cached credential beside client-go's",
-                judge: |r| (r.ratio("our layer, one thread", "client-go's layer, one thread"), 1.0),
+                judge: |r| (r.middle([OUR_ONE, NONE, GO_ONE, GO_NONE], beyond), 1.0),
             },
             Bar {
                 promise: "the same on two threads",
-                judge: |r| {
-                    (r.ratio("our layer, two threads", "client-go's layer, two threads"), 1.0)
-                },
+                judge: |r| (r.middle([OUR_TWO, NONE, GO_TWO, GO_NONE], beyond), 1.0),
             },
             Bar {
                 promise: "a request with a cached credential beside kube's",
-                judge: |r| (r.ratio("our layer, one thread", "kube 5's layer, one thread"), 1.0),
+                judge: |r| (r.middle([OUR_ONE, NONE, KUBE_ONE, NONE], beyond), 1.0),
             },
             Bar {
                 promise: "the same on two threads, beside kube's",
-                judge: |r| (r.ratio("our layer, two threads", "kube 5's layer, two threads"), 1.0),
+                judge: |r| (r.middle([OUR_TWO, NONE, KUBE_TWO, NONE], beyond), 1.0),
             },
             Bar {
                 promise: "a cached credential on one thread under 60 ns",
@@ -109,23 +109,38 @@ pub fn row() -> Row {
     }
 }
 
-fn client_go(label: &'static str, folder: &Folder, threads: u32) -> Variant {
-    let job = client_go_job(folder, threads);
+const NONE: &str = "no layer";
+const GO_NONE: &str = "no layer, in Go";
+const GO_ONE: &str = "client-go's layer, one thread";
+const GO_TWO: &str = "client-go's layer, two threads";
+const KUBE_ONE: &str = "kube 5's layer, one thread";
+const KUBE_TWO: &str = "kube 5's layer, two threads";
+const OUR_ONE: &str = "our layer, one thread";
+const OUR_TWO: &str = "our layer, two threads";
+
+/// What two layers cost beyond none, one beside the other.
+fn beyond([ours, none, theirs, nothing]: [f64; 4]) -> f64 {
+    (ours - none) / (theirs - nothing)
+}
+
+fn client_go(label: &'static str, folder: &Folder, threads: u32, bare: bool) -> Variant {
+    let job = client_go_job(folder, threads, bare);
     Variant { label, run: Box::new(move || peer::nanos(&job)) }
 }
 
-fn client_go_job(folder: &Folder, threads: u32) -> Value {
+fn client_go_job(folder: &Folder, threads: u32, bare: bool) -> Value {
     json!({
         "work": "request",
         "command": folder.plugin,
         "turns": CALLS / 10,
         "threads": threads,
+        "bare": bare,
     })
 }
 
 /// None when it is missing, and then nothing is as good.
 fn client_go_allocations() -> f64 {
-    peer::figure(&client_go_job(&Folder::new(), 1), "allocations").unwrap_or(f64::NAN)
+    peer::figure(&client_go_job(&Folder::new(), 1, false), "allocations").unwrap_or(f64::NAN)
 }
 
 /// Through kube's layer, which is where it keeps its credential.

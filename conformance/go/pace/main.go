@@ -24,6 +24,7 @@ type job struct {
 	Turns    int      `json:"turns"`
 	Threads  int      `json:"threads"`
 	Callers  int      `json:"callers"`
+	Bare     bool     `json:"bare"`
 }
 
 // figures is what was measured: nanoseconds, and whatever else the work counts.
