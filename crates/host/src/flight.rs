@@ -125,7 +125,10 @@ impl<T: Clone> Future for Seat<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let seat = &mut *self;
         if let Some(result) = seat.run.result.get() {
-            seat.run.wake_some();
+            // Nobody waits for this: where another one is at it, that is as good.
+            if let Ok(cabin) = seat.run.cabin.try_lock() {
+                wake_some(cabin);
+            }
             return Poll::Ready(result.clone());
         }
         let mut cabin = lock(&seat.run.cabin);
@@ -210,25 +213,8 @@ impl<T> Run<T> {
         let hook = lock(&self.cabin).abandoned.take();
         drop(hook);
         self.landed.notify_all();
-        while self.wake_some() {}
+        while wake_some(lock(&self.cabin)) {}
     }
-
-    /// Wakes a few of those who wait, and tells whether there were any. Whoever has been woken does
-    /// the same: a runtime's own thread wakes tasks of its own much faster than a stranger does. The
-    /// one who landed goes on until all are awake, so nobody depends on the others.
-    fn wake_some(&self) -> bool {
-        const SOME: usize = 16;
-        let mut some: [Option<Waker>; SOME] = [const { None }; SOME];
-        let mut cabin = lock(&self.cabin);
-        let woken = cabin.woken;
-        let next = cabin.wakers.iter_mut().skip(woken).take(SOME);
-        let count = some.iter_mut().zip(next).map(|(place, waker)| *place = waker.take()).count();
-        cabin.woken += count;
-        drop(cabin);
-        some.into_iter().flatten().for_each(Waker::wake);
-        count > 0
-    }
-
     /// Nobody boards this run any more.
     fn leave_gate(&self) {
         let mut gate = lock(&self.gate);
@@ -278,6 +264,21 @@ impl Cabin {
         self.free.push(place);
         waker
     }
+}
+
+/// Wakes a few of those who wait, and tells whether there were any. Whoever has been woken does the same:
+/// a runtime's own thread wakes tasks of its own much faster than a stranger does. The one who landed
+/// goes on until all are awake, so nobody depends on the others.
+fn wake_some(mut cabin: MutexGuard<'_, Cabin>) -> bool {
+    const SOME: usize = 16;
+    let mut some: [Option<Waker>; SOME] = [const { None }; SOME];
+    let woken = cabin.woken;
+    let next = cabin.wakers.iter_mut().skip(woken).take(SOME);
+    let count = some.iter_mut().zip(next).map(|(place, waker)| *place = waker.take()).count();
+    cabin.woken += count;
+    drop(cabin);
+    some.into_iter().flatten().for_each(Waker::wake);
+    count > 0
 }
 
 /// Nothing foreign runs under these locks, so what they guard is whole even after a panic.
