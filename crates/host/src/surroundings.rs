@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
 
 use std::{
+    collections::HashSet,
     env,
     ffi::{OsStr, OsString},
     io,
@@ -46,7 +47,8 @@ impl Surroundings {
         Self(Inner::Fixed(Box::new(fixed)))
     }
 
-    /// The value of a variable; the last one where it is set twice. Empty is not unset.
+    /// The value of a variable. Empty is not unset. Where it is set twice, the first one counts in a
+    /// process, as for every program, and the last one in made-up surroundings.
     pub fn var(&self, name: impl AsRef<OsStr>) -> Option<OsString> {
         let name = name.as_ref();
         match &self.0 {
@@ -57,10 +59,10 @@ impl Surroundings {
         }
     }
 
-    /// The whole environment, in order.
+    /// The whole environment, in order; of a process each name once, as [`Surroundings::var`] has it.
     pub fn vars(&self) -> Vec<(OsString, OsString)> {
         match &self.0 {
-            Inner::Process => env::vars_os().collect(),
+            Inner::Process => firsts(env::vars_os()),
             Inner::Fixed(fixed) => fixed.vars.clone(),
         }
     }
@@ -103,6 +105,13 @@ impl Surroundings {
             Inner::Fixed(fixed) => fixed.has_terminal,
         }
     }
+}
+
+/// The first of each name. A plugin must not be given another value than the one that we, and whoever
+/// started us, go by.
+fn firsts(vars: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    let mut seen = HashSet::new();
+    vars.filter(|(name, _)| seen.insert(name.clone())).collect()
 }
 
 /// For the key of a plan: what tells surroundings apart.
@@ -166,6 +175,12 @@ mod tests {
     #[test]
     fn the_last_of_two_equal_names_counts() {
         assert_eq!(made_up().home(), Some(PathBuf::from("/home/bea")));
+    }
+
+    #[test]
+    fn of_a_process_the_first_of_two_equal_names_counts() {
+        let vars = [("A", "1"), ("B", "2"), ("A", "3")].map(|(k, v)| (k.into(), v.into()));
+        assert_eq!(firsts(vars.clone().into_iter()), vars[..2]);
     }
 
     #[test]
