@@ -43,11 +43,9 @@ fn build_peers() -> Result<(), String> {
         eprintln!("no Go: the rows go without client-go and the kubelet's code");
         return Ok(());
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| crate::root().join("target"), std::path::PathBuf::from);
     let mut build = Command::new("go");
     build.current_dir(crate::root().join("conformance/go")).arg("build").arg("-o");
-    if !sh::run(build.arg(target.join("release/keyward-pace")).arg("./pace"))? {
+    if !sh::run(build.arg(sh::target().join("release/keyward-pace")).arg("./pace"))? {
         eprintln!("the peers in Go cannot be built: the rows go without them");
     }
     Ok(())

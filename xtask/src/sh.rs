@@ -1,6 +1,9 @@
 //! Runs a command of ours and says what it is.
 
-use std::process::{Command, Stdio};
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
 
 /// Runs `command`, shown first; whether it succeeded.
 pub fn run(command: &mut Command) -> Result<bool, String> {
@@ -27,6 +30,12 @@ pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(crate::root());
     command
+}
+
+/// The folder that everything is built into: cargo has put us there too, whatever its configuration says.
+pub fn target() -> PathBuf {
+    let own = std::env::current_exe().unwrap_or_default();
+    own.ancestors().nth(2).map_or_else(|| crate::root().join("target"), Path::to_owned)
 }
 
 fn show(command: &Command) -> String {
