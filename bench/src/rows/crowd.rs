@@ -195,16 +195,20 @@ impl Stage {
         self.runtime.block_on(async {
             let gate = Arc::new(Semaphore::new(0));
             let (coming, mut missing) = mpsc::channel::<()>(1);
+            let (waiting, mut left) = mpsc::channel::<()>(1);
             let tasks: Vec<_> = (0..callers)
                 .map(|_| {
                     let (service, request) = (service.clone(), request());
                     let (gate, coming) = (Arc::clone(&gate), coming.clone());
+                    let waiting = waiting.clone();
                     tokio::spawn(async move {
                         drop(coming);
                         // Closed, it lets everybody go.
                         let _ = gate.acquire().await;
                         let got = service.oneshot(request).await;
-                        got.map(|_| Instant::now()).map_err(|e| e.to_string())
+                        let served = got.map(|_| Instant::now()).map_err(|e| e.to_string());
+                        drop(waiting);
+                        served
                     })
                 })
                 .collect();
@@ -212,6 +216,9 @@ impl Stage {
             let _ = missing.recv().await;
             let begin = Instant::now();
             gate.close();
+            // Woken once, when all are served: to be woken by each of them would be most of the work.
+            drop(waiting);
+            let _ = left.recv().await;
             let mut waits = Vec::with_capacity(callers);
             for task in tasks {
                 let served = task.await.map_err(|e| e.to_string())??;

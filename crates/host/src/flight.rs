@@ -123,18 +123,29 @@ impl<T: Clone> Future for Seat<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let seat = &mut *self;
+        self.poll_with(context, T::clone)
+    }
+}
+
+impl<T> Seat<T> {
+    /// The result as `take` has it, for what thousands would fight for if each had a clone of it.
+    pub fn poll_with<R>(
+        &mut self,
+        context: &mut Context<'_>,
+        take: impl FnOnce(&T) -> R,
+    ) -> Poll<R> {
+        let seat = self;
         if let Some(result) = seat.run.result.get() {
             // Nobody waits for this: where another one is at it, that is as good.
             if let Ok(cabin) = seat.run.cabin.try_lock() {
                 wake_some(cabin);
             }
-            return Poll::Ready(result.clone());
+            return Poll::Ready(take(result));
         }
         let mut cabin = lock(&seat.run.cabin);
         // The landing stores the result before it collects the wakers.
         if let Some(result) = seat.run.result.get() {
-            return Poll::Ready(result.clone());
+            return Poll::Ready(take(result));
         }
         let old = cabin.seat(&mut seat.waker, context.waker());
         // A waker can be the last owner of a task with a seat of its own, so none is dropped with
@@ -143,9 +154,7 @@ impl<T: Clone> Future for Seat<T> {
         drop(old);
         Poll::Pending
     }
-}
 
-impl<T> Seat<T> {
     fn on(run: &Arc<Run<T>>) -> Self {
         lock(&run.cabin).seats += 1;
         Self { run: Arc::clone(run), waker: None }

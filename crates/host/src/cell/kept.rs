@@ -78,7 +78,7 @@ impl<T> Kept<T> {
     /// The copy of this thread.
     #[inline]
     pub(super) fn copy(&self) -> Arc<T> {
-        Arc::clone(&self.copies[place() % COPIES])
+        Arc::clone(&self.copies[lane() % COPIES])
     }
 
     /// Whether it may be handed out: up to its end and including it.
@@ -136,17 +136,17 @@ fn after(end: i64) -> i64 {
     end.saturating_add(1)
 }
 
-/// A small number that differs between threads.
+/// A small number that differs between threads, for picking this thread's own of several copies.
 #[inline]
-fn place() -> usize {
+pub fn lane() -> usize {
     thread_local! {
-        static PLACE: Cell<usize> = const { Cell::new(usize::MAX) };
+        static LANE: Cell<usize> = const { Cell::new(usize::MAX) };
     }
-    PLACE.with(|place| match place.get() {
+    LANE.with(|lane| match lane.get() {
         usize::MAX => {
             static NEXT: AtomicUsize = AtomicUsize::new(0);
             let new = NEXT.fetch_add(1, Ordering::Relaxed);
-            place.set(new);
+            lane.set(new);
             new
         }
         known => known,

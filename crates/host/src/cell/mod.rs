@@ -26,6 +26,7 @@ mod tests;
 
 use std::{
     borrow::Cow,
+    future::poll_fn,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -34,6 +35,7 @@ use arc_swap::ArcSwapOption;
 use jiff::Timestamp;
 use keyward_protocol::exec::Response;
 
+pub use self::kept::lane;
 use self::{kept::Kept, pace::Pace};
 use crate::{
     Error, Kind,
@@ -168,8 +170,9 @@ impl<T: Keep> Cell<T> {
         for _ in 0..ROUNDS {
             match self.ask(Shared::launch) {
                 Asked::Known(result) => return result,
-                Asked::Wait(seat) => {
-                    if let Some(result) = self.0.take(&seat.await) {
+                Asked::Wait(mut seat) => {
+                    let taken = poll_fn(|cx| seat.poll_with(cx, |landed| self.0.take(landed)));
+                    if let Some(result) = taken.await {
                         return result;
                     }
                 }

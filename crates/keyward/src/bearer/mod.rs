@@ -21,7 +21,7 @@ use std::{
 };
 
 use http::{Request, Response, StatusCode};
-use keyward_host::{Credential, Source};
+use keyward_host::{Credential, Source, cell::lane};
 use pin_project_lite::pin_project;
 use tower::{Service, util::Oneshot};
 
@@ -84,7 +84,7 @@ impl<S> tower::Layer<S> for Layer {
     type Service = Bearer<S>;
 
     fn layer(&self, inner: S) -> Bearer<S> {
-        Bearer { inner: Through(inner), guard: self.0.clone() }
+        Bearer { inner: Through(inner), guards: Guards::of(&self.0) }
     }
 }
 
@@ -94,7 +94,25 @@ impl<S> tower::Layer<S> for Layer {
 #[derive(Clone)]
 pub struct Bearer<S> {
     inner: Through<S>,
-    guard: Arc<Guard>,
+    guards: Guards,
+}
+
+/// A guard in copies, so that threads that send at the same time do not fight for one reference count.
+#[derive(Clone)]
+struct Guards(Arc<[Arc<Guard>; COPIES]>);
+
+/// Threads beyond this share.
+const COPIES: usize = 8;
+
+impl Guards {
+    fn of(guard: &Guard) -> Self {
+        Self(Arc::new(std::array::from_fn(|_| Arc::new(guard.clone()))))
+    }
+
+    /// The copy of this thread.
+    fn mine(&self) -> Arc<Guard> {
+        self.0[lane() % COPIES].clone()
+    }
 }
 
 impl<S, B, R> Service<Request<B>> for Bearer<S>
@@ -112,7 +130,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        Sending { inner: Heal::new(self.guard.clone(), self.inner.clone(), request) }
+        Sending { inner: Heal::new(self.guards.mine(), self.inner.clone(), request) }
     }
 }
 
