@@ -25,6 +25,7 @@ struct Rule {
 const SPOKEN: &str = "v1alpha1 is still spoken: plugins of that time exist";
 const ALPHA: &str = "client.authentication.k8s.io/v1alpha1";
 const BETA: &str = "client.authentication.k8s.io/v1beta1";
+const V1: &str = "client.authentication.k8s.io/v1";
 
 const RULES: &[Rule] = &[
     Rule {
@@ -72,11 +73,9 @@ const RULES: &[Rule] = &[
                 && asks_in_v1alpha1(case["env"].as_str().unwrap_or_default())
         },
         instead: |case| {
-            let mut spoken = spoken(case, &["env"], areas::helper);
-            if let Some(ok) = spoken.get_mut("ok") {
-                ok["apiVersion"] = json!(ALPHA);
-            }
-            vec![spoken]
+            let spoken = spoken(case, &["env"], areas::helper);
+            // The other fields may name a version too: it has been replaced there as well.
+            vec![with_versions(&spoken, V1), with_versions(&spoken, BETA)]
         },
         reason: SPOKEN,
     },
@@ -176,6 +175,22 @@ fn spoken(case: &Value, fields: &[&str], ours: fn(&Value) -> Value) -> Value {
         case[*field] = text.replace(ALPHA, BETA).into();
     }
     ours(&case)
+}
+
+/// An outcome in v1alpha1, with every other text that is a replaced version as it was: v1alpha1 in the place
+/// of v1beta1, `v1` in that of v1, which may have been v1beta1.
+fn with_versions(spoken: &Value, v1: &str) -> Value {
+    let mut told = spoken.clone();
+    for (name, said) in told.get_mut("ok").and_then(Value::as_object_mut).into_iter().flatten() {
+        let was = match said.as_str() {
+            Some(BETA) => ALPHA,
+            _ if name == "apiVersion" => ALPHA,
+            Some(V1) => v1,
+            _ => continue,
+        };
+        *said = was.into();
+    }
+    told
 }
 
 /// What a plugin is given in v1beta1, in v1alpha1: the request says at its top too what its `spec` says.
