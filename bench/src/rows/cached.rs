@@ -173,23 +173,24 @@ fn sum(seed: &u64) -> u64 {
 /// Nanoseconds that one call takes a thread while `threads` of them call. It is the thread's own time:
 /// waiting for a cache line is in it, waiting for a processor that others use is not.
 fn per_call<T: Sync, R>(threads: usize, subject: &T, call: fn(&T) -> R) -> f64 {
-    let work = || {
+    let prepare = || {
         || {
             for _ in 0..CALLS {
                 black_box(call(black_box(subject)));
             }
         }
     };
-    slowest((0..threads).map(|_| work()).collect()) * 1e9 / f64::from(CALLS)
+    slowest(threads, prepare) * 1e9 / f64::from(CALLS)
 }
 
-/// The same for a request through a service; making the request is not counted.
+/// The same for a request through a service. Making the request is not counted, and is done by the thread
+/// that sends it: memory of another would be given back to that one.
 fn per_request<S>(threads: usize, service: &S) -> f64
 where
-    S: Service<Asked, Error = BoxError> + Clone + Send,
+    S: Service<Asked, Error = BoxError> + Clone + Send + Sync,
 {
     const REQUESTS: u32 = CALLS / 100;
-    let work = || {
+    let prepare = || {
         let mut service = service.clone();
         let requests: Vec<Asked> = (0..REQUESTS).map(|_| request()).collect();
         let runtime = runtime();
@@ -202,22 +203,23 @@ where
             });
         }
     };
-    slowest((0..threads).map(|_| work()).collect()) * 1e9 / f64::from(REQUESTS)
+    slowest(threads, prepare) * 1e9 / f64::from(REQUESTS)
 }
 
-/// Seconds that the slowest thread has a processor, when each does a part of the work.
-fn slowest<W: FnOnce() + Send>(work: Vec<W>) -> f64 {
-    let barrier = &Barrier::new(work.len());
+/// Seconds that the slowest thread has a processor for its work, after each has prepared it.
+fn slowest<W: FnOnce()>(threads: usize, prepare: impl Fn() -> W + Sync) -> f64 {
+    let (barrier, prepare) = (&Barrier::new(threads), &prepare);
     let slowest = thread::scope(|scope| {
-        let start = |part: W| {
+        let start = |_| {
             scope.spawn(move || {
+                let work = prepare();
                 barrier.wait();
                 let begin = worked();
-                part();
+                work();
                 worked().saturating_sub(begin)
             })
         };
-        let workers: Vec<_> = work.into_iter().map(start).collect();
+        let workers: Vec<_> = (0..threads).map(start).collect();
         workers.into_iter().filter_map(|w| w.join().ok()).max().unwrap_or_default()
     });
     slowest.as_secs_f64()
