@@ -275,9 +275,9 @@ impl Cabin {
     }
 }
 
-/// Wakes a few of those who wait, and tells whether there were any. Whoever has been woken does the same:
-/// a runtime's own thread wakes tasks of its own much faster than a stranger does. The one who landed
-/// goes on until all are awake, so nobody depends on the others.
+/// Wakes a few of those who wait, and tells whether there were any. Whoever has been woken does the same,
+/// so that a waker that takes its time does not hold up everybody else. The one who landed goes on until
+/// all are awake, so nobody depends on the others.
 fn wake_some(mut cabin: MutexGuard<'_, Cabin>) -> bool {
     const SOME: usize = 16;
     let mut some: [Option<Waker>; SOME] = [const { None }; SOME];
