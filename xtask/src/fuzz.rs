@@ -1,76 +1,97 @@
 //! `cargo xtask fuzz`: the readers of what strangers write; `cargo xtask fuzz-proxy`: the long version
 //! of a test, optimised.
 
-use std::fs;
-
-use serde_json::{Value, json};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::PathBuf,
+    process::{Command, Stdio},
+};
 
 use crate::sh;
 
-/// The targets, and the vectors whose texts they begin with.
-const TARGETS: [(&str, &str); 3] =
-    [("kubeconfig", "kubeconfig"), ("exec_answer", "exec-output"), ("policy", "plugin-policy")];
+const USAGE: &str = "usage: cargo xtask fuzz [TARGET…] [--seconds N | --runs N]";
 
-/// Ten minutes, or `--seconds N`, of one target.
+/// What one run of a target came to.
+struct Outcome {
+    target: String,
+    executions: u64,
+    ok: bool,
+}
+
+/// A minute of every target, or of those that are named; or `--seconds N`, or `--runs N` of each.
 pub fn readers(args: &[String]) -> Result<bool, String> {
-    const USAGE: &str = "usage: cargo xtask fuzz kubeconfig|exec_answer|policy [--seconds N]";
-    let (target, seconds) = match args {
-        [target] => (target, "600"),
-        [target, flag, seconds] if flag == "--seconds" => (target, seconds.as_str()),
-        _ => return Err(USAGE.to_owned()),
-    };
-    let (target, vectors) =
-        TARGETS.into_iter().find(|(name, _)| name == target).ok_or_else(|| USAGE.to_owned())?;
+    let all = targets()?;
+    let (mut chosen, mut limit) = (Vec::new(), "-max_total_time=60".to_owned());
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut number = || {
+            let number = args.next().and_then(|text| text.parse::<u64>().ok());
+            number.ok_or_else(|| USAGE.to_owned())
+        };
+        match arg.as_str() {
+            "--seconds" => limit = format!("-max_total_time={}", number()?),
+            "--runs" => limit = format!("-runs={}", number()?),
+            name if all.iter().any(|target| target == name) => chosen.push(name.to_owned()),
+            _ => return Err(format!("{USAGE}\ntargets: {}", all.join(" "))),
+        }
+    }
     let helped = sh::cargo().args(["fuzz", "--version"]).output();
     if !helped.is_ok_and(|output| output.status.success()) {
         return Err("there is no `cargo fuzz`: cargo install cargo-fuzz; it needs a nightly \
                     compiler too: rustup toolchain install nightly"
             .to_owned());
     }
-    seed(target, vectors)?;
+    let chosen = if chosen.is_empty() { all } else { chosen };
+    let mut outcomes = Vec::new();
+    for target in chosen {
+        outcomes.push(run(target, &limit)?);
+    }
+    for Outcome { target, executions, ok } in &outcomes {
+        println!("{target:16} {executions:>12} executions{}", if *ok { "" } else { ", failed" });
+    }
+    let failed = outcomes.iter().filter(|outcome| !outcome.ok).count();
+    let executions: u64 = outcomes.iter().map(|outcome| outcome.executions).sum();
+    println!("{executions} executions of {} targets, {failed} failed", outcomes.len());
+    Ok(failed == 0)
+}
+
+/// The names of all targets, which are those of their files.
+fn targets() -> Result<Vec<String>, String> {
+    let directory = crate::root().join("fuzz/fuzz_targets");
+    let entries = fs::read_dir(&directory).map_err(|error| format!("no targets: {error}"))?;
+    let name = |path: PathBuf| Some(path.file_stem()?.to_str()?.to_owned());
+    let mut names: Vec<String> = entries.filter_map(|entry| name(entry.ok()?.path())).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// One target. What it finds goes to `fuzz/found`, which is not kept; `fuzz/corpus` is.
+fn run(target: String, limit: &str) -> Result<Outcome, String> {
+    let found = crate::root().join("fuzz/found").join(&target);
+    fs::create_dir_all(&found).map_err(|error| format!("cannot make `fuzz/found`: {error}"))?;
     // Not by the cargo that runs us, which is not the nightly one.
-    let mut command = std::process::Command::new("rustup");
+    let mut command = Command::new("rustup");
     command
         .current_dir(crate::root())
         // Looking for leaks at the end needs ptrace, which containers forbid.
         .env("ASAN_OPTIONS", "detect_leaks=0")
-        .args(["run", "nightly", "cargo", "fuzz", "run", target, "--"]);
-    sh::run(command.arg(format!("-max_total_time={seconds}")).arg("-timeout=20"))
-}
-
-/// Texts to begin with: without them a fuzzer spends its minutes on finding the first brace.
-fn seed(target: &str, vectors: &str) -> Result<(), String> {
-    let bad = |error: &dyn std::fmt::Display| format!("no texts to begin with: {error}");
-    let cases = crate::root().join("vectors").join(vectors).with_extension("json");
-    let cases = fs::read(cases).map_err(|e| bad(&e))?;
-    let cases: Vec<Value> = serde_json::from_slice(&cases).map_err(|e| bad(&e))?;
-    let folder = crate::root().join("fuzz/corpus").join(target);
-    fs::create_dir_all(&folder).map_err(|e| bad(&e))?;
-    let texts = cases.iter().flat_map(|case| match target {
-        "exec_answer" => vec![case["stdout"].as_str().unwrap_or_default().to_owned()],
-        "kubeconfig" => case["files"]
-            .as_object()
-            .map(|files| files.values().filter_map(Value::as_str).map(str::to_owned).collect())
-            .unwrap_or_default(),
-        _ => vec![policy(case)],
-    });
-    for (number, text) in texts.enumerate() {
-        fs::write(folder.join(format!("vector-{number}")), text).map_err(|e| bad(&e))?;
+        .args(["run", "nightly", "cargo", "fuzz", "run", &target])
+        .args([format!("fuzz/found/{target}"), format!("fuzz/corpus/{target}")])
+        .args(["--", "-timeout=20", "-max_len=4096", "-print_final_stats=1", limit])
+        .arg("-dict=fuzz/words.dict")
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| format!("cannot start `rustup`: {error}"))?;
+    let stderr = child.stderr.take().ok_or("the fuzzer has no stderr")?;
+    let mut executions = 0;
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        if let Some(count) = line.strip_prefix("stat::number_of_executed_units:") {
+            executions = count.trim().parse().unwrap_or(0);
+        }
+        eprintln!("{line}");
     }
-    Ok(())
-}
-
-/// The case's policy as a kuberc says it.
-fn policy(case: &Value) -> String {
-    let list = case["allowlist"].as_array().into_iter().flatten();
-    let list: Vec<Value> = list.map(|command| json!({ "command": command })).collect();
-    let file = json!({
-        "apiVersion": "kubectl.config.k8s.io/v1beta1",
-        "kind": "Preference",
-        "credentialPluginPolicy": case["policy"],
-        "credentialPluginAllowlist": list,
-    });
-    format!("{file:#}")
+    let status = child.wait().map_err(|error| format!("cannot wait for the fuzzer: {error}"))?;
+    Ok(Outcome { target, executions, ok: status.success() })
 }
 
 /// Ten minutes, or `--seconds N`, of odd requests; `--seed N` for the same again.

@@ -53,7 +53,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   conformance      put the same made-up cases to us and to the reference [--cases N] [--seed N] [--area A]
                    [--if-possible] [--mutations]
   bench [ROW…]     measure ours beside the limits and the peers [--json] [--write]
-  fuzz TARGET      what strangers write: kubeconfig, exec_answer or policy [--seconds N]
+  fuzz [TARGET…]   every reader of untrusted input, or those named [--seconds N | --runs N]
   fuzz-match       the index of image patterns beside the plain rules [--pairs N] [--seed N]
   e2e [OPTION…]    a real cluster on loopback, beside kubectl [--if-cached] [--build-only] [--limit SECONDS]
                    [--keep] [WORD]

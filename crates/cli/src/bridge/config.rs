@@ -54,9 +54,14 @@ impl DockerConfig {
                 return Err(Refusal::Failed(format!("`{path}` cannot be read: {error}")));
             }
         };
-        let root = Node::from_json(&bytes)
-            .map_err(|error| wrong(&path, &format!("line {}: {}", error.line, error.what)))?;
-        Ok(Self { path, root: Some(root) })
+        Self::from_bytes(&path, &bytes)
+    }
+
+    /// Reads what stood in the file at `path`.
+    pub(super) fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Self, Refusal> {
+        let root = Node::from_json(bytes)
+            .map_err(|error| wrong(path, &format!("line {}: {}", error.line, error.what)))?;
+        Ok(Self { path: path.to_owned(), root: Some(root) })
     }
 
     /// The helper that docker asks about a registry.

@@ -62,6 +62,11 @@ impl Files {
         Ok(files)
     }
 
+    /// One file whose bytes are here already; `path` is for messages.
+    pub fn from_bytes(path: &Path, bytes: Vec<u8>) -> Self {
+        Self(vec![(path.into(), Zeroizing::new(bytes))])
+    }
+
     /// The files and their bytes, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<Path>, &[u8])> {
         self.0.iter().map(|(path, bytes)| (path, &bytes[..]))

@@ -1,0 +1,6 @@
+#![no_main]
+
+use keyward_properties::Target;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| Target::named("yaml").expect("it is one").check(input));

@@ -1,0 +1,57 @@
+//! A kubeconfig: it is read, resolved and written, or an error with all its problems.
+
+use std::sync::LazyLock;
+
+use keyward_host::{Error, Kubeconfig, Overrides, Surroundings, surroundings::Fixed};
+
+use crate::{budget, mark};
+
+static NOWHERE: LazyLock<Surroundings> =
+    LazyLock::new(|| Surroundings::fixed(Fixed { cwd: "/nowhere".into(), ..Fixed::default() }));
+
+pub(crate) fn check(input: &[u8]) {
+    let mut config = match budget::within(input, || Kubeconfig::from_bytes(input)) {
+        Ok(config) => config,
+        Err(error) => return refused(input, &error),
+    };
+    mark::hidden_if_secret(input, &format!("{config:?}"));
+    // Files named by a stranger are not opened: one could be a device that never ends.
+    for cluster in &mut config.clusters {
+        cluster.value.certificate_authority.clear();
+    }
+    for user in &mut config.users {
+        user.value.token_file.clear();
+        user.value.client_certificate.clear();
+        user.value.client_key.clear();
+    }
+    let written = config.to_json();
+    // The second time, because there are numbers (-0.0) that are not the same after the first.
+    let again = Kubeconfig::from_bytes(written.expose().as_bytes()).expect("it was written by us");
+    let written_again = again.to_json();
+    let again = Kubeconfig::from_bytes(written_again.expose().as_bytes()).expect("likewise");
+    assert!(again.to_json() == written_again, "it changes whenever it is written");
+    let twice = Kubeconfig::merge([config.clone(), config.clone()]);
+    assert!(twice.to_json() == written, "merging with itself changes it");
+    let resolved = budget::within(input, || {
+        if let Err(error) = config.minify(None) {
+            mark::hidden_if_secret(input, &format!("{error} {error:?}"));
+        }
+        config.resolve(&Overrides::default(), &NOWHERE).and_then(|target| target.check())
+    });
+    if let Err(error) = resolved {
+        mark::hidden_if_secret(input, &format!("{error} {error:?}"));
+    }
+}
+
+/// Every problem is told, with a line that the text has.
+fn refused(input: &[u8], error: &Error) {
+    mark::hidden_if_secret(input, &format!("{error} {error:?} {:?}", error.notes()));
+    let lines = input.iter().filter(|byte| matches!(byte, b'\n' | b'\r')).count();
+    // Other scripts have line breaks of their own, of two or three bytes.
+    let most = lines + input.len() / 2 + 1;
+    assert!(!error.problems().is_empty());
+    for problem in error.problems() {
+        assert!(problem.place.line as usize <= most, "a problem in a line that is not there");
+        mark::hidden_if_secret(input, &format!("{problem:?}"));
+    }
+}

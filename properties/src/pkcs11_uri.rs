@@ -1,0 +1,23 @@
+//! `pkcs11:` URIs: what was read can be written without its PIN, and reads back the same.
+
+use crate::{MARK, budget, mark};
+
+#[path = "../../plugins/pkcs11/src/uri.rs"]
+#[expect(dead_code, reason = "the program uses more of it")]
+mod uri;
+
+use uri::Uri;
+
+pub(crate) fn check(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    match budget::within(input, || Uri::parse(text)) {
+        Err(error) => {
+            // The name of an attribute is repeated, never a value.
+            let rest = text.get(7..).unwrap_or_default();
+            let named = rest
+                .split(['?', ';', '&'])
+                .any(|part| part.split_once('=').is_some_and(|(name, _)| name.contains(MARK)));
+            assert_eq!(again.to_string(), written);
+        }
+    }
+}
