@@ -17,7 +17,19 @@ pub(crate) fn check(input: &[u8]) {
             let named = rest
                 .split(['?', ';', '&'])
                 .any(|part| part.split_once('=').is_some_and(|(name, _)| name.contains(MARK)));
+            if !named {
+                mark::hidden(&format!("{error} {error:?}"));
+            }
+        }
+        Ok(uri) => {
+            let written = uri.to_string();
+            let pin = uri.pin_value.as_ref().map(|pin| pin.expose().to_owned());
+            if pin.is_some_and(|pin| pin.contains(MARK)) && text.matches(MARK).count() == 1 {
+                mark::hidden(&format!("{written} {uri:?}"));
+            }
+            let again = Uri::parse(&written).expect("it was written by us");
             assert_eq!(again.to_string(), written);
+            assert_eq!(again, Uri { pin_value: None, ..uri });
         }
     }
 }
