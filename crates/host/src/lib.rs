@@ -45,6 +45,7 @@ pub mod oidc;
 pub mod pair;
 pub mod plan;
 pub mod process;
+pub mod reload;
 pub mod rules;
 pub mod signer;
 mod source;

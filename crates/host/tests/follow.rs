@@ -18,8 +18,9 @@ use jiff::SignedDuration;
 use keyward_host::{
     Surroundings,
     clock::{Clock as _, HandClock, SystemClock},
-    image::{Follow, Images, Pace, Settings},
+    image::{Follow, Images, Settings},
     observer::{Nobody, Observer},
+    reload::Pace,
 };
 
 /// Two providers of one version: whoever sees only one, or two of different versions, has read half

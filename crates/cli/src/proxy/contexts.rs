@@ -1,14 +1,9 @@
 //! Which contexts are served.
 
-use std::sync::Arc;
-
 use keyward_host::{Kubeconfig, Overrides, Sources, Target};
 
-use super::{Options, meter::Activity, route::Route};
+use super::{Options, route::Route};
 use crate::{failure::Failure, globals::Globals};
-
-/// What a context is called that has no name: flags alone, or the pod we run in.
-const NAMELESS: &str = "keyward";
 
 /// The routes of everything that was asked for, and the name of the one that is current.
 pub(crate) fn open(
@@ -16,10 +11,8 @@ pub(crate) fn open(
     config: &Kubeconfig,
     globals: &Globals,
     sources: &Sources,
-    activity: &Arc<Activity>,
 ) -> Result<(Vec<Route>, String), Failure> {
-    let open =
-        |target: Target| Route::open(target, globals, sources, options.refresh_on_403, activity);
+    let open = |target: Target| Route::open(target, globals, sources, options.refresh_on_403);
     let names = names(options, config, globals)?;
     let mut routes = Vec::new();
     for name in &names {
@@ -72,7 +65,8 @@ fn names(
     Ok(if names.is_empty() && !options.all { vec![None] } else { names })
 }
 
-fn target(
+/// The cluster and user of a context, or of whatever the kubeconfig and the flags lead to.
+pub(crate) fn target(
     config: &Kubeconfig,
     globals: &Globals,
     context: Option<&str>,
@@ -81,9 +75,5 @@ fn target(
     if let Some(context) = context {
         overrides.context = Some(context.to_owned());
     }
-    let mut target = globals.resolve_with(config, &overrides)?;
-    if target.context.is_empty() {
-        NAMELESS.clone_into(&mut target.context);
-    }
-    Ok(target)
+    globals.resolve_with(config, &overrides)
 }

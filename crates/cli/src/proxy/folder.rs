@@ -26,6 +26,7 @@ const PREFIX: &str = "proxy-";
 
 /// A folder of our own, gone when dropped.
 pub(crate) struct Folder {
+    base: PathBuf,
     path: PathBuf,
     /// Held for as long as the folder is in use.
     _lock: File,
@@ -45,7 +46,7 @@ impl Folder {
         let locked =
             lock_file(&path).and_then(|lock| lock.try_lock().map(|()| lock).map_err(Into::into));
         match locked {
-            Ok(lock) => Ok(Self { path, _lock: lock }),
+            Ok(lock) => Ok(Self { base, path, _lock: lock }),
             Err(error) => {
                 let _ = fs::remove_dir_all(&path);
                 Err(failed(error))
@@ -55,6 +56,13 @@ impl Folder {
 
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.path.join("kubeconfig")
+    }
+
+    /// Does something that no other proxy of this user does at the same time.
+    pub(crate) fn alone<T>(&self, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+        let all = lock_file(&self.base).and_then(|all| all.lock().map(|()| all));
+        let _all = all.map_err(|error| unusable(&self.base, &error))?;
+        work()
     }
 
     pub(crate) fn socket(&self) -> PathBuf {

@@ -4,7 +4,7 @@ use std::{borrow::Cow, convert::Infallible, error::Error as _, sync::Arc};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version,
-    header::{CONNECTION, HOST, TE, TRANSFER_ENCODING, UPGRADE},
+    header::{CONNECTION, CONTENT_LENGTH, HOST, ORIGIN, TE, TRANSFER_ENCODING, UPGRADE},
 };
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -15,8 +15,9 @@ use super::{
     body::{Answer, Progress, Upload},
     gate::{self, Gate, wanted_upgrade},
     meter::Flight,
-    refusal::{BROKEN_BODY, MIXED, Refusal, UPGRADE_WITH_BODY},
+    refusal::{BROKEN_BODY, CHANGED, MIXED, Refusal, UPGRADE_WITH_BODY},
     route::Route,
+    served::{Closed, Served, State},
     status, tunnel,
 };
 use crate::output::inline;
@@ -25,6 +26,7 @@ use crate::output::inline;
 const REPLAY: usize = 256 * 1024;
 
 const UNASKED_CHANGE: &str = "the server changed to a protocol that nobody asked it for";
+const AMBIGUOUS: &str = "the server's response says in two ways how long it is";
 
 /// Headers that are about one connection, beside those that `Connection` names.
 const HOP_BY_HOP: [HeaderName; 4] = [
@@ -34,13 +36,14 @@ const HOP_BY_HOP: [HeaderName; 4] = [
     TRANSFER_ENCODING,
 ];
 
-/// Passes a request on, through a gate or, where it came to the wrong door, not. Whatever goes wrong is told in a response.
+/// Forwards a request, or answers 403 if contexts were mixed (there is no gate then). Every failure is a
+/// response.
 pub(crate) async fn forward(
-    route: Arc<Route>,
+    served: Arc<Served>,
     gate: Option<Arc<Gate>>,
     request: Request<Incoming>,
 ) -> Result<Response<Answer>, Infallible> {
-    let flight = Flight::begin(&route.meter);
+    let flight = Flight::begin(&served.meter);
     let begun = SystemClock.elapsed();
     let told = tracing::enabled!(tracing::Level::INFO)
         .then(|| (request.method().clone(), request.uri().path().to_owned()));
@@ -49,9 +52,11 @@ pub(crate) async fn forward(
     let http2 = request.version() == Version::HTTP_2;
     let progress = Progress::of(request.body());
     let checked = gate.map_or(Err(MIXED), |gate| gate.check(&request));
-    let passed = match checked {
-        Ok(()) => pass(&route, request, &progress, flight).await,
-        Err(refusal) => Err(refuse(&route, refusal)),
+    let state = served.state();
+    let passed = match (checked, &*state) {
+        (Err(refusal), _) => Err(refuse(&served, refusal)),
+        (Ok(()), State::Closed(closed)) => Err(close(&served, closed)),
+        (Ok(()), State::Open(route)) => pass(&served, route, request, &progress, flight).await,
     };
     let mut response = passed.unwrap_or_else(|(code, message)| {
         if discovery { status::text(code, &message) } else { status::response(code, &message) }
@@ -61,11 +66,11 @@ pub(crate) async fn forward(
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     let took = SystemClock.elapsed().saturating_sub(begun);
-    route.meter.answered(response.status(), took);
+    served.meter.answered(response.status(), took);
     if let Some((method, path)) = told {
         // Without its query, which holds the words of commands.
         tracing::info!(
-            context = route.name(),
+            context = served.name,
             %method,
             path,
             status = response.status().as_u16(),
@@ -79,13 +84,21 @@ pub(crate) async fn forward(
 /// Why there is no answer of the server, and the code that stands for it.
 type Told = (StatusCode, Cow<'static, str>);
 
-fn refuse(route: &Route, refusal: Refusal) -> Told {
-    route.meter.refused(refusal.reason);
-    tracing::warn!(context = route.name(), reason = refusal.reason, "refused a request");
+fn refuse(served: &Served, refusal: Refusal) -> Told {
+    served.meter.refused(refusal.reason);
+    tracing::warn!(context = served.name, reason = refusal.reason, "refused a request");
     (refusal.code, refusal.message.into())
 }
 
+/// The kubeconfig or the policy in force does not let it pass.
+fn close(served: &Served, closed: &Closed) -> Told {
+    served.meter.refused(closed.reason);
+    tracing::warn!(context = served.name, reason = closed.reason, "refused a request");
+    (StatusCode::FORBIDDEN, closed.message.clone().into())
+}
+
 async fn pass(
+    served: &Served,
     route: &Route,
     mut request: Request<Incoming>,
     progress: &Progress,
@@ -93,21 +106,28 @@ async fn pass(
 ) -> Result<Response<Answer>, Told> {
     let upgrade = wanted_upgrade(request.headers());
     if upgrade.is_some() && !request.body().is_end_stream() {
-        return Err(refuse(route, UPGRADE_WITH_BODY));
+        return Err(refuse(served, UPGRADE_WITH_BODY));
     }
     let client = upgrade.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
     let (mut head, body) = request.into_parts();
-    let target = gate::target(&head.method, &head.uri).map_err(|refusal| refuse(route, refusal))?;
+    let target =
+        gate::target(&head.method, &head.uri).map_err(|refusal| refuse(served, refusal))?;
     strip(&mut head.headers);
     // The server's own name is put there instead.
     head.headers.remove(HOST);
+    if head.headers.contains_key(ORIGIN)
+        && let Ok(origin) = HeaderValue::from_str(&route.client.origin().to_string())
+    {
+        // It was the address that the client calls: some servers compare it with the host.
+        head.headers.insert(ORIGIN, origin);
+    }
     if let Some((protocol, _)) = &client {
         head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
         head.headers.insert(UPGRADE, HeaderValue::from_static(protocol));
     }
     let body = if body.is_end_stream() {
         if gate::length(&head.headers).is_some_and(|length| length > 0) {
-            return Err(refuse(route, BROKEN_BODY));
+            return Err(refuse(served, BROKEN_BODY));
         }
         Body::empty()
     } else {
@@ -118,18 +138,28 @@ async fn pass(
     *passed.uri_mut() = target;
     *passed.headers_mut() = head.headers;
 
-    let sent = route.client.send(passed).await;
+    let mut closed = route.closed.subscribe();
+    let sent = tokio::select! {
+        sent = route.client.send(passed) => sent,
+        Ok(_) = closed.wait_for(|closed| *closed) => {
+            let State::Closed(closed) = &*served.state() else { return Err(refuse(served, CHANGED)) };
+            return Err(close(served, closed));
+        }
+    };
     let mut response = sent.map_err(|error| match progress.fault() {
-        Some(fault) => refuse(route, fault),
-        None => lost(route, &error),
+        Some(fault) => refuse(served, fault),
+        None => lost(served, route, &error),
     })?;
+    if is_ambiguous(response.headers()) {
+        return Err(failed(served, AMBIGUOUS.to_owned()));
+    }
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         // To anything else than what was asked for it could carry whatever it likes.
         let agreed =
             client.filter(|(wanted, _)| wanted_upgrade(response.headers()) == Some(wanted));
-        let (protocol, client) = agreed.ok_or_else(|| failed(route, UNASKED_CHANGE.to_owned()))?;
-        let server = hyper::upgrade::on(&mut response);
-        tunnel::open(route, protocol, client, server, flight);
+        let (protocol, client) = agreed.ok_or_else(|| failed(served, UNASKED_CHANGE.to_owned()))?;
+        let upstream = hyper::upgrade::on(&mut response);
+        tunnel::open(served, protocol, client, upstream, flight);
         // Both headers of the change belong to it and are passed on.
         return Ok(response.map(|_| Answer::empty()));
     }
@@ -138,6 +168,15 @@ async fn pass(
     head.version = Version::HTTP_11;
     head.extensions.clear();
     Ok(Response::from_parts(head, Answer::Server { body, _flight: flight }))
+}
+
+/// Whether two readers could disagree about where a response ends. What is read here as one length would be
+/// passed on as another, or a coding be lost.
+fn is_ambiguous(headers: &HeaderMap) -> bool {
+    let coded = headers.contains_key(TRANSFER_ENCODING);
+    let measured = headers.contains_key(CONTENT_LENGTH);
+    (coded && (measured || !gate::is_chunked(headers)))
+        || (measured && gate::length(headers).is_none())
 }
 
 /// Takes away what is about the connection a message came on.
@@ -161,7 +200,7 @@ fn strip(headers: &mut HeaderMap) {
 }
 
 /// There is no response of the server: says why.
-fn lost(route: &Route, error: &keyward::Error) -> Told {
+fn lost(served: &Served, route: &Route, error: &keyward::Error) -> Told {
     let code = match error.kind() {
         Kind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::BAD_GATEWAY,
@@ -184,14 +223,14 @@ fn lost(route: &Route, error: &keyward::Error) -> Told {
         }
     }
     let message = inline(&route.mask.apply(&message));
-    (code, failed(route, message).1)
+    (code, failed(served, message).1)
 }
 
 /// There is no response of the server that can be passed on.
-fn failed(route: &Route, message: String) -> Told {
+fn failed(served: &Served, message: String) -> Told {
     // Clients ask again and again; whoever reads the log need not.
-    if route.note(message.clone()) {
-        tracing::warn!(context = route.name(), "{message}");
+    if served.note(message.clone()) {
+        tracing::warn!(context = served.name, "{message}");
     }
     (StatusCode::BAD_GATEWAY, message.into())
 }

@@ -13,10 +13,12 @@ use http::{
 use keyward::bearer::brings_own;
 
 use super::refusal::{
-    BROWSER, CODING, IMPERSONATION, LENGTH, LOST_ON_THE_WAY, METHOD, NAME, NO_HOST, OTHER_HOST,
-    OTHER_UPGRADE, OWN_AUTHORIZATION, PATH, PROXY, Refusal, UNASKED_UPGRADE,
+    BROWSER, CODING, IMPERSONATION, LENGTH, LOST_ON_THE_WAY, METHOD, NAME, NO_HOST, NOBODY,
+    OTHER_HOST, OTHER_UPGRADE, OWN_AUTHORIZATION, PATH, PROXY, Refusal, UNASKED_UPGRADE,
 };
 
+const IMPERSONATE: &str = "impersonate-";
+const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// What `Connection` may name: headers and words that are about a connection, whatever they say.
@@ -75,12 +77,25 @@ impl Gate {
         if all { Ok(()) } else { Err(OTHER_HOST) }
     }
 
+    /// Whether the one `Origin` of a request is a name of this listener. Clients that are no browsers
+    /// send the address they call, and write `http` for it where the connection has TLS.
+    fn is_own_origin(&self, headers: &HeaderMap) -> bool {
+        let mut origins = headers.get_all(ORIGIN).iter();
+        let (Some(origin), None) = (origins.next(), origins.next()) else { return false };
+        let Some((scheme, host)) = origin.to_str().ok().and_then(|text| text.split_once("://"))
+        else {
+            return false;
+        };
+        ["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme))
+            && self.names.iter().any(|name| name.eq_ignore_ascii_case(host))
+    }
+
     fn check_header(&self, name: &HeaderName, headers: &HeaderMap) -> Result<(), Refusal> {
         // The one byte that h2 takes in a name and that no name may have (RFC 9110, 5.6.2).
         if name.as_str().contains('"') {
             return Err(NAME);
         }
-        if *name == ORIGIN || *name == FETCH_SITE {
+        if *name == FETCH_SITE || (*name == ORIGIN && !self.is_own_origin(headers)) {
             return Err(BROWSER);
         }
         if !self.allowed.authorization && brings_authorization(name, headers) {
@@ -91,6 +106,9 @@ impl Gate {
         }
         if !self.allowed.impersonation && names_somebody(name.as_str()) {
             return Err(IMPERSONATION);
+        }
+        if name.as_str().starts_with(IMPERSONATE) && !names_one_user(headers) {
+            return Err(NOBODY);
         }
         if *name == CONNECTION && !names_hops(headers) {
             return Err(LOST_ON_THE_WAY);
@@ -136,7 +154,7 @@ pub(crate) fn wanted_upgrade(headers: &HeaderMap) -> Option<&'static str> {
 }
 
 /// Any other coding, or the same twice, could be read in two ways.
-fn is_chunked(headers: &HeaderMap) -> bool {
+pub(crate) fn is_chunked(headers: &HeaderMap) -> bool {
     let mut values = headers.get_all(TRANSFER_ENCODING).iter();
     let (first, more) = (values.next(), values.next());
     more.is_none() && first.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"chunked"))
@@ -178,9 +196,17 @@ pub(crate) fn named(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
         .filter_map(|name| name.trim().parse().ok())
 }
 
+/// Whether a request that acts as somebody says who that is. Without it, or with nothing in its place, the
+/// user whom the kubeconfig names would stand beside the request's groups, or not stand there at all.
+fn names_one_user(headers: &HeaderMap) -> bool {
+    let mut users = headers.get_all(IMPERSONATE_USER).iter();
+    let (user, more) = (users.next(), users.next());
+    more.is_none() && user.is_some_and(|user| !user.as_bytes().trim_ascii().is_empty())
+}
+
 /// `Impersonate-…`, and what an authenticating proxy in front of a server says.
 fn names_somebody(name: &str) -> bool {
-    name.starts_with("impersonate-") || name.starts_with("x-remote-")
+    name.starts_with(IMPERSONATE) || name.starts_with("x-remote-")
 }
 
 #[cfg(test)]
@@ -232,7 +258,15 @@ mod tests {
             ("x-remote-user", "ann", "impersonation"),
             ("origin", "https://evil.example", "origin"),
             ("origin", "null", "origin"),
+            ("origin", "", "origin"),
+            ("origin", "https://127.0.0.1:9999", "origin"),
+            ("origin", "https://127.0.0.1", "origin"),
+            ("origin", "https://127.0.0.1:8443.evil.example", "origin"),
+            ("origin", "https://127.0.0.1:8443/", "origin"),
+            ("origin", "chrome-extension://127.0.0.1:8443", "origin"),
             ("sec-fetch-site", "cross-site", "origin"),
+            ("sec-fetch-site", "same-origin", "origin"),
+            ("sec-fetch-site", "none", "origin"),
             ("upgrade", "h2c", "upgrade"),
             ("upgrade", "websocket, h2c", "upgrade"),
             ("upgrade", "websocket", "upgrade"),
@@ -247,6 +281,22 @@ mod tests {
             ("connection", "Sec-WebSocket-Protocol", "connection"),
         ] {
             assert_eq!(judge(&[(name, value)]), Some(reason), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_names_our_own_address_as_its_origin_is_let_through() {
+        for value in [
+            // As the official Python client's websocket library writes it.
+            "http://127.0.0.1:8443",
+            "https://127.0.0.1:8443",
+            "https://LOCALHOST:8443",
+        ] {
+            assert_eq!(judge(&[("origin", value)]), None, "{value}");
+            // Another header of the same name, and a browser that tells of itself.
+            for second in [("origin", value), ("origin", "x"), ("sec-fetch-site", "same-origin")] {
+                assert_eq!(judge(&[("origin", value), second]), Some("origin"), "{second:?}");
+            }
         }
     }
 
@@ -304,6 +354,21 @@ mod tests {
             let request = request(&[("host", "LOCALHOST:8443"), (name, "x")]);
             assert_eq!(gate.check(&request), Ok(()), "{name}");
         }
+    }
+
+    #[test]
+    fn whoever_acts_as_somebody_says_as_whom() {
+        let gate = gate(Allowed { authorization: false, impersonation: true });
+        let judge = |headers: &[(&str, &str)]| {
+            let all = [&[("host", "localhost:8443")], headers].concat();
+            gate.check(&request(&all)).is_ok()
+        };
+        assert!(judge(&[("impersonate-user", "bob"), ("impersonate-group", "dev")]));
+        assert!(!judge(&[("impersonate-group", "dev")]));
+        assert!(!judge(&[("impersonate-extra-scopes", "x")]));
+        assert!(!judge(&[("impersonate-user", "")]));
+        assert!(!judge(&[("impersonate-user", " "), ("impersonate-group", "dev")]));
+        assert!(!judge(&[("impersonate-user", "bob"), ("impersonate-user", "ann")]));
     }
 
     #[test]

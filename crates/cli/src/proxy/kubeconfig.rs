@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
@@ -16,20 +16,12 @@ use keyward_protocol::{Node, Secret};
 
 use super::{
     pass::{self, Pass},
-    route::Route,
+    served::Served,
 };
 use crate::failure::Failure;
 
 /// The extension that tells our files from people's own, unless somebody merged the two.
 const MARK: &str = "keyward-proxy";
-
-/// How every name ends that clients call us by.
-const DOMAIN: &str = ".keyward-proxy.internal";
-
-/// The name that clients of a context call us by.
-pub(crate) fn server_name(number: usize) -> String {
-    format!("c{number}{DOMAIN}")
-}
 
 /// A file that was written, and is taken away when this is dropped, if it is still ours.
 pub(crate) struct Written {
@@ -39,19 +31,18 @@ pub(crate) struct Written {
 
 /// What clients are given for one context.
 pub(crate) struct Entry<'a> {
-    pub(crate) route: &'a Route,
-    pub(crate) server_name: &'a str,
+    pub(crate) served: &'a Served,
+    pub(crate) namespace: &'a str,
     pub(crate) pass: &'a Pass,
 }
 
 /// The kubeconfig as text.
-pub(crate) fn compose(url: &str, authority: &str, entries: &[Entry<'_>], current: &str) -> Secret {
+pub(crate) fn compose(authority: &str, entries: &[Entry<'_>], current: &str) -> Secret {
     let mut config = Kubeconfig::default();
-    for Entry { route, server_name, pass } in entries {
-        let name = route.name().to_owned();
+    for Entry { served, namespace, pass } in entries {
+        let name = served.name.clone();
         let cluster = Cluster {
-            server: url.to_owned(),
-            tls_server_name: (*server_name).to_owned(),
+            server: served.url.clone(),
             certificate_authority_data: authority.as_bytes().to_vec(),
             ..Cluster::default()
         };
@@ -63,7 +54,7 @@ pub(crate) fn compose(url: &str, authority: &str, entries: &[Entry<'_>], current
         let context = Context {
             cluster: name.clone(),
             user: name.clone(),
-            namespace: route.target.namespace.clone(),
+            namespace: (*namespace).to_owned(),
             ..Context::default()
         };
         config.clusters.push(named(&name, cluster));
@@ -71,12 +62,20 @@ pub(crate) fn compose(url: &str, authority: &str, entries: &[Entry<'_>], current
         config.contexts.push(named(&name, context));
     }
     current.clone_into(&mut config.current_context);
-    config.extensions.extend(mark());
+    config.extensions.extend(mark(std::process::id()));
     config.to_json()
 }
 
-fn mark() -> Option<Named<Node>> {
-    Node::from_json(br#"{"writtenBy":"keyward proxy"}"#).ok().map(|mark| named(MARK, mark))
+fn mark(process: u32) -> Option<Named<Node>> {
+    let text = format!(r#"{{"process":{process},"writtenBy":"keyward proxy"}}"#);
+    Node::from_json(text.as_bytes()).ok().map(|mark| named(MARK, mark))
+}
+
+/// The process that wrote a kubeconfig of ours.
+fn writer(config: &Kubeconfig) -> Option<u32> {
+    let mark = config.extensions.iter().find(|extension| extension.name == MARK)?;
+    let mark: serde_json::Value = serde_json::from_str(&mark.value.to_json()).ok()?;
+    mark["process"].as_u64()?.try_into().ok()
 }
 
 fn named<T>(name: &str, value: T) -> Named<T> {
@@ -103,9 +102,21 @@ pub(crate) fn write(
         return Err(Failure::usage(format!("`{shown}` is a place of your own kubeconfig"))
             .hint("name a file that is neither `~/.kube/config` nor listed in `KUBECONFIG`"));
     }
-    if fs::symlink_metadata(&path).is_ok() && !is_ours(&path) {
-        return Err(Failure::usage(format!("`{shown}` is there, and not written by a proxy"))
-            .hint("name a file that is not there"));
+    if let Some(why) = path.parent().and_then(open_to_others) {
+        return Err(Failure::usage(format!("`{shown}` would be in a directory {why}"))
+            .hint("others could put a kubeconfig of theirs there; name a directory of your own"));
+    }
+    if fs::symlink_metadata(&path).is_ok() {
+        let Some(old) = ours(&path) else {
+            return Err(Failure::usage(format!("`{shown}` is there, and not written by a proxy"))
+                .hint("name a file that is not there"));
+        };
+        if is_held(&path) {
+            let process = writer(&old).unwrap_or_default();
+            let message = format!("`{shown}` is in use by the proxy of process {process}");
+            return Err(Failure::usage(message)
+                .hint("end that proxy, or name another file; `keyward proxy status` shows both"));
+        }
     }
     let written = replace(&path, text).map_err(|error| {
         Failure::failed(format!("`{shown}` cannot be written")).note("cause", error.to_string())
@@ -113,15 +124,37 @@ pub(crate) fn write(
     Ok(Written { path, file: written })
 }
 
-/// A new file in the place of whatever is there: whoever has the old one open learns nothing.
+/// Why others could put files into a directory, or take them out of it: one that all may write to is
+/// not made safe by its sticky bit, because the name is free again at our end.
+fn open_to_others(directory: &Path) -> Option<&'static str> {
+    let found = fs::metadata(directory).ok()?;
+    let (own, root) = (rustix::process::geteuid().as_raw(), 0);
+    if found.mode() & 0o002 != 0 {
+        Some("that everybody can write to")
+    } else if ![own, root].contains(&found.uid()) {
+        Some("of another user")
+    } else {
+        None
+    }
+}
+
+/// Whether a running proxy holds the file.
+fn is_held(path: &Path) -> bool {
+    let held = |file: File| matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+    File::open(path).is_ok_and(held)
+}
+
+/// A new file in the place of whatever is there: whoever has the old one open learns nothing. It is locked
+/// for as long as it is open.
 fn replace(path: &Path, text: &Secret) -> io::Result<File> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}", std::process::id()));
     let beside = PathBuf::from(beside);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
     let done = file
+        .lock()
         // Whatever the umask took from it.
-        .set_permissions(fs::Permissions::from_mode(0o600))
+        .and_then(|()| file.set_permissions(fs::Permissions::from_mode(0o600)))
         .and_then(|()| file.write_all(text.expose().as_bytes()))
         .and_then(|()| fs::rename(&beside, path));
     if done.is_err() {
@@ -156,21 +189,17 @@ fn same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Whether there is nothing in the file that a proxy has not written: the mark alone comes along when
+/// What stands in a file that has nothing in it that a proxy has not written: the mark alone comes along when
 /// people merge our kubeconfig into theirs. A client may have chosen another context or namespace.
-fn is_ours(path: &Path) -> bool {
-    let regular = fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
-    regular
-        && fs::read(path)
-            .ok()
-            .and_then(|bytes| Kubeconfig::from_bytes(&bytes).ok())
-            .is_some_and(|config| is_all_ours(&config))
+fn ours(path: &Path) -> Option<Kubeconfig> {
+    fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
+    let config = Kubeconfig::from_bytes(&fs::read(path).ok()?).ok()?;
+    is_all_ours(&config).then_some(config)
 }
 
 fn is_all_ours(config: &Kubeconfig) -> bool {
     let clusters = config.clusters.iter().all(|Named { value: cluster, .. }| {
-        cluster.tls_server_name.ends_with(DOMAIN)
-            && pass::is_authority(&cluster.certificate_authority_data)
+        pass::is_authority(&cluster.certificate_authority_data)
     });
     let users = config.users.iter().all(|user| pass::is_pass(&user.value.client_certificate_data));
     clusters && users && core(config).to_json().expose() == config.to_json().expose()
@@ -180,13 +209,12 @@ fn is_all_ours(config: &Kubeconfig) -> bool {
 fn core(config: &Kubeconfig) -> Kubeconfig {
     let mut core = Kubeconfig {
         current_context: config.current_context.clone(),
-        extensions: mark().into_iter().collect(),
+        extensions: writer(config).and_then(mark).into_iter().collect(),
         ..Kubeconfig::default()
     };
     for Named { name, value, .. } in &config.clusters {
         let cluster = Cluster {
             server: value.server.clone(),
-            tls_server_name: value.tls_server_name.clone(),
             certificate_authority_data: value.certificate_authority_data.clone(),
             ..Cluster::default()
         };
@@ -214,13 +242,13 @@ fn core(config: &Kubeconfig) -> Kubeconfig {
 
 impl Drop for Written {
     fn drop(&mut self) {
-        let ours = self.file.metadata().map(|own| (own.dev(), own.ino()));
+        let own = self.file.metadata().map(|own| (own.dev(), own.ino()));
         let there = fs::symlink_metadata(&self.path).map(|found| (found.dev(), found.ino()));
-        if let (Ok(ours), Ok(there)) = (ours, there)
-            && ours == there
+        if let (Ok(own), Ok(there)) = (own, there)
+            && own == there
         {
             // Clients write into it too, as `kubectl config set-cluster` does.
-            if is_ours(&self.path) {
+            if ours(&self.path).is_some() {
                 let _ = fs::remove_file(&self.path);
             } else {
                 let path = self.path.display();

@@ -3,8 +3,11 @@
 //! ```text
 //! client ──TLS, own certificate──► serve ──► gate ──► forward ──► keyward::Client ──► server
 //!                                   │                   └──► tunnel (exec, port-forward)
-//!                         certificate ──► route: one context
+//!                  port, certificate ──► served: one context ──► route ◄── reload
 //! ```
+//!
+//! Each context has an address of its own that `ports` keeps. `reload` gives it another route when the
+//! kubeconfig or the policy changes.
 //!
 //! `pass` makes the throw-away certificates, `kubeconfig` writes them down for clients, `folder` is
 //! where that happens. `admin` tells the owner of it.
@@ -20,11 +23,14 @@ mod kubeconfig;
 mod meter;
 mod pass;
 mod places;
+mod ports;
 mod refusal;
+mod reload;
 mod report;
 mod route;
 mod run;
 mod serve;
+mod served;
 mod show;
 mod status;
 mod stop;

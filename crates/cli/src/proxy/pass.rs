@@ -4,6 +4,7 @@
 //! The authority's key is dropped as soon as everything is signed. Nothing of an earlier start is
 //! accepted by a later one, and nobody else can ever sign for this one.
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use jiff::{ToSpan, civil::Date, tz::TimeZone};
 use keyward_host::clock::{Clock, SystemClock};
 use keyward_protocol::Secret;
@@ -12,6 +13,7 @@ use rcgen::{
     IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType, date_time_ymd,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject};
+use zeroize::Zeroizing;
 
 /// What the authority and its clients are called in their certificates.
 const AUTHORITY: &str = "keyward proxy";
@@ -82,9 +84,35 @@ impl Authority {
         Ok(Pass {
             certificate: certificate.der().clone(),
             certificate_pem: certificate.pem(),
-            key_pem: Secret::new(key.serialize_pem()),
+            key_pem: sec1_pem(&key).ok_or(Error::CouldNotParseKeyPair)?,
         })
     }
+}
+
+/// A P-256 key as `BEGIN EC PRIVATE KEY` (RFC 5915), which every client reads: fabric8 takes the PKCS#8
+/// form for an RSA key.
+fn sec1_pem(key: &KeyPair) -> Option<Secret> {
+    /// The end of a PKCS#8 key is an `ECPrivateKey` that leaves out the curve: its version, the
+    /// private key of 32 bytes and, tagged as `[1]`, the public one.
+    const BEFORE_KEY: [u8; 5] = [2, 1, 1, 4, 32];
+    const CURVE: [u8; 12] = [0xa0, 10, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
+    const PUBLIC: usize = 70;
+    let pkcs8 = Zeroizing::new(key.serialize_der());
+    let (rest, public) = pkcs8.split_last_chunk::<PUBLIC>()?;
+    let (rest, private) = rest.split_last_chunk::<32>()?;
+    if !rest.ends_with(&BEFORE_KEY) || !public.starts_with(&[0xa1, 68, 3, 66, 0, 4]) {
+        return None;
+    }
+    let parts: [&[u8]; 5] = [&[0x30, 119], &BEFORE_KEY, private, &CURVE, public];
+    let der = Zeroizing::new(parts.concat());
+    let text = Zeroizing::new(STANDARD.encode(&*der));
+    let mut pem = String::from("-----BEGIN EC PRIVATE KEY-----\n");
+    for line in text.as_bytes().chunks(64) {
+        pem.extend(line.iter().map(|byte| char::from(*byte)));
+        pem.push('\n');
+    }
+    pem.push_str("-----END EC PRIVATE KEY-----\n");
+    Some(Secret::new(pem))
 }
 
 /// Whether this is the certificate of an authority that some start has made.
@@ -121,6 +149,19 @@ fn params(name: &str) -> CertificateParams {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clients_key_is_in_sec1_form_and_fits_its_certificate() {
+        let pass = Authority::new().and_then(|authority| authority.pass()).expect("a pass");
+        let pem = pass.key_pem.expose();
+        assert!(pem.starts_with("-----BEGIN EC PRIVATE KEY-----\n"), "its form");
+        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).expect("a key");
+        assert!(matches!(key, PrivateKeyDer::Sec1(_)));
+        let key = rustls::crypto::ring::sign::any_ecdsa_type(&key).expect("a P-256 key");
+        let public = key.public_key().expect("its public key");
+        let certificate = pass.certificate.as_ref();
+        assert!(certificate.windows(public.len()).any(|part| part == public.as_ref()));
+    }
 
     #[test]
     fn every_pass_is_another_one() {

@@ -33,8 +33,10 @@ pub(crate) const OTHER_HOST: Refusal = Refusal::forbidden(
     "host",
     "the request is for another host; use the kubeconfig that the proxy has written",
 );
-pub(crate) const BROWSER: Refusal =
-    Refusal::forbidden("origin", "the request has an Origin: browsers are not let through");
+pub(crate) const BROWSER: Refusal = Refusal::forbidden(
+    "origin",
+    "the request comes from a browser: it has `Sec-Fetch-Site`, or an `Origin` that is not this address",
+);
 pub(crate) const OWN_AUTHORIZATION: Refusal = Refusal::forbidden(
     "authorization",
     "the request brings its own authorization, which would be used instead of the proxy's \
@@ -48,6 +50,17 @@ pub(crate) const IMPERSONATION: Refusal = Refusal::forbidden(
     "impersonation",
     "the request wants to act as somebody else (`--as`); `keyward proxy --allow-impersonation` \
      passes that on",
+);
+/// With an incomplete one the server would take the kubeconfig's user for the rest.
+pub(crate) const NOBODY: Refusal = Refusal::bad(
+    "impersonation",
+    "the request says more of whom to act as than who that is: it needs one `Impersonate-User`",
+);
+/// Between two versions of the kubeconfig.
+pub(crate) const CHANGED: Refusal = Refusal::new(
+    StatusCode::SERVICE_UNAVAILABLE,
+    "context",
+    "the context was not served for a moment; try again",
 );
 pub(crate) const MIXED: Refusal = Refusal::forbidden(
     "mixed",

@@ -1,6 +1,13 @@
 //! What the owner can ask: metrics, and who is served as whom.
 
-use std::{fmt::Write as _, path::PathBuf, sync::Arc, sync::atomic::Ordering};
+use std::{
+    fmt::Write as _,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
@@ -13,7 +20,8 @@ use serde_json::{Value, json};
 
 use super::{
     meter::Meter,
-    route::Route,
+    reload::Versions,
+    served::{Served, State},
     tally::{Tally, head, histogram},
 };
 
@@ -21,7 +29,8 @@ use super::{
 pub(crate) struct Report {
     pub(crate) url: String,
     pub(crate) kubeconfig: PathBuf,
-    pub(crate) routes: Vec<Arc<Route>>,
+    pub(crate) served: Vec<Arc<Served>>,
+    pub(crate) versions: Arc<Versions>,
     pub(crate) tally: Arc<Tally>,
     pub(crate) started: Timestamp,
 }
@@ -33,6 +42,7 @@ impl Report {
     pub(crate) fn metrics(&self) -> String {
         let mut out = String::new();
         self.tally.write(&mut out, SystemClock.now());
+        self.write_versions(&mut out);
         let name = "keyward_proxy_requests_total";
         head(&mut out, name, "counter", "requests of clients, by the code they were answered with");
         for (label, meter) in self.meters() {
@@ -77,8 +87,28 @@ impl Report {
         out
     }
 
+    fn write_versions(&self, out: &mut String) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let name = "keyward_proxy_config_reloads_total";
+        head(out, name, "counter", "changes of the kubeconfig or kuberc, by whether they are used");
+        let (taken, broken) = (read(&self.versions.taken), read(&self.versions.broken));
+        for (outcome, count) in [("failure", broken), ("success", taken)] {
+            let _ = writeln!(out, "{name}{{outcome=\"{outcome}\"}} {count}");
+        }
+        let last = self.versions.last();
+        let name = "keyward_proxy_config_last_reload_successful";
+        head(out, name, "gauge", "whether the kubeconfig and kuberc are used as they are");
+        let _ = writeln!(out, "{name} {}", u8::from(last.fault.is_none()));
+        let name = "keyward_proxy_context_served";
+        head(out, name, "gauge", "whether the kubeconfig and kuberc let a context be served");
+        for served in &self.served {
+            let open = u8::from(served.route().is_some());
+            let _ = writeln!(out, "{name}{{{}}} {open}", label(&served.name));
+        }
+    }
+
     fn meters(&self) -> impl Iterator<Item = (String, &Meter)> {
-        self.routes.iter().map(|route| (label(route.name()), &*route.meter))
+        self.served.iter().map(|served| (label(&served.name), &*served.meter))
     }
 
     /// For `keyward proxy status`; docs/cli.md has the schema.
@@ -88,26 +118,55 @@ impl Report {
             "url": self.url,
             "kubeconfig": self.kubeconfig,
             "started": self.started.to_string(),
-            "contexts": self.routes.iter().map(|route| context(route)).collect::<Vec<_>>(),
+            "config": self.config(),
+            "contexts": self.served.iter().map(|served| context(served)).collect::<Vec<_>>(),
         })
     }
 }
 
-fn context(route: &Route) -> Value {
+impl Report {
+    /// Which version of the kubeconfig and kuberc is in force, and what is wrong with a newer one.
+    fn config(&self) -> Value {
+        let last = self.versions.last();
+        json!({
+            "version": self.versions.taken.load(Ordering::Relaxed) + 1,
+            "since": last.since.to_string(),
+            "fault": last.fault.map(error),
+        })
+    }
+}
+
+fn context(served: &Served) -> Value {
+    let state = served.state();
+    let route = match &*state {
+        State::Open(route) => route,
+        State::Closed(closed) => {
+            return json!({
+                "name": served.name,
+                "url": served.url,
+                "closed": closed.message,
+                "lastError": served.last_error().map(error),
+                "requests": served.meter.codes().map(|(_, count)| count).sum::<u64>(),
+                "open": served.meter.open.load(Ordering::Relaxed),
+            });
+        }
+    };
     let history = route.source.history();
     // Whoever looks, looks most of all when it has expired and nothing came after it.
     let credential = route.source.last();
     let now = SystemClock.now();
     let age = history.came.map(|came| now.duration_since(came).as_secs());
     let failed = history.error.as_ref().zip(history.ran);
-    let last_error = match (failed, route.last_error()) {
+    let last_error = match (failed, served.last_error()) {
         (Some((error, at)), noted) if noted.as_ref().is_none_or(|(when, _)| *when < at) => {
             Some((at, route.mask.apply(&error.to_string()).into_owned()))
         }
         (_, noted) => noted,
     };
     json!({
-        "name": route.name(),
+        "name": served.name,
+        "url": served.url,
+        "closed": null,
         "server": url::mask(&route.target.cluster.server),
         "user": route.target.user_name,
         "identity": credential.as_deref().and_then(identity),
@@ -122,13 +181,14 @@ fn context(route: &Route) -> Value {
             "seconds": history.took.as_secs_f64(),
             "succeeded": history.error.is_none(),
         })),
-        "lastError": last_error.map(|(at, message)| json!({
-            "at": at.to_string(),
-            "message": message,
-        })),
-        "requests": route.meter.codes().map(|(_, count)| count).sum::<u64>(),
-        "open": route.meter.open.load(Ordering::Relaxed),
+        "lastError": last_error.map(error),
+        "requests": served.meter.codes().map(|(_, count)| count).sum::<u64>(),
+        "open": served.meter.open.load(Ordering::Relaxed),
     })
+}
+
+fn error((at, message): (Timestamp, String)) -> Value {
+    json!({ "at": at.to_string(), "message": message })
 }
 
 fn kind(credential: &Credential) -> &'static str {

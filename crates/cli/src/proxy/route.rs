@@ -1,30 +1,33 @@
-//! One context that is served: the way to its server, under its identity.
+//! The way to the server of a context, under its identity, as one version of the kubeconfig says.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
-use jiff::Timestamp;
 use keyward::Client;
 use keyward_host::{
-    Source, Sources, Target,
-    clock::{Clock, SystemClock},
+    Kubeconfig, Source, Sources, Target,
+    kubeconfig::{Lines, Named, Place},
     plan::{Method, Plugin},
 };
+use keyward_protocol::Secret;
+use tokio::sync::watch;
 
-use super::meter::{Activity, Meter};
 use crate::{failure::Failure, globals::Globals, mask::Mask};
 
-/// A context.
+/// What a context is called that has no name: flags alone, or the pod we run in.
+const NAMELESS: &str = "keyward";
+
+/// A way to a server.
 pub(crate) struct Route {
+    /// The name in the kubeconfig; `None` for flags alone, or the pod we run in.
+    pub(crate) context: Option<String>,
     pub(crate) target: Target,
     pub(crate) client: Client,
     pub(crate) source: Source,
-    pub(crate) meter: Arc<Meter>,
     pub(crate) mask: Mask,
     /// Whether something is run, or asked, for a credential.
     pub(crate) runs: bool,
     /// Whether what is run may ask a person at the terminal.
     pub(crate) asks: bool,
-    last_error: Mutex<Option<(Timestamp, String)>>,
+    /// Told when nothing may pass any more.
+    pub(crate) closed: watch::Sender<bool>,
 }
 
 impl Route {
@@ -34,7 +37,6 @@ impl Route {
         globals: &Globals,
         sources: &Sources,
         refresh_on_403: bool,
-        activity: &Arc<Activity>,
     ) -> Result<Self, Failure> {
         let plan = globals.plan(target.clone())?;
         let source = sources.open(&plan);
@@ -49,25 +51,32 @@ impl Route {
             builder = builder.refresh_on_403();
         }
         let client = builder.build(&target, source.clone())?;
-        let meter = Arc::new(Meter::new(activity.clone()));
+        let context = Some(target.context.clone()).filter(|name| !name.is_empty());
+        let (closed, _) = watch::channel(false);
         let mask = globals.mask.clone();
-        Ok(Self { target, client, source, meter, mask, runs, asks, last_error: Mutex::default() })
+        Ok(Self { context, target, client, source, mask, runs, asks, closed })
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.target.context
+        self.context.as_deref().unwrap_or(NAMELESS)
     }
 
-    /// Remembers what went wrong last. Returns whether it is something else than before.
-    pub(crate) fn note(&self, error: String) -> bool {
-        let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = last.as_ref().is_none_or(|(_, before)| *before != error);
-        *last = Some((SystemClock.now(), error));
-        new
+    /// Whether another version of the kubeconfig leads to the same server, under the same identity and
+    /// by the same rules.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.source.same(&other.source)
+            && text(&self.target).expose() == text(&other.target).expose()
     }
+}
 
-    /// What went wrong last, and when.
-    pub(crate) fn last_error(&self) -> Option<(Timestamp, String)> {
-        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
+/// All that a target says of its cluster and user.
+fn text(target: &Target) -> Secret {
+    let mut config = Kubeconfig::default();
+    config.clusters.push(nameless(target.cluster.clone()));
+    config.users.push(nameless(target.user.clone()));
+    config.to_json()
+}
+
+fn nameless<T>(value: T) -> Named<T> {
+    Named { name: String::new(), place: Place::default(), lines: Lines::default(), value }
 }

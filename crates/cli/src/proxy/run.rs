@@ -9,6 +9,7 @@ use std::{
 };
 
 use keyward_host::{Kubeconfig, Sources, clock::SystemClock, process};
+use keyward_protocol::url::mask;
 use rcgen::SanType;
 use rustls::pki_types::ServerName;
 use tokio::{
@@ -22,10 +23,13 @@ use super::{
     gate::Gate,
     kubeconfig::{self, Entry, Written},
     meter::Activity,
-    pass::{Authority, Pass},
+    pass::Authority,
+    ports::Ports,
+    reload::{self, Follower, Versions},
     report::Report,
     route::Route,
-    serve::{self, Door, Stage},
+    serve::{self, Door, Listener, Stage},
+    served::Served,
     stop::{self, Heard},
     tally::Tally,
 };
@@ -56,11 +60,13 @@ fn start(
     signals: UnboundedReceiver<Heard>,
 ) -> Result<ExitCode, Failure> {
     check_listen(options)?;
+    // Before they are read: a change in between is noticed.
+    let files = reload::files(globals);
     let config = globals.kubeconfig()?;
     let tally = Arc::new(Tally::new());
     let sources = Sources::new(Arc::new(SystemClock), tally.clone());
     let activity = Activity::new();
-    let (routes, current) = contexts::open(options, &config, globals, &sources, &activity)?;
+    let (routes, current) = contexts::open(options, &config, globals, &sources)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
         .thread_name("proxy")
@@ -68,8 +74,15 @@ fn start(
         .build()
         .map_err(|error| broken("the runtime", &error))?;
     let code = runtime.block_on(async {
-        let proxy = Proxy::open(options, globals, &config, routes, &current, tally).await?;
-        proxy.live(options, globals, activity, signals).await
+        let proxy =
+            Proxy::open(options, globals, &config, (routes, &current), tally, &activity).await?;
+        let (served, versions) = (proxy.report.served.clone(), proxy.report.versions.clone());
+        let follower =
+            Follower::new(files, globals, sources, options.refresh_on_403, served, versions);
+        let following = tokio::spawn(follower.run());
+        let code = proxy.live(options, globals, activity, signals).await;
+        following.abort();
+        code
     });
     // A resolver or a file may keep a thread busy; nobody waits for it.
     runtime.shutdown_background();
@@ -79,8 +92,7 @@ fn start(
 /// What stands while the proxy runs.
 struct Proxy {
     door: Arc<Door>,
-    listener: TcpListener,
-    url: String,
+    listeners: Vec<Listener>,
     kubeconfig: Written,
     admin: admin::Admin,
     report: Arc<Report>,
@@ -94,56 +106,61 @@ impl Proxy {
         options: &Options,
         globals: &Globals,
         config: &Kubeconfig,
-        routes: Vec<Route>,
-        current: &str,
+        (routes, current): (Vec<Route>, &str),
         tally: Arc<Tally>,
+        activity: &Arc<Activity>,
     ) -> Result<Self, Failure> {
         let folder = Folder::make(&globals.surroundings)?;
-        let listener = bind(options.listen).await?;
-        let address = listener.local_addr().map_err(|error| broken("the listener", &error))?;
-        let names = Names::of(options, address);
         let unsigned = |error: rcgen::Error| broken("the throw-away certificates", &error);
         let authority = Authority::new().map_err(unsigned)?;
-        let served: Vec<(String, Arc<Route>, Pass)> = routes
-            .into_iter()
-            .enumerate()
-            .map(|(number, route)| {
-                let name = kubeconfig::server_name(number);
-                Ok((name, Arc::new(route), authority.pass().map_err(unsigned)?))
-            })
-            .collect::<Result<_, Failure>>()?;
-        let identity = authority
-            .listener(names.certificate(served.iter().map(|(name, ..)| name.as_str())))
-            .map_err(unsigned)?;
-        let by_certificate: HashMap<_, _> = served
+        let mut names = Vec::new();
+        let mut listeners = Vec::new();
+        let mut passes = Vec::new();
+        let mut ports = Ports::open(&globals.surroundings);
+        for route in routes {
+            let socket = bind(options, &route, current, &mut ports)?;
+            let address = socket.local_addr().map_err(|error| broken("the listener", &error))?;
+            let own = Names::of(options, address);
+            let gate = Gate {
+                names: own.hosts.clone(),
+                scheme: http::uri::Scheme::HTTPS,
+                allowed: options.allowed,
+            };
+            let namespace = route.target.namespace.clone();
+            let served = Arc::new(Served::new(route, own.url(), activity));
+            passes.push((served.clone(), namespace, authority.pass().map_err(unsigned)?));
+            listeners.push(Listener { socket, gate: Arc::new(gate), served });
+            names.push(own);
+        }
+        ports.keep();
+        let names = names.first().map(Names::certificate).unwrap_or_default();
+        let identity = authority.listener(names).map_err(unsigned)?;
+        let by_certificate: HashMap<_, _> = passes
             .iter()
-            .map(|(name, route, pass)| (pass.certificate.clone(), (name.clone(), route.clone())))
+            .map(|(served, _, pass)| (pass.certificate.clone(), served.clone()))
             .collect();
-        let gate = Gate {
-            names: names.hosts.clone(),
-            scheme: http::uri::Scheme::HTTPS,
-            allowed: options.allowed,
-        };
-        let door = Door::new(&authority, identity, gate, by_certificate, tally.clone())
+        let door = Door::new(&authority, identity, by_certificate, tally.clone())
             .map_err(|error| broken("the throw-away certificates", &error))?;
-        let entries: Vec<Entry<'_>> = served
+        let entries: Vec<Entry<'_>> = passes
             .iter()
-            .map(|(server_name, route, pass)| Entry { route, server_name, pass })
+            .map(|(served, namespace, pass)| Entry { served, namespace, pass })
             .collect();
-        let text = kubeconfig::compose(&names.url(), authority.pem(), &entries, current);
+        let text = kubeconfig::compose(authority.pem(), &entries, current);
         let path = options.kubeconfig.clone().unwrap_or_else(|| folder.kubeconfig());
-        let kubeconfig = kubeconfig::write(&path, &text, config, &globals.surroundings)?;
+        let kubeconfig =
+            folder.alone(|| kubeconfig::write(&path, &text, config, &globals.surroundings))?;
+        let served: Vec<Arc<Served>> = passes.into_iter().map(|(served, ..)| served).collect();
         let report = Arc::new(Report {
-            url: names.url(),
+            url: url(&served, current),
             kubeconfig: kubeconfig.path.clone(),
-            routes: served.into_iter().map(|(_, route, _)| route).collect(),
+            served,
+            versions: Versions::new(),
             tally,
             started: report_start(),
         });
         let admin = admin::Admin::bind(&folder.socket(), options.admin).await?;
-        let door = Arc::new(door);
-        let (url, current) = (names.url(), current.to_owned());
-        Ok(Self { door, listener, url, kubeconfig, admin, report, current, _folder: folder })
+        let (door, current) = (Arc::new(door), current.to_owned());
+        Ok(Self { door, listeners, kubeconfig, admin, report, current, _folder: folder })
     }
 
     async fn live(
@@ -154,7 +171,7 @@ impl Proxy {
         mut signals: UnboundedReceiver<Heard>,
     ) -> Result<ExitCode, Failure> {
         let (stage, watched) = watch::channel(Stage::Serving);
-        let mut serving = tokio::spawn(serve::serve(self.door.clone(), self.listener, watched));
+        let mut serving = tokio::spawn(serve::serve(self.door.clone(), self.listeners, watched));
         let names = self.admin.address().map(|address| Names::of(options, address));
         if let Some(names) = &names {
             output::tell(&format!("metrics http://{}/metrics\n", names.first()));
@@ -164,8 +181,10 @@ impl Proxy {
         if !options.command.is_empty() {
             output::never_wait();
             // While the terminal is still ours. What is wrong, whoever asks for something is told.
-            let current = self.report.routes.iter().find(|route| route.name() == self.current);
-            if let Some(route) = current.filter(|route| route.asks) {
+            let current = self.report.served.iter().find(|served| served.name == self.current);
+            if let Some(route) =
+                current.and_then(|served| served.route()).filter(|route| route.asks)
+            {
                 tokio::select! {
                     _ = route.source.credential() => {}
                     Some(heard) = signals.recv() => {
@@ -176,7 +195,7 @@ impl Proxy {
             return command::run(&options.command, &self.kubeconfig.path, globals, signals).await;
         }
         let path = self.kubeconfig.path.display().to_string();
-        output::tell(&format!("ready {} {path}\n", self.url));
+        output::tell(&format!("ready {} {path}\n", self.report.url));
         output::print(&format!("export KUBECONFIG={}\n", output::quoted(&path)))?;
         output::never_wait();
         let idle = idle(options.idle, &activity);
@@ -263,12 +282,12 @@ impl Names {
         format!("https://{}", self.first())
     }
 
-    fn certificate<'a>(&'a self, contexts: impl Iterator<Item = &'a str>) -> Vec<SanType> {
-        let own = self.bare.iter().map(String::as_str);
-        own.chain(contexts)
+    fn certificate(&self) -> Vec<SanType> {
+        self.bare
+            .iter()
             .filter_map(|name| match name.parse::<IpAddr>() {
                 Ok(ip) => Some(SanType::IpAddress(ip)),
-                Err(_) => name.try_into().ok().map(SanType::DnsName),
+                Err(_) => name.as_str().try_into().ok().map(SanType::DnsName),
             })
             .collect()
     }
@@ -292,10 +311,35 @@ fn check_listen(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address).await.map_err(|error| {
-        Failure::failed(format!("cannot listen on `{address}`")).note("cause", error.to_string())
-    })
+/// The listener of a context. An address that was asked for is the current context's, and each of the others
+/// has a port of its own.
+fn bind(
+    options: &Options,
+    route: &Route,
+    current: &str,
+    ports: &mut Ports,
+) -> Result<TcpListener, Failure> {
+    let address = options.listen;
+    let bound = if address.port() != 0 && route.name() == current {
+        std::net::TcpListener::bind(address)
+    } else {
+        ports.bind(address.ip(), route.name(), &mask(&route.target.cluster.server))
+    };
+    bound
+        .and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            TcpListener::from_std(socket)
+        })
+        .map_err(|error| {
+            Failure::failed(format!("cannot listen on `{address}`"))
+                .note("cause", error.to_string())
+        })
+}
+
+/// The address of the current context.
+fn url(served: &[Arc<Served>], current: &str) -> String {
+    let current = served.iter().find(|served| served.name == current);
+    current.map(|served| served.url.clone()).unwrap_or_default()
 }
 
 fn broken(what: &str, error: &dyn std::error::Error) -> Failure {

@@ -22,7 +22,7 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{
-    forward::forward, gate::Gate, pass::Authority, places::Places, route::Route, tally::Tally,
+    forward::forward, gate::Gate, pass::Authority, places::Places, served::Served, tally::Tally,
 };
 
 /// Until a stranger has proved to be no stranger.
@@ -54,42 +54,41 @@ pub(crate) enum Stage {
     Draining,
 }
 
-/// Everything a connection needs to know.
+/// What the listeners of all contexts share.
 pub(crate) struct Door {
-    pub(crate) tls: TlsAcceptor,
-    pub(crate) gate: Arc<Gate>,
-    /// The context that a client's certificate is for, and the name its clients call us by.
-    pub(crate) routes: HashMap<CertificateDer<'static>, (String, Arc<Route>)>,
-    pub(crate) tally: Arc<Tally>,
+    tls: TlsAcceptor,
+    /// The context that a client's certificate is for.
+    served: HashMap<CertificateDer<'static>, Arc<Served>>,
+    tally: Arc<Tally>,
     strangers: Places,
+}
+
+/// The listener of one context.
+pub(crate) struct Listener {
+    pub(crate) socket: TcpListener,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) served: Arc<Served>,
 }
 
 impl Door {
     pub(crate) fn new(
         authority: &Authority,
         identity: (CertificateDer<'static>, PrivateKeyDer<'static>),
-        gate: Gate,
-        routes: HashMap<CertificateDer<'static>, (String, Arc<Route>)>,
+        served: HashMap<CertificateDer<'static>, Arc<Served>>,
         tally: Arc<Tally>,
     ) -> Result<Self, rustls::Error> {
         Ok(Self {
             tls: Arc::new(settings(authority, identity)?).into(),
-            gate: Arc::new(gate),
-            routes,
+            served,
             tally,
             strangers: Places::new(STRANGERS),
         })
     }
 
-    /// The route of the certificate that was shown, and its gate. A name that belongs to another
-    /// context means that somebody mixed cluster and user of two contexts: there is no gate.
-    fn route(&self, stream: &TlsStream<TcpStream>) -> Option<(Arc<Route>, Option<Arc<Gate>>)> {
+    /// The context of the certificate that was shown.
+    fn served(&self, stream: &TlsStream<TcpStream>) -> Option<&Arc<Served>> {
         let (_, session) = stream.get_ref();
-        let (name, route) = self.routes.get(session.peer_certificates()?.first()?)?;
-        let other = session.server_name().is_some_and(|asked| {
-            asked != name && self.routes.values().any(|(known, _)| known == asked)
-        });
-        Some((route.clone(), (!other).then(|| self.gate.clone())))
+        self.served.get(session.peer_certificates()?.first()?)
     }
 }
 
@@ -120,7 +119,21 @@ async fn draining(mut stage: watch::Receiver<Stage>) {
 }
 
 /// Accepts until the end, then waits for what is under way.
-pub(crate) async fn serve(door: Arc<Door>, listener: TcpListener, stage: watch::Receiver<Stage>) {
+pub(crate) async fn serve(
+    door: Arc<Door>,
+    listeners: Vec<Listener>,
+    stage: watch::Receiver<Stage>,
+) {
+    let mut all = JoinSet::new();
+    for listener in listeners {
+        all.spawn(accept(door.clone(), listener, stage.clone()));
+    }
+    while all.join_next().await.is_some() {}
+}
+
+/// Accepts the clients of one context.
+async fn accept(door: Arc<Door>, listener: Listener, stage: watch::Receiver<Stage>) {
+    let Listener { socket, gate, served } = listener;
     let mut connections = JoinSet::new();
     let mut draining = pin!(draining(stage.clone()));
     loop {
@@ -128,9 +141,10 @@ pub(crate) async fn serve(door: Arc<Door>, listener: TcpListener, stage: watch::
         tokio::select! {
             biased;
             () = &mut draining => break,
-            accepted = listener.accept() => match accepted {
+            accepted = socket.accept() => match accepted {
                 Ok((stream, peer)) => {
-                    connections.spawn(connect(door.clone(), stream, peer, stage.clone()));
+                    let here = (served.clone(), gate.clone());
+                    connections.spawn(connect(door.clone(), here, stream, peer, stage.clone()));
                 }
                 Err(error) => {
                     // Out of descriptors, or a client that left already: others may fare better.
@@ -140,12 +154,14 @@ pub(crate) async fn serve(door: Arc<Door>, listener: TcpListener, stage: watch::
             },
         }
     }
-    drop(listener);
+    drop(socket);
     while connections.join_next().await.is_some() {}
 }
 
+/// Serves one client that came to the port of a context.
 async fn connect(
     door: Arc<Door>,
+    (here, gate): (Arc<Served>, Arc<Gate>),
     stream: TcpStream,
     peer: SocketAddr,
     stage: watch::Receiver<Stage>,
@@ -175,12 +191,14 @@ async fn connect(
             return;
         }
     };
-    let Some((route, gate)) = door.route(&stream) else {
+    let Some(served) = door.served(&stream).cloned() else {
         door.tally.stranger();
         tracing::warn!(%peer, "a client's certificate is for no context");
         return;
     };
-    talk(route, gate, stream, stage).await;
+    // The port of another context: somebody mixed the cluster and the user of two, and gets no further.
+    let gate = Arc::ptr_eq(&served, &here).then_some(gate);
+    talk(served, gate, stream, stage).await;
 }
 
 /// Finds out who it is.
@@ -199,13 +217,13 @@ async fn greet(door: &Door, mut stream: TcpStream) -> io::Result<TlsStream<TcpSt
 
 /// Serves a client that is known, until it leaves or we end.
 async fn talk(
-    route: Arc<Route>,
+    served: Arc<Served>,
     gate: Option<Arc<Gate>>,
     stream: TlsStream<TcpStream>,
     stage: watch::Receiver<Stage>,
 ) {
     let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let service = service_fn(move |request| forward(route.clone(), gate.clone(), request));
+    let service = service_fn(move |request| forward(served.clone(), gate.clone(), request));
     let io = TokioIo::new(stream);
     let mut draining = pin!(draining(stage));
     let ended = if h2 {

@@ -73,11 +73,20 @@ fn text(status: &Value) -> String {
         word(&status["started"]),
         word(&status["kubeconfig"]),
     );
+    if let Some(message) = status["config"]["fault"]["message"].as_str() {
+        let since = word(&status["config"]["fault"]["at"]);
+        let _ = writeln!(out, "  not used    a change since {since}: {}", inline(message));
+    }
     for context in status["contexts"].as_array().into_iter().flatten() {
         let _ = writeln!(out, "  context     {}", word(&context["name"]));
         let mut line = |label: &str, text: String| {
             let _ = writeln!(out, "    {label:<11} {text}");
         };
+        line("address", word(&context["url"]));
+        if let Some(message) = context["closed"].as_str() {
+            line("not served", inline(message));
+            continue;
+        }
         line("server", word(&context["server"]));
         let user = word(&context["user"]);
         line(

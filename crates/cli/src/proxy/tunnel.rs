@@ -11,7 +11,7 @@ use tokio::io::copy_bidirectional_with_sizes;
 
 use super::{
     meter::{Flight, Meter},
-    route::Route,
+    served::Served,
 };
 
 /// For each direction: a larger one saves system calls in long copies, and there are few tunnels.
@@ -20,17 +20,17 @@ const BUFFER: usize = 64 * 1024;
 /// Joins both sides once each has changed its protocol. One that ends its sending is passed on as
 /// such: the other may have more to say.
 pub(crate) fn open(
-    route: &Route,
+    served: &Served,
     protocol: &'static str,
     client: OnUpgrade,
-    server: OnUpgrade,
+    upstream: OnUpgrade,
     flight: Flight,
 ) {
-    let open = Open::begin(&route.meter, protocol);
-    let context = route.name().to_owned();
+    let open = Open::begin(&served.meter, protocol);
+    let context = served.name.clone();
     tokio::spawn(async move {
         let _both = (open, flight);
-        match join(client, server).await {
+        match join(client, upstream).await {
             Ok((sent, received)) => {
                 tracing::info!(context, protocol, sent, received, "a stream ended");
             }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
 
 mod command;
+mod contexts;
 mod framing;
 mod fuzz;
 mod heal;
@@ -11,6 +12,7 @@ mod http2;
 mod kubectl;
 mod own;
 mod refusal;
+mod reload;
 mod signer;
 mod soak;
 mod stage;

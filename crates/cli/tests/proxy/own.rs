@@ -64,6 +64,41 @@ fn a_place_where_people_look_for_their_own_is_not_taken_although_nothing_is_ther
 }
 
 #[test]
+fn a_second_proxy_leaves_the_file_of_the_first_alone() {
+    let stage = Stage::new();
+    let written = stage.path("written");
+    let config = stage.path("config").to_str().unwrap().to_owned();
+    let proxy = stage.proxy(&["--write-kubeconfig", written.to_str().unwrap()]);
+    let before = fs::read_to_string(&written).unwrap();
+    let (code, said) = write(&stage, &written, &config);
+    let named = format!("in use by the proxy of process {}", proxy.child.id());
+    assert!(code == Some(2) && said.contains(&named), "{said}");
+    assert_eq!(fs::read_to_string(&written).unwrap(), before);
+    // However a client has written to it.
+    proxy.prints(&["config", "set-context", "--current", "--namespace", "other"]);
+    let (code, said) = write(&stage, &written, &config);
+    assert!(code == Some(2) && said.contains(&named), "{said}");
+    crate::stage::signal(&proxy.child, "KILL");
+    drop(proxy);
+    assert_eq!(write(&stage, &written, &config), (Some(0), String::new()), "nobody holds it");
+}
+
+#[test]
+fn a_directory_that_others_can_write_to_is_no_place_for_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let stage = Stage::new();
+    let config = stage.path("config").to_str().unwrap().to_owned();
+    for mode in [0o777, 0o1777] {
+        let open = stage.path(&format!("open-{mode:o}"));
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(mode)).unwrap();
+        let (code, said) = write(&stage, &open.join("config"), &config);
+        assert!(code == Some(2) && said.contains("everybody can write to"), "{said}");
+        assert_eq!(fs::read_dir(&open).unwrap().count(), 0);
+    }
+}
+
+#[test]
 fn what_a_client_added_to_ours_stays() {
     let stage = Stage::new();
     let written = stage.path("written");

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{Read, Write},
     net::TcpStream,
     os::unix::fs::PermissionsExt,
     process::{Command, Output, Stdio},
@@ -182,7 +183,7 @@ fn another_user_of_the_machine_can_neither_read_the_kubeconfig_nor_connect() {
     fs::set_permissions(stage.path("run"), fs::Permissions::from_mode(0o755)).unwrap();
     let open = stage.path("open");
     fs::create_dir(&open).unwrap();
-    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
     let written = open.join("kubeconfig");
     for args in [vec![], vec!["--write-kubeconfig", written.to_str().unwrap()]] {
         let proxy = stage.proxy(&args);
@@ -242,6 +243,37 @@ fn what_a_killed_proxy_leaves_lets_nobody_in_and_the_next_start_takes_it_away() 
     let text = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", card.address);
     assert!(card.say(&text).is_err(), "the old certificate and authority are worth nothing");
     assert!(!left.exists() && next.kubeconfig.exists());
+}
+
+#[test]
+fn a_client_whose_origin_is_the_address_it_calls_is_served() {
+    let stage = Stage::new();
+    let proxy = stage.proxy(&[]);
+    let card = Card::read(&proxy.kubeconfig, 0);
+    for scheme in ["http", "https"] {
+        let answer = card.get("/healthz", &format!("Origin: {scheme}://{}\r\n", card.address));
+        assert!(answer.ends_with("ok"), "{answer}");
+    }
+    // What a websocket library sends that makes up an origin: Python's `websocket-client` does.
+    stage.server.store().put(&crate::stage::pod("a")).unwrap();
+    let host = card.address;
+    let ask = |origin: &str| {
+        let mut stream = card.connect(card.settings(true), &card.server_name);
+        let text = format!(
+            "GET /api/v1/namespaces/default/pods/a/exec?command=true&stdout=true HTTP/1.1\r\n\
+             Host: {host}\r\nOrigin: {origin}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
+             Sec-WebSocket-Protocol: v4.channel.k8s.io\r\n\r\n"
+        );
+        stream.write_all(text.as_bytes()).unwrap();
+        let mut answer = vec![0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        String::from_utf8(answer).unwrap()
+    };
+    let answer = ask(&format!("http://{host}"));
+    assert!(answer.starts_with("HTTP/1.1 101"), "{answer}");
+    let answer = ask("https://evil.example");
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
 }
 
 #[test]

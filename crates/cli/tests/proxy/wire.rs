@@ -36,12 +36,14 @@ impl Card {
         let cluster = &config["clusters"][place]["cluster"];
         let user = &config["users"][place]["user"];
         let bytes = |value: &Value| STANDARD.decode(value.as_str().unwrap()).unwrap();
+        let address: SocketAddr =
+            cluster["server"].as_str().unwrap()["https://".len()..].parse().unwrap();
         Self {
-            address: cluster["server"].as_str().unwrap()["https://".len()..].parse().unwrap(),
+            address,
             authority: bytes(&cluster["certificate-authority-data"]),
             certificate: bytes(&user["client-certificate-data"]),
             key: bytes(&user["client-key-data"]),
-            server_name: cluster["tls-server-name"].as_str().unwrap().to_owned(),
+            server_name: address.ip().to_string(),
         }
     }
 

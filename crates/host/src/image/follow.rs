@@ -2,9 +2,7 @@
 //! switched off and on again.
 //!
 //! Nothing runs in the background: whoever asks for the configuration looks at the files, if that
-//! was not done a moment ago. A file that was replaced by renaming is whole, so it is taken at once.
-//! One that was written in place may be half written, so it is taken when nobody has touched it for
-//! a while: its times say so, or it was read twice with the same content.
+//! was not done a moment ago. [`crate::reload`] says when new content is whole.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,24 +19,12 @@ use super::{
     Config, Reading as Patterns,
     config::{Class, Faults, Files, Stage},
 };
-use crate::{Error, clock::SharedClock, observer::Observer};
-
-/// How often files are looked at.
-#[derive(Debug, Clone, Copy)]
-pub struct Pace {
-    /// The least time between two looks.
-    pub every: Duration,
-    /// How long a file must be left alone before it is taken for whole: the least age of what is read
-    /// once, and the least time between the two readings that must be equal.
-    pub confirm: Duration,
-}
-
-impl Default for Pace {
-    /// Every second, and a tenth of one to confirm.
-    fn default() -> Self {
-        Self { every: Duration::from_secs(1), confirm: Duration::from_millis(100) }
-    }
-}
+use crate::{
+    Error,
+    clock::SharedClock,
+    observer::Observer,
+    reload::{self, Content, Mark, Pace, Settle, Snapshot, mark},
+};
 
 /// A configuration and its files.
 pub struct Follow {
@@ -50,7 +36,7 @@ pub struct Follow {
     standing: ArcSwap<Standing>,
     /// When it is time to look again, in nanoseconds of the clock.
     due: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<Settle<Text>>,
 }
 
 /// What is in force.
@@ -63,24 +49,8 @@ pub struct Standing {
     pub faults: Option<Faults>,
 }
 
-struct State {
-    /// What was judged last.
-    judged: Reading,
-    /// What was read last and must be read once more.
-    pending: Option<Reading>,
-}
-
-/// What stood in the files.
 #[derive(Clone)]
-struct Reading {
-    content: Content,
-    marks: Vec<Mark>,
-    /// When anything was touched last, in milliseconds since 1970, if that can be told.
-    touched: Option<i64>,
-}
-
-#[derive(Clone)]
-enum Content {
+enum Text {
     Files(Files),
     /// There is no such file.
     Absent,
@@ -109,14 +79,14 @@ impl Follow {
         observer: Arc<dyn Observer>,
     ) -> Self {
         let path = path.into();
-        let judged = Reading::of(&path);
+        let judged = snapshot(&path);
         let due = AtomicU64::new(nanos(clock.elapsed() + pace.every));
         let before = Standing { config: None, faults: None };
         let standing = judge(&judged.content, &before, &path, reading);
         if let Some(config) = &standing.config {
             observer.configured(Some(&config.hash), None);
         }
-        let state = Mutex::new(State { judged, pending: None });
+        let state = Mutex::new(Settle::new(judged));
         Self {
             path,
             reading,
@@ -158,32 +128,21 @@ impl Follow {
             return;
         }
         self.read(&mut state);
-        let pause = if state.pending.is_some() { self.pace.confirm } else { self.pace.every };
+        let pause = if state.is_pending() { self.pace.confirm } else { self.pace.every };
         self.due.store(nanos(self.clock.elapsed() + pause), Ordering::Release);
     }
 
-    fn read(&self, state: &mut State) {
-        let reading = Reading::of(&self.path);
-        if reading.content == state.judged.content {
-            (state.judged, state.pending) = (reading, None);
-            return;
-        }
-        let twice = state
-            .pending
-            .as_ref()
-            .is_some_and(|p| p.content == reading.content && p.marks == reading.marks);
-        let settled = reading.settled(self.clock.wall_millis(), self.pace.confirm);
-        if twice || settled || reading.replaces(&state.judged) {
-            self.take(&reading);
-            (state.judged, state.pending) = (reading, None);
-        } else {
-            state.pending = Some(reading);
+    fn read(&self, state: &mut Settle<Text>) {
+        let seen = snapshot(&self.path);
+        if state.offer(&seen, self.clock.wall_millis(), self.pace.confirm) {
+            self.take(&seen.content);
+            state.take(seen);
         }
     }
 
-    fn take(&self, reading: &Reading) {
+    fn take(&self, text: &Text) {
         let before = self.standing.load_full();
-        let standing = judge(&reading.content, &before, &self.path, self.reading);
+        let standing = judge(text, &before, &self.path, self.reading);
         match (&standing.faults, &standing.config) {
             (Some(faults), _) => {
                 tracing::warn!(path = %self.path.display(), %faults, "a broken configuration is ignored");
@@ -207,16 +166,16 @@ impl Follow {
 }
 
 /// What is in force once this was read.
-fn judge(content: &Content, before: &Standing, path: &Path, patterns: Patterns) -> Standing {
+fn judge(content: &Text, before: &Standing, path: &Path, patterns: Patterns) -> Standing {
     let broken = |faults| Standing { config: before.config.clone(), faults: Some(faults) };
     match content {
-        Content::Absent => match before.config {
+        Text::Absent => match before.config {
             // A file that never was there is more likely a mistake than a switch.
             None => broken(absent(path)),
             Some(_) => Standing { config: Some(Arc::new(off())), faults: None },
         },
-        Content::Unreadable(faults) => broken(faults.clone()),
-        Content::Files(files) => match Config::from_files_by(files, patterns) {
+        Text::Unreadable(faults) => broken(faults.clone()),
+        Text::Files(files) => match Config::from_files_by(files, patterns) {
             Ok(config) => Standing { config: Some(Arc::new(config)), faults: None },
             Err(faults) if says_none(&faults) => {
                 let config = Config { providers: Vec::new(), hash: files.hash() };
@@ -241,53 +200,27 @@ fn absent(path: &Path) -> Faults {
     Files::read(path).err().unwrap_or_else(|| Faults { stage: Stage::Read, problems: Vec::new() })
 }
 
-impl Reading {
-    /// Reads the files between two looks at their marks; if those differ, somebody is writing, and
-    /// no later reading will be equal to this one.
-    fn of(path: &Path) -> Self {
-        let before = (marks(path), touched(path));
-        let content = match Files::read(path) {
-            Ok(files) => Content::Files(files),
-            Err(_) if !path.exists() => Content::Absent,
-            Err(faults) => Content::Unreadable(faults),
-        };
-        let after = (marks(path), touched(path));
-        let steady = after == before;
-        let (mut marks, touched) = after;
-        if !steady {
-            marks.push(Mark::unsteady());
-        }
-        Self { content, marks, touched: touched.filter(|_| steady) }
-    }
+fn snapshot(path: &Path) -> Snapshot<Text> {
+    let read = || match Files::read(path) {
+        Ok(files) => Text::Files(files),
+        Err(_) if !path.exists() => Text::Absent,
+        Err(faults) => Text::Unreadable(faults),
+    };
+    Snapshot::of(|| (marks(path), touched(path)), read)
+}
 
-    /// Whether everything was left alone for so long that nobody is in the middle of a change. Times
-    /// to come, which another machine's clock may have set, say nothing.
-    fn settled(&self, now: i64, confirm: Duration) -> bool {
-        let least = i64::try_from(confirm.max(TICK).as_millis()).unwrap_or(i64::MAX);
-        self.touched.is_some_and(|touched| now.saturating_sub(touched) > least)
-    }
-
-    /// Whether every file that differs from `old` was put there by renaming: another file than
-    /// before, and not written since it got its name.
-    fn replaces(&self, old: &Self) -> bool {
-        let (Content::Files(new), Content::Files(was)) = (&self.content, &old.content) else {
-            return false;
-        };
-        let count = new.iter().count();
-        if self.marks.len() != count || old.marks.len() != was.iter().count() {
-            return false;
+impl Content for Text {
+    fn same(&self, old: &Self) -> Option<Vec<bool>> {
+        let (Self::Files(new), Self::Files(old)) = (self, old) else { return None };
+        if new.iter().count() != old.iter().count() {
+            return None;
         }
-        if count != old.marks.len() {
-            return false;
-        }
-        let pairs = new.iter().zip(was.iter()).zip(self.marks.iter().zip(&old.marks));
-        pairs.into_iter().all(|(((path, bytes), (old_path, old_bytes)), (mark, old_mark))| {
-            path == old_path && (bytes == old_bytes || mark.renamed_over(old_mark))
-        })
+        let pairs = new.iter().zip(old.iter());
+        pairs.map(|(new, old)| (new.0 == old.0).then(|| new.1 == old.1)).collect()
     }
 }
 
-impl PartialEq for Content {
+impl PartialEq for Text {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Files(a), Self::Files(b)) => a == b,
@@ -298,87 +231,25 @@ impl PartialEq for Content {
     }
 }
 
-/// The clock of a file system is no finer than this.
-const TICK: Duration = Duration::from_millis(20);
-
-/// What tells a file from another one of the same name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Mark {
-    inode: (u64, u64),
-    written: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Mark {
-    fn unsteady() -> Self {
-        Self { inode: (0, 0), written: (0, 0), changed: (0, 0) }
-    }
-
-    /// Renaming touches the inode after the last byte was written.
-    fn renamed_over(&self, old: &Self) -> bool {
-        self.inode != old.inode && self.changed > self.written
-    }
-
-    /// When its content or its name changed last, in milliseconds since 1970.
-    fn touched(&self) -> i64 {
-        let (seconds, nanos) = self.written.max(self.changed);
-        // Some file systems keep whole seconds, or every other one.
-        let later = if nanos == 0 { 2_000 } else { nanos / 1_000_000 };
-        seconds.saturating_mul(1_000).saturating_add(later)
-    }
-}
-
 /// The marks of the file, or of the files of the folder, in the order in which they are read.
-fn marks(path: &Path) -> Vec<Mark> {
+fn marks(path: &Path) -> Vec<Option<Mark>> {
     if path.is_dir() {
-        super::config::files_of(path).iter().filter_map(|path| mark(path)).collect()
+        super::config::files_of(path).iter().map(|path| mark(path)).collect()
     } else {
-        mark(path).into_iter().collect()
+        vec![mark(path)]
     }
 }
 
-/// When the file was touched last, or the folder and its files; where there is none, when the folder
-/// was that had it.
+/// When the file was touched last, or the directory and its files.
 fn touched(path: &Path) -> Option<i64> {
+    if !path.is_dir() {
+        return reload::touched(path);
+    }
+    let files = super::config::files_of(path);
     let times = |path: &Path| mark(path).map(|mark| mark.touched());
-    if path.is_dir() {
-        let files = super::config::files_of(path);
-        let own = times(path)?;
-        return files.iter().try_fold(own, |last, file| Some(last.max(times(file)?)));
-    }
-    if path.exists() {
-        return times(path);
-    }
-    // A link to nothing: what happened happened elsewhere.
-    if path.is_symlink() {
-        return None;
-    }
-    let parent = path.parent()?;
-    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-    parent.is_dir().then(|| times(parent)).flatten()
+    files.iter().try_fold(times(path)?, |last, file| Some(last.max(times(file)?)))
 }
 
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-#[cfg(unix)]
-fn mark(path: &Path) -> Option<Mark> {
-    use std::os::unix::fs::MetadataExt as _;
-    let found = std::fs::metadata(path).ok()?;
-    Some(Mark {
-        inode: (found.dev(), found.ino()),
-        written: (found.mtime(), found.mtime_nsec()),
-        changed: (found.ctime(), found.ctime_nsec()),
-    })
-}
-
-/// Where files have no numbers, every change must be read twice.
-#[cfg(not(unix))]
-fn mark(path: &Path) -> Option<Mark> {
-    let found = std::fs::metadata(path).ok()?;
-    let written = found.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
-    let seconds = i64::try_from(written.as_secs()).ok()?;
-    let written = (seconds, i64::from(written.subsec_nanos()));
-    Some(Mark { inode: (0, 0), written, changed: written })
 }

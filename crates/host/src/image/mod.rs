@@ -32,7 +32,7 @@ mod short;
 pub use account::{Account, Accounts, Pod, TokenRequest};
 pub use answer::{Answer, Scope};
 pub use config::Config;
-pub use follow::{Follow, Pace, Standing};
+pub use follow::{Follow, Standing};
 pub use found::{Asked, Found, FoundLogin, Outcome};
 pub use images::{Images, Looking};
 pub use index::{Index, Reading};

@@ -31,20 +31,11 @@ impl Kubeconfig {
         };
         let explicit = explicit.filter(|path| !path.as_os_str().is_empty());
         let listed = surroundings.var("KUBECONFIG").filter(|list| !list.is_empty());
-        match (explicit, &listed) {
-            (Some(path), _) => loader.read_required(path),
-            (None, Some(list)) => {
-                let mut known = HashSet::new();
-                for path in env::split_paths(list).filter(|path| known.insert(path.clone())) {
-                    if !path.as_os_str().is_empty() {
-                        loader.read(&path);
-                    }
-                }
-            }
-            (None, None) => {
-                if let Some(path) = loader.default.clone() {
-                    loader.read(&path);
-                }
+        for path in named(surroundings, explicit) {
+            if explicit.is_some() {
+                loader.read_required(&path);
+            } else {
+                loader.read(&path);
             }
         }
         if !loader.problems.is_empty() {
@@ -62,11 +53,34 @@ impl Kubeconfig {
         Ok(config)
     }
 
+    /// The files that [`Kubeconfig::load`] looks for, in their order, whether or not they are there.
+    pub fn paths(surroundings: &Surroundings, explicit: Option<&Path>) -> Vec<PathBuf> {
+        let named = named(surroundings, explicit);
+        named.iter().map(|path| surroundings.absolute(path)).collect()
+    }
+
     /// Reads one document from memory; paths in it are left alone (KC-22).
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
         let mut problems = Vec::new();
         let config = decode::decode(bytes, None, &mut problems);
         if problems.is_empty() { Ok(config) } else { Err(problem::report(problems)) }
+    }
+}
+
+/// The files to look for, as they were named.
+fn named(surroundings: &Surroundings, explicit: Option<&Path>) -> Vec<PathBuf> {
+    let listed = surroundings.var("KUBECONFIG").filter(|list| !list.is_empty());
+    match (explicit.filter(|path| !path.as_os_str().is_empty()), listed) {
+        (Some(path), _) => vec![path.to_owned()],
+        (None, Some(list)) => {
+            let mut known = HashSet::new();
+            env::split_paths(&list)
+                .filter(|path| !path.as_os_str().is_empty() && known.insert(path.clone()))
+                .collect()
+        }
+        (None, None) => {
+            surroundings.home().map(|home| home.join(".kube").join("config")).into_iter().collect()
+        }
     }
 }
 

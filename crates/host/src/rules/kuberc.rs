@@ -30,13 +30,8 @@ pub(super) fn load(surroundings: &Surroundings, explicit: Option<&Path>) -> Resu
         }
         return Ok(Rules { switched_off: Some(variable), ..Rules::default() });
     }
-    let (file, asked_for) = match (explicit, surroundings.var("KUBERC")) {
-        (Some(file), _) => (file.to_owned(), true),
-        (None, Some(file)) if !file.is_empty() => (PathBuf::from(file), true),
-        _ => match surroundings.home() {
-            Some(home) => (home.join(".kube").join("kuberc"), false),
-            None => return Ok(Rules::default()),
-        },
+    let Some((file, asked_for)) = place(surroundings, explicit) else {
+        return Ok(Rules::default());
     };
     match read(&surroundings.absolute(&file)) {
         Ok(policy) => Ok(Rules { policy, origin: Some(file), ..Rules::default() }),
@@ -48,6 +43,18 @@ pub(super) fn load(surroundings: &Surroundings, explicit: Option<&Path>) -> Resu
             }
             Ok(Rules { origin: Some(file), fault: Some(error), ..Rules::default() })
         }
+    }
+}
+
+/// The file that is read unless kuberc is switched off, and whether somebody named it.
+pub(super) fn place(
+    surroundings: &Surroundings,
+    explicit: Option<&Path>,
+) -> Option<(PathBuf, bool)> {
+    match (explicit, surroundings.var("KUBERC")) {
+        (Some(file), _) => Some((file.to_owned(), true)),
+        (None, Some(file)) if !file.is_empty() => Some((PathBuf::from(file), true)),
+        _ => Some((surroundings.home()?.join(".kube").join("kuberc"), false)),
     }
 }
 

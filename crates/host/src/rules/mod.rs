@@ -162,6 +162,11 @@ impl Rules {
         kuberc::load(surroundings, explicit)
     }
 
+    /// The file that [`Rules::load`] looks for, whether or not it is there.
+    pub fn path(surroundings: &Surroundings, explicit: Option<&Path>) -> Option<PathBuf> {
+        kuberc::place(surroundings, explicit).map(|(file, _)| surroundings.absolute(&file))
+    }
+
     /// Decides by policy (PP-05). Looks at no file but to find the program.
     pub fn judge(&self, command: &str, surroundings: &Surroundings) -> Judgement {
         let find = |command: &str| lookup::find(command, surroundings, &self.folders);

@@ -6,8 +6,9 @@ use std::{path::PathBuf, sync::Arc};
 use keyward_host::{
     Surroundings,
     clock::SystemClock,
-    image::{Config, Follow, Found, Images, Pace, Pod, Reading, Settings},
+    image::{Config, Follow, Found, Images, Pod, Reading, Settings},
     observer::Nobody,
+    reload::Pace,
 };
 
 use super::pod::PodArgs;

@@ -8,8 +8,9 @@ use keyward::Body;
 use keyward_host::{
     Surroundings,
     clock::SystemClock,
-    image::{Config, Follow, Found, Images, Pace, Settings},
+    image::{Config, Follow, Found, Images, Settings},
     observer::Nobody,
+    reload::Pace,
 };
 use serde_json::json;
 

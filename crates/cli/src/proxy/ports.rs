@@ -1,0 +1,214 @@
+//! The port of each context: chosen once, kept, and taken again at every start.
+//!
+//! Clients keep what they learn of a server under its address: kubectl, helm and k9s have their
+//! discovery cache in `~/.kube/cache/discovery/HOST_PORT`. Two contexts with one address would be taken
+//! for one server, and a context with a new port at every start would never find its cache again.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs::{self, DirBuilder, File, OpenOptions},
+    hash::{DefaultHasher, Hash, Hasher},
+    io::{self, Read, Write},
+    net::{IpAddr, TcpListener},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use keyward_host::Surroundings;
+use serde::{Deserialize, Serialize};
+
+/// Below the ports that systems give to clients, and below those of Kubernetes' nodes.
+const FIRST: u16 = 20_000;
+const COUNT: u16 = 10_000;
+
+/// How many ports are tried for a context that has none.
+const TRIES: u16 = 256;
+
+/// How many ports of one context are kept: as many proxies can serve it at a time and find their cache.
+const PLACES: usize = 16;
+
+/// More than anybody's contexts. A larger file is not ours, or is begun anew.
+const LARGEST: u64 = 1 << 20;
+
+/// The ports of contexts, locked for others while this lives.
+pub(crate) struct Ports {
+    kept: Kept,
+    /// Where they are kept, unless nothing can be.
+    place: Option<(PathBuf, File)>,
+    changed: bool,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    /// By context and server.
+    ports: BTreeMap<String, Vec<u16>>,
+}
+
+impl Ports {
+    /// Reads what is kept. Where nothing can be kept ports are chosen all the same, the same ones as
+    /// long as nobody else has them.
+    pub(crate) fn open(surroundings: &Surroundings) -> Self {
+        let place = directory(surroundings).and_then(|directory| match lock(&directory) {
+            Ok(lock) => Some((directory.join("proxy-ports.json"), lock)),
+            Err(error) => {
+                let directory = directory.display();
+                tracing::info!(%error, "the ports of contexts cannot be kept in `{directory}`");
+                None
+            }
+        });
+        let kept = place.as_ref().map(|(path, _)| read(path)).unwrap_or_default();
+        Self { kept, place, changed: false }
+    }
+
+    /// Listens on a port of a context: one that it had before, or else one that no other context has.
+    pub(crate) fn bind(
+        &mut self,
+        ip: IpAddr,
+        context: &str,
+        server: &str,
+    ) -> io::Result<TcpListener> {
+        let key = format!("{context} at {server}");
+        for port in self.kept.ports.get(&key).into_iter().flatten() {
+            if let Some(listener) = free(ip, *port)? {
+                return Ok(listener);
+            }
+        }
+        let taken: HashSet<u16> = self.kept.ports.values().flatten().copied().collect();
+        let first = start(&key);
+        for step in 0..TRIES {
+            let port = FIRST + (first + step) % COUNT;
+            if taken.contains(&port) {
+                continue;
+            }
+            if let Some(listener) = free(ip, port)? {
+                let own = self.kept.ports.entry(key).or_default();
+                if own.len() < PLACES {
+                    own.push(port);
+                    self.changed = true;
+                }
+                return Ok(listener);
+            }
+        }
+        TcpListener::bind((ip, 0))
+    }
+
+    /// Writes down what is new.
+    pub(crate) fn keep(self) {
+        let Some((path, _lock)) = self.place.filter(|_| self.changed) else { return };
+        if let Err(error) = write(&path, &self.kept) {
+            tracing::warn!(%error, "the ports of contexts cannot be kept in `{}`", path.display());
+        }
+    }
+}
+
+/// A listener, or nothing where somebody else listens.
+fn free(ip: IpAddr, port: u16) -> io::Result<Option<TcpListener>> {
+    match TcpListener::bind((ip, port)) {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Where the search begins: elsewhere for each user and context, and the same each time, so that most
+/// get their port even where nothing can be kept.
+fn start(key: &str) -> u16 {
+    let mut hasher = DefaultHasher::new();
+    (rustix::process::geteuid().as_raw(), key).hash(&mut hasher);
+    u16::try_from(hasher.finish() % u64::from(COUNT)).unwrap_or_default()
+}
+
+/// `$XDG_STATE_HOME/keyward`, by default `~/.local/state/keyward`.
+fn directory(surroundings: &Surroundings) -> Option<PathBuf> {
+    let named = surroundings.var("XDG_STATE_HOME").map(PathBuf::from);
+    let base = named
+        .filter(|path| path.is_absolute())
+        .or_else(|| Some(surroundings.home()?.join(".local/state")))?;
+    Some(base.join("keyward"))
+}
+
+fn lock(directory: &Path) -> io::Result<File> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let path = directory.join("proxy-ports.lock");
+    let file =
+        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    file.lock()?;
+    Ok(file)
+}
+
+fn read(path: &Path) -> Kept {
+    let mut text = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(LARGEST).read_to_end(&mut text));
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Kept::default(),
+        Err(error) => {
+            tracing::warn!(%error, "`{}` cannot be read", path.display());
+            Kept::default()
+        }
+        Ok(_) => serde_json::from_slice(&text).unwrap_or_else(|_| {
+            tracing::warn!("`{}` is begun anew: it is no list of ports", path.display());
+            Kept::default()
+        }),
+    }
+}
+
+fn write(path: &Path, kept: &Kept) -> io::Result<()> {
+    let beside = path.with_extension("json.new");
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    file.write_all(serde_json::to_string_pretty(kept)?.as_bytes())?;
+    fs::rename(beside, path)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::net::Ipv4Addr;
+
+    use keyward_host::surroundings::Fixed;
+
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    /// Binds each of these contexts, and gives their ports.
+    fn ports(home: &Path, contexts: &[&str]) -> (Vec<u16>, Vec<TcpListener>) {
+        let vars = vec![("HOME".into(), home.into())];
+        let mut ports = Ports::open(&Surroundings::fixed(Fixed { vars, ..Fixed::default() }));
+        let bind = |context: &&str| ports.bind(HERE, context, "https://one").unwrap();
+        let listeners: Vec<TcpListener> = contexts.iter().map(bind).collect();
+        ports.keep();
+        (listeners.iter().map(|one| one.local_addr().unwrap().port()).collect(), listeners)
+    }
+
+    #[test]
+    fn a_context_has_the_same_port_again_whatever_else_is_served() {
+        let home = tempfile::tempdir().unwrap();
+        let (first, _) = ports(home.path(), &["a", "b"]);
+        assert_ne!(first[0], first[1]);
+        assert_eq!(ports(home.path(), &["b"]).0, first[1..]);
+        assert_eq!(ports(home.path(), &["c", "b", "a"]).0[1..], [first[1], first[0]]);
+    }
+
+    #[test]
+    fn a_second_proxy_of_a_context_has_a_port_of_its_own_that_is_kept_too() {
+        let home = tempfile::tempdir().unwrap();
+        let (first, open) = ports(home.path(), &["a"]);
+        let (second, _) = ports(home.path(), &["a"]);
+        assert_ne!(first, second);
+        assert_eq!(ports(home.path(), &["a"]).0, second);
+        drop(open);
+        assert_eq!(ports(home.path(), &["a"]).0, first);
+    }
+
+    #[test]
+    fn a_file_that_is_no_list_of_ports_stops_nobody() {
+        let home = tempfile::tempdir().unwrap();
+        let (first, _) = ports(home.path(), &["a"]);
+        let path = home.path().join(".local/state/keyward/proxy-ports.json");
+        fs::write(&path, "{").unwrap();
+        assert_eq!(ports(home.path(), &["a"]).0, first, "the search begins where it began");
+        assert!(fs::read_to_string(&path).unwrap().contains("a at https://one"));
+    }
+}

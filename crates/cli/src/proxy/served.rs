@@ -1,0 +1,89 @@
+//! A context that is served: its address and its counters stay, its route changes with the kubeconfig.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use jiff::Timestamp;
+use keyward_host::clock::{Clock, SystemClock};
+
+use super::{
+    meter::{Activity, Meter},
+    route::Route,
+};
+
+/// A context.
+pub(crate) struct Served {
+    pub(crate) name: String,
+    /// What it is called in the kubeconfig; `None` for flags alone, or the pod we run in.
+    pub(crate) context: Option<String>,
+    pub(crate) url: String,
+    pub(crate) meter: Arc<Meter>,
+    state: ArcSwap<State>,
+    last_error: Mutex<Option<(Timestamp, String)>>,
+}
+
+/// Whether requests are passed on.
+pub(crate) enum State {
+    Open(Arc<Route>),
+    /// The kubeconfig or the policy in force does not let them pass.
+    Closed(Closed),
+}
+
+/// Why a context is not served for now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Closed {
+    /// A word for metrics.
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl Served {
+    pub(crate) fn new(route: Route, url: String, activity: &Arc<Activity>) -> Self {
+        Self {
+            name: route.name().to_owned(),
+            context: route.context.clone(),
+            url,
+            meter: Arc::new(Meter::new(activity.clone())),
+            state: ArcSwap::from_pointee(State::Open(Arc::new(route))),
+            last_error: Mutex::default(),
+        }
+    }
+
+    /// What is in force now.
+    pub(crate) fn state(&self) -> Arc<State> {
+        self.state.load_full()
+    }
+
+    /// The route, unless there is none now.
+    pub(crate) fn route(&self) -> Option<Arc<Route>> {
+        match &*self.state() {
+            State::Open(route) => Some(route.clone()),
+            State::Closed(_) => None,
+        }
+    }
+
+    /// From now on this is in force. Requests that have no response yet get none by a route that was
+    /// closed; what has begun to answer goes on.
+    pub(crate) fn set(&self, state: State) {
+        let closes = matches!(state, State::Closed(_));
+        let before = self.state.swap(Arc::new(state));
+        if let State::Open(route) = &*before
+            && closes
+        {
+            route.closed.send_replace(true);
+        }
+    }
+
+    /// Remembers what went wrong last. Returns whether it is something else than before.
+    pub(crate) fn note(&self, error: String) -> bool {
+        let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = last.as_ref().is_none_or(|(_, before)| *before != error);
+        *last = Some((SystemClock.now(), error));
+        new
+    }
+
+    /// What went wrong last, and when.
+    pub(crate) fn last_error(&self) -> Option<(Timestamp, String)> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
