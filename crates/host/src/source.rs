@@ -167,17 +167,11 @@ impl Source {
         }
     }
 
-    /// A server answered 401 (or 403 where that is opted in) to this credential.
-    pub fn refused(&self, seen: &Credential, response: Option<Arc<Response>>) {
+    /// A server answered 401 (or 403 where that is opted in) to this credential. With `accepted`, the
+    /// same server had taken it before: it was revoked, and the next caller gets a new one at once.
+    pub fn refused(&self, seen: &Credential, accepted: bool, response: Option<Arc<Response>>) {
         if let Holder::Cell(cell) = &self.0.holder {
-            cell.refused(seen.serial(), response);
-        }
-    }
-
-    /// A server took a credential that had replaced a refused one.
-    pub fn accepted(&self, seen: &Credential) {
-        if let Holder::Cell(cell) = &self.0.holder {
-            cell.accepted(seen.serial());
+            cell.refused(seen.serial(), accepted, response);
         }
     }
 

@@ -73,7 +73,7 @@ fn a_refused_response_is_told_under_v1alpha1() {
         code: 401,
         header: vec![("Www-Authenticate".into(), vec!["Bearer realm=\"x\"".into()])],
     };
-    source.refused(&first, Some(Arc::new(response)));
+    source.refused(&first, false, Some(Arc::new(response)));
     let second = source.credential_blocking().unwrap();
     assert_ne!(first.serial(), second.serial());
     let told = std::fs::read_to_string(&info).unwrap();
@@ -272,7 +272,7 @@ async fn ten_thousand_callers_cause_one_run() {
             // It ends.
             1 => stage.clock.advance(Duration::from_secs(3601)),
             // It is refused.
-            _ => source.refused(&source.current().unwrap(), None),
+            _ => source.refused(&source.current().unwrap(), false, None),
         }
         stage.write_plugin(&answer("v1", r#"{"token":"t"}"#));
     }

@@ -113,7 +113,7 @@ fn storm(
         .map(|number| {
             let (cell, crowd) = (Arc::clone(cell), Arc::clone(crowd));
             runtimes[number % runtimes.len()].spawn(async move {
-                refused.inspect(|serial| cell.refused(*serial, None));
+                refused.inspect(|serial| cell.refused(*serial, false, None));
                 crowd.ask();
                 cell.value().await.unwrap().0
             })
@@ -124,7 +124,7 @@ fn storm(
             let (cell, crowd) = (Arc::clone(cell), Arc::clone(crowd));
             let thread = thread::Builder::new().stack_size(128 << 10);
             let ask = move || {
-                refused.inspect(|serial| cell.refused(*serial, None));
+                refused.inspect(|serial| cell.refused(*serial, false, None));
                 crowd.ask();
                 cell.value_blocking().unwrap().0
             };
@@ -234,7 +234,7 @@ fn threads_that_ask_refuse_and_let_time_pass_never_hang_nor_get_an_old_value() {
                     assert!(serial >= last, "values only get newer");
                     last = serial;
                     match (number + turn) % 5 {
-                        0 => cell.refused(serial, None),
+                        0 => cell.refused(serial, false, None),
                         1 => clock.advance(Duration::from_secs(31)),
                         _ => drop(cell.current()),
                     }

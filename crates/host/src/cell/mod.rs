@@ -16,8 +16,10 @@
 //!   provider's, and asking again for every request helps nobody; it is served for as long as a
 //!   back-off would last, with a warning.
 //! - **Refusals**: [`Cell::refused`] forgets a value only if it is still the current one. A value
-//!   that came after a refusal and is refused too is forgotten only once the back-off has passed;
-//!   until then it keeps being handed out, and the server's answer reaches the caller.
+//!   that the server had accepted was revoked, and is replaced at once. One that came after a
+//!   refusal and is refused too, without ever having been accepted, is forgotten only once the
+//!   back-off has passed; until then it keeps being handed out, and the server's answer reaches the
+//!   caller.
 
 mod kept;
 mod pace;
@@ -198,8 +200,9 @@ impl<T: Keep> Cell<T> {
     }
 
     /// A server refused `serial`: forget it if it is still the current one, so that the next
-    /// question runs the fetch (within the back-off).
-    pub fn refused(&self, serial: u64, response: Option<Arc<Response>>) {
+    /// question runs the fetch: at once if the server had `accepted` the value before, within the
+    /// back-off otherwise.
+    pub fn refused(&self, serial: u64, accepted: bool, response: Option<Arc<Response>>) {
         let shared = &self.0;
         let now = shared.clock.elapsed();
         let mut pace = shared.pace();
@@ -207,19 +210,8 @@ impl<T: Keep> Cell<T> {
         if kept.as_ref().is_none_or(|kept| kept.serial() != serial) {
             return;
         }
-        if pace.refuse(now, response) {
+        if pace.refuse(now, accepted, response) {
             shared.kept.store(None);
-        }
-    }
-
-    /// A server took `serial`, which had replaced a refused value. Need be said once only: it keeps
-    /// later refusals from counting as more of the same.
-    pub fn accepted(&self, serial: u64) {
-        let shared = &self.0;
-        let now = shared.clock.elapsed();
-        let mut pace = shared.pace();
-        if shared.kept.load().as_ref().is_some_and(|kept| kept.serial() == serial) {
-            pace.accept(now);
         }
     }
 

@@ -27,8 +27,31 @@ struct Refusals {
     streak: u32,
     /// A refused value is kept until then.
     until: Duration,
+    /// Immediate refreshes of values that were accepted before they were refused.
+    allowance: Allowance,
     /// A value was refused and has not been replaced yet.
     pending: Option<Refusal>,
+}
+
+/// Limits refreshes to one a second on average, in bursts of up to a minute's worth.
+#[derive(Default)]
+struct Allowance {
+    /// When everything taken so far is paid back.
+    paid_back: Duration,
+}
+
+impl Allowance {
+    const EVERY: Duration = Duration::from_secs(1);
+    const BURST: Duration = Duration::from_secs(60);
+
+    fn take(&mut self, now: Duration) -> bool {
+        let after = self.paid_back.max(now) + Self::EVERY;
+        let allowed = after - now <= Self::BURST;
+        if allowed {
+            self.paid_back = after;
+        }
+        allowed
+    }
 }
 
 /// What the server said, where that is known.
@@ -73,26 +96,26 @@ impl Pace {
     }
 
     /// A server refused the current value; returns whether to forget it.
-    pub(super) fn refuse(&mut self, now: Duration, response: Option<Arc<Response>>) -> bool {
+    ///
+    /// A value that the server had `accepted` was revoked, so a new one helps, and at once. A server
+    /// that accepts and refuses in turn gets an average of one run a second out of us.
+    pub(super) fn refuse(
+        &mut self,
+        now: Duration,
+        accepted: bool,
+        response: Option<Arc<Response>>,
+    ) -> bool {
         let refusals = &mut self.refusals;
-        if now < refusals.until {
+        let revoked = accepted && refusals.allowance.take(now);
+        if now < refusals.until && !revoked {
             return false;
         }
-        if now >= refusals.until + LONGEST {
+        if accepted || now >= refusals.until + LONGEST {
             refusals.streak = 0;
         }
         refusals.streak = refusals.streak.saturating_add(1);
         refusals.pending = Some(Refusal(response));
         true
-    }
-
-    /// A server took the value that replaced a refused one, so that one was to blame. The next
-    /// refusal is the first again; a server that takes and refuses in turn still gets no more than
-    /// one run a second out of us.
-    pub(super) fn accept(&mut self, now: Duration) {
-        let refusals = &mut self.refusals;
-        refusals.streak = 0;
-        refusals.until = refusals.until.min(now + delay(1));
     }
 
     fn replace(&mut self, now: Duration) {
@@ -134,17 +157,28 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_taken_in_between_keep_refusals_from_adding_up() {
-        let second = Duration::from_millis(1200);
-        let mut now = Duration::ZERO;
+    fn a_value_that_was_accepted_is_replaced_at_once_however_soon_it_is_refused() {
         let mut pace = Pace::default();
-        for round in 0..20 {
-            assert!(pace.refuse(now, None), "round {round}");
-            pace.succeed(now);
-            pace.accept(now);
-            assert!(!pace.refuse(now, None), "no second run in the same moment");
-            now += second;
+        for round in 0..30 {
+            assert!(pace.refuse(Duration::ZERO, round > 0, None), "round {round}");
+            pace.succeed(Duration::ZERO);
         }
+        assert!(!pace.refuse(Duration::ZERO, false, None), "this one was never accepted");
+    }
+
+    #[test]
+    fn a_server_that_accepts_and_refuses_in_turn_causes_one_run_a_second_on_average() {
+        let mut pace = Pace::default();
+        let mut runs = 0;
+        for millis in (0..600_000).step_by(20) {
+            let now = Duration::from_millis(millis);
+            if pace.refuse(now, true, None) {
+                runs += 1;
+                pace.succeed(now);
+            }
+        }
+        // A minute's worth in a burst, then one a second; where the two limits overlap, a few more.
+        assert!((600..=1300).contains(&runs), "{runs} runs in ten minutes");
     }
 
     #[test]

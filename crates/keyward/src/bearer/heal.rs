@@ -20,6 +20,8 @@ use crate::{Replay, generation::same_certificate};
 
 /// How often a request is sent again because its connection ended under it.
 const RESENDS: u8 = 3;
+/// How often a request is sent with a new credential because the one before was revoked.
+const RENEWALS: u8 = 3;
 
 /// Sends a request, on a connection that fits the credential where it has connections.
 pub(crate) trait Carry<B> {
@@ -49,7 +51,7 @@ pin_project! {
         credential: Option<Arc<Credential>>,
         copy: Option<Copy<B>>,
         resends: u8,
-        renewed: bool,
+        renewals: u8,
         #[pin]
         state: State<C::Future, B, C::Body>,
     }
@@ -92,7 +94,7 @@ impl<C: Carry<B>, B: Replay> Heal<C, B> {
         } else {
             State::Asking { asking: ask(&guard), request: Some(request) }
         };
-        Self { guard, carrier, credential, copy, resends: 0, renewed: false, state }
+        Self { guard, carrier, credential, copy, resends: 0, renewals: 0, state }
     }
 }
 
@@ -119,15 +121,19 @@ impl<C: Carry<B>, B: Replay> Future for Heal<C, B> {
                         let Some(used) = &*this.credential else {
                             return Poll::Ready(Ok(response));
                         };
-                        if !this.guard.is_refusal(response.status()) {
-                            if *this.renewed {
-                                this.guard.source.accepted(used);
+                        let status = response.status();
+                        if !this.guard.is_refusal(status) {
+                            // An overloaded server, or a proxy before it, may not have looked.
+                            if !status.is_server_error() {
+                                this.guard.accepted.note(used);
                             }
                             return Poll::Ready(Ok(response));
                         }
-                        let told = told(response.status(), response.headers());
-                        this.guard.source.refused(used, Some(Arc::new(told)));
-                        if this.copy.as_mut().is_none_or(|copy| !copy.body.claim()) {
+                        let revoked = this.guard.accepted.has(used);
+                        let told = told(status, response.headers());
+                        this.guard.source.refused(used, revoked, Some(Arc::new(told)));
+                        let hopeful = *this.renewals == 0 || revoked && *this.renewals < RENEWALS;
+                        if !hopeful || this.copy.as_mut().is_none_or(|copy| !copy.body.claim()) {
                             return Poll::Ready(Ok(response));
                         }
                         State::Renewing { asking: ask(this.guard), refusal: Some(response) }
@@ -163,11 +169,11 @@ impl<C: Carry<B>, B: Replay> Future for Heal<C, B> {
                                 status = refusal.status().as_u16(),
                                 "renewed a refused credential"
                             );
+                            *this.copy = copy.replay();
                             let request = authorized(copy.into_request(), &renewed);
                             let sending = this.carrier.carry(request, Some(&renewed));
-                            // Without a copy a second refusal goes to the caller.
                             *this.credential = Some(renewed);
-                            *this.renewed = true;
+                            *this.renewals += 1;
                             State::Sending { sending }
                         }
                         Ok(_) => return Poll::Ready(Ok(refusal)),

@@ -9,14 +9,18 @@
 //!   one error there ends a buffered service for good.
 //! - On a 401 (and, where that is switched on, a 403) the credential is renewed, once for everybody
 //!   who was refused, and the request is sent once more if its body can be and the credential
-//!   really is another one. Else the caller gets the refusal.
+//!   really is another one. Else the caller gets the refusal. A request whose new credential is
+//!   revoked as well, after the server had accepted it from another request, gets one more.
 
 mod heal;
 
 use std::{
     error::Error as StdError,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll, ready},
 };
 
@@ -43,12 +47,44 @@ pub(crate) struct Guard {
     pub(crate) origin: Origin,
     pub(crate) replay: bool,
     pub(crate) on_403: bool,
+    pub(crate) accepted: Accepted,
+}
+
+/// The newest credential this server has accepted. All clones share it; it is written once for each
+/// credential and only read afterwards.
+#[derive(Clone, Default)]
+pub(crate) struct Accepted(Arc<AtomicU64>);
+
+impl Accepted {
+    /// The server answered a request with this credential, and did not refuse it.
+    #[inline]
+    fn note(&self, credential: &Credential) {
+        // Serials grow, so a late answer to an old credential changes nothing.
+        if self.0.load(Ordering::Relaxed) < newest(credential) {
+            self.0.fetch_max(newest(credential), Ordering::Relaxed);
+        }
+    }
+
+    fn has(&self, credential: &Credential) -> bool {
+        self.0.load(Ordering::Relaxed) == newest(credential)
+    }
+}
+
+/// The serial, above zero, which stands for none.
+fn newest(credential: &Credential) -> u64 {
+    credential.serial() + 1
 }
 
 impl Layer {
     /// Credentials of `source` for requests to `origin`, and to no other.
     pub fn new(source: Source, origin: Origin) -> Self {
-        Self(Arc::new(Guard { source, origin, replay: true, on_403: false }))
+        Self(Arc::new(Guard {
+            source,
+            origin,
+            replay: true,
+            on_403: false,
+            accepted: Accepted::default(),
+        }))
     }
 
     pub(crate) fn guarded_by(guard: Arc<Guard>) -> Self {

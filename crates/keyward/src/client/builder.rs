@@ -10,7 +10,7 @@ use rustls::crypto::CryptoProvider;
 use super::{Client, Inner, headers::Defaults};
 use crate::{
     Error, Origin,
-    bearer::Guard,
+    bearer::{Accepted, Guard},
     connect::Connector,
     error::Kind,
     generation::Generations,
@@ -199,7 +199,13 @@ impl Builder {
         let agent = (!self.bare).then_some(agent);
         let defaults = Defaults::new(agent, &target.user.impersonate, compression)?;
         Ok(Client(Arc::new(Inner {
-            guard: Arc::new(Guard { source, origin, replay: self.replay, on_403: self.on_403 }),
+            guard: Arc::new(Guard {
+                source,
+                origin,
+                replay: self.replay,
+                on_403: self.on_403,
+                accepted: Accepted::default(),
+            }),
             generations: Generations::new(Arc::new(connector), self.pool),
             defaults,
             limit: self.limit,

@@ -8,7 +8,7 @@ use http_body_util::Full;
 use keyward::{Body, Client};
 use keyward_testing::server::{Deed, Fault, Server, User};
 
-use crate::support::{Desk, Plugin, status, within};
+use crate::support::{Desk, Plugin, status, until, within};
 
 /// A server that knows `good`, and a plugin that answers `first`.
 fn scene(first: &str) -> (Server, Plugin, Desk) {
@@ -32,6 +32,47 @@ async fn a_revoked_token_is_healed_before_the_caller_sees_it() {
     assert_eq!(status(&client, "/healthz").await, 200);
     assert_eq!(plugin.runs(), 2);
     assert_eq!(server.counts().connections, 1, "a new token keeps the connection");
+}
+
+/// Replaces the server's token and the plugin's answer.
+fn revoke(server: &Server, plugin: &Plugin, number: usize) {
+    server.users().token(&format!("token-{}", number + 1), User::new("anna"));
+    plugin.answer(Some(&format!("token-{}", number + 1)), None);
+    server.users().revoke_token(&format!("token-{number}"));
+}
+
+#[tokio::test]
+async fn a_revocation_in_the_moment_after_a_healed_one_is_healed_too() {
+    let (server, plugin, desk) = scene("token-0");
+    server.users().token("token-0", User::new("anna"));
+    let client = desk.client(&server, &plugin.user());
+    for number in 0..20 {
+        assert_eq!(status(&client, "/healthz").await, 200, "round {number}");
+        revoke(&server, &plugin, number);
+    }
+    assert_eq!(plugin.runs(), 20);
+}
+
+#[tokio::test]
+async fn requests_under_way_survive_revocations_in_a_row() {
+    let (server, plugin, desk) = scene("token-0");
+    server.users().token("token-0", User::new("anna"));
+    let client = desk.client(&server, &plugin.user());
+    assert_eq!(status(&client, "/healthz").await, 200);
+    for number in (0..40).step_by(2) {
+        revoke(&server, &plugin, number);
+        let before = server.counts().status(200);
+        let requests = join_all((0..50).map(|_| status(&client, "/healthz")));
+        let again = async {
+            // The first has been answered with the second token: revoke that one, too.
+            until("a request with the new token", || server.counts().status(200) > before).await;
+            revoke(&server, &plugin, number + 1);
+        };
+        let (seen, ()) = tokio::join!(requests, again);
+        let refused = seen.iter().filter(|seen| **seen == 401).count();
+        assert_eq!(refused, 0, "round {number}");
+        assert_eq!(status(&client, "/healthz").await, 200, "round {number}");
+    }
 }
 
 #[tokio::test]
