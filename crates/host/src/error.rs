@@ -58,8 +58,8 @@ impl Error {
         &self.0.problems
     }
 
-    /// The last of what the plugin wrote to its stderr, cleaned and masked. Not part of `Display`,
-    /// `Debug` or any log.
+    /// The last of what the plugin wrote to its stderr, cleaned and redacted. Part of `Debug`, which
+    /// is what a `main` that returns the error prints; not part of `Display`.
     pub fn stderr(&self) -> Option<&str> {
         self.0.stderr.as_deref()
     }
@@ -112,14 +112,13 @@ impl Error {
     }
 }
 
-/// The message alone; `{:#}` adds the causes, the notes and the hint, a line each, as the program
-/// prints them. What the plugin wrote is in neither.
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)?;
-        if !f.alternate() {
-            return Ok(());
-        }
+/// The most lines of a plugin's stderr that are shown with an error: its last words tell most.
+const MOST_SAID: usize = 40;
+
+impl Error {
+    /// What follows the message, a line each: causes, notes, with `stderr` what the plugin wrote,
+    /// and the hint.
+    fn details(&self, f: &mut fmt::Formatter<'_>, stderr: bool) -> fmt::Result {
         let mut cause = self.source();
         while let Some(error) = cause {
             write!(f, "\n  cause: {error}")?;
@@ -128,6 +127,18 @@ impl fmt::Display for Error {
         for (label, text) in self.notes() {
             write!(f, "\n  {label}: {text}")?;
         }
+        if let Some(said) = self.stderr().filter(|said| stderr && !said.trim().is_empty()) {
+            let lines: Vec<&str> = said.trim_end().lines().collect();
+            let left_out = lines.len().saturating_sub(MOST_SAID);
+            f.write_str("\n  the plugin said")?;
+            if left_out > 0 {
+                write!(f, ", after {left_out} lines that are left out")?;
+            }
+            f.write_str(":")?;
+            for line in &lines[left_out..] {
+                write!(f, "\n    {}", inline(line))?;
+            }
+        }
         match self.hint() {
             Some(hint) => write!(f, "\n\nhint: {hint}"),
             None => Ok(()),
@@ -135,8 +146,23 @@ impl fmt::Display for Error {
     }
 }
 
+/// The message alone; `{:#}` adds the causes, the notes and the hint, a line each, as the program
+/// prints them. What the plugin wrote is in neither.
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        if f.alternate() { self.details(f, false) } else { Ok(()) }
+    }
+}
+
+/// Everything a person needs, a line each, because this is what a `main` that returns the error
+/// prints; `{:#?}` shows the fields.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            f.write_str(&self.0.message)?;
+            return self.details(f, true);
+        }
         f.debug_struct("Error")
             .field("kind", &self.0.kind)
             .field("message", &self.0.message)
@@ -174,10 +200,34 @@ mod tests {
         let evil = "x\u{1b}[2J\r\nerror: y";
         let error = Error::new(Kind::Failed, evil).note("a", evil).note_first("b", evil);
         let error = error.with_hint("one\r\ntwo\u{9b}K");
-        let shown = format!("{error:#} {error:?}");
+        let error = error.with_stderr(evil);
+        let shown = format!("{error:#} {error:#?} {error:?} ");
         let safe = "xU+001B[2J  error: y";
-        assert_eq!(shown.matches(safe).count(), 6, "{shown}");
-        assert!(shown.contains("hint: one \ntwoU+009BK "), "{shown}");
+        assert_eq!(shown.matches(safe).count(), 9, "{shown}");
+        assert_eq!(shown.matches("hint: one \ntwoU+009BK ").count(), 2, "{shown}");
         assert!(!shown.contains(['\r', '\u{1b}', '\u{9b}']), "{shown}");
+    }
+
+    #[test]
+    fn debug_tells_a_person_everything_and_the_error_stays_in_sight() {
+        let error = Error::new(Kind::Failed, "plugin `aws` failed with exit code 1")
+            .because(std::io::Error::other("no network"))
+            .note("needed by", "user `prod` in `config`, line 14")
+            .with_stderr("line\n".repeat(99) + "run `aws sso login`\n")
+            .with_hint("log in first");
+        let shown = format!("{error:?}");
+        let (head, said) = shown.split_once("left out:\n").expect(&shown);
+        assert_eq!(
+            head,
+            "plugin `aws` failed with exit code 1\n  cause: no network\n  \
+             needed by: user `prod` in `config`, line 14\n  \
+             the plugin said, after 60 lines that are "
+        );
+        assert!(
+            said.ends_with("    line\n    run `aws sso login`\n\nhint: log in first"),
+            "{said}"
+        );
+        assert_eq!(error.to_string(), "plugin `aws` failed with exit code 1");
+        assert!(!format!("{error:#}").contains("sso"), "{error:#}");
     }
 }

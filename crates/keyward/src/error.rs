@@ -53,14 +53,13 @@ impl Error {
         }
     }
 
-    fn causes(&self) -> Vec<String> {
-        let mut causes = Vec::new();
+    fn causes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut next = self.source();
         while let Some(error) = next {
-            causes.push(error.to_string());
+            write!(f, "\n  cause: {error}")?;
             next = error.source();
         }
-        causes
+        Ok(())
     }
 
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
@@ -107,19 +106,35 @@ impl From<keyward_host::Error> for Error {
     }
 }
 
+/// The message alone; `{:#}` adds the causes, and what [`keyward_host::Error`] adds, a line each.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
+        f.write_str(&self.0.message)?;
+        match &self.0.source {
+            Some(Source::Credential(error)) if f.alternate() => write!(f, "\n  cause: {error:#}"),
+            _ if f.alternate() => self.causes(f),
+            _ => Ok(()),
+        }
     }
 }
 
+/// Everything a person needs, a line each, because this is what a `main` that returns the error
+/// prints: also what the plugin wrote to stderr, cleaned and redacted. `{:#?}` shows the fields.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error")
-            .field("kind", &self.0.kind)
-            .field("message", &self.0.message)
-            .field("causes", &self.causes())
-            .finish()
+        if f.alternate() {
+            return f
+                .debug_struct("Error")
+                .field("kind", &self.0.kind)
+                .field("message", &self.0.message)
+                .field("source", &self.source())
+                .finish();
+        }
+        f.write_str(&self.0.message)?;
+        match &self.0.source {
+            Some(Source::Credential(error)) => write!(f, "\n  cause: {error:?}"),
+            _ => self.causes(f),
+        }
     }
 }
 

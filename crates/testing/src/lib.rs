@@ -11,6 +11,8 @@ pub mod filekey;
 pub mod issuer;
 #[cfg(unix)]
 pub mod misbehaviour;
+#[cfg(target_os = "linux")]
+pub mod orphans;
 pub mod plugin;
 pub mod proxy;
 #[cfg(target_os = "linux")]

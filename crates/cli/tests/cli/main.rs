@@ -6,6 +6,8 @@ mod demo;
 mod general;
 mod get;
 mod image;
+#[cfg(target_os = "linux")]
+mod orphans;
 mod plan;
 #[cfg(target_os = "linux")]
 mod signer;

@@ -15,6 +15,8 @@ use rustix::{
 };
 
 use super::{Status, spawn};
+#[cfg(target_os = "linux")]
+use super::{death_signal::DeathSignal, descendants::Descendants};
 
 /// A child process. Until it is reaped its process id, and that of its group, belong to it alone,
 /// which is why nothing is signalled after that. Dropped before, it is killed and reaped.
@@ -24,13 +26,29 @@ pub(super) struct Child {
     watch: Option<OwnedFd>,
     ended: Option<Status>,
     reaped: bool,
+    /// What it started, outside of its group too. Known once it was signalled.
+    #[cfg(target_os = "linux")]
+    descendants: Descendants,
+    /// Kills it when we die. `None` where the system does not know of such a thing.
+    #[cfg(target_os = "linux")]
+    _death_signal: Option<DeathSignal>,
 }
 
 impl Child {
     /// Takes charge of a process that was just started. With `group`, it leads a process group that
     /// is signalled as a whole.
     pub(super) fn new(pid: Pid, group: bool) -> io::Result<Self> {
-        let mut child = Self { pid, group, watch: None, ended: None, reaped: false };
+        let mut child = Self {
+            pid,
+            group,
+            watch: None,
+            ended: None,
+            reaped: false,
+            #[cfg(target_os = "linux")]
+            descendants: Descendants::default(),
+            #[cfg(target_os = "linux")]
+            _death_signal: DeathSignal::arm(pid, group).ok(),
+        };
         match watch(pid) {
             Ok(watch) => child.watch = Some(watch),
             // An old kernel, or a sandbox that does not know the call: we look now and then.
@@ -78,16 +96,22 @@ impl Child {
         self.group
     }
 
-    /// Sends a signal to the process, or to its group. A stopped process is woken to hear it.
-    pub(super) fn signal(&self, signal: Signal) {
+    /// Sends a signal to the process, or to its group, and to what it has started since, be it in a
+    /// session of its own. A stopped process is woken to hear it.
+    pub(super) fn signal(&mut self, signal: Signal) {
         if self.reaped {
             return;
         }
+        // Found before the signal: children of a process that has ended cannot be told any more.
+        #[cfg(target_os = "linux")]
+        self.descendants.find(self.pid);
         // It fails when nobody is left, or when the process has become another user's (setuid):
         // either way there is nothing more that we could do.
         let send = if self.group { kill_process_group } else { kill_process };
         let _ = send(self.pid, signal);
         let _ = send(self.pid, Signal::CONT);
+        #[cfg(target_os = "linux")]
+        self.descendants.signal(signal);
     }
 
     /// Kills what is left and reaps the process.

@@ -9,6 +9,9 @@
 //!   One at a time has the terminal; the others wait, and their budgets begin when they start.
 //! - **Unattended** runs get a session of their own: there is no terminal to open, and the whole
 //!   process group is ended when we give up.
+//! - Giving up on a program also ends what it started in other sessions, where Linux can tell: the
+//!   children of processes that are still there. One that left its parents behind escapes.
+//! - When our own process dies during a run, even by SIGKILL, Linux kills the program.
 //! - The end of a run is the *exit* of the program. A process it leaves behind may hold its pipes;
 //!   they get a short grace and nothing is killed after a normal exit.
 //! - A process is signalled only before it is reaped, so never by a process id that was used again.
@@ -26,6 +29,10 @@ mod threads;
 mod child;
 #[cfg(unix)]
 mod complaints;
+#[cfg(target_os = "linux")]
+mod death_signal;
+#[cfg(target_os = "linux")]
+mod descendants;
 #[cfg(unix)]
 mod launch;
 #[cfg(unix)]

@@ -99,7 +99,10 @@ impl Identity {
         let begun = SystemClock.elapsed();
         let answer = self.signer.ask(&request, true, stop);
         let took = SystemClock.elapsed().saturating_sub(begun);
-        self.signer.observer.signed(took, matches!(answer, Ok(Response::Sign(_))));
+        // An attempt that nobody waits for any more neither succeeded nor failed.
+        if answer.is_ok() || !stop.called() {
+            self.signer.observer.signed(took, matches!(answer, Ok(Response::Sign(_))));
+        }
         match answer? {
             Response::Sign(signature) => Ok(signature),
             other => Err(self.signer.mixed_up(&request, &other)),

@@ -11,8 +11,12 @@ use std::{
 
 use futures_util::future::join_all;
 use keyward::{Client, Kind};
-use keyward_host::{Kind as Why, Surroundings, surroundings::Fixed};
+use keyward_host::{
+    Kind as Why, Kubeconfig, Overrides, Surroundings, rules::Rules, surroundings::Fixed,
+};
 use keyward_testing::server::{Server, User};
+
+use serde_json::json;
 
 use crate::support::{Desk, Plugin, status, until, within, write};
 
@@ -133,4 +137,39 @@ async fn a_client_is_made_of_the_kubeconfig_that_the_surroundings_name() {
     let error = surrounded(&file).for_context(Some("other")).unwrap_err();
     assert_eq!(error.kind(), Kind::BadConfig);
     assert!(error.credential().is_some(), "the host says what is wrong");
+}
+
+#[tokio::test]
+async fn an_error_that_main_returns_tells_user_file_line_plugin_stderr_and_hint() {
+    let (server, _, desk) = scene();
+    let folder = tempfile::tempdir().unwrap();
+    let script = "echo 'run `sso login` first' >&2; exit 3";
+    let failing = json!({ "exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/sh",
+        "args": ["-c", script], "interactiveMode": "Never",
+    } });
+    let missing = json!({ "exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "command": "/no/such/plugin",
+        "interactiveMode": "Never", "installHint": "apt install plugin",
+    } });
+    for (user, told) in [
+        (failing, &["`/bin/sh` failed with exit code 3", "    run `sso login` first"][..]),
+        (missing, &["`/no/such/plugin` was not found", "\n\nhint: apt install plugin"]),
+    ] {
+        let path = write(folder.path(), "config", &server.kubeconfig(&user));
+        let surroundings = Surroundings::process();
+        let kubeconfig = Kubeconfig::load(&surroundings, Some(&path)).unwrap();
+        let target = kubeconfig.resolve(&Overrides::default(), &surroundings).unwrap();
+        let client = Client::builder().open(&target, &Rules::default(), &desk.sources);
+        let error = match client {
+            Ok(client) => within(client.get("/version")).await.map(drop).unwrap_err(),
+            Err(error) => error,
+        };
+        let printed = format!("{error:?}");
+        let place = format!("in `{}`, line ", path.display());
+        for part in told.iter().copied().chain(["needed by: user `", &place]) {
+            assert!(printed.contains(part), "{part}: {printed}");
+        }
+        assert!(!error.to_string().contains('\n'), "{error}");
+    }
 }

@@ -1,0 +1,122 @@
+//! No program outlives us, whatever ends us: nothing of ours runs after a SIGKILL, so the kernel has to
+//! end it. Each test starts this binary again as the host that dies; `KEYWARD_ROUNDS` says how often.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+use std::{
+    env,
+    os::unix::process::ExitStatusExt,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use keyward_host::process::{self, Failure, Invocation, Stop};
+use keyward_testing::orphans::{
+    assert_gone, hangs, hangs_in_sessions, leaves_behind, lives, pids, rounds,
+};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Tells the host which part it plays, and where the program leaves its numbers.
+const SCENE: &str = "KEYWARD_TEST_SCENE";
+const PLACE: &str = "KEYWARD_TEST_PLACE";
+
+#[test]
+fn no_program_outlives_a_host_that_is_killed() {
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        for round in 0..rounds() {
+            let (mut host, program, _folder) = host_with_program("waits");
+            kill_process(Pid::from_child(&host), signal).unwrap();
+            let status = host.wait().unwrap();
+            assert_eq!(status.signal(), Some(signal.as_raw()), "{signal:?}, round {round}");
+            assert_gone(&program, &format!("{signal:?}, round {round}"));
+        }
+    }
+}
+
+#[test]
+fn no_program_outlives_a_host_that_panics_aborts_or_returns() {
+    for scene in ["panics", "aborts", "returns"] {
+        for round in 0..rounds() {
+            let (mut host, program, _folder) = host_with_program(scene);
+            host.wait().unwrap();
+            assert_gone(&program, &format!("{scene}, round {round}"));
+        }
+    }
+}
+
+#[test]
+fn what_a_program_left_behind_outlives_the_run_and_the_host() {
+    let (mut host, left, _folder) = host_with_program("leaves");
+    kill_process(Pid::from_child(&host), Signal::KILL).unwrap();
+    host.wait().unwrap();
+    let [_, child] = left[..] else { panic!("{left:?}") };
+    // Nothing to wait for: the kernel sends its signal, if any, before the host can be reaped.
+    assert!(lives(child), "a browser that a login opened stays open");
+    kill_process(Pid::from_raw(child).unwrap(), Signal::KILL).unwrap();
+}
+
+#[test]
+fn a_child_in_a_session_of_its_own_does_not_outlive_the_budget() {
+    for attended in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("pids");
+        let mut invocation = shell(&hangs_in_sessions(&place));
+        invocation.attended = attended;
+        let stop = Stop::default();
+        let run = thread::spawn({
+            let stop = stop.clone();
+            move || process::run(&invocation, &stop)
+        });
+        let program = pids(&place);
+        stop.call();
+        assert!(matches!(run.join().unwrap(), Err(Failure::Stopped(_))));
+        assert_gone(&program, if attended { "attended" } else { "unattended" });
+    }
+}
+
+#[test]
+#[ignore = "the host that dies, started by the tests in this file"]
+fn the_host_that_dies() {
+    let (Ok(scene), Ok(place)) = (env::var(SCENE), env::var(PLACE)) else { return };
+    let place = Path::new(&place);
+    if scene == "leaves" {
+        process::run(&shell(&leaves_behind(place)), &Stop::default()).unwrap();
+        std::fs::rename(place, place.with_extension("done")).unwrap();
+        loop {
+            thread::park();
+        }
+    }
+    // A thread of Keyward runs it: that one lives on while the host's own ends.
+    let running = process::start(shell(&hangs(place)));
+    pids(place);
+    match scene.as_str() {
+        "waits" => drop(running.wait(None)),
+        "panics" => panic!("a bug in the host"),
+        "aborts" => std::process::abort(),
+        "returns" => {}
+        other => panic!("no scene `{other}`"),
+    }
+}
+
+/// Starts a host and waits for its program: both, and the numbers of the program and its child.
+fn host_with_program(scene: &str) -> (Child, Vec<i32>, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("pids");
+    let mut host = Command::new(env::current_exe().unwrap());
+    host.args(["the_host_that_dies", "--exact", "--ignored"]);
+    host.env(SCENE, scene).env(PLACE, &place).stdout(Stdio::null()).stderr(Stdio::null());
+    let host = host.spawn().unwrap();
+    let noted = if scene == "leaves" { place.with_extension("done") } else { place };
+    let program = pids(&noted);
+    (host, program, folder)
+}
+
+fn shell(script: &str) -> Invocation {
+    let mut invocation = Invocation::new("/bin/sh");
+    invocation.args = ["-c".into(), script.into()].to_vec();
+    invocation.env = vec![("PATH".into(), env::var_os("PATH").unwrap())];
+    invocation.budget = Duration::from_secs(600);
+    invocation
+}

@@ -1,0 +1,84 @@
+//! Programs that hang and must not outlive whoever ran them.
+
+use std::{
+    env, fs,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How often each way to die is tried: `KEYWARD_ROUNDS`, or 3.
+#[expect(clippy::disallowed_methods, reason = "the variable is for tests")]
+pub fn rounds() -> u32 {
+    env::var("KEYWARD_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3)
+}
+
+/// A shell script that hangs, with a child that hangs, and ignores whom it can. It notes the numbers
+/// of both in the file.
+pub fn hangs(file: &Path) -> String {
+    format!(
+        "trap '' INT TERM HUP; sleep 600 & child=$!; {}; wait; sleep 600",
+        note(file, "$$ $child")
+    )
+}
+
+/// The same with a child in a session of its own, which no signal to the group reaches.
+pub fn hangs_in_sessions(file: &Path) -> String {
+    format!(
+        "trap '' INT TERM HUP; setsid sleep 600 & child=$!; \
+         while read -r _ _ _ _ _ sid _ < /proc/$child/stat && [ $sid != $child ]; do :; done; \
+         {}; wait; sleep 600",
+        note(file, "$$ $child")
+    )
+}
+
+/// A shell script that ends, and leaves a child behind as a login leaves a browser.
+pub fn leaves_behind(file: &Path) -> String {
+    format!("sleep 600 > /dev/null 2>&1 & child=$!; {}", note(file, "$$ $child"))
+}
+
+/// Never seen half written.
+fn note(file: &Path, numbers: &str) -> String {
+    let file = file.display();
+    format!("echo {numbers} > '{file}.new'; mv '{file}.new' '{file}'")
+}
+
+/// Waits for the numbers that such a script notes.
+///
+/// # Panics
+///
+/// If they never come.
+#[expect(clippy::disallowed_methods, reason = "a guard against hanging")]
+pub fn pids(file: &Path) -> Vec<i32> {
+    let started = Instant::now();
+    loop {
+        if let Ok(text) = fs::read_to_string(file) {
+            return text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "the program did not start");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Fails if one of them lives for longer than a second.
+///
+/// # Panics
+///
+/// If one does.
+#[expect(clippy::disallowed_methods, reason = "the second is what is promised")]
+pub fn assert_gone(pids: &[i32], case: &str) {
+    let started = Instant::now();
+    while pids.iter().any(|pid| lives(*pid)) {
+        assert!(
+            started.elapsed() < Duration::from_secs(1),
+            "{case}: {pids:?} still there after a second"
+        );
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process is there, and not only waiting to be reaped.
+pub fn lives(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
