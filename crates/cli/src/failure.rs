@@ -183,7 +183,9 @@ impl From<Error> for Failure {
         let patience = "`--plugin-timeout` says how long a plugin may take";
         let usual = (error.kind() == Kind::TimedOut).then_some(patience);
         failure.0.hint = error.hint().or(usual).map(str::to_owned);
-        failure.0.stderr = error.stderr().map(str::to_owned);
+        // What a person has read already is not repeated.
+        let new = error.stderr().filter(|_| !error.stderr_shown());
+        failure.0.stderr = new.map(str::to_owned);
         failure
     }
 }

@@ -22,6 +22,7 @@ use crate::{
     guard,
     mask::Mask,
     output,
+    plugin_stderr::PluginStderr,
 };
 
 /// One for the process, so that equal settings stay equal.
@@ -50,6 +51,8 @@ pub(crate) struct Globals {
     pub(crate) asked: Option<Request>,
     /// The secrets that no message may show.
     pub(crate) mask: Mask,
+    /// Passes on what plugins write to stderr. One for all, so that equal settings stay equal.
+    plugin_stderr: Arc<dyn Sink>,
     /// The warnings given so far: several contexts of one kubeconfig share some.
     warned: Arc<Mutex<HashSet<String>>>,
 }
@@ -61,11 +64,13 @@ impl Globals {
         for secret in [&flags.token, &flags.password].into_iter().flatten() {
             mask.learn(secret);
         }
+        let plugin_stderr = Arc::new(PluginStderr::new(mask.clone(), flags.log_format));
         Self {
             flags,
             surroundings: Surroundings::process(),
             asked: None,
             mask,
+            plugin_stderr,
             warned: Arc::default(),
         }
     }
@@ -162,6 +167,7 @@ impl Globals {
         settings.strict = self.flags.strict;
         settings.prompts = Some(Arc::clone(&PROMPTS));
         settings.exchange = Some(Arc::clone(&EXCHANGE));
+        settings.complaints = Complaints::PassThrough(Arc::clone(&self.plugin_stderr));
         if let Some(asked) = &self.asked {
             // Our stderr belongs to whoever runs us, as the plugin's does under kubectl.
             settings.complaints = Complaints::Shown;

@@ -18,6 +18,7 @@ mod guard;
 mod log;
 mod mask;
 mod output;
+mod plugin_stderr;
 #[cfg(unix)]
 mod proxy;
 mod server;

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use keyward_host::{Plan, Source, process};
+use keyward_host::{Plan, Source, plan::Plugin, process};
 
 use crate::{
     duration,
@@ -23,12 +23,12 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// For the plan's plugin, and where there is one for the server after it. Says nothing where no
-    /// person looks on, nor while a plugin talks to that person itself.
+    /// person looks on, nor while a plugin asks that person something.
     pub(crate) fn begin(plan: &Plan, source: &Source, server: Option<&str>) -> Self {
-        let attended = plan.plugin().is_some_and(keyward_host::plan::Plugin::attended);
-        if !io::stderr().is_terminal() || attended || plan.signer().is_some() {
+        if !io::stderr().is_terminal() || plan.signer().is_some() {
             return Self { _end: None };
         }
+        let attended = plan.plugin().is_some_and(Plugin::attended);
         let plugin = plan.plugin().map(|plugin| {
             let limit =
                 plugin.budget().map(|budget| format!(", for {} at most", duration::show(budget)));
@@ -41,11 +41,65 @@ impl Waiting {
         process::spawn(move || {
             if ended.recv_timeout(SHORT) == Err(RecvTimeoutError::Timeout) {
                 let runs = source.current().is_none();
+                if runs && attended && terminal::person_is_asked() {
+                    return;
+                }
                 if let Some(words) = if runs { plugin.or(server) } else { server } {
                     output::tell(&words);
                 }
             }
         });
         Self { _end: Some(end) }
+    }
+}
+
+/// Whether a plugin that shares our terminal is waiting for what the person types there: words of
+/// ours would stand in the middle of its prompt.
+#[cfg(target_os = "linux")]
+mod terminal {
+    use std::fs;
+
+    use nix::libc::SYS_read;
+    use rustix::{
+        process::getpgrp,
+        termios::{LocalModes, tcgetattr},
+    };
+
+    pub(super) fn person_is_asked() -> bool {
+        let Ok(terminal) = fs::File::open("/dev/tty") else { return false };
+        // Nobody but one who asks for a password turns it off.
+        let echoes =
+            tcgetattr(&terminal).is_ok_and(|state| state.local_modes.contains(LocalModes::ECHO));
+        let group = getpgrp().as_raw_nonzero().to_string();
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let mut names = processes.filter_map(|entry| entry.file_name().into_string().ok());
+        !echoes || names.any(|pid| is_in(&pid, &group) && reads_terminal(&pid))
+    }
+
+    /// Whether a process belongs to this process group. One that is attended belongs to ours.
+    fn is_in(pid: &str, group: &str) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // The name before it is in parentheses and may contain anything, parentheses too.
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.split(' ').nth(2) == Some(group))
+    }
+
+    /// Whether a process waits in `read` for a terminal.
+    fn reads_terminal(pid: &str) -> bool {
+        let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        let mut words = call.split(' ');
+        let reads = words.next().is_some_and(|number| number == SYS_read.to_string());
+        let number = words.next().and_then(|word| word.strip_prefix("0x"));
+        let number = number.and_then(|number| u32::from_str_radix(number, 16).ok());
+        let Some(number) = number.filter(|_| reads) else { return false };
+        let file = fs::read_link(format!("/proc/{pid}/fd/{number}")).unwrap_or_default();
+        file.starts_with("/dev/pts") || file.to_string_lossy().starts_with("/dev/tty")
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod terminal {
+    /// Nobody can tell, so nothing is said to a person who may be typing.
+    pub(super) fn person_is_asked() -> bool {
+        true
     }
 }

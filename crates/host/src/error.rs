@@ -33,6 +33,7 @@ struct Inner {
     notes: Vec<(&'static str, String)>,
     hint: Option<String>,
     stderr: Option<String>,
+    stderr_shown: bool,
     problems: Vec<Problem>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
@@ -59,9 +60,15 @@ impl Error {
     }
 
     /// The last of what the plugin wrote to its stderr, cleaned and redacted. Part of `Debug`, which
-    /// is what a `main` that returns the error prints; not part of `Display`.
+    /// is what a `main` that returns the error prints, unless it [was shown](Self::stderr_shown); not
+    /// part of `Display`.
     pub fn stderr(&self) -> Option<&str> {
         self.0.stderr.as_deref()
+    }
+
+    /// Whether a sink was given that stderr while the plugin ran, so that it need not be shown again.
+    pub fn stderr_shown(&self) -> bool {
+        self.0.stderr_shown
     }
 }
 
@@ -75,6 +82,7 @@ impl Error {
             notes: Vec::new(),
             hint: None,
             stderr: None,
+            stderr_shown: false,
             problems: Vec::new(),
             source: None,
         }))
@@ -95,6 +103,11 @@ impl Error {
 
     pub(crate) fn with_stderr(self, stderr: impl Into<String>) -> Self {
         self.change(|inner| inner.stderr = Some(stderr.into()))
+    }
+
+    /// Says that a sink got the stderr line by line.
+    pub(crate) fn with_stderr_shown(self, shown: bool) -> Self {
+        self.change(|inner| inner.stderr_shown = shown)
     }
 
     pub(crate) fn with_problems(self, problems: Vec<Problem>) -> Self {
@@ -127,7 +140,9 @@ impl Error {
         for (label, text) in self.notes() {
             write!(f, "\n  {label}: {text}")?;
         }
-        if let Some(said) = self.stderr().filter(|said| stderr && !said.trim().is_empty()) {
+        if let Some(said) =
+            self.stderr().filter(|said| !said.trim().is_empty() && stderr && !self.stderr_shown())
+        {
             let lines: Vec<&str> = said.trim_end().lines().collect();
             let left_out = lines.len().saturating_sub(MOST_SAID);
             f.write_str("\n  the plugin said")?;

@@ -14,7 +14,8 @@ use std::{
 
 use keyward_host::process::{self, Failure, Invocation, Stop};
 use keyward_testing::orphans::{
-    assert_gone, hangs, hangs_in_sessions, leaves_behind, lives, pids, rounds,
+    assert_gone, hangs, hangs_in_sessions, leaves_behind, lives, pids, rounds, wait_until_guarded,
+    with_default_signals,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -91,6 +92,8 @@ fn the_host_that_dies() {
     // A thread of Keyward runs it: that one lives on while the host's own ends.
     let running = process::start(shell(&hangs(place)));
     pids(place);
+    wait_until_guarded(std::process::id().try_into().unwrap());
+    std::fs::rename(place, place.with_extension("guarded")).unwrap();
     match scene.as_str() {
         "waits" => drop(running.wait(None)),
         "panics" => panic!("a bug in the host"),
@@ -106,10 +109,11 @@ fn host_with_program(scene: &str) -> (Child, Vec<i32>, tempfile::TempDir) {
     let place = folder.path().join("pids");
     let mut host = Command::new(env::current_exe().unwrap());
     host.args(["the_host_that_dies", "--exact", "--ignored"]);
-    host.env(SCENE, scene).env(PLACE, &place).stdout(Stdio::null()).stderr(Stdio::null());
-    let host = host.spawn().unwrap();
-    let noted = if scene == "leaves" { place.with_extension("done") } else { place };
-    let program = pids(&noted);
+    host.envs(env::vars_os()).env(SCENE, scene).env(PLACE, &place);
+    let mut host = with_default_signals(&host);
+    let host = host.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let noted = if scene == "leaves" { "done" } else { "guarded" };
+    let program = pids(&place.with_extension(noted));
     (host, program, folder)
 }
 

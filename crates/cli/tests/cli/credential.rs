@@ -324,3 +324,42 @@ fn chained(args: &[&str], mode: &str) -> String {
         env!("CARGO_BIN_EXE_keyward"),
     ))
 }
+
+#[test]
+fn what_a_plugin_writes_to_stderr_is_passed_on_and_not_repeated() {
+    let stage = Stage::new();
+    stage.plugin("p", "echo 'log in first' >&2; printf 'no line break' >&2; exit 1");
+    stage.kubeconfig(&exec("p"));
+    let ran = stage.run("credential");
+    assert_eq!(ran.code, Some(1));
+    let begin = "log in first\nno line break\nerror: plugin `p` failed with exit code 1\n";
+    assert!(ran.stderr.starts_with(begin), "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("log in first").count(), 1, "{}", ran.stderr);
+
+    stage.plugin("p", &format!("printf 'a warning \\033[2J\\n' >&2; {}", gives("t")));
+    let ran = stage.run("credential");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), "a warning U+001B[2J\n"));
+}
+
+#[test]
+fn secrets_are_hidden_in_what_is_passed_on() {
+    let stage = Stage::new();
+    stage.plugin("p", &format!("echo \"key $KEY\" >&2; {}", gives("t")));
+    let env = "\n        env: [{name: KEY, value: hunter2-hunter2}]";
+    stage.kubeconfig(
+        &exec("p").replace("interactiveMode", &format!("{}\n        interactiveMode", env.trim())),
+    );
+    let ran = stage.run("credential");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), "key [hidden]\n"));
+}
+
+#[test]
+fn a_log_in_json_has_nothing_but_objects_whatever_a_plugin_writes() {
+    let stage = Stage::new();
+    stage.plugin("p", &format!("echo 'a \"warning\"' >&2; {}", gives("t")));
+    stage.kubeconfig(&exec("p"));
+    let ran = stage.run("credential --log-format json");
+    let line: serde_json::Value = serde_json::from_str(ran.stderr.trim()).expect(&ran.stderr);
+    assert_eq!(line["message"], "a \"warning\"");
+    assert_eq!(line["plugin"], "p");
+}

@@ -2,7 +2,9 @@
 
 use std::process::Stdio;
 
-use keyward_testing::orphans::{assert_gone, hangs, pids, rounds};
+use keyward_testing::orphans::{
+    assert_gone, hangs, pids, rounds, wait_until_guarded, with_default_signals,
+};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -21,11 +23,17 @@ fn no_plugin_outlives_a_program_that_is_killed() {
                 let stage = Stage::new();
                 stage.plugin("p", &hangs(&stage.path("pids")));
                 stage.kubeconfig(&exec("p"));
-                let mut command = stage.command(line.split(' '));
-                let mut program =
-                    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+                let mut command = with_default_signals(&stage.command(line.split(' ')));
+                let mut program = command
+                    .stdin(Stdio::null())
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .spawn()
+                    .unwrap();
                 let plugin = pids(&stage.path("pids"));
-                kill(Pid::from_raw(program.id().try_into().unwrap()), signal).unwrap();
+                let pid = program.id().try_into().unwrap();
+                wait_until_guarded(pid);
+                kill(Pid::from_raw(pid), signal).unwrap();
                 assert_gone(&plugin, &format!("{line}, {signal}, round {round}"));
                 program.wait().unwrap();
             }
@@ -46,9 +54,10 @@ fn no_attended_plugin_outlives_a_program_that_is_killed() {
             let stage = Stage::new();
             stage.plugin("p", &script(&stage));
             stage.kubeconfig(&exec("p").replace("Never", "IfAvailable"));
-            let mut pty = at_terminal(&stage, "credential & echo $! > program; wait");
+            let mut pty = at_terminal(&stage, "credential & echo $! > new; mv new program; wait");
             let plugin = pids(&stage.path("pids"));
             let program = pids(&stage.path("program"));
+            wait_until_guarded(program[0]);
             kill(Pid::from_raw(program[0]), signal).unwrap();
             assert_gone(&plugin, &format!("{signal}, round {round}"));
             pty.finish();

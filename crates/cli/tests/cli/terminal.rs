@@ -171,3 +171,48 @@ fn a_person_is_told_whom_a_silent_plugin_keeps_waiting() {
     assert_eq!(pty.finish().code(), Some(0), "{}", pty.screen());
     assert!(stage.read("out").contains("late"));
 }
+
+#[test]
+fn a_person_is_told_whom_an_attended_plugin_keeps_waiting_but_not_in_the_middle_of_its_prompt() {
+    // As aws and gcloud write it: the run counts as attended, and the plugin says nothing.
+    let silent = stage("IfAvailable", &format!("read -r go < go; {}", gives("late")));
+    let fifo = silent.path("go");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let asks = "printf 'user: ' >&2; read -r answer";
+    let mut asking: Vec<_> = [LOGIN.to_owned(), format!("{asks}; {}", gives("$answer"))]
+        .iter()
+        .map(|script| {
+            let stage = stage("IfAvailable", script);
+            let mut pty = at_terminal(&stage, "credential");
+            pty.wait_for(": ");
+            (stage, pty)
+        })
+        .collect();
+    let mut pty = at_terminal(&silent, "credential");
+    // Those that ask were there before, so their three seconds are over too.
+    pty.wait_for("waiting for the plugin `p` of user `");
+    std::fs::write(&fifo, "now\n").unwrap();
+    assert_eq!(pty.finish().code(), Some(0), "{}", pty.screen());
+    for (_stage, pty) in &mut asking {
+        pty.type_in("anna\n").unwrap();
+        assert_eq!(pty.finish().code(), Some(0), "{}", pty.screen());
+        assert!(!pty.screen().contains("waiting for"), "{}", pty.screen());
+    }
+}
+
+#[test]
+fn a_device_code_is_shown_at_once_where_the_plugin_has_no_terminal() {
+    let script = format!(
+        "echo 'open https://id.example.test and type ABCD' >&2; printf 'waiting ' >&2; \
+         read -r go < go; echo done >&2; {}",
+        gives("t")
+    );
+    let stage = stage("Never", &script);
+    let fifo = stage.path("go");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let mut pty = at_terminal(&stage, "credential");
+    pty.wait_for("open https://id.example.test and type ABCD\r\nwaiting ");
+    std::fs::write(&fifo, "now\n").unwrap();
+    assert_eq!(pty.finish().code(), Some(0), "{}", pty.screen());
+    assert!(pty.screen().contains("waiting done\r\n"), "{}", pty.screen());
+}

@@ -46,7 +46,7 @@ impl Allowance {
 
     fn take(&mut self, now: Duration) -> bool {
         let after = self.paid_back.max(now) + Self::EVERY;
-        let allowed = after - now <= Self::BURST;
+        let allowed = after <= now + Self::BURST;
         if allowed {
             self.paid_back = after;
         }

@@ -14,7 +14,7 @@ use crate::{
     mask::{Mask, sounds_secret, without_first_line},
     observer::CallStatus,
     plan::{Origin, Plugin, Turn},
-    process::{Failure, Output, Part, Status},
+    process::{Failure, Output, Part, Status, Stderr},
 };
 
 /// How a run that did not end by itself is counted (ME-01, D8).
@@ -61,7 +61,9 @@ pub(super) fn not_run(plugin: &Plugin, turn: &Turn, failure: Failure) -> Error {
         _ => error,
     };
     let error = match stderr {
-        Some(stderr) if !stderr.is_empty() => error.with_stderr(stderr),
+        Some(stderr) if !stderr.is_empty() => {
+            error.with_stderr(stderr).with_stderr_shown(shown(turn))
+        }
         _ => error,
     };
     // What the words above say already is not said again as their cause.
@@ -137,7 +139,15 @@ pub(super) fn wrong_answer(plugin: &Plugin, turn: &Turn, output: &Output, what: 
 
 fn with_stderr(error: Error, plugin: &Plugin, turn: &Turn, output: &Output) -> Error {
     let said = masked(plugin, turn, &output.stderr, &output.stdout);
-    if said.trim().is_empty() { error } else { error.with_stderr(said) }
+    if said.trim().is_empty() {
+        return error;
+    }
+    error.with_stderr(said).with_stderr_shown(shown(turn))
+}
+
+/// Whether somebody has seen the plugin's stderr already.
+fn shown(turn: &Turn) -> bool {
+    !matches!(turn.stderr, Stderr::Kept)
 }
 
 /// What a plugin wrote to stderr, without any secret we know of: its configured variables, those of

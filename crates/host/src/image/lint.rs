@@ -260,7 +260,8 @@ fn oddities(pattern: &Pattern) -> Vec<(Weight, &'static str)> {
         return odd;
     }
     if path.contains('*') {
-        odd.push((Error, "has a `*` in its path, where it means itself, and never matches"));
+        // A warning, because a kubelet accepts it, and a node must not fail for what a kubelet runs.
+        odd.push((Warning, "has a `*` in its path, where it means itself, and never matches"));
     }
     if path.contains([':', '@']) {
         odd.push((Error, "has a tag or digest and never matches: both are removed before"));
@@ -311,15 +312,14 @@ mod tests {
 
     #[test]
     fn patterns_that_never_match_are_errors_and_ordinary_ones_nothing() {
-        for pattern in
-            ["https://a.io", "a.io/x:1", "a.io/*", "a.io/X", "index.docker.io", "[::1]", "/x"]
-        {
+        for pattern in ["https://a.io", "a.io/x:1", "a.io/X", "index.docker.io", "[::1]", "/x"] {
             assert_eq!(weight(pattern), Some(Weight::Error), "{pattern}");
         }
         for pattern in ["a.io", "*.a.io", "a.io:5000", "docker.io"] {
             assert_eq!(weight(pattern), None, "{pattern}");
         }
         assert_eq!(weight("a.io/foo"), Some(Weight::Warning));
+        assert_eq!(weight("registry.io/*"), Some(Weight::Warning));
         assert_eq!(weight("docker.io/nginx"), Some(Weight::Warning));
         assert_eq!(weight("a.io/foo/"), Some(Weight::Note));
     }

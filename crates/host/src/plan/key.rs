@@ -150,6 +150,10 @@ impl Row {
             Complaints::Kept => self.put("kept"),
             Complaints::Shown => self.put("shown"),
             Complaints::Sink(sink) => self.number(Arc::as_ptr(sink).cast::<()>().addr()),
+            Complaints::PassThrough(sink) => {
+                self.put("pass through");
+                self.number(Arc::as_ptr(sink).cast::<()>().addr());
+            }
         }
         match &settings.environment {
             Environment::Inherit => self.put("inherit"),

@@ -104,7 +104,7 @@ impl Plugin {
         self.now.as_ref().is_some_and(|now| now.attended)
     }
 
-    /// Whether its stderr goes to ours.
+    /// Whether its stderr is ours, with nobody in between.
     pub fn shown(&self) -> bool {
         self.now.as_ref().is_some_and(|now| now.shown)
     }
@@ -206,7 +206,7 @@ impl Plugin {
             environment,
             attended,
             budget: settings.budget(attended),
-            stderr: settings.stderr(attended),
+            stderr: settings.stderr(attended, waited_for),
             limits: settings.limits,
             request,
         })

@@ -50,6 +50,9 @@ pub enum Complaints {
     /// Line by line to a program with a screen of its own. No run is attended then: a plugin must
     /// not write on that screen.
     Sink(Arc<dyn process::Sink>),
+    /// As kubectl does it: attended runs write to our stderr, others that somebody waits for line by
+    /// line to this sink, which writes there. Runs ahead of time, and signers, are kept for the error.
+    PassThrough(Arc<dyn process::Sink>),
 }
 
 impl Default for Settings {
@@ -77,11 +80,14 @@ impl Settings {
         if attended { self.attended } else { self.unattended }
     }
 
-    /// Where the stderr of such a run goes.
-    pub(crate) fn stderr(&self, attended: bool) -> process::Stderr {
+    /// Where the stderr of such a run goes; `passed` is for those that may be passed through.
+    pub(crate) fn stderr(&self, attended: bool, passed: bool) -> process::Stderr {
         match &self.complaints {
-            Complaints::Auto if attended => process::Stderr::Shown,
-            Complaints::Auto | Complaints::Kept => process::Stderr::Kept,
+            Complaints::Auto | Complaints::PassThrough(_) if attended => process::Stderr::Shown,
+            Complaints::PassThrough(sink) if passed => process::Stderr::Sink(sink.clone()),
+            Complaints::Auto | Complaints::Kept | Complaints::PassThrough(_) => {
+                process::Stderr::Kept
+            }
             Complaints::Shown => process::Stderr::Shown,
             Complaints::Sink(sink) => process::Stderr::Sink(sink.clone()),
         }
@@ -114,6 +120,7 @@ impl fmt::Debug for Complaints {
             Self::Kept => "Kept",
             Self::Shown => "Shown",
             Self::Sink(_) => "Sink",
+            Self::PassThrough(_) => "PassThrough",
         })
     }
 }

@@ -69,7 +69,7 @@ impl Lines {
 
     /// Hands over what is left when the stream has ended.
     pub(super) fn finish(&mut self) {
-        if self.pending.len() > 0 {
+        if self.pending.len() > 0 || self.begun {
             self.end_line();
         }
         self.quiet_at = None;
@@ -77,9 +77,9 @@ impl Lines {
 
     fn end_line(&mut self) {
         let line = self.take();
-        let begun = std::mem::take(&mut self.begun);
-        // The end of a line that was a prompt so far is usually only its line break.
-        if !(begun && line.is_empty()) {
+        if std::mem::take(&mut self.begun) {
+            self.sink.rest(&self.plugin, &line);
+        } else {
             self.sink.line(&self.plugin, &line);
         }
     }

@@ -146,6 +146,14 @@ pub trait Sink: Send + Sync + 'static {
     fn prompt(&self, plugin: &str, text: &str) {
         self.line(plugin, text);
     }
+
+    /// The end of a line whose beginning was a prompt: often nothing but the line break. Shown like a
+    /// line, unless it is empty or a sink knows better.
+    fn rest(&self, plugin: &str, text: &str) {
+        if !text.is_empty() {
+            self.line(plugin, text);
+        }
+    }
 }
 
 /// Caps on output.

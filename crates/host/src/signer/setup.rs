@@ -156,7 +156,7 @@ impl Setup {
                 && settings.stdin_unavailable.is_none()
                 && surroundings.stdin_is_terminal(),
             budget: settings.budget(attended),
-            stderr: settings.stderr(attended),
+            stderr: settings.stderr(attended, false),
             limits: settings.limits,
         }
     }
