@@ -54,6 +54,16 @@ fn samples() -> Vec<(&'static str, Value, Value)> {
             outcome.clone(),
         ),
         (
+            "exec-output",
+            json!({
+                "configApiVersion": ALPHA,
+                "stdout": json!({ "apiVersion": ALPHA, "clientCertificateData": 5 }).to_string(),
+                "expect": refused,
+                "spoken": { "error": { "class": "missing_status" } },
+            }),
+            json!({ "error": { "class": "decode", "detail": "field_type" } }),
+        ),
+        (
             "exec-input",
             json!({ "configApiVersion": ALPHA, "expect": refused, "spoken": told("v1beta1", "") }),
             told("v1alpha1", r#","interactive":true"#),
