@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use keyward_testing::kubectl::NotFound;
+
 /// What stands in the way. Only what a machine may well be without can be let off.
 #[derive(Debug)]
 pub enum Obstacle {
@@ -14,6 +16,15 @@ pub enum Obstacle {
 impl From<String> for Obstacle {
     fn from(why: String) -> Self {
         Self::Broken(why)
+    }
+}
+
+impl From<NotFound> for Obstacle {
+    fn from(why: NotFound) -> Self {
+        match why {
+            NotFound::Named(why) => Self::Broken(why),
+            NotFound::Absent(why) => Self::Absent(why),
+        }
     }
 }
 

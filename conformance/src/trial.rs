@@ -106,7 +106,7 @@ pub fn run(root: &Path, settings: &Settings, reference: &mut Reference) -> Resul
         Some(Only::Kubectl) => settings.cases,
     };
     if judged > 0 {
-        match Judge::find(root) {
+        match Judge::find() {
             Ok(judge) => table.push(("kubectl", judge.run(judged, settings.seed)?)),
             Err(Obstacle::Absent(why)) if settings.lenient => {
                 println!("kubectl: did not judge: {why}");

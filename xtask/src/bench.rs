@@ -2,7 +2,9 @@
 
 use std::process::Command;
 
-use crate::{e2e, sh};
+use keyward_testing::kubectl::VARIABLE;
+
+use crate::{kubectl, sh};
 
 /// Builds the program, the bench and, where Go is at hand, the peers in Go; then runs the bench;
 /// `args` go to it.
@@ -20,9 +22,8 @@ pub fn run(args: &[String]) -> Result<bool, String> {
     }
     let mut bench = sh::cargo();
     bench.args(["run", "--quiet", "--release", "--package", "keyward-bench", "--"]).args(args);
-    // The newest there is, if it has been built; else the bench looks on PATH.
-    if let Some(kubectl) = e2e::kubectl() {
-        bench.env("KEYWARD_BENCH_KUBECTL", kubectl);
+    if let Some(kubectl) = kubectl::choose(0)? {
+        bench.env(VARIABLE, kubectl);
     }
     sh::run(&mut bench)
 }

@@ -6,7 +6,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::sh;
+use keyward_testing::kubectl::VARIABLE;
+
+use crate::{kubectl, sh};
 
 /// Runs it; `args` go to it. With `--mutations` it is run on code with a mistake in it and must fail.
 pub fn run(args: &[String]) -> Result<bool, String> {
@@ -15,8 +17,13 @@ pub fn run(args: &[String]) -> Result<bool, String> {
     }
     let packages = ["--package", "keyward-cli", "--package", "keyward-conformance"];
     let run = ["run", "--quiet", "--package", "keyward-conformance", "--"];
+    let mut harness = sh::cargo();
+    harness.args(run).args(args);
+    if let Some(kubectl) = kubectl::choose(keyward_conformance::kubectl::OLDEST)? {
+        harness.env(VARIABLE, kubectl);
+    }
     Ok(sh::run(sh::cargo().args(["build", "--quiet", "--bins"]).args(packages))?
-        && sh::run(sh::cargo().args(run).args(args))?)
+        && sh::run(&mut harness)?)
 }
 
 /// A rule of ours, broken.

@@ -5,6 +5,7 @@ mod check;
 mod conformance;
 mod e2e;
 mod fuzz;
+mod kubectl;
 mod packages;
 mod sh;
 mod soak;

@@ -2,11 +2,12 @@
 
 use std::{path::Path, process::Command};
 
+use keyward_testing::kubectl::{self, NotFound};
+
 use crate::sh;
 
 /// A program the tests start, and the package it comes in.
 const NEEDED: &[(&str, &str)] = &[
-    ("kubectl", "kubernetes-client"),
     ("openssl", "openssl"),
     ("curl", "curl"),
     ("setpriv", "util-linux"),
@@ -31,7 +32,13 @@ const LIBRARIES: &[(&str, &str)] = &[
 pub fn install() -> Result<(), String> {
     let programs = NEEDED.iter().filter(|(program, _)| !on_path(program));
     let libraries = LIBRARIES.iter().filter(|(library, _)| !is_library(library));
-    let missing: Vec<&str> = programs.chain(libraries).map(|(_, package)| *package).collect();
+    let mut missing: Vec<&str> = programs.chain(libraries).map(|(_, package)| *package).collect();
+    // A dispatcher of that name is no kubectl.
+    match kubectl::find(0) {
+        Ok(kubectl) => println!("kubectl: the tests run {kubectl}"),
+        Err(NotFound::Absent(_)) => missing.push("kubernetes-client"),
+        Err(why) => return Err(why.to_string()),
+    }
     if missing.is_empty() {
         return Ok(());
     }

@@ -4,6 +4,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::LazyLock,
     time::Instant,
 };
 
@@ -126,29 +127,10 @@ pub fn keyward() -> PathBuf {
     std::env::current_exe().unwrap_or_default().with_file_name("keyward")
 }
 
-/// The kubectl that `KEYWARD_BENCH_KUBECTL` names (`cargo xtask bench` names the one that e2e has built), or
-/// the one on PATH. Some installations put a program of that name before the real ones, which asks the
-/// server for its version and starts the one that fits; it is not what is measured here.
+/// The kubectl of this machine; without one, a name whose start says what is missing.
 pub fn kubectl() -> PathBuf {
-    if let Some(named) = std::env::var_os("KEYWARD_BENCH_KUBECTL") {
-        return named.into();
-    }
-    let found = std::env::var_os("PATH")
-        .iter()
-        .flat_map(std::env::split_paths)
-        .map(|folder| folder.join("kubectl"))
-        .find_map(|path| fs::canonicalize(path).ok())
-        .unwrap_or_else(|| "kubectl".into());
-    let versions = found
-        .parent()
-        .and_then(|folder| fs::read_dir(folder).ok())
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.file_name())
-        .filter_map(|name| {
-            let minor = name.to_str()?.strip_prefix("kubectl.1.")?.parse::<u32>().ok()?;
-            Some((minor, name))
-        });
-    versions.max().map_or(found.clone(), |(_, newest)| found.with_file_name(newest))
+    static FOUND: LazyLock<PathBuf> = LazyLock::new(|| {
+        keyward_testing::kubectl::find(0).map_or_else(|_| "kubectl".into(), |kubectl| kubectl.path)
+    });
+    FOUND.clone()
 }

@@ -8,18 +8,19 @@
 mod case;
 mod trace;
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::{env, path::PathBuf};
 
 use http::StatusCode;
-use keyward_testing::server::{Deed, Fault, Server, User};
-use serde_json::Value;
+use keyward_testing::{
+    kubectl::find,
+    server::{Deed, Fault, Server, User},
+};
 
 use self::case::{BROKEN, Case, Certificates};
 use crate::{generate::Rng, obstacle::Obstacle, trial::Row};
+
+/// The minor version of the oldest kubectl that can judge: older ones do not know `interactiveMode`.
+pub const OLDEST: u32 = 26;
 
 /// Both programs.
 pub struct Judge {
@@ -31,41 +32,15 @@ pub struct Judge {
 
 impl Judge {
     /// Finds both programs; `Err` says why there is no judge.
-    pub fn find(root: &Path) -> Result<Self, Obstacle> {
+    pub fn find() -> Result<Self, Obstacle> {
         let keyward = env::current_exe()
             .ok()
             .and_then(|program| Some(program.parent()?.join("keyward")))
             .filter(|program| program.is_file())
             .ok_or("`keyward` is not built beside this program".to_owned())?;
-        let named = env::var_os("KEYWARD_KUBECTL").map(PathBuf::from);
-        let mut places: Vec<PathBuf> = named.iter().cloned().collect();
-        let home = env::var_os("XDG_CACHE_HOME")
-            .map(PathBuf::from)
-            .or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
-        if let Some(cache) = home {
-            let versions = fs::read_dir(cache.join("keyward/e2e")).into_iter().flatten().flatten();
-            places.extend(versions.map(|version| version.path().join("kubernetes/kubectl")));
-        }
-        places.push("kubectl".into());
-        let mut old = None;
-        for kubectl in places {
-            match minor(&kubectl, root) {
-                // Older ones know no interactiveMode.
-                Some(minor) if minor >= 26 => {
-                    return Ok(Self { kubectl, keyward, has_policy: minor >= 35 });
-                }
-                // Who names one means it.
-                _ if named.as_ref() == Some(&kubectl) => {
-                    let why = "in KEYWARD_KUBECTL is no kubectl of 1.26 or newer";
-                    return Err(format!("`{}` {why}", kubectl.display()).into());
-                }
-                Some(minor) => old = Some(minor),
-                None => {}
-            }
-        }
-        Err(Obstacle::Absent(old.map_or("no kubectl".to_owned(), |minor| {
-            format!("kubectl is 1.{minor}, and one of 1.26 or newer is needed (KEYWARD_KUBECTL names it)")
-        })))
+        let kubectl = find(OLDEST)?;
+        println!("kubectl: {kubectl} judges");
+        Ok(Self { has_policy: kubectl.minor >= 35, kubectl: kubectl.path, keyward })
     }
 
     /// Runs both on `count` kubeconfigs.
@@ -97,18 +72,4 @@ impl Judge {
         }
         Ok(row)
     }
-}
-
-/// The minor version of a kubectl.
-fn minor(kubectl: &Path, folder: &Path) -> Option<u32> {
-    let output = Command::new(kubectl)
-        .args(["version", "--client", "-o", "json"])
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    let said: Value = serde_json::from_slice(&output.stdout).ok()?;
-    let minor = said["clientVersion"]["minor"].as_str()?;
-    minor.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
 }

@@ -9,6 +9,7 @@ mod error;
 pub mod filekey;
 #[cfg(unix)]
 pub mod issuer;
+pub mod kubectl;
 #[cfg(unix)]
 pub mod misbehaviour;
 #[cfg(target_os = "linux")]

@@ -23,7 +23,7 @@ use keyward_testing::{
     server::{Deed, Fault, Server, User},
 };
 use serde_json::json;
-use support::{Lab, PIN, hides_pins, installed, ok};
+use support::{Lab, PIN, hides_pins, ok};
 
 fn server(lab: &Lab) -> Server {
     let authority = Arc::new(Authority::new("lab authority").unwrap());
@@ -257,8 +257,8 @@ fn stage(lab: &Lab, server: &Server) -> Vec<(&'static str, serde_json::Value)> {
 fn decide(lab: &Lab, server: &Server, verdict: &str, request: &str) {
     let users = [("admin", json!({ "token": "admins-token" }))];
     fs::write(lab.path("admin"), lab.kubeconfig(&server.url(), &users)).unwrap();
-    let mut kubectl =
-        lab.tool(installed("kubectl", "kubernetes-client").to_str().unwrap(), "kubernetes-client");
+    let found = keyward_testing::kubectl::installed();
+    let mut kubectl = lab.tool(found.path.to_str().unwrap(), "kubernetes-client");
     kubectl.env("KUBECONFIG", lab.path("admin")).env("HOME", lab.folder.path());
     ok(kubectl.args(["certificate", verdict, request]));
 }

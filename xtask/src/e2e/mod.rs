@@ -59,10 +59,21 @@ pub fn run(args: &[String]) -> Result<bool, String> {
     Ok(ok)
 }
 
-/// The kubectl that was built for e2e, if it was.
-pub fn kubectl() -> Option<PathBuf> {
-    let cache = cache(&crate::root().join("e2e")).ok()?;
-    Some(cache.join("kubernetes/kubectl")).filter(|path| path.is_file())
+/// The kubectl of the pinned version of Kubernetes: the one that was built for the cluster, or one built alone into the
+/// target directory. `None` when there is no Go to build it, or the build fails.
+pub fn kubectl() -> Result<Option<PathBuf>, String> {
+    let source = crate::root().join("e2e");
+    let cached = cache(&source).map(|cache| cache.join("kubernetes/kubectl"));
+    if let Ok(cached) = cached
+        && cached.is_file()
+    {
+        return Ok(Some(cached));
+    }
+    if !sh::has("go") {
+        return Ok(None);
+    }
+    let built = sh::target().join("kubectl");
+    Ok(parts::kubectl(&source.join("programs/kubernetes"), &built)?.then_some(built))
 }
 
 /// Outside of the tree, so that a clean tree need not build Kubernetes again.

@@ -84,13 +84,22 @@ impl Part {
 
 /// Builds every tool of a module.
 fn go(module: &Path, folder: &Path) -> Result<bool, String> {
+    go_build(module, "tool", folder)
+}
+
+/// Builds kubectl alone, from the module of Kubernetes.
+pub fn kubectl(module: &Path, program: &Path) -> Result<bool, String> {
+    go_build(module, "k8s.io/kubernetes/cmd/kubectl", program)
+}
+
+fn go_build(module: &Path, package: &str, output: &Path) -> Result<bool, String> {
     let mut flags = "-s -w".to_owned();
     if module.ends_with("kubernetes") {
         flags += &stamp(&version(module.parent().and_then(Path::parent).unwrap_or(module))?);
     }
     let mut command = Command::new("nice");
     command.args(["go", "build", "-trimpath", "-buildvcs=false", "-ldflags", &flags, "-o"]);
-    command.arg(folder).arg("tool").current_dir(module);
+    command.arg(output).arg(package).current_dir(module);
     sh::run(&mut command)
 }
 

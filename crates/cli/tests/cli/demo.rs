@@ -8,6 +8,7 @@ use std::{
     thread,
 };
 
+use keyward_testing::kubectl;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -124,13 +125,13 @@ fn kubectl_is_let_in_by_the_kept_server_with_the_plugin_and_not_without() {
 }
 
 fn kubectl(stage: &Stage, config: &str, flags: &[&str], path: &str) -> Output {
-    Command::new("kubectl")
+    Command::new(&kubectl::installed().path)
         .args(["--kubeconfig", config, "get", "--raw", path])
         .args(flags)
         .env("HOME", stage.path("home"))
         .stdin(Stdio::null())
         .output()
-        .expect("kubectl is on PATH (Debian package `kubernetes-client`)")
+        .unwrap()
 }
 
 /// A demo whose server is kept.

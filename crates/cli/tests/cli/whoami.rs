@@ -3,7 +3,10 @@
 use std::process::{Command, Stdio};
 
 use http::StatusCode;
-use keyward_testing::server::{Deed, Fault, Server, User};
+use keyward_testing::{
+    kubectl,
+    server::{Deed, Fault, Server, User},
+};
 use serde_json::json;
 
 use crate::stage::Stage;
@@ -23,14 +26,14 @@ fn scene() -> (Stage, Server) {
 
 /// What kubectl prints; `None` when it is too old to know the command.
 fn kubectl(stage: &Stage, args: &[&str]) -> Option<String> {
-    let output = Command::new("kubectl")
+    let output = Command::new(&kubectl::installed().path)
         .args(["auth", "whoami"])
         .args(args)
         .env("HOME", stage.path("home"))
         .env_remove("KUBECONFIG")
         .stdin(Stdio::null())
         .output()
-        .expect("kubectl is on PATH (Debian package `kubernetes-client`)");
+        .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     if !output.status.success() && said.contains("unknown") {
         return None;

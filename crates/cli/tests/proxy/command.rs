@@ -6,7 +6,7 @@ use std::{
     process::Stdio,
 };
 
-use keyward_testing::{pty::Pty, server::User};
+use keyward_testing::{kubectl, pty::Pty, server::User};
 use serde_json::json;
 
 use crate::stage::{Stage, pod, signal};
@@ -15,7 +15,8 @@ use crate::stage::{Stage, pod, signal};
 fn a_command_runs_with_the_proxys_kubeconfig_and_gives_its_exit_code() {
     let stage = Stage::new();
     stage.server.store().put(&pod("a")).unwrap();
-    let mut command = stage.keyward(&["proxy", "--", "kubectl", "get", "pods", "-o", "name"]);
+    let mut command = stage.keyward(&["proxy", "--"]);
+    command.arg(&kubectl::installed().path).args(["get", "pods", "-o", "name"]);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"pod/a\n"[..], &b""[..]));
@@ -70,9 +71,11 @@ echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","s
         "command": "sh", "args": ["-c", plugin],
     } });
     stage.write("config", &stage.server.kubeconfig(&user));
-    let script =
-        "echo command-\"began\"; kubectl get --raw /healthz; read -r line; echo it-\"got\" $line";
-    let mut terminal = Pty::spawn(&stage.keyward(&["proxy", "--", "sh", "-c", script])).unwrap();
+    let script = "echo command-\"began\"; \"$KUBECTL\" get --raw /healthz; read -r line; \
+                  echo it-\"got\" $line";
+    let mut command = stage.keyward(&["proxy", "--", "sh", "-c", script]);
+    command.env("KUBECTL", &kubectl::installed().path);
+    let mut terminal = Pty::spawn(&command).unwrap();
     terminal.wait_for("Password: ");
     assert!(!terminal.screen().contains("command-began"), "{}", terminal.screen());
     terminal.type_in("typed-in\n").unwrap();

@@ -7,11 +7,12 @@ use std::{
     process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio},
 };
 
-use keyward_testing::server::{Server, User};
+use keyward_testing::{
+    kubectl,
+    server::{Server, User},
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-const KUBECTL: &str = "kubectl is on PATH (Debian package `kubernetes-client`)";
 
 /// A server and a home of its own.
 pub(crate) struct Stage {
@@ -103,7 +104,7 @@ impl Proxy {
     }
 
     pub(crate) fn run(&self, args: &[&str]) -> Output {
-        self.kubectl(args).output().expect(KUBECTL)
+        self.kubectl(args).output().unwrap()
     }
 
     /// What kubectl prints; it must end well.
@@ -115,7 +116,7 @@ impl Proxy {
     }
 
     pub(crate) fn start(&self, args: &[&str]) -> Running {
-        Running(self.kubectl(args).stdout(Stdio::piped()).spawn().expect(KUBECTL))
+        Running(self.kubectl(args).stdout(Stdio::piped()).spawn().unwrap())
     }
 
     /// The next line it says.
@@ -158,7 +159,7 @@ impl Drop for Running {
 }
 
 pub(crate) fn kubectl(kubeconfig: &Path, home: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new("kubectl");
+    let mut command = Command::new(&kubectl::installed().path);
     command
         .args(args)
         .env("HOME", home)
@@ -168,12 +169,9 @@ pub(crate) fn kubectl(kubeconfig: &Path, home: &Path, args: &[&str]) -> Command 
     command
 }
 
-/// The minor version of the kubectl on PATH.
+/// The minor version of this kubectl.
 pub(crate) fn minor() -> u32 {
-    let output = Command::new("kubectl").args(["version", "--client", "-o", "json"]).output();
-    let version: Value = serde_json::from_slice(&output.expect(KUBECTL).stdout).unwrap();
-    let minor = version["clientVersion"]["minor"].as_str().unwrap_or_default();
-    minor.trim_end_matches('+').parse().unwrap_or(u32::MAX)
+    kubectl::installed().minor
 }
 
 pub(crate) fn signal(child: &Child, name: &str) {

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use keyward_testing::server::{Deed, Fault, User};
+use keyward_testing::{
+    kubectl,
+    server::{Deed, Fault, User},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -206,8 +209,9 @@ fn a_log_that_nobody_reads_stops_nobody() {
 fn a_log_that_nobody_reads_does_not_stop_a_command_either() {
     let stage = Stage::new();
     let script = "path=/$(printf %02000d 0); \
-                  for turn in $(seq 40); do kubectl get --raw $path >/dev/null 2>&1; done; echo done";
+                  for turn in $(seq 40); do \"$KUBECTL\" get --raw $path >/dev/null 2>&1; done; echo done";
     let mut command = stage.keyward(&["proxy", "-v", "--", "sh", "-c", script]);
+    command.env("KUBECTL", &kubectl::installed().path);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
     child.stdout.take().unwrap().read_to_string(&mut said).unwrap();

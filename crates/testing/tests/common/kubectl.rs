@@ -8,7 +8,10 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use keyward_testing::server::{Server, User};
+use keyward_testing::{
+    kubectl,
+    server::{Server, User},
+};
 use serde_json::{Value, json};
 
 /// A kubectl with a home of its own.
@@ -29,7 +32,7 @@ impl Kubectl {
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new("kubectl");
+        let mut command = Command::new(&kubectl::installed().path);
         command
             .args(args)
             .env("HOME", self.home.path())
@@ -40,8 +43,7 @@ impl Kubectl {
     }
 
     pub fn run(&self, args: &[&str]) -> Output {
-        let output = self.command(args).output();
-        output.expect("kubectl is on PATH (Debian package `kubernetes-client`)")
+        self.command(args).output().unwrap()
     }
 
     /// What it prints; it must end well.
@@ -63,8 +65,7 @@ impl Kubectl {
     }
 
     pub fn start(&self, args: &[&str]) -> Running {
-        let child = self.command(args).stdout(Stdio::piped()).spawn();
-        Running(child.expect("kubectl is on PATH (Debian package `kubernetes-client`)"))
+        Running(self.command(args).stdout(Stdio::piped()).spawn().unwrap())
     }
 }
 
@@ -85,13 +86,9 @@ impl Drop for Running {
     }
 }
 
-/// The minor version of the kubectl on PATH.
+/// The minor version of this kubectl.
 pub fn minor() -> u32 {
-    let output = Command::new("kubectl").args(["version", "--client", "-o", "json"]).output();
-    let output = output.expect("kubectl is on PATH (Debian package `kubernetes-client`)");
-    let version: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let minor = version["clientVersion"]["minor"].as_str().unwrap_or_default();
-    minor.trim_end_matches('+').parse().unwrap_or(u32::MAX)
+    kubectl::installed().minor
 }
 
 pub fn with_token() -> (Server, Kubectl) {

@@ -5,7 +5,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use keyward_testing::server::{Server, User};
+use keyward_testing::{
+    kubectl,
+    server::{Server, User},
+};
 use serde_json::{Value, json};
 
 use super::{config, provider, runs};
@@ -172,13 +175,13 @@ fn the_missing_permission_is_a_manifest_that_kubectl_applies() {
     let lint = || scene.stage.run("image lint --config providers.yaml --ask-cluster -o manifest");
     let manifest = lint().good().to_owned();
     assert!(manifest.contains("request-serviceaccounts-token-audience"), "{manifest}");
-    let mut kubectl = Command::new("kubectl")
+    let mut kubectl = Command::new(&kubectl::installed().path)
         .args(["create", "--validate=false", "-f", "-"])
         .env("HOME", scene.stage.path("home"))
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
-        .expect("kubectl is on PATH (Debian package `kubernetes-client`)");
+        .unwrap();
     kubectl.stdin.take().unwrap().write_all(manifest.as_bytes()).unwrap();
     assert!(kubectl.wait().unwrap().success());
     assert_eq!(lint().good(), "", "nothing is missing any more");
