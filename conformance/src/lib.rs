@@ -12,4 +12,6 @@ pub mod kubectl;
 pub mod obstacle;
 pub mod reference;
 mod shrink;
+mod terminal;
+mod transport;
 pub mod trial;

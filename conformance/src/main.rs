@@ -6,7 +6,7 @@ use keyward_conformance::{
     areas::{AREAS, Area},
     obstacle::Obstacle,
     reference::{self, Reference},
-    trial::{self, Only, Settings},
+    trial::{self, Only, Part, Settings},
 };
 
 fn main() -> ExitCode {
@@ -60,7 +60,9 @@ fn settings(args: &[String]) -> Result<Settings, String> {
             "--area" => {
                 let value = value()?;
                 settings.only = Some(match value.as_str() {
-                    "kubectl" => Only::Kubectl,
+                    "kubectl" => Only::Judge(Part::Kubectl),
+                    "transport" => Only::Judge(Part::Transport),
+                    "terminal" => Only::Judge(Part::Terminal),
                     name => Only::Area(
                         Area::named(name)
                             .ok_or_else(|| format!("no area `{name}`\n{}", usage()))?,
@@ -83,7 +85,7 @@ fn usage() -> String {
          Puts the same made-up cases to the reference and to us, and shows what differs.\n  \
          --cases N      over all areas; 20000\n  \
          --seed N       the same seed makes the same cases; 1\n  \
-         --area NAME    all the cases in one: {}, kubectl\n  \
+         --area NAME    all the cases in one: {}, kubectl, transport, terminal\n  \
          --if-possible  no failure where there is no Go, no kubectl or no module\n  \
          --mutations    breaks three rules of ours, one at a time, and shows that it is noticed",
         names.join(", ")

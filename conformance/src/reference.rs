@@ -31,7 +31,7 @@ pub enum Answer {
 impl Reference {
     /// Builds the program into `target` and starts it.
     pub fn start(root: &Path, target: &Path) -> Result<Self, Obstacle> {
-        let program = build(root, target)?;
+        let program = build(root, target, ".", "reference")?;
         let mut child = Command::new(&program)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -97,16 +97,21 @@ impl Drop for Reference {
     }
 }
 
-/// Builds `conformance/go`; the paths of this machine are left out so that builds share what they compile.
-fn build(root: &Path, target: &Path) -> Result<PathBuf, Obstacle> {
-    let program = target.join("reference");
+/// Builds a package of `conformance/go`; the paths of this machine are left out so that builds share what they compile.
+pub(crate) fn build(
+    root: &Path,
+    target: &Path,
+    package: &str,
+    name: &str,
+) -> Result<PathBuf, Obstacle> {
+    let program = target.join(name);
     let folder = root.join("conformance/go");
     fs::create_dir_all(target).map_err(|e| format!("cannot make `{}`: {e}", target.display()))?;
     let go = go()?;
     let mut child = Command::new(go)
         .args(["build", "-trimpath", "-o"])
         .arg(&program)
-        .arg(".")
+        .arg(package)
         .current_dir(&folder)
         .stderr(Stdio::piped())
         .spawn()
@@ -123,7 +128,7 @@ fn build(root: &Path, target: &Path) -> Result<PathBuf, Obstacle> {
     }
     // Go's exit code is the same for a mistake of ours and for a proxy out of reach: look at what it has.
     let listed = Command::new(go)
-        .args(["list", "-deps", "."])
+        .args(["list", "-deps", package])
         .env("GOPROXY", "off")
         .current_dir(&folder)
         .output()

@@ -14,6 +14,7 @@ use crate::{
     obstacle::Obstacle,
     reference::{Answer, Reference},
     shrink::{Difference, shrink},
+    terminal, transport,
 };
 
 /// How many cases are put to the reference at once.
@@ -40,8 +41,19 @@ pub struct Settings {
 /// One part alone, with all the cases.
 pub enum Only {
     Area(&'static Area),
-    /// The second judge.
+    /// A part that kubectl judges.
+    Judge(Part),
+}
+
+/// What kubectl judges.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Plugins and requests.
     Kubectl,
+    /// Connections.
+    Transport,
+    /// What a person sees.
+    Terminal,
 }
 
 /// What came of it in one area.
@@ -87,7 +99,7 @@ pub fn run(root: &Path, settings: &Settings, reference: &mut Reference) -> Resul
     let areas = match settings.only {
         None => AREAS,
         Some(Only::Area(area)) => std::slice::from_ref(area),
-        Some(Only::Kubectl) => &[],
+        Some(Only::Judge(_)) => &[],
     };
     for area in areas {
         let seeds = area.vectors(&root.join("vectors"))?;
@@ -100,14 +112,9 @@ pub fn run(root: &Path, settings: &Settings, reference: &mut Reference) -> Resul
         }
         table.push((area.name, row));
     }
-    let judged = match settings.only {
-        None => (settings.cases / 500).clamp(8, 200),
-        Some(Only::Area(_)) => 0,
-        Some(Only::Kubectl) => settings.cases,
-    };
-    if judged > 0 {
-        match Judge::find() {
-            Ok(judge) => table.push(("kubectl", judge.run(judged, settings.seed)?)),
+    if !matches!(settings.only, Some(Only::Area(_))) {
+        match beside_kubectl(root, settings) {
+            Ok(rows) => table.extend(rows),
             Err(Obstacle::Absent(why)) if settings.lenient => {
                 println!("kubectl: did not judge: {why}");
             }
@@ -123,6 +130,24 @@ pub fn run(root: &Path, settings: &Settings, reference: &mut Reference) -> Resul
     } else {
         Err(format!("not all was judged\n  {}", short.join("\n  ")))
     }
+}
+
+/// The parts that kubectl judges.
+fn beside_kubectl(root: &Path, settings: &Settings) -> Result<Vec<(&'static str, Row)>, Obstacle> {
+    let judge = Judge::find()?;
+    Ok(match settings.only {
+        Some(Only::Judge(Part::Transport)) => {
+            vec![("transport", transport::run(root, &judge, 1)?)]
+        }
+        Some(Only::Judge(Part::Terminal)) => vec![("terminal", terminal::run(&judge, 1)?)],
+        Some(Only::Judge(Part::Kubectl)) => {
+            vec![("kubectl", judge.run(settings.cases, settings.seed)?)]
+        }
+        _ => {
+            let cases = (settings.cases / 500).clamp(8, 200);
+            vec![("kubectl", judge.run(cases, settings.seed)?)]
+        }
+    })
 }
 
 impl Settings {

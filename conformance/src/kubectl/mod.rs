@@ -8,7 +8,10 @@
 mod case;
 mod trace;
 
-use std::{env, path::PathBuf};
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
 
 use http::StatusCode;
 use keyward_testing::{
@@ -28,6 +31,8 @@ pub struct Judge {
     keyward: PathBuf,
     /// Whether this kubectl knows policies for plugins.
     has_policy: bool,
+    /// Whether it is built with a Go that offers X25519MLKEM768.
+    knows_hybrid: bool,
 }
 
 impl Judge {
@@ -40,7 +45,22 @@ impl Judge {
             .ok_or("`keyward` is not built beside this program".to_owned())?;
         let kubectl = find(OLDEST)?;
         println!("kubectl: {kubectl} judges");
-        Ok(Self { has_policy: kubectl.minor >= 35, kubectl: kubectl.path, keyward })
+        Ok(Self {
+            has_policy: kubectl.minor >= 35,
+            knows_hybrid: kubectl.minor >= 33,
+            kubectl: kubectl.path,
+            keyward,
+        })
+    }
+
+    /// kubectl and `keyward`.
+    pub(crate) fn programs(&self) -> [&Path; 2] {
+        [&self.kubectl, &self.keyward]
+    }
+
+    /// Whether this kubectl offers the post-quantum key exchange.
+    pub(crate) fn knows_hybrid(&self) -> bool {
+        self.knows_hybrid
     }
 
     /// Runs both on `count` kubeconfigs.
