@@ -1,5 +1,6 @@
 //! The project's gates and chores: `cargo xtask COMMAND`.
 
+mod attack;
 mod bench;
 mod check;
 mod conformance;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         "fuzz-match" => bench::fuzz_match(&rest),
         "fuzz" => fuzz::readers(&rest),
         "fuzz-proxy" => fuzz::proxy(&rest),
+        "attack" => attack::run(&rest),
         "soak" => soak::run(&rest),
         "e2e" => e2e::run(&rest),
         _ => Err(USAGE.to_owned()),
@@ -58,6 +60,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   fuzz-match       the index of image patterns beside the plain rules [--pairs N] [--seed N]
   e2e [OPTION…]    a real cluster on loopback, beside kubectl [--if-cached] [--build-only] [--limit SECONDS]
                    [--keep] [WORD]
+  attack [OPTION…] everything an attacker has tried, on the built programs [--binary PATH] [--release] [--short]
+                   [--attempts N] [--jobs N] [--keep] [WORD]
   soak [OPTION…]   rotate, revoke and restart under load [--proxy] [--seconds N] [--seed N]
   fuzz-proxy       odd requests through the proxy [--seconds N] [--seed N]";
 

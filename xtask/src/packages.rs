@@ -30,15 +30,35 @@ const LIBRARIES: &[(&str, &str)] = &[
 /// Installs what is missing when we may (root, or sudo without a password); otherwise names it.
 /// The tests that need it then fail, each with the package's name.
 pub fn install() -> Result<(), String> {
-    let programs = NEEDED.iter().filter(|(program, _)| !on_path(program));
-    let libraries = LIBRARIES.iter().filter(|(library, _)| !is_library(library));
-    let mut missing: Vec<&str> = programs.chain(libraries).map(|(_, package)| *package).collect();
+    let mut missing = absent(NEEDED, LIBRARIES);
     // A dispatcher of that name is no kubectl.
     match kubectl::find(0) {
         Ok(kubectl) => println!("kubectl: the tests run {kubectl}"),
         Err(NotFound::Absent(_)) => missing.push("kubernetes-client"),
         Err(why) => return Err(why.to_string()),
     }
+    install_missing(&missing)
+}
+
+/// Installs what is missing of these programs and libraries, each named with its package.
+pub fn install_these(
+    programs: &[(&str, &'static str)],
+    libraries: &[(&str, &'static str)],
+) -> Result<(), String> {
+    install_missing(&absent(programs, libraries))
+}
+
+/// The packages of those that are not there.
+fn absent(
+    programs: &[(&str, &'static str)],
+    libraries: &[(&str, &'static str)],
+) -> Vec<&'static str> {
+    let programs = programs.iter().filter(|(program, _)| !on_path(program));
+    let libraries = libraries.iter().filter(|(library, _)| !is_library(library));
+    programs.chain(libraries).map(|(_, package)| *package).collect()
+}
+
+fn install_missing(missing: &[&str]) -> Result<(), String> {
     if missing.is_empty() {
         return Ok(());
     }
@@ -55,7 +75,7 @@ pub fn install() -> Result<(), String> {
     };
     apt(&["update"])?;
     let mut args = vec!["install", "--yes", "--no-install-recommends"];
-    args.extend(&missing);
+    args.extend(missing);
     if !apt(&args)? {
         eprintln!("could not install: {}", missing.join(" "));
     }
