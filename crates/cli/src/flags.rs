@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
 use clap::{Args, builder::BoolishValueParser};
-use keyward_protocol::Secret;
+use keyward_protocol::{Secret, exec::Form};
 
 use crate::{duration, output::Format};
 
@@ -122,6 +122,11 @@ pub(crate) struct Flags {
     #[arg(long, global = true, value_name = "PATH", help_heading = PLUGINS, hide_short_help = true)]
     pub(crate) trust_plugin: Vec<PathBuf>,
 
+    /// Ask plugins in the form of the original proposals: under v1alpha1 with `kind: ExecInfo`, and in
+    /// `plugin test --image` without a version
+    #[arg(long, global = true, help_heading = PLUGINS, hide_short_help = true)]
+    pub(crate) proposal_form: bool,
+
     /// Treat as errors what is otherwise a warning
     #[arg(long, global = true, help_heading = PLUGINS, hide_short_help = true)]
     pub(crate) strict: bool,
@@ -153,6 +158,11 @@ pub(crate) enum PluginEnv {
 }
 
 impl Flags {
+    /// The form in which exec plugins are asked under v1alpha1.
+    pub(crate) fn form(&self) -> Form {
+        if self.proposal_form { Form::ExecInfo } else { Form::ExecCredential }
+    }
+
     /// The context to use; the last one where several are named, as with kubectl.
     pub(crate) fn context(&self) -> Option<&str> {
         self.context.last().map(String::as_str)

@@ -165,6 +165,7 @@ impl Globals {
         }
         settings.environment = self.environment();
         settings.strict = self.flags.strict;
+        settings.form = self.flags.form();
         settings.prompts = Some(Arc::clone(&PROMPTS));
         settings.exchange = Some(Arc::clone(&EXCHANGE));
         settings.complaints = Complaints::PassThrough(Arc::clone(&self.plugin_stderr));

@@ -130,10 +130,38 @@ impl Server {
             Ok((response.status(), bytes(response.into_body()).await?))
         })?;
         if !status.is_success() {
-            return Err(refusal(status, &body));
+            return Err(self.identify(status, refusal(status, &body)));
         }
         serde_json::from_slice(&body)
             .map_err(|_| Failure::failed("the server's answer is not JSON"))
+    }
+}
+
+impl Server {
+    /// What a server's refusal says, if it ends, and of which credential.
+    pub(crate) async fn refused(&self, response: Response<Incoming>) -> Failure {
+        let status = response.status();
+        self.identify(status, refused(response).await)
+    }
+
+    /// Says of a 401 which credential was refused, and whether another was tried.
+    pub(crate) fn identify(&self, status: StatusCode, failure: Failure) -> Failure {
+        if status != StatusCode::UNAUTHORIZED {
+            return failure;
+        }
+        let failure = failure.note("refused is", output::user(&self.target));
+        let Some(plugin) = self.plan.plugin() else {
+            return failure.hint("`keyward plan` shows where this user's credential comes from");
+        };
+        let name = inline(plugin.command());
+        let tried = match self.source.history().error {
+            Some(error) => format!("plugin `{name}` was run again for it and failed: {error}"),
+            None => format!("plugin `{name}` was run again for it, and that did not help"),
+        };
+        failure.note("renewal", tried).hint(
+            "the server does not accept what the plugin answers: check the account it is logged in \
+             with; `keyward plan` shows what it is told",
+        )
     }
 }
 
@@ -178,7 +206,6 @@ pub(crate) fn refusal(status: StatusCode, body: &[u8]) -> Failure {
         failure = failure.note("it said", inline(&said));
     }
     match status {
-        StatusCode::UNAUTHORIZED => failure.hint("`keyward plan` shows which credential was sent"),
         StatusCode::FORBIDDEN => failure.hint("`keyward whoami` shows who the server takes us for"),
         _ => failure,
     }

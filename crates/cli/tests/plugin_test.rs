@@ -366,3 +366,23 @@ answer() {
   [ -n "$version" ] || { echo 'nobody asked' >&2; exit 1; }
   printf '{"kind":"ExecCredential","apiVersion":"%s","status":{%s}}\n' "$version" "$1"
 }"#;
+
+#[test]
+fn a_stray_line_does_not_hide_an_answer_in_the_wrong_version() {
+    let script = format!("version=client.authentication.k8s.io/v1; echo hello; answer {TOKEN}");
+    broken(&script, "stdout", "before the object");
+    broken(&script, "versions", "answers in v1, not in v1beta1");
+}
+
+#[test]
+fn a_plugin_of_the_original_proposal_is_asked_in_its_own_form() {
+    let bench = Bench::new();
+    let plugin = bench.script(
+        r#"case "$KUBERNETES_EXEC_INFO" in
+  *'"kind":"ExecInfo"'*) echo "{\"kind\":\"ExecCredentials\",\"apiVersion\":\"$version\",\"token\":\"s3cr3t-token\"}";;
+  *) echo 'not asked by the proposal' >&2; exit 1;;
+esac"#,
+    );
+    assert_passes(&bench.test(&["--proposal-form".as_ref()], &[plugin.as_ref()]));
+    assert_eq!(bench.test(&[], &[plugin.as_ref()]).status.code(), Some(1));
+}

@@ -185,3 +185,33 @@ fn what_is_no_image_is_wrong_use() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("`--image` names no image"));
 }
+
+#[test]
+fn a_provider_of_the_original_proposal_is_asked_in_its_own_form() {
+    let bench = Bench::new();
+    let text = bench.folder.path().join("provider.txt");
+    let script = r#"#!/bin/sh
+case "$(cat)" in
+  *apiVersion*) echo 'not asked by the proposal' >&2; exit 1;;
+  *'"image":"'*) echo "{\"kind\":\"RegistryCredentialPluginResponse\",\"apiVersion\":\"v1alpha1\",\"expirationTimestamp\":\"$(date -u -d '+1 hour' +%Y-%m-%dT%H:%M:%SZ)\",\"username\":\"puller\",\"password\":\"s3cr3t-password\"}";;
+  *) echo 'asked nothing' >&2; exit 1;;
+esac
+"#;
+    fs::write(&text, script).unwrap();
+    let path = bench.folder.path().join("provider");
+    let done = Command::new("install").args(["-m", "755"]).arg(text).arg(&path).status();
+    assert!(done.unwrap().success());
+    passes(
+        &bench.test(&["--proposal-form"], &[&path]),
+        "answers the form of the original proposal",
+    );
+    assert_eq!(bench.test(&[], &[&path]).status.code(), Some(1));
+}
+
+#[test]
+fn a_stray_line_does_not_hide_an_answer_in_the_wrong_version() {
+    let script =
+        "version=credentialprovider.kubelet.k8s.io/v1; echo hello; answer Image 1h \"$good\"";
+    fails(script, "stdout", "before the object");
+    fails(script, "versions", "answers in v1, not in v1alpha1");
+}

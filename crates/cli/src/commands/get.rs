@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         .map_err(|_| Failure::usage(format!("`{}` is not a path", output::inline(&args.raw))))?;
     server.ask(request, async |response| {
         if !response.status().is_success() {
-            return Err(server::refused(response).await);
+            return Err(server.refused(response).await);
         }
         let mut body = response.into_body();
         while let Some(frame) = body.frame().await {

@@ -63,7 +63,7 @@ fn review(server: &Server) -> Result<Value, Failure> {
             continue;
         }
         if !status.is_success() {
-            return Err(server::refusal(status, &body));
+            return Err(server.identify(status, server::refusal(status, &body)));
         }
         return serde_json::from_slice(&body).map_err(|error| {
             Failure::failed("the server's answer is not JSON").note("cause", error.to_string())

@@ -211,28 +211,37 @@ fn lost(served: &Served, route: &Route, error: &keyward::Error) -> Told {
         message = format!("{message}: {reason}");
         cause = reason.source();
     }
+    let mut words = String::new();
+    let mut hint = String::new();
+    let mut shown = false;
     if let Some(credential) = error.credential() {
         for (label, note) in credential.notes() {
             message = format!("{message}; {label}: {note}");
         }
-        if let Some(words) = credential.stderr().and_then(last_words) {
-            message = format!("{message}; it said: {words}");
-        }
-        if let Some(hint) = credential.hint() {
-            message = format!("{message} (hint: {hint})");
-        }
+        let said = credential.stderr().and_then(last_words);
+        words = said.map(|said| format!("; it said: {said}")).unwrap_or_default();
+        hint = credential.hint().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+        shown = credential.stderr_shown();
     }
-    let message = inline(&route.mask.apply(&message));
-    (code, failed(served, message).1)
+    let safe = |text: &str| inline(&route.mask.apply(text));
+    let told = safe(&format!("{message}{words}{hint}"));
+    // The plugin's own words were passed on to whoever reads the log when they came.
+    let logged = if shown { safe(&format!("{message}{hint}")) } else { told.clone() };
+    note(served, logged);
+    (code, told.into())
 }
 
 /// There is no response of the server that can be passed on.
 fn failed(served: &Served, message: String) -> Told {
-    // Clients ask again and again; whoever reads the log need not.
+    note(served, message.clone());
+    (StatusCode::BAD_GATEWAY, message.into())
+}
+
+/// Clients ask again and again; whoever reads the log need not.
+fn note(served: &Served, message: String) {
     if served.note(message.clone()) {
         tracing::warn!(context = served.name, "{message}");
     }
-    (StatusCode::BAD_GATEWAY, message.into())
 }
 
 /// What a plugin said last, in one line.

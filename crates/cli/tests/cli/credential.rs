@@ -363,3 +363,16 @@ fn a_log_in_json_has_nothing_but_objects_whatever_a_plugin_writes() {
     assert_eq!(line["message"], "a \"warning\"");
     assert_eq!(line["plugin"], "p");
 }
+
+#[test]
+fn a_plugin_of_the_original_proposal_is_asked_in_its_own_form_where_that_is_wanted() {
+    let stage = Stage::new();
+    let script =
+        format!("printf %s \"$KUBERNETES_EXEC_INFO\" > $STAGE/told; {}", gives_in("v1alpha1", "t"));
+    stage.plugin("p", &script);
+    stage.kubeconfig(&exec("p").replace("k8s.io/v1\n", "k8s.io/v1alpha1\n"));
+    stage.run("credential").good();
+    assert!(stage.read("told").contains("\"kind\":\"ExecCredential\""), "{}", stage.read("told"));
+    stage.run("credential --proposal-form").good();
+    assert!(stage.read("told").contains("\"kind\":\"ExecInfo\""), "{}", stage.read("told"));
+}

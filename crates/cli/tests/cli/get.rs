@@ -151,6 +151,8 @@ fn a_token_that_no_renewal_helps_is_refused_after_two_runs() {
     let ran = stage.run("get --raw /healthz");
     assert!(ran.bad(1).contains("401 Unauthorized"), "{ran:?}");
     assert_eq!(stage.read("runs").lines().count(), 2);
+    assert!(ran.stderr.contains("  refused is: user `"), "{ran:?}");
+    assert!(ran.stderr.contains("was run again for it, and that did not help\n"), "{ran:?}");
 }
 
 #[test]

@@ -344,10 +344,12 @@ impl<T: Keep> Shared<T> {
         let old = self.kept.load_full();
         let kept = if fresh.expires.is_some_and(|e| e.as_millisecond() < wall) {
             let length = pace.expired(elapsed);
+            let ago = fresh.expires.map_or(0, |end| (wall - end.as_millisecond()) / 1000);
             tracing::warn!(
-                from = %self.fetch.name(),
-                seconds = length.as_secs_f64(),
-                "a credential had expired when it came, so a clock is wrong; it is used for a while"
+                "{} answered a credential that had expired {ago} s before: check this machine's \
+                 clock and that of whoever issued it; the credential is used for {} s nevertheless",
+                self.fetch.name(),
+                length.as_secs().max(1),
             );
             Kept::expired(fresh, elapsed + length)
         } else {

@@ -59,9 +59,18 @@ const NO_ANSWER: &str = "exits with 0 and prints no `ExecCredential`: a failure 
 
 fn explain(error: &AnswerError, stdout: &[u8], version: Option<Version>) -> Outcome {
     if let Some((what, object)) = noise(stdout) {
-        let answer = version.and_then(|version| Answer::read(object, version).ok());
-        let answer = answer.map(|answer| Given { answer, yaml: false });
-        return Outcome::Wrong { check: Check::Stdout, what: what.to_owned(), answer };
+        let noisy = Outcome::wrong(Check::Stdout, what);
+        return match version.map(|version| Answer::read(object, version)) {
+            Some(Ok(answer)) => Outcome::Wrong {
+                check: Check::Stdout,
+                what: what.to_owned(),
+                answer: Some(Given { answer, yaml: false }),
+                also: None,
+            },
+            // The object by itself has no noise around it.
+            Some(Err(error)) => noisy.and(explain(&error, object, version)),
+            None => noisy,
+        };
     }
     // Almost any line of text is a YAML document.
     let named = [&b"apiVersion"[..], b"ExecCredential"]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keyward_host::clock::Clock;
-use keyward_protocol::exec::Version;
+use keyward_protocol::exec::{Form, Version};
 
 use super::{
     answer::{Given, Outcome},
@@ -82,23 +82,30 @@ impl<'a> Exam<'a> {
     /// Every version, answered in itself or declined. Gives the newest that works, and its run.
     fn ask_versions(&mut self) -> Result<(Version, Run), Hopeless> {
         let mut versions = Versions::new();
-        for version in Version::ALL {
-            let run = self.plugin.alone(&Question::plain(version));
+        let asked: &[Version] = match self.plugin.form {
+            Form::ExecCredential => &Version::ALL,
+            Form::ExecInfo => &[Version::V1Alpha1],
+        };
+        for &version in asked {
+            let run = self.plugin.alone(&Question::plain(version, self.plugin.form));
             self.take_in(&run, true)?;
             versions.add(version, version.name(), run);
         }
-        versions.sum_up(&mut self.findings.report, " without a person", "clients")
+        let who = (self.plugin.form == Form::ExecCredential).then_some("clients");
+        versions.sum_up(&mut self.findings.report, " without a person", who)
     }
 
     /// Requests with more or less in them than usual must not change how it ends.
     fn ask_variants(&mut self, version: Version, base: &Run) -> Result<(), Hopeless> {
-        let run = self.plugin.alone(&Question::with_unknown_fields(version));
+        let run = self.plugin.alone(&Question::with_unknown_fields(version, self.plugin.form));
         self.take_in(&run, false)?;
         self.findings.compare(Check::Requests, &run, base);
         // These may well be declined: some plugins need a cluster they can reach, or a question.
-        for question in
-            [Question::with_cluster(version), Question::missing(), Question::unreadable()]
-        {
+        for question in [
+            Question::with_cluster(version, self.plugin.form),
+            Question::missing(),
+            Question::unreadable(),
+        ] {
             let run = self.plugin.alone(&question);
             self.take_in(&run, false)?;
         }
@@ -110,7 +117,8 @@ impl<'a> Exam<'a> {
 
     /// The request is in the environment; stdin belongs to the person.
     fn ask_with_stdin(&mut self, version: Version, base: &Run) {
-        let question = Question::plain(version).named("asked with something on stdin");
+        let question =
+            Question::plain(version, self.plugin.form).named("asked with something on stdin");
         let bytes = question.text.clone().unwrap_or_default();
         let run = self.plugin.with_stdin(&question, &bytes);
         self.findings.keep(&run);
@@ -127,7 +135,7 @@ impl<'a> Exam<'a> {
 
     /// A terminal is there, but the request says nobody is to be asked.
     fn ask_unasked_at_terminal(&mut self, version: Version, base: &Run, budget: Duration) {
-        let question = Question::plain(version).named("told not to ask anybody");
+        let question = Question::plain(version, self.plugin.form).named("told not to ask anybody");
         let Some(visit) = self.visit(&question, budget, None) else {
             return;
         };
@@ -143,7 +151,7 @@ impl<'a> Exam<'a> {
 
     /// A person is there and may be asked.
     fn ask_at_terminal(&mut self, version: Version, base: &Run) {
-        let question = Question::interactive(version);
+        let question = Question::interactive(version, self.plugin.form);
         let person = Person {
             lines: &self.plugin.answers,
             patience: base.took.saturating_mul(5).max(PATIENCE),
@@ -182,7 +190,7 @@ impl<'a> Exam<'a> {
 
     /// Clients do not wait for each other.
     fn ask_crowd(&mut self, version: Version, base: &Run) {
-        let question = Question::plain(version).named("asked many times at once");
+        let question = Question::plain(version, self.plugin.form).named("asked many times at once");
         let runs = self.plugin.crowd(&question, self.at_once);
         self.findings.compare_crowd(&runs, base);
         for run in &runs {
@@ -197,6 +205,7 @@ impl<'a> Exam<'a> {
         budget: Duration,
         person: Option<Person<'_>>,
     ) -> Option<Visit> {
+        self.plugin.progress.say(&question.name);
         let visit = Seat::take().and_then(|seat| seat.ask(self.plugin, question, budget, person));
         match visit {
             Ok(visit) => {
@@ -243,7 +252,12 @@ impl<'a> Exam<'a> {
                 }
                 self.findings.report.pass(Check::Stdout, "one object and nothing else");
             }
-            Outcome::Wrong { check, what, .. } => self.findings.report.fail(*check, what.clone()),
+            Outcome::Wrong { check, what, also, .. } => {
+                self.findings.report.fail(*check, what.clone());
+                if let Some((check, what)) = also {
+                    self.findings.report.fail(*check, what.clone());
+                }
+            }
             _ => {}
         }
         if let Some(given) = outcome.answer() {

@@ -164,12 +164,12 @@ impl<V, A> Versions<V, A> {
     }
 
     /// Says which are answered; `alone` is how it was asked when all are declined, `who` asks for
-    /// v1. Gives the best.
+    /// v1, if that was asked. Gives the best.
     pub(super) fn sum_up(
         self,
         report: &mut Report,
         alone: &str,
-        who: &str,
+        who: Option<&str>,
     ) -> Result<(V, Run<A>), Hopeless> {
         let (answered, declined) = (self.answered.join(", "), self.declined.join(", "));
         match (answered.is_empty(), declined.is_empty()) {
@@ -180,7 +180,10 @@ impl<V, A> Versions<V, A> {
             (true, false) => report.pass(Check::Versions, format!("declines {declined}{alone}")),
             (true, true) => report.skip(Check::Versions, "there was no answer to look at"),
         }
-        if !self.answered.is_empty() && !self.answered.contains(&"v1") {
+        if let Some(who) = who
+            && !self.answered.is_empty()
+            && !self.answered.contains(&"v1")
+        {
             let what = format!("does not answer v1, which {who} ask for today");
             report.warn(Check::Versions, what);
         }

@@ -7,6 +7,7 @@ mod findings;
 mod image;
 mod judge;
 mod outcome;
+mod progress;
 mod question;
 mod report;
 mod run;
@@ -26,7 +27,7 @@ use keyward_host::clock::SystemClock;
 use keyward_protocol::Secret;
 use zeroize::Zeroizing;
 
-use self::{exam::Exam, run::Plugin};
+use self::{exam::Exam, progress::Progress, run::Plugin};
 use crate::{
     failure::Failure, flags::PluginEnv, globals::Globals, output, output::Output, signals,
 };
@@ -64,6 +65,9 @@ Examples:
 
   # An external signer, told what a kubeconfig would tell it.
   keyward plugin test --signer --config uri=pkcs11:token=lab -- keyward-pkcs11
+
+  # A plugin of the original proposals: `kind: ExecInfo`, or an image and nothing else.
+  keyward plugin test --proposal-form -- my-old-plugin
 
   # For a build: one object on stdout, see docs/plugin-authors.md.
   keyward plugin test -o json -- ./target/release/my-plugin")]
@@ -130,6 +134,7 @@ fn test(args: &TestArgs, globals: &Globals) -> Result<ExitCode, Failure> {
         }
         None => Exam::new(&plugin, at_once, globals.mask.clone(), &SystemClock).run(),
     };
+    plugin.progress.clear();
     let text = match args.output.format {
         output::Format::Json => report.json(),
         output::Format::Text => report.text(output::Style::of_stdout(globals)),
@@ -162,6 +167,8 @@ fn plugin(args: &TestArgs, globals: &Globals) -> Result<Plugin, Failure> {
         args: rest.to_vec(),
         env: environment(globals),
         budget: globals.flags.plugin_timeout.unwrap_or(PATIENCE),
+        form: globals.flags.form(),
+        progress: Progress::new(),
         answers,
     })
 }

@@ -25,9 +25,9 @@ pub(super) enum Outcome<A> {
     Hung,
     /// It could not be started.
     NotStarted(String),
-    /// Something that the protocol does not allow, the check that it fails, and the answer that
-    /// can be made out all the same.
-    Wrong { check: Check, what: String, answer: Option<A> },
+    /// Something that the protocol does not allow, the check that it fails, the answer that can be
+    /// made out all the same, and what else is wrong with that.
+    Wrong { check: Check, what: String, answer: Option<A>, also: Option<(Check, String)> },
 }
 
 impl<A> Outcome<A> {
@@ -63,7 +63,7 @@ impl<A> Outcome<A> {
 
     /// A fault that leaves no answer.
     pub(super) fn wrong(check: Check, what: impl Into<String>) -> Self {
-        Self::Wrong { check, what: what.into(), answer: None }
+        Self::Wrong { check, what: what.into(), answer: None, also: None }
     }
 
     /// An answer in another version than the question's.
@@ -75,6 +75,17 @@ impl<A> Outcome<A> {
             None => format!("answers in another `apiVersion` than {asked}, or in none"),
         };
         Self::wrong(Check::Versions, what)
+    }
+
+    /// The same with one more fault.
+    pub(super) fn and(self, more: Self) -> Self {
+        match (self, more) {
+            (
+                Self::Wrong { check, what, answer, also: None },
+                Self::Wrong { check: next, what: more, .. },
+            ) => Self::Wrong { check, what, answer, also: Some((next, more)) },
+            (first, _) => first,
+        }
     }
 
     /// Whether all went well.

@@ -15,33 +15,43 @@ pub(super) struct Question {
 
 impl Question {
     /// Nothing but the version, nobody there.
-    pub(super) fn plain(version: Version) -> Self {
-        Self::new(format!("asked in {}", version.name()), &request(version, false))
+    pub(super) fn plain(version: Version, form: Form) -> Self {
+        let name = match form {
+            Form::ExecCredential => version.name(),
+            Form::ExecInfo => "the form of the original proposal",
+        };
+        Self::new(format!("asked in {name}"), &request(version, form, false))
     }
 
     /// The same with a person at the terminal.
-    pub(super) fn interactive(version: Version) -> Self {
-        Self::new("asked at a terminal".to_owned(), &request(version, true))
+    pub(super) fn interactive(version: Version, form: Form) -> Self {
+        Self::new("asked at a terminal".to_owned(), &request(version, form, true))
     }
 
     /// With a cluster, as a kubeconfig with `provideClusterInfo` makes it. Nothing listens there.
-    pub(super) fn with_cluster(version: Version) -> Self {
+    pub(super) fn with_cluster(version: Version, form: Form) -> Self {
         let cluster = Cluster {
             server: "https://127.0.0.1:9".to_owned(),
             tls_server_name: "cluster.invalid".to_owned(),
             ..Cluster::default()
         };
-        let request = Request { cluster: Some(cluster), ..request(version, false) };
+        let request = Request { cluster: Some(cluster), ..request(version, form, false) };
         Self::new("asked for a cluster".to_owned(), &request)
     }
 
     /// With fields that no version has: there will be new ones some day.
-    pub(super) fn with_unknown_fields(version: Version) -> Self {
-        let text = format!(
-            "{{\"kind\":\"ExecCredential\",\"apiVersion\":\"{}\",\"metadata\":{{\"labels\":null}},\
+    pub(super) fn with_unknown_fields(version: Version, form: Form) -> Self {
+        let text = match form {
+            Form::ExecInfo => format!(
+                "{{\"kind\":\"ExecInfo\",\"apiVersion\":\"{}\",\"interactive\":false,\"x-unknown\":[{{\"deep\":1.5}}]}}",
+                version.api_version()
+            ),
+            Form::ExecCredential => format!(
+                "{{\"kind\":\"ExecCredential\",\"apiVersion\":\"{}\",\"metadata\":{{\"labels\":null}},\
              \"spec\":{{\"interactive\":false,\"x-unknown\":[{{\"deep\":1.5}}]}},\"x-unknown\":true}}",
-            version.api_version()
-        );
+                version.api_version()
+            ),
+        };
         Self {
             name: "asked with unknown fields".to_owned(),
             version: Some(version),
@@ -74,6 +84,6 @@ impl Question {
     }
 }
 
-fn request(version: Version, interactive: bool) -> Request {
-    Request { version, interactive, cluster: None, response: None, form: Form::ExecCredential }
+fn request(version: Version, form: Form, interactive: bool) -> Request {
+    Request { version, interactive, cluster: None, response: None, form }
 }

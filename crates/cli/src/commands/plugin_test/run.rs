@@ -3,12 +3,13 @@
 use std::{ffi::OsString, path::PathBuf, thread, time::Duration};
 
 use keyward_host::process::{self, Invocation, Stdin, Stop};
-use keyward_protocol::exec::REQUEST_VARIABLE;
+use keyward_protocol::exec::{Form, REQUEST_VARIABLE};
 use zeroize::Zeroizing;
 
 use super::{
     answer::{self, Given},
     outcome::Outcome,
+    progress::Progress,
     question::Question,
 };
 
@@ -21,6 +22,10 @@ pub(super) struct Plugin {
     pub(super) env: Vec<(OsString, OsString)>,
     /// How long one run may take.
     pub(super) budget: Duration,
+    /// In which form it is asked.
+    pub(super) form: Form,
+    /// Shown while the questions are asked.
+    pub(super) progress: Progress,
     /// What to type at its prompts.
     pub(super) answers: Vec<Zeroizing<String>>,
 }
@@ -52,6 +57,7 @@ impl Plugin {
     }
 
     fn ask(&self, question: &Question, stdin: Stdin) -> Run<Given> {
+        self.progress.say(&question.name);
         let invocation = Invocation { stdin, ..self.invocation(question) };
         let result = process::run(&invocation, &Stop::default());
         Run::new(question, result)

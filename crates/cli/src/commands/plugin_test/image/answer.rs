@@ -1,8 +1,9 @@
 //! What the stdout of a provider's run means.
 
+use jiff::Timestamp;
 use keyward_protocol::{
     Secret,
-    image::{Response, ResponseError, Version},
+    image::{CacheKey, ProposalResponse, Response, ResponseError, Version},
 };
 
 use crate::commands::plugin_test::{
@@ -24,8 +25,9 @@ pub(super) type Outcome = outcome::Outcome<Response>;
 
 /// Reads what was printed by a run that said all went well and was asked in `version`, or in none.
 pub(super) fn read(stdout: &[u8], version: Option<Version>) -> Outcome {
-    if let Some((what, _)) = noise(stdout) {
-        return Outcome::wrong(Check::Stdout, what);
+    if let Some((what, object)) = noise(stdout) {
+        // The object by itself has no noise around it.
+        return Outcome::wrong(Check::Stdout, what).and(read(object, version));
     }
     let versions = version.map_or_else(|| Version::ALL.to_vec(), |version| vec![version]);
     let mut last = None;
@@ -44,5 +46,30 @@ pub(super) fn read(stdout: &[u8], version: Option<Version>) -> Outcome {
             format!("answers what a kubelet refuses to read: {place}"),
         ),
         _ => Outcome::wrong(Check::Stdout, "prints something that is no JSON object on stdout"),
+    }
+}
+
+/// Reads what a provider of the original proposal printed: one login for the image's registry, as a
+/// kubelet's answer would have it.
+pub(super) fn read_proposal(stdout: &[u8], image: &str, now: Timestamp) -> Outcome {
+    if let Some((what, object)) = noise(stdout) {
+        return Outcome::wrong(Check::Stdout, what).and(read_proposal(object, image, now));
+    }
+    match ProposalResponse::read(stdout) {
+        Ok(ProposalResponse { login, expires }) => {
+            let nanos = |end: Timestamp| end.duration_since(now).as_nanos();
+            let nanos = |end| i64::try_from(nanos(end)).unwrap_or(i64::MAX);
+            let registry = image.split('/').next().unwrap_or(image);
+            Outcome::Answered(Response {
+                key: CacheKey::Image,
+                duration: Some(expires.map_or(0, nanos)),
+                auth: vec![(registry.to_owned(), login)],
+            })
+        }
+        Err(ResponseError::Decode(place)) => {
+            let what = format!("answers what the proposal does not have: {place}");
+            Outcome::wrong(Check::Stdout, what)
+        }
+        Err(_) => Outcome::wrong(Check::Stdout, "prints something that is no object on stdout"),
     }
 }

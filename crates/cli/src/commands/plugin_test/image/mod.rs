@@ -16,7 +16,7 @@ use keyward_protocol::{
 };
 use zeroize::Zeroizing;
 
-use self::answer::{Outcome, read};
+use self::answer::{Outcome, read, read_proposal};
 use super::{
     findings::{Findings, Hopeless, Versions},
     question::Question as Variable,
@@ -53,6 +53,8 @@ pub(super) struct Exam<'a> {
     plugin: &'a Plugin,
     image: String,
     at_once: usize,
+    /// Asked as the original proposal does, where a request has no version.
+    proposal: bool,
     findings: Findings,
 }
 
@@ -69,7 +71,8 @@ impl<'a> Exam<'a> {
         })?;
         let report = Report::of(&plugin.name, &CHECKS);
         let findings = Findings::new(report, globals.mask.clone());
-        Ok(Self { plugin, image, at_once, findings })
+        let proposal = globals.flags.proposal_form;
+        Ok(Self { plugin, image, at_once, proposal, findings })
     }
 
     /// Asks everything, unless it is hopeless.
@@ -97,39 +100,47 @@ impl<'a> Exam<'a> {
     }
 
     /// Every version, answered in itself or declined. Gives the newest that works, and its run.
-    fn ask_versions(&mut self) -> Result<(Version, Run), Hopeless> {
+    fn ask_versions(&mut self) -> Result<(Option<Version>, Run), Hopeless> {
+        let asked: Vec<_> = match self.proposal {
+            true => vec![(None, "the form of the original proposal")],
+            false => Version::ALL.map(|version| (Some(version), version.name())).to_vec(),
+        };
         let mut versions = Versions::new();
-        for version in Version::ALL {
-            let name = format!("asked in {}", version.name());
-            let run = self.run_with(&name, &self.request(Some(version)), Some(version));
+        for (version, name) in asked {
+            let run = self.run_with(&format!("asked in {name}"), &self.request(version), version);
             self.take_in(&run)?;
-            versions.add(version, version.name(), run);
+            versions.add(version, name, run);
         }
-        versions.sum_up(&mut self.findings.report, "", "nodes")
+        let who = (!self.proposal).then_some("nodes");
+        versions.sum_up(&mut self.findings.report, "", who)
     }
 
     /// Requests with more or less in them than usual.
-    fn ask_variants(&mut self, version: Version, base: &Run) -> Result<(), Hopeless> {
-        let more = self.request(Some(version)).replacen('{', "{\"x-unknown\":[{\"deep\":1.5}],", 1);
-        let run = self.run_with("asked with unknown fields", &more, Some(version));
+    fn ask_variants(&mut self, version: Option<Version>, base: &Run) -> Result<(), Hopeless> {
+        let more = self.request(version).replacen('{', "{\"x-unknown\":[{\"deep\":1.5}],", 1);
+        let run = self.run_with("asked with unknown fields", &more, version);
         self.take_in(&run)?;
         self.findings.compare(Check::Requests, &run, base);
-        self.ask_with_token()?;
+        if !self.proposal {
+            self.ask_with_token()?;
+        }
         let stranger = Request {
-            version: Some(version),
+            version,
             image: "registry.invalid/nobody/knows".to_owned(),
             token: None,
             annotations: Vec::new(),
         };
         let stranger = stranger.to_json();
-        let run = self.run_with("asked for an image of nobody", stranger.expose(), Some(version));
+        let run = self.run_with("asked for an image of nobody", stranger.expose(), version);
         self.take_in_quietly(&run)?;
-        let odd = self.request(Some(version)).replace(version.api_version(), "example.invalid/v9");
-        for (name, text) in [
-            ("asked nothing", ""),
-            ("asked something unreadable", "{\"kind\":"),
-            ("asked in a version that nobody knows", &odd),
-        ] {
+        let known = version.unwrap_or(Version::V1).api_version();
+        let odd = self.request(version).replace(known, "example.invalid/v9");
+        let mut unreadable =
+            vec![("asked nothing", ""), ("asked something unreadable", "{\"kind\":")];
+        if version.is_some() {
+            unreadable.push(("asked in a version that nobody knows", &odd));
+        }
+        for (name, text) in unreadable {
             let run = self.run_with(name, text, None);
             self.take_in_quietly(&run)?;
             if run.outcome.answered() {
@@ -171,10 +182,10 @@ impl<'a> Exam<'a> {
     }
 
     /// A node pulls many images at once.
-    fn ask_crowd(&mut self, version: Version, base: &Run) {
-        let text = self.request(Some(version));
+    fn ask_crowd(&mut self, version: Option<Version>, base: &Run) {
+        let text = self.request(version);
         let name = "asked many times at once";
-        let runs = crowd(self.at_once, || self.run_with(name, &text, Some(version)));
+        let runs = crowd(self.at_once, || self.run_with(name, &text, version));
         self.findings.compare_crowd(&runs, base);
         for run in &runs {
             self.findings.keep(run);
@@ -191,8 +202,12 @@ impl<'a> Exam<'a> {
         // No variable: this protocol is spoken on stdin.
         let mut invocation = self.plugin.invocation(&Variable::missing());
         invocation.stdin = Stdin::Request(Zeroizing::new(text.as_bytes().to_vec()));
+        self.plugin.progress.say(name);
         let result = process::run(&invocation, &Stop::default());
-        Run::judge(name, result, |stdout| read(stdout, version))
+        Run::judge(name, result, |stdout| match self.proposal {
+            true => read_proposal(stdout, &self.image, SystemClock.now()),
+            false => read(stdout, version),
+        })
     }
 
     /// Keeps what a run showed and gave, and judges it as an answer for our image.
@@ -209,6 +224,11 @@ impl<'a> Exam<'a> {
     fn take_in_quietly(&mut self, run: &Run) -> Result<(), Hopeless> {
         self.findings.take_in(run, self.plugin.budget, "")?;
         if let Outcome::Wrong { check, what, .. } = &run.outcome
+            && !self.findings.report.failed(*check)
+        {
+            self.findings.report.fail(*check, format!("{}, it {what}", run.name));
+        }
+        if let Outcome::Wrong { also: Some((check, what)), .. } = &run.outcome
             && !self.findings.report.failed(*check)
         {
             self.findings.report.fail(*check, format!("{}, it {what}", run.name));
