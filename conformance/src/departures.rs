@@ -140,6 +140,20 @@ const RULES: &[Rule] = &[
         instead: |case| vec![connected(case, &json!({ "error": ["auth_provider_removed"] }))],
         reason: "a removed auth-provider is not called unknown: the error says what to use instead",
     },
+    Rule {
+        file: "kubeconfig",
+        applies: |case| {
+            let transport = &case["expect"]["ok"]["transport"];
+            names_empty_authority(case) && transport["pluginWired"].is_boolean()
+        },
+        instead: |case| {
+            let mut transport = case["expect"]["ok"]["transport"].clone();
+            transport["tlsError"] = json!(true);
+            vec![connected(case, &transport)]
+        },
+        reason: "D14: an empty certificate authority is an error: the system's authorities do not step in \
+                 for one that the kubeconfig names",
+    },
 ];
 
 /// The reason for which this case may differ from the reference, if a rule describes what we do.
@@ -273,6 +287,15 @@ fn wired(case: &Value, plugin: bool) -> Vec<Value> {
 fn provider(case: &Value, names: &[&str]) -> bool {
     let name = case["expect"]["ok"]["authProvider"].as_str();
     name.is_some_and(|name| names.contains(&name)) && fails_late(case, "auth_provider_unknown")
+}
+
+/// Whether the certificate authority is a file with nothing in it.
+fn names_empty_authority(case: &Value) -> bool {
+    let file = case["expect"]["ok"]["caFile"].as_str().unwrap_or_default();
+    let files = case["extraFiles"].as_object().into_iter().flatten();
+    files
+        .filter(|(_, content)| content.as_str() == Some(""))
+        .any(|(name, _)| file.strip_suffix(name.as_str()).is_some_and(|rest| rest.ends_with('/')))
 }
 
 /// Whether the reference resolves the case, and fails with just this once it sets up a connection.

@@ -46,7 +46,7 @@ fn every_kind_of_key_is_matched_with_its_certificate() {
         assert!(pair.not_before < pair.not_after);
     }
     let (certificate, key) = given("cert-ec-sec1");
-    assert!(matches!(parse(&certificate, &key).unwrap().key, KeyDer::Sec1(_)));
+    assert!(matches!(parse(&certificate, &key).unwrap().key, KeyDer::Pkcs8(_)));
 }
 
 #[test]

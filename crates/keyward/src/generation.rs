@@ -5,6 +5,7 @@
 //! keeps the pool. Header and pool of a request come from one credential.
 
 use std::{
+    error::Error as _,
     pin::Pin,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
@@ -14,7 +15,7 @@ use http::{Request, Response, header::AUTHORIZATION};
 use keyward_host::Credential;
 
 use crate::{
-    Body, Error, Incoming,
+    Body, Error, Incoming, Origin,
     bearer::{Carry, Lost},
     connect::Connector,
     error::Kind,
@@ -139,13 +140,31 @@ impl Carry<Body> for Generations {
         credential: Option<&Arc<Credential>>,
     ) -> Self::Future {
         let pool = self.prepare(&mut request, credential);
+        let connector = Arc::clone(&self.0.connector);
         Box::pin(async move {
             let pool = pool.map_err(|error| Lost { error, again: false })?;
-            pool.send(request)
-                .await
-                .map_err(|failure| Lost { error: failure.error, again: failure.again })
+            pool.send(request).await.map_err(|failure| Lost {
+                error: plain_for_tls(connector.origin(), failure.error),
+                again: failure.again,
+            })
         })
     }
+}
+
+/// Says so where a server that is to speak plain HTTP answers something that is no HTTP, or hangs up on
+/// it: mostly it speaks TLS.
+fn plain_for_tls(origin: &Origin, error: Error) -> Error {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<hyper::Error>());
+    let what = match cause {
+        Some(cause) if !origin.is_https() && cause.is_parse() => "does not answer in HTTP",
+        Some(cause) if !origin.is_https() && cause.is_incomplete_message() => {
+            "hung up without an answer"
+        }
+        _ => return error,
+    };
+    let secure = origin.to_string().replacen("http://", "https://", 1);
+    let message = format!("`{origin}` {what}: if it serves TLS, its URL is `{secure}`");
+    Error::because(error.kind(), message, error)
 }
 
 impl Generations {

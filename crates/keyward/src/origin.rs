@@ -5,6 +5,8 @@ use http::{
     uri::{Authority, PathAndQuery, Scheme},
 };
 
+use keyward_protocol::{Url, url};
+
 use crate::{Error, error::Kind};
 
 /// The one server credentials are for: scheme, host and port, and the path its API starts at.
@@ -14,43 +16,57 @@ use crate::{Error, error::Kind};
 pub struct Origin {
     scheme: Scheme,
     authority: Authority,
+    /// As in a URL, in lower case, without a zone.
     host: String,
+    /// As a resolver knows it.
+    dial: String,
     port: u16,
     base: String,
 }
 
 impl Origin {
     /// Reads the `server` of a kubeconfig as client-go does: without a scheme it is plain HTTP,
-    /// with none but a host it is its root.
+    /// with none but a host it is its root. What client-go takes for no URL is an error.
     pub fn parse(server: &str) -> Result<Self, Error> {
-        let bad = |what: &str| Error::new(Kind::BadConfig, format!("server `{server}` {what}"));
-        let text =
-            if server.contains("://") { server.to_owned() } else { format!("http://{server}") };
-        let uri: Uri = text.parse().map_err(|_| bad("is not a URL"))?;
-        let scheme = uri.scheme().cloned().ok_or_else(|| bad("has no scheme"))?;
-        let default_port = match scheme.as_str() {
-            "https" => 443,
-            "http" => 80,
+        let bad = |what: &str| {
+            let server = url::mask(server);
+            Error::new(Kind::BadConfig, format!("server `{}` {what}", server.escape_debug()))
+        };
+        let url = match Url::parse(server) {
+            Ok(url) if !url.scheme().is_empty() && url.has_host() => url,
+            first => {
+                // Whatever is wrong with it, a bare host is right once it has a scheme.
+                let url = Url::parse(&format!("http://{server}"))
+                    .map_err(|error| bad(&format!("is {}", first.err().unwrap_or(error))))?;
+                if !matches!(url.path(), "" | "/") {
+                    return Err(bad("is neither a URL nor a host with a port"));
+                }
+                url
+            }
+        };
+        let (scheme, default_port) = match url.scheme() {
+            "https" => (Scheme::HTTPS, 443),
+            "http" => (Scheme::HTTP, 80),
             _ => return Err(bad("is neither `http` nor `https`")),
         };
-        let authority = uri.authority().ok_or_else(|| bad("has no host"))?;
-        // A user name in the URL is not part of who the server is, and must not be sent about.
-        let plain =
-            authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host)| host);
-        let authority: Authority = plain.parse().map_err(|_| bad("has no usable host"))?;
-        let host = authority.host().to_ascii_lowercase();
-        if host.is_empty() {
-            return Err(bad("has no host"));
-        }
+        let dial = url.host().ok_or_else(|| bad("has no host"))?.to_ascii_lowercase();
+        // The zone of an address is for this machine; servers are not told of it.
+        let host = match dial.split_once('%') {
+            Some((address, _)) => format!("[{address}]"),
+            None if dial.contains(':') => format!("[{dial}]"),
+            None => dial.clone(),
+        };
         // A port that is none must not become the scheme's own: somebody else may listen there.
-        let port = port(&authority, default_port).ok_or_else(|| bad("has no usable port"))?;
-        Ok(Self {
-            port,
-            base: uri.path().trim_end_matches('/').to_owned(),
-            scheme,
-            authority,
-            host,
-        })
+        let port = match (url.port(), url.has_port()) {
+            (Some(port), _) => port,
+            (None, false) => default_port,
+            (None, true) => return Err(bad("has no usable port")),
+        };
+        let authority = if url.has_port() { format!("{host}:{port}") } else { host.clone() };
+        let authority = authority.parse().map_err(|_| bad("has no usable host"))?;
+        let path = url.escaped_path();
+        let base = path.trim_end_matches('/').to_owned();
+        Ok(Self { scheme, authority, host, dial, port, base })
     }
 
     /// The host as it stands in a URL: an IPv6 address has its brackets.
@@ -58,9 +74,9 @@ impl Origin {
         &self.host
     }
 
-    /// The host as a resolver or a certificate knows it: an IPv6 address has no brackets.
+    /// The host as a resolver knows it: an IPv6 address has no brackets, but perhaps a zone.
     pub fn bare_host(&self) -> &str {
-        self.host.trim_start_matches('[').trim_end_matches(']')
+        &self.dial
     }
 
     /// The port, the scheme's own where the URL has none.
@@ -193,6 +209,41 @@ mod tests {
     fn an_address_in_brackets_loses_them_for_the_resolver() {
         let origin = Origin::parse("https://[::1]:6443").unwrap();
         assert_eq!((origin.host(), origin.bare_host()), ("[::1]", "::1"));
+    }
+
+    #[test]
+    fn the_zone_of_an_address_is_for_the_resolver_alone() {
+        let origin = Origin::parse("https://[fe80::1%25lo]:6443/p").unwrap();
+        assert_eq!((origin.host(), origin.bare_host()), ("[fe80::1]", "fe80::1%lo"));
+        let placed = origin.place(&"/version".parse().unwrap()).unwrap();
+        assert_eq!(placed, "https://[fe80::1]:6443/p/version");
+    }
+
+    #[test]
+    fn what_is_no_url_for_client_go_is_rejected() {
+        for server in [
+            "https://127.0.0.1:6443/%zz",
+            "https://[::1]:6443%zz",
+            "https://%zz:6443",
+            "https://a b:6443",
+            "https://[::1%25]:6443",
+            "https:///path",
+            "host/path",
+            "unix:///x",
+            "",
+        ] {
+            let error = Origin::parse(server).unwrap_err();
+            assert_eq!(error.kind(), Kind::BadConfig, "{server}");
+            assert!(error.to_string().contains(server), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_sent_as_client_go_escapes_it() {
+        for (server, placed) in [("https://h/a b/", "/a%20b/x"), ("https://h/a%2fb", "/a%2fb/x")] {
+            let origin = Origin::parse(server).unwrap();
+            assert_eq!(origin.place(&"/x".parse().unwrap()).unwrap().path(), placed);
+        }
     }
 
     #[test]

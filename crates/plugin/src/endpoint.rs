@@ -1,7 +1,6 @@
 use std::{fmt, io, net::TcpStream, time::Duration};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use keyward_protocol::{Node, Url, exec::Cluster, url};
+use keyward_protocol::{Node, Url, exec::Cluster, url, x509};
 
 use crate::{QuestionError, tunnel};
 
@@ -139,24 +138,11 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// The `CERTIFICATE` blocks of a PEM text; `None` when there is text but no such block, or a
-/// broken one.
+/// The certificates of a PEM text, as Go reads a bundle of authorities; `None` when there is text but
+/// no certificate.
 fn certificates(pem: &[u8]) -> Option<Vec<Vec<u8>>> {
-    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
-    const END: &str = "-----END CERTIFICATE-----";
-    let text = std::str::from_utf8(pem).ok()?;
-    if text.trim().is_empty() {
-        return Some(Vec::new());
-    }
-    let mut found = Vec::new();
-    let mut rest = text;
-    while let Some((_, after)) = rest.split_once(BEGIN) {
-        let (body, after) = after.split_once(END)?;
-        let body: String = body.split_ascii_whitespace().collect();
-        found.push(STANDARD.decode(body).ok()?);
-        rest = after;
-    }
-    (!found.is_empty()).then_some(found)
+    let found: Vec<_> = x509::bundle(pem).collect();
+    (!found.is_empty() || pem.trim_ascii().is_empty()).then_some(found)
 }
 
 #[cfg(test)]
@@ -164,6 +150,18 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    const AUTHORITY: &str = "\
+-----BEGIN CERTIFICATE-----\n\
+MIIBLjCB4aADAgECAhRZ0yrHh+iReVR7NIZkgmpD9JlzODAFBgMrZXAwDDEKMAgG\n\
+A1UEAwwBYTAgFw0yNjExMTcwMDAwMTJaGA8yMTI2MTAyNDAwMDAxMlowDDEKMAgG\n\
+A1UEAwwBYTAqMAUGAytlcAMhABdU/SFMLuG4fDo9sMmwBY7rZL4gPM6TGn/nOgki\n\
+jmYAo1MwUTAdBgNVHQ4EFgQUAfjD4tKxKzHchFog0pMDbqkKQ4swHwYDVR0jBBgw\n\
+FoAUAfjD4tKxKzHchFog0pMDbqkKQ4swDwYDVR0TAQH/BAUwAwEB/zAFBgMrZXAD\n\
+QQCE8/mkY04tjqOYbwSzffcPDkRZ4IZDEQnkNmSNxFqqayDvGI9vZMk1Tnn+Uzck\n\
+SEMs1HhZvYj3ioiC769p3EgJ\n\
+-----END CERTIFICATE-----\n\
+";
 
     fn endpoint(cluster: &Cluster) -> Endpoint {
         Endpoint::new(cluster).unwrap()
@@ -205,9 +203,10 @@ mod tests {
 
     #[test]
     fn authorities_are_taken_out_of_their_pem() {
-        let pem = b"# two\n-----BEGIN CERTIFICATE-----\nAAEC\n-----END CERTIFICATE-----\n\
-                    -----BEGIN CERTIFICATE-----\r\nAw\r\n==\r\n-----END CERTIFICATE-----\n";
-        assert_eq!(certificates(pem).unwrap(), [vec![0, 1, 2], vec![3]]);
+        let cut = &AUTHORITY[..100];
+        let pem = format!("# one is cut off\n{cut}\n{AUTHORITY}{AUTHORITY}");
+        let found = certificates(pem.as_bytes()).unwrap();
+        assert_eq!((found.len(), found[0][0]), (2, 0x30));
         assert_eq!(certificates(b" \n").unwrap(), Vec::<Vec<u8>>::new());
         assert_eq!(certificates(b"some"), None);
     }

@@ -4,17 +4,20 @@
 //! input or output, no runtime: both ends of the talk, `keyward-host` and `keyward-plugin`, stand
 //! on this crate and never know each other.
 
+pub mod der;
 pub mod duration;
 pub mod exec;
 pub mod image;
 pub mod json;
 pub mod node;
+pub mod pem;
 mod secret;
 pub mod signer;
 pub mod text;
 pub mod time;
 pub mod url;
 mod version;
+pub mod x509;
 
 pub use node::Node;
 pub use secret::Secret;

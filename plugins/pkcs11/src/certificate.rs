@@ -1,13 +1,13 @@
 //! What we need to know of a certificate.
 
-use std::fmt::Write as _;
-
-use jiff::{Timestamp, civil::DateTime, tz::Offset};
-
-use crate::{
-    der::{self, Reader},
-    public::Public,
+use jiff::Timestamp;
+use keyward_protocol::{
+    der::{self, Der},
+    pem::Blocks,
+    x509,
 };
+
+use crate::public::Public;
 
 /// The parts of a certificate that decide whether and with what it is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub(crate) struct Certificate {
     pub(crate) issuer: Vec<u8>,
     /// The name it was made for, in DER.
     pub(crate) subject: Vec<u8>,
+    /// The name it was made for, for people, as in `O=devs, CN=jane`.
+    pub(crate) subject_text: String,
     /// The number its issuer gave it, in DER.
     pub(crate) serial: Vec<u8>,
     /// The key it was made for.
@@ -31,27 +33,18 @@ pub(crate) struct Certificate {
 impl Certificate {
     /// `None` when it cannot be read, or is for a kind of key that we do not know.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let mut outer = Reader(bytes);
         // Some modules pad the value to the length of the card's file.
-        let der = outer.whole(der::SEQUENCE)?;
-        let mut certificate = Reader(Reader(der).read(der::SEQUENCE)?);
-        let mut body = Reader(certificate.read(der::SEQUENCE)?);
-        body.read(der::FIRST);
-        let serial = body.whole(der::INTEGER)?;
-        body.read(der::SEQUENCE)?;
-        let issuer = body.whole(der::SEQUENCE)?;
-        let mut validity = Reader(body.read(der::SEQUENCE)?);
-        let (from, until) = (moment(&mut validity)?, moment(&mut validity)?);
-        let subject = body.whole(der::SEQUENCE)?;
-        let public = Public::parse(body.whole(der::SEQUENCE)?)?;
+        let der = Der(bytes).whole(der::SEQUENCE)?;
+        let read = x509::Certificate::parse(der)?;
         Some(Self {
             der: der.to_vec(),
-            issuer: issuer.to_vec(),
-            subject: subject.to_vec(),
-            serial: serial.to_vec(),
-            public,
-            from,
-            until,
+            issuer: read.issuer.der.to_vec(),
+            subject: read.subject.der.to_vec(),
+            subject_text: read.subject.to_string(),
+            serial: der::element(der::INTEGER, &[read.serial]),
+            public: Public::of(&read.public_key)?,
+            from: read.not_before,
+            until: read.not_after,
         })
     }
 
@@ -64,72 +57,17 @@ impl Certificate {
     pub(crate) fn holds(&self, now: Timestamp) -> bool {
         self.from <= now && now <= self.until
     }
-
-    /// The subject for people, as in `O=devs, CN=jane`.
-    pub(crate) fn subject_text(&self) -> String {
-        name_text(&self.subject).unwrap_or_else(|| "?".to_owned())
-    }
 }
 
-fn name_text(name: &[u8]) -> Option<String> {
-    let mut out = String::new();
-    let mut sets = Reader(Reader(name).read(der::SEQUENCE)?);
-    while !sets.is_empty() {
-        let mut set = Reader(sets.read(der::SET)?);
-        while !set.is_empty() {
-            let mut attribute = Reader(set.read(der::SEQUENCE)?);
-            let kind = match attribute.read(der::OID)? {
-                [0x55, 4, 3] => "CN",
-                [0x55, 4, 6] => "C",
-                [0x55, 4, 7] => "L",
-                [0x55, 4, 8] => "ST",
-                [0x55, 4, 10] => "O",
-                [0x55, 4, 11] => "OU",
-                _ => "?",
-            };
-            let (_, value, _) = attribute.any()?;
-            let separator = if out.is_empty() { "" } else { ", " };
-            // Names are for the screen: whatever is not plain text is shown as such.
-            let value = String::from_utf8_lossy(value);
-            write!(out, "{separator}{kind}={}", value.escape_debug()).ok()?;
-        }
-    }
-    Some(out)
-}
-
-/// A time in either of the two forms of RFC 5280, which both end in `Z`.
-fn moment(content: &mut Reader<'_>) -> Option<Timestamp> {
-    let (tag, text, _) = content.any()?;
-    let digits = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
-    let (year, rest) = match tag {
-        0x17 if digits.len() == 12 => {
-            let year: i16 = digits.get(..2)?.parse().ok()?;
-            (if year >= 50 { 1900 + year } else { 2000 + year }, &digits[2..])
-        }
-        0x18 if digits.len() == 14 => (digits.get(..4)?.parse().ok()?, &digits[4..]),
-        _ => return None,
-    };
-    let field = |at: usize| rest.get(at..at + 2)?.parse::<i8>().ok();
-    let time = DateTime::new(year, field(0)?, field(2)?, field(4)?, field(6)?, field(8)?, 0);
-    // `99991231235959Z` is how certificates spell "never".
-    Some(Offset::UTC.to_timestamp(time.ok()?).unwrap_or(Timestamp::MAX))
-}
-
-/// The certificates in a file: PEM, or one in DER.
+/// The certificates in a file: PEM, or one in DER. `None` if there is none, or one of them cannot be
+/// read.
 pub(crate) fn from_file(bytes: &[u8]) -> Option<Vec<Certificate>> {
-    use base64::{Engine as _, engine::general_purpose::STANDARD};
-
     if bytes.first() == Some(&der::SEQUENCE) {
         return Some(vec![Certificate::parse(bytes)?]);
     }
-    let text = std::str::from_utf8(bytes).ok()?;
-    let blocks = text.split("-----BEGIN CERTIFICATE-----").skip(1);
-    let found: Vec<_> = blocks
-        .map(|block| {
-            let (body, _) = block.split_once("-----END CERTIFICATE-----")?;
-            let packed: String = body.split_whitespace().collect();
-            Certificate::parse(&STANDARD.decode(packed).ok()?)
-        })
+    let found: Vec<_> = Blocks::of(bytes)
+        .filter(|block| block.label == "CERTIFICATE")
+        .map(|block| Certificate::parse(&block.content))
         .collect::<Option<_>>()?;
     (!found.is_empty()).then_some(found)
 }

@@ -203,7 +203,7 @@ impl Fields {
     fn kind(&self) -> Option<Kind> {
         match self.key_type()? {
             // The exponent does not matter for the length.
-            KeyType::RSA => Some(Public::rsa(self.modulus()?, &[1]).kind),
+            KeyType::RSA => Some(Public::rsa(self.modulus()?, &[1])?.kind),
             _ => Kind::curve(self.parameters()?),
         }
     }
@@ -214,7 +214,7 @@ impl Fields {
                 Attribute::PublicExponent(exponent) => Some(exponent),
                 _ => None,
             })?;
-            return Some(Public::rsa(self.modulus()?, exponent));
+            return Public::rsa(self.modulus()?, exponent);
         }
         let point = self.bytes(|attribute| match attribute {
             Attribute::EcPoint(point) => Some(point),

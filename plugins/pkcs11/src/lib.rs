@@ -14,7 +14,6 @@
 mod certificate;
 mod commands;
 mod contents;
-mod der;
 mod fault;
 mod identity;
 mod lock;

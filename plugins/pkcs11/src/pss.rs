@@ -68,7 +68,8 @@ pub(crate) fn encode_pss(
 ) -> Result<Vec<u8>, Refusal> {
     let size = bits.div_ceil(8);
     // One bit less than the modulus: when that fills whole bytes, the first byte stays zero.
-    let length = (bits - 1).div_ceil(8);
+    let used = bits.checked_sub(1).ok_or_else(|| too_short(bits))?;
+    let length = used.div_ceil(8);
     let block_length = length.checked_sub(hash.length() + 1).ok_or_else(|| too_short(bits))?;
     let filling = block_length.checked_sub(salt.len() + 1).ok_or_else(|| too_short(bits))?;
     let seed = digest(hash, &[&[0; 8], digest_of_message, salt]);
@@ -76,7 +77,7 @@ pub(crate) fn encode_pss(
     for (byte, mask) in block.iter_mut().zip(mask(hash, &seed, block_length)) {
         *byte ^= mask;
     }
-    block[0] &= 0xff >> (8 * length - (bits - 1));
+    block[0] &= 0xff >> (8 * length - used);
     Ok([&vec![0; size - length][..], &block, &seed, &[0xbc]].concat())
 }
 
@@ -118,6 +119,10 @@ mod tests {
 
     #[test]
     fn a_key_too_short_for_the_hash_is_refused() {
+        for bits in [0, 1, 8] {
+            assert!(encode_pss(Hash::Sha256, &[7; 32], &[9; 32], bits).is_err(), "{bits}");
+            assert!(encode_v15(Hash::Sha256, &[7; 32], bits).is_err(), "{bits}");
+        }
         assert!(encode_pss(Hash::Sha512, &[7; 64], &[9; 64], 1024).is_err());
         assert!(encode_v15(Hash::Sha512, &[7; 64], 512).is_err());
     }

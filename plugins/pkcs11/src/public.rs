@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::der::{self, Reader};
+use keyward_protocol::{
+    der::{self, Der},
+    x509::{Curve, PublicKey, PublicKeyInfo, oid},
+};
 
 /// What kind of key it is. The kind decides how it signs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,33 +31,23 @@ pub(crate) struct Public {
     pub(crate) bits: Vec<u8>,
 }
 
-mod oid {
-    pub(super) const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
-    pub(super) const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
-    pub(super) const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
-    pub(super) const P384: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x22];
-    pub(super) const P521: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x23];
-    pub(super) const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
-}
-
 impl Kind {
     /// From `CKA_EC_PARAMS`: the name of a curve, or for Edwards curves its name in letters.
     pub(crate) fn curve(parameters: &[u8]) -> Option<Self> {
-        let mut reader = Reader(parameters);
-        match reader.any()? {
-            (der::OID, name, _) => Self::named(name),
-            (0x13, b"edwards25519", _) => Some(Self::Ed25519),
+        match Der(parameters).any()? {
+            (der::OID, Der(oid::ED25519)) => Some(Self::Ed25519),
+            (der::OID, Der(name)) => Self::named(Curve::named(name)?),
+            (der::PRINTABLE_STRING, Der(b"edwards25519")) => Some(Self::Ed25519),
             _ => None,
         }
     }
 
-    fn named(curve: &[u8]) -> Option<Self> {
+    fn named(curve: Curve) -> Option<Self> {
         match curve {
-            oid::P256 => Some(Self::P256),
-            oid::P384 => Some(Self::P384),
-            oid::P521 => Some(Self::P521),
-            oid::ED25519 => Some(Self::Ed25519),
-            _ => None,
+            Curve::P224 => None,
+            Curve::P256 => Some(Self::P256),
+            Curve::P384 => Some(Self::P384),
+            Curve::P521 => Some(Self::P521),
         }
     }
 
@@ -82,10 +75,12 @@ impl Kind {
 }
 
 impl Public {
-    /// From the two numbers of an RSA key.
-    pub(crate) fn rsa(modulus: &[u8], exponent: &[u8]) -> Self {
+    /// From the two numbers of an RSA key. `None` for a modulus of zero, which some modules show in
+    /// place of one that they do not tell.
+    pub(crate) fn rsa(modulus: &[u8], exponent: &[u8]) -> Option<Self> {
+        let length = bit_length(modulus);
         let bits = der::element(der::SEQUENCE, &[&der::integer(modulus), &der::integer(exponent)]);
-        Self { kind: Kind::Rsa(bit_length(modulus)), bits }
+        (length > 0).then_some(Self { kind: Kind::Rsa(length), bits })
     }
 
     /// From `CKA_EC_PARAMS` and `CKA_EC_POINT`. The point stands in an octet string, or by itself
@@ -97,26 +92,20 @@ impl Public {
         let bits = if point.len() == length {
             point
         } else {
-            Reader(point).read(der::OCTET_STRING).filter(|bits| bits.len() == length)?
+            Der(point).read(der::OCTET_STRING).filter(|bits| bits.0.len() == length)?.0
         };
         Some(Self { kind, bits: bits.to_vec() })
     }
 
-    /// From a `SubjectPublicKeyInfo`, the whole element.
-    pub(crate) fn parse(info: &[u8]) -> Option<Self> {
-        let mut info = Reader(Reader(info).read(der::SEQUENCE)?);
-        let mut algorithm = Reader(info.read(der::SEQUENCE)?);
-        let bits = info.bits()?;
-        let kind = match algorithm.read(der::OID)? {
-            oid::RSA => {
-                let mut numbers = Reader(Reader(bits).read(der::SEQUENCE)?);
-                Kind::Rsa(bit_length(numbers.read(der::INTEGER)?))
-            }
-            oid::EC => Kind::named(algorithm.read(der::OID)?)?,
-            oid::ED25519 => Kind::Ed25519,
-            _ => return None,
+    /// From a `SubjectPublicKeyInfo`; `None` for a kind of key that we do not know.
+    pub(crate) fn of(info: &PublicKeyInfo<'_>) -> Option<Self> {
+        let kind = match info.key {
+            PublicKey::Rsa { modulus, .. } => Kind::Rsa(bit_length(modulus)),
+            PublicKey::Ec { curve, .. } => Kind::named(curve)?,
+            PublicKey::Ed25519(_) => Kind::Ed25519,
+            PublicKey::Other => return None,
         };
-        Some(Self { kind, bits: bits.to_vec() })
+        Some(Self { kind, bits: info.bits.to_vec() })
     }
 
     /// The `SubjectPublicKeyInfo`.
@@ -161,11 +150,13 @@ mod tests {
     fn a_key_reads_back_from_its_info() {
         let point = [&[4][..], &[9; 96]].concat();
         for key in [
-            Public::rsa(&[0, 0xc1, 2, 3], &[1, 0, 1]),
+            Public::rsa(&[0, 0xc1, 2, 3], &[1, 0, 1]).unwrap(),
             Public::curve(&Kind::P384.parameters().unwrap(), &point).unwrap(),
             Public::curve(b"\x13\x0cedwards25519", &[5; 32]).unwrap(),
         ] {
-            assert_eq!(Public::parse(&key.info()).unwrap(), key);
+            let info = key.info();
+            let info = PublicKeyInfo::read(&mut Der(&info)).unwrap();
+            assert_eq!(Public::of(&info).unwrap(), key);
         }
     }
 
@@ -182,7 +173,10 @@ mod tests {
 
     #[test]
     fn the_length_of_a_modulus_is_that_of_the_number() {
-        assert_eq!(Public::rsa(&[0, 0x80, 0], &[3]).kind, Kind::Rsa(16));
-        assert_eq!(Public::rsa(&[0x01, 0], &[3]).kind, Kind::Rsa(9));
+        let kind = |modulus: &[u8]| Public::rsa(modulus, &[3]).map(|key| key.kind);
+        assert_eq!(kind(&[0, 0x80, 0]), Some(Kind::Rsa(16)));
+        assert_eq!(kind(&[0x01, 0]), Some(Kind::Rsa(9)));
+        assert_eq!(kind(&[0, 0]), None);
+        assert_eq!(kind(&[]), None);
     }
 }

@@ -1,10 +1,9 @@
 //! Certificate requests (PKCS#10), signed by the key they are about.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use keyward_plugin::{Hash, Options, Refusal};
+use keyward_protocol::{der, pem};
 
 use crate::{
-    der,
     public::{Kind, Public},
     verify,
 };
@@ -26,7 +25,7 @@ pub(crate) fn build(
     sign: impl FnOnce(Options, &[u8]) -> Result<Vec<u8>, Refusal>,
 ) -> Result<String, Refusal> {
     let version = der::integer(&[0]);
-    let attributes = der::element(der::FIRST, &[]);
+    let attributes = der::element(der::wrapped(0), &[]);
     let body =
         der::element(der::SEQUENCE, &[&version, &subject.name(), &public.info(), &attributes]);
     let (options, algorithm) = algorithm(public.kind);
@@ -35,7 +34,7 @@ pub(crate) fn build(
         return Err(Refusal::failed("the token's signature is not one of this key"));
     }
     let whole = der::element(der::SEQUENCE, &[&body, &algorithm, &der::bit_string(&signature)]);
-    Ok(pem("CERTIFICATE REQUEST", &whole))
+    Ok(pem::encode("CERTIFICATE REQUEST", &whole))
 }
 
 impl Subject {
@@ -67,20 +66,4 @@ fn algorithm(kind: Kind) -> (Options, Vec<u8>) {
         Kind::P521 => (Options::Digest(Hash::Sha512), named(&[ECDSA, &[4]], &[])),
         Kind::Ed25519 => (Options::Message, named(&[ED25519], &[])),
     }
-}
-
-fn pem(title: &str, bytes: &[u8]) -> String {
-    let packed = STANDARD.encode(bytes);
-    let mut out = format!("-----BEGIN {title}-----\n");
-    let mut rest = packed.as_str();
-    while !rest.is_empty() {
-        let (line, after) = rest.split_at(rest.len().min(64));
-        out.push_str(line);
-        out.push('\n');
-        rest = after;
-    }
-    out.push_str("-----END ");
-    out.push_str(title);
-    out.push_str("-----\n");
-    out
 }

@@ -9,10 +9,10 @@ use cryptoki::{
     },
 };
 use keyward_plugin::{Hash, Options, Refusal};
+use keyward_protocol::der;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 use crate::{
-    der,
     fault::{explain, is_unsupported},
     pss,
     public::Kind,

@@ -70,6 +70,7 @@ fn extra(names: &[&str], rng: &mut Rng) -> Value {
         files.insert(format!("{folder}cert.pem"), json!(certificate));
         files.insert(format!("{folder}key.pem"), json!(key));
         files.insert(format!("{folder}garbage.pem"), json!("garbage"));
+        files.insert(format!("{folder}empty.pem"), json!(""));
         files.insert(format!("{folder}tok"), json!("file-token\n"));
     }
     Value::Object(files)

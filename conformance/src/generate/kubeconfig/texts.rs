@@ -160,6 +160,7 @@ pub(super) const FILES: &[&str] = &[
     "a/../ca.pem",
     "tok",
     "garbage.pem",
+    "empty.pem",
     ".",
 ];
 

@@ -1,6 +1,6 @@
 //! What is only wrong once a [`Target`] is used: versions, providers, certificates.
 
-use std::path::Path;
+use std::{fmt::Write as _, path::Path};
 
 use keyward_protocol::{Secret, exec::Version};
 use zeroize::Zeroizing;
@@ -52,8 +52,24 @@ impl Target {
         outcome(problems, hint)
     }
 
-    /// Whether the certificate authority can be used. One that cannot be read does not give way to
-    /// the system's.
+    /// Where the certificate authority comes from, for messages: the field, its file, its place.
+    pub fn authority_source(&self) -> String {
+        let file = &self.cluster.certificate_authority;
+        let field =
+            if file.is_empty() { "certificate-authority-data" } else { "certificate-authority" };
+        let mut source = format!("`{}`", self.cluster_lines.name(field));
+        if !file.is_empty() {
+            let _ = write!(source, " `{}`", inline(file));
+        }
+        let place = self.cluster_lines.place(field, &self.cluster_place);
+        if !self.cluster_lines.is_flag(field) && (place.file.is_some() || place.line > 0) {
+            let _ = write!(source, " ({place})");
+        }
+        source
+    }
+
+    /// Whether the certificate authority can be used. One that cannot be read, or is empty, does not
+    /// give way to the system's.
     pub fn check_authority(&self) -> Result<(), Error> {
         let mut problems = Vec::new();
         self.judge_authority(&mut problems);
@@ -130,14 +146,22 @@ impl Target {
             let what = format!("and `{other}insecure-skip-tls-verify` are both set");
             (Class::CaWithInsecure, what)
         } else if data.is_empty() {
-            // An empty file means the system's authorities, as in the reference.
             match read(Path::new(file)) {
-                Ok(_) => return,
+                // client-go uses the system's authorities then, and sends the credential to whoever
+                // one of them vouches for. A file that is named is meant.
+                Ok(_) => (
+                    Class::CaInvalid,
+                    format!(
+                        "is empty: `{}`; put the certificate of the cluster's authority there, or \
+                         remove the field to trust this machine's authorities",
+                        inline(file)
+                    ),
+                ),
                 Err(kind) => {
                     (Class::CaUnreadable, format!("cannot be read: `{}`: {kind}", inline(file)))
                 }
             }
-        } else if pair::has_certificate(data) {
+        } else if !pair::authorities(data).is_empty() {
             return;
         } else {
             (Class::CaInvalid, "holds no certificate in PEM".to_owned())

@@ -1,14 +1,14 @@
 //! Private keys in the three forms in which they are found, and the public keys they belong to.
 
 use ed25519_dalek::SigningKey;
+use keyward_protocol::{
+    der::{self, Der, wrapped},
+    x509::{Curve, PublicKey, oid},
+};
 use p256::elliptic_curve::sec1::ToSec1Point as _;
 use zeroize::Zeroizing;
 
-use super::{
-    KeyDer,
-    der::{self, Der, wrapped},
-    rsa,
-};
+use super::{KeyDer, rsa};
 
 /// The public half of a private key: enough to compare it with a certificate.
 pub(super) enum Key {
@@ -23,33 +23,6 @@ pub(super) struct Parsed {
     pub(super) der: KeyDer,
 }
 
-/// The curves that the reference knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Curve {
-    P224,
-    P256,
-    P384,
-    P521,
-}
-
-/// Object identifiers, as DER has them.
-pub(super) mod oid {
-    pub(in super::super) const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
-    pub(in super::super) const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
-    pub(in super::super) const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
-    pub(in super::super) const P224: &[u8] = &[0x2b, 0x81, 0x04, 0, 0x21];
-    pub(in super::super) const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
-    pub(in super::super) const P384: &[u8] = &[0x2b, 0x81, 0x04, 0, 0x22];
-    pub(in super::super) const P521: &[u8] = &[0x2b, 0x81, 0x04, 0, 0x23];
-    pub(in super::super) const COMMON_NAME: &[u8] = &[0x55, 4, 3];
-    pub(in super::super) const SUBJECT_KEY_IDENTIFIER: &[u8] = &[0x55, 0x1d, 14];
-    pub(in super::super) const KEY_USAGE: &[u8] = &[0x55, 0x1d, 15];
-    pub(in super::super) const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 17];
-    pub(in super::super) const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 19];
-    pub(in super::super) const AUTHORITY_KEY_IDENTIFIER: &[u8] = &[0x55, 0x1d, 35];
-    pub(in super::super) const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 37];
-}
-
 impl Key {
     /// Tries PKCS#1, PKCS#8 and SEC1 in turn, whatever the block called itself.
     pub(super) fn parse(block: &[u8]) -> Result<Parsed, &'static str> {
@@ -57,13 +30,28 @@ impl Key {
             let der = KeyDer::Pkcs1(Zeroizing::new(block.to_vec()));
             return Ok(Parsed { key: key?, der });
         }
-        if let Some(key) = pkcs8(block) {
-            return Ok(Parsed { key: key?, der: KeyDer::Pkcs8(element(block)) });
-        }
-        if let Some(key) = sec1(None, block) {
-            return Ok(Parsed { key: key?, der: KeyDer::Sec1(element(block)) });
-        }
-        Err("it is neither PKCS#8 nor PKCS#1 nor SEC1")
+        pkcs8(block)
+            .or_else(|| sec1(None, block))
+            .unwrap_or(Err("it is neither PKCS#8 nor PKCS#1 nor SEC1"))
+    }
+
+    /// Whether it is the key of a certificate with this public key.
+    pub(super) fn check(&self, public: PublicKey<'_>) -> Result<(), &'static str> {
+        let same = match (public, self) {
+            (
+                PublicKey::Rsa { modulus, exponent },
+                Self::Rsa { modulus: own, exponent: own_exponent },
+            ) => modulus == own && exponent == *own_exponent,
+            (PublicKey::Ec { curve, point }, Self::Ec { curve: own, point: own_point }) => {
+                curve == *own && point == own_point
+            }
+            (PublicKey::Ed25519(public), Self::Ed25519(own)) => public[..] == own[..],
+            (PublicKey::Other, _) => {
+                return Err("the certificate is for a kind of key that is not supported");
+            }
+            _ => return Err("the private key is of another kind than the certificate's"),
+        };
+        if same { Ok(()) } else { Err("the private key is not the certificate's") }
     }
 }
 
@@ -73,14 +61,15 @@ fn element(block: &[u8]) -> Zeroizing<Vec<u8>> {
 }
 
 /// A PKCS#8 key; the outer `None` is something else.
-fn pkcs8(block: &[u8]) -> Option<Result<Key, &'static str>> {
+fn pkcs8(block: &[u8]) -> Option<Result<Parsed, &'static str>> {
     let mut content = Der(block).read(der::SEQUENCE)?;
     content.small()?;
     let mut algorithm = content.read(der::SEQUENCE)?;
     let kind = algorithm.oid()?;
     let Der(key) = content.read(der::OCTET_STRING)?;
+    let as_it_is = |key| Parsed { key, der: KeyDer::Pkcs8(element(block)) };
     Some(match kind {
-        oid::RSA => rsa::parse(key).unwrap_or(Err("its RSA part is malformed")),
+        oid::RSA => rsa::parse(key).unwrap_or(Err("its RSA part is malformed")).map(as_it_is),
         oid::EC => sec1(algorithm.oid(), key).unwrap_or(Err("its EC part is malformed")),
         oid::ED25519 if !algorithm.is_empty() => Err("its Ed25519 part has parameters"),
         oid::ED25519 => {
@@ -88,7 +77,7 @@ fn pkcs8(block: &[u8]) -> Option<Result<Key, &'static str>> {
             match seed {
                 Some(seed) => {
                     let public = SigningKey::from_bytes(seed).verifying_key();
-                    Ok(Key::Ed25519(public.to_bytes().to_vec()))
+                    Ok(as_it_is(Key::Ed25519(public.to_bytes().to_vec())))
                 }
                 None => Err("its Ed25519 part is malformed"),
             }
@@ -98,7 +87,7 @@ fn pkcs8(block: &[u8]) -> Option<Result<Key, &'static str>> {
 }
 
 /// A SEC1 key, of `curve` if something outside of it names one; the outer `None` is something else.
-fn sec1(curve: Option<&[u8]>, block: &[u8]) -> Option<Result<Key, &'static str>> {
+fn sec1(curve: Option<&[u8]>, block: &[u8]) -> Option<Result<Parsed, &'static str>> {
     let mut content = Der(block).read(der::SEQUENCE)?;
     let version = content.small()?;
     let Der(scalar) = content.read(der::OCTET_STRING)?;
@@ -116,65 +105,72 @@ fn sec1(curve: Option<&[u8]>, block: &[u8]) -> Option<Result<Key, &'static str>>
     let Some(curve) = curve.or(own).and_then(Curve::named) else {
         return Some(Err("its curve is not known"));
     };
-    let point = curve.point(scalar, written).ok_or("its number is not one of the curve");
-    Some(point.map(|point| Key::Ec { curve, point }))
+    let Some(scalar) = padded(curve, scalar) else { return Some(Err(NOT_OF_THE_CURVE)) };
+    let point = point(curve, &scalar, written).ok_or(NOT_OF_THE_CURVE);
+    Some(point.map(|point| Parsed {
+        der: KeyDer::Pkcs8(canonical(curve, &scalar, &point)),
+        key: Key::Ec { curve, point },
+    }))
 }
 
-impl Curve {
-    pub(super) fn named(name: &[u8]) -> Option<Self> {
-        Some(match name {
-            oid::P224 => Self::P224,
-            oid::P256 => Self::P256,
-            oid::P384 => Self::P384,
-            oid::P521 => Self::P521,
-            _ => return None,
-        })
-    }
+const NOT_OF_THE_CURVE: &str = "its number is not one of the curve";
 
-    /// Whether these bytes are a point of the curve, uncompressed.
-    pub(super) fn has(self, point: &[u8]) -> bool {
-        point.first() == Some(&4)
-            && match self {
-                // No handshake of ours can use this curve.
-                Self::P224 => point.len() == 57,
-                Self::P256 => p256::PublicKey::from_sec1_bytes(point).is_ok(),
-                Self::P384 => p384::PublicKey::from_sec1_bytes(point).is_ok(),
-                Self::P521 => p521::PublicKey::from_sec1_bytes(point).is_ok(),
-            }
+/// The private number at the length of its curve. Leading zeros may be too many or too few, as old
+/// tools write them.
+fn padded(curve: Curve, scalar: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let size = curve.coordinate();
+    let zeros = scalar.len().saturating_sub(size);
+    if scalar[..zeros].iter().any(|&byte| byte != 0) {
+        return None;
     }
+    let scalar = &scalar[zeros..];
+    let mut padded = Zeroizing::new(vec![0; size]);
+    padded[size - scalar.len()..].copy_from_slice(scalar);
+    Some(padded)
+}
 
-    /// The public point of a private number, uncompressed. Leading zeros may be too many or too
-    /// few, as old tools write them.
-    fn point(self, scalar: &[u8], written: Option<&[u8]>) -> Option<Vec<u8>> {
-        let size = match self {
-            Self::P224 => 28,
-            Self::P256 => 32,
-            Self::P384 => 48,
-            Self::P521 => 66,
-        };
-        let zeros = scalar.len().saturating_sub(size);
-        if scalar[..zeros].iter().any(|&byte| byte != 0) {
-            return None;
+/// A key on a curve in the one form that every library reads: PKCS#8 around a number of full length
+/// with its public point. Go reads keys that lack some of it.
+fn canonical(curve: Curve, scalar: &[u8], point: &[u8]) -> Zeroizing<Vec<u8>> {
+    let element = |tag, contents: &[&[u8]]| Zeroizing::new(der::element(tag, contents));
+    let number = element(der::OCTET_STRING, &[scalar]);
+    let public = der::element(wrapped(1), &[&der::bit_string(point)]);
+    let key = element(der::SEQUENCE, &[&der::integer(&[1]), &number, &public]);
+    let names = [oid::EC, curve.oid()].map(|name| der::element(der::OID, &[name]));
+    let algorithm = der::element(der::SEQUENCE, &[&names[0], &names[1]]);
+    let packed = element(der::OCTET_STRING, &[&key]);
+    element(der::SEQUENCE, &[&der::integer(&[0]), &algorithm, &packed])
+}
+
+/// Whether a public key is one that its kind has: Go's parser rejects points beside their curve.
+pub(super) fn exists(public: PublicKey<'_>) -> bool {
+    let PublicKey::Ec { curve, point } = public else { return true };
+    match curve {
+        // No handshake of ours can use this curve.
+        Curve::P224 => true,
+        Curve::P256 => p256::PublicKey::from_sec1_bytes(point).is_ok(),
+        Curve::P384 => p384::PublicKey::from_sec1_bytes(point).is_ok(),
+        Curve::P521 => p521::PublicKey::from_sec1_bytes(point).is_ok(),
+    }
+}
+
+/// The public point of a private number of full length, uncompressed.
+fn point(curve: Curve, scalar: &[u8], written: Option<&[u8]>) -> Option<Vec<u8>> {
+    match curve {
+        // No handshake of ours can use this curve; the point that the key carries is enough to
+        // tell whether the two belong together.
+        Curve::P224 => written.map(<[u8]>::to_vec),
+        Curve::P256 => {
+            let key = p256::SecretKey::from_slice(scalar).ok()?;
+            Some(key.public_key().to_sec1_point(false).as_bytes().to_vec())
         }
-        let scalar = &scalar[zeros..];
-        let mut padded = Zeroizing::new(vec![0; size]);
-        padded[size - scalar.len()..].copy_from_slice(scalar);
-        match self {
-            // No handshake of ours can use this curve; the point that the key carries is enough to
-            // tell whether the two belong together.
-            Self::P224 => written.map(<[u8]>::to_vec),
-            Self::P256 => {
-                let key = p256::SecretKey::from_slice(&padded).ok()?;
-                Some(key.public_key().to_sec1_point(false).as_bytes().to_vec())
-            }
-            Self::P384 => {
-                let key = p384::SecretKey::from_slice(&padded).ok()?;
-                Some(key.public_key().to_sec1_point(false).as_bytes().to_vec())
-            }
-            Self::P521 => {
-                let key = p521::SecretKey::from_slice(&padded).ok()?;
-                Some(key.public_key().to_sec1_point(false).as_bytes().to_vec())
-            }
+        Curve::P384 => {
+            let key = p384::SecretKey::from_slice(scalar).ok()?;
+            Some(key.public_key().to_sec1_point(false).as_bytes().to_vec())
+        }
+        Curve::P521 => {
+            let key = p521::SecretKey::from_slice(scalar).ok()?;
+            Some(key.public_key().to_sec1_point(false).as_bytes().to_vec())
         }
     }
 }

@@ -1,25 +1,26 @@
 //! A certificate chain and its key, parsed and proved to belong together.
 
-mod certificate;
-mod der;
 mod key;
-mod pem;
 mod rsa;
 
 use std::fmt;
 
 use jiff::Timestamp;
-use keyward_protocol::{Secret, exec::PemPair};
+use keyward_protocol::{
+    Secret,
+    exec::PemPair,
+    pem,
+    x509::{self, Certificate, Curve, PublicKey},
+};
 use zeroize::Zeroizing;
 
-use certificate::Certificate;
 use key::Key;
 
 /// A certificate chain with the key of its leaf.
 pub struct Pair {
     /// The chain in DER, leaf first. Only the leaf was parsed.
     pub chain: Vec<Vec<u8>>,
-    /// The key in DER, PKCS#8, PKCS#1 or SEC1.
+    /// The key in DER, PKCS#8 or PKCS#1.
     pub key: KeyDer,
     /// From when the leaf is valid.
     pub not_before: Timestamp,
@@ -55,25 +56,36 @@ pub(crate) enum Public {
 impl Leaf {
     /// Parses a certificate in DER; `None` if it is malformed.
     pub(crate) fn parse(der: &[u8]) -> Option<Self> {
-        let certificate = Certificate::parse(der)?;
+        let certificate = parse(der)?;
         Some(Self {
-            public: certificate.kind(),
+            public: match certificate.public_key.key {
+                PublicKey::Rsa { .. } => Public::Rsa,
+                PublicKey::Ec { curve: Curve::P256, .. } => Public::P256,
+                PublicKey::Ec { curve: Curve::P384, .. } => Public::P384,
+                PublicKey::Ec { curve: Curve::P521, .. } => Public::P521,
+                PublicKey::Ed25519(_) => Public::Ed25519,
+                PublicKey::Ec { curve: Curve::P224, .. } | PublicKey::Other => Public::Other,
+            },
             not_before: certificate.not_before,
             not_after: certificate.not_after,
-            common_name: certificate.common_name,
-            public_key: certificate.public_bits,
+            common_name: certificate.subject.common_name().map(str::to_owned),
+            public_key: certificate.public_key.bits.to_vec(),
         })
     }
 }
 
+/// A certificate as Go's parser accepts it.
+fn parse(der: &[u8]) -> Option<Certificate<'_>> {
+    Certificate::parse(der).filter(|certificate| key::exists(certificate.public_key.key))
+}
+
 /// A private key in DER, wiped when dropped.
 pub enum KeyDer {
-    /// What mostly stands in a `PRIVATE KEY` block.
+    /// What mostly stands in a `PRIVATE KEY` block. Keys on curves always take this form, with their
+    /// public point, whatever form they came in.
     Pkcs8(Zeroizing<Vec<u8>>),
     /// What mostly stands in an `RSA PRIVATE KEY` block.
     Pkcs1(Zeroizing<Vec<u8>>),
-    /// What mostly stands in an `EC PRIVATE KEY` block.
-    Sec1(Zeroizing<Vec<u8>>),
 }
 
 /// Why a certificate and a key are not a pair. Carries no text of either.
@@ -87,39 +99,36 @@ impl Pair {
     pub fn parse(certificate: &str, key: &Secret) -> Result<Self, PairError> {
         let chain = certificates(certificate)?;
         let (block, is_encrypted) = key_block(key.expose())?;
-        let leaf = Certificate::parse(&chain[0])
-            .ok_or_else(|| error("the first certificate is malformed"))?;
+        let leaf = parse(&chain[0]).ok_or_else(|| error("the first certificate is malformed"))?;
         let key_der = Key::parse(&block).map_err(|what| {
             let what = if is_encrypted { "it is encrypted" } else { what };
             PairError(format!("the private key cannot be read: {what}"))
         })?;
-        leaf.check_key(&key_der.key).map_err(error)?;
+        key_der.key.check(leaf.public_key.key).map_err(error)?;
+        let (not_before, not_after) = (leaf.not_before, leaf.not_after);
+        let common_name = leaf.subject.common_name().map(str::to_owned);
         Ok(Self {
             key: key_der.der,
-            not_before: leaf.not_before,
-            not_after: leaf.not_after,
-            common_name: leaf.common_name,
+            not_before,
+            not_after,
+            common_name,
             pem: PemPair { certificate: certificate.to_owned(), key: key.clone() },
             chain,
         })
     }
 }
 
-/// Whether at least one certificate among the blocks of a PEM text parses: then the reference takes
-/// it for a bundle of authorities, and skips the rest.
-pub(crate) fn has_certificate(pem: &[u8]) -> bool {
-    pem::Blocks::of(&String::from_utf8_lossy(pem)).any(|block| {
-        block.label == "CERTIFICATE"
-            && !block.has_headers
-            && Certificate::parse(&block.content).is_some()
-    })
+/// The certificates of a bundle of authorities in DER, as Go reads one: what is not a well-formed
+/// certificate is passed over. Empty if there is none.
+pub fn authorities(pem: &[u8]) -> Vec<Vec<u8>> {
+    x509::bundle(pem).filter(|der| parse(der).is_some()).collect()
 }
 
 /// The `CERTIFICATE` blocks, at least one; others are skipped.
 fn certificates(text: &str) -> Result<Vec<Vec<u8>>, PairError> {
     let mut chain = Vec::new();
     let mut skipped = Vec::new();
-    for block in pem::Blocks::of(text) {
+    for block in pem::Blocks::of(text.as_bytes()) {
         if block.label == "CERTIFICATE" {
             chain.push(block.content.to_vec());
         } else {
@@ -140,7 +149,7 @@ fn certificates(text: &str) -> Result<Vec<Vec<u8>>, PairError> {
 /// encrypted.
 fn key_block(text: &str) -> Result<(Zeroizing<Vec<u8>>, bool), PairError> {
     let mut labels = Vec::new();
-    for block in pem::Blocks::of(text) {
+    for block in pem::Blocks::of(text.as_bytes()) {
         if block.label == "PRIVATE KEY" || block.label.ends_with(" PRIVATE KEY") {
             let is_encrypted = block.is_encrypted || block.label.starts_with("ENCRYPTED ");
             return Ok((block.content, is_encrypted));

@@ -3,11 +3,10 @@
 use std::cmp::Ordering;
 
 use crypto_bigint::{BoxedUint, ConcatenatingMul as _, NonZero};
+use keyward_protocol::der::{self, Der};
+use zeroize::Zeroizing;
 
-use super::{
-    der::{self, Der},
-    key::Key,
-};
+use super::key::Key;
 
 /// In bytes. Beyond it nobody can sign, and the checks below would take their time.
 const LARGEST: usize = 2048;
@@ -54,18 +53,21 @@ pub(super) fn parse(block: &[u8]) -> Option<Result<Key, &'static str>> {
     })
 }
 
+/// Wiped when dropped: all but the modulus are as good as the key.
+type Number = Zeroizing<BoxedUint>;
+
 struct Numbers {
-    n: BoxedUint,
+    n: Number,
     e: u64,
-    d: BoxedUint,
-    p: BoxedUint,
-    q: BoxedUint,
+    d: Number,
+    p: Number,
+    q: Number,
 }
 
 impl Numbers {
     /// What the reference checks: `None` is a key that cannot be right, or that is too easy to
     /// break.
-    fn check(&self, shortcuts: &[BoxedUint], more_primes: bool) -> Option<()> {
+    fn check(&self, shortcuts: &[Number], more_primes: bool) -> Option<()> {
         let Self { n, e, d, p, q } = self;
         let half = n.bits() / 2;
         hold(is_odd(n) && e % 2 == 1 && (3..1 << 31).contains(e) && less(d, n))?;
@@ -73,31 +75,42 @@ impl Numbers {
             return Some(());
         }
         hold(less(p, n) && less(q, n))?;
-        hold(bool::from(remainder(&p.concatenating_mul(q), n)?.is_zero()))?;
-        let (p1, q1) = (p.wrapping_sub(BoxedUint::one()), q.wrapping_sub(BoxedUint::one()));
+        hold(bool::from(remainder(&product(p, q), n)?.is_zero()))?;
+        let one = BoxedUint::one();
+        let (p1, q1) = (difference(p, &one), difference(q, &one));
         let (dp, dq) = (remainder(d, &p1)?, remainder(d, &q1)?);
         let e = BoxedUint::from(*e);
-        hold(bool::from(remainder(&dp.concatenating_mul(&e), &p1)?.is_one()))?;
-        hold(bool::from(remainder(&dq.concatenating_mul(&e), &q1)?.is_one()))?;
+        hold(bool::from(remainder(&product(&dp, &e), &p1)?.is_one()))?;
+        hold(bool::from(remainder(&product(&dq, &e), &q1)?.is_one()))?;
         match shortcuts {
             [for_p, for_q, inverse] => {
                 hold(same(for_p, &dp) && same(for_q, &dq) && less(inverse, p))?;
-                hold(bool::from(remainder(&inverse.concatenating_mul(q), p)?.is_one()))?;
+                hold(bool::from(remainder(&product(inverse, q), p)?.is_one()))?;
             }
             _ => hold(is_odd(p))?,
         }
-        let apart = if less(p, q) { q.wrapping_sub(p) } else { p.wrapping_sub(q) };
+        let apart = if less(p, q) { difference(q, p) } else { difference(p, q) };
         hold(apart.bits() > half.saturating_sub(100) && apart.bits() > 0 && d.bits() > half)
     }
 }
 
-fn number(bytes: &[u8]) -> BoxedUint {
-    BoxedUint::from_be_slice_vartime(bytes.strip_prefix(&[0]).unwrap_or(bytes))
+fn number(bytes: &[u8]) -> Number {
+    let bytes = bytes.strip_prefix(&[0]).unwrap_or(bytes);
+    Zeroizing::new(BoxedUint::from_be_slice_vartime(bytes))
 }
 
-fn remainder(number: &BoxedUint, modulus: &BoxedUint) -> Option<BoxedUint> {
+fn product(a: &BoxedUint, b: &BoxedUint) -> Number {
+    Zeroizing::new(a.concatenating_mul(b))
+}
+
+fn difference(a: &BoxedUint, b: &BoxedUint) -> Number {
+    Zeroizing::new(a.wrapping_sub(b))
+}
+
+fn remainder(number: &BoxedUint, modulus: &BoxedUint) -> Option<Number> {
     let modulus: Option<NonZero<BoxedUint>> = modulus.to_nz().into();
-    Some(number.rem(&modulus?))
+    let modulus = Zeroizing::new(modulus?);
+    Some(Zeroizing::new(number.rem(&modulus)))
 }
 
 fn less(a: &BoxedUint, b: &BoxedUint) -> bool {

@@ -15,7 +15,7 @@ use std::{
 };
 
 use keyward_host::Surroundings;
-use rustls::ClientConfig;
+use rustls::{ClientConfig, InvalidMessage};
 use tokio::{io::BufReader, net::TcpStream, time::Instant};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
@@ -175,13 +175,26 @@ impl Connector {
             verdict.note(&error);
             match identity::failure(&error) {
                 Some(cause) => Error::unsigned(&self.origin, cause.clone()),
-                None => Error::because(
-                    Kind::Connect,
-                    format!("the TLS handshake with `{}` failed", self.origin),
-                    error,
-                ),
+                None => no_tls(&self.origin.to_string(), error),
             }
         })
+    }
+}
+
+/// Why a handshake failed, as plainly as it can be said.
+fn no_tls(with: &str, error: std::io::Error) -> Error {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    if let Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) = inner {
+        let plain = with.replacen("https://", "http://", 1);
+        let message = format!(
+            "`{with}` does not answer in TLS: if it serves plain HTTP, its URL is `{plain}`"
+        );
+        return Error::because(Kind::Connect, message, error);
+    }
+    let message = format!("the TLS handshake with `{with}` failed");
+    match identity::rejection(&error) {
+        Some(rejected) => Error::because(Kind::Connect, message, rejected),
+        None => Error::because(Kind::Connect, message, error),
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 use tokio_util::either::Either;
 
-use super::{Stream, socks, tcp};
+use super::{Stream, no_tls, socks, tcp};
 use crate::{
     Error,
     error::Kind,
@@ -108,10 +108,8 @@ impl Proxy {
     ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, Error> {
         trust.prepare(true).await;
         let connector = TlsConnector::from(Arc::new(trust.proxy_config()?));
-        connector.connect(server_name(&self.host)?, socket).await.map_err(|error| {
-            let message = format!("the TLS handshake with proxy `{self}` failed");
-            Error::because(Kind::Connect, message, error)
-        })
+        let connected = connector.connect(server_name(&self.host)?, socket).await;
+        connected.map_err(|error| no_tls(&self.to_string(), error))
     }
 
     async fn connect(&self, mut stream: Stream, host: &str, port: u16) -> Result<Stream, Refusal> {

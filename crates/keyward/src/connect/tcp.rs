@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, SocketAddr, SocketAddrV6},
     time::Duration,
 };
 
@@ -47,9 +47,34 @@ async fn resolve(host: &str, port: u16) -> io::Result<VecDeque<SocketAddr>> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok([SocketAddr::new(address, port)].into());
     }
+    if let Some(address) = zoned(host, port) {
+        return Ok([address.into()].into());
+    }
     let (v6, v4): (VecDeque<_>, VecDeque<_>) =
         tokio::net::lookup_host((host, port)).await?.partition(SocketAddr::is_ipv6);
     Ok(alternate(v6, v4))
+}
+
+/// An address with a zone, such as `fe80::1%eth0`. Resolvers know zones of link-local addresses only;
+/// Go takes them for all, and leaves out one that it does not know.
+fn zoned(host: &str, port: u16) -> Option<SocketAddrV6> {
+    let (address, zone) = host.split_once('%')?;
+    let index = interface(zone).or_else(|| zone.parse().ok()).unwrap_or(0);
+    Some(SocketAddrV6::new(address.parse().ok()?, port, 0, index))
+}
+
+#[cfg(target_os = "linux")]
+fn interface(name: &str) -> Option<u32> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
+
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None).ok()?;
+    netdevice::name_to_index(socket, name).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn interface(_name: &str) -> Option<u32> {
+    None
 }
 
 fn alternate(
@@ -107,6 +132,17 @@ mod tests {
         let order = alternate(v6.into(), v4.into());
         assert_eq!(order, [v6[0], v4[0], v6[1], v6[2]]);
         assert_eq!(alternate(VecDeque::new(), v4.into()), v4);
+    }
+
+    #[test]
+    fn a_zone_is_the_name_or_number_of_an_interface() {
+        let scope = |host: &str| zoned(host, 1).map(|address| address.scope_id());
+        assert_eq!(scope("fe80::1%7"), Some(7));
+        assert_eq!(scope("fe80::1%no-such-interface"), Some(0));
+        assert_eq!(scope("fe80::1"), None);
+        assert_eq!(scope("host%7"), None);
+        #[cfg(target_os = "linux")]
+        assert_eq!(scope("::1%lo"), Some(1));
     }
 
     #[tokio::test]

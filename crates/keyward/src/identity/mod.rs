@@ -4,35 +4,38 @@
 //! certificates a server keeps seeing the old identity on every resumed connection, so a new
 //! certificate is a new configuration with a session store of its own.
 
+mod ecdsa;
 mod group;
 mod handshake;
-mod p521;
+#[cfg(feature = "ring")]
+mod hybrid;
+mod key;
+mod rejected;
 mod signer;
 #[cfg(test)]
 mod tests;
-mod validity;
 mod verifier;
 
 use std::{fmt, sync::Arc};
 
 use keyward_host::{
     Target,
-    pair::{KeyDer, Pair},
-    signer::{Identity, KeyKind},
+    pair::{self, Pair},
+    signer::Identity,
 };
 use rustls::{
     ClientConfig, NamedGroup,
     client::Resumption,
     crypto::CryptoProvider,
-    pki_types::{
-        CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
-        ServerName, pem::PemObject,
-    },
+    pki_types::{CertificateDer, ServerName},
 };
 
-pub use self::signer::{Way, ways};
 use self::verifier::{Verifier, Which};
-pub(crate) use self::{handshake::Handshake, signer::failure};
+pub(crate) use self::{handshake::Handshake, rejected::rejection, signer::failure};
+pub use self::{
+    key::check_pair,
+    signer::{Way, ways},
+};
 use crate::{Error, Origin, error::Kind};
 
 /// How a server proves who it is: which authorities vouch for it, under which name.
@@ -56,10 +59,19 @@ impl Trust {
     /// The authorities in these PEM blocks and no others. Blocks that are no certificates are
     /// passed over, as Go does; with none at all this fails.
     pub fn authorities(provider: Arc<CryptoProvider>, pem: &[u8]) -> Result<Self, Error> {
+        Self::authorities_from(provider, pem, "the configured certificate authority")
+    }
+
+    fn authorities_from(
+        provider: Arc<CryptoProvider>,
+        pem: &[u8],
+        source: &str,
+    ) -> Result<Self, Error> {
+        let source = Arc::from(source);
         let given: Vec<CertificateDer<'static>> =
-            CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).collect();
-        let verifier = Verifier::new(&provider, Which::given(given.clone())?);
-        let proxy = Verifier::new(&provider, Which::given(given)?.or_system());
+            pair::authorities(pem).into_iter().map(CertificateDer::from).collect();
+        let verifier = Verifier::new(&provider, Which::given(given.clone(), &source)?);
+        let proxy = Verifier::new(&provider, Which::given(given, &source)?.or_system());
         Ok(Self { verifier: Arc::new(verifier), proxy: Arc::new(proxy), provider, name: None })
     }
 
@@ -78,7 +90,8 @@ impl Trust {
         } else if cluster.certificate_authority_data.is_empty() {
             Self::system(provider)
         } else {
-            Self::authorities(provider, &cluster.certificate_authority_data)?
+            let pem = &cluster.certificate_authority_data;
+            Self::authorities_from(provider, pem, &target.authority_source())?
         };
         match cluster.tls_server_name.as_str() {
             "" => Ok(trust),
@@ -98,17 +111,13 @@ impl Trust {
     /// Fails when the provider cannot sign with the key.
     pub fn client_config(&self, pair: Option<&Pair>) -> Result<ClientConfig, Error> {
         let builder = self.builder(self.verifier.clone())?;
-        let Some(pair) = pair else {
-            return Ok(builder.with_no_client_auth());
-        };
-        let chain = pair.chain.iter().cloned().map(CertificateDer::from).collect();
-        builder.with_client_auth_cert(chain, key(&pair.key)).map_err(|error| {
-            let message = "the client certificate's key cannot be used to sign a handshake";
-            Error::because(Kind::Credential, message, error)
+        Ok(match pair {
+            None => builder.with_no_client_auth(),
+            Some(pair) => builder.with_client_cert_resolver(key::resolver(&self.provider, pair)?),
         })
     }
 
-    /// The same for a certificate whose key an external signer holds. Every signature is checked
+    /// A configuration for a certificate whose key an external signer holds. Every signature is checked
     /// before it is sent. A server that accepts none of the key's signatures fails the handshake:
     /// it is never told that there is no certificate.
     ///
@@ -116,13 +125,7 @@ impl Trust {
     /// for as long as the signer takes. A [`crate::Client`] drives it on a thread of its own.
     pub fn signer_config(&self, identity: &Arc<Identity>) -> Result<ClientConfig, Error> {
         let resolver = signer::resolver(&self.provider, identity);
-        let mut provider = Arc::clone(&self.provider);
-        let knows = |wanted| self.provider.kx_groups.iter().any(|group| group.name() == wanted);
-        if identity.key == KeyKind::P521 && !knows(NamedGroup::secp521r1) {
-            // Last: it is there for the certificate, and hardly ever used.
-            Arc::make_mut(&mut provider).kx_groups.push(&group::P521);
-        }
-        let builder = builder(provider, self.verifier.clone())?;
+        let builder = self.builder(self.verifier.clone())?;
         let mut config = builder.with_client_cert_resolver(Arc::new(resolver));
         if !identity.resumes() {
             config.resumption = Resumption::disabled();
@@ -135,11 +138,23 @@ impl Trust {
         Ok(self.builder(self.proxy.clone())?.with_no_client_auth())
     }
 
-    /// The name to check the certificate of `origin` against.
+    /// The name to check the certificate of `origin` against. No certificate is for an address with a
+    /// zone, so there must be another name for it, as for kubectl.
     pub(crate) fn name_for(&self, origin: &Origin) -> Result<ServerName<'static>, Error> {
-        match &self.name {
-            Some(name) => Ok(name.clone()),
-            None => server_name(origin.bare_host()),
+        if let Some(name) = &self.name {
+            return Ok(name.clone());
+        }
+        let host = origin.bare_host();
+        match host.split_once('%') {
+            None => server_name(host),
+            Some((address, _)) if self.verifier.believes_all() => server_name(address),
+            Some(_) => Err(Error::new(
+                Kind::BadConfig,
+                format!(
+                    "no certificate is for `{host}`, an address with a zone: set \
+                     `tls-server-name` to a name that the server's certificate has"
+                ),
+            )),
         }
     }
 
@@ -158,25 +173,24 @@ impl Trust {
     }
 
     fn builder(&self, verifier: Arc<Verifier>) -> Result<WantsClientCert, Error> {
-        builder(self.provider.clone(), verifier)
+        let mut provider = self.provider.clone();
+        if !provider.kx_groups.iter().any(|group| group.name() == NamedGroup::secp521r1) {
+            // Last: some servers have nothing else, and in TLS 1.2 a client says with its groups
+            // which curves its own certificate may have.
+            Arc::make_mut(&mut provider).kx_groups.push(&group::P521);
+        }
+        // Always with a provider: with two of them in the tree the plain builder panics.
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| {
+                let message = "the cryptography provider has no usable TLS version";
+                Error::because(Kind::BadConfig, message, error)
+            })?;
+        Ok(builder.dangerous().with_custom_certificate_verifier(verifier))
     }
 }
 
 type WantsClientCert = rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>;
-
-/// Always with a provider: with two of them in the tree the plain builder panics.
-fn builder(
-    provider: Arc<CryptoProvider>,
-    verifier: Arc<Verifier>,
-) -> Result<WantsClientCert, Error> {
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| {
-            let message = "the cryptography provider has no usable TLS version";
-            Error::because(Kind::BadConfig, message, error)
-        })?;
-    Ok(builder.dangerous().with_custom_certificate_verifier(verifier))
-}
 
 impl fmt::Debug for Trust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -194,21 +208,22 @@ pub(crate) fn server_name(name: &str) -> Result<ServerName<'static>, Error> {
     })
 }
 
-fn key(key: &KeyDer) -> PrivateKeyDer<'static> {
-    match key {
-        KeyDer::Pkcs8(der) => PrivatePkcs8KeyDer::from(der.to_vec()).into(),
-        KeyDer::Pkcs1(der) => PrivatePkcs1KeyDer::from(der.to_vec()).into(),
-        KeyDer::Sec1(der) => PrivateSec1KeyDer::from(der.to_vec()).into(),
-    }
-}
-
 /// What the crate's features chose, else what the process installed.
 pub(crate) fn default_provider() -> Option<Arc<CryptoProvider>> {
     #[cfg(feature = "ring")]
-    let chosen = Some(rustls::crypto::ring::default_provider());
+    let chosen = Some(ring_provider());
     #[cfg(all(feature = "aws-lc-rs", not(feature = "ring")))]
     let chosen = Some(rustls::crypto::aws_lc_rs::default_provider());
     #[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
     let chosen: Option<CryptoProvider> = None;
     chosen.map(Arc::new).or_else(|| CryptoProvider::get_default().cloned())
+}
+
+/// ring's cryptography with the post-quantum key exchange that kubectl offers. rustls sends a share of
+/// the first group, and with it one of X25519 alone, for servers that know no better.
+#[cfg(feature = "ring")]
+fn ring_provider() -> CryptoProvider {
+    let mut provider = rustls::crypto::ring::default_provider();
+    provider.kx_groups.insert(0, &hybrid::X25519MlKem768);
+    provider
 }

@@ -13,7 +13,7 @@ use rustls::{
     sign::{CertifiedKey, Signer, SigningKey, SingleCertAndKey},
 };
 
-use super::{default_provider, handshake, p521::P521};
+use super::{default_provider, ecdsa::P521_SHA512, handshake};
 
 /// Shows the identity's certificate in every handshake that asks for one.
 pub(super) fn resolver(provider: &CryptoProvider, identity: &Arc<Identity>) -> SingleCertAndKey {
@@ -160,7 +160,7 @@ fn check(
         .flat_map(|(_, checks)| checks.iter().copied())
         .find(|check| check.public_key_alg_id() == key);
     match fitting {
-        None if scheme == SignatureScheme::ECDSA_NISTP521_SHA512 => Some(&P521),
+        None if scheme == SignatureScheme::ECDSA_NISTP521_SHA512 => Some(&P521_SHA512),
         other => other,
     }
 }

@@ -2,22 +2,24 @@
 
 use std::sync::{Arc, OnceLock};
 
+use keyward_protocol::x509::Certificate;
 use rustls::{
-    CertificateError, DigitallySignedStruct, Error as TlsError, RootCertStore, SignatureScheme,
+    CertificateError, DigitallySignedStruct, Error as TlsError, PeerMisbehaved, RootCertStore,
+    SignatureScheme,
     client::{
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
         verify_server_cert_signed_by_trust_anchor, verify_server_name,
     },
-    crypto::{
-        CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+    crypto::CryptoProvider,
+    pki_types::{
+        CertificateDer, ServerName, SignatureVerificationAlgorithm, SubjectPublicKeyInfoDer,
+        UnixTime,
     },
-    pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, UnixTime},
     server::ParsedCertificate,
 };
+use webpki::RawPublicKeyEntity;
 
-use webpki::EndEntityCert;
-
-use super::{p521::P521, validity::Validity};
+use super::{ecdsa, rejected};
 use crate::{Error, error::Kind};
 
 /// Which servers are believed.
@@ -38,10 +40,15 @@ pub(super) struct Given {
     store: RootCertStore,
     /// As they came: a server may show one of them as its own certificate.
     exact: Vec<CertificateDer<'static>>,
+    /// Where they came from, for messages.
+    source: Arc<str>,
 }
 
 impl Which {
-    pub(super) fn given(exact: Vec<CertificateDer<'static>>) -> Result<Self, Error> {
+    pub(super) fn given(
+        exact: Vec<CertificateDer<'static>>,
+        source: &Arc<str>,
+    ) -> Result<Self, Error> {
         let mut store = RootCertStore::empty();
         store.add_parsable_certificates(exact.iter().cloned());
         if store.is_empty() {
@@ -50,7 +57,21 @@ impl Which {
                 "the certificate authority data has no certificate that can be used",
             ));
         }
-        Ok(Self::Given(Given { store, exact }))
+        Ok(Self::Given(Given { store, exact, source: Arc::clone(source) }))
+    }
+
+    /// Who is trusted, for messages.
+    fn trusted(&self) -> String {
+        const SYSTEM: &str = "the authorities of this machine";
+        match self {
+            Self::Given(given) => rejected::trusted(&given.exact, &given.source),
+            Self::Either(given) => {
+                format!("{}, and {SYSTEM}", rejected::trusted(&given.exact, &given.source))
+            }
+            Self::System | Self::DangerAny => {
+                format!("trusted are {SYSTEM}: no certificate authority is configured")
+            }
+        }
     }
 
     pub(super) fn or_system(self) -> Self {
@@ -64,27 +85,41 @@ impl Which {
 #[derive(Debug)]
 pub(super) struct Verifier {
     which: Which,
-    /// What the provider knows.
-    known: WebPkiSupportedAlgorithms,
-    /// That, and what we add to it, for the signatures of a chain.
-    all: Vec<&'static dyn SignatureVerificationAlgorithm>,
-    /// Whether the provider has to be helped with P-521.
-    help: bool,
+    /// What checks the signatures of a chain.
+    chain: Vec<&'static dyn SignatureVerificationAlgorithm>,
+    /// What checks the signature of a handshake, by its name in TLS. TLS 1.3 has only the first.
+    handshake: Vec<(SignatureScheme, Vec<&'static dyn SignatureVerificationAlgorithm>)>,
     system: OnceLock<Arc<RootCertStore>>,
 }
 
 impl Verifier {
+    /// Knows what the provider knows, and the ECDSA that it may lack.
     pub(super) fn new(provider: &CryptoProvider, which: Which) -> Self {
         let known = provider.signature_verification_algorithms;
-        let mut all = known.all.to_vec();
-        let help = !all.iter().any(|known| {
-            known.public_key_alg_id() == P521.public_key_alg_id()
-                && known.signature_alg_id() == P521.signature_alg_id()
-        });
-        if help {
-            all.push(&P521);
+        let mut chain = known.all.to_vec();
+        let mut handshake: Vec<_> =
+            known.mapping.iter().map(|(scheme, known)| (*scheme, known.to_vec())).collect();
+        for ours in ecdsa::ALL {
+            let has = chain.iter().any(|known| {
+                known.public_key_alg_id() == ours.public_key_alg_id()
+                    && known.signature_alg_id() == ours.signature_alg_id()
+            });
+            if has {
+                continue;
+            }
+            chain.push(ours);
+            match handshake.iter_mut().find(|(scheme, _)| *scheme == ours.scheme) {
+                Some((_, known)) => known.push(ours),
+                // Last, so that a server with a choice takes another.
+                None => handshake.push((ours.scheme, vec![ours])),
+            }
         }
-        Self { which, known, all, help, system: OnceLock::new() }
+        Self { which, chain, handshake, system: OnceLock::new() }
+    }
+
+    /// Whether nothing is checked.
+    pub(super) fn believes_all(&self) -> bool {
+        matches!(self.which, Which::DangerAny)
     }
 
     /// Whether a handshake will find everything in memory.
@@ -108,22 +143,33 @@ impl Verifier {
         })
     }
 
-    /// Checks a handshake signed on P-521 where the provider cannot; `None` for all others.
-    fn with_help(
+    /// Checks the signature of a handshake. The key is read by our own reader: webpki's knows no
+    /// certificate of version 1, which is fine where nothing is checked but that the server has the
+    /// key.
+    fn check_signature(
         &self,
         message: &[u8],
-        cert: &CertificateDer<'_>,
+        certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
-    ) -> Option<Result<HandshakeSignatureValid, TlsError>> {
-        if !self.help || signed.scheme != SignatureScheme::ECDSA_NISTP521_SHA512 {
-            return None;
+        tls13: bool,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        let known = self.handshake.iter().find(|(scheme, _)| *scheme == signed.scheme);
+        let algorithms = match known {
+            Some((scheme, known)) if !tls13 || is_of_tls13(*scheme) => known,
+            _ => return Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into()),
+        };
+        let algorithms = if tls13 { &algorithms[..1] } else { algorithms };
+        let read = Certificate::parse(certificate).ok_or(CertificateError::BadEncoding)?;
+        let info = SubjectPublicKeyInfoDer::from(read.public_key.der);
+        let key = RawPublicKeyEntity::try_from(&info).map_err(|_| CertificateError::BadEncoding)?;
+        let valid = algorithms
+            .iter()
+            .any(|algorithm| key.verify_signature(*algorithm, message, signed.signature()).is_ok());
+        if valid {
+            Ok(HandshakeSignatureValid::assertion())
+        } else {
+            Err(CertificateError::BadSignature.into())
         }
-        let valid = EndEntityCert::try_from(cert)
-            .and_then(|cert| cert.verify_signature(&P521, message, signed.signature()));
-        Some(match valid {
-            Ok(()) => Ok(HandshakeSignatureValid::assertion()),
-            Err(_) => Err(CertificateError::BadSignature.into()),
-        })
     }
 
     fn check(
@@ -135,7 +181,7 @@ impl Verifier {
         now: UnixTime,
     ) -> Result<(), TlsError> {
         let parsed = ParsedCertificate::try_from(end_entity)?;
-        verify_server_cert_signed_by_trust_anchor(&parsed, store, intermediates, now, &self.all)?;
+        verify_server_cert_signed_by_trust_anchor(&parsed, store, intermediates, now, &self.chain)?;
         verify_server_name(&parsed, name)
     }
 }
@@ -152,13 +198,34 @@ impl Given {
         if !self.exact.iter().any(|known| known == end_entity) {
             return None;
         }
-        Some(
-            Validity::of(end_entity)
-                .ok_or(CertificateError::BadEncoding.into())
-                .and_then(|validity| validity.check(now))
-                .and_then(|()| verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)),
-        )
+        let check = || {
+            let read = Certificate::parse(end_entity).ok_or(CertificateError::BadEncoding)?;
+            let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+            if now < read.not_before.as_second() {
+                return Err(CertificateError::NotValidYet.into());
+            }
+            if now > read.not_after.as_second() {
+                return Err(CertificateError::Expired.into());
+            }
+            verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)
+        };
+        Some(check())
     }
+}
+
+/// Whether TLS 1.3 has this for the signature of a handshake.
+const fn is_of_tls13(scheme: SignatureScheme) -> bool {
+    matches!(
+        scheme,
+        SignatureScheme::ECDSA_NISTP256_SHA256
+            | SignatureScheme::ECDSA_NISTP384_SHA384
+            | SignatureScheme::ECDSA_NISTP521_SHA512
+            | SignatureScheme::RSA_PSS_SHA256
+            | SignatureScheme::RSA_PSS_SHA384
+            | SignatureScheme::RSA_PSS_SHA512
+            | SignatureScheme::ED25519
+            | SignatureScheme::ED448
+    )
 }
 
 impl ServerCertVerifier for Verifier {
@@ -183,6 +250,7 @@ impl ServerCertVerifier for Verifier {
             Which::DangerAny => Ok(()),
         }
         .map(|()| ServerCertVerified::assertion())
+        .map_err(|error| rejected::explain(error, end_entity, name, self.which.trusted()))
     }
 
     fn verify_tls12_signature(
@@ -191,8 +259,7 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, TlsError> {
-        self.with_help(message, cert, signed)
-            .unwrap_or_else(|| verify_tls12_signature(message, cert, signed, &self.known))
+        self.check_signature(message, cert, signed, false)
     }
 
     fn verify_tls13_signature(
@@ -201,16 +268,10 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, TlsError> {
-        self.with_help(message, cert, signed)
-            .unwrap_or_else(|| verify_tls13_signature(message, cert, signed, &self.known))
+        self.check_signature(message, cert, signed, true)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        let mut schemes = self.known.supported_schemes();
-        if self.help {
-            // Last, so that a server with a choice takes another.
-            schemes.push(SignatureScheme::ECDSA_NISTP521_SHA512);
-        }
-        schemes
+        self.handshake.iter().map(|(scheme, _)| *scheme).collect()
     }
 }

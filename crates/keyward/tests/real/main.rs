@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::disallowed_methods, reason = "tests may ask the time")]
 
+mod certificates;
 mod halfway;
 mod layer;
 mod method;
+mod openssl;
 mod proxy;
 mod redirect;
 mod refusal;

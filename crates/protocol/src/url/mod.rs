@@ -160,6 +160,18 @@ impl Url {
         &self.path
     }
 
+    /// The path as it is sent: as it was written if that is a valid spelling, else escaped afresh.
+    pub fn escaped_path(&self) -> String {
+        canonical(&self.path, Part::Path)
+    }
+
+    /// Whether a port is spelt out, be it a possible one or not. A colon with nothing behind it names
+    /// none.
+    pub fn has_port(&self) -> bool {
+        let after = self.host.rsplit(|byte| *byte == b']').next().unwrap_or_default();
+        after.iter().rev().position(|byte| *byte == b':').is_some_and(|digits| digits > 0)
+    }
+
     /// Drops the query. A `?` that nothing follows stays, as in the reference.
     pub fn clear_query(&mut self) {
         self.query = self.query.take().filter(String::is_empty);
@@ -438,7 +450,13 @@ mod tests {
         let url = Url::parse("https://[fe80::1%25en0]:6443").unwrap();
         assert_eq!((url.host(), url.port()), (Some("fe80::1%en0"), Some(6443)));
         let url = Url::parse("https://example.com").unwrap();
-        assert_eq!((url.host(), url.port()), (Some("example.com"), None));
+        assert_eq!((url.host(), url.port(), url.has_port()), (Some("example.com"), None, false));
+        for (text, named) in
+            [("https://h:", false), ("https://h:99999", true), ("https://[::1]", false)]
+        {
+            let url = Url::parse(text).unwrap();
+            assert_eq!((url.port(), url.has_port()), (None, named), "{text}");
+        }
     }
 
     #[test]

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use base64::{Engine, engine::general_purpose::STANDARD};
+use keyward_protocol::{
+    der::{self, Der},
+    pem,
+    x509::{Name, PublicKeyInfo},
+};
 use rcgen::{ExtendedKeyUsagePurpose, KeyUsagePurpose, PublicKeyData, SignatureAlgorithm};
 use rustls::crypto::ring;
 
 use super::{Authority, LEEWAY, organisations, params};
-use crate::{
-    Error, clock,
-    server::der::{BIT_STRING, COMMON_NAME, INTEGER, OBJECT, ORGANISATION, Reader, SEQUENCE, SET},
-};
+use crate::{Error, clock};
 
 /// A request whose signature was checked: whoever sent it has the key.
 #[derive(Debug)]
@@ -24,34 +25,26 @@ pub(crate) struct SigningRequest {
 impl SigningRequest {
     /// Reads and checks a request in PEM.
     pub(crate) fn read(pem: &str) -> Result<Self, &'static str> {
-        let der = unwrap(pem).ok_or("it is no certificate request in PEM")?;
-        Self::parse(&der).ok_or("it is malformed, or for a kind of key that is not known here")?
+        let block = pem::Blocks::of(pem.as_bytes())
+            .find(|block| block.label == "CERTIFICATE REQUEST")
+            .ok_or("it is no certificate request in PEM")?;
+        Self::parse(&block.content)
+            .ok_or("it is malformed, or for a kind of key that is not known here")?
     }
 
-    fn parse(der: &[u8]) -> Option<Result<Self, &'static str>> {
-        let mut whole = Reader(Reader(der).take(SEQUENCE)?);
-        let before = whole.0;
-        let mut body = Reader(whole.take(SEQUENCE)?);
-        let signed = &before[..before.len() - whole.0.len()];
-        let algorithm = whole.take(SEQUENCE)?;
-        let signature = whole.take(BIT_STRING)?.split_first()?.1;
+    fn parse(bytes: &[u8]) -> Option<Result<Self, &'static str>> {
+        let mut whole = Der(bytes).read(der::SEQUENCE)?;
+        let signed = whole.whole(der::SEQUENCE)?;
+        let Der(algorithm) = whole.read(der::SEQUENCE)?;
+        let (_, signature) = whole.bits()?;
 
-        body.take(INTEGER)?;
-        let (mut name, mut groups) = (String::new(), Vec::new());
-        let mut subject = Reader(body.take(SEQUENCE)?);
-        while let Some(set) = subject.take(SET) {
-            let mut attribute = Reader(Reader(set).take(SEQUENCE)?);
-            let kind = attribute.take(OBJECT)?;
-            let text = std::str::from_utf8(attribute.next()?.1).ok()?.to_owned();
-            match kind {
-                COMMON_NAME => name = text,
-                ORGANISATION => groups.push(text),
-                _ => {}
-            }
-        }
-        let mut info = Reader(body.take(SEQUENCE)?);
-        let kind = info.take(SEQUENCE)?;
-        let key = info.take(BIT_STRING)?.split_first()?.1;
+        let mut body = Der(signed).read(der::SEQUENCE)?;
+        body.integer()?;
+        let subject = Name::read(&mut body)?;
+        let name = subject.common_name().unwrap_or_default().to_owned();
+        let groups = subject.organizations().map(str::to_owned).collect();
+        let info = PublicKeyInfo::read(&mut body)?;
+        let (key, Der(kind)) = (info.bits, Der(info.der).read(der::SEQUENCE)?.read(der::SEQUENCE)?);
 
         let known = ring::default_provider().signature_verification_algorithms;
         let checker = known.all.iter().find(|candidate| {
@@ -89,12 +82,6 @@ fn algorithm_of(kind: &[u8]) -> Option<&'static SignatureAlgorithm> {
     .into_iter()
     .find(|(id, _)| id.as_ref() == kind)
     .map(|(_, algorithm)| algorithm)
-}
-
-fn unwrap(pem: &str) -> Option<Vec<u8>> {
-    let (_, rest) = pem.split_once("-----BEGIN CERTIFICATE REQUEST-----")?;
-    let (body, _) = rest.split_once("-----END CERTIFICATE REQUEST-----")?;
-    STANDARD.decode(body.split_whitespace().collect::<String>()).ok()
 }
 
 impl Authority {

@@ -2,13 +2,9 @@
 //!
 //! Signatures and chains are the TLS library's business; this reads a certificate that it accepted.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
-use time::{Date, Month, PrimitiveDateTime, Time};
-
-use super::der::{
-    COMMON_NAME, INTEGER, OBJECT, ORGANISATION, Reader, SEQUENCE, SET, UTC_TIME, VERSION,
-};
+use keyward_protocol::x509;
 
 /// The parts of a certificate that matter here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,32 +19,15 @@ pub(crate) struct Certificate {
 impl Certificate {
     /// Reads a certificate in DER. `None` when it is none, or lacks one of the parts.
     pub(crate) fn read(der: &[u8]) -> Option<Self> {
-        let mut outer = Reader(Reader(der).take(SEQUENCE)?);
-        let mut body = Reader(outer.take(SEQUENCE)?);
-        body.skip(VERSION);
-        let serial = number(body.take(INTEGER)?);
-        body.take(SEQUENCE)?; // the algorithm
-        body.take(SEQUENCE)?; // the issuer
-        let mut validity = Reader(body.take(SEQUENCE)?);
-        let from = moment(validity.next()?)?;
-        // The last second counts as a whole.
-        let until = moment(validity.next()?)? + Duration::from_millis(999);
-        let mut certificate = Self { serial, name: String::new(), groups: Vec::new(), from, until };
-        let mut subject = Reader(body.take(SEQUENCE)?);
-        while let Some(set) = subject.take(SET) {
-            let mut set = Reader(set);
-            while let Some(attribute) = set.take(SEQUENCE) {
-                let mut attribute = Reader(attribute);
-                let kind = attribute.take(OBJECT)?;
-                let text = std::str::from_utf8(attribute.next()?.1).ok()?;
-                if kind == COMMON_NAME {
-                    text.clone_into(&mut certificate.name);
-                } else if kind == ORGANISATION {
-                    certificate.groups.push(text.to_owned());
-                }
-            }
-        }
-        Some(certificate)
+        let read = x509::Certificate::parse(der)?;
+        Some(Self {
+            serial: number(read.serial),
+            name: read.subject.common_name().unwrap_or_default().to_owned(),
+            groups: read.subject.organizations().map(str::to_owned).collect(),
+            from: read.not_before.into(),
+            // The last second counts as a whole.
+            until: SystemTime::from(read.not_after) + Duration::from_millis(999),
+        })
     }
 }
 
@@ -57,25 +36,11 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |value, byte| (value << 8) | u64::from(*byte))
 }
 
-fn moment((tag, text): (u8, &[u8])) -> Option<SystemTime> {
-    let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
-    let (year, rest) = text.split_at_checked(if tag == UTC_TIME { 2 } else { 4 })?;
-    let year: i32 = year.parse().ok()?;
-    let year = match (tag, year) {
-        (UTC_TIME, 50..) => 1900 + year,
-        (UTC_TIME, _) => 2000 + year,
-        _ => year,
-    };
-    let part = |index: usize| -> Option<u8> { rest.get(2 * index..2 * index + 2)?.parse().ok() };
-    let date = Date::from_calendar_date(year, Month::try_from(part(0)?).ok()?, part(1)?).ok()?;
-    let time = Time::from_hms(part(2)?, part(3)?, part(4)?).ok()?;
-    let seconds = PrimitiveDateTime::new(date, time).assume_utc().unix_timestamp();
-    Some(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use std::time::UNIX_EPOCH;
 
     use super::*;
     use crate::authority::Authority;

@@ -18,7 +18,6 @@ mod api;
 mod body;
 mod certificate;
 mod connection;
-pub(crate) mod der;
 mod fault;
 mod kubelet;
 mod p521;

@@ -54,7 +54,7 @@ impl Import {
             })?;
         store(&open, &contents, &certificates[0], &key.names)?;
         for above in certificates[1..].iter().filter(|certificate| !certificate.is_root()) {
-            let names = Names { id: Vec::new(), label: above.subject_text() };
+            let names = Names { id: Vec::new(), label: above.subject_text.clone() };
             store(&open, &contents, above, &names)?;
         }
         say(&format!(
@@ -108,7 +108,7 @@ fn store(
     open.with(|session| {
         session
             .create_object(&template)
-            .map_err(|e| explain(&format!("store `{}`", certificate.subject_text()), &e))?;
+            .map_err(|e| explain(&format!("store `{}`", certificate.subject_text), &e))?;
         Ok(())
     })
 }

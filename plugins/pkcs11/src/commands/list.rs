@@ -72,11 +72,10 @@ fn write_token(out: &mut String, token: &Token, contents: &Contents, hides: bool
             let ended = if certificate.holds(now()) { "" } else { " (does not hold now)" };
             line(format!(
                 "    certificate {} until {}{ended}",
-                certificate.subject_text(),
-                certificate.until
+                certificate.subject_text, certificate.until
             ));
             for above in chain(certificate, contents, now()) {
-                line(format!("      issued by {}", above.subject_text()));
+                line(format!("      issued by {}", above.subject_text));
             }
         }
     }
@@ -84,7 +83,7 @@ fn write_token(out: &mut String, token: &Token, contents: &Contents, hides: bool
         |wanted: &_| identities.iter().flat_map(|i| &i.certificates).any(|(_, c)| c == wanted);
     for (_, certificate) in &contents.certificates {
         if !mine(&certificate) {
-            line(format!("  certificate without a key: {}", certificate.subject_text()));
+            line(format!("  certificate without a key: {}", certificate.subject_text));
         }
     }
     if hides {

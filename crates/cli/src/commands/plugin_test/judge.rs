@@ -1,6 +1,9 @@
 //! What a client could do with an answer.
 
+use std::error::Error as _;
+
 use jiff::Timestamp;
+use keyward::identity::check_pair;
 use keyward_host::pair::Pair;
 use keyward_protocol::{
     exec::{Answer, PemPair},
@@ -98,6 +101,12 @@ fn certificate(pair: &PemPair, answer: &Answer, now: Timestamp, report: &mut Rep
             return;
         }
     };
+    // What a client does with the pair before its first handshake.
+    if let Err(error) = check_pair(&pair) {
+        let cause = error.source().map(|cause| format!(" ({cause})")).unwrap_or_default();
+        report.fail(Check::Certificate, format!("{error}{cause}"));
+        return;
+    }
     if now >= pair.not_after {
         let what = format!("the certificate ended at {}", format_rfc3339(pair.not_after));
         report.fail(Check::Certificate, what);

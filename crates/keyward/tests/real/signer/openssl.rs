@@ -1,12 +1,7 @@
 //! Somebody else's server as the judge: `openssl s_server`, which demands a certificate and says
 //! whose it was.
 
-use std::{
-    fs,
-    io::{BufRead, BufReader},
-    path::Path,
-    process::{Child, Command, Stdio},
-};
+use std::fs;
 
 use keyward::Client;
 use keyward_host::Kind as Why;
@@ -14,7 +9,10 @@ use keyward_testing::{authority::Authority, signer::Token};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{Desk, within};
+use crate::{
+    openssl::{SServer, openssl},
+    support::{Desk, within},
+};
 
 /// Every kind of key, as `openssl genpkey` makes it.
 const KEYS: [(&str, &[&str]); 6] = [
@@ -68,28 +66,8 @@ impl Scene {
     }
 
     fn serve(&self, flags: &[&str]) -> SServer {
-        let mut child = Command::new("openssl")
-            .args(["s_server", "-accept", "127.0.0.1:0", "-www", "-Verify", "2"])
-            .args(["-verify_return_error", "-CAfile", "ca.pem"])
-            .args(["-cert", "server.pem", "-key", "server.key"])
-            .args(flags)
-            .current_dir(self.folder.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("openssl is on PATH (Debian package `openssl`)");
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let port = loop {
-            let mut line = String::new();
-            assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "openssl s_server ended");
-            if let Some(address) = line.trim().strip_prefix("ACCEPT ") {
-                break address.rsplit(':').next().unwrap().to_owned();
-            }
-        };
-        // Read on, or it would block.
-        std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
-        SServer { child, url: format!("https://127.0.0.1:{port}") }
+        let verify = ["-Verify", "2", "-verify_return_error", "-CAfile", "ca.pem"];
+        SServer::start(self.folder.path(), "127.0.0.1", &[&verify[..], flags].concat())
     }
 
     fn client(&self, server: &SServer, token: &Token) -> Client {
@@ -105,34 +83,13 @@ impl Scene {
             "current-context": "c",
             "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
             "clusters": [{ "name": "c", "cluster": {
-                "server": server.url,
+                "server": server.url(),
                 "certificate-authority-data": authority,
             } }],
             "users": [{ "name": "u", "user": user }],
         })
         .to_string()
     }
-}
-
-struct SServer {
-    child: Child,
-    url: String,
-}
-
-impl Drop for SServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn openssl(folder: &Path, args: &[&str]) {
-    let output = Command::new("openssl")
-        .args(args)
-        .current_dir(folder)
-        .output()
-        .expect("openssl is on PATH (Debian package `openssl`)");
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Versions of openssl differ in the spaces.

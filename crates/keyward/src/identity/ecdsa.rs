@@ -1,33 +1,103 @@
-//! ECDSA on P-521 with SHA-512, which ring does not know: clusters do have such authorities.
+//! ECDSA that ring does not know: P-521, and hashes of another length than the curve's. Clusters do
+//! have such authorities, and kubectl accepts them.
 
-use p521::ecdsa::{DerSignature, VerifyingKey, signature::Verifier};
-use rustls::pki_types::{
-    AlgorithmIdentifier, InvalidSignature, SignatureVerificationAlgorithm, alg_id,
+use p521::ecdsa::signature::hazmat::PrehashVerifier as _;
+use rustls::{
+    SignatureScheme,
+    pki_types::{AlgorithmIdentifier, InvalidSignature, SignatureVerificationAlgorithm, alg_id},
+};
+use sha2::{Digest, Sha256, Sha384, Sha512};
+
+/// One curve with one hash, for webpki.
+#[derive(Debug)]
+pub(super) struct Ecdsa {
+    key: AlgorithmIdentifier,
+    signature: AlgorithmIdentifier,
+    /// The name of the hash in TLS. TLS 1.3 ties it to a curve, TLS 1.2 does not.
+    pub(super) scheme: SignatureScheme,
+    verify: fn(key: &[u8], message: &[u8], signature: &[u8]) -> Option<()>,
+}
+
+/// P-521 with SHA-512: the one of these that TLS 1.3 has.
+pub(super) static P521_SHA512: Ecdsa = Ecdsa {
+    key: alg_id::ECDSA_P521,
+    signature: alg_id::ECDSA_SHA512,
+    scheme: SignatureScheme::ECDSA_NISTP521_SHA512,
+    verify: p521::<Sha512>,
 };
 
-/// The algorithm, for webpki.
-#[derive(Debug)]
-pub(super) struct P521;
+/// All of them. The first of each scheme is the one of TLS 1.3.
+pub(super) static ALL: [&Ecdsa; 5] = [
+    &P521_SHA512,
+    &Ecdsa {
+        key: alg_id::ECDSA_P521,
+        signature: alg_id::ECDSA_SHA384,
+        scheme: SignatureScheme::ECDSA_NISTP384_SHA384,
+        verify: p521::<Sha384>,
+    },
+    &Ecdsa {
+        key: alg_id::ECDSA_P521,
+        signature: alg_id::ECDSA_SHA256,
+        scheme: SignatureScheme::ECDSA_NISTP256_SHA256,
+        verify: p521::<Sha256>,
+    },
+    &Ecdsa {
+        key: alg_id::ECDSA_P384,
+        signature: alg_id::ECDSA_SHA512,
+        scheme: SignatureScheme::ECDSA_NISTP521_SHA512,
+        verify: p384,
+    },
+    &Ecdsa {
+        key: alg_id::ECDSA_P256,
+        signature: alg_id::ECDSA_SHA512,
+        scheme: SignatureScheme::ECDSA_NISTP521_SHA512,
+        verify: p256,
+    },
+];
 
-impl SignatureVerificationAlgorithm for P521 {
+impl SignatureVerificationAlgorithm for Ecdsa {
     fn verify_signature(
         &self,
         public_key: &[u8],
         message: &[u8],
         signature: &[u8],
     ) -> Result<(), InvalidSignature> {
-        let key = VerifyingKey::from_sec1_bytes(public_key).map_err(|_| InvalidSignature)?;
-        let signature = DerSignature::from_bytes(signature).map_err(|_| InvalidSignature)?;
-        key.verify(message, &signature).map_err(|_| InvalidSignature)
+        (self.verify)(public_key, message, signature).ok_or(InvalidSignature)
     }
 
     fn public_key_alg_id(&self) -> AlgorithmIdentifier {
-        alg_id::ECDSA_P521
+        self.key
     }
 
     fn signature_alg_id(&self) -> AlgorithmIdentifier {
-        alg_id::ECDSA_SHA512
+        self.signature
     }
+}
+
+fn p521<D: Digest>(key: &[u8], message: &[u8], signature: &[u8]) -> Option<()> {
+    use p521::ecdsa::{Signature, VerifyingKey};
+
+    // The crate takes no hash shorter than half of the curve's numbers, but zeros before it do not
+    // change its value.
+    let hash = D::digest(message);
+    let mut padded = [0; 66];
+    padded[66 - hash.len()..].copy_from_slice(&hash);
+    let key = VerifyingKey::from_sec1_bytes(key).ok()?;
+    key.verify_prehash(&padded, &Signature::from_der(signature).ok()?).ok()
+}
+
+fn p384(key: &[u8], message: &[u8], signature: &[u8]) -> Option<()> {
+    use p384::ecdsa::{Signature, VerifyingKey};
+
+    let key = VerifyingKey::from_sec1_bytes(key).ok()?;
+    key.verify_prehash(&Sha512::digest(message), &Signature::from_der(signature).ok()?).ok()
+}
+
+fn p256(key: &[u8], message: &[u8], signature: &[u8]) -> Option<()> {
+    use p256::ecdsa::{Signature, VerifyingKey};
+
+    let key = VerifyingKey::from_sec1_bytes(key).ok()?;
+    key.verify_prehash(&Sha512::digest(message), &Signature::from_der(signature).ok()?).ok()
 }
 
 #[cfg(test)]

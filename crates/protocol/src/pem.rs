@@ -1,31 +1,34 @@
 //! PEM blocks as Go's `encoding/pem` finds them: tolerant of what stands between them, strict
-//! about the blocks themselves.
+//! about the blocks themselves. A block that is cut off or malformed does not hide the ones after it.
 
-use keyward_protocol::text::from_base64;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use zeroize::Zeroizing;
 
+use crate::text::from_base64;
+
 /// One block.
-pub(super) struct Block {
+pub struct Block {
     /// What stands after `BEGIN`.
-    pub(super) label: String,
+    pub label: String,
     /// Whether there are headers before the content.
-    pub(super) has_headers: bool,
+    pub has_headers: bool,
     /// Whether a header says that the content is encrypted.
-    pub(super) is_encrypted: bool,
+    pub is_encrypted: bool,
     /// The content, decoded.
-    pub(super) content: Zeroizing<Vec<u8>>,
+    pub content: Zeroizing<Vec<u8>>,
 }
 
 /// The blocks of a text, in order.
-pub(super) struct Blocks<'a>(&'a [u8]);
+pub struct Blocks<'a>(&'a [u8]);
 
 const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"\n-----END ";
 const DASHES: &[u8] = b"-----";
 
 impl<'a> Blocks<'a> {
-    pub(super) fn of(text: &'a str) -> Self {
-        Self(text.as_bytes())
+    /// Reads blocks from `text`, which need not be UTF-8 between them.
+    pub fn of(text: &'a [u8]) -> Self {
+        Self(text)
     }
 }
 
@@ -116,4 +119,53 @@ fn line(text: &[u8], at: usize) -> (&[u8], usize) {
 
 fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     text.windows(wanted.len()).position(|window| window == wanted)
+}
+
+/// One block, in lines of 64 characters.
+pub fn encode(label: &str, content: &[u8]) -> String {
+    let packed = STANDARD.encode(content);
+    let mut out = format!("-----BEGIN {label}-----\n");
+    let mut rest = packed.as_str();
+    while !rest.is_empty() {
+        let (line, after) = rest.split_at(rest.len().min(64));
+        out.push_str(line);
+        out.push('\n');
+        rest = after;
+    }
+    out.push_str("-----END ");
+    out.push_str(label);
+    out.push_str("-----\n");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contents(text: &str) -> Vec<Vec<u8>> {
+        Blocks::of(text.as_bytes()).map(|block| block.content.to_vec()).collect()
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        for length in [0, 1, 47, 48, 49, 1000] {
+            let content = vec![7; length];
+            assert_eq!(contents(&encode("X", &content)), [content]);
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_cut_off_does_not_hide_the_next() {
+        let whole = encode("CERTIFICATE", &[7; 200]);
+        let cut = &whole[..100];
+        assert_eq!(contents(&format!("{cut}\n{whole}")), [vec![7; 200]]);
+        assert_eq!(contents(&format!("{whole}{cut}")), [vec![7; 200]]);
+    }
+
+    #[test]
+    fn text_between_blocks_may_be_anything() {
+        let whole = encode("CERTIFICATE", &[7; 20]);
+        let text = [b"\xff\xfe junk\n", whole.as_bytes(), b"\n\xff"].concat();
+        assert_eq!(Blocks::of(&text).count(), 1);
+    }
 }

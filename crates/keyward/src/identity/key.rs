@@ -1,0 +1,101 @@
+//! The private key of a client certificate, for rustls.
+
+use std::{fmt, sync::Arc};
+
+use keyward_host::pair::{KeyDer, Pair};
+use p521::{
+    ecdsa::{Signature, SigningKey as Secret, signature::Signer as _},
+    pkcs8::DecodePrivateKey as _,
+};
+use rustls::{
+    Error as TlsError, SignatureAlgorithm, SignatureScheme,
+    crypto::CryptoProvider,
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer},
+    sign::{CertifiedKey, Signer, SigningKey, SingleCertAndKey},
+};
+
+use super::default_provider;
+use crate::{Error, error::Kind};
+
+/// Whether a client could use this pair in a handshake: some keys are well-formed, but of a kind or
+/// length that cannot sign one.
+pub fn check_pair(pair: &Pair) -> Result<(), Error> {
+    let provider = default_provider()
+        .ok_or_else(|| Error::new(Kind::BadConfig, "no cryptography provider was given"))?;
+    load(&provider, pair).map(drop)
+}
+
+/// Shows the pair's certificate in every handshake that asks for one. rustls would read the
+/// certificate and reject version 1, which kubectl shows; that certificate and key belong together
+/// was proved when the pair was parsed.
+pub(super) fn resolver(
+    provider: &CryptoProvider,
+    pair: &Pair,
+) -> Result<Arc<SingleCertAndKey>, Error> {
+    let chain = pair.chain.iter().cloned().map(CertificateDer::from).collect();
+    Ok(Arc::new(SingleCertAndKey::from(CertifiedKey::new(chain, load(provider, pair)?))))
+}
+
+fn load(provider: &CryptoProvider, pair: &Pair) -> Result<Arc<dyn SigningKey>, Error> {
+    provider.key_provider.load_private_key(rustls_key(&pair.key)).or_else(|error| {
+        let own: Option<Arc<dyn SigningKey>> = match P521::load(&pair.key) {
+            Some(key) => Some(Arc::new(key)),
+            None => None,
+        };
+        own.ok_or_else(|| {
+            let message = "the client certificate's key cannot be used to sign a handshake";
+            Error::because(Kind::Credential, message, error)
+        })
+    })
+}
+
+fn rustls_key(key: &KeyDer) -> PrivateKeyDer<'static> {
+    match key {
+        KeyDer::Pkcs8(der) => PrivatePkcs8KeyDer::from(der.to_vec()).into(),
+        KeyDer::Pkcs1(der) => PrivatePkcs1KeyDer::from(der.to_vec()).into(),
+    }
+}
+
+/// A key on P-521, which ring does not know. Wiped when dropped.
+#[derive(Clone)]
+struct P521(Arc<Secret>);
+
+impl P521 {
+    /// `None` for keys of other kinds.
+    fn load(key: &KeyDer) -> Option<Self> {
+        let KeyDer::Pkcs8(der) = key else { return None };
+        let key = p521::SecretKey::from_pkcs8_der(der).ok()?;
+        Some(Self(Arc::new(key.into())))
+    }
+}
+
+impl SigningKey for P521 {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        let known = offered.contains(&SignatureScheme::ECDSA_NISTP521_SHA512);
+        known.then(|| Box::new(self.clone()) as Box<dyn Signer>)
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        SignatureAlgorithm::ECDSA
+    }
+}
+
+impl Signer for P521 {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, TlsError> {
+        let signature: Signature = self
+            .0
+            .try_sign(message)
+            .map_err(|_| TlsError::General("the key on P-521 could not sign".into()))?;
+        Ok(signature.to_der().as_bytes().to_vec())
+    }
+
+    fn scheme(&self) -> SignatureScheme {
+        SignatureScheme::ECDSA_NISTP521_SHA512
+    }
+}
+
+impl fmt::Debug for P521 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("P521([hidden])")
+    }
+}
