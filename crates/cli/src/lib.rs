@@ -16,6 +16,7 @@ mod flags;
 mod globals;
 mod guard;
 mod log;
+mod log_limit;
 mod mask;
 mod output;
 mod plugin_stderr;

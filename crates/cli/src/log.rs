@@ -19,6 +19,7 @@ use tracing_subscriber::{
 
 use crate::{
     globals::Globals,
+    log_limit::LogLimit,
     mask::Mask,
     output::{self, Format},
 };
@@ -37,6 +38,7 @@ pub(crate) fn start(globals: &Globals) {
             detailed: level > LevelFilter::INFO,
             format: globals.flags.log_format,
             mask: globals.mask.clone(),
+            limit: LogLimit::default(),
         })
         .with_writer(Stderr(globals.mask.clone()))
         .finish();
@@ -52,6 +54,7 @@ struct Line {
     format: Format,
     /// For texts in JSON, before their quotes and backslashes hide a secret from the writer's.
     mask: Mask,
+    limit: LogLimit,
 }
 
 /// What an event says, in its order.
@@ -141,6 +144,14 @@ where
         let mut said = Said::default();
         event.record(&mut said);
         let metadata = event.metadata();
+        // What is asked for by `-v` is wanted whole.
+        if *metadata.level() == Level::WARN {
+            match self.limit.admit(&said.message, SystemClock.elapsed()) {
+                None => return Ok(()),
+                Some(0) => {}
+                Some(count) => said.fields.push(("suppressed", count.into())),
+            }
+        }
         if self.format == Format::Json {
             return writeln!(
                 writer,
@@ -179,6 +190,9 @@ struct Masked<'a>(&'a Mask);
 
 impl io::Write for Masked<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
         output::tell(&self.0.apply(&String::from_utf8_lossy(bytes)));
         Ok(bytes.len())
     }

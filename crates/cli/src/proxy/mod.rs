@@ -32,6 +32,7 @@ mod run;
 mod serve;
 mod served;
 mod show;
+mod socket;
 mod status;
 mod stop;
 mod tally;

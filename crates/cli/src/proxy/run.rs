@@ -11,6 +11,7 @@ use std::{
 use keyward_host::{Kubeconfig, Sources, clock::SystemClock, process};
 use keyward_protocol::url::mask;
 use rcgen::SanType;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::ServerName;
 use tokio::{
     net::TcpListener,
@@ -60,6 +61,7 @@ fn start(
     signals: UnboundedReceiver<Heard>,
 ) -> Result<ExitCode, Failure> {
     check_listen(options)?;
+    raise_descriptors();
     // Before they are read: a change in between is noticed.
     let files = reload::files(globals);
     let config = globals.kubeconfig()?;
@@ -350,6 +352,21 @@ fn report_start() -> jiff::Timestamp {
     use keyward_host::clock::Clock;
 
     SystemClock.now()
+}
+
+/// Each client takes a descriptor, and each stream of its own to a server another one: the usual 1,024 would
+/// let one busy client keep all others out. No more than this, because some programs that we start
+/// close every number up to their limit.
+fn raise_descriptors() {
+    const ENOUGH: u64 = 65_536;
+    let now = getrlimit(Resource::Nofile);
+    let wanted = now.maximum.map_or(ENOUGH, |most| most.min(ENOUGH));
+    if now.current.is_some_and(|current| current < wanted) {
+        let raised = Rlimit { current: Some(wanted), maximum: now.maximum };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            tracing::warn!(%error, "the limit on open files stays as it is");
+        }
+    }
 }
 
 /// Half of the machine, four at most: the clients and their programs need the rest. More threads hand

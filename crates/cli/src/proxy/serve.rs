@@ -22,7 +22,8 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{
-    forward::forward, gate::Gate, pass::Authority, places::Places, served::Served, tally::Tally,
+    forward::forward, gate::Gate, pass::Authority, places::Places, served::Served, socket::Socket,
+    tally::Tally,
 };
 
 /// Until a stranger has proved to be no stranger.
@@ -40,6 +41,17 @@ const CONNECTION_WINDOW: u32 = 1 << 30;
 const STREAM_WINDOW: u32 = 1 << 20;
 const STREAMS: u32 = 1000;
 const HEADERS: u32 = 256 * 1024;
+
+/// What is kept of a response that its client does not read, for each stream.
+const SEND_BUFFER: usize = 64 * 1024;
+
+/// For the head of a request over HTTP/1.1, the wait for its first byte included: so long is a connection
+/// kept that nobody uses.
+const HEAD: Duration = Duration::from_secs(30);
+
+/// How often a client over HTTP/1.1 is looked at. hyper reads nothing while it answers one request and
+/// has the next one already, and would not see that nobody waits for either.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// What somebody who speaks HTTP without TLS is told, as Go's servers do.
 const PLAIN: &[u8] =
@@ -86,7 +98,7 @@ impl Door {
     }
 
     /// The context of the certificate that was shown.
-    fn served(&self, stream: &TlsStream<TcpStream>) -> Option<&Arc<Served>> {
+    fn served(&self, stream: &TlsStream<Socket>) -> Option<&Arc<Served>> {
         let (_, session) = stream.get_ref();
         self.served.get(session.peer_certificates()?.first()?)
     }
@@ -202,7 +214,7 @@ async fn connect(
 }
 
 /// Finds out who it is.
-async fn greet(door: &Door, mut stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+async fn greet(door: &Door, mut stream: TcpStream) -> io::Result<TlsStream<Socket>> {
     stream.set_nodelay(true)?;
     let mut first = [0];
     if stream.peek(&mut first).await? == 1 && first[0] != TLS_HANDSHAKE {
@@ -212,17 +224,28 @@ async fn greet(door: &Door, mut stream: TcpStream) -> io::Result<TlsStream<TcpSt
         let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak TLS"));
     }
-    door.tls.accept(stream).await
+    door.tls.accept(Socket::new(stream)).await
+}
+
+/// Returns when a client has ended its side.
+async fn left(socket: &Socket) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if socket.is_left() {
+            return;
+        }
+    }
 }
 
 /// Serves a client that is known, until it leaves or we end.
 async fn talk(
     served: Arc<Served>,
     gate: Option<Arc<Gate>>,
-    stream: TlsStream<TcpStream>,
+    stream: TlsStream<Socket>,
     stage: watch::Receiver<Stage>,
 ) {
     let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let socket = stream.get_ref().0.clone();
     let service = service_fn(move |request| forward(served.clone(), gate.clone(), request));
     let io = TokioIo::new(stream);
     let mut draining = pin!(draining(stage));
@@ -233,6 +256,7 @@ async fn talk(
             .initial_connection_window_size(CONNECTION_WINDOW)
             .initial_stream_window_size(STREAM_WINDOW)
             .max_concurrent_streams(STREAMS)
+            .max_send_buf_size(SEND_BUFFER)
             .max_header_list_size(HEADERS);
         let mut connection = pin!(builder.serve_connection(io, service));
         tokio::select! {
@@ -243,10 +267,12 @@ async fn talk(
             }
         }
     } else {
-        let connection = http1::Builder::new().serve_connection(io, service).with_upgrades();
-        let mut connection = pin!(connection);
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
+        let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
         tokio::select! {
             ended = connection.as_mut() => ended,
+            () = left(&socket) => return,
             () = &mut draining => {
                 connection.as_mut().graceful_shutdown();
                 connection.await

@@ -10,6 +10,7 @@ mod fuzz;
 mod heal;
 mod http2;
 mod kubectl;
+mod limits;
 mod own;
 mod refusal;
 mod reload;

@@ -27,7 +27,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the proxy tells its owner.
-fn ask(proxy: &Proxy, path: &str) -> String {
+pub(crate) fn ask(proxy: &Proxy, path: &str) -> String {
     let mut stream = UnixStream::connect(proxy.kubeconfig.with_file_name("admin.sock")).unwrap();
     stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
     let mut answer = String::new();

@@ -88,13 +88,13 @@ async fn together(meet: &Barrier, clients: &mut JoinSet<()>) {
 
 /// What a process holds.
 #[derive(Debug)]
-struct Gauge {
-    descriptors: usize,
-    kilobytes: usize,
+pub(crate) struct Gauge {
+    pub(crate) descriptors: usize,
+    pub(crate) kilobytes: usize,
 }
 
 impl Gauge {
-    fn read(proxy: &Proxy) -> Self {
+    pub(crate) fn read(proxy: &Proxy) -> Self {
         let folder = format!("/proc/{}", proxy.child.id());
         let status = fs::read_to_string(format!("{folder}/status")).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -105,7 +105,7 @@ impl Gauge {
     }
 }
 
-fn client(proxy: &Proxy) -> Client {
+pub(crate) fn client(proxy: &Proxy) -> Client {
     let text = fs::read(&proxy.kubeconfig).unwrap();
     let surroundings = Surroundings::process();
     let target = Kubeconfig::from_bytes(&text).unwrap();
