@@ -425,3 +425,20 @@ fn a_pods_token_is_handed_on_for_as_long_as_it_lasts() {
     ask(&[], &over).bad(1, "the credential expired at 2023-11-14T22:13:20Z");
     ask(&[], &json!({})).bad(2, "set `tokenAttributes`");
 }
+
+#[test]
+fn a_pipe_or_a_device_without_end_as_dockers_configuration_is_an_error() {
+    let stage = Stage::new();
+    let pipe = stage.path("config.json");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let endless = format!("exec yes > '{}'", pipe.display());
+    let mut writer =
+        Command::new("sh").args(["-c", &endless]).stderr(Stdio::null()).spawn().unwrap();
+    for config in ["/dev/zero", pipe.to_str().unwrap()] {
+        stage
+            .ask("keyward-provider-docker", &["--config", config], "r.io/x", &json!({}))
+            .bad(1, "cannot be read: it is larger than 1 MiB");
+    }
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+}

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use keyward_process::file::{self, Limits};
 use keyward_protocol::Secret;
 
 use crate::{
@@ -14,7 +15,6 @@ use crate::{
     cell::{Fetch, Fresh, Keep, Occasion},
     clock::SharedClock,
     credential::{Header, Unsendable},
-    file,
     pair::Pair,
     plan::Method,
 };
@@ -133,7 +133,7 @@ pub(crate) fn pair(plan: &Plan, known: Option<&Arc<Pair>>) -> Result<Option<Arc<
     let wrong =
         |what: String| Error::new(Kind::BadConfig, what).note_first("needed by", plan.needed_by());
     let read = |what: &str, file: &str| {
-        file::read_named(file.as_ref())
+        file::read(file.as_ref(), &Limits::NAMED)
             .map_err(|error| wrong(format!("cannot read {what} `{file}`")).because(error))
     };
     let certificate = if user.client_certificate_data.is_empty() {
@@ -154,7 +154,7 @@ pub(crate) fn pair(plan: &Plan, known: Option<&Arc<Pair>>) -> Result<Option<Arc<
 }
 
 fn read_text(path: &Path) -> io::Result<Secret> {
-    let bytes = file::read_named(path)?;
+    let bytes = file::read(path, &Limits::NAMED)?;
     match std::str::from_utf8(&bytes) {
         Ok(text) => Ok(Secret::new(text)),
         Err(_) => Err(io::ErrorKind::InvalidData.into()),

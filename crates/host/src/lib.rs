@@ -34,7 +34,6 @@ pub mod clock;
 mod credential;
 mod error;
 mod exec;
-mod file;
 pub mod flight;
 mod given;
 pub mod image;

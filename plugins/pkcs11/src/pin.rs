@@ -4,16 +4,10 @@
 //! from a file is tried once: when the token says that the last try failed, only a person's own
 //! typing may be the next one, and the last try of all is nobody's here.
 
-use std::{
-    fs::File,
-    io::Read,
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
-    path::Path,
-};
+use std::{io, os::unix::fs::MetadataExt, path::Path};
 
 use keyward_plugin::{Refusal, Secret, Terminal};
-use rustix::fs::OFlags;
-use zeroize::Zeroizing;
+use keyward_process::file::{self, Limits};
 
 use crate::{module::Token, target::Stored};
 
@@ -96,12 +90,7 @@ fn read_file(path: &Path) -> Result<Secret, Refusal> {
     let shown = path.display();
     let fault =
         |why: String| Refusal::BadConfig(format!("cannot read the PIN in `{shown}`: {why}"));
-    // A pipe without a writer would make us wait before we could see that it is one.
-    let file = File::options()
-        .read(true)
-        .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed())
-        .open(path)
-        .map_err(|e| fault(e.to_string()))?;
+    let file = file::open(path).map_err(|e| fault(e.to_string()))?;
     let meta = file.metadata().map_err(|e| fault(e.to_string()))?;
     let user = rustix::process::geteuid().as_raw();
     if !meta.is_file() {
@@ -116,13 +105,12 @@ fn read_file(path: &Path) -> Result<Secret, Refusal> {
             "others may read it (mode {mode:03o})\n\nhint: `chmod 600 {shown}`"
         )));
     }
-    // Room for all of it from the start: growing would leave copies behind.
-    let mut text = Zeroizing::new(String::with_capacity(2 * 1024));
-    let read = file.take(LONGEST + 1).read_to_string(&mut text);
-    let length = read.map_err(|e| fault(e.to_string()))?;
-    if length as u64 > LONGEST {
-        return Err(fault("it is longer than any PIN".to_owned()));
-    }
+    let limits = Limits::NAMED.regular().at_most(LONGEST);
+    let bytes = file::read_open(&file, &limits).map_err(|e| match e.kind() {
+        io::ErrorKind::FileTooLarge => fault("it is longer than any PIN".to_owned()),
+        _ => fault(e.to_string()),
+    })?;
+    let text = str::from_utf8(&bytes).map_err(|_| fault("it is no text".to_owned()))?;
     let pin = text.trim_end_matches(['\r', '\n']);
     if pin.is_empty() {
         return Err(fault("it is empty".to_owned()));

@@ -1,7 +1,7 @@
 //! Docker's `config.json`: who has which login.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -10,8 +10,8 @@ use keyward_host::{
     image::{Keyring, Reading, read_auths},
 };
 use keyward_plugin::Refusal;
+use keyward_process::file::{self, Limits};
 use keyward_protocol::{Node, image::Login, node::DecodeError};
-use zeroize::Zeroizing;
 
 /// What it says, as far as logins are concerned.
 pub(super) struct DockerConfig {
@@ -44,8 +44,8 @@ impl DockerConfig {
                     .into(),
             )
         })?;
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => Zeroizing::new(bytes),
+        let bytes = match file::read(&path, &Limits::NAMED) {
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound && explicit.is_none() => {
                 return Ok(Self { path, root: None });
             }

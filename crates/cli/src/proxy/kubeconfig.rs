@@ -12,6 +12,7 @@ use keyward_host::{
     Kubeconfig, Surroundings,
     kubeconfig::{Cluster, Context, Lines, Named, Place, User},
 };
+use keyward_process::file::{self, Limits};
 use keyward_protocol::{Node, Secret};
 
 use super::{
@@ -193,7 +194,7 @@ fn same(one: &Path, other: &Path) -> bool {
 /// people merge our kubeconfig into theirs. A client may have chosen another context or namespace.
 fn ours(path: &Path) -> Option<Kubeconfig> {
     fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
-    let config = Kubeconfig::from_bytes(&fs::read(path).ok()?).ok()?;
+    let config = Kubeconfig::from_bytes(&file::read(path, &Limits::NAMED.regular()).ok()?).ok()?;
     is_all_ours(&config).then_some(config)
 }
 

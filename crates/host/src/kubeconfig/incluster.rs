@@ -41,10 +41,12 @@ impl<'a> Pod<'a> {
         self.service()?;
         let said = self.surroundings.var("POD_NAMESPACE");
         let said = said.and_then(|name| name.into_string().ok());
-        let file = || fs::read_to_string(self.folder.join("namespace")).ok();
-        let name = said
-            .filter(|name| !name.is_empty())
-            .or_else(|| file().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()));
+        let file = || read(&self.folder.join("namespace")).ok();
+        let name = said.filter(|name| !name.is_empty()).or_else(|| {
+            file()
+                .map(|name| String::from_utf8_lossy(&name).trim().to_owned())
+                .filter(|name| !name.is_empty())
+        });
         Some(name.unwrap_or_else(|| "default".to_owned()))
     }
 

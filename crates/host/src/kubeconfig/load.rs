@@ -8,10 +8,11 @@ use std::{
     sync::Arc,
 };
 
+use keyward_process::file::{self, Limits};
 use zeroize::Zeroizing;
 
 use super::{Class, Kubeconfig, Place, Problem, decode, problem};
-use crate::{Error, Surroundings, file};
+use crate::{Error, Surroundings};
 
 impl Kubeconfig {
     /// Loads what kubectl would: `explicit` alone, else `$KUBECONFIG`, else `~/.kube/config` (KC-01 to
@@ -152,13 +153,13 @@ impl Loader<'_> {
     }
 
     fn bytes(&self, path: &Path) -> Result<Zeroizing<Vec<u8>>, ErrorKind> {
-        file::read(&self.surroundings.absolute(path)).map_err(|error| error.kind())
+        file::read(&self.surroundings.absolute(path), &Limits::GIVEN).map_err(|error| error.kind())
     }
 }
 
 /// The content of a file that a kubeconfig names.
 pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, ErrorKind> {
-    file::read_named(path).map_err(|error| error.kind())
+    file::read(path, &Limits::NAMED).map_err(|error| error.kind())
 }
 
 fn unreadable(path: &Path, kind: ErrorKind) -> Problem {

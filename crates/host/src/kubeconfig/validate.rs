@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use keyward_process::file;
+
 use super::{Class, Cluster, Exec, Lines, Place, Problem, Subject, User, server};
-use crate::{Surroundings, error::inline, file};
+use crate::{Surroundings, error::inline};
 
 /// An entry under judgement: its name, its place and where problems go.
 pub(super) struct Judge<'a> {
@@ -156,7 +158,7 @@ impl Judge<'_> {
             return;
         }
         let absolute = self.surroundings.absolute(Path::new(path));
-        if let Err(error) = file::open_named(&absolute) {
+        if let Err(error) = file::readable(&absolute) {
             let path = inline(path);
             let what = format!("cannot be read: `{path}`: {}", error.kind());
             self.fault(class, field, &what);

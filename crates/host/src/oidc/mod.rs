@@ -16,11 +16,12 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, general_purpose::STANDARD},
 };
 use jiff::Timestamp;
+use keyward_process::file::{self, Limits};
 use keyward_protocol::{Node, Secret, node::Value};
 use zeroize::Zeroizing;
 
 pub(crate) use self::renew::Renewer;
-use crate::{Error, Kind, Surroundings, error::inline, file, kubeconfig::AuthProvider};
+use crate::{Error, Kind, Surroundings, error::inline, kubeconfig::AuthProvider};
 
 /// How long before its end a token counts as expired, as in the reference: clocks differ.
 const MARGIN: Duration = Duration::from_secs(10);
@@ -165,7 +166,7 @@ impl Oidc {
         let authorities = match &self.authority {
             Authority::System => None,
             Authority::Pem(pem) => Some(pem.clone().into()),
-            Authority::File(file) => Some(file::read_named(file).map_err(|error| {
+            Authority::File(file) => Some(file::read(file, &Limits::NAMED).map_err(|error| {
                 Error::new(
                     Kind::BadConfig,
                     format!("cannot read `idp-certificate-authority` `{}`", file.display()),

@@ -6,13 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use keyward_process::file::{self, Limits};
 use keyward_protocol::{
     Node,
     node::{Entry, Value},
 };
 
 use super::{Policy, Rules};
-use crate::{Error, Kind, Surroundings, error::inline, file};
+use crate::{Error, Kind, Surroundings, error::inline};
 
 const GROUP: &str = "kubectl.config.k8s.io";
 const POLICY: &str = "credentialPluginPolicy";
@@ -107,7 +108,7 @@ impl Unread {
 }
 
 fn read(path: &Path) -> Result<Policy, Unread> {
-    let bytes = file::read(path).map_err(|error| match error.kind() {
+    let bytes = file::read(path, &Limits::GIVEN).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Unread::Absent,
         _ => Unread::Io(error),
     })?;

@@ -1,5 +1,4 @@
 use std::{
-    fs::File,
     io::{self, Read},
     path::PathBuf,
 };
@@ -7,6 +6,7 @@ use std::{
 use clap::Args;
 use cryptoki::object::{Attribute, CertificateType, ObjectClass};
 use keyward_plugin::Refusal;
+use keyward_process::file::{self, Limits};
 
 use super::{Place, say};
 use crate::{
@@ -29,10 +29,11 @@ pub(super) struct Import {
 impl Import {
     pub(super) fn run(&self) -> Result<(), Refusal> {
         let (shown, bytes) = if self.certificate.as_os_str() == "-" {
-            ("stdin".to_owned(), read(io::stdin().lock()))
+            ("stdin".to_owned(), read_stdin())
         } else {
-            let file = File::open(&self.certificate).and_then(read);
-            (self.certificate.display().to_string(), file)
+            let limits = Limits::GIVEN.at_most(MOST);
+            let read = file::read(&self.certificate, &limits).map(|bytes| bytes.to_vec());
+            (self.certificate.display().to_string(), read)
         };
         let bytes = bytes.map_err(|e| Refusal::BadConfig(format!("cannot read `{shown}`: {e}")))?;
         let certificates = certificate::from_file(&bytes).ok_or_else(|| {
@@ -74,9 +75,9 @@ impl Import {
 /// The most that is read: no chain of certificates is longer.
 const MOST: u64 = 1 << 20;
 
-fn read(source: impl Read) -> io::Result<Vec<u8>> {
+fn read_stdin() -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    if source.take(MOST + 1).read_to_end(&mut bytes)? as u64 > MOST {
+    if io::stdin().lock().take(MOST + 1).read_to_end(&mut bytes)? as u64 > MOST {
         return Err(io::Error::other("it is longer than any chain of certificates"));
     }
     Ok(bytes)

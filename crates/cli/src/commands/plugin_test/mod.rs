@@ -16,7 +16,6 @@ mod terminal;
 
 use std::{
     ffi::{OsStr, OsString},
-    fs,
     path::PathBuf,
     process::ExitCode,
     time::Duration,
@@ -24,6 +23,7 @@ use std::{
 
 use clap::Subcommand;
 use keyward_host::clock::SystemClock;
+use keyward_process::file::{self, Limits};
 use keyward_protocol::Secret;
 use zeroize::Zeroizing;
 
@@ -153,13 +153,15 @@ fn plugin(args: &TestArgs, globals: &Globals) -> Result<Plugin, Failure> {
     let program = globals.rules()?.admit(command, &globals.surroundings)?;
     let answers = match &args.answers {
         None => Vec::new(),
-        Some(path) => Zeroizing::new(fs::read_to_string(path).map_err(|e| {
-            Failure::failed(format!("`{}` could not be read", path.display()))
-                .note("because", e.to_string())
-        })?)
-        .lines()
-        .map(|line| Zeroizing::new(line.to_owned()))
-        .collect(),
+        Some(path) => {
+            let unread = |because: String| {
+                Failure::failed(format!("`{}` could not be read", path.display()))
+                    .note("because", because)
+            };
+            let bytes = file::read(path, &Limits::GIVEN).map_err(|e| unread(e.to_string()))?;
+            let text = str::from_utf8(&bytes).map_err(|e| unread(e.to_string()))?;
+            text.lines().map(|line| Zeroizing::new(line.to_owned())).collect()
+        }
     };
     Ok(Plugin {
         program: program.path,

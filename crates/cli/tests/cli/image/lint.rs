@@ -127,5 +127,5 @@ fn a_pipe_in_a_folder_of_configurations_is_not_waited_for() {
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let ran = stage.run("image lint --config folder --bin-dir bin");
     assert_eq!(ran.code, Some(1), "{ran:#?}");
-    assert!(ran.stdout.contains("this is no regular file (`folder/pipe.yaml`"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("it is not a regular file (`folder/pipe.yaml`"), "{}", ran.stdout);
 }

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use keyward_process::file::{self, Limits};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
@@ -38,17 +39,13 @@ impl Files {
             let message = "there is no `.json`, `.yaml` or `.yml` file in this folder";
             settle(Stage::Read, vec![Problem::new(Class::Unreadable, path, 0, "", message)])?;
         }
+        // A pipe in a directory would be waited for; one that was named may come from a shell.
+        let limits = if found.is_dir() { Limits::GIVEN.regular() } else { Limits::GIVEN };
         let mut files = Self::none();
         let mut problems = Vec::new();
         for path in paths {
-            // A pipe in a folder would be waited for, perhaps for ever.
-            if found.is_dir() && fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
-                let message = "this is no regular file";
-                problems.push(Problem::new(Class::Unreadable, &path, 0, "", message));
-                continue;
-            }
-            match fs::read(&path) {
-                Ok(bytes) => files.0.push((path.into(), Zeroizing::new(bytes))),
+            match file::read(&path, &limits) {
+                Ok(bytes) => files.0.push((path.into(), bytes)),
                 Err(error) => problems.push(Problem::new(
                     Class::Unreadable,
                     &path,
