@@ -3,6 +3,7 @@
 use std::{borrow::Cow, error::Error as _, io, process::ExitCode};
 
 use keyward_host::{Error, Kind};
+use keyward_process::harden::TooFewDescriptors;
 
 use crate::{globals::Globals, output, signals};
 
@@ -33,6 +34,12 @@ pub(crate) enum Code {
     /// As shells end for a command that is there and cannot be run, and for one that is not.
     NotRun = 126,
     NotFound = 127,
+}
+
+impl From<TooFewDescriptors> for Failure {
+    fn from(too_few: TooFewDescriptors) -> Self {
+        Self::failed(too_few.to_string()).hint("raise the limit, as by `ulimit -n 1024`")
+    }
 }
 
 impl Failure {

@@ -29,6 +29,7 @@ mod waiting;
 use std::{env, process::ExitCode, time::Duration};
 
 use keyward_host::process;
+use keyward_process::harden;
 
 use crate::{args::Cli, failure::Failure, flags::Flags, globals::Globals};
 
@@ -47,6 +48,7 @@ pub fn main() -> ExitCode {
 const LAST_BREATH: Duration = Duration::from_secs(5);
 
 fn run() -> ExitCode {
+    harden::keep_memory_private();
     let words: Vec<_> = env::args_os().collect();
     if let Some(bridge) = words.first().and_then(|name| Bridge::named(name)) {
         return bridge.main();
@@ -65,6 +67,9 @@ fn run() -> ExitCode {
     };
     let globals = Globals::new(cli.flags);
     log::start(&globals);
+    if let Err(too_few) = harden::require_descriptors() {
+        return Failure::from(too_few).report(&globals);
+    }
     match cli.command.run(&globals) {
         Ok(code) => code,
         Err(failure) => failure.report(&globals),

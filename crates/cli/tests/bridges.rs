@@ -442,3 +442,25 @@ fn a_pipe_or_a_device_without_end_as_dockers_configuration_is_an_error() {
     writer.kill().unwrap();
     writer.wait().unwrap();
 }
+
+#[test]
+fn a_program_that_others_could_change_is_not_asked_for_logins() {
+    let stage = Stage::new();
+    stage.provider("r.io", "jane");
+    let writable = |name: &str, mode: u32| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(stage.path("bin").join(name), mode).unwrap();
+    };
+    writable("provider", 0o777);
+    let ran = stage.helper("get", "r.io");
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stdout.contains("`provider` is refused: others could change it"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("bin/provider` can be written by everybody"), "{}", ran.stdout);
+    assert!(!stage.path("asked").exists(), "the provider ran");
+    let mut trusting = stage.bridge("docker-credential-keyward");
+    run(trusting.arg("get").env("KEYWARD_TRUST_PLUGIN", "provider"), "r.io").good();
+    stage.script("docker-credential-shared", "echo '{\"Username\":\"a\",\"Secret\":\"b\"}'");
+    writable("docker-credential-shared", 0o777);
+    let config = json!({ "credsStore": "shared" });
+    stage.docker(&config, "r.io/app").bad(1, "others could change it");
+}

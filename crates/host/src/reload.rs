@@ -14,9 +14,10 @@ use std::{
     time::Duration,
 };
 
+use keyward_process::file::{self, Limits};
 use sha2::{Digest as _, Sha256};
 
-use crate::{clock::SharedClock, file};
+use crate::clock::SharedClock;
 
 /// How often files are looked at.
 #[derive(Debug, Clone, Copy)]
@@ -89,8 +90,11 @@ impl Reload {
 }
 
 fn snapshot(paths: &[PathBuf]) -> Snapshot<Digests> {
-    let digest =
-        |path: &PathBuf| file::read(path).ok().map(|bytes| Sha256::digest(&bytes[..]).into());
+    let digest = |path: &PathBuf| {
+        file::read(path, &Limits::GIVEN.regular())
+            .ok()
+            .map(|bytes| Sha256::digest(&bytes[..]).into())
+    };
     Snapshot::of(
         || {
             (

@@ -33,13 +33,14 @@ mod verify;
 
 use std::{ffi::OsString, process::ExitCode};
 
+use keyward_process::harden;
 use keyward_protocol::signer::Request;
 
 use self::signer::TokenSigner;
 
 /// The whole program. `arguments` begin with its name, as in any process.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    keep_memory_private();
+    harden::keep_memory_private();
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     match surroundings::request() {
         Some(request) if arguments.len() == 1 => {
@@ -49,11 +50,4 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         _ => {}
     }
     commands::run(arguments)
-}
-
-/// Nobody else may look into a process that holds a PIN: no core file, no debugger, no
-/// `/proc/PID/environ`. A system that cannot do it is no reason to stop.
-fn keep_memory_private() {
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
 }

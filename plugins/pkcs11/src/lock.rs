@@ -8,11 +8,12 @@ use std::{
     cell::Cell,
     ffi::OsStr,
     fs::{self, DirBuilder, File},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
 use keyward_plugin::Refusal;
+use keyward_process::runtime;
 use sha2::{Digest, Sha256};
 
 use crate::surroundings;
@@ -97,31 +98,20 @@ fn open(path: &Path) -> Result<File, Refusal> {
         .map_err(|e| Refusal::failed(format!("cannot open the lock `{}`: {e}", path.display())))
 }
 
-/// `keyward` in the user's runtime folder or, where there is none, a folder of the user's own
-/// beside other people's temporary files.
+/// The user's own directory for locks, made where it is not there.
 fn folder() -> Result<PathBuf, Refusal> {
-    let user = rustix::process::geteuid().as_raw();
-    let runtime = surroundings::runtime_folder()
-        .or_else(|| Some(PathBuf::from(format!("/run/user/{user}"))))
-        .filter(|path| is_ours(path, user));
-    let folder = match runtime {
-        Some(runtime) => runtime.join("keyward"),
-        None => std::env::temp_dir().join(format!("keyward-{user}")),
-    };
+    let runtime = surroundings::runtime_folder().filter(|path| runtime::is_ours(path));
+    let home = surroundings::home();
+    let folder = runtime::directory(runtime.as_deref(), &std::env::temp_dir(), home.as_deref());
     // It may be there already, and then has to be ours.
-    let _ = DirBuilder::new().mode(0o700).create(&folder);
-    if is_ours(&folder, user) {
+    let _ = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    if runtime::is_ours(&folder) {
         return Ok(folder);
     }
     Err(Refusal::failed(format!(
-        "`{}` is not a folder that belongs to this user alone",
+        "`{}` is not a directory that belongs to this user alone",
         folder.display()
     )))
-}
-
-fn is_ours(path: &Path, user: u32) -> bool {
-    fs::symlink_metadata(path)
-        .is_ok_and(|meta| meta.is_dir() && meta.uid() == user && meta.mode() & 0o022 == 0)
 }
 
 #[cfg(test)]

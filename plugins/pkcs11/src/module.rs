@@ -1,10 +1,6 @@
 //! A loaded module and the tokens it shows.
 
-use std::{
-    fs,
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use cryptoki::{
     context::{CInitializeArgs, CInitializeFlags, Pkcs11},
@@ -13,6 +9,7 @@ use cryptoki::{
     slot::Slot,
 };
 use keyward_plugin::Refusal;
+use keyward_process::trust;
 
 use crate::{
     fault::{code, explain},
@@ -49,46 +46,31 @@ pub(crate) struct Token {
     pub(crate) pin: State,
 }
 
-/// Whoever can write a library can run anything as us: it, and the folders above it, must be root's
-/// or ours, as clients ask of the programs they run. A bare name is the system's own search.
-fn trusted(path: &Path) -> Result<(), Refusal> {
-    const STICKY: u32 = 0o1000;
-    const EVERYBODY: u32 = 0o002;
-    let Ok(real) = fs::canonicalize(path) else { return Ok(()) };
-    // In a user namespace root may have another number.
-    let root = fs::metadata("/").map_or(0, |found| found.uid());
-    let us = rustix::process::geteuid().as_raw();
-    for place in real.ancestors() {
-        let found = fs::metadata(place).map_err(|e| {
-            Refusal::BadConfig(format!(
-                "the module's `{}` cannot be looked at: {e}",
-                place.display()
-            ))
-        })?;
-        let what = if ![0, root, us].contains(&found.uid()) {
-            format!("belongs to user {}, who is neither root nor you", found.uid())
-        } else if found.mode() & EVERYBODY != 0 && (place == real || found.mode() & STICKY == 0) {
-            "can be written by everybody".to_owned()
-        } else {
-            continue;
-        };
-        return Err(Refusal::BadConfig(format!(
-            "the module `{}` is not loaded: `{}` {what}",
-            path.display(),
-            place.display()
-        )));
+/// The path to load a module by: without links, and with nothing on it that another user could change,
+/// so that what is loaded is what was checked.
+///
+/// Not by a descriptor: a module finds libraries beside itself by its path (`$ORIGIN`), and p11-kit and
+/// `OpenSC` ask the loader where they are. A bare name is the system's own search, which root set up.
+fn checked(path: &Path) -> Result<PathBuf, Refusal> {
+    if path.is_relative() && path.components().count() == 1 {
+        return Ok(path.to_owned());
     }
-    Ok(())
+    let refused = |why: String| {
+        Refusal::BadConfig(format!("the module `{}` is not loaded: {why}", path.display()))
+    };
+    let checked = trust::library(path).map_err(|e| refused(e.to_string()))?;
+    let fault = checked.faults().next().map(ToString::to_string);
+    fault.map_or(Ok(checked.resolved), |fault| Err(refused(fault)))
 }
 
 impl Module {
     /// Loads the library, when it is our turn.
     pub(crate) fn open(path: &Path) -> Result<Self, Refusal> {
-        trusted(path)?;
+        let resolved = checked(path)?;
         let lock = Lock::of(path)?;
         let held = lock.hold()?;
         let doing = format!("load the module `{}`", path.display());
-        let context = Pkcs11::new(path).map_err(|e| explain(&doing, &e))?;
+        let context = Pkcs11::new(&resolved).map_err(|e| explain(&doing, &e))?;
         let arguments = CInitializeArgs::new(CInitializeFlags::OS_LOCKING_OK);
         match context.initialize(arguments) {
             Ok(()) => {}

@@ -10,6 +10,12 @@ pub(crate) fn runtime_folder() -> Option<PathBuf> {
     env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
+/// The user's home.
+#[expect(clippy::disallowed_methods, reason = "a plugin reads its own environment")]
+pub(crate) fn home() -> Option<PathBuf> {
+    env::var_os("HOME").filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
 /// What a client asks of us.
 #[expect(clippy::disallowed_methods, reason = "a plugin reads its own environment")]
 pub(crate) fn request() -> Option<OsString> {

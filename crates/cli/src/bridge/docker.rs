@@ -14,7 +14,7 @@ use keyward_protocol::{Node, Secret, image::Login, text};
 use zeroize::Zeroizing;
 
 use super::{Bridge, config::DockerConfig, helper::NOT_FOUND};
-use crate::{duration, signals};
+use crate::{commands::image::setup::trusted_by_environment, duration, signals};
 
 /// Log in to registries with what docker's `config.json` has
 ///
@@ -109,11 +109,13 @@ fn ask(
             "docker's configuration names the helper `{helper}`, which would ask this provider again"
         )));
     }
-    let program = rules::locate(&name, None, surroundings).map_err(|error| {
+    let program = rules::locate(&name, None, &trusted_by_environment(surroundings), surroundings)
+        .map_err(|error| {
         let notes = error.notes().iter().map(|(label, note)| format!("\n  {label}: {note}"));
         Refusal::Failed(format!("{error}{}", notes.collect::<String>()))
     })?;
-    let mut invocation = Invocation::new(program);
+    let mut invocation = Invocation::new(program.path);
+    invocation.identity = Some(program.identity);
     invocation.args = vec!["get".into()];
     invocation.env = surroundings.vars();
     invocation.stdin = Stdin::Request(Zeroizing::new(server.as_bytes().to_vec()));

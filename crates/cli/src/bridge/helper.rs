@@ -41,6 +41,7 @@ kubelet's image credential providers are asked for it. Name it in `config.json`:
   KEYWARD_IMAGE_CONFIG   the configuration of the providers, a file or a folder
   KEYWARD_IMAGE_BIN_DIR  the folder of their programs; without it $PATH is searched
   KEYWARD_IMAGE_SEGMENTS true: a pattern's path ends where a segment of the image's ends
+  KEYWARD_TRUST_PLUGIN   programs to run although others could change them, with colons between
   KEYWARD_IMAGE_TIMEOUT  how long they may take, such as 10s; a minute without it
 ";
 

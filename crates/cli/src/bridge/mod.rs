@@ -12,6 +12,10 @@ use std::{
     process::ExitCode,
 };
 
+use keyward_process::harden;
+
+use crate::{failure::Failure, flags::Flags, globals::Globals};
+
 /// A bridge between image credential providers and others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bridge {
@@ -45,6 +49,10 @@ impl Bridge {
 
     /// The whole `main` of it.
     pub fn main(self) -> ExitCode {
+        harden::keep_memory_private();
+        if let Err(too_few) = harden::require_descriptors() {
+            return Failure::from(too_few).report(&Globals::new(Flags::default()));
+        }
         let args: Vec<OsString> = std::env::args_os().skip(1).collect();
         match self {
             Self::Helper => helper::main(&args),

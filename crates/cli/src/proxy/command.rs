@@ -9,6 +9,7 @@ use std::{
 };
 
 use keyward_host::Surroundings;
+use keyward_process::harden;
 use nix::{
     spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp},
     sys::{
@@ -85,7 +86,9 @@ fn spawn(words: &[OsString], kubeconfig: &Path, from: &Surroundings) -> io::Resu
         attributes.set_sigmask(&SigSet::empty())?;
         posix_spawnp(program, &PosixSpawnFileActions::init()?, &attributes, &args, &env)
     };
-    start().map_err(Into::into)
+    let child = start()?;
+    harden::restore(child.as_raw().cast_unsigned());
+    Ok(child)
 }
 
 /// Returns when the process has ended, and leaves it to be reaped: until then its number is its own.

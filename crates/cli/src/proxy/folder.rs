@@ -19,6 +19,7 @@ use std::{
 };
 
 use keyward_host::Surroundings;
+use keyward_process::runtime;
 
 use crate::failure::Failure;
 
@@ -103,18 +104,18 @@ fn base(surroundings: &Surroundings) -> PathBuf {
         let value = PathBuf::from(surroundings.var(name)?);
         value.is_absolute().then_some(value)
     };
-    match folder("XDG_RUNTIME_DIR").filter(|path| path.is_dir()) {
-        Some(path) => path.join("keyward"),
-        None => {
-            let temporary = folder("TMPDIR").unwrap_or_else(|| "/tmp".into());
-            temporary.join(format!("keyward-{}", rustix::process::geteuid().as_raw()))
-        }
-    }
+    let temporary = folder("TMPDIR").unwrap_or_else(|| "/tmp".into());
+    let home = surroundings.home();
+    runtime::directory(folder("XDG_RUNTIME_DIR").as_deref(), &temporary, home.as_deref())
 }
 
 /// Makes the folder if it is not there. It has to be ours and nobody else's: in `/tmp` anybody could
 /// have made it before us.
 fn private(path: &Path) -> io::Result<()> {
+    if let Some(above) = path.parent() {
+        // In a home, what is above it may be missing too.
+        DirBuilder::new().recursive(true).mode(0o700).create(above)?;
+    }
     match make(path) {
         Ok(()) => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

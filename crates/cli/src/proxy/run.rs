@@ -9,6 +9,7 @@ use std::{
 };
 
 use keyward_host::{Kubeconfig, Sources, clock::SystemClock, process};
+use keyward_process::harden;
 use keyward_protocol::url::mask;
 use rcgen::SanType;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -48,6 +49,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Serves until told to stop, or until the command has ended.
 pub(crate) fn run(options: &Options, globals: &Globals) -> Result<ExitCode, Failure> {
+    harden::raise_descriptors();
     let signals = stop::listen();
     let done = start(options, globals, signals);
     // Plugins that are under way, and those that stay, end with us.

@@ -86,7 +86,7 @@ impl Images {
     }
 
     /// The program that a provider would be run as.
-    pub fn locate(&self, provider: &Provider) -> Result<std::path::PathBuf, Error> {
+    pub fn locate(&self, provider: &Provider) -> Result<crate::rules::Program, Error> {
         self.runner.locate(provider)
     }
 

@@ -1,11 +1,6 @@
 //! One run of a provider: locate, ask, run, read; and again after a pause if it failed quickly.
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
 use keyward_protocol::{
     Secret,
@@ -24,7 +19,7 @@ use crate::{
     observer::Observer,
     plan::Environment,
     process::{self, Failure, Invocation, Limits, Stdin, Stop},
-    rules,
+    rules::{self, Program},
 };
 
 /// How providers are run.
@@ -40,6 +35,8 @@ pub struct Settings {
     pub limits: Limits,
     /// What a provider sees of our environment.
     pub environment: Environment,
+    /// Programs that run although others could change them, by name or path.
+    pub trusted: Vec<PathBuf>,
     /// How many answers are kept.
     pub most: usize,
 }
@@ -53,6 +50,7 @@ impl Default for Settings {
             retries: vec![Duration::from_millis(500), Duration::from_secs(2)],
             limits: Limits::default(),
             environment: Environment::Inherit,
+            trusted: Vec::new(),
             most: 10_000,
         }
     }
@@ -89,9 +87,10 @@ impl Runner {
     }
 
     /// The program of a provider.
-    pub(super) fn locate(&self, provider: &Provider) -> Result<PathBuf, Error> {
-        let folder = self.settings.bin_dir.as_deref();
-        rules::locate(&provider.name, folder, &self.surroundings)
+    pub(super) fn locate(&self, provider: &Provider) -> Result<Program, Error> {
+        let settings = &self.settings;
+        let folder = settings.bin_dir.as_deref();
+        rules::locate(&provider.name, folder, &settings.trusted, &self.surroundings)
     }
 
     fn attempts(&self, provider: &Provider, image: &str, told: &Told) -> Result<Answer, Error> {
@@ -99,6 +98,9 @@ impl Runner {
         let program = self.locate(provider).inspect_err(|_| {
             self.observer.provided(&provider.name, Duration::ZERO, true);
         })?;
+        for warning in &program.warnings {
+            tracing::debug!(provider = provider.name, warning);
+        }
         let start = SystemClock.elapsed();
         let mut pauses = self.settings.retries.iter();
         let mut number = 1_usize;
@@ -131,13 +133,13 @@ impl Runner {
         provider: &Provider,
         image: &str,
         told: &Told,
-        program: &Path,
+        program: &Program,
         budget: Duration,
     ) -> Result<Answer, (Error, bool)> {
         let secrets =
             Secrets { provider, surroundings: &self.surroundings, token: told.token.as_ref() };
         let invocation = self.invocation(provider, image, told, program, budget);
-        tracing::debug!(provider = provider.name, program = %program.display(), "running a provider");
+        tracing::debug!(provider = provider.name, program = %program.path.display(), "running a provider");
         let output = match process::run(&invocation, &Stop::default()) {
             Ok(output) => output,
             Err(failure) => {
@@ -175,7 +177,7 @@ impl Runner {
         provider: &Provider,
         image: &str,
         told: &Told,
-        program: &Path,
+        program: &Program,
         budget: Duration,
     ) -> Invocation {
         let version = match provider.speech {
@@ -189,8 +191,9 @@ impl Runner {
             token: told.token.clone().filter(|_| says),
             annotations: if says { told.annotations.clone() } else { Vec::new() },
         };
-        let mut invocation = Invocation::new(program);
-        invocation.name = program.into();
+        let mut invocation = Invocation::new(&program.path);
+        invocation.identity = Some(program.identity);
+        invocation.name = program.path.clone().into();
         invocation.args = provider.args.iter().map(Into::into).collect();
         // Ours and the configured ones, of which the later wins (LE-04).
         invocation.env = self.settings.environment.of(&self.surroundings);

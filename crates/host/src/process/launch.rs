@@ -7,16 +7,15 @@
 use std::{
     collections::HashSet,
     ffi::{CString, OsStr},
-    fs::File,
-    io::{self, Read},
+    io,
     os::{
         fd::{AsRawFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
-    path::Path,
     time::Duration,
 };
 
+use keyward_process::{harden, trust};
 use nix::{
     spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn},
     sys::signal::{SigSet, Signal},
@@ -50,6 +49,7 @@ pub(super) fn launch(invocation: &Invocation, ear: &Ear) -> Result<(Child, Pipes
         check_identity(invocation)?;
         match strings.spawn(&actions, &attributes) {
             Ok(pid) => {
+                harden::restore(pid.as_raw_nonzero().get().cast_unsigned());
                 let group = !invocation.attended;
                 return Ok((Child::new(pid, group).map_err(Failure::System)?, pipes));
             }
@@ -260,7 +260,9 @@ fn explain(errno: Errno, invocation: &Invocation) -> Failure {
     let program = &invocation.program;
     match errno {
         Errno::NOENT => match std::fs::metadata(program) {
-            Ok(_) => Failure::Interpreter(interpreter(program)),
+            Ok(_) => Failure::Interpreter(
+                trust::interpreter(program).map(|path| path.display().to_string()),
+            ),
             Err(_) => Failure::NotFound,
         },
         Errno::NOTDIR => Failure::NotFound,
@@ -279,16 +281,6 @@ fn unreadable(error: io::Error) -> Failure {
         io::ErrorKind::PermissionDenied => Failure::Denied,
         _ => Failure::Start(error),
     }
-}
-
-/// The program named by a script's first line.
-fn interpreter(script: &Path) -> Option<String> {
-    let mut start = [0; 256];
-    let length = File::open(script).ok()?.read(&mut start).ok()?;
-    let line = start[..length].strip_prefix(b"#!")?;
-    let line = line.split(|byte| *byte == b'\n').next()?;
-    let words = String::from_utf8_lossy(line);
-    words.split_whitespace().next().map(str::to_owned)
 }
 
 fn nix_failure(errno: nix::Error) -> Failure {

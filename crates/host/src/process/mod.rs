@@ -18,7 +18,6 @@
 
 mod buffer;
 mod failure;
-mod identity;
 mod limits;
 mod lines;
 mod running;
@@ -53,9 +52,10 @@ use crate::clock::{Clock, SystemClock};
 
 #[cfg(unix)]
 pub use self::resident::{Resident, stay};
+pub use keyward_process::Identity;
+
 pub use self::{
     failure::{Failure, Left, Part},
-    identity::Identity,
     running::{Running, start},
     stop::{Stop, shut_down},
     threads::spawn,

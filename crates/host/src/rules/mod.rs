@@ -3,7 +3,6 @@
 //! The policy decides exactly as kubectl's does. What kubectl lets pass with a warning, a kuberc that
 //! cannot be fully understood, stops every plugin here: a policy must not be lost by a typing error.
 
-mod file;
 mod kuberc;
 mod lookup;
 
@@ -14,6 +13,8 @@ use std::{
 
 pub use lookup::Missing;
 pub(crate) use lookup::clean;
+
+use keyward_process::trust;
 
 use crate::{Error, Kind, Surroundings, error::inline, process::Identity};
 
@@ -193,40 +194,17 @@ impl Rules {
         let path = surroundings.absolute(&found);
         let by_name =
             matches!(judgement.verdict, Verdict::Listed(_)) || self.trusts(command, &path);
-        Self::check_file(command, path, by_name)
+        check(command, path, by_name, surroundings).map_err(|error| match error.kind() {
+            Kind::NotAllowed => error.with_hint(
+                "correct the owner and the mode, or trust it as it is: name the plugin in the \
+                 kuberc's allowlist, or its path with `--trust-plugin`",
+            ),
+            _ => error,
+        })
     }
 
     fn trusts(&self, command: &str, path: &Path) -> bool {
-        self.trusted.iter().any(|entry| entry.as_os_str() == OsStr::new(command) || entry == path)
-    }
-
-    fn check_file(command: &str, path: PathBuf, by_name: bool) -> Result<Program, Error> {
-        let unreadable = |error: std::io::Error| {
-            Error::new(Kind::Failed, format!("cannot look at plugin `{}`", inline(command)))
-                .note("file", path.display().to_string())
-                .because(error)
-        };
-        // The identity comes first: what changes after it is noticed before the run.
-        let identity = Identity::read(&path).map_err(unreadable)?;
-        let findings = file::inspect(&path).map_err(unreadable)?;
-        let mut warnings = findings.warnings;
-        if !findings.faults.is_empty() {
-            if !by_name {
-                let mut error = Error::new(
-                    Kind::NotAllowed,
-                    format!("plugin `{}` is refused: others could change it", inline(command)),
-                );
-                for fault in findings.faults {
-                    error = error.note("because", fault);
-                }
-                return Err(error.with_hint(
-                    "correct the owner and the mode, or trust it as it is: name the plugin in the \
-                     kuberc's allowlist, or its path with `--trust-plugin`",
-                ));
-            }
-            warnings.extend(findings.faults);
-        }
-        Ok(Program { path, identity, warnings })
+        is_trusted(&self.trusted, command, path)
     }
 
     fn refusal(&self, command: &str, verdict: &Verdict) -> Option<Error> {
@@ -305,14 +283,48 @@ fn judge_by_list(
     }
 }
 
+fn is_trusted(trusted: &[PathBuf], command: &str, path: &Path) -> bool {
+    trusted.iter().any(|entry| entry.as_os_str() == OsStr::new(command) || entry == path)
+}
+
+/// Refuses a program that another user could change, unless it was trusted `by_name`.
+fn check(
+    command: &str,
+    path: PathBuf,
+    by_name: bool,
+    surroundings: &Surroundings,
+) -> Result<Program, Error> {
+    let checked = trust::program(&path, surroundings.var("PATH").as_deref()).map_err(|error| {
+        Error::new(Kind::Failed, format!("cannot look at plugin `{}`", inline(command)))
+            .note("file", path.display().to_string())
+            .because(error)
+    })?;
+    let text = |finding: &trust::Finding| inline(&finding.to_string());
+    let mut warnings: Vec<String> = checked.warnings().map(text).collect();
+    if checked.faults().next().is_some() {
+        if !by_name {
+            let error = Error::new(
+                Kind::NotAllowed,
+                format!("plugin `{}` is refused: others could change it", inline(command)),
+            );
+            let noted = |error: Error, fault| error.note("because", text(fault));
+            return Err(checked.faults().fold(error, noted));
+        }
+        warnings.extend(checked.faults().map(text));
+    }
+    Ok(Program { path, identity: checked.identity, warnings })
+}
+
 /// The program of an image credential provider, or of a helper that one needs: in the folder of
 /// providers if there is one, else through `PATH`. No policy stands in its way: whoever wrote the
-/// configuration chose the program.
+/// configuration chose the program. It is refused if another user could change it, unless `trusted`
+/// has its name or path.
 pub fn locate(
     name: &str,
     folder: Option<&Path>,
+    trusted: &[PathBuf],
     surroundings: &Surroundings,
-) -> Result<PathBuf, Error> {
+) -> Result<Program, Error> {
     let found = match folder {
         // A folder of providers is never searched beyond its own files.
         Some(_) if !lookup::is_bare(name) || matches!(name, "" | "." | "..") => {
@@ -321,7 +333,16 @@ pub fn locate(
         Some(folder) => lookup::named(&folder.join(name), surroundings),
         None => lookup::find(name, surroundings, &[]),
     };
-    found.map(|path| surroundings.absolute(&path)).map_err(|missing| not_found(name, &missing))
+    let path = found.map_err(|missing| not_found(name, &missing))?;
+    let path = surroundings.absolute(&path);
+    let by_name = is_trusted(trusted, name, &path);
+    check(name, path, by_name, surroundings).map_err(|error| match error.kind() {
+        Kind::NotAllowed => error.with_hint(
+            "correct the owner and the mode, or trust it as it is: `--trust-plugin`, or \
+             `KEYWARD_TRUST_PLUGIN` for the bridges, names it",
+        ),
+        _ => error,
+    })
 }
 
 fn not_found(command: &str, missing: &Missing) -> Error {

@@ -8,6 +8,7 @@
 //! process of its own, and every figure was measured. A step says what it saw and whether that is
 //! what was promised.
 
+mod leftovers;
 pub(crate) mod plugin;
 mod promise;
 mod report;

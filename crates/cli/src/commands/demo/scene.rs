@@ -24,7 +24,7 @@ use keyward_testing::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{promise::Promise, softhsm::Softhsm};
+use super::{leftovers, promise::Promise, softhsm::Softhsm};
 use crate::{failure::Failure, output, server, signals};
 
 /// The contexts of the kubeconfig; users and the issuer's accounts have the same names.
@@ -57,6 +57,8 @@ pub(super) struct Scene {
     surroundings: Surroundings,
     program: PathBuf,
     folder: TempDir,
+    /// Tells the next demo that this one lives.
+    _alive: fs::File,
 }
 
 impl Scene {
@@ -73,12 +75,14 @@ impl Scene {
         };
         let server = Server::setup().start().map_err(|e| bad("the server")(&e))?;
         let server = Arc::new(server);
+        leftovers::sweep(&std::env::temp_dir());
         // Only this user may look into it.
         let folder = tempfile::Builder::new()
-            .prefix("keyward-demo-")
+            .prefix(leftovers::PREFIX)
             .permissions(Permissions::from_mode(0o700))
             .tempdir()
             .map_err(|e| bad("a folder")(&e))?;
+        let alive = leftovers::mark(folder.path()).map_err(|e| bad("a folder")(&e))?;
         let doomed = folder.path().to_owned();
         signals::before_leaving(move || {
             let _ = fs::remove_dir_all(&doomed);
@@ -114,6 +118,7 @@ impl Scene {
             surroundings,
             program,
             folder,
+            _alive: alive,
         })
     }
 

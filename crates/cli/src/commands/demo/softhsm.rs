@@ -53,7 +53,7 @@ pub(super) struct Softhsm {
 impl Softhsm {
     /// If it is installed.
     pub(super) fn find(surroundings: &Surroundings, program: &Path, folder: &Path) -> Option<Self> {
-        let util = rules::locate("softhsm2-util", None, surroundings).ok()?;
+        let util = rules::locate("softhsm2-util", None, &[], surroundings).ok()?.path;
         let folder = folder.join(SOFTHSM);
         let mut env = surroundings.vars();
         env.push(("SOFTHSM2_CONF".into(), folder.join("conf").into()));

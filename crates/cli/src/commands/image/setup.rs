@@ -22,6 +22,10 @@ pub(crate) const BIN_DIR: &str = "KEYWARD_IMAGE_BIN_DIR";
 /// The variable that asks for whole segments where no flag does.
 pub(crate) const SEGMENTS: &str = "KEYWARD_IMAGE_SEGMENTS";
 
+/// The variable that trusts programs although others could change them, for the bridges, which have no
+/// flags.
+pub(crate) const TRUST: &str = "KEYWARD_TRUST_PLUGIN";
+
 /// Where the providers are. Without flags ([`Place::default`]) the environment says it.
 ///
 /// No group of clap's: it would have the name of the command's own.
@@ -69,6 +73,7 @@ impl Place {
         let mut settings =
             Settings { bin_dir: self.bin_dir(&globals.surroundings), ..Settings::default() };
         settings.environment = globals.environment();
+        settings.trusted = trusted(globals);
         if let Some(budget) = globals.flags.plugin_timeout {
             settings.budget = budget;
         }
@@ -80,6 +85,20 @@ impl Place {
     pub(crate) fn bin_dir(&self, surroundings: &Surroundings) -> Option<PathBuf> {
         said(self.bin_dir.as_ref(), BIN_DIR, surroundings)
     }
+}
+
+/// Programs that run although others could change them: what the flag says, and the variable, which
+/// lists them as `PATH` lists directories.
+fn trusted(globals: &Globals) -> Vec<PathBuf> {
+    let mut trusted = globals.flags.trust_plugin.clone();
+    trusted.extend(trusted_by_environment(&globals.surroundings));
+    trusted
+}
+
+/// What [`TRUST`] lists.
+pub(crate) fn trusted_by_environment(surroundings: &Surroundings) -> Vec<PathBuf> {
+    let listed = surroundings.var(TRUST).unwrap_or_default();
+    std::env::split_paths(&listed).filter(|path| !path.as_os_str().is_empty()).collect()
 }
 
 /// A flag, or else the variable. An empty text says nothing.

@@ -214,6 +214,7 @@ impl Provider {
             _ => ("failed", None),
         };
         let located = asked.pattern.and_then(|_| setup.images().locate(provider).ok());
+        let located = located.map(|program| program.path);
         Self {
             name: provider.name.clone(),
             place: provider.place.to_string(),

@@ -2,10 +2,9 @@ use std::{fs::Metadata, io, path::Path};
 
 /// Which file it was, and in which state: replaced or rewritten, it is another one.
 ///
-/// The rules look at a file, and later the runner executes a path. Comparing identities right before
-/// the start leaves a window of microseconds in which the file can be exchanged by somebody who may
-/// write to it or its folder; whom the rules keep out anyway. Executing an open descriptor would
-/// close that window, but scripts cannot be started that way without handing them the descriptor.
+/// The [`trust`](crate::trust) check looks at a file, and later a path is run. Nobody else can change
+/// what was found good in between; comparing identities notices what we or root did ourselves, such as
+/// an upgrade. Running an open descriptor instead would change what a script sees as its own path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     place: (u64, u64),
