@@ -1,6 +1,10 @@
 //! Requests that two readers could read in two ways, and frames that use up the reader.
 
-use std::{io::Write as _, time::Duration};
+use std::{
+    io::{Read as _, Write as _},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use serde_json::json;
 
@@ -22,10 +26,35 @@ pub const ALL: &[Line] = &[
     ("held-host", "13 spellings of `Host` that are not the proxy's", hosts),
 ];
 
-/// A server that keeps what it gets, and a proxy before it.
-fn listening(stage: &Stage) -> Result<(Upstream, Proxy, Card), Failure> {
-    let upstream = Upstream::answering(|_| {
-        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nok\n".to_vec()
+/// What is wrong, where a server's reader finds it.
+struct Listening {
+    /// The targets of all requests that arrived, as a strict reader of HTTP/1.1 finds them.
+    targets: Arc<Mutex<Vec<String>>>,
+    proxy: Proxy,
+    card: Card,
+}
+
+/// A server that writes down what it gets, and a proxy before it.
+fn listening(stage: &Stage) -> Result<Listening, Failure> {
+    let targets: Arc<Mutex<Vec<String>>> = Arc::default();
+    let kept = targets.clone();
+    let upstream = Upstream::start(move |mut stream, _| {
+        let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+        loop {
+            while let Some((target, used)) = message(&bytes) {
+                bytes.drain(..used);
+                if let Ok(mut all) = kept.lock() {
+                    all.push(target);
+                }
+                if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n").is_err() {
+                    return;
+                }
+            }
+            match stream.read(&mut piece) {
+                Ok(size) if size > 0 => bytes.extend_from_slice(&piece[..size]),
+                _ => return,
+            }
+        }
     })?;
     stage.write("config", upstream.kubeconfig(&json!({ "token": "good" })))?;
     let proxy = stage.proxy(&[])?;
@@ -33,22 +62,45 @@ fn listening(stage: &Stage) -> Result<(Upstream, Proxy, Card), Failure> {
     if !card.is_served("/control") {
         return untried(proxy.running.stderr());
     }
-    Ok((upstream, proxy, card))
+    Ok(Listening { targets, proxy, card })
 }
 
-/// Whether a request of its own with this path has arrived.
-fn arrived(upstream: &Upstream, path: &str) -> bool {
-    let text = upstream.text();
-    text.lines().any(|line| {
-        let mut words = line.split(' ');
-        words.next().is_some_and(|method| method.chars().all(|c| c.is_ascii_uppercase()))
-            && words.next().is_some_and(|target| target.ends_with(path))
-            && words.next().is_some_and(|version| version.starts_with("HTTP/"))
-    })
+/// The first whole message: its target and its length.
+fn message(bytes: &[u8]) -> Option<(String, usize)> {
+    let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
+    let head = String::from_utf8_lossy(&bytes[..end]).to_lowercase();
+    let target = head.split(' ').nth(1).unwrap_or("none").to_owned();
+    let value = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    if value("transfer-encoding:").is_some() {
+        let mut at = end;
+        loop {
+            let line = bytes[at..].windows(2).position(|window| window == b"\r\n")?;
+            let size = String::from_utf8_lossy(&bytes[at..at + line]).into_owned();
+            let size = usize::from_str_radix(size.split(';').next()?.trim(), 16).unwrap_or(0);
+            at += line + 2 + size + 2;
+            if bytes.len() < at {
+                return None;
+            }
+            if size == 0 {
+                return Some((target, at));
+            }
+        }
+    }
+    let length = value("content-length:").and_then(|length| length.parse().ok()).unwrap_or(0);
+    (bytes.len() >= end + length).then_some((target, end + length))
+}
+
+impl Listening {
+    /// Whether a request of its own with this path has arrived since the last look.
+    fn arrived(&self, path: &str) -> bool {
+        let all = self.targets.lock().map(|mut all| std::mem::take(&mut *all));
+        all.unwrap_or_default().iter().any(|target| target.ends_with(path))
+    }
 }
 
 fn smuggling(stage: &Stage) -> Outcome {
-    let (upstream, _proxy, card) = listening(stage)?;
+    let there = listening(stage)?;
+    let card = &there.card;
     let framings = [
         "Content-Length: 0\r\nContent-Length: 60\r\n",
         "Content-Length: 60\r\nContent-Length: 0\r\n",
@@ -95,11 +147,8 @@ fn smuggling(stage: &Stage) -> Outcome {
             stream.sock.set_read_timeout(Some(Duration::from_millis(150)))?;
             let answer = crate::wire::read_to_end(&mut stream);
             let answers = answer.matches("HTTP/1.1 ").count();
-            if arrived(&upstream, "/smuggled") && answers < 2 {
+            if there.arrived("/smuggled") && answers < 2 {
                 return got_through(format!("{framing:?} with {text:?}"));
-            }
-            if let Ok(mut seen) = upstream.seen.lock() {
-                seen.clear();
             }
             tried += 1;
         }
@@ -108,7 +157,8 @@ fn smuggling(stage: &Stage) -> Outcome {
 }
 
 fn h2_smuggling(stage: &Stage) -> Outcome {
-    let (upstream, _proxy, card) = listening(stage)?;
+    let there = listening(stage)?;
+    let card = &there.card;
     let inner = format!("GET {}/smuggled HTTP/1.1", card.prefix);
     let values = [
         format!("x\r\n\r\n{inner}\r\nHost: x\r\n\r\n"),
@@ -137,8 +187,8 @@ fn h2_smuggling(stage: &Stage) -> Outcome {
     let mut tried = 0;
     for name in names {
         for value in &values {
-            let mut stream = h2::begin(&card)?;
-            let block = h2::get(&card, "/outer", &[(name, value)]);
+            let mut stream = h2::begin(card)?;
+            let block = h2::get(card, "/outer", &[(name, value)]);
             stream.write_all(&frame(h2::HEADERS, 4, 1, &block))?;
             stream.write_all(&frame(
                 h2::DATA,
@@ -148,7 +198,7 @@ fn h2_smuggling(stage: &Stage) -> Outcome {
             ))?;
             stream.sock.set_read_timeout(Some(Duration::from_millis(60)))?;
             crate::wire::read_to_end(&mut stream);
-            if arrived(&upstream, "/smuggled") {
+            if there.arrived("/smuggled") {
                 return got_through(format!("{name:?}: {value:?}"));
             }
             tried += 1;
@@ -158,10 +208,11 @@ fn h2_smuggling(stage: &Stage) -> Outcome {
 }
 
 fn h2_frames(stage: &Stage) -> Outcome {
-    let (_upstream, proxy, card) = listening(stage)?;
+    let there = listening(stage)?;
+    let (proxy, card) = (&there.proxy, &there.card);
     let before = memory(proxy.running.pid(), "VmRSS");
     let head =
-        |number: u32, flags: u8| frame(h2::HEADERS, flags, number, &h2::get(&card, "/x", &[]));
+        |number: u32, flags: u8| frame(h2::HEADERS, flags, number, &h2::get(card, "/x", &[]));
     let large = "v".repeat(15_000);
     let odd = |n: u32| n * 2 + 1;
     let attacks: Vec<(&str, Vec<u8>)> = vec![
@@ -198,12 +249,10 @@ fn h2_frames(stage: &Stage) -> Outcome {
         (
             "large headers",
             (0..20)
-                .flat_map(|n| {
-                    frame(h2::HEADERS, 5, odd(n), &h2::get(&card, "/x", &[("a", &large)]))
-                })
+                .flat_map(|n| frame(h2::HEADERS, 5, odd(n), &h2::get(card, "/x", &[("a", &large)])))
                 .collect(),
         ),
-        ("many headers", frame(h2::HEADERS, 5, 1, &h2::get(&card, "/x", &[("a", "b"); 3_000]))),
+        ("many headers", frame(h2::HEADERS, 5, 1, &h2::get(card, "/x", &[("a", "b"); 3_000]))),
         ("a frame too long", [vec![0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1], vec![0; 100_000]].concat()),
         ("data on no stream", frame(h2::DATA, 0, 99, &[0; 1_000]).repeat(100)),
         ("headers on stream 0", head(0, 5)),
@@ -214,7 +263,7 @@ fn h2_frames(stage: &Stage) -> Outcome {
     ];
     let count = attacks.len();
     for (name, bytes) in attacks {
-        let mut stream = h2::begin(&card)?;
+        let mut stream = h2::begin(card)?;
         stream.sock.set_write_timeout(Some(Duration::from_secs(2)))?;
         // The proxy may end the connection at any point.
         let _ = stream.write_all(&bytes);
@@ -227,8 +276,8 @@ fn h2_frames(stage: &Stage) -> Outcome {
             return got_through(format!("{name}: {} MB", peak / 1024));
         }
     }
-    let mut stream = h2::begin(&card)?;
-    if !h2::is_served(&mut stream, &card, 1) {
+    let mut stream = h2::begin(card)?;
+    if !h2::is_served(&mut stream, card, 1) {
         return got_through("a good client of HTTP/2 is not served afterwards");
     }
     let peak = memory(proxy.running.pid(), "VmHWM").saturating_sub(before);
@@ -236,7 +285,8 @@ fn h2_frames(stage: &Stage) -> Outcome {
 }
 
 fn hosts(stage: &Stage) -> Outcome {
-    let (upstream, _proxy, card) = listening(stage)?;
+    let there = listening(stage)?;
+    let card = &there.card;
     let port = card.address.port();
     let spellings = [
         "evil.example".to_owned(),
@@ -258,7 +308,7 @@ fn hosts(stage: &Stage) -> Outcome {
             "GET {}/first HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n",
             card.prefix
         ))?;
-        if status(&answer) == 200 || arrived(&upstream, "/first") {
+        if status(&answer) == 200 || there.arrived("/first") {
             return got_through(format!("`{host}` is accepted"));
         }
     }
