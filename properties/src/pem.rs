@@ -1,8 +1,11 @@
 //! Certificates and keys, in PEM and in DER.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use keyward_host::pair::{KeyDer, Pair};
-use keyward_protocol::Secret;
+use keyward_protocol::{
+    Secret,
+    pem::{Blocks, encode},
+    x509::{self, Certificate},
+};
 
 use crate::{budget, mark};
 
@@ -13,6 +16,7 @@ pub(crate) fn check(input: &[u8]) {
         [0x30, ..] => from_der(input),
         _ => String::from_utf8_lossy(input).into_owned(),
     };
+    blocks(input);
     let key = Secret::new(text.as_str());
     match budget::within(text.as_bytes(), || Pair::parse(&text, &key)) {
         Err(error) => mark::hidden(&format!("{error} {error:?}")),
@@ -20,15 +24,35 @@ pub(crate) fn check(input: &[u8]) {
     }
 }
 
+/// A block that is written reads back the same, and what a bundle is made of are certificates.
+fn blocks(input: &[u8]) {
+    let read = || Blocks::of(input).collect::<Vec<_>>();
+    for block in budget::within(input, read) {
+        let text = encode(&block.label, &block.content);
+        // A label of odd characters, or one that a reader takes for a header, is for nobody.
+        let plain = |byte: u8| byte == b' ' || byte.is_ascii_uppercase();
+        if !block.label.bytes().all(plain) {
+            continue;
+        }
+        let mut again = Blocks::of(text.as_bytes());
+        let again = again.next().expect("it was written by us");
+        assert_eq!(again.label, block.label);
+        assert!(again.content == block.content, "another block after writing");
+    }
+    for der in budget::within(input, || x509::bundle(input).collect::<Vec<_>>()) {
+        assert!(Certificate::parse(&der).is_some(), "a bundle has something else in it");
+    }
+}
+
 /// A pair that was accepted is accepted again in the plainest form that says the same.
 fn accepted(pair: &Pair) {
     assert!(!pair.chain.is_empty());
-    let chain: String = pair.chain.iter().map(|der| block("CERTIFICATE", der)).collect();
+    let chain: String = pair.chain.iter().map(|der| encode("CERTIFICATE", der)).collect();
     let (label, key) = match &pair.key {
         KeyDer::Pkcs8(der) => ("PRIVATE KEY", der),
         KeyDer::Pkcs1(der) => ("RSA PRIVATE KEY", der),
     };
-    let again = Pair::parse(&chain, &Secret::new(block(label, key))).expect("it was accepted");
+    let again = Pair::parse(&chain, &Secret::new(encode(label, key))).expect("it was accepted");
     assert_eq!(again.chain, pair.chain);
     assert_eq!((again.not_before, again.not_after), (pair.not_before, pair.not_after));
     assert_eq!(again.common_name, pair.common_name);
@@ -49,9 +73,5 @@ fn from_der(input: &[u8]) -> String {
         _ => 0,
     };
     let (certificate, key) = input.split_at(length.min(input.len()));
-    block("CERTIFICATE", certificate) + &block("PRIVATE KEY", key)
-}
-
-fn block(label: &str, der: &[u8]) -> String {
-    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(der))
+    encode("CERTIFICATE", certificate) + &encode("PRIVATE KEY", key)
 }
