@@ -11,6 +11,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{
     HeaderValue, Method, Request, Response, Uri,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION},
+    uri::Scheme,
 };
 use http_body_util::{BodyExt, Limited};
 use keyward_host::{
@@ -141,10 +142,14 @@ fn follow(url: &str, next: &HeaderValue) -> Result<String, Error> {
     let wrong = || Error::new(Kind::Http, "a redirect leads nowhere");
     let next = next.to_str().map_err(|_| wrong())?;
     let next: Uri = next.parse().map_err(|_| wrong())?;
+    let base: Uri = url.parse().map_err(|_| wrong())?;
     if next.authority().is_some() {
+        // What a provider says of itself decides where tokens go: nobody on the way may write it.
+        if base.scheme() == Some(&Scheme::HTTPS) && next.scheme() != Some(&Scheme::HTTPS) {
+            return Err(Error::new(Kind::Http, "a redirect leads from HTTPS to plain HTTP"));
+        }
         return Ok(next.to_string());
     }
-    let base: Uri = url.parse().map_err(|_| wrong())?;
     let mut parts = base.into_parts();
     parts.path_and_query = next.into_parts().path_and_query;
     Uri::from_parts(parts).map(|uri| uri.to_string()).map_err(|_| wrong())
@@ -212,6 +217,17 @@ mod tests {
         let form = Secret::new("a:b");
         let reply = Https::new().exchange(&call(&url, &server, Some(&form))).unwrap();
         assert_eq!(reply.status, 302);
+    }
+
+    #[test]
+    fn a_redirect_does_not_lead_from_https_to_plain_http() {
+        let server = Server::setup().start().unwrap();
+        server.users().open("/");
+        let url = format!("{}/here", server.url());
+        let there = server.url().replace("https", "http");
+        server.faults().add(Fault::on("/here", Deed::Redirect(StatusCode::FOUND, there)));
+        let text = Https::new().exchange(&call(&url, &server, None)).map(drop).unwrap_err();
+        assert!(text.contains("from HTTPS to plain HTTP"), "{text}");
     }
 
     #[test]

@@ -35,9 +35,10 @@ impl Kind {
     /// From `CKA_EC_PARAMS`: the name of a curve, or for Edwards curves its name in letters.
     pub(crate) fn curve(parameters: &[u8]) -> Option<Self> {
         match Der(parameters).any()? {
-            (der::OID, Der(oid::ED25519)) => Some(Self::Ed25519),
+            (der::OID, Der(oid::ED25519)) | (der::PRINTABLE_STRING, Der(b"edwards25519")) => {
+                Some(Self::Ed25519)
+            }
             (der::OID, Der(name)) => Self::named(Curve::named(name)?),
-            (der::PRINTABLE_STRING, Der(b"edwards25519")) => Some(Self::Ed25519),
             _ => None,
         }
     }

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use keyward_protocol::Secret;
+use keyward_protocol::{Secret, Url};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -47,29 +47,26 @@ impl Proxy {
     /// Reads a `proxy-url`. The message never has the URL's user name or password.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         let bad = |what: &str| Error::new(Kind::BadConfig, format!("the proxy's URL {what}"));
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| bad("has no scheme"))?;
-        let (kind, default_port) = match scheme.to_ascii_lowercase().as_str() {
+        let url = Url::parse(url).map_err(|error| bad(&format!("is {error}")))?;
+        let (kind, default_port) = match url.scheme() {
             "http" => (Scheme::Http, 80),
             "https" => (Scheme::Https, 443),
             // As in Go, names are resolved by the proxy under both.
             "socks5" | "socks5h" => (Scheme::Socks5, 1080),
+            "" => return Err(bad("has no scheme")),
             _ => return Err(bad("is neither `http`, `https` nor `socks5`")),
         };
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let authority = &rest[..end];
-        let (login, address) = match authority.rsplit_once('@') {
-            Some((login, address)) => (Some(Login::parse(login)), address),
-            None => (None, authority),
+        let host = url.host().ok_or_else(|| bad("has no usable host"))?.to_owned();
+        let port = match url.port() {
+            Some(port) => port,
+            None if url.has_port() => return Err(bad("has no usable port")),
+            None => default_port,
         };
-        let (host, port) = split_port(address).ok_or_else(|| bad("has no usable host"))?;
-        if host.is_empty() {
-            return Err(bad("has no host"));
-        }
-        let port = match port {
-            None | Some("") => default_port,
-            Some(port) => port.parse().map_err(|_| bad("has no usable port"))?,
-        };
-        Ok(Self { kind, host: host.to_owned(), port, login: login.map(Arc::new) })
+        let login = url.user().map(|user| {
+            let password = user.password.clone().unwrap_or_else(|| Secret::new(""));
+            Arc::new(Login { user: user.name.clone(), password })
+        });
+        Ok(Self { kind, host, port, login })
     }
 
     /// A stream to `host` through this proxy. The server's own TLS goes inside it.
@@ -161,46 +158,6 @@ impl Refusal {
     }
 }
 
-impl Login {
-    fn parse(text: &str) -> Self {
-        let (user, password) = text.split_once(':').unwrap_or((text, ""));
-        Self { user: decode(user), password: Secret::new(decode(password)) }
-    }
-}
-
-/// The host, without brackets, and what follows a colon.
-fn split_port(address: &str) -> Option<(&str, Option<&str>)> {
-    if let Some(rest) = address.strip_prefix('[') {
-        let (host, rest) = rest.split_once(']')?;
-        return match rest {
-            "" => Some((host, None)),
-            _ => Some((host, Some(rest.strip_prefix(':')?))),
-        };
-    }
-    match address.split_once(':') {
-        Some((_, rest)) if rest.contains(':') => None,
-        Some((host, port)) => Some((host, Some(port))),
-        None => Some((address, None)),
-    }
-}
-
-/// Undoes percent signs; one that stands for nothing stays.
-fn decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        let digit = |at: usize| tail.get(at).and_then(|digit| char::from(*digit).to_digit(16));
-        if let (b'%', Some(high), Some(low)) = (byte, digit(0), digit(1)) {
-            bytes.extend(u8::try_from(high * 16 + low));
-            rest = &tail[2..];
-        } else {
-            bytes.push(byte);
-            rest = tail;
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 /// Reads to the empty line and not a byte further: what follows belongs to the server.
 async fn read_head(stream: &mut Stream) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(256);
@@ -250,10 +207,10 @@ mod tests {
 
     #[test]
     fn a_login_is_decoded_and_never_shown() {
-        let proxy = Proxy::parse("http://me:p%40ss%3Aword%zz@proxy.example").unwrap();
+        let proxy = Proxy::parse("http://me:p%40ss%3Aword@proxy.example").unwrap();
         assert_eq!(format!("{proxy:?}"), "Proxy(http://proxy.example:80)");
         let login = proxy.login.unwrap();
-        assert_eq!((login.user.as_str(), login.password.expose()), ("me", "p@ss:word%zz"));
+        assert_eq!((login.user.as_str(), login.password.expose()), ("me", "p@ss:word"));
     }
 
     #[test]
@@ -266,7 +223,14 @@ mod tests {
 
     #[test]
     fn a_url_that_is_no_proxy_is_refused_without_its_password() {
-        for url in ["ftp://me:hush@p", "http://me:hush@", "http://me:hush@h:port", "me:hush@p"] {
+        for url in [
+            "ftp://me:hush@p",
+            "http://me:hush@",
+            "http://me:hush@h:port",
+            "http://me:hush@h:99999",
+            "http://me:hush%zz@h",
+            "me:hush@p",
+        ] {
             let message = Proxy::parse(url).unwrap_err().to_string();
             assert!(!message.contains("hush"), "{message}");
         }

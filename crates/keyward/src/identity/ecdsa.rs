@@ -8,6 +8,9 @@ use rustls::{
 };
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
+/// Checks a signature: by this key, of this message.
+type Verify = fn(key: &[u8], message: &[u8], signature: &[u8]) -> Option<()>;
+
 /// One curve with one hash, for webpki.
 #[derive(Debug)]
 pub(super) struct Ecdsa {
@@ -15,7 +18,7 @@ pub(super) struct Ecdsa {
     signature: AlgorithmIdentifier,
     /// The name of the hash in TLS. TLS 1.3 ties it to a curve, TLS 1.2 does not.
     pub(super) scheme: SignatureScheme,
-    verify: fn(key: &[u8], message: &[u8], signature: &[u8]) -> Option<()>,
+    verify: Verify,
 }
 
 /// P-521 with SHA-512: the one of these that TLS 1.3 has.

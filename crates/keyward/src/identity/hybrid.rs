@@ -44,7 +44,7 @@ impl SupportedKxGroup for X25519MlKem768 {
         Ok(CompletedKeyExchange {
             group: self.name(),
             pub_key: [&ciphertext[..], &classical.pub_key].concat(),
-            secret: join(Zeroizing::new(secret.into()), &classical.secret),
+            secret: join(&Zeroizing::new(secret.into()), &classical.secret),
         })
     }
 
@@ -74,7 +74,7 @@ impl ActiveKeyExchange for Exchange {
         let ciphertext = post_quantum.try_into().map_err(|_| PeerMisbehaved::InvalidKeyShare)?;
         let classical = self.classical.complete(classical)?;
         let secret = self.secret.decapsulate(ciphertext);
-        Ok(join(Zeroizing::new(secret.into()), &classical))
+        Ok(join(&Zeroizing::new(secret.into()), &classical))
     }
 
     /// X25519 is offered by itself too, so that servers without ML-KEM need no second round trip.
@@ -107,7 +107,7 @@ fn split(share: &[u8], post_quantum: usize) -> Result<(&[u8], &[u8]), Error> {
         .ok_or(Error::PeerMisbehaved(PeerMisbehaved::InvalidKeyShare))
 }
 
-fn join(post_quantum: Zeroizing<[u8; 32]>, classical: &SharedSecret) -> SharedSecret {
+fn join(post_quantum: &Zeroizing<[u8; 32]>, classical: &SharedSecret) -> SharedSecret {
     let both = Zeroizing::new([&post_quantum[..], classical.secret_bytes()].concat());
     SharedSecret::from(both.as_slice())
 }

@@ -10,7 +10,7 @@ use crate::{
 
 /// Checks the extensions that Go looks into and that certificates of clients and servers have, and
 /// collects the names in them.
-pub(super) fn read<'a>(mut list: Der<'a>) -> Option<Vec<AlternativeName<'a>>> {
+pub(super) fn read(mut list: Der<'_>) -> Option<Vec<AlternativeName<'_>>> {
     let mut names = Vec::new();
     let mut seen = HashSet::new();
     while !list.is_empty() {
