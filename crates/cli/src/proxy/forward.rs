@@ -227,19 +227,19 @@ fn lost(served: &Served, route: &Route, error: &keyward::Error) -> Told {
     let told = safe(&format!("{message}{words}{hint}"));
     // The plugin's own words were passed on to whoever reads the log when they came.
     let logged = if shown { safe(&format!("{message}{hint}")) } else { told.clone() };
-    note(served, logged);
+    note(served, &logged);
     (code, told.into())
 }
 
 /// There is no response of the server that can be passed on.
 fn failed(served: &Served, message: String) -> Told {
-    note(served, message.clone());
+    note(served, &message);
     (StatusCode::BAD_GATEWAY, message.into())
 }
 
 /// Clients ask again and again; whoever reads the log need not.
-fn note(served: &Served, message: String) {
-    if served.note(message.clone()) {
+fn note(served: &Served, message: &str) {
+    if served.note(message.to_owned()) {
         tracing::warn!(context = served.name, "{message}");
     }
 }

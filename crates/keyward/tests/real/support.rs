@@ -9,8 +9,11 @@ use std::{
 
 use keyward::{Client, client::Builder};
 use keyward_host::{
-    Kubeconfig, Overrides, Plan, Source, Sources, Surroundings, Target, clock::HandClock,
-    observer::Nobody, plan, rules::Rules,
+    Kubeconfig, Overrides, Plan, Source, Sources, Surroundings, Target,
+    clock::HandClock,
+    observer::{Nobody, Observer},
+    plan,
+    rules::Rules,
 };
 pub(crate) use keyward_testing::script::Script as Plugin;
 use keyward_testing::server::Server;
@@ -27,8 +30,13 @@ pub(crate) struct Desk {
 
 impl Desk {
     pub(crate) fn new() -> Self {
+        Self::observed(Arc::new(Nobody))
+    }
+
+    /// With somebody who is told of everything.
+    pub(crate) fn observed(observer: Arc<dyn Observer>) -> Self {
         let clock = Arc::new(HandClock::new(jiff::Timestamp::now()));
-        Self { sources: Sources::new(clock.clone(), Arc::new(Nobody)), clock }
+        Self { sources: Sources::new(clock.clone(), observer), clock }
     }
 
     pub(crate) fn source(&self, kubeconfig: &str) -> Source {

@@ -9,6 +9,7 @@ use std::{
 };
 
 use keyward::Client;
+use keyward_host::observer::Observer;
 use keyward_testing::{authority::KeyKind, server::Server};
 
 use super::scene;
@@ -43,8 +44,18 @@ async fn a_signer_that_takes_its_time_does_not_stop_the_runtime() {
     assert!(ticks >= 100, "{ticks} ticks while the signer took 2 s");
 }
 
+/// Counts signatures that failed.
+#[derive(Default)]
+struct Failures(AtomicUsize);
+
+impl Observer for Failures {
+    fn signed(&self, _took: Duration, came: bool) {
+        self.0.fetch_add(usize::from(!came), Ordering::SeqCst);
+    }
+}
+
 #[tokio::test(flavor = "current_thread")]
-async fn a_cancelled_request_leaves_no_process() {
+async fn a_cancelled_request_leaves_no_process_and_is_no_failure() {
     for (resident, at) in [
         ("false", "certificate"),
         ("false", "sign"),
@@ -54,7 +65,8 @@ async fn a_cancelled_request_leaves_no_process() {
     ] {
         let (server, mut token) = scene(Server::setup(), KeyKind::P256);
         token.set("resident", resident).set("fault", "hang").set("faultAt", at);
-        let client = Desk::new().client(&server, &token.user());
+        let failures = Arc::new(Failures::default());
+        let client = Desk::observed(failures.clone()).client(&server, &token.user());
         let asked = match at {
             "certificate" => "CertificateRequest",
             "unlock" => "UnlockRequest",
@@ -66,6 +78,9 @@ async fn a_cancelled_request_leaves_no_process() {
         request.abort();
         until("the end of the signer", || token.alive().is_empty()).await;
         drop(client);
+        // Whoever was told is told before the last hold on the observer is let go of.
+        until("the end of the attempt", || Arc::strong_count(&failures) == 1).await;
+        assert_eq!(failures.0.load(Ordering::SeqCst), 0, "{at}, resident: {resident}");
     }
 }
 

@@ -101,9 +101,10 @@ impl<'a> Exam<'a> {
 
     /// Every version, answered in itself or declined. Gives the newest that works, and its run.
     fn ask_versions(&mut self) -> Result<(Option<Version>, Run), Hopeless> {
-        let asked: Vec<_> = match self.proposal {
-            true => vec![(None, "the form of the original proposal")],
-            false => Version::ALL.map(|version| (Some(version), version.name())).to_vec(),
+        let asked = if self.proposal {
+            vec![(None, "the form of the original proposal")]
+        } else {
+            Version::ALL.map(|version| (Some(version), version.name())).to_vec()
         };
         let mut versions = Versions::new();
         for (version, name) in asked {
@@ -204,9 +205,12 @@ impl<'a> Exam<'a> {
         invocation.stdin = Stdin::Request(Zeroizing::new(text.as_bytes().to_vec()));
         self.plugin.progress.say(name);
         let result = process::run(&invocation, &Stop::default());
-        Run::judge(name, result, |stdout| match self.proposal {
-            true => read_proposal(stdout, &self.image, SystemClock.now()),
-            false => read(stdout, version),
+        Run::judge(name, result, |stdout| {
+            if self.proposal {
+                read_proposal(stdout, &self.image, SystemClock.now())
+            } else {
+                read(stdout, version)
+            }
         })
     }
 
