@@ -27,7 +27,7 @@ use crate::clock::{Clock, SystemClock};
 /// browser; or by the last process of a pipeline that still writes.
 const PIPE_GRACE: Duration = Duration::from_millis(250);
 /// How long a program that is told to end has for that before it is killed.
-const TERM_GRACE: Duration = Duration::from_millis(500);
+const TERM_GRACE: Duration = Duration::from_millis(250);
 /// How often to look whether the program has ended, where that cannot be waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
