@@ -27,9 +27,10 @@ const SHOWN: usize = 12;
 const FULL: usize = 200_000;
 const LEAST: usize = 5_000;
 
-/// An ordinary run has one of so many combinations of the terminal. It shares no divisor with the numbers of choices, so
-/// that each choice comes up.
-const SAMPLE: usize = 7;
+/// An ordinary run has one of so many combinations. The numbers share no divisor with those of the choices, so that each
+/// choice comes up.
+const CONNECTIONS: usize = 23;
+const TERMINALS: usize = 7;
 
 /// What to run.
 pub struct Settings {
@@ -151,7 +152,8 @@ fn beside_kubectl(root: &Path, settings: &Settings) -> Result<Vec<(&'static str,
             let cases = (settings.cases / 500).clamp(8, 200);
             vec![
                 ("kubectl", judge.run(cases, settings.seed)?),
-                ("terminal", terminal::run(&judge, SAMPLE)?),
+                ("transport", transport::run(root, &judge, CONNECTIONS)?),
+                ("terminal", terminal::run(&judge, TERMINALS)?),
             ]
         }
     })

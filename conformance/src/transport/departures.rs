@@ -17,7 +17,7 @@ const DEPARTURES: &[Departure] = &[
     Departure {
         cases: &["server URL with a path", "server URL with a fragment"],
         describes: |theirs, ours| {
-            same_but_for("target", theirs, ours, |theirs, ours| {
+            same_but_for(&["target"], theirs, ours, |theirs, ours| {
                 let prefix = ours.strip_suffix(theirs);
                 prefix.is_some_and(|prefix| prefix.starts_with('/'))
             })
@@ -28,9 +28,11 @@ const DEPARTURES: &[Departure] = &[
     Departure {
         cases: &["server URL with a name in capitals", "tls-server-name API.EXAMPLE"],
         describes: |theirs, ours| {
-            same_but_for("name", theirs, ours, |theirs, ours| theirs.to_lowercase() == ours)
+            same_but_for(&["name", "host"], theirs, ours, |theirs, ours| {
+                theirs.eq_ignore_ascii_case(ours)
+            })
         },
-        reason: "the server name of the handshake is sent in lower case: it means the same",
+        reason: "the server's name is sent in lower case: it means the same",
     },
     Departure {
         cases: &["server URL with a user"],
@@ -81,20 +83,22 @@ pub(super) fn explains(case: &str, theirs: &Trace, ours: &Trace) -> Option<&'sta
     DEPARTURES.iter().find(covers).map(|departure| departure.reason)
 }
 
-/// Whether the traces are the same but for one field of each request, and that is as `related` says.
+/// Whether the traces are the same but for these fields of each request, and those are as `related` says.
 fn same_but_for(
-    field: &str,
+    fields: &[&str],
     theirs: &Trace,
     ours: &Trace,
     related: fn(theirs: &str, ours: &str) -> bool,
 ) -> bool {
-    let text = |request: &Value| request[field].as_str().unwrap_or_default().to_owned();
     let mut adjusted = ours.clone();
     for (ours, theirs) in adjusted.requests.iter_mut().zip(&theirs.requests) {
-        if !related(&text(theirs), &text(ours)) {
-            return false;
+        for field in fields {
+            let text = |request: &Value| request[field].as_str().unwrap_or_default().to_owned();
+            if !related(&text(theirs), &text(ours)) {
+                return false;
+            }
+            ours[field] = theirs[field].clone();
         }
-        ours[field] = theirs[field].clone();
     }
     adjusted == *theirs
 }
