@@ -76,6 +76,7 @@ func main() {
 		"image-match":      {imageMatch, true},
 		"keyring":          {keyring, true},
 		"kubelet-config":   {newKubeletConfig(scratch), true},
+		"kubelet-request":  {newKubeletRequest(), true},
 		"kubelet-response": {newKubeletResponse(scratch), false},
 	}
 	input := bufio.NewReaderSize(os.Stdin, 1<<20)

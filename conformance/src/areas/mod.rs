@@ -7,6 +7,7 @@ mod image_match;
 mod keyring;
 mod kubeconfig;
 mod kubelet_config;
+mod kubelet_request;
 mod kubelet_response;
 mod plugin_policy;
 
@@ -44,9 +45,10 @@ pub const AREAS: &[Area] = &[
     Area { name: "exec-info-helper", check: exec_info_helper::check, share: 13 },
     Area { name: "kubeconfig", check: kubeconfig::check, share: 15 },
     Area { name: "plugin-policy", check: plugin_policy::check, share: 4 },
-    Area { name: "image-match", check: image_match::check, share: 22 },
+    Area { name: "image-match", check: image_match::check, share: 20 },
     Area { name: "keyring", check: keyring::check, share: 13 },
     Area { name: "kubelet-config", check: kubelet_config::check, share: 12 },
+    Area { name: "kubelet-request", check: kubelet_request::check, share: 2 },
     Area { name: "kubelet-response", check: kubelet_response::check, share: 5 },
 ];
 

@@ -329,6 +329,24 @@ fn attributes(rng: &mut Rng) -> Tree {
     Tree::Map(fields)
 }
 
+/// A case for `kubelet-request`.
+pub(super) fn request(rng: &mut Rng) -> Value {
+    const TEXTS: &[&str] = &[
+        "", "a", "value", "<x>", "a&b", "\u{e9}", "\u{2028}", "\"", "\\", "\n", "\u{7f}", "\u{1}",
+    ];
+    let annotations: Map<String, Value> =
+        (0..rng.below(4)).map(|_| (rng.of(KEYS).to_owned(), rng.of(TEXTS).into())).collect();
+    let image = format!("{}{}", rng.mostly(80, "test.registry.io/app", TEXTS), rng.of(TEXTS));
+    let mut case = json!({ "configApiVersion": PROTOCOLS[rng.below(3)], "image": image });
+    if rng.chance(60) {
+        case["token"] = rng.mostly(50, "eyJ.eyJ.sig", TEXTS).into();
+    }
+    if rng.chance(60) {
+        case["annotations"] = annotations.into();
+    }
+    case
+}
+
 /// A case for `kubelet-response`.
 pub(super) fn response(rng: &mut Rng) -> Value {
     let asked = PROTOCOLS[rng.below(3)];

@@ -35,6 +35,7 @@ impl Generator {
             "image-match" => (image::matching, image::WORDS),
             "keyring" => (image::keyring, image::WORDS),
             "kubelet-config" => (kubelet::config, kubelet::WORDS),
+            "kubelet-request" => (kubelet::request, kubelet::WORDS),
             _ => (kubelet::response, kubelet::WORDS),
         };
         Self { seeds, at: 0, rng: Rng::new(number), make, words }
