@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, error::Error as _, io, process::ExitCode};
 
-use keyward_host::{Error, Kind};
+use keyward_host::{Error, Kind, redact::redact};
 use keyward_process::harden::TooFewDescriptors;
 
 use crate::{globals::Globals, output, signals};
@@ -137,7 +137,7 @@ impl Failure {
         }
         signals::leave_if_interrupted();
         let style = output::Style::of_stderr(globals);
-        output::tell(&globals.mask.apply(&self.layout(style)));
+        output::tell(&redact(&self.layout(style)));
         ExitCode::from(self.0.code as u8)
     }
 

@@ -12,6 +12,7 @@ use keyward_host::{
     oidc::Exchange,
     plan::{Complaints, Environment, Settings},
     process::Sink,
+    redact,
     rules::Rules,
 };
 use keyward_protocol::{Node, Secret, exec::Request, signer::pins, url};
@@ -19,9 +20,7 @@ use keyward_protocol::{Node, Secret, exec::Request, signer::pins, url};
 use crate::{
     failure::Failure,
     flags::{Flags, PluginEnv},
-    guard,
-    mask::Mask,
-    output,
+    guard, output,
     plugin_stderr::PluginStderr,
 };
 
@@ -49,8 +48,6 @@ pub(crate) struct Globals {
     pub(crate) surroundings: Surroundings,
     /// What a client asks of us, where we are its plugin.
     pub(crate) asked: Option<Request>,
-    /// The secrets that no message may show.
-    pub(crate) mask: Mask,
     /// Passes on what plugins write to stderr. One for all, so that equal settings stay equal.
     plugin_stderr: Arc<dyn Sink>,
     /// The warnings given so far: several contexts of one kubeconfig share some.
@@ -60,16 +57,14 @@ pub(crate) struct Globals {
 impl Globals {
     /// Those of this process.
     pub(crate) fn new(flags: Flags) -> Self {
-        let mask = Mask::default();
         for secret in [&flags.token, &flags.password].into_iter().flatten() {
-            mask.learn(secret);
+            redact::remember(secret, None);
         }
-        let plugin_stderr = Arc::new(PluginStderr::new(mask.clone(), flags.log_format));
+        let plugin_stderr = Arc::new(PluginStderr::new(flags.log_format));
         Self {
             flags,
             surroundings: Surroundings::process(),
             asked: None,
-            mask,
             plugin_stderr,
             warned: Arc::default(),
         }
@@ -102,7 +97,7 @@ impl Globals {
             tracing::info!(path = %path.display(), found, "looked for a kubeconfig");
         }
         let target = config.resolve(overrides, &self.surroundings)?;
-        self.learn(&target);
+        remember(&target);
         tracing::info!(
             context = target.context,
             cluster = target.cluster_name,
@@ -224,31 +219,31 @@ impl Globals {
         let set = |name: &str| self.surroundings.var(name).filter(|value| !value.is_empty());
         set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
     }
+}
 
-    /// Takes note of every secret of a target, so that no message shows it.
-    fn learn(&self, target: &Target) {
-        let user = &target.user;
-        for secret in [&user.token, &user.password, &user.client_key_data] {
-            self.mask.learn(secret);
+/// Hides every secret of a target in whatever this process says from now on.
+fn remember(target: &Target) {
+    let user = &target.user;
+    for secret in [&user.token, &user.password, &user.client_key_data] {
+        redact::remember(secret, None);
+    }
+    for (_, value) in user.exec.iter().flat_map(|exec| &exec.env) {
+        redact::remember_value(value);
+    }
+    for secret in target.exec_config.iter().flat_map(Node::secrets) {
+        redact::remember_value(&secret);
+    }
+    for (name, value) in user.auth_provider.iter().flat_map(|provider| &provider.config) {
+        if ["token", "secret"].iter().any(|word| name.contains(word)) {
+            redact::remember(value, None);
         }
-        for (_, value) in user.exec.iter().flat_map(|exec| &exec.env) {
-            self.mask.learn_value(value);
+        for pin in pins(name, value.expose()) {
+            redact::remember(&pin, None);
         }
-        for secret in target.exec_config.iter().flat_map(Node::secrets) {
-            self.mask.learn_value(&secret);
-        }
-        for (name, value) in user.auth_provider.iter().flat_map(|provider| &provider.config) {
-            if ["token", "secret"].iter().any(|word| name.contains(word)) {
-                self.mask.learn(value);
-            }
-            for pin in pins(name, value.expose()) {
-                self.mask.learn(&pin);
-            }
-        }
-        for address in [&target.cluster.server, &target.cluster.proxy_url] {
-            for password in url::passwords(address) {
-                self.mask.learn(&password);
-            }
+    }
+    for address in [&target.cluster.server, &target.cluster.proxy_url] {
+        for password in url::passwords(address) {
+            redact::remember(&password, None);
         }
     }
 }

@@ -17,7 +17,6 @@ mod globals;
 mod guard;
 mod log;
 mod log_limit;
-mod mask;
 mod output;
 mod plugin_stderr;
 #[cfg(unix)]

@@ -5,7 +5,11 @@ use std::{
     io,
 };
 
-use keyward_host::clock::{Clock, SystemClock};
+use keyward_host::{
+    clock::{Clock, SystemClock},
+    redact::redact,
+};
+use keyward_protocol::text::escape_json;
 use serde_json::{Map, Value};
 use tracing::{
     Event, Level, Subscriber,
@@ -20,7 +24,6 @@ use tracing_subscriber::{
 use crate::{
     globals::Globals,
     log_limit::LogLimit,
-    mask::Mask,
     output::{self, Format},
 };
 
@@ -37,10 +40,9 @@ pub(crate) fn start(globals: &Globals) {
             style: output::Style::of_stderr(globals),
             detailed: level > LevelFilter::INFO,
             format: globals.flags.log_format,
-            mask: globals.mask.clone(),
             limit: LogLimit::default(),
         })
-        .with_writer(Stderr(globals.mask.clone()))
+        .with_writer(Stderr)
         .finish();
     // Fails only if a log is there already, and then that one is as good.
     let _ = tracing::subscriber::set_global_default(subscriber);
@@ -52,8 +54,6 @@ struct Line {
     /// Say which module it comes from.
     detailed: bool,
     format: Format,
-    /// For texts in JSON, before their quotes and backslashes hide a secret from the writer's.
-    mask: Mask,
     limit: LogLimit,
 }
 
@@ -112,16 +112,17 @@ impl Said {
         out
     }
 
-    /// One object.
-    fn json(self, level: Level, target: &str, mask: &Mask) -> Value {
+    /// One object. Its texts are redacted before their quotes and backslashes hide a secret from the
+    /// writer.
+    fn json(self, level: Level, target: &str) -> Value {
         let mut object = Map::new();
         object.insert("time".to_owned(), SystemClock.now().to_string().into());
         object.insert("level".to_owned(), level.as_str().to_ascii_lowercase().into());
         object.insert("target".to_owned(), target.into());
-        object.insert("message".to_owned(), mask.apply(&self.message).into());
+        object.insert("message".to_owned(), redact(&self.message).into());
         for (name, value) in self.fields {
             let value = match value {
-                Value::String(text) => mask.apply(&text).into(),
+                Value::String(text) => redact(&text).into(),
                 other => other,
             };
             object.insert(name.to_owned(), value);
@@ -153,11 +154,8 @@ where
             }
         }
         if self.format == Format::Json {
-            return writeln!(
-                writer,
-                "{}",
-                said.json(*metadata.level(), metadata.target(), &self.mask)
-            );
+            let object = said.json(*metadata.level(), metadata.target());
+            return writeln!(writer, "{}", escape_json(&object.to_string()));
         }
         let level = match *metadata.level() {
             Level::ERROR => self.style.error("error:"),
@@ -174,26 +172,23 @@ where
     }
 }
 
-/// Stderr behind the mask.
-struct Stderr(Mask);
+/// Stderr, without secrets. The formatter hands over whole lines, so a secret is never cut in two.
+struct Stderr;
 
-impl<'a> MakeWriter<'a> for Stderr {
-    type Writer = Masked<'a>;
+impl MakeWriter<'_> for Stderr {
+    type Writer = Self;
 
-    fn make_writer(&'a self) -> Masked<'a> {
-        Masked(&self.0)
+    fn make_writer(&self) -> Self {
+        Self
     }
 }
 
-/// The formatter hands over whole lines, so a secret is never cut in two.
-struct Masked<'a>(&'a Mask);
-
-impl io::Write for Masked<'_> {
+impl io::Write for Stderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.is_empty() {
             return Ok(0);
         }
-        output::tell(&self.0.apply(&String::from_utf8_lossy(bytes)));
+        output::tell(&redact(&String::from_utf8_lossy(bytes)));
         Ok(bytes.len())
     }
 
@@ -223,7 +218,7 @@ mod tests {
 
     #[test]
     fn in_json_everything_has_its_name_and_its_type() {
-        let object = said().json(Level::INFO, "keyward", &Mask::default());
+        let object = said().json(Level::INFO, "keyward");
         assert_eq!((&object["level"], &object["message"]), (&"info".into(), &"request".into()));
         assert_eq!((&object["path"], &object["status"]), (&"/a b\"c".into(), &200.into()));
         let time = object["time"].as_str().unwrap_or_default();

@@ -8,7 +8,8 @@ use std::{
 
 use clap::ValueEnum;
 use keyward_host::{Target, kubeconfig::Place};
-use keyward_protocol::text::clean;
+use keyward_protocol::text;
+pub(crate) use keyward_protocol::text::{block, inline};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
@@ -51,9 +52,9 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 
 /// Data as indented JSON with a line break at its end.
 pub(crate) fn json(value: &impl Serialize) -> Result<String, Failure> {
-    let mut text = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
-    text.push('\n');
-    Ok(text)
+    let mut json = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
+    json.push('\n');
+    Ok(text::escape_json(&json))
 }
 
 /// How JSON is laid out.
@@ -130,17 +131,6 @@ fn has_room(stderr: &io::StderrLock<'_>) -> bool {
 #[cfg(not(unix))]
 fn has_room(_stderr: &io::StderrLock<'_>) -> bool {
     true
-}
-
-/// Text from strangers (a kubeconfig, a flag), fit for one line of ours: control characters by their
-/// names, and no line breaks.
-pub(crate) fn inline(text: &str) -> String {
-    clean(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-/// The same for text that may have several lines.
-pub(crate) fn block(text: &str) -> String {
-    text.split('\n').map(inline).collect::<Vec<_>>().join("\n")
 }
 
 /// As a shell reads it back.

@@ -1,27 +1,24 @@
 //! A plugin's stderr on ours, as it comes: a device code that is shown after the login is no use.
 
-use keyward_host::process::Sink;
+use keyward_host::{process::Sink, redact::Redactor};
 
-use crate::{
-    mask::Mask,
-    output::{self, Format},
-};
+use crate::output::{self, Format};
 
 /// Passes on what plugins write, cleaned of control characters and of known secrets. A log in JSON
 /// gets an event for each line, because whoever reads it expects nothing else.
 pub(crate) struct PluginStderr {
-    mask: Mask,
     log: Format,
 }
 
 impl PluginStderr {
-    pub(crate) fn new(mask: Mask, log: Format) -> Self {
-        Self { mask, log }
+    pub(crate) fn new(log: Format) -> Self {
+        Self { log }
     }
 
     fn tell(&self, plugin: &str, text: &str, end: &str) {
+        let text = Redactor::default().apply(text.as_bytes());
         match self.log {
-            Format::Text => output::tell(&format!("{}{end}", self.mask.apply(text))),
+            Format::Text => output::tell(&format!("{text}{end}")),
             Format::Json if text.is_empty() => {}
             Format::Json => tracing::warn!(plugin, "{text}"),
         }

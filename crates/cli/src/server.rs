@@ -6,14 +6,13 @@ use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use keyward::{Body, Client, Incoming, Kind};
 use keyward_host::{Plan, Source, Sources, Target};
-use keyward_protocol::Secret;
+use keyward_protocol::url;
 use serde_json::Value;
 
 use crate::{
     duration,
     failure::Failure,
     globals::Globals,
-    mask::Mask,
     output::{self, inline},
     waiting::Waiting,
 };
@@ -42,7 +41,6 @@ pub(crate) struct Server {
     plan: Plan,
     target: Target,
     limit: Option<Duration>,
-    mask: Mask,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -64,8 +62,7 @@ impl Server {
         let client = builder.build(&target, source.clone())?;
         // One request at a time: one thread is all it needs.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let mask = globals.mask.clone();
-        Ok(Self { client, source, plan, target, limit, mask, runtime })
+        Ok(Self { client, source, plan, target, limit, runtime })
     }
 
     /// Does nothing for a while.
@@ -84,19 +81,8 @@ impl Server {
             let waiting = Waiting::begin(&self.plan, &self.source, Some(server));
             let response = self.client.send(request).await;
             drop(waiting);
-            self.learn();
             read(response.map_err(|error| self.explain(error))?).await
         })
-    }
-
-    /// A server may repeat what it was sent, and no message may.
-    fn learn(&self) {
-        let Some(credential) = self.source.current() else { return };
-        credential.token().inspect(|token| self.mask.learn(token));
-        let header = credential.authorization().and_then(|value| value.to_str().ok());
-        if let Some((_, coded)) = header.and_then(|header| header.split_once(' ')) {
-            self.mask.learn(&Secret::new(coded));
-        }
     }
 
     /// Says whom we waited for in vain.
@@ -106,7 +92,7 @@ impl Server {
         let (what, label) = if self.source.current().is_none() {
             (format!("there was no credential within {limit}"), "needed by")
         } else {
-            let server = inline(&self.target.cluster.server);
+            let server = inline(&url::mask(&self.target.cluster.server));
             (format!("server `{server}` did not answer within {limit}"), "asked by")
         };
         Failure::failed(what)

@@ -7,6 +7,7 @@ use std::{
 };
 
 use keyward_host::{Plan, Source, plan::Plugin, process};
+use keyward_protocol::url;
 
 use crate::{
     duration,
@@ -35,7 +36,8 @@ impl Waiting {
             let (name, user) = (inline(plugin.command()), output::user(plan.target()));
             format!("waiting for the plugin `{name}` of {user}{}\n", limit.unwrap_or_default())
         });
-        let server = server.map(|server| format!("waiting for server `{}`\n", inline(server)));
+        let server =
+            server.map(|server| format!("waiting for server `{}`\n", inline(&url::mask(server))));
         let source = source.clone();
         let (end, ended) = channel::<()>();
         process::spawn(move || {

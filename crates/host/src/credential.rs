@@ -155,6 +155,19 @@ impl Keep for Credential {
     fn serial(&self) -> u64 {
         self.body.serial
     }
+
+    fn secrets(&self, tell: &mut dyn FnMut(&Secret)) {
+        self.body.token.iter().for_each(&mut *tell);
+        self.body.pair.iter().for_each(|pair| tell(&pair.pem.key));
+        let header = self.authorization.as_ref().and_then(|header| header.to_str().ok());
+        if let Some(coded) = header.and_then(|header| header.strip_prefix("Basic ")) {
+            tell(&Secret::new(coded));
+            let plain = STANDARD.decode(coded).map(Secret::from_bytes).unwrap_or_default();
+            if let Some((_, password)) = plain.expose().split_once(':') {
+                tell(&Secret::new(password));
+            }
+        }
+    }
 }
 
 impl fmt::Debug for Credential {

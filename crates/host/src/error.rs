@@ -1,5 +1,8 @@
 use std::{error::Error as StdError, fmt, sync::Arc};
 
+use keyward_protocol::text::block;
+pub(crate) use keyward_protocol::text::inline;
+
 use crate::kubeconfig::Problem;
 
 /// Why there is no credential. Opaque and cheap to clone, because one failed run answers many callers.
@@ -190,20 +193,6 @@ impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_deref().map(|s| s as _)
     }
-}
-
-/// Text from strangers, safe inside a line of ours: control characters by their names, and no line
-/// breaks.
-pub(crate) fn inline(text: &str) -> String {
-    keyward_protocol::text::clean(text)
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
-}
-
-/// The same for text that may have lines.
-fn block(text: &str) -> String {
-    text.split('\n').map(inline).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

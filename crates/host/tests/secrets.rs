@@ -117,3 +117,20 @@ fn everything(script: &str) -> String {
     }
     seen
 }
+
+#[test]
+fn a_token_that_was_handed_out_before_is_not_shown_when_a_later_run_repeats_it() {
+    let token = format!("{MARK}.handed-out-and-still-valid");
+    let coded = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &token);
+    let good = answer("v1", &format!(r#"{{"token":"{token}"}}"#));
+    let tell = format!("echo 'the old one was {token}' >&2; echo 'or {coded}' >&2; exit 1");
+    let stage = Stage::with_plugin(&format!(
+        "if [ \"$(wc -l <\"$COUNT\")\" -gt 1 ]; then {tell}; fi\n{good}"
+    ));
+    let source = stage.source();
+    let credential = source.credential_blocking().unwrap_or_else(|error| panic!("{error:#}"));
+    source.refused(&credential, false, None);
+    let error = source.credential_blocking().map(drop).expect_err("the second run fails");
+    let said = error.stderr().unwrap_or_default();
+    assert_eq!(said.trim_end().replace('=', ""), "the old one was [hidden]\nor [hidden]");
+}

@@ -71,7 +71,7 @@ impl Https {
                 Some(next) if call.form.is_none() && response.status().is_redirection() => next,
                 _ => return reply(response).await,
             };
-            url = follow(&url, next)?;
+            url = follow(&url, next, call.basic.is_some())?;
         }
         Err(Error::new(Kind::Http, "there are too many redirects"))
     }
@@ -137,8 +137,10 @@ async fn reply(response: Response<Incoming>) -> Result<Reply, Error> {
     Ok(Reply { status, body: Zeroizing::new(body.to_bytes().into()) })
 }
 
-/// Where a redirect leads: a whole URL, or a path of the same server.
-fn follow(url: &str, next: &HeaderValue) -> Result<String, Error> {
+/// Where a redirect leads: a whole URL, or a path of the same server. What begins under TLS stays there:
+/// whoever listens could name a token endpoint of their own. A request that carries a `secret` stays
+/// with its server.
+fn follow(url: &str, next: &HeaderValue, secret: bool) -> Result<String, Error> {
     let wrong = || Error::new(Kind::Http, "a redirect leads nowhere");
     let next = next.to_str().map_err(|_| wrong())?;
     let next: Uri = next.parse().map_err(|_| wrong())?;
@@ -147,6 +149,9 @@ fn follow(url: &str, next: &HeaderValue) -> Result<String, Error> {
         // What a provider says of itself decides where tokens go: nobody on the way may write it.
         if base.scheme() == Some(&Scheme::HTTPS) && next.scheme() != Some(&Scheme::HTTPS) {
             return Err(Error::new(Kind::Http, "a redirect leads from HTTPS to plain HTTP"));
+        }
+        if secret && (base.scheme(), base.authority()) != (next.scheme(), next.authority()) {
+            return Err(Error::new(Kind::Http, "a redirect leads to another server"));
         }
         return Ok(next.to_string());
     }

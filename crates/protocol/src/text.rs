@@ -29,6 +29,64 @@ pub fn clean(text: &str) -> String {
     out
 }
 
+/// How many characters of a text are shown in one line. The beginning and the end of a longer one are.
+const LONGEST: usize = 4000;
+
+/// Text from strangers, safe inside a line of ours: control characters by their names, no line breaks,
+/// and of a very long one the beginning and the end.
+///
+/// ```
+/// # use keyward_protocol::text::inline;
+/// assert_eq!(inline("a\r\nb\u{202e}\u{9b}"), "a  bU+202EU+009B");
+/// let long = inline(&"x".repeat(5_000_000));
+/// assert!(long.len() < 4200 && long.contains("… (4996000 characters left out) …"));
+/// ```
+pub fn inline(text: &str) -> String {
+    // One more than is shown tells whether there are more.
+    match text.char_indices().nth(LONGEST) {
+        None => inline_part(text),
+        Some(_) => {
+            let count = text.chars().count();
+            let half = |number: usize| text.char_indices().nth(number).map_or(0, |(at, _)| at);
+            let (start, end) = (half(LONGEST / 2), half(count - LONGEST / 2));
+            let left_out = count - LONGEST;
+            let (start, end) = (inline_part(&text[..start]), inline_part(&text[end..]));
+            format!("{start}… ({left_out} characters left out) …{end}")
+        }
+    }
+}
+
+fn inline_part(text: &str) -> String {
+    let breaks = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    clean(text).chars().map(|c| if breaks(c) { ' ' } else { c }).collect()
+}
+
+/// Text from strangers that may have lines: each is made safe by [`inline`].
+pub fn block(text: &str) -> String {
+    text.split('\n').map(inline).collect::<Vec<_>>().join("\n")
+}
+
+/// JSON with every character that [`clean`] would name written as its escape: the same data, safe on a
+/// terminal.
+///
+/// ```
+/// # use keyward_protocol::text::escape_json;
+/// assert_eq!(escape_json("{\"a\":\"\u{9b}é\u{202e}\u{e0001}\"}"), r#"{"a":"\u009bé\u202e\udb40\udc01"}"#);
+/// ```
+pub fn escape_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for character in json.chars() {
+        if is_shown(character) && !matches!(character, '\u{2028}' | '\u{2029}') {
+            out.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    }
+    out
+}
+
 /// Whether a field's name is `lower` whatever its case, as Go compares them where it is not exact: letters that fold
 /// onto ASCII ones are the same.
 ///
@@ -49,11 +107,11 @@ pub fn same_name(name: &str, lower: &str) -> bool {
 ///
 /// ```
 /// # use keyward_protocol::text::sounds_secret;
-/// assert!(sounds_secret("clientSecret") && !sounds_secret("region"));
+/// assert!(sounds_secret("clientSecret") && sounds_secret("GITHUB_PAT") && sounds_secret("--pass"));
+/// assert!(!sounds_secret("region") && !sounds_secret("PATH") && !sounds_secret("--bypass"));
 /// ```
 pub fn sounds_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    [
+    const PARTS: [&str; 9] = [
         "token",
         "secret",
         "password",
@@ -63,11 +121,46 @@ pub fn sounds_secret(name: &str) -> bool {
         "api_key",
         "apikey",
         "private",
-    ]
-    .iter()
-    .any(|word| name.contains(word))
-        || name.ends_with("_key")
-        || name.ends_with("-key")
+    ];
+    const WORDS: [&str; 9] =
+        ["pass", "pwd", "pat", "cred", "creds", "jwt", "bearer", "pin", "cookie"];
+    let lower = name.to_ascii_lowercase();
+    PARTS.iter().any(|part| lower.contains(part))
+        || lower.ends_with("cred")
+        || lower.ends_with("creds")
+        || lower.ends_with("_key")
+        || lower.ends_with("-key")
+        || words(name).any(|word| WORDS.iter().any(|secret| word.eq_ignore_ascii_case(secret)))
+}
+
+/// Whether a name is one under which secrets are kept now and then, such as `NPM_AUTH`.
+///
+/// ```
+/// # use keyward_protocol::text::may_be_secret;
+/// assert!(may_be_secret("NPM_AUTH") && may_be_secret("sessionId") && !may_be_secret("AUTHOR"));
+/// ```
+pub fn may_be_secret(name: &str) -> bool {
+    const WORDS: [&str; 8] =
+        ["auth", "authorization", "key", "session", "sig", "signature", "login", "license"];
+    words(name).any(|word| WORDS.iter().any(|secret| word.eq_ignore_ascii_case(secret)))
+}
+
+/// The words of a name in `snake_case`, `kebab-case` or `camelCase`.
+fn words(name: &str) -> impl Iterator<Item = &str> {
+    name.split(|c: char| !c.is_ascii_alphanumeric()).flat_map(|part| {
+        let mut rest = part;
+        std::iter::from_fn(move || {
+            let mut before = rest.chars().next()?;
+            let end = rest.char_indices().skip(1).find(|(_, c)| {
+                let begins = before.is_ascii_lowercase() && c.is_ascii_uppercase();
+                before = *c;
+                begins
+            });
+            let (word, after) = rest.split_at(end.map_or(rest.len(), |(at, _)| at));
+            rest = after;
+            Some(word)
+        })
+    })
 }
 
 /// Base64 as Go reads it: padded, line breaks anywhere, unused bits ignored.

@@ -12,7 +12,7 @@ use std::{
     process::ExitCode,
 };
 
-use keyward_host::{Kind, image::Found};
+use keyward_host::{Kind, image::Found, redact::redact};
 use serde::Serialize;
 
 use crate::{
@@ -92,7 +92,7 @@ fn complain(failure: &Failure, globals: &Globals) -> ExitCode {
         failure.report(globals);
     }
     signals::leave_if_interrupted();
-    let _ = output::print(&globals.mask.apply(&format!("{line}\n")));
+    let _ = output::print(&redact(&format!("{line}\n")));
     // Docker knows one code for every failure.
     ExitCode::FAILURE
 }
@@ -139,7 +139,6 @@ fn get(globals: &Globals) -> Result<(), Failure> {
     signals::watch();
     let setup = Setup::open(&Place::default(), globals)?;
     let found = setup.images().lookup_name(&*setup.config()?, name(server).to_owned(), None);
-    setup.learn(&found);
     let Some(best) = found.best() else { return Err(nothing(server, &found)) };
     for error in found.failures() {
         tracing::warn!(%error, "a provider failed; another has a login");
@@ -186,7 +185,6 @@ fn list(globals: &Globals) -> Result<(), Failure> {
     let mut users = BTreeMap::new();
     for server in servers {
         let found = setup.images().lookup_name(&config, server.to_owned(), None);
-        setup.learn(&found);
         for error in found.failures() {
             tracing::warn!(server, %error, "a provider failed");
         }

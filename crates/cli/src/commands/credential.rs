@@ -60,7 +60,6 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let waiting = Waiting::begin(&plan, &source, None);
     let credential = source.credential_blocking()?;
     drop(waiting);
-    credential.token().inspect(|token| globals.mask.learn(token));
     let answer = answer(version.unwrap_or(Version::V1), &target, &credential)?;
     output::print(answer.to_json(form).expose())?;
     Ok(ExitCode::SUCCESS)

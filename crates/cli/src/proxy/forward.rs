@@ -9,7 +9,10 @@ use http::{
 use http_body::Body as _;
 use hyper::body::Incoming;
 use keyward::{Body, Kind};
-use keyward_host::clock::{Clock, SystemClock};
+use keyward_host::{
+    clock::{Clock, SystemClock},
+    redact::redact,
+};
 
 use super::{
     body::{Answer, Progress, Upload},
@@ -148,7 +151,7 @@ async fn pass(
     };
     let mut response = sent.map_err(|error| match progress.fault() {
         Some(fault) => refuse(served, fault),
-        None => lost(served, route, &error),
+        None => lost(served, &error),
     })?;
     if is_ambiguous(response.headers()) {
         return Err(failed(served, AMBIGUOUS.to_owned()));
@@ -200,7 +203,7 @@ fn strip(headers: &mut HeaderMap) {
 }
 
 /// There is no response of the server: says why.
-fn lost(served: &Served, route: &Route, error: &keyward::Error) -> Told {
+fn lost(served: &Served, error: &keyward::Error) -> Told {
     let code = match error.kind() {
         Kind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::BAD_GATEWAY,
@@ -223,7 +226,7 @@ fn lost(served: &Served, route: &Route, error: &keyward::Error) -> Told {
         hint = credential.hint().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
         shown = credential.stderr_shown();
     }
-    let safe = |text: &str| inline(&route.mask.apply(text));
+    let safe = |text: &str| inline(&redact(text));
     let told = safe(&format!("{message}{words}{hint}"));
     // The plugin's own words were passed on to whoever reads the log when they came.
     let logged = if shown { safe(&format!("{message}{hint}")) } else { told.clone() };

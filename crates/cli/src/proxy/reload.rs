@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use keyward_host::{
     Kubeconfig, Sources,
     clock::{Clock, SystemClock},
+    redact::redact,
     reload::{Pace, Reload},
     rules::Rules,
 };
@@ -133,7 +134,7 @@ impl Follower {
             }
             Err(failure) => {
                 self.versions.broken.fetch_add(1, Ordering::Relaxed);
-                let message = self.globals.mask.apply(&failure.line()).into_owned();
+                let message = redact(&failure.line()).into_owned();
                 tracing::warn!(
                     "the kubeconfig or the kuberc has changed and is not used: {message}"
                 );
@@ -177,7 +178,7 @@ fn state(
         Ok(route) if served.route().is_some_and(|current| current.is_same(&route)) => Ok(None),
         Ok(route) => Ok(Some(State::Open(Arc::new(route)))),
         Err(failure) if failure.code() == Code::NotAllowed => {
-            let message = globals.mask.apply(&failure.line()).into_owned();
+            let message = redact(&failure.line()).into_owned();
             Ok(Some(State::Closed(Closed { reason: "policy", message })))
         }
         Err(failure) => Err(failure),

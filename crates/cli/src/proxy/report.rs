@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use keyward_host::{
     Credential,
     clock::{Clock, SystemClock},
+    redact::redact,
 };
 use keyward_protocol::url;
 use serde_json::{Value, json};
@@ -159,7 +160,7 @@ fn context(served: &Served) -> Value {
     let failed = history.error.as_ref().zip(history.ran);
     let last_error = match (failed, served.last_error()) {
         (Some((error, at)), noted) if noted.as_ref().is_none_or(|(when, _)| *when < at) => {
-            Some((at, route.mask.apply(&error.to_string()).into_owned()))
+            Some((at, redact(&error.to_string()).into_owned()))
         }
         (_, noted) => noted,
     };

@@ -9,7 +9,7 @@ use keyward_host::{
 use keyward_protocol::Secret;
 use tokio::sync::watch;
 
-use crate::{failure::Failure, globals::Globals, mask::Mask};
+use crate::{failure::Failure, globals::Globals};
 
 /// What a context is called that has no name: flags alone, or the pod we run in.
 const NAMELESS: &str = "keyward";
@@ -21,7 +21,6 @@ pub(crate) struct Route {
     pub(crate) target: Target,
     pub(crate) client: Client,
     pub(crate) source: Source,
-    pub(crate) mask: Mask,
     /// Whether something is run, or asked, for a credential.
     pub(crate) runs: bool,
     /// Whether what is run may ask a person at the terminal.
@@ -53,8 +52,7 @@ impl Route {
         let client = builder.build(&target, source.clone())?;
         let context = Some(target.context.clone()).filter(|name| !name.is_empty());
         let (closed, _) = watch::channel(false);
-        let mask = globals.mask.clone();
-        Ok(Self { context, target, client, source, mask, runs, asks, closed })
+        Ok(Self { context, target, client, source, runs, asks, closed })
     }
 
     pub(crate) fn name(&self) -> &str {

@@ -7,6 +7,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use keyward::identity::WallClock;
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::{CryptoProvider, ring},
@@ -114,7 +115,7 @@ fn settings(
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
         .build()
         .map_err(|error| rustls::Error::General(error.to_string()))?;
-    let mut settings = ServerConfig::builder_with_provider(provider)
+    let mut settings = ServerConfig::builder_with_details(provider, Arc::new(WallClock))
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(verifier)
         .with_single_cert(vec![certificate], key)?;

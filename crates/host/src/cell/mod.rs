@@ -35,7 +35,7 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use jiff::Timestamp;
-use keyward_protocol::exec::Response;
+use keyward_protocol::{Secret, exec::Response};
 
 pub use self::kept::lane;
 use self::{kept::Kept, pace::Pace};
@@ -44,6 +44,7 @@ use crate::{
     clock::SharedClock,
     flight::{Boarding, Flight, Landing, Seat},
     process::{self, Stop},
+    redact,
 };
 
 /// Gets a new value. Blocks: it is called on a thread that Keyward keeps, or on that of a caller that
@@ -106,6 +107,10 @@ pub trait Keep: Send + Sync + 'static {
     fn copy(&self) -> Self;
     /// Tells values apart: equal only for copies of one value.
     fn serial(&self) -> u64;
+    /// Gives every secret in it to `tell`. None of them is shown while the value may be valid.
+    fn secrets(&self, tell: &mut dyn FnMut(&Secret)) {
+        let _ = tell;
+    }
 }
 
 /// What became of the last run of a cell, and since when its value is there.
@@ -338,8 +343,14 @@ impl<T: Keep> Shared<T> {
 
     /// Makes a fresh value the current one.
     fn keep(&self, fresh: &Fresh<T>) -> Arc<Kept<T>> {
-        let mut pace = self.pace();
         let wall = self.clock.wall_millis();
+        // Before anybody has it, and so before anybody can repeat it.
+        let lifetime = fresh.expires.map(|end| {
+            let rest = u64::try_from(end.as_millisecond().saturating_sub(wall));
+            Duration::from_millis(rest.unwrap_or_default())
+        });
+        fresh.value.secrets(&mut |secret| redact::remember(secret, lifetime));
+        let mut pace = self.pace();
         let elapsed = self.clock.elapsed();
         let old = self.kept.load_full();
         let kept = if fresh.expires.is_some_and(|e| e.as_millisecond() < wall) {

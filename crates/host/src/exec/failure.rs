@@ -5,16 +5,15 @@ use std::time::Duration;
 use keyward_protocol::{
     Node,
     exec::{AnswerError, REQUEST_VARIABLE},
-    url,
 };
 
 use crate::{
     Error, Kind,
     error::inline,
-    mask::{Mask, sounds_secret, without_first_line},
     observer::CallStatus,
     plan::{Origin, Plugin, Turn},
     process::{Failure, Output, Part, Status, Stderr},
+    redact::{Redactor, without_first_line},
 };
 
 /// How a run that did not end by itself is counted (ME-01, D8).
@@ -150,32 +149,29 @@ fn shown(turn: &Turn) -> bool {
     !matches!(turn.stderr, Stderr::Kept)
 }
 
-/// What a plugin wrote to stderr, without any secret we know of: its configured variables, those of
-/// ours that are called secret, its arguments, its own answer.
+/// What a plugin wrote to stderr, without any secret we know of: what this process handed out before,
+/// the plugin's configured variables, those of ours that are called secret, its arguments, its own
+/// answer.
 fn masked(plugin: &Plugin, turn: &Turn, stderr: &[u8], stdout: &[u8]) -> String {
-    let mut mask = Mask::default();
+    let mut redactor = Redactor::default();
     for variable in &turn.environment {
-        let secret = match variable.origin {
-            Origin::Inherited => sounds_secret(&variable.name.to_string_lossy()),
-            Origin::Configured | Origin::Set => true,
-            Origin::Request => false,
-        };
-        if secret {
-            mask.learn(&variable.value.to_string_lossy());
+        let (name, value) = (variable.name.to_string_lossy(), variable.value.to_string_lossy());
+        match variable.origin {
+            Origin::Inherited => redactor.add_inherited(&name, &value),
+            Origin::Configured | Origin::Set => redactor.add_configured(&value),
+            Origin::Request => {}
         }
     }
     for address in turn.request.cluster.iter().flat_map(|c| [&c.server, &c.proxy_url]) {
-        for password in url::passwords(address) {
-            mask.learn(password.expose());
-        }
+        redactor.add_urls(address);
     }
     for secret in turn.request.cluster.iter().flat_map(|c| &c.config).flat_map(Node::secrets) {
-        mask.learn(secret.expose());
+        redactor.add(secret.expose());
     }
-    mask.learn_args(plugin.args());
-    mask.learn_answer(stdout);
+    redactor.add_args(plugin.args());
+    redactor.add_answer(stdout);
     let cut = stderr.len() >= turn.limits.stderr;
-    mask.apply(if cut { without_first_line(stderr) } else { stderr })
+    redactor.apply(if cut { without_first_line(stderr) } else { stderr })
 }
 
 fn signal_name(signal: i32) -> &'static str {

@@ -8,8 +8,8 @@ use super::{answer::Unusable, config::Provider};
 use crate::{
     Error, Kind, Surroundings,
     error::inline,
-    mask::{Mask, sounds_secret},
     process::{Failure, Output, Status},
+    redact::Redactor,
 };
 
 /// What a run knows that must not be shown.
@@ -121,22 +121,18 @@ impl Secrets<'_> {
 
     /// What a provider wrote to stderr, without any secret we know of.
     pub(super) fn masked(&self, stderr: &[u8], stdout: &[u8]) -> String {
-        let mut mask = Mask::default();
+        let mut redactor = Redactor::default();
         for (name, value) in self.surroundings.vars() {
-            if sounds_secret(&name.to_string_lossy()) {
-                mask.learn(&value.to_string_lossy());
-            }
+            redactor.add_inherited(&name.to_string_lossy(), &value.to_string_lossy());
         }
         for (_, value) in &self.provider.env {
-            mask.learn(value.expose());
+            redactor.add_configured(value.expose());
         }
-        if let Some(token) = self.token {
-            mask.learn(token.expose());
+        redactor.add_all(self.token);
+        redactor.add_args(&self.provider.args);
+        if !redactor.add_passwords(stdout) {
+            redactor.add_answer(stdout);
         }
-        mask.learn_args(&self.provider.args);
-        if !mask.learn_passwords(stdout) {
-            mask.learn_answer(stdout);
-        }
-        mask.apply(stderr)
+        redactor.apply(stderr)
     }
 }

@@ -30,7 +30,7 @@ use crate::{
     clock::SharedClock,
     flight::{Boarding, Flight, Seat},
     observer::Observer,
-    process,
+    process, redact,
 };
 
 /// Asks image credential providers, and keeps what they answer.
@@ -302,6 +302,8 @@ impl Images {
                 .note("cause", source.to_string())
                 .with_hint("`keyward image lint` prints the permission that nodes need for it")
         })?;
+        // It may be good for longer than it is held here; a day is the most that a server gives by default.
+        redact::remember(&token, Some(Duration::from_secs(24 * 3600)));
         if attributes.cache == TokenCache::Token {
             self.hold(client, &token);
         }

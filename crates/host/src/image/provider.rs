@@ -19,6 +19,7 @@ use crate::{
     observer::Observer,
     plan::Environment,
     process::{self, Failure, Invocation, Limits, Stdin, Stop},
+    redact,
     rules::{self, Program},
 };
 
@@ -167,6 +168,9 @@ impl Runner {
             let error = failure::bad_answer(&secrets, &output, wrong);
             (failure::after(error, output.took), false)
         })?;
+        for (_, login) in &answer.auth {
+            redact::remember(&login.password, answer.kept_for.or(Some(Duration::ZERO)));
+        }
         answer.took = output.took;
         answer.stderr = secrets.masked(&output.stderr, &output.stdout);
         Ok(answer)

@@ -143,6 +143,10 @@ impl<'a> Reader<'a> {
             None => Some(format!("{within}{field}")),
         };
         problem.subject.clone_from(&self.subject);
+        // Of the document as a whole nothing else says what it is about.
+        if problem.field.is_none() && problem.subject.is_none() {
+            problem.message = format!("the kubeconfig {message}");
+        }
         self.problems.push(problem);
     }
 

@@ -5,7 +5,10 @@ use std::io::ErrorKind;
 use keyward_protocol::Secret;
 
 use super::{
-    Class, Kubeconfig, Lines, Named, Place, Problem, Subject, load::read, path, problem::report,
+    Class, Kubeconfig, Lines, Named, Place, Problem, Subject,
+    load::{self, read},
+    path,
+    problem::report,
 };
 use crate::{Error, Surroundings, error::inline};
 
@@ -126,7 +129,7 @@ impl Inliner<'_> {
                     ErrorKind::NotFound => Class::FileNotFound,
                     _ => Class::Load,
                 };
-                let message = format!("cannot be read: `{}`: {kind}", inline(file));
+                let message = format!("cannot be read: `{}`: {}", inline(file), load::reason(kind));
                 self.fault(class, field, message);
             }
         }

@@ -163,7 +163,20 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, ErrorKind> {
 }
 
 fn unreadable(path: &Path, kind: ErrorKind) -> Problem {
-    Problem::new(Class::Load, place(path), format!("cannot be read: {kind}"))
+    Problem::new(
+        Class::Load,
+        place(path),
+        format!("the kubeconfig cannot be read: {}", reason(kind)),
+    )
+}
+
+/// Why a file cannot be read, in the words that people know from their shell: the standard library's for
+/// a file that is missing are `entity not found`.
+pub(super) fn reason(kind: ErrorKind) -> String {
+    match kind {
+        ErrorKind::NotFound => "no such file or directory".to_owned(),
+        other => other.to_string(),
+    }
 }
 
 fn place(path: &Path) -> Place {

@@ -6,7 +6,7 @@ use keyward_protocol::{Secret, text, url};
 
 use super::{
     Class, EXEC_EXTENSION, Problem, Subject, Target, User,
-    load::read,
+    load::{self, read},
     resolve::find,
     server::{self, Transport},
 };
@@ -75,7 +75,7 @@ impl Target {
                     _ => Class::TokenUnreadable,
                 };
                 let file = inline(&user.token_file);
-                let message = format!("cannot be read: `{file}`: {kind}");
+                let message = format!("cannot be read: `{file}`: {}", load::reason(kind));
                 let entry = (&Subject::User(self.user_name.clone()), &self.user_place);
                 self.user_lines.problem(class, entry, "tokenFile", message)
             })?;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use keyward_process::file;
 
-use super::{Class, Cluster, Exec, Lines, Place, Problem, Subject, User, server};
+use super::{Class, Cluster, Exec, Lines, Place, Problem, Subject, User, load, server};
 use crate::{Surroundings, error::inline};
 
 /// An entry under judgement: its name, its place and where problems go.
@@ -160,7 +160,7 @@ impl Judge<'_> {
         let absolute = self.surroundings.absolute(Path::new(path));
         if let Err(error) = file::readable(&absolute) {
             let path = inline(path);
-            let what = format!("cannot be read: `{path}`: {}", error.kind());
+            let what = format!("cannot be read: `{path}`: {}", load::reason(error.kind()));
             self.fault(class, field, &what);
         }
     }

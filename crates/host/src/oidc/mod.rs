@@ -21,7 +21,7 @@ use keyward_protocol::{Node, Secret, node::Value};
 use zeroize::Zeroizing;
 
 pub(crate) use self::renew::Renewer;
-use crate::{Error, Kind, Surroundings, error::inline, kubeconfig::AuthProvider};
+use crate::{Error, Kind, Surroundings, error::inline, kubeconfig::AuthProvider, redact};
 
 /// How long before its end a token counts as expired, as in the reference: clocks differ.
 const MARGIN: Duration = Duration::from_secs(10);
@@ -219,6 +219,7 @@ impl Oidc {
                 ));
         };
         let refresh = text("refresh_token").unwrap_or_else(|| refresh.clone());
+        redact::remember(&refresh, None);
         Ok(Tokens { id: Some(id), refresh: Some(refresh) })
     }
 

@@ -384,9 +384,14 @@ fn not_found(command: &str, missing: &Missing) -> Error {
                 .note("file", path.display().to_string())
         }
         Missing::NotExecutable(path) => {
-            Error::new(Kind::Failed, format!("plugin `{plugin}` may not be executed"))
-                .note("file", path.display().to_string())
-                .with_hint(format!("chmod +x {}", path.display()))
+            let error = Error::new(Kind::Failed, format!("plugin `{plugin}` may not be executed"))
+                .note("file", path.display().to_string());
+            // No device or pipe becomes a program by that.
+            if path.is_file() {
+                error.with_hint(format!("chmod +x {}", inline(&path.to_string_lossy())))
+            } else {
+                error
+            }
         }
     }
 }

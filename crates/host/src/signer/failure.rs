@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use keyward_protocol::signer::{
-    Configuration, ErrorResponse, MessageError, Reason, Request, Response, pins,
+use keyward_protocol::{
+    signer::{Configuration, ErrorResponse, MessageError, Reason, Request, Response, pins},
+    text::sounds_secret,
 };
 
 use super::{KeyKind, Setup, Signer, setup::Turn};
 use crate::{
     Error, Kind,
     error::inline,
-    mask::{Mask, sounds_secret},
     plan::Origin,
     process::{Failure, Status},
+    redact::Redactor,
 };
 
 impl Signer {
@@ -89,7 +90,7 @@ impl Signer {
             _ => (Kind::Failed, "failed"),
         };
         let mut error = Error::new(kind, format!("signer `{name}` {what}"));
-        let message = self.mask(turn).apply(said.message.as_bytes());
+        let message = self.redactor(turn).apply(said.message.as_bytes());
         if !message.trim().is_empty() {
             error = error.note("it says", inline(message.trim()));
         }
@@ -179,32 +180,31 @@ impl Signer {
     }
 
     fn with_stderr(&self, error: Error, turn: &Turn, stderr: &[u8]) -> Error {
-        let said = self.mask(turn).apply(stderr);
+        let said = self.redactor(turn).apply(stderr);
         if said.trim().is_empty() { error } else { error.with_stderr(said) }
     }
 
     /// Every secret we know of: a PIN, and what sounds like a secret in configuration and
     /// environment.
-    fn mask(&self, turn: &Turn) -> Mask {
-        let mut mask = Mask::default();
+    fn redactor(&self, turn: &Turn) -> Redactor {
+        let mut redactor = Redactor::default();
         if let Some(setup) = self.plan.signer() {
             for (name, value) in setup.configuration().iter() {
                 if sounds_secret(name) {
-                    mask.learn(value.expose());
+                    redactor.add(value.expose());
                 }
-                for pin in pins(name, value.expose()) {
-                    mask.learn(pin.expose());
-                }
+                redactor.add_urls(value.expose());
+                redactor.add_all(&pins(name, value.expose()));
             }
         }
         for variable in &turn.environment {
-            let ours = variable.origin != Origin::Inherited;
-            if ours && variable.origin != Origin::Request
-                || sounds_secret(&variable.name.to_string_lossy())
-            {
-                mask.learn(&variable.value.to_string_lossy());
+            let (name, value) = (variable.name.to_string_lossy(), variable.value.to_string_lossy());
+            match variable.origin {
+                Origin::Inherited => redactor.add_inherited(&name, &value),
+                Origin::Configured | Origin::Set => redactor.add_configured(&value),
+                Origin::Request => {}
             }
         }
-        mask
+        redactor
     }
 }

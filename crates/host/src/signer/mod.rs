@@ -30,10 +30,10 @@ pub(crate) use self::{fetch::Certificates, pins::Pins};
 use crate::{
     Error, Plan,
     clock::{Clock, SystemClock},
-    mask::Mask,
     observer::Observer,
     pair::Public,
     process::{Sink, Stop},
+    redact::Redactor,
 };
 
 pub use keyward_protocol::signer::{Hash, Options};
@@ -174,13 +174,11 @@ impl Signer {
 
     /// A text of the plugin's, safe to show: a signer may tell its own PIN.
     fn hide(&self, text: &str) -> String {
-        let mut mask = Mask::default();
+        let mut redactor = Redactor::default();
         for (name, value) in self.plan.signer().into_iter().flat_map(|s| s.configuration().iter()) {
-            for pin in pins(name, value.expose()) {
-                mask.learn(pin.expose());
-            }
+            redactor.add_all(&pins(name, value.expose()));
         }
-        keyward_protocol::text::clean(&mask.apply(text.as_bytes()))
+        redactor.apply(text.as_bytes())
     }
 
     fn unlock(&self, stop: &Stop) -> Result<(), Error> {

@@ -20,6 +20,7 @@ use std::{fmt, sync::Arc};
 
 use keyward_host::{
     Target,
+    clock::{Clock, SystemClock},
     pair::{self, Pair},
     signer::Identity,
 };
@@ -27,7 +28,8 @@ use rustls::{
     ClientConfig, NamedGroup,
     client::Resumption,
     crypto::CryptoProvider,
-    pki_types::{CertificateDer, ServerName},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+    time_provider::TimeProvider,
 };
 
 use self::verifier::{Verifier, Which};
@@ -180,7 +182,7 @@ impl Trust {
             Arc::make_mut(&mut provider).kx_groups.push(&group::P521);
         }
         // Always with a provider: with two of them in the tree the plain builder panics.
-        let builder = ClientConfig::builder_with_provider(provider)
+        let builder = ClientConfig::builder_with_details(provider, Arc::new(WallClock))
             .with_safe_default_protocol_versions()
             .map_err(|error| {
                 let message = "the cryptography provider has no usable TLS version";
@@ -191,6 +193,18 @@ impl Trust {
 }
 
 type WantsClientCert = rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>;
+
+/// The time for handshakes, from the host's clock. Before 1970, where rustls' own panics, there is
+/// none, and a handshake fails with an error.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WallClock;
+
+impl TimeProvider for WallClock {
+    fn current_time(&self) -> Option<UnixTime> {
+        let millis = u64::try_from(SystemClock.wall_millis()).ok()?;
+        Some(UnixTime::since_unix_epoch(std::time::Duration::from_millis(millis)))
+    }
+}
 
 impl fmt::Debug for Trust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

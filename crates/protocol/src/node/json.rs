@@ -2,11 +2,15 @@
 
 use zeroize::Zeroizing;
 
-use super::{Entry, MAX_DEPTH, Node, Spelling, SyntaxError, Value};
+use super::{
+    Entry, MAX_DEPTH, Node, Spelling, SyntaxError, Value,
+    budget::{Budget, Exceeded},
+};
 
 /// Reads one value and white space after it.
 pub(super) fn read(bytes: &[u8]) -> Result<Node, SyntaxError> {
-    let mut reader = Reader { bytes, at: 0, line: 1, column: 1, counted: 0 };
+    let budget = Budget::of(bytes);
+    let mut reader = Reader { bytes, at: 0, line: 1, column: 1, counted: 0, budget };
     let node = reader.value()?;
     reader.skip_blank();
     if reader.at < bytes.len() {
@@ -24,6 +28,7 @@ struct Reader<'a> {
     line: u32,
     column: u32,
     counted: usize,
+    budget: Budget,
 }
 
 impl Reader<'_> {
@@ -40,7 +45,9 @@ impl Reader<'_> {
                 Some(b'{') => {
                     self.deepen(open.len())?;
                     if !self.closes(b'}') {
-                        node.value = Value::Map(vec![self.key()?]);
+                        let mut entries = Vec::new();
+                        self.push(&mut entries, Self::key)?;
+                        node.value = Value::Map(entries);
                         open.push(node);
                         continue;
                     }
@@ -78,13 +85,19 @@ impl Reader<'_> {
                         let more = self.more(b'}')?;
                         if more {
                             self.skip_blank();
-                            entries.push(self.key()?);
+                            self.push(entries, Self::key)?;
+                        } else {
+                            self.budget.close(entries);
                         }
                         more
                     }
                     Value::List(items) => {
-                        items.push(node);
-                        self.more(b']')?
+                        self.push(items, |_| Ok(node))?;
+                        let more = self.more(b']')?;
+                        if !more {
+                            self.budget.close(items);
+                        }
+                        more
                     }
                     _ => false,
                 };
@@ -176,6 +189,9 @@ impl Reader<'_> {
                         Box::new(spelling)
                     });
                     self.at += 1;
+                    let size = |spelling: &Box<Zeroizing<String>>| 24 + spelling.capacity();
+                    let size = text.capacity() + spelling.as_ref().map_or(0, size);
+                    self.budget.spend(size).map_err(|why| self.too_much(why))?;
                     return Ok((text, spelling));
                 }
                 Some(b'\\') => {
@@ -261,8 +277,9 @@ impl Reader<'_> {
             }
             self.some_digits()?;
         }
-        let text = self.bytes[start..self.at].iter().map(|&b| char::from(b));
-        Ok(Value::Number(text.collect()))
+        let text = String::from_utf8_lossy(&self.bytes[start..self.at]).into_owned();
+        self.budget.spend(text.capacity()).map_err(|why| self.too_much(why))?;
+        Ok(Value::Number(text))
     }
 
     fn some_digits(&mut self) -> Result<(), SyntaxError> {
@@ -302,6 +319,21 @@ impl Reader<'_> {
         }
         self.counted = self.at;
         (self.line, self.column)
+    }
+
+    /// Adds to a list or mapping, within the budget.
+    fn push<T>(
+        &mut self,
+        items: &mut Vec<T>,
+        item: impl FnOnce(&mut Self) -> Result<T, SyntaxError>,
+    ) -> Result<(), SyntaxError> {
+        let item = item(self)?;
+        self.budget.push(items, item).map_err(|why| self.too_much(why))
+    }
+
+    fn too_much(&mut self, why: Exceeded) -> SyntaxError {
+        let (line, column) = self.place();
+        why.at(line, column)
     }
 
     fn error(&mut self, what: &str) -> SyntaxError {

@@ -1,10 +1,11 @@
 //! YAML and JSON documents as a tree of [`Node`]s that remember where they stood.
 
+mod budget;
 mod decode;
 mod json;
 mod yaml;
 
-use std::{collections::HashMap, fmt};
+use std::fmt;
 
 use zeroize::Zeroizing;
 
@@ -15,6 +16,9 @@ use crate::{Secret, text::sounds_secret};
 /// How deep lists and mappings may stand in each other. The reference stops at 10,000; nobody
 /// writes such a document, and every walk over the tree would need as many stack frames.
 pub const MAX_DEPTH: usize = 500;
+
+/// How many repeated keys are told: whoever asks refuses the document for one.
+const MOST_REPEATS: usize = 1000;
 
 /// A value and the place it was read from.
 #[derive(Clone, PartialEq)]
@@ -90,6 +94,8 @@ pub struct SyntaxError {
 impl Node {
     /// Reads the first document of a YAML 1.1 stream as go-yaml does: last duplicate key wins,
     /// merge keys, aliases within a budget, a byte order mark ignored. Empty input is `Null`.
+    ///
+    /// Fails for a document that would take more than 8 MB and 20 times its size in memory.
     pub fn from_yaml(bytes: &[u8]) -> Result<Self, SyntaxError> {
         yaml::read(bytes).map(|(node, _)| node)
     }
@@ -108,6 +114,8 @@ impl Node {
     }
 
     /// Reads one JSON value, and nothing but white space after it, as Go's `encoding/json` does.
+    ///
+    /// Fails for a document that would take more than 8 MB and 20 times its size in memory.
     pub fn from_json(bytes: &[u8]) -> Result<Self, SyntaxError> {
         json::read(bytes)
     }
@@ -134,9 +142,11 @@ impl Node {
         match &self.value {
             Value::List(items) => items.iter().for_each(|item| item.repeats(found)),
             Value::Map(entries) => {
-                let mut lines = HashMap::new();
-                for entry in entries {
-                    if let Some(first) = lines.insert(entry.key.as_str(), entry.line) {
+                let mut repeated = repeated(entries).into_iter().peekable();
+                for (index, entry) in entries.iter().enumerate() {
+                    if let Some((_, first)) = repeated.next_if(|(later, _)| *later == index)
+                        && found.len() < MOST_REPEATS
+                    {
                         found.push(Repeat { key: entry.key.clone(), line: entry.line, first });
                     }
                     entry.value.repeats(found);
@@ -250,6 +260,16 @@ fn push_spelt(out: &mut String, text: &str, spelling: &Spelling) {
         None => crate::json::push_text(out, text),
         Some(spelling) => crate::json::push_spelt(out, spelling),
     }
+}
+
+/// Which entries have a key that an earlier one has, and the line of the last such, in order.
+fn repeated(entries: &[Entry]) -> Vec<(usize, u32)> {
+    let mut order: Vec<usize> = (0..entries.len()).collect();
+    order.sort_unstable_by_key(|index| (entries[*index].key.as_str(), *index));
+    let pairs = order.windows(2).filter(|pair| entries[pair[0]].key == entries[pair[1]].key);
+    let mut found: Vec<_> = pairs.map(|pair| (pair[1], entries[pair[0]].line)).collect();
+    found.sort_unstable();
+    found
 }
 
 /// Whether the reference would take `bytes` for JSON: the first thing that is not white space, in

@@ -280,16 +280,36 @@ impl fmt::Display for UrlError {
 
 impl std::error::Error for UrlError {}
 
-/// `address` fit to be shown, even if it is no URL at all: without what may be a password.
+/// `address` fit to be shown, even if it is no URL at all: without what may be a password, wherever the
+/// `@` after it is. A password with a slash in it makes a URL of another meaning, and one that is
+/// pasted into a kubeconfig is not always escaped.
 pub fn mask(address: &str) -> String {
-    match Url::parse(address) {
-        Ok(url) if url.user().is_some_and(|user| user.password.is_some()) => url.masked(),
-        Ok(url) if !url.is_opaque() => address.to_owned(),
-        _ => match address.rsplit_once('@') {
-            Some((_, host)) => format!("xxxxx@{host}"),
+    let url = Url::parse(address).ok();
+    if let Some(url) = &url
+        && !url.is_opaque()
+        && !url.path.contains('@')
+        && url.query.as_ref().is_none_or(|query| !query.contains('@'))
+        && !url.fragment.contains('@')
+    {
+        return match url.user() {
+            Some(user) if user.password.is_some() => url.masked(),
+            // A token may stand where the name does.
+            Some(_) => {
+                let mut shown = url.clone();
+                shown.user = Some(User { name: "xxxxx".to_owned(), password: None });
+                shown.text()
+            }
             None => address.to_owned(),
-        },
+        };
     }
+    let Some((before, host)) = address.rsplit_once('@') else { return address.to_owned() };
+    let hidden = before.split_once("//").map_or(before, |(_, user)| user);
+    // An `@` in the path of a URL whose authority has neither user nor port says nothing.
+    let authority = hidden.split(['/', '?', '#']).next().unwrap_or_default();
+    if url.is_some_and(|url| !url.is_opaque()) && !authority.contains([':', '@']) {
+        return address.to_owned();
+    }
+    format!("{}xxxxx@{host}", &before[..before.len() - hidden.len()])
 }
 
 /// The password of an address in the two forms in which it may be told: as it is, and with the
@@ -297,11 +317,16 @@ pub fn mask(address: &str) -> String {
 pub fn passwords(address: &str) -> Vec<Secret> {
     let Some((_, rest)) = address.split_once("//") else { return Vec::new() };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+    let user = match authority.rsplit_once('@') {
+        Some((user, _)) => user,
+        // A password with a slash in it, not escaped.
+        None if authority.contains(':') => rest.rsplit_once('@').map_or("", |(user, _)| user),
+        None => "",
+    };
     let Some((_, escaped)) = user.split_once(':') else { return Vec::new() };
     let mut forms = vec![Secret::new(escaped)];
     let plain = unescape(escaped, Part::User).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    forms.extend(plain.map(Secret::new));
+    forms.extend(plain.filter(|plain| plain != escaped).map(Secret::new));
     forms
 }
 
@@ -394,6 +419,7 @@ mod tests {
         };
         assert_eq!(forms("http://ann:a%40b:c@h:1/x@y"), ["a%40b:c", "a@b:c"]);
         assert_eq!(forms("http://ann:%zz@h"), ["%zz"]);
+        assert_eq!(forms("http://ann:hunter2/x@h"), ["hunter2/x"]);
         for none in ["http://ann@h", "http://h/a:b@c", "h:1", ""] {
             assert_eq!(forms(none), [""; 0], "{none}");
         }
@@ -428,10 +454,26 @@ mod tests {
 
     #[test]
     fn a_password_is_masked_even_in_what_is_no_url() {
-        for text in ["http://u:hunter2@p:1", "u:hunter2@p", "http://u:hunter2@p:x/"] {
-            assert!(!mask(text).contains("hunter2"), "{text}");
+        for text in [
+            "http://u:hunter2@p:1",
+            "u:hunter2@p",
+            "http://u:hunter2@p:x/",
+            "https://u:1/hunter2@p:1/x",
+            "https://u:x/hunter2@p:1/x",
+            "https://u:1?hunter2@p",
+            "https://u:1#hunter2@p",
+            "https://u@x:1/hunter2@p",
+            "https://hunter2@p",
+            "//u:1/hunter2@p",
+        ] {
+            let shown = mask(text);
+            assert!(!shown.contains("hunter2") && shown.contains('p'), "{text}: {shown}");
         }
-        assert_eq!(mask("https://h:1/p"), "https://h:1/p");
+        for text in ["https://h:1/p", "https://h/a@b", "https://h/?a=b@c", "h:1", "", "@"] {
+            let shown = mask(text);
+            assert!(shown == text || text == "@", "{text}: {shown}");
+        }
+        assert_eq!(mask("https://u:1/hunter2@p:1/x"), "https://xxxxx@p:1/x");
     }
 
     #[test]

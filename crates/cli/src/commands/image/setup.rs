@@ -8,6 +8,7 @@ use keyward_host::{
     clock::SystemClock,
     image::{Config, Follow, Found, Images, Pod, Reading, Settings},
     observer::Nobody,
+    redact,
     reload::Pace,
 };
 
@@ -113,7 +114,6 @@ pub(crate) struct Setup {
     follow: Follow,
     images: Arc<Images>,
     pod: Option<Pod>,
-    globals: Globals,
 }
 
 impl Setup {
@@ -138,7 +138,7 @@ impl Setup {
         let (clock, observer) = (Arc::new(SystemClock), Arc::new(Nobody));
         let follow = Follow::by(reading, path, Pace::default(), clock, observer);
         let pod = puller.map(|puller| puller.pod);
-        let setup = Self { follow, images: Arc::new(images), pod, globals: globals.clone() };
+        let setup = Self { follow, images: Arc::new(images), pod };
         setup.config()?;
         Ok(setup)
     }
@@ -147,7 +147,7 @@ impl Setup {
     pub(crate) fn config(&self) -> Result<Arc<Config>, Failure> {
         let config = self.follow.config()?;
         for (_, value) in config.providers.iter().flat_map(|provider| &provider.env) {
-            self.globals.mask.learn_value(value);
+            redact::remember_value(value);
         }
         Ok(config)
     }
@@ -155,14 +155,6 @@ impl Setup {
     /// The logins for an image, under the configuration in force now.
     pub(crate) fn lookup(&self, image: &str) -> Result<Found, Failure> {
         Ok(self.images.lookup(&*self.config()?, image, self.pod())?)
-    }
-
-    /// From now on no message shows the passwords that were found.
-    pub(crate) fn learn(&self, found: &Found) {
-        let answers = found.asked.iter().filter_map(|asked| asked.outcome.answer());
-        for (_, login) in answers.flat_map(|answer| &answer.auth) {
-            self.globals.mask.learn(&login.password);
-        }
     }
 
     /// The pod that pulls, if one was named.

@@ -47,7 +47,6 @@ pub(super) fn run(setup: Setup) -> Result<ExitCode, Failure> {
         };
         match result {
             Ok(found) => {
-                setup.learn(&found);
                 output::print_secret(&Answer::found(&image, &found), Width::Line)?;
             }
             Err(error) => {

@@ -1,6 +1,6 @@
 //! Arguments of a plugin with their values hidden, so that a plan can be pasted into an issue.
 
-use crate::mask::HIDDEN;
+use keyward_host::redact::HIDDEN;
 
 /// Keeps the names of flags and hides everything that may be a value.
 pub(super) fn mask(args: &[String]) -> Vec<String> {

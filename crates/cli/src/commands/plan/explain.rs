@@ -6,6 +6,7 @@ use keyward_host::{
     Draft, Kubeconfig, Target,
     kubeconfig::Place,
     plan::{self, Environment as Base, Origin},
+    redact::{HIDDEN, redact},
     rules::{Judgement, Missing, Rules, Verdict},
     signer::Setup,
 };
@@ -23,14 +24,14 @@ use super::{
         Problem, Signer, Source, User,
     },
 };
-use crate::{duration, failure::Failure, globals::Globals, mask::HIDDEN};
+use crate::{duration, failure::Failure, globals::Globals};
 
 /// Explains everything up to the first error, and gives that error too.
 pub(super) fn explain(globals: &Globals, show_args: bool) -> (Explanation, Option<Failure>) {
     let mut explanation = Explanation::default();
     let outcome = fill(&mut explanation, globals, show_args);
-    explanation.warnings = explanation.warnings.iter().map(|w| hide(globals, w)).collect();
-    explanation.error = outcome.as_ref().err().map(|failure| problem(globals, failure));
+    explanation.warnings = explanation.warnings.iter().map(|w| redact(w).into_owned()).collect();
+    explanation.error = outcome.as_ref().err().map(problem);
     (explanation, outcome.err())
 }
 
@@ -178,8 +179,8 @@ fn plugin(
         },
         attended: plugin.attended(),
         time_limit: plugin.budget().filter(|_| prepared).map(duration::show),
-        install_hint: hide(globals, clean(plugin.exec().install_hint.trim()).as_str()),
-        request: plugin.request().and_then(|request| told(globals, request)),
+        install_hint: redact(&clean(plugin.exec().install_hint.trim())).into_owned(),
+        request: plugin.request().and_then(told),
     }
 }
 
@@ -220,14 +221,13 @@ fn configured(name: &str, value: &str, show_args: bool) -> String {
 }
 
 /// What the plugin would be told, without any secret.
-fn told(globals: &Globals, request: &Request) -> Option<serde_json::Value> {
+fn told(request: &Request) -> Option<serde_json::Value> {
     let mut request = request.clone();
     if let Some(cluster) = &mut request.cluster {
         cluster.server = url::mask(&cluster.server);
         cluster.proxy_url = url::mask(&cluster.proxy_url);
     }
-    let mut shown: serde_json::Value =
-        serde_json::from_str(&globals.mask.apply(&request.to_json())).ok()?;
+    let mut shown: serde_json::Value = serde_json::from_str(&redact(&request.to_json())).ok()?;
     if let Some(config) = shown.pointer_mut("/spec/cluster/config") {
         hide_secrets(config);
     }
@@ -346,18 +346,14 @@ fn why_interactive(draft: &Draft, mode: &str, interactive: bool) -> String {
     }
 }
 
-fn problem(globals: &Globals, failure: &Failure) -> Problem {
+fn problem(failure: &Failure) -> Problem {
     Problem {
         exit_code: failure.code() as u8,
-        message: hide(globals, failure.message()),
+        message: redact(failure.message()).into_owned(),
         notes: failure
             .notes()
-            .map(|(label, text)| Note { label: label.to_owned(), text: hide(globals, text) })
+            .map(|(label, text)| Note { label: label.to_owned(), text: redact(text).into_owned() })
             .collect(),
-        hint: failure.advice().map(|hint| hide(globals, hint)),
+        hint: failure.advice().map(|hint| redact(hint).into_owned()),
     }
-}
-
-fn hide(globals: &Globals, text: &str) -> String {
-    globals.mask.apply(text).into_owned()
 }

@@ -14,7 +14,6 @@ use super::{
     run::{self, Plugin},
     terminal::{Person, Seat, Visit},
 };
-use crate::mask::Mask;
 
 /// What came of one run.
 type Run = run::Run<Given>;
@@ -35,13 +34,8 @@ pub(super) struct Exam<'a> {
 
 impl<'a> Exam<'a> {
     /// Prepares one.
-    pub(super) fn new(
-        plugin: &'a Plugin,
-        at_once: usize,
-        mask: Mask,
-        clock: &'a dyn Clock,
-    ) -> Self {
-        let findings = Findings::new(Report::new(&plugin.name), mask);
+    pub(super) fn new(plugin: &'a Plugin, at_once: usize, clock: &'a dyn Clock) -> Self {
+        let findings = Findings::new(Report::new(&plugin.name));
         Self { plugin, at_once, clock, findings }
     }
 

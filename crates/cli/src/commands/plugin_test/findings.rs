@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use keyward_host::redact;
 use keyward_protocol::Secret;
 use zeroize::Zeroizing;
 
@@ -10,12 +11,11 @@ use super::{
     report::{Check, Report},
     run::Run,
 };
-use crate::{duration, mask::Mask};
+use crate::duration;
 
 /// The findings of an examination.
 pub(super) struct Findings {
     pub(super) report: Report,
-    mask: Mask,
     /// What was handed out, to look for where it must not be.
     secrets: Vec<Secret>,
     /// What was shown to people, with the name of the question.
@@ -29,8 +29,8 @@ pub(super) struct Hopeless;
 
 impl Findings {
     /// None yet.
-    pub(super) fn new(report: Report, mask: Mask) -> Self {
-        Self { report, mask, secrets: Vec::new(), shown: Vec::new(), times: Vec::new() }
+    pub(super) fn new(report: Report) -> Self {
+        Self { report, secrets: Vec::new(), shown: Vec::new(), times: Vec::new() }
     }
 
     /// Whether no run has handed out a secret.
@@ -42,7 +42,7 @@ impl Findings {
     pub(super) fn keep<A: Reply>(&mut self, run: &Run<A>) {
         self.shown.push((run.name.clone(), run.shown.clone()));
         for secret in run.outcome.answer().map(A::secrets).unwrap_or_default() {
-            self.mask.learn(&secret);
+            redact::remember(&secret, None);
             if !self.secrets.contains(&secret) {
                 self.secrets.push(secret);
             }

@@ -22,7 +22,7 @@ use std::{
 };
 
 use clap::Subcommand;
-use keyward_host::clock::SystemClock;
+use keyward_host::{clock::SystemClock, redact::redact};
 use keyward_process::file::{self, Limits};
 use keyward_protocol::Secret;
 use zeroize::Zeroizing;
@@ -123,7 +123,10 @@ fn test(args: &TestArgs, globals: &Globals) -> Result<ExitCode, Failure> {
     let plugin = plugin(args, globals)?;
     let at_once = usize::from(args.at_once);
     let report = match &args.image {
-        Some(image) => image::Exam::new(&plugin, image, at_once, globals)?.run(),
+        Some(image) => {
+            let proposal = globals.flags.proposal_form;
+            image::Exam::new(&plugin, image, at_once, proposal)?.run()
+        }
         None if args.signer => {
             if !plugin.args.is_empty() {
                 return Err(Failure::usage("a signer is started without arguments")
@@ -132,14 +135,14 @@ fn test(args: &TestArgs, globals: &Globals) -> Result<ExitCode, Failure> {
             let rules = globals.rules()?;
             signer::Exam::new(&plugin, at_once, &args.config, rules, &globals.surroundings).run()
         }
-        None => Exam::new(&plugin, at_once, globals.mask.clone(), &SystemClock).run(),
+        None => Exam::new(&plugin, at_once, &SystemClock).run(),
     };
     plugin.progress.clear();
     let text = match args.output.format {
         output::Format::Json => report.json(),
         output::Format::Text => report.text(output::Style::of_stdout(globals)),
     };
-    output::print(&globals.mask.apply(&text))?;
+    output::print(&redact(&text))?;
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

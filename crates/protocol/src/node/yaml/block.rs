@@ -8,7 +8,7 @@
 use zeroize::Zeroizing;
 
 use super::{
-    super::{Entry, Node, Value},
+    super::{Entry, Node, Value, budget::Budget},
     resolve::{self, Scalar},
 };
 
@@ -27,7 +27,8 @@ pub(in super::super) fn read_items(
         return None;
     }
     let text = std::str::from_utf8(bytes).ok()?;
-    let mut reader = Reader { text, rest: "", column: 0, line: 0, ended: false, depth: 0 };
+    let budget = Budget::of(bytes);
+    let mut reader = Reader { text, rest: "", column: 0, line: 0, ended: false, depth: 0, budget };
     reader.advance()?;
     if reader.ended || reader.column > 0 {
         return None;
@@ -53,6 +54,8 @@ struct Reader<'a> {
     line: u32,
     ended: bool,
     depth: usize,
+    /// A document that exceeds it is left to the other reader, which says where.
+    budget: Budget,
 }
 
 /// More entries than that are looked for by somebody with a hash map.
@@ -81,13 +84,16 @@ impl Reader<'_> {
             if entries.len() == MOST_ENTRIES || entries.iter().any(|entry| entry.key == key) {
                 return None;
             }
-            entries.push(Entry { key: key.to_owned(), line, value, spelling: None });
+            self.budget.spend(key.len() + after.len()).ok()?;
+            let entry = Entry { key: key.to_owned(), line, value, spelling: None };
+            self.budget.push(&mut entries, entry).ok()?;
             if !self.goes_on(column)? {
                 break;
             }
         }
         self.depth -= 1;
-        entries.sort_by(|a, b| a.key.cmp(&b.key));
+        self.budget.close(&mut entries);
+        entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         Some(node(Value::Map(entries), start))
     }
 
@@ -117,16 +123,20 @@ impl Reader<'_> {
             let item = if split_key(item).is_some() {
                 self.map(leave)?
             } else {
+                self.budget.spend(item.len()).ok()?;
                 let item = scalar(item, self.place(0))?;
                 self.advance()?;
                 item
             };
-            items.extend(take(item));
+            if let Some(item) = take(item) {
+                self.budget.push(&mut items, item).ok()?;
+            }
             if !self.ended && self.column > column {
                 return None;
             }
         }
         self.depth -= 1;
+        self.budget.close(&mut items);
         Some(node(Value::List(items), start))
     }
 

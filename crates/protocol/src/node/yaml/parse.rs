@@ -5,6 +5,7 @@ use std::{collections::HashMap, rc::Rc};
 use zeroize::Zeroizing;
 
 use super::{
+    super::budget::{Budget, Exceeded},
     MAX_DEPTH, SyntaxError,
     scan::{Mark, Scanner, TokenKind, place, place_fault},
     source::Source,
@@ -20,15 +21,16 @@ pub(super) struct Raw {
 pub(super) enum Kind {
     Scalar {
         text: Zeroizing<String>,
-        tag: Option<Box<str>>,
+        /// Its number among the document's tags, counted from 1; 0 is none. Few nodes have one.
+        tag: u32,
         /// Its looks decide what it is.
         plain: bool,
     },
-    List(Rc<[usize]>),
+    List(Rc<[u32]>),
     /// Keys and values in turn.
-    Map(Rc<[usize]>),
+    Map(Rc<[u32]>),
     Alias {
-        target: usize,
+        target: u32,
         /// Being followed right now.
         open: bool,
     },
@@ -37,40 +39,53 @@ pub(super) enum Kind {
 /// The raw nodes of a document.
 pub(super) struct Document {
     pub(super) raws: Vec<Raw>,
-    pub(super) root: usize,
+    pub(super) tags: Vec<Box<str>>,
+    pub(super) root: u32,
     /// Whether any node has an anchor, so that nodes may be visited more than once.
     pub(super) shared: bool,
+    /// What is left after all this.
+    pub(super) budget: Budget,
 }
 
 /// Reads the first document of a stream, if there is one. What follows it is not looked at.
-pub(super) fn document(source: &Source<'_>) -> Result<Option<Document>, SyntaxError> {
+pub(super) fn document(
+    source: &Source<'_>,
+    mut budget: Budget,
+) -> Result<Option<Document>, SyntaxError> {
+    // Few documents have more nodes than that, and what is not used costs nothing.
+    let guess = source.text.len() / 16;
+    let _ = budget.spend(guess * size_of::<Raw>());
     let mut parser = Parser {
         scanner: Scanner::new(source),
-        // Few documents have more nodes than that, and what is not used costs nothing.
-        raws: Vec::with_capacity(source.text.len() / 12),
+        raws: Vec::with_capacity(guess),
+        tags: Vec::new(),
         anchors: HashMap::new(),
-        handles: Vec::new(),
+        handles: HashMap::new(),
         depth: 0,
+        budget,
     };
     let Some(root) = parser.root()? else { return Ok(None) };
     // The end must be readable, whatever it is.
     parser.scanner.peek()?;
     source.check(parser.scanner.at + 3)?;
     let shared = !parser.anchors.is_empty();
-    Ok(Some(Document { raws: parser.raws, root, shared }))
+    let Parser { raws, tags, budget, .. } = parser;
+    Ok(Some(Document { raws, tags, root, shared, budget }))
 }
 
 struct Parser<'a> {
     scanner: Scanner<'a>,
     raws: Vec<Raw>,
-    anchors: HashMap<String, usize>,
+    tags: Vec<Box<str>>,
+    anchors: HashMap<String, u32>,
     /// What tags may begin with, and what that stands for.
-    handles: Vec<(String, String)>,
+    handles: HashMap<String, String>,
     depth: usize,
+    budget: Budget,
 }
 
 impl Parser<'_> {
-    fn root(&mut self) -> Result<Option<usize>, SyntaxError> {
+    fn root(&mut self) -> Result<Option<u32>, SyntaxError> {
         use TokenKind::{DocumentEnd, DocumentStart, StreamEnd, TagDirective, Version};
 
         let explicit = match self.scanner.peek()?.kind {
@@ -89,7 +104,7 @@ impl Parser<'_> {
                 next.kind
             {
                 let mark = next.mark;
-                return Ok(Some(self.empty(mark)));
+                return self.empty(mark).map(Some);
             }
         }
         self.node(true, false).map(Some)
@@ -104,7 +119,8 @@ impl Parser<'_> {
             match token.kind {
                 TokenKind::Version(1, 1) if !version_seen => version_seen = true,
                 TokenKind::TagDirective { handle, prefix } if self.handle(&handle).is_none() => {
-                    self.handles.push((handle, prefix));
+                    self.spend(IN_MAP + handle.capacity() + prefix.capacity())?;
+                    self.handles.insert(handle, prefix);
                 }
                 TokenKind::Version(1, 1) | TokenKind::TagDirective { .. } => {
                     return Err(place_fault("the same directive twice", token.mark));
@@ -114,20 +130,19 @@ impl Parser<'_> {
         }
         for (handle, prefix) in [("!", "!"), ("!!", "tag:yaml.org,2002:")] {
             if self.handle(handle).is_none() {
-                self.handles.push((handle.to_owned(), prefix.to_owned()));
+                self.handles.insert(handle.to_owned(), prefix.to_owned());
             }
         }
         Ok(())
     }
 
     fn handle(&self, wanted: &str) -> Option<&str> {
-        let mut handles = self.handles.iter();
-        handles.find(|(handle, _)| handle == wanted).map(|(_, prefix)| prefix.as_str())
+        self.handles.get(wanted).map(String::as_str)
     }
 
     /// A node. `block` allows indented lists and mappings, `indentless` a list at the indentation of
     /// the key it belongs to.
-    fn node(&mut self, block: bool, indentless: bool) -> Result<usize, SyntaxError> {
+    fn node(&mut self, block: bool, indentless: bool) -> Result<u32, SyntaxError> {
         let mark = self.scanner.peek()?.mark;
         if let TokenKind::Alias(_) = self.scanner.peek()?.kind {
             return self.alias();
@@ -149,10 +164,7 @@ impl Parser<'_> {
         }
         // The anchor is known inside of its own node, if only to be refused there.
         let implicit = tag.is_none();
-        let index = self.add(empty_scalar(tag, implicit), mark);
-        if let Some(anchor) = anchor {
-            self.anchors.insert(anchor, index);
-        }
+        let index = self.begin(anchor, tag, implicit, mark)?;
         if !fits {
             return Ok(index);
         }
@@ -166,27 +178,59 @@ impl Parser<'_> {
     }
 
     /// Reads what the next token begins into the node at `index`.
-    fn content(&mut self, index: usize) -> Result<(), SyntaxError> {
-        let kind = match &self.scanner.peek()?.kind {
-            TokenKind::BlockEntry => Kind::List(self.indentless_list()?.into()),
-            TokenKind::FlowSequenceStart => Kind::List(self.flow_list()?.into()),
-            TokenKind::FlowMappingStart => Kind::Map(self.flow_map()?.into()),
-            TokenKind::BlockSequenceStart => Kind::List(self.block_list()?.into()),
-            TokenKind::BlockMappingStart => Kind::Map(self.block_map()?.into()),
+    fn content(&mut self, index: u32) -> Result<(), SyntaxError> {
+        let (children, list) = match &self.scanner.peek()?.kind {
+            TokenKind::BlockEntry => (self.indentless_list()?, true),
+            TokenKind::FlowSequenceStart => (self.flow_list()?, true),
+            TokenKind::FlowMappingStart => (self.flow_map()?, false),
+            TokenKind::BlockSequenceStart => (self.block_list()?, true),
+            TokenKind::BlockMappingStart => (self.block_map()?, false),
             _ => return self.scalar(index),
         };
-        self.raws[index].kind = kind;
+        self.end(index, children, list)
+    }
+
+    /// A node of which anchor and tag are known. A function of its own, as [`Parser::end`] is: what calls
+    /// them is on the stack once for every level.
+    #[inline(never)]
+    fn begin(
+        &mut self,
+        anchor: Option<String>,
+        tag: Option<String>,
+        implicit: bool,
+        mark: Mark,
+    ) -> Result<u32, SyntaxError> {
+        let tag = tag.map_or(Ok(0), |tag| self.add_tag(tag))?;
+        let index = self.add(empty_scalar(tag, implicit), mark)?;
+        if let Some(anchor) = anchor {
+            self.spend(IN_MAP + anchor.capacity())?;
+            self.anchors.insert(anchor, index);
+        }
+        Ok(index)
+    }
+
+    /// Puts what stands in it into a list or mapping.
+    #[inline(never)]
+    fn end(&mut self, index: u32, children: Vec<u32>, list: bool) -> Result<(), SyntaxError> {
+        self.spend(size_of_val(children.as_slice()) + 16)?;
+        self.budget.give(children.capacity() * size_of::<u32>());
+        let children = children.into();
+        let kind = if list { Kind::List(children) } else { Kind::Map(children) };
+        self.raws[index as usize].kind = kind;
         Ok(())
     }
 
-    fn scalar(&mut self, index: usize) -> Result<(), SyntaxError> {
+    fn scalar(&mut self, index: u32) -> Result<(), SyntaxError> {
         let token = self.scanner.take()?;
+        if let TokenKind::Scalar { text, .. } = &token.kind {
+            self.spend(text.capacity())?;
+        }
         if let (
             TokenKind::Scalar { text: written, plain: unquoted },
             Kind::Scalar { text, tag, plain },
-        ) = (token.kind, &mut self.raws[index].kind)
+        ) = (token.kind, &mut self.raws[index as usize].kind)
         {
-            *plain = match tag.as_deref() {
+            *plain = match tag_of(&self.tags, *tag) {
                 None => unquoted,
                 Some(tag) => tag == "!",
             };
@@ -195,7 +239,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn alias(&mut self) -> Result<usize, SyntaxError> {
+    fn alias(&mut self) -> Result<u32, SyntaxError> {
         let token = self.scanner.take()?;
         let target = match &token.kind {
             TokenKind::Alias(name) => self.anchors.get(name),
@@ -204,7 +248,7 @@ impl Parser<'_> {
         let Some(&target) = target else {
             return Err(place_fault("an alias has no anchor before it", token.mark));
         };
-        Ok(self.add(Kind::Alias { target, open: false }, token.mark))
+        self.add(Kind::Alias { target, open: false }, token.mark)
     }
 
     /// An anchor and a tag, in either order, each at most once.
@@ -230,7 +274,7 @@ impl Parser<'_> {
         }
     }
 
-    fn block_list(&mut self) -> Result<Vec<usize>, SyntaxError> {
+    fn block_list(&mut self) -> Result<Vec<u32>, SyntaxError> {
         self.scanner.take()?;
         let mut items = Vec::new();
         loop {
@@ -242,21 +286,23 @@ impl Parser<'_> {
             }
             let next = self.scanner.peek()?;
             let empty = matches!(next.kind, TokenKind::BlockEntry | TokenKind::BlockEnd);
-            items.push(self.node_or_empty(empty, token.mark, true, false)?);
+            let item = self.node_or_empty(empty, token.mark, true, false)?;
+            self.push(&mut items, item)?;
         }
     }
 
-    fn indentless_list(&mut self) -> Result<Vec<usize>, SyntaxError> {
+    fn indentless_list(&mut self) -> Result<Vec<u32>, SyntaxError> {
         let mut items = Vec::new();
         while self.scanner.peek()?.kind == TokenKind::BlockEntry {
             let mark = self.scanner.take()?.mark;
             let empty = self.peeks_block_end()? || self.peeks(&TokenKind::BlockEntry)?;
-            items.push(self.node_or_empty(empty, mark, true, false)?);
+            let item = self.node_or_empty(empty, mark, true, false)?;
+            self.push(&mut items, item)?;
         }
         Ok(items)
     }
 
-    fn block_map(&mut self) -> Result<Vec<usize>, SyntaxError> {
+    fn block_map(&mut self) -> Result<Vec<u32>, SyntaxError> {
         self.scanner.take()?;
         let mut pairs = Vec::new();
         loop {
@@ -267,13 +313,15 @@ impl Parser<'_> {
                 _ => return Err(place_fault("a key was expected here", token.mark)),
             }
             let empty = self.peeks_block_end()?;
-            pairs.push(self.node_or_empty(empty, token.mark, true, true)?);
+            let key = self.node_or_empty(empty, token.mark, true, true)?;
+            self.push(&mut pairs, key)?;
             let (mut empty, mut mark) = (true, self.scanner.peek()?.mark);
             if self.peeks(&TokenKind::Value)? {
                 mark = self.scanner.take()?.mark;
                 empty = self.peeks_block_end()?;
             }
-            pairs.push(self.node_or_empty(empty, mark, true, true)?);
+            let value = self.node_or_empty(empty, mark, true, true)?;
+            self.push(&mut pairs, value)?;
         }
     }
 
@@ -283,39 +331,37 @@ impl Parser<'_> {
         Ok(matches!(kind, TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd))
     }
 
-    fn flow_list(&mut self) -> Result<Vec<usize>, SyntaxError> {
+    fn flow_list(&mut self) -> Result<Vec<u32>, SyntaxError> {
         const END: TokenKind = TokenKind::FlowSequenceEnd;
         self.scanner.take()?;
         let mut items = Vec::new();
         while self.flow_goes_on(&END, items.is_empty())? {
-            if self.peeks(&TokenKind::Key)? {
-                let pair = self.flow_pair()?;
-                items.push(pair);
-            } else {
-                items.push(self.node(false, false)?);
-            }
+            let pair = self.peeks(&TokenKind::Key)?;
+            let item = if pair { self.flow_pair()? } else { self.node(false, false)? };
+            self.push(&mut items, item)?;
         }
         Ok(items)
     }
 
     /// A mapping of one pair, written without braces in a list.
-    fn flow_pair(&mut self) -> Result<usize, SyntaxError> {
+    fn flow_pair(&mut self) -> Result<u32, SyntaxError> {
         const END: TokenKind = TokenKind::FlowSequenceEnd;
         let mark = self.scanner.take()?.mark;
-        let index = self.add(empty_scalar(None, true), mark);
+        let index = self.add(empty_scalar(0, true), mark)?;
         let key = if self.peeks_flow_end(&END)? {
             // The reference swallows what stands in place of the key.
             let mark = self.scanner.take()?.mark;
-            self.empty(mark)
+            self.empty(mark)?
         } else {
             self.node(false, false)?
         };
         let value = self.flow_value(&END)?;
-        self.raws[index].kind = Kind::Map([key, value].into());
+        self.spend(16 + size_of_val(&[key, value]))?;
+        self.raws[index as usize].kind = Kind::Map([key, value].into());
         Ok(index)
     }
 
-    fn flow_map(&mut self) -> Result<Vec<usize>, SyntaxError> {
+    fn flow_map(&mut self) -> Result<Vec<u32>, SyntaxError> {
         const END: TokenKind = TokenKind::FlowMappingEnd;
         self.scanner.take()?;
         let mut pairs = Vec::new();
@@ -324,12 +370,16 @@ impl Parser<'_> {
                 self.scanner.take()?;
                 let mark = self.scanner.peek()?.mark;
                 let empty = self.peeks_flow_end(&END)?;
-                pairs.push(self.node_or_empty(empty, mark, false, false)?);
-                pairs.push(self.flow_value(&END)?);
+                let key = self.node_or_empty(empty, mark, false, false)?;
+                self.push(&mut pairs, key)?;
+                let value = self.flow_value(&END)?;
+                self.push(&mut pairs, value)?;
             } else {
-                pairs.push(self.node(false, false)?);
+                let key = self.node(false, false)?;
+                self.push(&mut pairs, key)?;
                 let mark = self.scanner.peek()?.mark;
-                pairs.push(self.empty(mark));
+                let value = self.empty(mark)?;
+                self.push(&mut pairs, value)?;
             }
         }
         Ok(pairs)
@@ -354,7 +404,7 @@ impl Parser<'_> {
     }
 
     /// The value after a key, empty if there is no `:` or nothing after it.
-    fn flow_value(&mut self, end: &TokenKind) -> Result<usize, SyntaxError> {
+    fn flow_value(&mut self, end: &TokenKind) -> Result<u32, SyntaxError> {
         let mut empty = true;
         if self.peeks(&TokenKind::Value)? {
             self.scanner.take()?;
@@ -380,22 +430,51 @@ impl Parser<'_> {
         mark: Mark,
         block: bool,
         indentless: bool,
-    ) -> Result<usize, SyntaxError> {
-        if empty { Ok(self.empty(mark)) } else { self.node(block, indentless) }
+    ) -> Result<u32, SyntaxError> {
+        if empty { self.empty(mark) } else { self.node(block, indentless) }
     }
 
     /// A value that is not there.
-    fn empty(&mut self, mark: Mark) -> usize {
-        self.add(empty_scalar(None, true), mark)
+    fn empty(&mut self, mark: Mark) -> Result<u32, SyntaxError> {
+        self.add(empty_scalar(0, true), mark)
     }
 
-    fn add(&mut self, kind: Kind, mark: Mark) -> usize {
+    fn add(&mut self, kind: Kind, mark: Mark) -> Result<u32, SyntaxError> {
         let (line, column) = place(mark);
-        self.raws.push(Raw { kind, line, column });
-        self.raws.len() - 1
+        let index = u32::try_from(self.raws.len()).map_err(|_| Exceeded.at(line, column))?;
+        let raw = Raw { kind, line, column };
+        self.budget.push(&mut self.raws, raw).map_err(|why| why.at(line, column))?;
+        Ok(index)
+    }
+
+    /// The number of a tag.
+    fn add_tag(&mut self, tag: String) -> Result<u32, SyntaxError> {
+        self.spend(tag.len())?;
+        let (line, column) = place(self.scanner.mark);
+        let tag = tag.into_boxed_str();
+        self.budget.push(&mut self.tags, tag).map_err(|why| why.at(line, column))?;
+        u32::try_from(self.tags.len()).map_err(|_| Exceeded.at(line, column))
+    }
+
+    fn push(&mut self, items: &mut Vec<u32>, item: u32) -> Result<(), SyntaxError> {
+        let (line, column) = place(self.scanner.mark);
+        self.budget.push(items, item).map_err(|why| why.at(line, column))
+    }
+
+    fn spend(&mut self, bytes: usize) -> Result<(), SyntaxError> {
+        let (line, column) = place(self.scanner.mark);
+        self.budget.spend(bytes).map_err(|why| why.at(line, column))
     }
 }
 
-fn empty_scalar(tag: Option<String>, plain: bool) -> Kind {
-    Kind::Scalar { text: Zeroizing::default(), tag: tag.map(String::into_boxed_str), plain }
+/// What an entry of a hash map of texts takes at most, while the map grows.
+const IN_MAP: usize = 180;
+
+/// A tag by its number.
+pub(super) fn tag_of(tags: &[Box<str>], number: u32) -> Option<&str> {
+    tags.get(usize::try_from(number).ok()?.checked_sub(1)?).map(|tag| &**tag)
+}
+
+fn empty_scalar(tag: u32, plain: bool) -> Kind {
+    Kind::Scalar { text: Zeroizing::default(), tag, plain }
 }

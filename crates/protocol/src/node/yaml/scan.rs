@@ -260,6 +260,9 @@ impl<'a> Scanner<'a> {
                 self.push(TokenKind::Scalar { text, plain: true }, mark);
                 Ok(())
             }
+            b'\t' => {
+                Err(self.error("a tab stands where only spaces can: YAML is not indented by tabs"))
+            }
             _ => Err(self.error("no value can begin with this character")),
         }
     }

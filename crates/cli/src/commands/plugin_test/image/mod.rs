@@ -23,7 +23,7 @@ use super::{
     report::{Check, Report},
     run::{self, Plugin, crowd},
 };
-use crate::{failure::Failure, globals::Globals};
+use crate::failure::Failure;
 
 /// What came of one run.
 type Run = run::Run<Response>;
@@ -64,14 +64,13 @@ impl<'a> Exam<'a> {
         plugin: &'a Plugin,
         image: &str,
         at_once: usize,
-        globals: &Globals,
+        proposal: bool,
     ) -> Result<Self, Failure> {
         let image = normalise(image).map_err(|wrong| {
             Failure::usage("`--image` names no image").note("because", wrong.to_string())
         })?;
         let report = Report::of(&plugin.name, &CHECKS);
-        let findings = Findings::new(report, globals.mask.clone());
-        let proposal = globals.flags.proposal_form;
+        let findings = Findings::new(report);
         Ok(Self { plugin, image, at_once, proposal, findings })
     }
 
