@@ -72,6 +72,12 @@ fn reason(cause: &CertificateError, name: &ServerName<'_>) -> String {
         Cause::NotValidForName | Cause::NotValidForNameContext { .. } => {
             format!("the server's certificate is not for `{}`", name.to_str())
         }
+        // Most often a self-signed certificate that was made anew since the kubeconfig was written.
+        Cause::Other(OtherError(inner))
+            if inner.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity) =>
+        {
+            "the server showed the certificate of an authority that is not a trusted one".into()
+        }
         other => TlsError::from(other.clone()).to_string(),
     }
 }
