@@ -25,6 +25,9 @@ pub const ALL: &[Line] = &[
 /// A mended program answers in no time; one that hangs has hung by then.
 const LIMIT: Duration = Duration::from_secs(15);
 
+/// A FIFO may have a writer that is late: the program waits for it, but not for ever.
+const FIFO_LIMIT: Duration = Duration::from_secs(45);
+
 fn open_directory(stage: &Stage) -> Outcome {
     let server = server()?;
     stage.write("config", server.kubeconfig(&json!({ "token": "good" })))?;
@@ -59,7 +62,7 @@ fn squatted(stage: &Stage) -> Outcome {
 }
 
 /// Asks the docker bridge with this file as its configuration.
-fn docker_with(stage: &Stage, config: &Path) -> Outcome {
+fn docker_with(stage: &Stage, config: &Path, limit: Duration) -> Outcome {
     let question = r#"{"kind":"CredentialProviderRequest","apiVersion":"credentialprovider.kubelet.k8s.io/v1","image":"r.io/app"}"#;
     let question = stage.write("question", question)?;
     let script = format!(
@@ -67,7 +70,7 @@ fn docker_with(stage: &Stage, config: &Path) -> Outcome {
         config.display(),
         question.display()
     );
-    let done = stage.run_for(&mut stage.shell(&script), LIMIT)?;
+    let done = stage.run_for(&mut stage.shell(&script), limit)?;
     if done.status.is_none() {
         return got_through(format!("it hangs, with {} MB", done.peak / 1024));
     }
@@ -81,11 +84,11 @@ fn docker_fifo(stage: &Stage) -> Outcome {
     let fifo = stage.home("fifo");
     tool("mkfifo", "coreutils", &[&fifo.display().to_string()])?;
     stage.give(&fifo, 0o600)?;
-    docker_with(stage, &fifo)
+    docker_with(stage, &fifo, FIFO_LIMIT)
 }
 
 fn docker_zero(stage: &Stage) -> Outcome {
-    docker_with(stage, Path::new("/dev/zero"))
+    docker_with(stage, Path::new("/dev/zero"), LIMIT)
 }
 
 fn endless_files(stage: &Stage) -> Outcome {

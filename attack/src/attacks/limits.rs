@@ -182,7 +182,7 @@ fn unread(stage: &Stage) -> Outcome {
     let during = rss(&proxy).saturating_sub(before);
     proceeds(&card)?;
     drop(held);
-    let limit = Duration::from_secs(if stage.short { 20 } else { 60 });
+    let limit = Duration::from_secs(60);
     let back = crate::process::wait_until(limit, || rss(&proxy) < before + 10_240);
     let after = rss(&proxy).saturating_sub(before) / 1024;
     let seen = format!("200 streams take {} MB, {after} MB stay", during / 1024);

@@ -172,7 +172,13 @@ fn descriptors(stage: &Stage) -> Outcome {
             }
             let said = done.stderr.to_lowercase();
             // `get` cannot reach its server either way.
-            let reason = ["too many open files", "descriptor", "os error 24", "refused (os"];
+            let reason = [
+                "too many open files",
+                "files may be open",
+                "descriptor",
+                "os error 24",
+                "refused (os",
+            ];
             if !done.ok() && !reason.iter().any(|reason| said.contains(reason)) {
                 return got_through(format!(
                     "{words} with {count}, a wrong reason: {}",

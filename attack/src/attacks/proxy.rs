@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use keyward_testing::server::Server;
 use serde_json::{Value, json};
 
 use super::Line;
@@ -67,18 +68,29 @@ fn log_flood(stage: &Stage) -> Outcome {
     Ok(format!("{count} connections, {lines} lines"))
 }
 
+/// Refused, or read as chunks alone and nothing after it believed: the connection ends.
 fn two_framings(stage: &Stage) -> Outcome {
     let upstream = ok_server()?;
     let (_proxy, card) = before(stage, &upstream, &[])?;
-    let answer = card.say(&format!(
-        "POST {}/first HTTP/1.1\r\nHost: {}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\
-         Connection: close\r\n\r\n0\r\n\r\n",
+    let next = format!("GET {}/next HTTP/1.1\r\nHost: {}\r\n\r\n", card.prefix, card.host);
+    let mut stream = card.connect()?;
+    let request = format!(
+        "POST {}/first HTTP/1.1\r\nHost: {}\r\nContent-Length: 5\r\n\
+         Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n{next}",
         card.prefix, card.host
-    ))?;
-    if upstream.text().contains("/first") {
-        return got_through(format!("passed on; the answer was {}", status(&answer)));
+    );
+    stream.write_all(request.as_bytes())?;
+    stream.sock.set_read_timeout(Some(Duration::from_secs(3)))?;
+    let answer = crate::wire::read_to_end(&mut stream);
+    let seen = upstream.text();
+    let first = seen.split("/next").next().unwrap_or_default().to_lowercase();
+    if seen.contains("/next") {
+        return got_through("what follows it is passed on");
     }
-    Ok(format!("refused with {}", status(&answer)))
+    if first.contains("content-length: 5") {
+        return got_through("both framings are passed on");
+    }
+    Ok(format!("the answer is {}, and the connection ends", status(&answer)))
 }
 
 /// A response of these bytes becomes a 502, or breaks off.
@@ -162,18 +174,18 @@ fn endless_informational(stage: &Stage) -> Outcome {
     let (proxy, card) = before(stage, &upstream, &[])?;
     let request = format!("GET {}/slow HTTP/1.1\r\nHost: {}\r\n\r\n", card.prefix, card.host);
     leave(&card, &request.repeat(2))?;
-    thread::sleep(Duration::from_secs(4));
-    let (used, began) = (processor(proxy.running.pid()), Instant::now());
-    thread::sleep(Duration::from_secs(3));
-    let share = processor(proxy.running.pid()).saturating_sub(used).as_secs_f64()
-        / began.elapsed().as_secs_f64();
-    if share > 0.05 {
-        return got_through(format!(
-            "{:.0} % of a processor after the clients left",
-            share * 100.0
-        ));
+    // A loaded machine needs a while to notice; one that never notices goes on for minutes.
+    let mut share = 1.0;
+    for _ in 0..6 {
+        let (before, began) = (processor(proxy.running.pid()), Instant::now());
+        thread::sleep(Duration::from_secs(2));
+        let used = processor(proxy.running.pid()).saturating_sub(before);
+        share = used.as_secs_f64() / began.elapsed().as_secs_f64();
+        if share < 0.03 {
+            return Ok("it rests after the clients left".to_owned());
+        }
     }
-    Ok(format!("{:.0} % of a processor after the clients left", share * 100.0))
+    got_through(format!("{:.0} % of a processor after the clients left", share * 100.0))
 }
 
 /// A proxy whose kubeconfig impersonates jane, asked with these lines; what the server was told.
@@ -210,8 +222,7 @@ fn empty_user(stage: &Stage) -> Outcome {
 }
 
 /// A kubeconfig with two contexts; the addresses that the proxy gives them.
-fn addresses(stage: &Stage) -> Result<Vec<String>, Failure> {
-    let server = server()?;
+fn addresses(stage: &Stage, server: &Server) -> Result<Vec<String>, Failure> {
     let mut config: Value = serde_json::from_str(&server.kubeconfig(&json!({ "token": "good" })))?;
     for list in ["contexts", "clusters", "users"] {
         let text = config[list][0].to_string().replace("\"test\"", "\"west\"");
@@ -228,7 +239,7 @@ fn addresses(stage: &Stage) -> Result<Vec<String>, Failure> {
 }
 
 fn one_address(stage: &Stage) -> Outcome {
-    let found = addresses(stage)?;
+    let found = addresses(stage, &server()?)?;
     if found.len() != 2 || found[0] == found[1] {
         return got_through(format!("{found:?}"));
     }
@@ -236,7 +247,8 @@ fn one_address(stage: &Stage) -> Outcome {
 }
 
 fn changed_address(stage: &Stage) -> Outcome {
-    let (first, second) = (addresses(stage)?, addresses(stage)?);
+    let server = server()?;
+    let (first, second) = (addresses(stage, &server)?, addresses(stage, &server)?);
     if first != second {
         return got_through(format!("{first:?}, then {second:?}"));
     }

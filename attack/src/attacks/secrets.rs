@@ -30,7 +30,7 @@ pub const ALL: &[Line] = &[
         "the memory of a docker bridge while it waits, read by the same user",
         bridge_memory,
     ),
-    ("L6", "the PIN in the environment of a signer that just starts", pin_environment),
+    ("L6+", "the PIN in the environment of a signer that just starts", pin_environment),
     ("L7", "a password in a server's address", address),
     ("L8-arguments", "a plugin that prints the secrets of its arguments", arguments),
     ("L8-variables", "a plugin that prints the secrets of its environment", variables),
