@@ -33,10 +33,13 @@ pub(super) struct Setting {
     pub(super) files: Vec<(&'static str, String)>,
 }
 
+/// Opens the listeners of a case and writes its kubeconfig.
+type Make = Box<dyn Fn(&Stage) -> Result<Setting, String>>;
+
 /// A combination.
 pub(super) struct Case {
     pub(super) name: String,
-    pub(super) make: Box<dyn Fn(&Stage) -> Result<Setting, String>>,
+    pub(super) make: Make,
 }
 
 const VERSIONS: [(&str, u16); 2] = [("1.2", 0x0303), ("1.3", 0x0304)];

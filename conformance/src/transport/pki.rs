@@ -144,9 +144,9 @@ impl Pki {
             self.sign(&issuer, &key, "leaf", &extensions, leaf.years, hash, &file)?;
         }
         let read = |file: &str| fs::read_to_string(self.path(file)).map_err(|e| e.to_string());
-        let issued = Issued { certificate: read(&file)?, key: read(&key)?, intermediate };
-        self.issued.borrow_mut().insert(name, issued.clone());
-        Ok(issued)
+        let pair = Issued { certificate: read(&file)?, key: read(&key)?, intermediate };
+        self.issued.borrow_mut().insert(name, pair.clone());
+        Ok(pair)
     }
 
     #[expect(clippy::too_many_arguments, reason = "they are the arguments of one openssl command")]

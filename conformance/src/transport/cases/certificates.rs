@@ -153,6 +153,9 @@ pub(super) fn bundles(list: &mut List) {
     });
 }
 
+/// Writes a certificate and its key otherwise.
+type SpoilPair = fn(&Stage, Issued) -> Result<(String, String), String>;
+
 /// How keys and certificates of clients are written.
 pub(super) fn keys(list: &mut List) {
     for (name, version) in VERSIONS {
@@ -179,8 +182,7 @@ pub(super) fn keys(list: &mut List) {
             }
         }
     }
-    type Spoil = fn(&Stage, Issued) -> Result<(String, String), String>;
-    let pairs: &[(&str, Spoil)] = &[
+    let pairs: &[(&str, SpoilPair)] = &[
         ("encrypted, PKCS#8", |stage, pair| {
             let args = ["pkcs8", "-topk8", "-in", "input", "-passout", "pass:x"];
             Ok((pair.certificate, stage.pki.convert(&pair.key, &args)?))

@@ -78,6 +78,9 @@ pub(super) fn urls(list: &mut List) {
     });
 }
 
+/// Variables as `NAME=value`.
+type Variables = fn(&Stage) -> Vec<String>;
+
 /// Proxies named in the kubeconfig and in the environment.
 pub(super) fn proxies(list: &mut List) {
     type Url = fn(&Stage) -> String;
@@ -102,7 +105,6 @@ pub(super) fn proxies(list: &mut List) {
             });
         }
     }
-    type Variables = fn(&Stage) -> Vec<String>;
     // Addresses of this machine never go to a proxy of the environment, whatever it says: hence a name.
     let variables: &[(&str, Variables)] = &[
         ("HTTPS_PROXY", |stage| vec![format!("HTTPS_PROXY={}", stage.http.url())]),
