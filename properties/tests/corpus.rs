@@ -1,24 +1,13 @@
 //! Every input of `fuzz/corpus` has the properties of its target, as it is and stretched.
 
-use std::{fs, panic, path::Path, thread};
+use std::{fs, panic, path::Path};
 
 use keyward_properties::{TARGETS, Target};
 
 /// Long enough to show a reader whose time grows with the square of its input.
 const STRETCHED: usize = 1 << 15;
 
-/// Deep documents need more stack than a test has, in a build that is not optimised.
-const STACK: usize = 32 << 20;
-
-fn replay(name: &'static str) {
-    let thread = thread::Builder::new().stack_size(STACK);
-    let thread = thread.spawn(move || replay_all(name)).unwrap();
-    if let Err(cause) = thread.join() {
-        panic::resume_unwind(cause);
-    }
-}
-
-fn replay_all(name: &str) {
+fn replay(name: &str) {
     let target = Target::named(name).unwrap();
     let inputs = inputs(name);
     assert!(inputs.len() >= 10, "the corpus of `{name}` is not there");
