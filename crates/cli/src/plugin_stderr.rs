@@ -1,11 +1,11 @@
 //! A plugin's stderr on ours, as it comes: a device code that is shown after the login is no use.
 
-use keyward_host::{process::Sink, redact::Redactor};
+use keyward_host::process::Sink;
 
 use crate::output::{self, Format};
 
-/// Passes on what plugins write, cleaned of control characters and of known secrets. A log in JSON
-/// gets an event for each line, because whoever reads it expects nothing else.
+/// Passes on what plugins write, which arrives redacted. A log in JSON gets an event for each line,
+/// because whoever reads it expects nothing else.
 pub(crate) struct PluginStderr {
     log: Format,
 }
@@ -16,7 +16,6 @@ impl PluginStderr {
     }
 
     fn tell(&self, plugin: &str, text: &str, end: &str) {
-        let text = Redactor::default().apply(text.as_bytes());
         match self.log {
             Format::Text => output::tell(&format!("{text}{end}")),
             Format::Json if text.is_empty() => {}

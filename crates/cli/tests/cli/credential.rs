@@ -351,6 +351,13 @@ fn secrets_are_hidden_in_what_is_passed_on() {
     );
     let ran = stage.run("credential");
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), "key [hidden]\n"));
+
+    // What the plugin was told by its arguments, too.
+    stage.plugin("p", &format!("echo \"using $2\" >&2; {}", gives("t")));
+    let args = "args: [--password, swordfish-1]\n        interactiveMode";
+    stage.kubeconfig(&exec("p").replace("interactiveMode", args));
+    let ran = stage.run("credential");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), "using [hidden]\n"));
 }
 
 #[test]

@@ -149,10 +149,17 @@ fn shown(turn: &Turn) -> bool {
     !matches!(turn.stderr, Stderr::Kept)
 }
 
-/// What a plugin wrote to stderr, without any secret we know of: what this process handed out before,
-/// the plugin's configured variables, those of ours that are called secret, its arguments, its own
-/// answer.
+/// What a plugin wrote to stderr, without any secret we know of: those of the run, and of its own answer.
 fn masked(plugin: &Plugin, turn: &Turn, stderr: &[u8], stdout: &[u8]) -> String {
+    let mut redactor = redactor(plugin, turn);
+    redactor.add_answer(stdout);
+    let cut = stderr.len() >= turn.limits.stderr;
+    redactor.apply(if cut { without_first_line(stderr) } else { stderr })
+}
+
+/// Hides what a plugin was told, beside what this process handed out before: its configured variables,
+/// those of ours that are called secret, its arguments, the passwords and extension of its cluster.
+pub(super) fn redactor(plugin: &Plugin, turn: &Turn) -> Redactor {
     let mut redactor = Redactor::default();
     for variable in &turn.environment {
         let (name, value) = (variable.name.to_string_lossy(), variable.value.to_string_lossy());
@@ -169,9 +176,7 @@ fn masked(plugin: &Plugin, turn: &Turn, stderr: &[u8], stdout: &[u8]) -> String 
         redactor.add(secret.expose());
     }
     redactor.add_args(plugin.args());
-    redactor.add_answer(stdout);
-    let cut = stderr.len() >= turn.limits.stderr;
-    redactor.apply(if cut { without_first_line(stderr) } else { stderr })
+    redactor
 }
 
 fn signal_name(signal: i32) -> &'static str {

@@ -31,7 +31,8 @@ use crate::{
     observer::{CallStatus, Ends, Observer},
     pair::Pair,
     plan::{Context, Plugin, Turn},
-    process::{self, Abandoned, Invocation, Output, Status, Stdin, Stop},
+    process::{self, Abandoned, Invocation, Output, Sink, Status, Stderr, Stdin, Stop},
+    redact::Redactor,
     rules::Program,
 };
 
@@ -229,10 +230,37 @@ fn ask(plugin: &Plugin, turn: &Turn, program: Program) -> Invocation {
     invocation.args = plugin.args().iter().map(Into::into).collect();
     invocation.env = turn.environment.iter().map(|v| (v.name.clone(), v.value.clone())).collect();
     invocation.stdin = if turn.request.interactive { Stdin::Terminal } else { Stdin::Closed };
-    invocation.stderr = turn.stderr.clone();
+    invocation.stderr = match &turn.stderr {
+        Stderr::Sink(sink) => Stderr::Sink(Arc::new(RedactedSink {
+            redactor: failure::redactor(plugin, turn),
+            sink: sink.clone(),
+        })),
+        other => other.clone(),
+    };
     invocation.budget = turn.budget;
     invocation.limits = turn.limits;
     invocation.attended = turn.attended;
     invocation.abandoned = Abandoned::Finish;
     invocation
+}
+
+/// Passes on what a plugin writes as it comes, without the secrets of its run. Those of the answer are not
+/// known yet.
+struct RedactedSink {
+    redactor: Redactor,
+    sink: Arc<dyn Sink>,
+}
+
+impl Sink for RedactedSink {
+    fn line(&self, plugin: &str, line: &str) {
+        self.sink.line(plugin, &self.redactor.apply(line.as_bytes()));
+    }
+
+    fn prompt(&self, plugin: &str, text: &str) {
+        self.sink.prompt(plugin, &self.redactor.apply(text.as_bytes()));
+    }
+
+    fn rest(&self, plugin: &str, text: &str) {
+        self.sink.rest(plugin, &self.redactor.apply(text.as_bytes()));
+    }
 }

@@ -133,7 +133,8 @@ pub enum Stderr {
     Sink(Arc<dyn Sink>),
 }
 
-/// Receives a plugin's stderr as it comes, cleaned of control characters, for a TUI or GUI to show.
+/// Receives a plugin's stderr as it comes, cleaned of control characters and of the secrets that the
+/// plugin was told, for a TUI or GUI to show.
 ///
 /// It is called by the thread that watches the program, so it has to return soon: a program's time
 /// budget is not looked at meanwhile.
