@@ -101,6 +101,16 @@ fn samples() -> Vec<(&'static str, Value, Value)> {
             resolved(Value::Null, "gcp", json!({ "error": ["auth_provider_removed"] })),
         ),
     ];
+    let authority = |transport: Value| {
+        let mut expect = resolved(Value::Null, "", transport);
+        expect["ok"]["caFile"] = json!("/home/ca.crt");
+        expect
+    };
+    samples.push((
+        "kubeconfig",
+        json!({ "extraFiles": { "ca.crt": "" }, "expect": authority(none.clone()) }),
+        authority(json!({ "pluginWired": false, "tlsError": true })),
+    ));
     for name in ["externalSigner", "oidc"] {
         samples.push((
             "kubeconfig",

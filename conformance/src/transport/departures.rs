@@ -113,7 +113,9 @@ mod tests {
         Trace {
             succeeded: true,
             stdout: String::new(),
-            requests: vec![json!({ "target": target, "name": name, "chain": 0, "headers": {} })],
+            requests: vec![json!({
+                "target": target, "name": name, "host": name, "chain": 0, "headers": {},
+            })],
             proxies: [false; 4],
         }
     }
