@@ -3,7 +3,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test that cannot go on fails")]
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, thread};
 
 use keyward_host::{Kubeconfig, Overrides, Surroundings, Target};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -28,9 +28,17 @@ fn an_empty_authority_is_an_error_that_names_file_and_line() {
     let directory = tempfile::tempdir().unwrap();
     let empty = directory.path().join("ca.pem");
     fs::write(&empty, "").unwrap();
-    // Its writer is late: to us it is empty.
+    // A pipe that is written to, but with nothing; one that nobody writes to times out, which the reader of
+    // files tests.
     let pipe = directory.path().join("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let path = pipe.clone();
+    let writer = thread::spawn(move || {
+        // As often as the file is read.
+        while path.exists() {
+            drop(fs::OpenOptions::new().write(true).open(&path));
+        }
+    });
     for file in [&empty, Path::new("/dev/null"), &pipe] {
         let error = target(file).check_authority().unwrap_err().to_string();
         assert!(error.contains("`certificate-authority` is empty"), "{error}");
@@ -38,4 +46,9 @@ fn an_empty_authority_is_an_error_that_names_file_and_line() {
         assert!(error.contains("line 7"), "{error}");
         assert!(error.contains("or remove the field"), "{error}");
     }
+    // Wakes the writer if it waits for a reader.
+    let reader = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+    fs::remove_file(&pipe).unwrap();
+    writer.join().unwrap();
+    drop(reader);
 }

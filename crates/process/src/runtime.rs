@@ -23,7 +23,7 @@ pub fn directory(runtime: Option<&Path>, temporary: &Path, home: Option<&Path>) 
     let user = user();
     let standard = PathBuf::from(format!("/run/user/{user}"));
     let runtime = runtime.filter(|path| path.is_absolute() && path.is_dir());
-    if let Some(base) = runtime.or(Some(&standard).map(PathBuf::as_path).filter(|p| is_ours(p))) {
+    if let Some(base) = runtime.or(Some(standard.as_path()).filter(|p| is_ours(p))) {
         return base.join("keyward");
     }
     let shared = temporary.join(format!("keyward-{user}"));

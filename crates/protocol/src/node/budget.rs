@@ -79,6 +79,10 @@ impl Budget {
 
 impl Exceeded {
     /// As a fault of the document, at the place that was one too many.
+    #[expect(
+        clippy::unused_self,
+        reason = "there is one way to exceed the budget, and it reads as such"
+    )]
     pub(super) fn at(self, line: u32, column: u32) -> SyntaxError {
         let what =
             "too complex: its many small parts would take more than 20 times its size in memory";

@@ -189,8 +189,8 @@ impl Reader<'_> {
                         Box::new(spelling)
                     });
                     self.at += 1;
-                    let size = |spelling: &Box<Zeroizing<String>>| 24 + spelling.capacity();
-                    let size = text.capacity() + spelling.as_ref().map_or(0, size);
+                    let size = |spelling: &Zeroizing<String>| 24 + spelling.capacity();
+                    let size = text.capacity() + spelling.as_deref().map_or(0, size);
                     self.budget.spend(size).map_err(|why| self.too_much(why))?;
                     return Ok((text, spelling));
                 }
