@@ -290,7 +290,7 @@ pub(crate) fn mark(path: &Path) -> Option<Mark> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::sync::Arc;
+    use std::{sync::Arc, time::SystemTime};
 
     use super::*;
     use crate::clock::SystemClock;
@@ -303,6 +303,9 @@ mod tests {
     fn rename_over(path: &Path, text: &str) {
         let beside = path.with_extension("new");
         fs::write(&beside, text).unwrap();
+        // Both happen within one tick of the file system's clock here, and then nobody could tell.
+        let file = fs::File::options().write(true).open(&beside).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(1)).unwrap();
         fs::rename(beside, path).unwrap();
     }
 

@@ -181,8 +181,10 @@ fn a_version_that_is_broken_is_told_of_and_the_one_before_it_stays() {
     assert!(said.contains("is not used") && said.contains("/no/such/plugin"), "{said}");
 }
 
-/// How long the short form goes on; `cargo xtask soak --proxy --reload` has the long one.
-const CHANGES: usize = 15;
+/// How often the files change; `KEYWARD_RELOADS=50` makes the long form.
+fn changes() -> usize {
+    std::env::var("KEYWARD_RELOADS").map_or(15, |text| text.parse().unwrap())
+}
 
 #[test]
 fn under_load_every_request_goes_by_the_version_in_force() {
@@ -225,7 +227,7 @@ fn under_load_every_request_goes_by_the_version_in_force() {
         stage.server.kubeconfig(&json!({ "token": "two" })),
     ];
     let (mut plugin, mut policy) = (true, "AllowAll");
-    for round in 1..=CHANGES {
+    for round in 1..=changes() {
         clock.fetch_add(1, Ordering::SeqCst);
         change(&proxy, || match round % 3 {
             0 => replace(&stage.path("config"), &format!("clusters: [{round}")),
