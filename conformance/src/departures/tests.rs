@@ -101,16 +101,7 @@ fn samples() -> Vec<(&'static str, Value, Value)> {
             resolved(Value::Null, "gcp", json!({ "error": ["auth_provider_removed"] })),
         ),
     ];
-    let authority = |transport: Value| {
-        let mut expect = resolved(Value::Null, "", transport);
-        expect["ok"]["caFile"] = json!("/home/ca.crt");
-        expect
-    };
-    samples.push((
-        "kubeconfig",
-        json!({ "extraFiles": { "ca.crt": "" }, "expect": authority(none.clone()) }),
-        authority(json!({ "pluginWired": false, "tlsError": true })),
-    ));
+    samples.push(empty_authority());
     for name in ["externalSigner", "oidc"] {
         samples.push((
             "kubeconfig",
@@ -126,6 +117,20 @@ fn samples() -> Vec<(&'static str, Value, Value)> {
         ));
     }
     samples
+}
+
+/// An authority that the kubeconfig names and that is empty.
+fn empty_authority() -> (&'static str, Value, Value) {
+    let expect = |transport: Value| {
+        json!({ "ok": {
+            "exec": null, "authProvider": "", "transport": transport, "caFile": "/home/ca.crt",
+        } })
+    };
+    (
+        "kubeconfig",
+        json!({ "extraFiles": { "ca.crt": "" }, "expect": expect(json!({ "pluginWired": false })) }),
+        expect(json!({ "pluginWired": false, "tlsError": true })),
+    )
 }
 
 #[test]

@@ -127,7 +127,7 @@ async fn a_burst_of_a_client_keeps_nobody_out_and_is_bounded() {
     let proxy = stage.proxy(&[]);
     let limits = fs::read_to_string(format!("/proc/{}/limits", proxy.child.id())).unwrap();
     let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
-    let mut numbers = files.split_ascii_whitespace().skip(3).map(|word| word.parse::<u64>());
+    let mut numbers = files.split_ascii_whitespace().skip(3).map(str::parse::<u64>);
     let (soft, hard) = (numbers.next().unwrap(), numbers.next().unwrap());
     assert!(soft.unwrap() >= hard.unwrap_or(u64::MAX).min(65_536), "{files}");
 
