@@ -61,15 +61,15 @@ async fn requests_under_way_survive_revocations_in_a_row() {
     assert_eq!(status(&client, "/healthz").await, 200);
     for number in (0..40).step_by(2) {
         revoke(&server, &plugin, number);
-        let served = Cell::new(0);
+        let answered = Cell::new(0);
         let requests = join_all((0..50).map(|_| async {
             let seen = status(&client, "/healthz").await;
-            served.set(served.get() + 1);
+            answered.set(answered.get() + 1);
             seen
         }));
         let again = async {
             // The client has seen that the second token is accepted: revoke that one, too.
-            until("a request with the new token", || served.get() > 0).await;
+            until("a request with the new token", || answered.get() > 0).await;
             revoke(&server, &plugin, number + 1);
         };
         let (seen, ()) = tokio::join!(requests, again);
