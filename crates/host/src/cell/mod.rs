@@ -205,8 +205,8 @@ impl<T: Keep> Cell<T> {
     }
 
     /// A server refused `serial`: forget it if it is still the current one, so that the next
-    /// question runs the fetch: at once if the server had `accepted` the value before, within the
-    /// back-off otherwise.
+    /// question runs the fetch: at once if the server had `accepted` this value, or another since the last
+    /// refusal, within the back-off otherwise.
     pub fn refused(&self, serial: u64, accepted: bool, response: Option<Arc<Response>>) {
         let shared = &self.0;
         let now = shared.clock.elapsed();

@@ -131,7 +131,8 @@ impl<C: Carry<B>, B: Replay> Future for Heal<C, B> {
                         }
                         let revoked = this.guard.accepted.has(used);
                         let told = told(status, response.headers());
-                        this.guard.source.refused(used, revoked, Some(Arc::new(told)));
+                        let recovered = this.guard.accepted.refuse(used);
+                        this.guard.source.refused(used, recovered, Some(Arc::new(told)));
                         let hopeful = *this.renewals == 0 || revoked && *this.renewals < RENEWALS;
                         if !hopeful || this.copy.as_mut().is_none_or(|copy| !copy.body.claim()) {
                             return Poll::Ready(Ok(response));

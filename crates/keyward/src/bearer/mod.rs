@@ -50,23 +50,42 @@ pub(crate) struct Guard {
     pub(crate) accepted: Accepted,
 }
 
-/// The newest credential this server has accepted. All clones share it; it is written once for each
-/// credential and only read afterwards.
+/// The newest credentials this server has accepted and refused. All clones share them; the first is written
+/// once for each credential and only read afterwards.
 #[derive(Clone, Default)]
-pub(crate) struct Accepted(Arc<AtomicU64>);
+pub(crate) struct Accepted(Arc<Newest>);
+
+#[derive(Default)]
+struct Newest {
+    accepted: AtomicU64,
+    refused: AtomicU64,
+}
 
 impl Accepted {
     /// The server answered a request with this credential, and did not refuse it.
     #[inline]
     fn note(&self, credential: &Credential) {
         // Serials grow, so a late answer to an old credential changes nothing.
-        if self.0.load(Ordering::Relaxed) < newest(credential) {
-            self.0.fetch_max(newest(credential), Ordering::Relaxed);
+        if self.0.accepted.load(Ordering::Relaxed) < newest(credential) {
+            self.0.accepted.fetch_max(newest(credential), Ordering::Relaxed);
         }
     }
 
     fn has(&self, credential: &Credential) -> bool {
-        self.0.load(Ordering::Relaxed) == newest(credential)
+        self.0.accepted.load(Ordering::Relaxed) == newest(credential)
+    }
+
+    /// The server refused this credential. Returns whether it has accepted one since the refusal before:
+    /// then this is not more of the same.
+    fn refuse(&self, credential: &Credential) -> bool {
+        self.0.refuse(newest(credential))
+    }
+}
+
+impl Newest {
+    fn refuse(&self, number: u64) -> bool {
+        let before = self.refused.fetch_max(number, Ordering::Relaxed);
+        self.accepted.load(Ordering::Relaxed) > before
     }
 }
 
@@ -235,5 +254,23 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let done = ready!(self.project().inner.poll(cx));
         Poll::Ready(done.map_err(|error| Lost { error: error.into(), again: false }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_more_of_the_same_unless_a_credential_was_accepted_since_the_last() {
+        let newest = Newest::default();
+        assert!(!newest.refuse(1), "nothing was ever accepted");
+        assert!(!newest.refuse(2));
+        newest.accepted.store(3, Ordering::Relaxed);
+        assert!(newest.refuse(4), "3 was accepted, and 4 never was good");
+        assert!(!newest.refuse(4), "another request with the same one");
+        assert!(!newest.refuse(5));
+        newest.accepted.store(6, Ordering::Relaxed);
+        assert!(newest.refuse(6), "6 was accepted, and is revoked");
     }
 }
