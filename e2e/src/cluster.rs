@@ -41,6 +41,8 @@ pub struct Cluster {
     pub node: Node,
     /// The programs.
     pub tools: Tools,
+    /// The address of etcd.
+    store: String,
     // In the order in which they end.
     servers: Mutex<Vec<Server>>,
     folder: TempDir,
@@ -58,7 +60,8 @@ impl Cluster {
 
         let mut servers = Vec::new();
         let store = control::etcd(path, &mut servers).await?;
-        let address = control::api(&tools, path, &store, &mut servers).await?;
+        let address =
+            control::api(&tools, path, &store, ("kube-apiserver", &[]), &mut servers).await?;
         let user = authority.client("admin").group("system:masters").issue()?;
         let admin = config::text(&address, authority.pem(), &config::certificate(&user));
         let admin = config::write(path, &admin)?;
@@ -67,14 +70,36 @@ impl Cluster {
         let manager = config::write(path, &manager)?;
 
         let servers = Mutex::new(servers);
-        let cluster = Self { address, authority, admin, outside, node, tools, servers, folder };
-        tokio::time::timeout(control::READY, cluster.ready())
+        let cluster =
+            Self { address, authority, admin, outside, node, tools, store, servers, folder };
+        tokio::time::timeout(control::READY, cluster.ready(&cluster.admin))
             .await
             .map_err(|_| "not ready in time")??;
         let command = control::manager(&cluster.tools, cluster.folder.path(), &manager);
         cluster.push(Server::start("kube-controller-manager", &command, cluster.folder.path())?);
         cluster.furnish().await?;
         Ok(cluster)
+    }
+
+    /// Starts another API server with a store of its own and the same authorities. Its address; it ends with
+    /// the cluster.
+    pub async fn second(&self) -> Outcome<String> {
+        let audit = self.path("audit-of-second.log");
+        let audit = audit.to_string_lossy();
+        let args = ["--etcd-prefix=/second", "--audit-log-path", &audit];
+        let mut servers = Vec::new();
+        let started = ("kube-apiserver-second", &args[..]);
+        let address =
+            control::api(&self.tools, self.folder.path(), &self.store, started, &mut servers)
+                .await?;
+        servers.into_iter().for_each(|server| self.push(server));
+        let admin = self.authority.client("admin").group("system:masters").issue()?;
+        let text = config::text(&address, self.authority.pem(), &config::certificate(&admin));
+        let admin = config::write(self.folder.path(), &text)?;
+        tokio::time::timeout(control::READY, self.ready(&admin))
+            .await
+            .map_err(|_| "the second API server is not ready in time")??;
+        Ok(address)
     }
 
     /// Runs kubectl as the administrator; it must succeed.
@@ -136,9 +161,9 @@ impl Cluster {
         }
     }
 
-    async fn ready(&self) -> Outcome<()> {
+    async fn ready(&self, admin: &Path) -> Outcome<()> {
         loop {
-            let ran = self.theirs(&self.admin, &["get", "--raw", "/readyz"]).await?;
+            let ran = self.theirs(admin, &["get", "--raw", "/readyz"]).await?;
             if ran.status.success() {
                 return Ok(());
             }

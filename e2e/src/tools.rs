@@ -37,7 +37,15 @@ impl Tools {
             ["kube-apiserver", "kube-controller-manager", "kubectl"].map(|n| tools.kubernetes(n));
         let plugins = ["aws", "aws-iam-authenticator", "kubelogin"].map(|n| tools.plugin(n));
         let others = [tools.script("provider.mjs"), tools.own("keyward")];
-        for path in needed.iter().chain(&plugins).chain(&others) {
+        let clients = [
+            tools.program("helm3", "helm"),
+            tools.program("helm4", "helm"),
+            tools.program("k9s", "k9s"),
+            tools.program("kubectl-old", "kubectl-old"),
+            tools.python(),
+            tools.client_script("client.mjs"),
+        ];
+        for path in needed.iter().chain(&plugins).chain(&others).chain(&clients) {
             if !path.is_file() {
                 return Err(
                     format!("`{}` is missing\nhint: cargo xtask e2e", path.display()).into()
@@ -63,6 +71,27 @@ impl Tools {
     /// A script for node, beside the packages it needs.
     pub fn script(&self, name: &str) -> PathBuf {
         self.cache.join("node").join(name)
+    }
+
+    /// A client that its authors wrote in Go.
+    pub fn program(&self, part: &str, name: &str) -> PathBuf {
+        self.cache.join(part).join(name)
+    }
+
+    /// The Python that has the Kubernetes clients.
+    pub fn python(&self) -> PathBuf {
+        self.cache.join("clients-python/bin/python3")
+    }
+
+    /// A script for node, beside the Kubernetes client.
+    pub fn client_script(&self, name: &str) -> PathBuf {
+        self.cache.join("clients-node").join(name)
+    }
+
+    /// The class path of the Java clients.
+    pub fn java(&self) -> PathBuf {
+        let folder = self.cache.join("clients-java");
+        format!("{0}/classes:{0}/lib/*", folder.display()).into()
     }
 
     /// A program of ours.

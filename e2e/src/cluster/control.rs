@@ -27,11 +27,12 @@ pub async fn etcd(folder: &Path, servers: &mut Vec<Server>) -> Outcome<String> {
     Err("etcd found no port".into())
 }
 
-/// Starts the API server; its address.
+/// Starts an API server with this name and these arguments; its address.
 pub async fn api(
     tools: &Tools,
     folder: &Path,
     store: &str,
+    (name, args): (&str, &[&str]),
     servers: &mut Vec<Server>,
 ) -> Outcome<String> {
     for _ in 0..3 {
@@ -42,7 +43,9 @@ pub async fn api(
         for (flag, file) in API_FILES {
             command.arg(flag).arg(folder.join(file));
         }
-        let mut server = Server::start("kube-apiserver", &command, folder)?;
+        // Last, because of a flag given twice the last one counts.
+        command.args(args);
+        let mut server = Server::start(name, &command, folder)?;
         if listens(&address, &mut server).await? {
             servers.insert(0, server);
             return Ok(address);

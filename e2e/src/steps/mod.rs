@@ -1,5 +1,6 @@
 //! What is shown, a sentence each.
 
+mod clients;
 mod image;
 mod plugins;
 mod proxy;
@@ -72,6 +73,12 @@ pub fn all() -> Vec<Step> {
         "kubectl through the proxy attaches to a pod" => streams::attach,
         "kubectl through the proxy copies 50 MB to a pod and back" => streams::copy,
         "kubectl through the proxy carries 100 MB through a port of a pod" => streams::forward,
+        "every client works through the proxy while tokens rotate and every third is revoked" => clients::tokens,
+        "every client works through the proxy while certificates rotate" => clients::certificates,
+        "every client runs a command in a pod through the proxy" => clients::exec,
+        "every client takes keyward credential for its plugin" => clients::chain,
+        "clients of two clusters with different kinds get the right answers" => clients::different,
+        "k9s through the proxy shows what is made while tokens rotate" => clients::shows,
         "a key that stays in its token signs for a certificate of the cluster" => signer::commands,
         "a key that stays in its token is enrolled by one command and one approval" => signer::enrolment,
     ]

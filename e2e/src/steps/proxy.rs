@@ -26,11 +26,22 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts one for this kubeconfig, with these variables.
+    /// Starts one for the current context of this kubeconfig, with these variables.
     pub async fn start(
         cluster: &Cluster,
         name: &str,
         kubeconfig: &Path,
+        env: &[(&str, PathBuf)],
+    ) -> Outcome<Self> {
+        Self::serve(cluster, name, kubeconfig, &[], env).await
+    }
+
+    /// Starts one with these arguments.
+    pub async fn serve(
+        cluster: &Cluster,
+        name: &str,
+        kubeconfig: &Path,
+        args: &[&str],
         env: &[(&str, PathBuf)],
     ) -> Outcome<Self> {
         let file = cluster.path(&format!("{name}.conf"));
@@ -40,7 +51,8 @@ impl Proxy {
             .arg(kubeconfig)
             .arg("proxy")
             .arg("--write-kubeconfig")
-            .arg(&file);
+            .arg(&file)
+            .args(args);
         command.env("HOME", cluster.path(".")).env_remove("KUBECONFIG");
         command.envs(env.iter().map(|(name, value)| (name, value)));
         let mut server = Server::start(name, &command, &cluster.path("."))?;

@@ -18,6 +18,11 @@ const NEEDED: &[(&str, &str)] = &[
     ("softhsm2-util", "softhsm2"),
     ("setpriv", "util-linux"),
     ("unshare", "util-linux"),
+    ("java", "default-jre-headless"),
+    ("javac", "default-jdk-headless"),
+    ("mvn", "maven"),
+    ("ruby", "ruby"),
+    ("tmux", "tmux"),
 ];
 
 /// The oldest node that runs the provider of logins.
@@ -37,6 +42,10 @@ pub fn missing(source: &Path) -> Vec<String> {
     let venv = said(Command::new("python3").args(["-c", "import ensurepip, venv"]));
     if packages::on_path("python3") && venv.is_none() {
         missing.push("`pip` in a `venv` of python3: Debian package python3-venv".to_owned());
+    }
+    let kubeclient = said(Command::new("ruby").args(["-e", "require 'kubeclient'"]));
+    if packages::on_path("ruby") && kubeclient.is_none() {
+        missing.push("`kubeclient` of ruby: Debian package ruby-kubeclient".to_owned());
     }
     missing
 }

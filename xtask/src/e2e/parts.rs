@@ -27,6 +27,13 @@ const PARTS: &[Part] = &[
         build: go,
     },
     Part { name: "kubernetes", from: "programs/kubernetes/go.mod", build: go },
+    Part { name: "kubectl-old", from: "programs/kubectl-old/go.mod", build: go },
+    Part { name: "helm3", from: "programs/helm3/go.mod", build: go },
+    Part { name: "helm4", from: "programs/helm4/go.mod", build: go },
+    Part { name: "k9s", from: "programs/k9s/go.mod", build: go },
+    Part { name: "clients-python", from: "clients/python/requirements.txt", build: venv },
+    Part { name: "clients-node", from: "clients/node/package-lock.json", build: node },
+    Part { name: "clients-java", from: "clients/java/pom.xml", build: java },
 ];
 
 /// The parts that are not there, or made from something else.
@@ -51,11 +58,15 @@ pub fn build(source: &Path, cache: &Path) -> Result<(), String> {
         }
     }
     // The scripts are ours: always as they are in the tree.
-    for script in ["provider.mjs", "reviewer.mjs"] {
-        let to = cache.join("node").join(script);
-        fs::copy(source.join("node").join(script), to).map_err(failed)?;
+    let scripts = [
+        ("node/provider.mjs", "node/provider.mjs"),
+        ("node/reviewer.mjs", "node/reviewer.mjs"),
+        ("clients/node/client.mjs", "clients-node/client.mjs"),
+    ];
+    for (from, to) in scripts {
+        fs::copy(source.join(from), cache.join(to)).map_err(failed)?;
     }
-    Ok(())
+    classes(&source.join("clients/java"), &cache.join("clients-java"))
 }
 
 /// The pinned version of Kubernetes, as its `go.mod` says.
@@ -82,9 +93,10 @@ impl Part {
     }
 }
 
-/// Builds every tool of a module.
+/// Builds every tool of a module, or the program that it is.
 fn go(module: &Path, folder: &Path) -> Result<bool, String> {
-    go_build(module, "tool", folder)
+    let package = if module.join("main.go").is_file() { "." } else { "tool" };
+    go_build(module, package, folder)
 }
 
 /// Builds kubectl alone, from the module of Kubernetes.
@@ -133,6 +145,25 @@ fn venv(inputs: &Path, folder: &Path) -> Result<bool, String> {
     let mut command = Command::new(folder.join("bin/pip"));
     command.args(["install", "--quiet", "--disable-pip-version-check", "--requirement"]);
     Ok(made && sh::run(command.arg(inputs.join("requirements.txt")))?)
+}
+
+/// The libraries that the Java clients are made of.
+fn java(inputs: &Path, folder: &Path) -> Result<bool, String> {
+    let mut command = Command::new("mvn");
+    command.args(["--quiet", "--batch-mode", "--file"]).arg(inputs.join("pom.xml"));
+    command.arg("dependency:copy-dependencies");
+    command.arg(format!("-DoutputDirectory={}", folder.join("lib").display()));
+    sh::run(&mut command)
+}
+
+/// Compiles the Java clients, which are ours.
+fn classes(inputs: &Path, folder: &Path) -> Result<(), String> {
+    let sources = inputs.join("src/main/java/keyward/e2e");
+    let mut command = Command::new("javac");
+    command.arg("-cp").arg(format!("{}/lib/*", folder.display()));
+    command.arg("-d").arg(folder.join("classes"));
+    command.args(["Official.java", "Fabric8.java", "Work.java"].map(|file| sources.join(file)));
+    if sh::run(&mut command)? { Ok(()) } else { Err("the Java clients do not compile".to_owned()) }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
