@@ -92,7 +92,9 @@ impl Cluster {
         let address =
             control::api(&self.tools, self.folder.path(), &self.store, started, &mut servers)
                 .await?;
-        servers.into_iter().for_each(|server| self.push(server));
+        for server in servers {
+            self.push(server);
+        }
         let admin = self.authority.client("admin").group("system:masters").issue()?;
         let text = config::text(&address, self.authority.pem(), &config::certificate(&admin));
         let admin = config::write(self.folder.path(), &text)?;

@@ -22,10 +22,10 @@ pub async fn shows(cluster: &Cluster) -> Outcome<String> {
     for round in 0..4 {
         let name = format!("k9s-{round}");
         cluster.kubectl(&["create", "configmap", &name, "--namespace", "default"]).await?;
-        let used = rotation::count(&runs);
+        let tokens = rotation::count(&runs);
         screen.shows(cluster, &name).await?;
         // The next one is made under another token.
-        while rotation::count(&runs) == used {
+        while rotation::count(&runs) == tokens {
             tokio::time::sleep(PAUSE).await;
         }
     }

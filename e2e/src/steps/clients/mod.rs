@@ -109,7 +109,9 @@ pub async fn exec(cluster: &Cluster) -> Outcome<String> {
 pub async fn chain(cluster: &Cluster) -> Outcome<String> {
     let (inner, runs) = users::plugin(cluster, "token", "builder", TOKEN)?;
     let inner = cluster.kubeconfig(&inner)?;
-    let args = ["credential", "--kubeconfig", &inner.to_string_lossy()];
+    // Ruby's client does not tell its plugin which version it wants.
+    let inner = inner.to_string_lossy();
+    let args = ["credential", "--kubeconfig", &inner, "--api-version", "v1beta1"];
     let outer = config::exec("v1beta1", &cluster.tools.own("keyward"), &args, &[]);
     let outer = cluster.kubeconfig(&outer)?;
     let load = Load::new(cluster, "clients-chain").await?;

@@ -124,13 +124,11 @@ impl Running {
     /// made.
     pub async fn finish(mut self, expected: &[String]) -> Outcome<usize> {
         while self.events.len() < expected.len() {
-            match self.line().await? {
-                Some(line) => self.take(&line)?,
-                None => {
-                    let (seen, why) = (self.events.len(), self.complaint().await);
-                    return Err(format!("{} ended after {seen} events{why}", self.name).into());
-                }
-            }
+            let Some(line) = self.line().await? else {
+                let (seen, why) = (self.events.len(), self.complaint().await);
+                return Err(format!("{} ended after {seen} events{why}", self.name).into());
+            };
+            self.take(&line)?;
         }
         drop(self.stdin.take());
         while let Some(line) = self.line().await? {
@@ -171,7 +169,8 @@ impl Running {
         let mut text = String::new();
         let mut lines = BufReader::new(stderr).lines();
         while let Ok(Some(line)) = lines.next_line().await {
-            text += &format!("\n    {line}");
+            text.push_str("\n    ");
+            text.push_str(&line);
         }
         text
     }
