@@ -26,7 +26,7 @@ use crate::stage::Stage;
 /// An attack: `id` is its number in `docs/attacks.md`, `what` a sentence that says what must not
 /// happen.
 pub struct Attack {
-    /// Its number.
+    /// The number that names the attack.
     pub id: &'static str,
     /// What is attempted.
     pub what: &'static str,

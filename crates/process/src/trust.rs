@@ -107,15 +107,15 @@ pub enum Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// It belongs to this user.
+    /// The component belongs to this user.
     Owner(u32),
-    /// It belongs to somebody whom this user namespace does not know; that may be root.
+    /// The owner is unknown in this user namespace, and may be root.
     UnknownOwner,
-    /// Its mode lets everybody write.
+    /// The mode lets everybody write.
     WorldWritable(u32),
-    /// Its mode lets its group write.
+    /// The mode lets its group write.
     GroupWritable(u32),
-    /// Its access list lets these write, such as `user 1001`.
+    /// The access list lets these write, such as `user 1001`.
     Listed(Vec<String>),
     /// It is on a mount whose files are what a process of this user says they are.
     Mount {

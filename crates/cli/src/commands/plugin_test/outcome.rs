@@ -77,7 +77,7 @@ impl<A> Outcome<A> {
         Self::wrong(Check::Versions, what)
     }
 
-    /// The same with one more fault.
+    /// Adds one more fault to the outcome.
     pub(super) fn and(self, more: Self) -> Self {
         match (self, more) {
             (
