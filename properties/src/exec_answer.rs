@@ -1,8 +1,10 @@
 //! What a plugin prints, in all versions, and what it is told.
 
-use jiff::Timestamp;
 use keyward_host::pair::Pair;
-use keyward_protocol::exec::{Answer, Form, Request, Version};
+use keyward_protocol::{
+    exec::{Answer, Form, Request, Version},
+    time::whole_second,
+};
 
 use crate::{MARK, budget, mark};
 
@@ -31,7 +33,7 @@ fn accepted(answer: &Answer) {
         assert_eq!(read.as_ref().map(|read| &read.pair), Ok(&answer.pair));
         if form == Form::ExecCredential {
             // Times are written in whole seconds, as the reference writes them.
-            let second = |answer: &Answer| answer.expires.map(Timestamp::as_second);
+            let second = |answer: &Answer| answer.expires.map(whole_second);
             assert_eq!(read.as_ref().map(second), Ok(second(answer)));
         }
     }

@@ -64,6 +64,12 @@ pub fn format_rfc3339(time: Timestamp) -> String {
     time.max(first).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
+/// The whole second that `time` lies in, counted from 1970 as Go's `Unix` counts: half a second
+/// before 1970 lies in second -1.
+pub fn whole_second(time: Timestamp) -> i64 {
+    time.as_second() - i64::from(time.subsec_nanosecond() < 0)
+}
+
 /// Nanoseconds since midnight.
 type Clock = i64;
 

@@ -131,7 +131,7 @@ impl Answer {
         match (flat, self.expires) {
             (true, Some(expires)) => {
                 out.push_str(",\"expiry\":");
-                out.push_str(&expires.as_second().to_string());
+                out.push_str(&time::whole_second(expires).to_string());
             }
             (true, None) => {}
             (false, _) => out.push('}'),
