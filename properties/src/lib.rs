@@ -9,6 +9,7 @@
 //! `fuzz/` runs the targets under a fuzzer; `tests/corpus.rs` runs them over `fuzz/corpus` on every
 //! `cargo xtask test`.
 
+mod agent_message;
 mod budget;
 mod docker_config;
 mod exec_answer;
@@ -35,7 +36,8 @@ pub struct Target {
 }
 
 /// Every target, in the order of their names.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
+    Target { name: "agent_message", check: agent_message::check },
     Target { name: "docker_config", check: docker_config::check },
     Target { name: "exec_answer", check: exec_answer::check },
     Target { name: "image_answer", check: image_answer::check },

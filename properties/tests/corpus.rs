@@ -56,6 +56,7 @@ macro_rules! replays {
 }
 
 replays! {
+    the_agent_s_messages_are_read_by_their_properties: "agent_message",
     a_docker_config_is_read_by_its_properties: "docker_config",
     an_exec_answer_is_read_by_its_properties: "exec_answer",
     an_image_answer_is_read_by_its_properties: "image_answer",

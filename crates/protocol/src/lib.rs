@@ -4,6 +4,7 @@
 //! input or output, no runtime: both ends of the talk, `keyward-host` and `keyward-plugin`, stand
 //! on this crate and never know each other.
 
+pub mod agent;
 pub mod der;
 pub mod duration;
 pub mod exec;
