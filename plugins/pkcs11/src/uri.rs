@@ -3,6 +3,31 @@
 use std::fmt::{self, Write as _};
 
 use keyward_plugin::{Refusal, Secret};
+use keyward_protocol::url::percent_decode;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode, utf8_percent_encode};
+
+/// What is escaped in texts: all but what the RFC accepts in both path and query.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b':')
+    .remove(b'[')
+    .remove(b']')
+    .remove(b'@')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b'/');
+
+/// An id is binary, so all of it is escaped, as the RFC advises.
+const EVERY_BYTE: &AsciiSet = &AsciiSet::EMPTY.complement();
 
 /// A parsed URI. What it does not say matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -107,12 +132,13 @@ impl fmt::Display for Uri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("pkcs11:")?;
         let mut first = true;
-        let mut part = |f: &mut fmt::Formatter<'_>, mark: char, name: &str, value: &str| {
-            if !std::mem::take(&mut first) {
-                f.write_char(mark)?;
-            }
-            write!(f, "{name}={value}")
-        };
+        let mut part =
+            |f: &mut fmt::Formatter<'_>, mark: char, name: &str, value: &dyn fmt::Display| {
+                if !std::mem::take(&mut first) {
+                    f.write_char(mark)?;
+                }
+                write!(f, "{name}={value}")
+            };
         let texts = [
             ("library-manufacturer", &self.library_manufacturer),
             ("library-description", &self.library_description),
@@ -126,17 +152,17 @@ impl fmt::Display for Uri {
         ];
         for (name, value) in texts {
             if let Some(value) = value {
-                part(f, ';', name, &escape(value.as_bytes()))?;
+                part(f, ';', name, &utf8_percent_encode(value, ESCAPED))?;
             }
         }
         if let Some(slot) = self.slot {
-            part(f, ';', "slot-id", &slot.to_string())?;
+            part(f, ';', "slot-id", &slot)?;
         }
         if let Some(id) = &self.id {
-            part(f, ';', "id", &escape_all(id))?;
+            part(f, ';', "id", &percent_encode(id, EVERY_BYTE))?;
         }
         if let Some(object) = &self.object {
-            part(f, ';', "object", &escape(object.as_bytes()))?;
+            part(f, ';', "object", &utf8_percent_encode(object, ESCAPED))?;
         }
         let mut mark = '?';
         let query = [
@@ -146,7 +172,7 @@ impl fmt::Display for Uri {
         ];
         for (name, value) in query {
             if let Some(value) = value {
-                write!(f, "{mark}{name}={}", escape(value.as_bytes()))?;
+                write!(f, "{mark}{name}={}", utf8_percent_encode(value, ESCAPED))?;
                 mark = '&';
             }
         }
@@ -183,46 +209,8 @@ fn text(name: &str, value: &str) -> Result<String, Refusal> {
 }
 
 fn unescape(name: &str, value: &str) -> Result<Vec<u8>, Refusal> {
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
-        match (digit(), digit()) {
-            #[expect(clippy::cast_possible_truncation, reason = "two hex digits make a byte")]
-            (Some(high), Some(low)) => bytes.push((high * 16 + low) as u8),
-            _ => return Err(fault(&format!("`{name}` has a `%` without two hex digits"))),
-        }
-    }
-    Ok(bytes)
-}
-
-/// Leaves alone what the RFC lets stand in both path and query.
-fn escape(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut out, &byte| {
-        if byte.is_ascii_alphanumeric() || b"-._~:[]@!$'()*+,/".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            push_escaped(&mut out, byte);
-        }
-        out
-    })
-}
-
-/// An id is binary, so all of it is escaped, as the RFC advises.
-fn escape_all(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut out, &byte| {
-        push_escaped(&mut out, byte);
-        out
-    })
-}
-
-fn push_escaped(out: &mut String, byte: u8) {
-    // Writing to a text cannot fail.
-    let _ = write!(out, "%{byte:02X}");
+    percent_decode(value)
+        .ok_or_else(|| fault(&format!("`{name}` has a `%` without two hex digits")))
 }
 
 #[cfg(test)]

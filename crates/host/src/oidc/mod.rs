@@ -18,6 +18,7 @@ use base64::{
 use jiff::Timestamp;
 use keyward_process::file::{self, Limits};
 use keyward_protocol::{Node, Secret, node::Value};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use zeroize::Zeroizing;
 
 pub(crate) use self::renew::Renewer;
@@ -25,6 +26,9 @@ use crate::{Error, Kind, Surroundings, error::inline, kubeconfig::AuthProvider, 
 
 /// How long before its end a token counts as expired, as in the reference: clocks differ.
 const MARGIN: Duration = Duration::from_secs(10);
+
+/// What forms escape.
+const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// Talks HTTP for the `oidc` auth-provider. Called on a thread that may block.
 pub trait Exchange: Send + Sync + 'static {
@@ -330,21 +334,13 @@ fn form_pair(first: &str, between: &str, second: &str) -> Secret {
     Secret::new(out)
 }
 
-/// Percent-encoding of forms.
+/// Adds a text as forms spell it: a space is a plus sign.
 fn push_coded(out: &mut String, text: &str) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                out.push(char::from(byte));
-            }
-            b' ' => out.push('+'),
-            _ => {
-                out.push('%');
-                out.push(char::from(HEX[usize::from(byte >> 4)]));
-                out.push(char::from(HEX[usize::from(byte & 15)]));
-            }
+    for (index, word) in text.split(' ').enumerate() {
+        if index > 0 {
+            out.push('+');
         }
+        out.extend(utf8_percent_encode(word, FORM));
     }
 }
 

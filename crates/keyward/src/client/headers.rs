@@ -5,6 +5,7 @@ use http::{
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, RANGE, USER_AGENT},
 };
 use keyward_host::kubeconfig::Impersonate;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{Error, bearer::brings_own, error::Kind};
 
@@ -13,6 +14,24 @@ const UID: HeaderName = HeaderName::from_static("impersonate-uid");
 const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 const EXTRA: &str = "impersonate-extra-";
+
+/// What the key of an extra escapes in a header's name: all but the characters of a token, and the
+/// percent sign itself (client-go's `headerKeyEscape`).
+const KEY: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'!')
+    .remove(b'#')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'^')
+    .remove(b'_')
+    .remove(b'`')
+    .remove(b'|')
+    .remove(b'~');
 
 /// Headers for requests that do not have them.
 pub(super) struct Defaults {
@@ -41,7 +60,8 @@ impl Defaults {
             impersonation.push((GROUP, value(group)?));
         }
         for (key, values) in &as_whom.extra {
-            let name = HeaderName::from_bytes(format!("{EXTRA}{}", escape(key)).as_bytes())
+            let name = format!("{EXTRA}{}", utf8_percent_encode(key, KEY));
+            let name = HeaderName::from_bytes(name.as_bytes())
                 .map_err(|_| bad("has an extra key that cannot be sent"))?;
             for text in values {
                 impersonation.push((name.clone(), value(text)?));
@@ -88,27 +108,6 @@ pub(super) fn unpack(headers: &mut HeaderMap) -> bool {
 
 fn bad(what: &str) -> Error {
     Error::new(Kind::BadConfig, format!("whom the kubeconfig's user acts as {what}"))
-}
-
-/// A key as part of a header's name: everything that may not stand there, and the percent sign
-/// itself, as `%` and two digits (client-go's `headerKeyEscape`).
-fn escape(key: &str) -> String {
-    use std::fmt::Write as _;
-
-    let mut escaped = String::with_capacity(key.len());
-    for byte in key.bytes() {
-        if byte != b'%' && is_token(byte) {
-            escaped.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-    }
-    escaped
-}
-
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 #[cfg(test)]

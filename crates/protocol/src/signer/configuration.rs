@@ -1,5 +1,7 @@
 use std::{collections::BTreeMap, fmt};
 
+use percent_encoding::percent_decode_str;
+
 use super::MessageError;
 use crate::{Node, Secret, json::push_text};
 
@@ -17,30 +19,9 @@ pub fn pins(name: &str, value: &str) -> Vec<Secret> {
         let rest = &value[at + PIN_VALUE.len()..];
         let written = &rest[..rest.find(['&', ';', '?']).unwrap_or(rest.len())];
         pins.push(Secret::new(written));
-        pins.push(Secret::from_bytes(unescaped(written)));
+        pins.push(Secret::from_bytes(percent_decode_str(written).collect()));
     }
     pins
-}
-
-/// With `%41` as `A`.
-fn unescaped(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let coded = after.get(..2).filter(|_| first == b'%');
-        let coded = coded.and_then(|digits| std::str::from_utf8(digits).ok());
-        match coded.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(first);
-                rest = after;
-            }
-        }
-    }
-    bytes
 }
 
 /// What the kubeconfig says to the plugin: texts by name, all of them handed on unchanged.

@@ -1,10 +1,15 @@
 //! URLs as the reference reads and prints them, which is more tolerant than the standards.
 
 mod escape;
+mod mask;
 
 use std::{fmt, net::Ipv6Addr};
 
 use self::escape::{Part, canonical, push_escaped, unescape};
+pub use self::{
+    escape::percent_decode,
+    mask::{mask, passwords},
+};
 use crate::Secret;
 
 /// A URL, split into its parts as Go's `url.Parse` does it.
@@ -165,6 +170,31 @@ impl Url {
         canonical(&self.path, Part::Path)
     }
 
+    /// Path and query as a request line has them: escaped, and at least a slash.
+    pub fn path_and_query(&self) -> String {
+        let mut out = self.escaped_path();
+        if out.is_empty() {
+            out.push('/');
+        }
+        if let Some(query) = &self.query {
+            out.push('?');
+            out.push_str(query);
+        }
+        out
+    }
+
+    /// This URL with the path, query and fragment of `reference`; `None` unless its path is an
+    /// absolute one.
+    #[must_use]
+    pub fn with_path_of(&self, reference: &Self) -> Option<Self> {
+        reference.path.starts_with('/').then(|| Self {
+            path: reference.path.clone(),
+            query: reference.query.clone(),
+            fragment: reference.fragment.clone(),
+            ..self.clone()
+        })
+    }
+
     /// Whether a port is spelt out, be it a possible one or not. A colon with nothing behind it names
     /// none.
     pub fn has_port(&self) -> bool {
@@ -280,56 +310,6 @@ impl fmt::Display for UrlError {
 
 impl std::error::Error for UrlError {}
 
-/// `address` fit to be shown, even if it is no URL at all: without what may be a password, wherever the
-/// `@` after it is. A password with a slash in it makes a URL of another meaning, and one that is
-/// pasted into a kubeconfig is not always escaped.
-pub fn mask(address: &str) -> String {
-    let url = Url::parse(address).ok();
-    if let Some(url) = &url
-        && !url.is_opaque()
-        && !url.path.contains('@')
-        && url.query.as_ref().is_none_or(|query| !query.contains('@'))
-        && !url.fragment.contains('@')
-    {
-        return match url.user() {
-            Some(user) if user.password.is_some() => url.masked(),
-            // A token may stand where the name does.
-            Some(_) => {
-                let mut shown = url.clone();
-                shown.user = Some(User { name: "xxxxx".to_owned(), password: None });
-                shown.text()
-            }
-            None => address.to_owned(),
-        };
-    }
-    let Some((before, host)) = address.rsplit_once('@') else { return address.to_owned() };
-    let hidden = before.split_once("//").map_or(before, |(_, user)| user);
-    // An `@` in the path of a URL whose authority has neither user nor port says nothing.
-    let authority = hidden.split(['/', '?', '#']).next().unwrap_or_default();
-    if url.is_some_and(|url| !url.is_opaque()) && !authority.contains([':', '@']) {
-        return address.to_owned();
-    }
-    format!("{}xxxxx@{host}", &before[..before.len() - hidden.len()])
-}
-
-/// The password of an address in the two forms in which it may be told: as it is, and with the
-/// escapes that the address has it in. None when there is none.
-pub fn passwords(address: &str) -> Vec<Secret> {
-    let Some((_, rest)) = address.split_once("//") else { return Vec::new() };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let user = match authority.rsplit_once('@') {
-        Some((user, _)) => user,
-        // A password with a slash in it, not escaped.
-        None if authority.contains(':') => rest.rsplit_once('@').map_or("", |(user, _)| user),
-        None => "",
-    };
-    let Some((_, escaped)) = user.split_once(':') else { return Vec::new() };
-    let mut forms = vec![Secret::new(escaped)];
-    let plain = unescape(escaped, Part::User).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    forms.extend(plain.filter(|plain| plain != escaped).map(Secret::new));
-    forms
-}
-
 /// The scheme (empty when there is none) and what follows its colon.
 fn split_scheme(text: &str) -> Result<(&str, &str), UrlError> {
     for (i, byte) in text.bytes().enumerate() {
@@ -403,121 +383,4 @@ fn is_user_byte(byte: u8) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    fn printed(text: &str) -> String {
-        Url::parse(text).unwrap().text()
-    }
-
-    #[test]
-    fn a_password_is_known_in_both_its_forms() {
-        let forms = |address| {
-            passwords(address).iter().map(|form| form.expose().to_owned()).collect::<Vec<_>>()
-        };
-        assert_eq!(forms("http://ann:a%40b:c@h:1/x@y"), ["a%40b:c", "a@b:c"]);
-        assert_eq!(forms("http://ann:%zz@h"), ["%zz"]);
-        assert_eq!(forms("http://ann:hunter2/x@h"), ["hunter2/x"]);
-        for none in ["http://ann@h", "http://h/a:b@c", "h:1", ""] {
-            assert_eq!(forms(none), [""; 0], "{none}");
-        }
-    }
-
-    #[test]
-    fn scheme_is_lowered_and_path_kept() {
-        assert_eq!(printed("HTTPS://Proxy:12345/a%2fb"), "https://Proxy:12345/a%2fb");
-        assert_eq!(printed("http://h/a b"), "http://h/a%20b");
-        assert_eq!(printed("http://h?x#a%20b\u{e9}"), "http://h?x#a%20b%C3%A9");
-    }
-
-    #[test]
-    fn a_relative_reference_is_a_url_too() {
-        assert_eq!(printed("proxy"), "proxy");
-        assert_eq!(printed(""), "");
-        assert_eq!(printed("//h/x"), "//h/x");
-        assert_eq!(printed("a?"), "a?");
-        assert_eq!(printed("file:/x"), "file:/x");
-        assert_eq!(printed("file:///x"), "file:///x");
-        assert_eq!(printed("localhost:3128"), "localhost:3128");
-    }
-
-    #[test]
-    fn user_and_password_are_unescaped_and_hidden() {
-        let url = Url::parse("socks5://me:p%40ss@h:1").unwrap();
-        assert_eq!(url.user().unwrap().name, "me");
-        assert_eq!(url.user().unwrap().password, Some(Secret::new("p@ss")));
-        assert_eq!(url.text(), "socks5://me:p%40ss@h:1");
-        assert_eq!(format!("{url:?}"), "socks5://me:xxxxx@h:1");
-    }
-
-    #[test]
-    fn a_password_is_masked_even_in_what_is_no_url() {
-        for text in [
-            "http://u:hunter2@p:1",
-            "u:hunter2@p",
-            "http://u:hunter2@p:x/",
-            "https://u:1/hunter2@p:1/x",
-            "https://u:x/hunter2@p:1/x",
-            "https://u:1?hunter2@p",
-            "https://u:1#hunter2@p",
-            "https://u@x:1/hunter2@p",
-            "https://hunter2@p",
-            "//u:1/hunter2@p",
-        ] {
-            let shown = mask(text);
-            assert!(!shown.contains("hunter2") && shown.contains('p'), "{text}: {shown}");
-        }
-        for text in ["https://h:1/p", "https://h/a@b", "https://h/?a=b@c", "h:1", "", "@"] {
-            let shown = mask(text);
-            assert!(shown == text || text == "@", "{text}: {shown}");
-        }
-        assert_eq!(mask("https://u:1/hunter2@p:1/x"), "https://xxxxx@p:1/x");
-    }
-
-    #[test]
-    fn a_request_has_no_fragment_and_no_relative_path() {
-        let mut url = Url::parse_request("https://h/p#f?x=1").unwrap();
-        url.clear_query();
-        assert_eq!(url.text(), "https://h/p%23f");
-        for text in ["", "h", "a/b"] {
-            assert!(Url::parse_request(text).is_err(), "{text:?}");
-        }
-        assert_eq!(Url::parse_request("//h/p").unwrap().host(), None);
-    }
-
-    #[test]
-    fn host_and_port_come_apart() {
-        let url = Url::parse("https://[fe80::1%25en0]:6443").unwrap();
-        assert_eq!((url.host(), url.port()), (Some("fe80::1%en0"), Some(6443)));
-        let url = Url::parse("https://example.com").unwrap();
-        assert_eq!((url.host(), url.port(), url.has_port()), (Some("example.com"), None, false));
-        for (text, named) in
-            [("https://h:", false), ("https://h:99999", true), ("https://[::1]", false)]
-        {
-            let url = Url::parse(text).unwrap();
-            assert_eq!((url.port(), url.has_port()), (None, named), "{text}");
-        }
-    }
-
-    #[test]
-    fn faults_are_named_without_the_text() {
-        for text in [
-            "invalid- url\n",
-            ":x",
-            "http://h:port",
-            "http://a:1:2",
-            "http://[1.2.3.4]",
-            "http://[::1",
-            "http://h%41",
-            "http://us er@h",
-            "http://h/%zz",
-            "1a:b/c",
-            "http://a b",
-        ] {
-            let error = Url::parse(text).expect_err(text);
-            assert!(error.to_string().starts_with("not a URL: "), "{error}");
-        }
-    }
-}
+mod tests;
