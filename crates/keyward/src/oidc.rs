@@ -9,15 +9,15 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{
-    HeaderValue, Method, Request, Response, Uri,
+    HeaderValue, Method, Request, Response,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION},
-    uri::Scheme,
 };
 use http_body_util::{BodyExt, Limited};
 use keyward_host::{
     Surroundings,
     oidc::{Call, Exchange, Reply},
 };
+use keyward_protocol::{Url, url::mask};
 use rustls::crypto::CryptoProvider;
 use zeroize::Zeroizing;
 
@@ -64,7 +64,9 @@ impl Https {
     }
 
     async fn talk(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        let mut url = call.url.to_owned();
+        let mut url = Url::parse(call.url).map_err(|error| {
+            Error::because(Kind::BadConfig, format!("`{}` is not a URL", mask(call.url)), error)
+        })?;
         for _ in 0..=REDIRECTS {
             let response = self.send(call, &url).await?;
             let next = match response.headers().get(LOCATION) {
@@ -76,7 +78,7 @@ impl Https {
         Err(Error::new(Kind::Http, "there are too many redirects"))
     }
 
-    async fn send(&self, call: &Call<'_>, url: &str) -> Result<Response<Incoming>, Error> {
+    async fn send(&self, call: &Call<'_>, url: &Url) -> Result<Response<Incoming>, Error> {
         let provider = self
             .provider
             .clone()
@@ -87,10 +89,11 @@ impl Https {
             None => Trust::system(provider),
         };
         let tls = trust.client_config(None)?;
-        let origin = Origin::parse(url)?;
+        let origin = Origin::parse(&url.text())?;
+        let request = request(call, &origin, url)?;
         let connector = Connector::new(origin, trust, "", &self.surroundings, LIMIT)?;
         let pool = Pool::new(Arc::new(connector), tls, None, Settings::default());
-        pool.send(request(call, url)?).await.map_err(|failure| failure.error)
+        pool.send(request).await.map_err(|failure| failure.error)
     }
 }
 
@@ -107,9 +110,9 @@ impl Exchange for Https {
     }
 }
 
-fn request(call: &Call<'_>, url: &str) -> Result<Request<Body>, Error> {
-    let bad = |error| Error::because(Kind::BadConfig, format!("`{url}` is not a URL"), error);
-    let mut request = Request::builder().uri(url).header(ACCEPT, "application/json");
+fn request(call: &Call<'_>, origin: &Origin, url: &Url) -> Result<Request<Body>, Error> {
+    let uri = origin.uri(&url.path_and_query())?;
+    let mut request = Request::builder().uri(uri).header(ACCEPT, "application/json");
     let body = match call.form {
         None => Body::empty(),
         Some(form) => {
@@ -126,7 +129,9 @@ fn request(call: &Call<'_>, url: &str) -> Result<Request<Body>, Error> {
             request = request.header(AUTHORIZATION, value);
         }
     }
-    request.body(body).map_err(bad)
+    request
+        .body(body)
+        .map_err(|error| Error::because(Kind::Http, "the request cannot be written", error))
 }
 
 async fn reply(response: Response<Incoming>) -> Result<Reply, Error> {
@@ -137,27 +142,28 @@ async fn reply(response: Response<Incoming>) -> Result<Reply, Error> {
     Ok(Reply { status, body: Zeroizing::new(body.to_bytes().into()) })
 }
 
-/// Where a redirect leads: a whole URL, or a path of the same server. What begins under TLS stays there:
-/// whoever listens could name a token endpoint of their own. A request that carries a `secret` stays
-/// with its server.
-fn follow(url: &str, next: &HeaderValue, secret: bool) -> Result<String, Error> {
-    let wrong = || Error::new(Kind::Http, "a redirect leads nowhere");
-    let next = next.to_str().map_err(|_| wrong())?;
-    let next: Uri = next.parse().map_err(|_| wrong())?;
-    let base: Uri = url.parse().map_err(|_| wrong())?;
-    if next.authority().is_some() {
-        // What a provider says of itself decides where tokens go: nobody on the way may write it.
-        if base.scheme() == Some(&Scheme::HTTPS) && next.scheme() != Some(&Scheme::HTTPS) {
-            return Err(Error::new(Kind::Http, "a redirect leads from HTTPS to plain HTTP"));
-        }
-        if secret && (base.scheme(), base.authority()) != (next.scheme(), next.authority()) {
-            return Err(Error::new(Kind::Http, "a redirect leads to another server"));
-        }
-        return Ok(next.to_string());
+/// Where a redirect leads: a whole URL, or a path of the server that answered. What begins under TLS
+/// stays there: whoever listens could name a token endpoint of their own. A request that carries a
+/// `secret` stays with its server.
+fn follow(base: &Url, next: &HeaderValue, secret: bool) -> Result<Url, Error> {
+    let wrong = |what| Error::new(Kind::Http, format!("a redirect leads {what}"));
+    let next = next.to_str().ok().and_then(|next| Url::parse(next).ok());
+    let mut next = next.ok_or_else(|| wrong("nowhere"))?;
+    if !next.has_host() {
+        return base.with_path_of(&next).ok_or_else(|| wrong("nowhere"));
     }
-    let mut parts = base.into_parts();
-    parts.path_and_query = next.into_parts().path_and_query;
-    Uri::from_parts(parts).map(|uri| uri.to_string()).map_err(|_| wrong())
+    if next.scheme().is_empty() {
+        let whole = format!("{}:{}", base.scheme(), next.text());
+        next = Url::parse(&whole).map_err(|_| wrong("nowhere"))?;
+    }
+    // What a provider says of itself decides where tokens go: nobody on the way may write it.
+    if base.scheme() == "https" && next.scheme() != "https" {
+        return Err(wrong("from HTTPS to plain HTTP"));
+    }
+    if secret && Origin::parse(&base.text())? != Origin::parse(&next.text())? {
+        return Err(wrong("to another server"));
+    }
+    Ok(next)
 }
 
 /// An error with its causes. None of our texts has anything of the request in it but its URL.
@@ -233,6 +239,29 @@ mod tests {
         server.faults().add(Fault::on("/here", Deed::Redirect(StatusCode::FOUND, there)));
         let text = Https::new().exchange(&call(&url, &server, None)).map(drop).unwrap_err();
         assert!(text.contains("from HTTPS to plain HTTP"), "{text}");
+    }
+
+    #[test]
+    fn a_redirect_leads_to_a_url_or_a_path_and_a_secret_nowhere_else() {
+        let base = Url::parse("https://me@idp.example/a/b?c").unwrap();
+        for (next, secret, led) in [
+            ("/x?y", true, Ok("https://me@idp.example/x?y")),
+            ("https://IDP.example:443/x", true, Ok("https://IDP.example:443/x")),
+            ("//idp.example/x", true, Ok("https://idp.example/x")),
+            ("//other.example/x", false, Ok("https://other.example/x")),
+            ("https://other.example/x", true, Err("to another server")),
+            ("https://idp.example:8443/x", true, Err("to another server")),
+            ("http://idp.example/x", false, Err("from HTTPS to plain HTTP")),
+            ("x", false, Err("nowhere")),
+            ("?x", false, Err("nowhere")),
+            ("https://a b/", false, Err("nowhere")),
+        ] {
+            let next = HeaderValue::from_static(next);
+            let found = follow(&base, &next, secret).map(|url| url.text());
+            let found = found.map_err(|error| error.to_string());
+            let led = led.map(str::to_owned).map_err(|what| format!("a redirect leads {what}"));
+            assert_eq!(found, led, "{next:?}");
+        }
     }
 
     #[test]

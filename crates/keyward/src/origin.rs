@@ -105,15 +105,25 @@ impl Origin {
     /// The whole URI of a request. A relative one is put under the path of the kubeconfig's
     /// `server`, an absolute one is taken as it is.
     pub(crate) fn place(&self, uri: &Uri) -> Result<Uri, Error> {
-        let path = match uri.path_and_query() {
-            Some(path) if uri.authority().is_some() || self.base.is_empty() => path.clone(),
+        match uri.path_and_query() {
+            Some(path) if uri.authority().is_some() || self.base.is_empty() => {
+                self.with(path.clone())
+            }
             path => {
                 let path = path.map_or("/", PathAndQuery::as_str);
-                format!("{}{path}", self.base)
-                    .parse()
-                    .map_err(|_| Error::new(Kind::Http, "the request has no usable path"))?
+                self.uri(&format!("{}{path}", self.base))
             }
-        };
+        }
+    }
+
+    /// The URI of a path and query on this server, wherever its API starts.
+    pub(crate) fn uri(&self, path: &str) -> Result<Uri, Error> {
+        self.with(
+            path.parse().map_err(|_| Error::new(Kind::Http, "the request has no usable path"))?,
+        )
+    }
+
+    fn with(&self, path: PathAndQuery) -> Result<Uri, Error> {
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(self.authority.clone());
