@@ -24,15 +24,14 @@ fn text(reports: &[Report]) -> String {
     format!(
         "# Performance\n\n\
          Written by `cargo xtask bench --write` on {}, on {}.\n\
-         Beside us: kube 5, {}.\n\n\
-         A figure alone says more about the\n\
-         machine than about the code, so each row measures its variants in turn, round after round, in one run: the\n\
-         median, the ratio to the row's first variant, and the spread. A bar is a promise, judged in the same run:\n\
-         ratios and differences by the median of those of each round, all else by the median. A peer that cannot do\n\
-         the work, or is not there, is named as missing, with the reason.\n\n\
-         Callers who come at expiry wait for the plugin, and nearly all of that is the plugin's own time, the same for\n\
-         every client. So the plugin writes down when it began and when it was done; judged is the rest of the wait: to\n\
-         start it, to read its answer, and to serve everybody. The whole wait is shown beside it, without a bar.\n\n\
+         Compared with: kube 5, {}.\n\n\
+         A single figure says more about the machine than about the code. So each row measures its variants in turn, round after\n\
+         round, in one run, and shows the median, the ratio to the first variant, and the spread. A bar is a promise, checked\n\
+         in the same run: ratios and differences by the median over all rounds, everything else by its median. If a client\n\
+         cannot do the work or is not installed, it is listed as missing, with the reason.\n\n\
+         At expiry, callers wait for the plugin, and nearly all of that is the plugin's own time, the same for every client. So\n\
+         the plugin records when it started and finished, and the bar is on the rest of the wait: starting it, reading its\n\
+         answer, and serving everyone. The whole wait is shown as well, without a bar.\n\n\
          ![How it grows](performance.svg)\n\n\
          ```text{}```\n",
         today(),
