@@ -19,6 +19,32 @@ impl Identity {
         std::fs::metadata(path).map(|metadata| Self::of(&metadata))
     }
 
+    /// The identity as bytes, for digests that cover it. They differ between identities and stay the same
+    /// for one.
+    pub fn to_bytes(&self) -> [u8; 56] {
+        let Self { place, size, modified, changed } = self;
+        let parts = [
+            place.0.to_le_bytes(),
+            place.1.to_le_bytes(),
+            size.to_le_bytes(),
+            modified.0.to_le_bytes(),
+            modified.1.to_le_bytes(),
+            changed.0.to_le_bytes(),
+            changed.1.to_le_bytes(),
+        ];
+        let mut bytes = [0; 56];
+        bytes.iter_mut().zip(parts.as_flattened()).for_each(|(to, from)| *to = *from);
+        bytes
+    }
+
+    /// Whether every change after `now` (seconds since 1970) gives the file another identity. One that
+    /// changed a moment ago can be rewritten within the same tick of the file system's clock, and then
+    /// shows the same times.
+    pub fn is_settled(&self, now: i64) -> bool {
+        const TICK: i64 = 3;
+        cfg!(unix) && self.changed.0.saturating_add(TICK) < now
+    }
+
     /// The identity of a file that was looked at already.
     #[cfg(unix)]
     pub fn of(metadata: &Metadata) -> Self {

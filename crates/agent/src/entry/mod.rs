@@ -1,0 +1,299 @@
+//! The commands that the agent may run: registrations, one file each.
+//!
+//! `keyward wrap` writes them. They hold no secret values: arguments and environment are there as
+//! digests, which is enough to recognise them.
+
+mod format;
+
+use std::{
+    collections::HashMap,
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write as _},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use keyward_host::{
+    Surroundings,
+    clock::{Clock as _, SystemClock},
+};
+use keyward_process::{
+    Identity,
+    file::{self, Limits},
+};
+use sha2::{Digest as _, Sha256};
+
+use crate::identity::{Asker, Profile, STEERING, find, is_in};
+
+/// The `exec` stanza of a kubeconfig's user, as far as it decides what runs.
+#[derive(Clone, Copy)]
+pub struct Stanza<'a> {
+    /// The command.
+    pub command: &'a str,
+    /// Its arguments.
+    pub args: &'a [String],
+    /// The configured variables.
+    pub env: &'a [(String, String)],
+    /// The version of the protocol.
+    pub api_version: &'a str,
+    /// Whether it wants a terminal.
+    pub interactive_mode: &'a str,
+    /// Whether it is told about the cluster.
+    pub provide_cluster_info: bool,
+}
+
+/// One registration.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The command, as the kubeconfig says it.
+    pub command: String,
+    /// A digest of command and arguments.
+    pub arguments: [u8; 32],
+    /// The names of the configured variables, with a digest of each value.
+    pub environment: Vec<(String, [u8; 32])>,
+    /// Variables that can load code, as they were, in the same form.
+    pub steering: Vec<(String, [u8; 32])>,
+    /// Variables that the user says select an identity.
+    pub identity_env: Vec<String>,
+    /// Files that the user says select an identity.
+    pub identity_files: Vec<PathBuf>,
+    /// The program that the command led to.
+    pub program: PathBuf,
+    /// `PATH` at registration.
+    pub path: String,
+    /// Which plugin it is.
+    pub profile: Profile,
+    /// The kubeconfig that names it.
+    pub kubeconfig: PathBuf,
+    /// The user in it.
+    pub user: String,
+    /// The contexts of the kubeconfig that use it.
+    pub contexts: Vec<String>,
+    /// The server of the first of them: where a refused credential can be checked.
+    pub server: String,
+    /// The version of the protocol.
+    pub api_version: String,
+    /// Whether it wants a terminal.
+    pub interactive_mode: String,
+    /// Whether it is told about the cluster.
+    pub provide_cluster_info: bool,
+}
+
+impl Entry {
+    /// A registration of `stanza` for a user of a kubeconfig. Fails for a command that leads to no
+    /// program.
+    pub fn new(
+        stanza: &Stanza<'_>,
+        kubeconfig: &Path,
+        user: &str,
+        surroundings: &Surroundings,
+    ) -> Result<Self, String> {
+        let path = surroundings.var("PATH").unwrap_or_default();
+        let path = path.into_string().map_err(|_| "`PATH` is not UTF-8".to_owned())?;
+        let directory = surroundings.cwd().unwrap_or_default();
+        let program = find(stanza.command.as_bytes(), path.as_bytes(), &directory)
+            .ok_or_else(|| format!("`{}` is not on `PATH`", stanza.command))?;
+        let args: Vec<_> = stanza.args.iter().map(|arg| arg.clone().into_bytes()).collect();
+        let arguments = arguments(stanza.command.as_bytes(), &args);
+        let environment =
+            stanza.env.iter().map(|(name, value)| (name.clone(), value_digest(value.as_bytes())));
+        let mut steering: Vec<_> = surroundings
+            .vars()
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+            .filter(|(name, _)| is_in(STEERING, name.as_bytes()))
+            .map(|(name, value)| (name, value_digest(value.as_bytes())))
+            .collect();
+        steering.sort_unstable();
+        Ok(Self {
+            command: stanza.command.to_owned(),
+            arguments,
+            environment: environment.collect(),
+            steering,
+            identity_env: Vec::new(),
+            identity_files: Vec::new(),
+            profile: Profile::of_command(stanza.command.as_bytes(), &args),
+            program,
+            path,
+            kubeconfig: kubeconfig.to_owned(),
+            user: user.to_owned(),
+            contexts: Vec::new(),
+            server: String::new(),
+            api_version: stanza.api_version.to_owned(),
+            interactive_mode: stanza.interactive_mode.to_owned(),
+            provide_cluster_info: stanza.provide_cluster_info,
+        })
+    }
+
+    /// What tells it from other registrations: the name of its file.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut digest = Sha256::new();
+        digest.update(self.arguments);
+        for (name, value) in &self.environment {
+            digest.update((name.len() as u64).to_le_bytes());
+            digest.update(name);
+            digest.update(value);
+        }
+        let place = self.kubeconfig.as_os_str().as_bytes();
+        digest.update((place.len() as u64).to_le_bytes());
+        digest.update(place);
+        digest.update(&self.user);
+        digest.finalize().into()
+    }
+
+    /// Whether a variable was configured for this command, in the kubeconfig or by the user of `wrap`.
+    pub(crate) fn names(&self, name: &[u8]) -> bool {
+        self.environment.iter().any(|(known, _)| known.as_bytes() == name)
+            || self.identity_env.iter().any(|known| known.as_bytes() == name)
+    }
+
+    /// Whether an environment has every configured variable with its value.
+    fn is_configured(&self, environment: &[(Vec<u8>, Vec<u8>)]) -> bool {
+        // Of a name that stands twice, the last one counts, as for the kubeconfig's reader.
+        self.environment.iter().enumerate().all(|(index, (name, digest))| {
+            let later = self.environment[index + 1..].iter().any(|(other, _)| other == name);
+            later || has(environment, name, digest)
+        })
+    }
+
+    /// Whether the variables that can load code are what they were at registration.
+    pub(crate) fn steering_matches(&self, environment: &[(Vec<u8>, Vec<u8>)]) -> bool {
+        let configured = |name: &[u8]| self.environment.iter().any(|(n, _)| n.as_bytes() == name);
+        let now = environment.iter().filter(|(name, _)| is_in(STEERING, name) && !configured(name));
+        let then = self.steering.iter().filter(|(name, _)| !configured(name.as_bytes()));
+        then.clone().count() == now.count()
+            && then.into_iter().all(|(name, digest)| has(environment, name, digest))
+    }
+}
+
+fn has(environment: &[(Vec<u8>, Vec<u8>)], name: &str, digest: &[u8; 32]) -> bool {
+    let value = environment.iter().find(|(key, _)| key == name.as_bytes());
+    value.is_some_and(|(_, value)| value_digest(value) == *digest)
+}
+
+/// The registrations of a directory.
+pub struct Entries {
+    directory: PathBuf,
+    /// The directory when it was read, if a later change would show.
+    read: Option<Identity>,
+    by_arguments: HashMap<[u8; 32], Vec<Arc<Entry>>>,
+}
+
+impl Entries {
+    /// The registrations in `directory`, which need not exist.
+    pub fn new(directory: PathBuf) -> Self {
+        Self { directory, read: None, by_arguments: HashMap::new() }
+    }
+
+    /// Where a user's registrations are: `keyward/entries` in `$XDG_CONFIG_HOME` or `~/.config`.
+    pub fn directory(surroundings: &Surroundings) -> Option<PathBuf> {
+        let config = surroundings.var("XDG_CONFIG_HOME").map(PathBuf::from);
+        let config = config.filter(|path| path.is_absolute());
+        let config = config.or_else(|| surroundings.home().map(|home| home.join(".config")))?;
+        Some(config.join("keyward").join("entries"))
+    }
+
+    /// The registration of what `asker` wants to run: same command and arguments, and every configured
+    /// variable with its value.
+    pub fn find(&mut self, asker: &Asker<'_>) -> Option<Arc<Entry>> {
+        self.reload();
+        let found = self.by_arguments.get(&arguments(asker.command, asker.args))?;
+        let fits = |entry: &&Arc<Entry>| entry.is_configured(asker.environment);
+        let own = asker.variable("PATH").unwrap_or_default();
+        // One that the agent may run by itself, rather than one for another shell.
+        let best = |entry: &&Arc<Entry>| {
+            (entry.steering_matches(asker.environment), entry.path.as_bytes() == own)
+        };
+        found.iter().filter(fits).max_by_key(best).cloned()
+    }
+
+    /// All of them.
+    pub fn list(&mut self) -> Vec<Arc<Entry>> {
+        self.reload();
+        let mut all: Vec<_> = self.by_arguments.values().flatten().cloned().collect();
+        all.sort_by(|a, b| (&a.kubeconfig, &a.user).cmp(&(&b.kubeconfig, &b.user)));
+        all
+    }
+
+    /// Adds a registration, or replaces the same one.
+    pub fn add(&mut self, entry: &Entry) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
+        let path = self.path(entry);
+        let beside = path.with_extension("new");
+        let _ = fs::remove_file(&beside);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+        file.write_all(format::write(entry).as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&beside, &path)?;
+        self.read = None;
+        Ok(())
+    }
+
+    /// Removes a registration. It is no error if there is none.
+    pub fn remove(&mut self, entry: &Entry) -> io::Result<()> {
+        self.read = None;
+        match fs::remove_file(self.path(entry)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn path(&self, entry: &Entry) -> PathBuf {
+        self.directory.join(format::hex(&entry.digest()))
+    }
+
+    /// Reads the directory again if it changed.
+    fn reload(&mut self) {
+        let now = Identity::read(&self.directory).ok();
+        if now.is_some() && now == self.read {
+            return;
+        }
+        self.by_arguments.clear();
+        let names = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let mut paths: Vec<_> = names.map(|entry| entry.path()).collect();
+        paths.sort_unstable();
+        for entry in paths.iter().filter_map(|path| read(path)) {
+            self.by_arguments.entry(entry.arguments).or_default().push(Arc::new(entry));
+        }
+        self.read = now.filter(|now| now.is_settled(SystemClock.now().as_second()));
+    }
+}
+
+/// Reads one file, if it is ours alone and what its name says.
+fn read(path: &Path) -> Option<Entry> {
+    const MOST: u64 = 1 << 20;
+    let name = path.file_name()?.to_str().filter(|name| name.len() == 64)?;
+    let file = file::open(path).ok()?;
+    if !is_ours(&file) {
+        return None;
+    }
+    let bytes = file::read_open(&file, &Limits::NAMED.at_most(MOST).regular()).ok()?;
+    format::read(&bytes).filter(|entry| format::hex(&entry.digest()) == name)
+}
+
+fn is_ours(file: &File) -> bool {
+    let user = rustix::process::geteuid().as_raw();
+    file.metadata().is_ok_and(|found| found.uid() == user && found.mode() & 0o022 == 0)
+}
+
+/// A digest of a command and its arguments.
+fn arguments(command: &[u8], args: &[Vec<u8>]) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    digest.update(b"keyward arguments 1");
+    for part in std::iter::once(command).chain(args.iter().map(Vec::as_slice)) {
+        digest.update((part.len() as u64).to_le_bytes());
+        digest.update(part);
+    }
+    digest.finalize().into()
+}
+
+fn value_digest(value: &[u8]) -> [u8; 32] {
+    Sha256::new().chain_update(b"keyward value 1").chain_update(value).finalize().into()
+}
+
+#[cfg(test)]
+mod tests;

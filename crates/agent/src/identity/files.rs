@@ -1,0 +1,121 @@
+//! What files say, without reading them each time.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use keyward_host::clock::{Clock, SystemClock};
+use keyward_process::{
+    Identity,
+    file::{self, Limits},
+};
+use sha2::{Digest, Sha256};
+
+/// Remembers digests of files, and the beginnings of programs. A file whose identity has not changed is
+/// not read again, unless it changed so lately that a second change might not show.
+#[derive(Default)]
+pub struct Files {
+    known: HashMap<PathBuf, (Identity, Seen)>,
+}
+
+#[derive(Clone, Copy)]
+struct Seen {
+    digest: [u8; 32],
+    /// Which script it is, if it is one.
+    script: Script,
+    /// Whether it names programs for a cloud's tool to run.
+    runs: bool,
+}
+
+/// What the first line of a program says about its interpreter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Script {
+    /// It has none: it is a binary.
+    None,
+    Python,
+    Other,
+}
+
+/// What is told of a file.
+pub(super) enum State {
+    Missing,
+    Unreadable,
+    Content { digest: [u8; 32], runs: bool },
+}
+
+/// Files that select an identity are small. What is larger counts by its identity as well.
+const MOST: u64 = 1 << 20;
+/// So many files are remembered: those of a person with many accounts.
+const KEPT: usize = 1024;
+
+impl Files {
+    /// What a file says now.
+    pub(super) fn state(&mut self, path: &Path) -> State {
+        let Ok(identity) = Identity::read(path) else {
+            let missing = !path.symlink_metadata().is_ok_and(|found| found.is_file());
+            return if missing { State::Missing } else { State::Unreadable };
+        };
+        match self.seen(path, identity, MOST) {
+            Some(seen) => State::Content { digest: seen.digest, runs: seen.runs },
+            None => State::Unreadable,
+        }
+    }
+
+    /// Which script a program is. It is a binary if it cannot be read.
+    pub(super) fn script(&mut self, path: &Path, identity: Identity) -> Script {
+        self.seen(path, identity, 256).map_or(Script::None, |seen| seen.script)
+    }
+
+    fn seen(&mut self, path: &Path, identity: Identity, most: u64) -> Option<Seen> {
+        if let Some((known, seen)) = self.known.get(path)
+            && *known == identity
+        {
+            return Some(*seen);
+        }
+        let seen = read(path, identity, most)?;
+        if self.known.len() >= KEPT {
+            self.known.clear();
+        }
+        // Only if it is still that file, and a later change would make it another one.
+        if identity.is_settled(SystemClock.now().as_second())
+            && Identity::read(path).is_ok_and(|after| after == identity)
+        {
+            self.known.insert(path.to_owned(), (identity, seen));
+        } else {
+            self.known.remove(path);
+        }
+        Some(seen)
+    }
+}
+
+fn read(path: &Path, identity: Identity, most: u64) -> Option<Seen> {
+    use std::io::Read as _;
+
+    let file = file::open(path).ok()?;
+    let found = file.metadata().ok()?;
+    if !found.is_file() {
+        return None;
+    }
+    let mut digest = Sha256::new();
+    let mut bytes = zeroize::Zeroizing::new(Vec::new());
+    if found.len() <= most {
+        *bytes = std::mem::take(&mut *file::read_open(&file, &Limits::NAMED.at_most(most)).ok()?);
+    } else {
+        (&file).take(most).read_to_end(&mut bytes).ok()?;
+        digest.update(identity.to_bytes());
+    }
+    digest.update(&*bytes);
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let script = match line.strip_prefix(b"#!") {
+        None => Script::None,
+        Some(line) if contains(line, b"python") => Script::Python,
+        Some(_) => Script::Other,
+    };
+    let runs = contains(&bytes, b"credential_process") || contains(&bytes, b"\"executable\"");
+    Some(Seen { digest: digest.finalize().into(), script, runs })
+}
+
+fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
+    bytes.windows(wanted.len()).any(|window| window == wanted)
+}

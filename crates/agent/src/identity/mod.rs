@@ -1,0 +1,351 @@
+//! Whose credential it is: the key under which the agent keeps one.
+//!
+//! The key covers everything that selects an identity: the command and its program file, the
+//! arguments, the configured environment, the cluster if the plugin is told, and the variables and
+//! files that the plugin chooses an account by. For a plugin that we do not know, every variable counts
+//! but for those of a published list. Two asks with the same key would get the same identity from the
+//! plugin; when in doubt, keys differ and the plugin runs again.
+
+mod files;
+mod harmless;
+mod profile;
+
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+};
+
+use keyward_host::{Surroundings, rules::Rules, surroundings::Fixed};
+use keyward_process::Identity;
+use sha2::{Digest as _, Sha256};
+
+pub use files::Files;
+pub use harmless::HARMLESS;
+pub use profile::Profile;
+
+use crate::entry::Entry;
+use files::State;
+pub(crate) use harmless::{STEERING, is_in};
+
+/// Who asks for a credential, and how the plugin would be run for them.
+#[derive(Clone, Copy)]
+pub struct Asker<'a> {
+    /// The plugin's command, without `keyward-exec --` in front of it.
+    pub command: &'a [u8],
+    /// Its arguments.
+    pub args: &'a [Vec<u8>],
+    /// The environment that the plugin would see, each name once.
+    pub environment: &'a [(Vec<u8>, Vec<u8>)],
+    /// The working directory.
+    pub directory: &'a Path,
+    /// The version of the protocol that is asked for.
+    pub api_version: &'a str,
+    /// What the plugin would be told about the cluster, if it would.
+    pub cluster: Option<&'a [u8]>,
+}
+
+/// A key, and what follows from the same look at the asker.
+#[derive(Clone)]
+pub struct Selected {
+    /// The same for all who are the same identity. A digest: nothing can be read from it.
+    pub key: [u8; 32],
+    /// Which plugin it is.
+    pub profile: Profile,
+    /// The program, if it was found.
+    pub program: Option<PathBuf>,
+    /// The environment of a run by the agent: the registered `PATH` and what the plugin chooses by.
+    /// `KUBERNETES_EXEC_INFO` is not in it.
+    pub variables: Vec<(OsString, OsString)>,
+    /// The files that select an identity.
+    pub files: Vec<PathBuf>,
+    /// Why the agent must not run it itself for this asker: the run would not be the one that the asker
+    /// would make, or it might start something that was never registered.
+    pub lease_only: Option<&'static str>,
+}
+
+impl Asker<'_> {
+    /// The value of a variable.
+    pub fn variable(&self, name: &str) -> Option<&[u8]> {
+        let (_, value) = self.environment.iter().find(|(key, _)| key == name.as_bytes())?;
+        Some(value)
+    }
+
+    /// The path that a variable names; nothing for an empty one.
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        let value = self.variable(name).filter(|value| !value.is_empty())?;
+        Some(self.absolute(value))
+    }
+
+    /// The path that a flag names.
+    fn flag(&self, name: &[u8]) -> Option<PathBuf> {
+        let at = self.args.iter().position(|arg| arg.starts_with(name))?;
+        let value = match self.args[at].strip_prefix(name)? {
+            [b'=', value @ ..] => value,
+            [] => self.args.get(at + 1)?,
+            _ => return None,
+        };
+        Some(self.absolute(value))
+    }
+
+    /// A path as a plugin takes it, with `~` for the home.
+    fn absolute(&self, path: &[u8]) -> PathBuf {
+        let home = self.variable("HOME").unwrap_or_default();
+        match path.strip_prefix(b"~/") {
+            Some(rest) => {
+                self.directory.join(OsStr::from_bytes(home)).join(OsStr::from_bytes(rest))
+            }
+            None => self.directory.join(OsStr::from_bytes(path)),
+        }
+    }
+}
+
+impl Selected {
+    /// Looks at an asker. `entry` is the registration of the command, if there is one.
+    pub fn of(entry: Option<&Entry>, asker: &Asker<'_>, files: &mut Files) -> Self {
+        let mut look = Look { asker, entry, lease_only: None };
+        let program = look.program();
+        let found = program.as_deref().and_then(|p| Some((p, Identity::read(p).ok()?)));
+        let profile = Profile::of_program(asker, found, files);
+        // What was not registered may have been configured by hand: the profile cannot tell.
+        let narrow = profile != Profile::Unknown && entry.is_some();
+
+        let mut key = Row::new();
+        key.put(asker.command);
+        key.count(asker.args.len());
+        asker.args.iter().for_each(|arg| key.put(arg));
+        key.put(asker.api_version.as_bytes());
+        key.option(asker.cluster);
+        look.put_program(&mut key, found, program.as_deref());
+        look.put_helpers(&mut key, profile);
+
+        let mut paths = profile.files(asker);
+        paths.extend(entry.iter().flat_map(|entry| entry.identity_files.iter().cloned()));
+        let runs = put_files(&mut key, &paths, files);
+
+        let selecting = look.selecting(narrow.then_some(profile), runs);
+        key.count(selecting.len());
+        for (name, value) in &selecting {
+            key.put(name);
+            key.put(value);
+        }
+        let variables = look.run_variables(&selecting, narrow);
+        look.compare_steering();
+        Self {
+            key: key.finish(),
+            profile,
+            program,
+            variables,
+            files: paths,
+            lease_only: look.lease_only,
+        }
+    }
+}
+
+/// One look at one asker.
+struct Look<'a> {
+    asker: &'a Asker<'a>,
+    entry: Option<&'a Entry>,
+    lease_only: Option<&'static str>,
+}
+
+impl<'a> Look<'a> {
+    fn only_by_lease(&mut self, why: &'static str) {
+        self.lease_only.get_or_insert(why);
+    }
+
+    /// The program: the one that the asker would run, or the registered one where the asker would find
+    /// none, as a program that was started from a desktop.
+    fn program(&mut self) -> Option<PathBuf> {
+        let own = self.asker.variable("PATH").unwrap_or_default();
+        let found = find(self.asker.command, own, self.asker.directory);
+        let Some(entry) = self.entry else { return found };
+        match found {
+            Some(found) if found == entry.program || is_same(&found, &entry.program) => Some(found),
+            Some(found) => {
+                self.only_by_lease("the caller's `PATH` leads to another program");
+                Some(found)
+            }
+            None => find(
+                entry.program.as_os_str().as_bytes(),
+                entry.path.as_bytes(),
+                self.asker.directory,
+            ),
+        }
+    }
+
+    /// Where the program is, and which file; the working directory where that decides.
+    fn put_program(
+        &mut self,
+        key: &mut Row,
+        found: Option<(&Path, Identity)>,
+        program: Option<&Path>,
+    ) {
+        key.option(program.map(|path| path.as_os_str().as_bytes()));
+        key.option(
+            found.map(|(_, identity)| identity.to_bytes()).as_ref().map(<[u8; 56]>::as_slice),
+        );
+        let command = self.asker.command;
+        let relative = command.contains(&b'/') && !command.starts_with(b"/");
+        let shim = program.is_some_and(is_shim);
+        if relative || shim {
+            self.only_by_lease("which program it is depends on the working directory");
+        }
+        key.option((relative || shim).then(|| self.asker.directory.as_os_str().as_bytes()));
+    }
+
+    /// Programs that the plugin starts by name: other ones may answer for another identity.
+    fn put_helpers(&mut self, key: &mut Row, profile: Profile) {
+        for name in profile.helpers(self.asker) {
+            let own = self.asker.variable("PATH").unwrap_or_default();
+            let own = find(name.as_bytes(), own, self.asker.directory);
+            if let Some(entry) = self.entry {
+                let path = entry.path.as_bytes();
+                if own != find(name.as_bytes(), path, self.asker.directory) {
+                    self.only_by_lease("the caller's `PATH` leads to another helper program");
+                }
+            }
+            let identity = own.as_deref().and_then(|path| Identity::read(path).ok());
+            key.option(own.as_deref().map(|path| path.as_os_str().as_bytes()));
+            key.option(identity.map(|identity| identity.to_bytes()).as_ref().map(|b| &b[..]));
+        }
+    }
+
+    /// The variables that select: those of the profile and of the registration, or all that are not
+    /// harmless. Sorted, because the order of an environment tells nothing.
+    fn selecting(&mut self, profile: Option<Profile>, runs: bool) -> BTreeMap<&'a [u8], &'a [u8]> {
+        let selects = |name: &[u8]| {
+            if name == b"KUBERNETES_EXEC_INFO" {
+                return false;
+            }
+            let configured = self.entry.is_some_and(|entry| entry.names(name));
+            configured
+                || match profile {
+                    // A configuration that names programs looks them up by `PATH`.
+                    Some(profile) => is_in(profile.variables(), name) || runs && name == b"PATH",
+                    None => !is_in(HARMLESS, name),
+                }
+        };
+        let environment = self.asker.environment.iter();
+        let pairs = environment.map(|(name, value)| (name.as_slice(), value.as_slice()));
+        let selecting: BTreeMap<_, _> = pairs.filter(|(name, _)| selects(name)).collect();
+        if let (Some(entry), Some(path)) = (self.entry, selecting.get(b"PATH".as_slice()))
+            && *path != entry.path.as_bytes()
+            && !entry.names(b"PATH")
+        {
+            self.only_by_lease("the caller's `PATH` is another than the registered one");
+        }
+        selecting
+    }
+
+    /// The environment of a run by the agent.
+    fn run_variables(
+        &self,
+        selecting: &BTreeMap<&[u8], &[u8]>,
+        narrow: bool,
+    ) -> Vec<(OsString, OsString)> {
+        let mut all = selecting.clone();
+        let network = Profile::network_variables();
+        for (name, value) in self.asker.environment {
+            if narrow && is_in(network, name) {
+                all.insert(name, value);
+            }
+        }
+        if let Some(entry) = self.entry
+            && !entry.names(b"PATH")
+        {
+            all.insert(b"PATH", entry.path.as_bytes());
+        }
+        let text = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+        all.into_iter().map(|(name, value)| (text(name), text(value))).collect()
+    }
+
+    /// Variables that can make the plugin run other code must be what they were at registration.
+    fn compare_steering(&mut self) {
+        let Some(entry) = self.entry else { return };
+        if !entry.steering_matches(self.asker.environment) {
+            self.only_by_lease("a variable that can load code is another than at registration");
+        }
+    }
+}
+
+/// Puts the state of each file into the key, and tells whether one of them names programs to run.
+fn put_files(key: &mut Row, paths: &[PathBuf], files: &mut Files) -> bool {
+    let mut any = false;
+    key.count(paths.len());
+    for path in paths {
+        key.put(path.as_os_str().as_bytes());
+        match files.state(path) {
+            State::Missing => key.put(b"missing"),
+            State::Unreadable => key.put(b"unreadable"),
+            State::Content { digest, runs } => {
+                key.put(&digest);
+                any |= runs;
+            }
+        }
+    }
+    any
+}
+
+/// Finds a program as the host does.
+pub(crate) fn find(command: &[u8], path: &[u8], directory: &Path) -> Option<PathBuf> {
+    let command = std::str::from_utf8(command).ok()?;
+    let surroundings = Surroundings::fixed(Fixed {
+        vars: vec![("PATH".into(), OsStr::from_bytes(path).to_owned())],
+        cwd: directory.to_owned(),
+        ..Fixed::default()
+    });
+    let found = Rules::default().judge(command, &surroundings).found.ok()?;
+    Some(surroundings.absolute(&found))
+}
+
+/// Whether two paths lead to one file, as `/bin/aws` and `/usr/bin/aws` do.
+fn is_same(one: &Path, other: &Path) -> bool {
+    matches!((Identity::read(one), Identity::read(other)), (Ok(one), Ok(other)) if one == other)
+}
+
+/// Whether a version manager stands between a name and its program: pyenv, rbenv, asdf and mise decide
+/// by files in the working directory.
+fn is_shim(path: &Path) -> bool {
+    let is_shims = |path: &Path| path.components().any(|part| part.as_os_str() == "shims");
+    is_shims(path) || path.canonicalize().is_ok_and(|real| is_shims(&real) || is_manager(&real))
+}
+
+fn is_manager(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| ["mise", "asdf", "volta-shim", "rtx"].iter().any(|m| name == *m))
+}
+
+/// Parts in a row, each with its length, so that no two rows of parts are the same bytes.
+struct Row(Sha256);
+
+impl Row {
+    fn new() -> Self {
+        let mut row = Self(Sha256::new());
+        // The scheme: a change to what follows is another one.
+        row.put(b"keyward identity 1");
+        row
+    }
+
+    fn put(&mut self, part: &[u8]) {
+        self.count(part.len());
+        self.0.update(part);
+    }
+
+    fn option(&mut self, part: Option<&[u8]>) {
+        self.0.update([u8::from(part.is_some())]);
+        self.put(part.unwrap_or_default());
+    }
+
+    fn count(&mut self, count: usize) {
+        self.0.update((count as u64).to_le_bytes());
+    }
+
+    fn finish(self) -> [u8; 32] {
+        self.0.finalize().into()
+    }
+}
+
+#[cfg(test)]
+mod tests;
