@@ -3,6 +3,7 @@
 mod budget;
 mod decode;
 mod json;
+mod layout;
 mod yaml;
 
 use std::fmt;
@@ -10,6 +11,7 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 pub use decode::DecodeError;
+pub use layout::{Layout, Place};
 
 use crate::{Secret, text::sounds_secret};
 

@@ -303,3 +303,63 @@ fn repeated_keys_are_told_with_both_lines() {
     assert_eq!(repeats("x: &x {k: 1}\ny:\n  <<: *x\n  k: 2"), [("k".into(), 1, 4)]);
     assert_eq!(repeats("a: 1\nb: 1"), []);
 }
+
+/// The bytes of the node at `path`.
+fn written<'a>(document: &'a str, path: &[&str]) -> &'a str {
+    let layout = Layout::of(document.as_bytes()).unwrap().unwrap();
+    let place = path.iter().fold(layout.root(), |place, key| {
+        let place = layout.follow(place);
+        match key.parse::<usize>() {
+            Ok(index) => layout.items(place).unwrap()[index],
+            Err(_) => layout.entry(place, key).unwrap().1,
+        }
+    });
+    &document[layout.span(place)]
+}
+
+#[test]
+fn a_layout_knows_the_bytes_of_every_style() {
+    let document = "\u{feff}# é\na: plain text   # comment\r\nb: 'single ''q'\nc: &x !!str \"dou\\\"ble\"\n\
+        d:\n- one\n-   two  \ne: [1, {k: v}, 'x']  # end\nf: >-\n  folded\n  text\n\ng: *x\nh:\ni: two\n  lines\n";
+    for (path, expected) in [
+        (&["a"][..], "plain text"),
+        (&["b"], "'single ''q'"),
+        (&["c"], "\"dou\\\"ble\""),
+        (&["d"], "- one\n-   two"),
+        (&["d", "1"], "two"),
+        (&["e"], "[1, {k: v}, 'x']"),
+        (&["e", "1", "k"], "v"),
+        (&["e", "2"], "'x'"),
+        (&["f"], ">-\n  folded\n  text"),
+        (&["g"], ""),
+        (&["h"], ""),
+        (&["i"], "two\n  lines"),
+    ] {
+        assert_eq!(written(document, path), expected, "{path:?}");
+    }
+}
+
+#[test]
+fn a_layout_knows_the_bytes_of_json() {
+    let document =
+        "\n{\"é\": [\"a\\\"b\", 1.5,null ,true], \"k\" :{\"x\":\"\\\\\"}, \"k\": \"last\"}";
+    for (path, expected) in [
+        (&["é", "0"][..], "\"a\\\"b\""),
+        (&["é", "1"], "1.5"),
+        (&["é", "2"], "null"),
+        (&["é", "3"], "true"),
+        (&["k"], "\"last\""),
+    ] {
+        assert_eq!(written(document, path), expected, "{path:?}");
+    }
+}
+
+#[test]
+fn a_layout_knows_where_a_key_stands_and_the_last_of_two() {
+    let document = "a: 1\n\"b\":\n  c: 2\n  ? d\n  : 3\nb: {c: 4}\n";
+    let layout = Layout::of(document.as_bytes()).unwrap().unwrap();
+    let (key, value) = layout.entry(layout.root(), "b").unwrap();
+    assert_eq!(&document[layout.span(key)], "b");
+    assert_eq!(&document[layout.span(value)], "{c: 4}");
+    assert_eq!(layout.line(key), 6);
+}

@@ -17,6 +17,7 @@ mod window;
 use std::{
     collections::{BTreeMap, HashMap},
     hash::BuildHasher,
+    ops::Range,
     rc::Rc,
 };
 
@@ -26,6 +27,7 @@ use super::{
     Entry, MAX_DEPTH, MOST_REPEATS, Node, Repeat, SyntaxError, Value,
     budget::{Budget, Exceeded},
     json::push_lossy,
+    layout::{Item, Shape},
 };
 pub(super) use block::read_items;
 use parse::{Document, Kind, Raw, tag_of};
@@ -44,9 +46,9 @@ pub(super) fn read(bytes: &[u8]) -> Result<(Node, Vec<Repeat>), SyntaxError> {
 /// Reads everything that is YAML.
 fn read_all(bytes: &[u8]) -> Result<(Node, Vec<Repeat>), SyntaxError> {
     let source = Source::of(bytes);
-    let document = parse::document(&source, Budget::of(bytes));
+    let document = parse::document(&source, Budget::of(bytes), false);
     let document = document.map_err(|error| source.place(error))?;
-    let Some(Document { raws, tags, root, shared, budget }) = document else {
+    let Some(Document { raws, tags, root, shared, budget, .. }) = document else {
         return Ok((Node::at(Value::Null, 1, 1), Vec::new()));
     };
     let mut decoder = Decoder {
@@ -64,6 +66,31 @@ fn read_all(bytes: &[u8]) -> Result<(Node, Vec<Repeat>), SyntaxError> {
         (_, Some(fault)) => Err(*fault),
         (node, None) => Ok((node, decoder.repeats)),
     }
+}
+
+/// Reads where everything stands, aliases not followed. `None` for an empty document, and for one
+/// whose bytes are not its text (UTF-16).
+pub(super) fn layout(bytes: &[u8]) -> Result<Option<(Vec<Item>, u32)>, SyntaxError> {
+    let source = Source::of(bytes);
+    let Some(offset) = source.offset() else { return Ok(None) };
+    let document = parse::document(&source, Budget::of(bytes), true);
+    let Some(document) = document.map_err(|error| source.place(error))? else { return Ok(None) };
+    let Document { raws, spans, root, .. } = document;
+    let item = |(raw, span): (Raw, Range<usize>)| {
+        let kind = match raw.kind {
+            Kind::Scalar { text, .. } => Shape::Scalar(text),
+            Kind::List(items) => Shape::List(items.to_vec()),
+            Kind::Map(pairs) => Shape::Map(pairs.chunks_exact(2).map(|p| (p[0], p[1])).collect()),
+            Kind::Alias { target, .. } => Shape::Alias(target),
+        };
+        let text = &source.text[span.start..span.end.max(span.start)];
+        // A plain or block scalar is read to the next token.
+        let width =
+            text.trim_end_matches([' ', '\t', '\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']);
+        let start = span.start + offset;
+        Item { shape: kind, start, end: start + width.len(), line: raw.line }
+    };
+    Ok(Some((raws.into_iter().zip(spans).map(item).collect(), root)))
 }
 
 /// What makes a node impossible in JSON, if it is still there in the end: the reference converts

@@ -1,6 +1,6 @@
 //! Tokens to raw nodes, aliases not followed yet.
 
-use std::{collections::HashMap, rc::Rc};
+use std::{collections::HashMap, ops::Range, rc::Rc};
 
 use zeroize::Zeroizing;
 
@@ -45,12 +45,16 @@ pub(super) struct Document {
     pub(super) shared: bool,
     /// What is left after all this.
     pub(super) budget: Budget,
+    /// The bytes of each node's content, without its anchor and tag, if they were asked for.
+    pub(super) spans: Vec<Range<usize>>,
 }
 
 /// Reads the first document of a stream, if there is one. What follows it is not looked at.
+/// `spanned` asks where the nodes stand.
 pub(super) fn document(
     source: &Source<'_>,
     mut budget: Budget,
+    spanned: bool,
 ) -> Result<Option<Document>, SyntaxError> {
     // Few documents have more nodes than that, and what is not used costs nothing.
     let guess = source.text.len() / 16;
@@ -63,14 +67,16 @@ pub(super) fn document(
         handles: HashMap::new(),
         depth: 0,
         budget,
+        spans: spanned.then(Vec::new),
     };
     let Some(root) = parser.root()? else { return Ok(None) };
     // The end must be readable, whatever it is.
     parser.scanner.peek()?;
     source.check(parser.scanner.at + 3)?;
     let shared = !parser.anchors.is_empty();
-    let Parser { raws, tags, budget, .. } = parser;
-    Ok(Some(Document { raws, tags, root, shared, budget }))
+    let Parser { raws, tags, budget, spans, .. } = parser;
+    let spans = spans.unwrap_or_default();
+    Ok(Some(Document { raws, tags, root, shared, budget, spans }))
 }
 
 struct Parser<'a> {
@@ -82,6 +88,8 @@ struct Parser<'a> {
     handles: HashMap<String, String>,
     depth: usize,
     budget: Budget,
+    /// Where the nodes stand, for whoever asked.
+    spans: Option<Vec<Range<usize>>>,
 }
 
 impl Parser<'_> {
@@ -149,7 +157,7 @@ impl Parser<'_> {
         }
         let (anchor, tag) = self.properties(mark)?;
         let token = self.scanner.peek()?;
-        let next = token.mark;
+        let (next, start) = (token.mark, token.start);
         let fits = match &token.kind {
             TokenKind::Scalar { .. }
             | TokenKind::FlowSequenceStart
@@ -174,7 +182,15 @@ impl Parser<'_> {
         self.depth += 1;
         self.content(index)?;
         self.depth -= 1;
+        self.note_span(index, start);
         Ok(index)
+    }
+
+    fn note_span(&mut self, index: u32, start: usize) {
+        let end = self.scanner.end;
+        if let Some(span) = self.spans.as_mut().and_then(|spans| spans.get_mut(index as usize)) {
+            *span = start..end;
+        }
     }
 
     /// Reads what the next token begins into the node at `index`.
@@ -442,6 +458,10 @@ impl Parser<'_> {
     fn add(&mut self, kind: Kind, mark: Mark) -> Result<u32, SyntaxError> {
         let (line, column) = place(mark);
         let index = u32::try_from(self.raws.len()).map_err(|_| Exceeded.at(line, column))?;
+        if let Some(spans) = &mut self.spans {
+            let at = self.scanner.end;
+            self.budget.push(spans, at..at).map_err(|why| why.at(line, column))?;
+        }
         let raw = Raw { kind, line, column };
         self.budget.push(&mut self.raws, raw).map_err(|why| why.at(line, column))?;
         Ok(index)

@@ -21,6 +21,9 @@ pub(super) struct Mark {
 pub(super) struct Token {
     pub(super) kind: TokenKind,
     pub(super) mark: Mark,
+    /// The bytes that it stands in; none for what only indentation says.
+    pub(super) start: usize,
+    pub(super) end: usize,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -62,6 +65,10 @@ pub(super) struct Scanner<'a> {
     /// Bytes before the place where we read.
     pub(super) at: usize,
     pub(super) mark: Mark,
+    /// Where the token begins that is being read.
+    start: usize,
+    /// Where the last token ended that was taken.
+    pub(super) end: usize,
     pub(super) window: Window,
     tokens: VecDeque<Token>,
     /// How many tokens were taken from the queue.
@@ -92,6 +99,8 @@ impl<'a> Scanner<'a> {
             source,
             at: 0,
             mark,
+            start: 0,
+            end: 0,
             window: Window::default(),
             tokens: VecDeque::new(),
             taken: 0,
@@ -122,8 +131,10 @@ impl<'a> Scanner<'a> {
         self.ready = false;
         self.taken += 1;
         // Filled by `peek`; an end would do as well as any other token.
-        let end = Token { kind: TokenKind::StreamEnd, mark: self.mark };
-        Ok(self.tokens.pop_front().unwrap_or(end))
+        let end = Token { kind: TokenKind::StreamEnd, mark: self.mark, start: self.at, end: 0 };
+        let token = self.tokens.pop_front().unwrap_or(end);
+        self.end = self.end.max(token.end);
+        Ok(token)
     }
 
     /// Whether the first token in the queue may still get a key before it.
@@ -183,6 +194,7 @@ impl<'a> Scanner<'a> {
             self.source.check(self.at)?;
             return self.fetch_end();
         }
+        self.start = self.at;
         self.unroll(self.mark.column);
         self.need(4);
         let first = self.byte(0);
@@ -405,24 +417,29 @@ impl<'a> Scanner<'a> {
     /// Puts a token at a place of the queue, or at its end.
     fn insert(&mut self, place: Option<usize>, kind: TokenKind, mark: Mark) {
         let end = self.tokens.len();
-        self.tokens.insert(place.unwrap_or(end).min(end), Token { kind, mark });
+        let token = Token { kind, mark, start: self.start, end: 0 };
+        self.tokens.insert(place.unwrap_or(end).min(end), token);
     }
 
     /// Closes the blocks that are indented more than `column`.
     fn unroll(&mut self, column: isize) {
         while self.flow == 0 && self.indent > column {
-            self.push(TokenKind::BlockEnd, self.mark);
+            self.push_until(TokenKind::BlockEnd, self.mark, 0);
             self.indent = self.indents.pop().unwrap_or(-1);
         }
     }
 
     fn push(&mut self, kind: TokenKind, mark: Mark) {
-        self.tokens.push_back(Token { kind, mark });
+        self.push_until(kind, mark, self.at);
+    }
+
+    fn push_until(&mut self, kind: TokenKind, mark: Mark, end: usize) {
+        self.tokens.push_back(Token { kind, mark, start: self.start, end });
     }
 
     /// A token of as many ASCII characters.
     fn push_sign(&mut self, kind: TokenKind, width: usize) {
-        self.push(kind, self.mark);
+        self.push_until(kind, self.mark, self.at + width);
         (0..width).for_each(|_| self.skip());
     }
 

@@ -86,6 +86,11 @@ impl<'a> Source<'a> {
         SyntaxError { line: number(count), column: number(last.chars().count() + 1), ..error }
     }
 
+    /// How many bytes stand before the text; `None` if its bytes are others than those of the document.
+    pub(super) fn offset(&self) -> Option<usize> {
+        (!self.wide).then_some(self.mark)
+    }
+
     /// Where the portion ends that the reference reads after the one that ended at `start`.
     pub(super) fn portion_after(&self, start: usize) -> usize {
         let mut left = if start == 0 { PORTION - self.mark } else { PORTION };
