@@ -2,7 +2,8 @@
 
 use std::sync::LazyLock;
 
-use keyward_host::{Error, Kubeconfig, Overrides, Surroundings, surroundings::Fixed};
+use keyward_host::{Error, Kubeconfig, Overrides};
+use keyward_process::surroundings::{Fixed, Surroundings};
 
 use crate::{budget, mark};
 

@@ -18,10 +18,8 @@ use std::{
 };
 
 use keyward::Client;
-use keyward_host::{
-    Kubeconfig, Overrides, Sources, Surroundings, clock::SystemClock, observer::Nobody,
-    rules::Rules,
-};
+use keyward_host::{Kubeconfig, Overrides, Sources, observer::Nobody, rules::Rules};
+use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use tokio::{sync::watch as signal, task::JoinSet};
 
 use crate::{

@@ -8,10 +8,8 @@ use std::{
 };
 
 use keyward::Client;
-use keyward_host::{
-    Kubeconfig, Overrides, Sources, Surroundings, clock::SystemClock, observer::Nobody, plan,
-    rules::Rules,
-};
+use keyward_host::{Kubeconfig, Overrides, Sources, observer::Nobody, plan, rules::Rules};
+use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use keyward_testing::{
     issuer::{Issuer, Manner},
     server::Server,

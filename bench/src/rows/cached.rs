@@ -9,9 +9,10 @@ use std::{
 
 use keyward::{Origin, bearer};
 use keyward_host::{
-    Credential, Kubeconfig, Overrides, Plan, Source, Sources, Surroundings, clock::SystemClock,
-    observer::Nobody, plan::Settings, rules::Rules,
+    Credential, Kubeconfig, Overrides, Plan, Source, Sources, observer::Nobody, plan::Settings,
+    rules::Rules,
 };
+use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use kube::client::ConfigExt;
 use serde_json::{Value, json};
 use tower::{BoxError, Layer, Service, ServiceExt};

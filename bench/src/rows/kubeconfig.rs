@@ -10,7 +10,8 @@ use std::{
     time::Instant,
 };
 
-use keyward_host::{Kubeconfig, Overrides, Surroundings};
+use keyward_host::{Kubeconfig, Overrides};
+use keyward_process::surroundings::Surroundings;
 use kube::config::{KubeConfigOptions, Kubeconfig as Theirs};
 use serde_json::json;
 

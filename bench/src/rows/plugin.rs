@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use keyward_host::process::{Invocation, Stop, run};
+use keyward_process::runner::{Cancel, Invocation, run};
 use kube::client::ConfigExt;
 use serde_json::json;
 
@@ -91,6 +91,6 @@ fn bare(plugin: &Path) -> Result<usize, String> {
 fn ours(plugin: &Path) -> Result<usize, String> {
     let mut invocation = Invocation::new(plugin);
     invocation.env = std::env::vars_os().collect();
-    let output = run(&invocation, &Stop::default()).map_err(|e| format!("{e:?}"))?;
+    let output = run(&invocation, &Cancel::default()).map_err(|e| format!("{e:?}"))?;
     Ok(output.stdout.len())
 }

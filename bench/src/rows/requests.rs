@@ -8,10 +8,8 @@ use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use keyward::Client;
-use keyward_host::{
-    Kubeconfig, Overrides, Sources, Surroundings, Target, clock::SystemClock, observer::Nobody,
-    rules::Rules,
-};
+use keyward_host::{Kubeconfig, Overrides, Sources, Target, observer::Nobody, rules::Rules};
+use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use kube::config::{KubeConfigOptions, Kubeconfig as Theirs};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};

@@ -11,10 +11,8 @@ use std::{
 };
 
 use keyward::Client;
-use keyward_host::{
-    Kubeconfig, Overrides, Sources, Surroundings, Target, clock::SystemClock, observer::Nobody,
-    plan, rules::Rules,
-};
+use keyward_host::{Kubeconfig, Overrides, Sources, Target, observer::Nobody, plan, rules::Rules};
+use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use keyward_protocol::{
     Secret,
     signer::{Configuration, Options, REQUEST_VARIABLE, Request, SignRequest},

@@ -18,13 +18,15 @@ use std::{
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use keyward_host::{
-    Draft, Error, Kind, Sources, Surroundings, Target,
-    clock::SystemClock,
+    Draft, Error, Kind, Sources, Target,
     kubeconfig::{Cluster, Exec, User},
     observer::Nobody,
     plan::{Complaints, Settings},
     rules::Rules,
-    surroundings::Fixed,
+};
+use keyward_process::{
+    clock::SystemClock,
+    surroundings::{Fixed, Surroundings},
 };
 use keyward_protocol::{Node, Secret, exec::Request, text::from_base64};
 use rustix::{

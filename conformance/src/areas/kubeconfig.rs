@@ -6,10 +6,10 @@ use std::{
 };
 
 use keyward_host::{
-    Error, Kubeconfig, Overrides, Surroundings, Target,
+    Error, Kubeconfig, Overrides, Target,
     kubeconfig::{Class, Impersonate},
-    surroundings::Fixed,
 };
+use keyward_process::surroundings::{Fixed, Surroundings};
 use keyward_protocol::Secret;
 use serde_json::{Map, Value, json};
 

@@ -7,10 +7,10 @@ use std::{
 };
 
 use keyward_host::{
-    Error, Kind, Surroundings,
+    Error, Kind,
     rules::{Policy, Rules, Verdict},
-    surroundings::Fixed,
 };
+use keyward_process::surroundings::{Fixed, Surroundings};
 use serde_json::{Value, json};
 
 pub(super) fn check(case: &Value) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! What a client asks of us when we are its plugin.
 
-use keyward_host::Surroundings;
+use keyward_process::surroundings::Surroundings;
 use keyward_protocol::exec::{REQUEST_VARIABLE, Request, Version};
 
 use crate::failure::Failure;

@@ -7,14 +7,14 @@ use std::{
 
 use keyward::oidc::Https;
 use keyward_host::{
-    Draft, Kubeconfig, Overrides, Plan, Surroundings, Target,
+    Draft, Kubeconfig, Overrides, Plan, Target,
     kubeconfig::Impersonate,
     oidc::Exchange,
     plan::{Complaints, Environment, Settings},
-    process::Sink,
     redact,
     rules::Rules,
 };
+use keyward_process::{runner::Sink, surroundings::Surroundings};
 use keyward_protocol::{Node, Secret, exec::Request, signer::pins, url};
 
 use crate::{

@@ -4,7 +4,8 @@
 //! run therefore tells the plugins below it for whom it runs; whoever finds itself in that list ends
 //! the chain before anything runs.
 
-use keyward_host::{Surroundings, Target};
+use keyward_host::Target;
+use keyward_process::surroundings::Surroundings;
 
 use crate::failure::Failure;
 

@@ -27,8 +27,8 @@ mod waiting;
 
 use std::{env, process::ExitCode, time::Duration};
 
-use keyward_host::process;
 use keyward_process::harden;
+use keyward_process::runner;
 
 use crate::{args::Cli, failure::Failure, flags::Flags, globals::Globals};
 
@@ -39,7 +39,7 @@ pub use crate::bridge::Bridge;
 pub fn main() -> ExitCode {
     let code = run();
     // Nothing that was started for an answer that nobody waits for any more outlives us.
-    process::shut_down(LAST_BREATH);
+    runner::shut_down(LAST_BREATH);
     code
 }
 

@@ -5,10 +5,8 @@ use std::{
     io,
 };
 
-use keyward_host::{
-    clock::{Clock, SystemClock},
-    redact::redact,
-};
+use keyward_host::redact::redact;
+use keyward_process::clock::{Clock, SystemClock};
 use keyward_protocol::text::escape_json;
 use serde_json::{Map, Value};
 use tracing::{

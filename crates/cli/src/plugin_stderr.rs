@@ -1,6 +1,6 @@
 //! A plugin's stderr on ours, as it comes: a device code that is shown after the login is no use.
 
-use keyward_host::process::Sink;
+use keyward_process::runner::Sink;
 
 use crate::output::{self, Format};
 

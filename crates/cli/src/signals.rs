@@ -14,7 +14,7 @@ mod unix {
         time::Duration,
     };
 
-    use keyward_host::process;
+    use keyward_process::runner;
     use nix::sys::signal::{SigSet, Signal, raise};
 
     /// How long plugins may take to die. They are killed, so only the system can be slow.
@@ -57,7 +57,7 @@ mod unix {
     fn end(signals: &SigSet) {
         let Ok(signal) = signals.wait() else { return };
         INTERRUPTED.store(true, Ordering::SeqCst);
-        process::shut_down(LIMIT);
+        runner::shut_down(LIMIT);
         for act in LAST_ACTS.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             act();
         }

@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-use keyward_host::{Plan, Source, plan::Plugin, process};
+use keyward_host::{Plan, Source, plan::Plugin};
+use keyward_process::runner;
 use keyward_protocol::url;
 
 use crate::{
@@ -40,7 +41,7 @@ impl Waiting {
             server.map(|server| format!("waiting for server `{}`\n", inline(&url::mask(server))));
         let source = source.clone();
         let (end, ended) = channel::<()>();
-        process::spawn(move || {
+        runner::spawn(move || {
             if ended.recv_timeout(SHORT) == Err(RecvTimeoutError::Timeout) {
                 let runs = source.current().is_none();
                 if runs && attended && terminal::person_is_asked() {

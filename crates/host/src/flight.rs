@@ -494,7 +494,7 @@ mod tests {
             let runs = Arc::clone(runs);
             flight.board(move |landing| {
                 let number = runs.fetch_add(1, Ordering::SeqCst);
-                crate::process::spawn(move || {
+                keyward_process::runner::spawn(move || {
                     if number.is_multiple_of(7) {
                         drop(landing);
                     } else {

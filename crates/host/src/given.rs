@@ -10,10 +10,11 @@ use std::{
 use keyward_process::file::{self, Limits};
 use keyward_protocol::Secret;
 
+use keyward_process::clock::SharedClock;
+
 use crate::{
     Credential, Error, Kind, Plan,
     cell::{Fetch, Fresh, Keep, Occasion},
-    clock::SharedClock,
     credential::{Header, Unsendable},
     pair::Pair,
     plan::Method,

@@ -17,7 +17,7 @@ use std::{
 use keyward_process::file::{self, Limits};
 use sha2::{Digest as _, Sha256};
 
-use crate::clock::SharedClock;
+use keyward_process::clock::SharedClock;
 
 /// How often files are looked at.
 #[derive(Debug, Clone, Copy)]
@@ -293,7 +293,7 @@ mod tests {
     use std::{sync::Arc, time::SystemTime};
 
     use super::*;
-    use crate::clock::SystemClock;
+    use keyward_process::clock::SystemClock;
 
     fn reload(paths: &[&Path], confirm: Duration) -> Reload {
         let paths = paths.iter().map(|path| (*path).to_owned()).collect();

@@ -11,10 +11,11 @@ use std::{
 
 use keyward_protocol::exec::Response;
 
+use keyward_process::clock::{SharedClock, SystemClock};
+
 use crate::{
     Credential, Error, Plan,
     cell::{self, Cell, Fetch},
-    clock::{SharedClock, SystemClock},
     exec::{self, Runner},
     given::Given,
     observer::{Ends, Nobody, Observer},

@@ -6,8 +6,8 @@ use std::{sync::Arc, time::Duration};
 use keyward_host::{
     Error,
     cell::{Cell, Fresh, Keep, Occasion, Settings},
-    clock::{Clock, SharedClock, SystemClock},
 };
+use keyward_process::clock::{Clock, SharedClock, SystemClock};
 
 struct Coin(Box<u64>);
 

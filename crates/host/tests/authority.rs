@@ -5,7 +5,8 @@
 
 use std::{fs, path::Path, thread};
 
-use keyward_host::{Kubeconfig, Overrides, Surroundings, Target};
+use keyward_host::{Kubeconfig, Overrides, Target};
+use keyward_process::surroundings::Surroundings;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 fn target(authority: &Path) -> Target {

@@ -16,11 +16,13 @@ use std::{
 
 use jiff::SignedDuration;
 use keyward_host::{
-    Surroundings,
-    clock::{Clock as _, HandClock, SystemClock},
     image::{Follow, Images, Settings},
     observer::{Nobody, Observer},
     reload::Pace,
+};
+use keyward_process::{
+    clock::{Clock as _, HandClock, SystemClock},
+    surroundings::Surroundings,
 };
 
 /// Two providers of one version: whoever sees only one, or two of different versions, has read half

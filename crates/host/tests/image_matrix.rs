@@ -17,11 +17,13 @@ use std::{
 };
 
 use keyward_host::{
-    Error, Kind, Surroundings,
-    clock::SystemClock,
+    Error, Kind,
     image::{Account, Accounts, Config, Found, Images, Outcome, Pod, Settings, TokenRequest, lint},
     observer::Observer,
-    surroundings::Fixed,
+};
+use keyward_process::{
+    clock::SystemClock,
+    surroundings::{Fixed, Surroundings},
 };
 use keyward_protocol::Secret;
 use keyward_testing::misbehaviour::{self, Call, Class, Misbehaviour, TABLE, children};

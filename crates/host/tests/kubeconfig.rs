@@ -5,12 +5,12 @@
 use std::{fs, path::Path};
 
 use keyward_host::{
-    Error, Kind, Kubeconfig, Overrides, Surroundings, Target,
+    Error, Kind, Kubeconfig, Overrides, Target,
     kubeconfig::{Class, Cluster, Lines, Named, Place, Subject},
     plan::{Draft, Settings},
     rules::Rules,
-    surroundings::Fixed,
 };
+use keyward_process::surroundings::{Fixed, Surroundings};
 use keyward_protocol::{Node, Secret};
 use tempfile::TempDir;
 

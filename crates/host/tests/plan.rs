@@ -9,16 +9,16 @@ use std::{sync::Arc, time::Duration};
 use keyward_host::{
     Kind,
     plan::{Complaints, Environment, Origin},
-    process,
     rules::{Policy, Rules, Verdict},
 };
+use keyward_process::runner;
 use support::Stage;
 
 const GOOD: &str = r#"{"token":"t"}"#;
 
 struct Screen;
 
-impl process::Sink for Screen {
+impl runner::Sink for Screen {
     fn line(&self, _plugin: &str, _line: &str) {}
 }
 

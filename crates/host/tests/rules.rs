@@ -9,10 +9,12 @@ use std::{
 };
 
 use keyward_host::{
-    Error, Kind, Surroundings,
-    process::Identity,
+    Error, Kind,
     rules::{Policy, Program, Rules, Verdict},
-    surroundings::Fixed,
+};
+use keyward_process::{
+    Identity,
+    surroundings::{Fixed, Surroundings},
 };
 
 struct Fixture {

@@ -11,11 +11,11 @@ use std::{
 };
 
 use keyward_host::{
-    Kind, Kubeconfig, Overrides, Plan, Sources, Surroundings,
+    Kind, Kubeconfig, Overrides, Plan, Sources,
     plan::{Complaints, Settings},
-    process::Sink,
     rules::Rules,
 };
+use keyward_process::{runner::Sink, surroundings::Surroundings};
 use keyward_testing::pty::Pty;
 
 /// Tells the inner run of this test binary that it is the program with the screen.

@@ -13,11 +13,13 @@ use std::{
 
 use jiff::Timestamp;
 use keyward_host::{
-    Error, Kind, Surroundings,
+    Error, Kind,
     cell::{Cell, Fetch, Fresh, Keep, Occasion, Settings},
-    clock::{Clock, HandClock, SharedClock},
     rules::Rules,
-    surroundings::Fixed,
+};
+use keyward_process::{
+    clock::{Clock, HandClock, SharedClock},
+    surroundings::{Fixed, Surroundings},
 };
 use tokio::runtime::{Builder, Runtime};
 

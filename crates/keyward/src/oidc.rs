@@ -13,10 +13,8 @@ use http::{
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION},
 };
 use http_body_util::{BodyExt, Limited};
-use keyward_host::{
-    Surroundings,
-    oidc::{Call, Exchange, Reply},
-};
+use keyward_host::oidc::{Call, Exchange, Reply};
+use keyward_process::surroundings::Surroundings;
 use keyward_protocol::{Url, url::mask};
 use rustls::crypto::CryptoProvider;
 use zeroize::Zeroizing;

@@ -18,8 +18,8 @@ use keyward::{Origin, bearer};
 use keyward_host::{
     Credential, Source,
     cell::{Fresh, Occasion},
-    clock::SystemClock,
 };
+use keyward_process::clock::SystemClock;
 use keyward_protocol::Secret;
 use tower::{Layer, Service};
 

@@ -9,10 +9,8 @@ use std::{
 
 use http_body_util::BodyExt;
 use keyward::{Body, Client};
-use keyward_host::{
-    Kubeconfig, Overrides, Sources, Surroundings, Target, clock::SystemClock, observer::Nobody,
-    plan, rules::Rules,
-};
+use keyward_host::{Kubeconfig, Overrides, Sources, Target, observer::Nobody, plan, rules::Rules};
+use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use keyward_testing::script::Script;
 use serde_json::{Value, json};
 

@@ -17,13 +17,13 @@ use std::{
     sync::Arc,
 };
 
-use keyward_host::{
-    Surroundings,
-    clock::{Clock as _, SystemClock},
-};
 use keyward_process::{
     Identity,
     file::{self, Limits},
+};
+use keyward_process::{
+    clock::{Clock as _, SystemClock},
+    surroundings::Surroundings,
 };
 use sha2::{Digest as _, Sha256};
 

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use keyward_host::surroundings::Fixed;
+use keyward_process::surroundings::Fixed;
 
 use super::*;
 

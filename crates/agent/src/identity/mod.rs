@@ -17,8 +17,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use keyward_host::{Surroundings, rules::Rules, surroundings::Fixed};
+use keyward_host::rules::Rules;
 use keyward_process::Identity;
+use keyward_process::surroundings::{Fixed, Surroundings};
 use sha2::{Digest as _, Sha256};
 
 pub use files::Files;

@@ -5,12 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use keyward_host::{
-    Surroundings,
-    image::{Keyring, Reading, read_auths},
-};
+use keyward_host::image::{Keyring, Reading, read_auths};
 use keyward_plugin::Refusal;
 use keyward_process::file::{self, Limits};
+use keyward_process::surroundings::Surroundings;
 use keyward_protocol::{Node, image::Login, node::DecodeError};
 
 /// What it says, as far as logins are concerned.

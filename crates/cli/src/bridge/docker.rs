@@ -4,12 +4,12 @@
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Parser, error::ErrorKind};
-use keyward_host::{
-    Surroundings,
-    process::{self, Invocation, Status, Stdin, Stop},
-    rules,
-};
+use keyward_host::rules;
 use keyward_plugin::{ImageQuestion, Logins, Refusal, serve_image};
+use keyward_process::{
+    runner::{self, Cancel, Invocation, Status, Stdin},
+    surroundings::Surroundings,
+};
 use keyward_protocol::{Node, Secret, image::Login, text};
 use zeroize::Zeroizing;
 
@@ -120,7 +120,7 @@ fn ask(
     invocation.env = surroundings.vars();
     invocation.stdin = Stdin::Request(Zeroizing::new(server.as_bytes().to_vec()));
     invocation.budget = budget;
-    let output = process::run(&invocation, &Stop::default())
+    let output = runner::run(&invocation, &Cancel::default())
         .map_err(|failure| Refusal::Failed(format!("helper `{name}`: {failure}")))?;
     if output.status.success() {
         return read(&output.stdout).map(Some).ok_or_else(|| {

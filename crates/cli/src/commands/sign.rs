@@ -4,12 +4,10 @@ use std::process::ExitCode;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use keyward::identity;
-use keyward_host::{
-    Sources,
+use keyward_host::{Sources, plan::Draft, signer::Identity};
+use keyward_process::{
     clock::{Clock, SystemClock},
-    plan::Draft,
-    process::Stop,
-    signer::Identity,
+    runner::Cancel,
 };
 use serde::Serialize;
 
@@ -59,7 +57,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         return Err(Failure::failed("the signer has no certificate"));
     };
     let asked = SystemClock.elapsed();
-    let stop = Stop::default();
+    let stop = Cancel::default();
     identity.unlock(&stop)?;
     let mut signatures = Vec::new();
     for way in identity::ways(identity.key).iter().take(if args.all { usize::MAX } else { 1 }) {

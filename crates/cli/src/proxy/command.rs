@@ -8,8 +8,8 @@ use std::{
     process::ExitCode,
 };
 
-use keyward_host::Surroundings;
 use keyward_process::harden;
+use keyward_process::surroundings::Surroundings;
 use nix::{
     spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp},
     sys::{

@@ -18,8 +18,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use keyward_host::Surroundings;
 use keyward_process::runtime;
+use keyward_process::surroundings::Surroundings;
 
 use crate::failure::Failure;
 
@@ -202,7 +202,7 @@ mod tests {
 
     use std::thread;
 
-    use keyward_host::surroundings::Fixed;
+    use keyward_process::surroundings::Fixed;
 
     use super::*;
 

@@ -9,10 +9,8 @@ use http::{
 use http_body::Body as _;
 use hyper::body::Incoming;
 use keyward::{Body, Kind};
-use keyward_host::{
-    clock::{Clock, SystemClock},
-    redact::redact,
-};
+use keyward_host::redact::redact;
+use keyward_process::clock::{Clock, SystemClock};
 
 use super::{
     body::{Answer, Progress, Upload},

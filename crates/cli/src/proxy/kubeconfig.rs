@@ -9,10 +9,11 @@ use std::{
 };
 
 use keyward_host::{
-    Kubeconfig, Surroundings,
+    Kubeconfig,
     kubeconfig::{Cluster, Context, Lines, Named, Place, User},
 };
 use keyward_process::file::{self, Limits};
+use keyward_process::surroundings::Surroundings;
 use keyward_protocol::{Node, Secret};
 
 use super::{

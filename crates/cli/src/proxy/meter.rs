@@ -10,7 +10,7 @@ use std::{
 };
 
 use http::StatusCode;
-use keyward_host::clock::{Clock, SystemClock};
+use keyward_process::clock::{Clock, SystemClock};
 
 /// Upper bounds of the latency buckets, in microseconds: client-go's, and finer at the lower end.
 const BOUNDS: [u64; 14] = [

@@ -6,7 +6,7 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use jiff::{ToSpan, civil::Date, tz::TimeZone};
-use keyward_host::clock::{Clock, SystemClock};
+use keyward_process::clock::{Clock, SystemClock};
 use keyward_protocol::Secret;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, Error, ExtendedKeyUsagePurpose,

@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use keyward_host::Surroundings;
+use keyward_process::surroundings::Surroundings;
 use serde::{Deserialize, Serialize};
 
 /// Below the ports that systems give to clients, and below those of Kubernetes' nodes.
@@ -166,7 +166,7 @@ mod tests {
 
     use std::net::Ipv4Addr;
 
-    use keyward_host::surroundings::Fixed;
+    use keyward_process::surroundings::Fixed;
 
     use super::*;
 

@@ -16,11 +16,11 @@ use std::{
 use jiff::Timestamp;
 use keyward_host::{
     Kubeconfig, Sources,
-    clock::{Clock, SystemClock},
     redact::redact,
     reload::{Pace, Reload},
     rules::Rules,
 };
+use keyward_process::clock::{Clock, SystemClock};
 
 use super::{
     contexts,

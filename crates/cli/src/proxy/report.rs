@@ -11,11 +11,8 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
-use keyward_host::{
-    Credential,
-    clock::{Clock, SystemClock},
-    redact::redact,
-};
+use keyward_host::{Credential, redact::redact};
+use keyward_process::clock::{Clock, SystemClock};
 use keyward_protocol::url;
 use serde_json::{Value, json};
 

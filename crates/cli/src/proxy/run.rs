@@ -8,8 +8,9 @@ use std::{
     time::Duration,
 };
 
-use keyward_host::{Kubeconfig, Sources, clock::SystemClock, process};
+use keyward_host::{Kubeconfig, Sources};
 use keyward_process::harden;
+use keyward_process::{clock::SystemClock, runner};
 use keyward_protocol::url::mask;
 use rcgen::SanType;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -53,7 +54,7 @@ pub(crate) fn run(options: &Options, globals: &Globals) -> Result<ExitCode, Fail
     let signals = stop::listen();
     let done = start(options, globals, signals);
     // Plugins that are under way, and those that stay, end with us.
-    process::shut_down(LAST_BREATH);
+    runner::shut_down(LAST_BREATH);
     done
 }
 
@@ -351,7 +352,7 @@ fn broken(what: &str, error: &dyn std::error::Error) -> Failure {
 }
 
 fn report_start() -> jiff::Timestamp {
-    use keyward_host::clock::Clock;
+    use keyward_process::clock::Clock;
 
     SystemClock.now()
 }

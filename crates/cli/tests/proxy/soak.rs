@@ -8,10 +8,8 @@ use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use keyward::Client;
-use keyward_host::{
-    Kubeconfig, Overrides, Sources, Surroundings, clock::SystemClock, observer::Nobody,
-    rules::Rules,
-};
+use keyward_host::{Kubeconfig, Overrides, Sources, observer::Nobody, rules::Rules};
+use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use keyward_testing::{
     script::Script,
     server::{Server, User},

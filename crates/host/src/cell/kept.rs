@@ -10,7 +10,7 @@ use std::{
 use jiff::Timestamp;
 
 use super::{Fresh, Keep, pace::jitter};
-use crate::clock::Clock;
+use keyward_process::clock::Clock;
 
 /// A value with the times that matter for it, in copies.
 pub(super) struct Kept<T> {

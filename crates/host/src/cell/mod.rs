@@ -39,11 +39,14 @@ use keyward_protocol::{Secret, exec::Response};
 
 pub use self::kept::lane;
 use self::{kept::Kept, pace::Pace};
+use keyward_process::{
+    clock::SharedClock,
+    runner::{self, Cancel},
+};
+
 use crate::{
     Error, Kind,
-    clock::SharedClock,
     flight::{Boarding, Flight, Landing, Seat},
-    process::{self, Stop},
     redact,
 };
 
@@ -63,9 +66,9 @@ pub trait Fetch<T>: Send + Sync + 'static {
         false
     }
 
-    /// One attempt that `stop` ends; used where [`Fetch::ends`] says so.
-    fn fetch_until(&self, occasion: &Occasion, stop: &Stop) -> Result<Fresh<T>, Error> {
-        let _ = stop;
+    /// One attempt that `cancel` ends; used where [`Fetch::ends`] says so.
+    fn fetch_until(&self, occasion: &Occasion, cancel: &Cancel) -> Result<Fresh<T>, Error> {
+        let _ = cancel;
         self.fetch(occasion)
     }
 }
@@ -312,26 +315,26 @@ impl<T: Keep> Shared<T> {
     /// Fetches on a kept thread.
     fn launch(self: &Arc<Self>, occasion: Occasion, landing: Landing<Landed<T>>) {
         let shared = Arc::clone(self);
-        process::spawn(move || shared.fly(&occasion, landing));
+        runner::spawn(move || shared.fly(&occasion, landing));
     }
 
     /// Fetches here and now.
     fn fly(&self, occasion: &Occasion, landing: Landing<Landed<T>>) {
-        let stop = Stop::default();
+        let cancel = Cancel::default();
         let ahead = matches!(occasion, Occasion::Ahead);
         if self.fetch.ends() && !ahead {
-            let stop = stop.clone();
-            landing.when_abandoned(move || stop.call());
+            let cancel = cancel.clone();
+            landing.when_abandoned(move || cancel.cancel());
         }
         let begun = self.clock.elapsed();
         let fetched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            self.fetch.fetch_until(occasion, &stop)
+            self.fetch.fetch_until(occasion, &cancel)
         }));
         let result = match fetched.unwrap_or_else(|_| Err(panicked())) {
             Ok(fresh) => Ok(self.keep(&fresh)),
             Err(error) => {
                 // One that was ended says nothing about the next.
-                if !stop.called() {
+                if !cancel.is_cancelled() {
                     self.note_failure(&error, ahead);
                 }
                 Err(error)

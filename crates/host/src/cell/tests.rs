@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::*;
-use crate::clock::{Clock, HandClock};
+use keyward_process::clock::{Clock, HandClock};
 
 /// A value that is only its number.
 #[derive(Debug)]

@@ -7,12 +7,13 @@ use keyward_protocol::{
     exec::{AnswerError, REQUEST_VARIABLE},
 };
 
+use keyward_process::runner::{Failure, Output, Part, Status, Stderr};
+
 use crate::{
     Error, Kind,
     error::inline,
     observer::CallStatus,
     plan::{Origin, Plugin, Turn},
-    process::{Failure, Output, Part, Status, Stderr},
     redact::{Redactor, without_first_line},
 };
 
@@ -47,7 +48,7 @@ pub(super) fn not_run(plugin: &Plugin, turn: &Turn, failure: Failure) -> Error {
             Error::new(Kind::BadAnswer, format!("plugin `{name}` printed too much"))
                 .note("allowed are", format!("{} bytes", turn.limits.stdout))
         }
-        Failure::Stopped(_) => {
+        Failure::Cancelled(_) => {
             Error::new(Kind::Failed, format!("plugin `{name}` was ended with this program"))
         }
         Failure::Nul(_) => {
@@ -69,7 +70,7 @@ pub(super) fn not_run(plugin: &Plugin, turn: &Turn, failure: Failure) -> Error {
     match failure {
         Failure::TimedOut(_)
         | Failure::Changed
-        | Failure::Stopped(_)
+        | Failure::Cancelled(_)
         | Failure::TooMuchOutput(_) => error,
         other => error.because(other),
     }

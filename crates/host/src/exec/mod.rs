@@ -21,17 +21,20 @@ use jiff::Timestamp;
 use keyward_protocol::exec::Answer;
 
 use self::hints::Hints;
+use keyward_process::{
+    clock::SharedClock,
+    runner::{self, Cancel, Invocation, Output, Sink, Status, Stderr, Stdin},
+};
+
 use crate::{
     Credential, Error, Kind, Plan,
     cell::{Fetch, Fresh, Occasion},
-    clock::SharedClock,
     credential::{Header, Unsendable},
     error::inline,
     given::keep_known,
     observer::{CallStatus, Ends, Observer},
     pair::Pair,
     plan::{Context, Plugin, Turn},
-    process::{self, Abandoned, Invocation, Output, Sink, Status, Stderr, Stdin, Stop},
     redact::Redactor,
     rules::Program,
 };
@@ -108,7 +111,7 @@ impl Runner {
             "running a plugin"
         );
         let observer = &self.watch.observer;
-        match process::run(invocation, &Stop::default()) {
+        match runner::run(invocation, &Cancel::default()) {
             Err(failure) => {
                 let (code, status, took) = failure::counted(&failure);
                 observer.ran(plugin.command(), code, status, took);
@@ -240,7 +243,6 @@ fn ask(plugin: &Plugin, turn: &Turn, program: Program) -> Invocation {
     invocation.budget = turn.budget;
     invocation.limits = turn.limits;
     invocation.attended = turn.attended;
-    invocation.abandoned = Abandoned::Finish;
     invocation
 }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 use keyward_protocol::{Secret, duration, image::ResponseError};
 
 use super::{answer::Unusable, config::Provider};
-use crate::{
-    Error, Kind, Surroundings,
-    error::inline,
-    process::{Failure, Output, Status},
-    redact::Redactor,
+use keyward_process::{
+    runner::{Failure, Output, Status},
+    surroundings::Surroundings,
 };
+
+use crate::{Error, Kind, error::inline, redact::Redactor};
 
 /// What a run knows that must not be shown.
 pub(super) struct Secrets<'a> {
@@ -38,7 +38,7 @@ pub(super) fn not_run(secrets: &Secrets<'_>, failure: Failure, budget: Duration)
         Failure::TooMuchOutput(_) => {
             Error::new(Kind::BadAnswer, format!("plugin `{name}` printed too much"))
         }
-        Failure::Stopped(_) => {
+        Failure::Cancelled(_) => {
             Error::new(Kind::Failed, format!("plugin `{name}` was ended with this program"))
         }
         Failure::Nul(_) => {
@@ -51,7 +51,7 @@ pub(super) fn not_run(secrets: &Secrets<'_>, failure: Failure, budget: Duration)
         _ => error,
     };
     match failure {
-        Failure::TimedOut(_) | Failure::Stopped(_) | Failure::TooMuchOutput(_) => error,
+        Failure::TimedOut(_) | Failure::Cancelled(_) | Failure::TooMuchOutput(_) => error,
         other => error.because(other),
     }
 }

@@ -19,9 +19,10 @@ use super::{
     Config, Reading as Patterns,
     config::{Class, Faults, Files, Stage},
 };
+use keyward_process::clock::SharedClock;
+
 use crate::{
     Error,
-    clock::SharedClock,
     observer::Observer,
     reload::{self, Content, Mark, Pace, Settle, Snapshot, mark},
 };

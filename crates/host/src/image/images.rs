@@ -25,12 +25,13 @@ use super::{
     question::{Client, Question, annotations, with_token},
     shelf::{Hold, Key, Shelf},
 };
+use keyward_process::{clock::SharedClock, runner, surroundings::Surroundings};
+
 use crate::{
-    Error, Kind, Surroundings,
-    clock::SharedClock,
+    Error, Kind,
     flight::{Boarding, Flight, Seat},
     observer::Observer,
-    process, redact,
+    redact,
 };
 
 /// Asks image credential providers, and keeps what they answer.
@@ -248,7 +249,7 @@ impl Images {
         flight.board_unless(
             || self.kept(question),
             move |landing| {
-                process::spawn(move || {
+                runner::spawn(move || {
                     let result = images.run(&asked);
                     // Whoever comes from now on finds the answer on the shelf, or asks afresh.
                     lock(&images.flights).remove(&key);
@@ -363,7 +364,7 @@ impl Images {
     ) -> Looking {
         let (images, config) = (Arc::clone(self), Arc::clone(config));
         Flight::new(|| Err(lost())).board(move |landing| {
-            process::spawn(move || {
+            runner::spawn(move || {
                 let found = images.lookup(&config, &image, pod.as_ref());
                 landing.land(found.map(Arc::new));
             });

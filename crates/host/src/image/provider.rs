@@ -13,12 +13,16 @@ use super::{
     config::{Provider, Speech},
     failure::{self, Secrets},
 };
-use crate::{
-    Error, Surroundings,
+use keyward_process::{
     clock::{Clock, SharedClock, SystemClock},
+    runner::{self, Cancel, Failure, Invocation, OutputLimits, Stdin},
+    surroundings::Surroundings,
+};
+
+use crate::{
+    Error,
     observer::Observer,
     plan::Environment,
-    process::{self, Failure, Invocation, Limits, Stdin, Stop},
     redact,
     rules::{self, Program},
 };
@@ -33,7 +37,7 @@ pub struct Settings {
     /// Pauses after which a provider that failed is run again, while the budget lasts.
     pub retries: Vec<Duration>,
     /// How much a provider may print.
-    pub limits: Limits,
+    pub limits: OutputLimits,
     /// What a provider sees of our environment.
     pub environment: Environment,
     /// Programs that run although others could change them, by name or path.
@@ -49,7 +53,7 @@ impl Default for Settings {
             bin_dir: None,
             budget: Duration::from_secs(60),
             retries: vec![Duration::from_millis(500), Duration::from_secs(2)],
-            limits: Limits::default(),
+            limits: OutputLimits::default(),
             environment: Environment::Inherit,
             trusted: Vec::new(),
             most: 10_000,
@@ -121,7 +125,7 @@ impl Runner {
                 });
             };
             tracing::debug!(provider = provider.name, ?pause, "a provider is run again");
-            if Stop::default().pause(*pause) {
+            if Cancel::default().pause(*pause) {
                 return Err(error);
             }
             number += 1;
@@ -141,7 +145,7 @@ impl Runner {
             Secrets { provider, surroundings: &self.surroundings, token: told.token.as_ref() };
         let invocation = self.invocation(provider, image, told, program, budget);
         tracing::debug!(provider = provider.name, program = %program.path.display(), "running a provider");
-        let output = match process::run(&invocation, &Stop::default()) {
+        let output = match runner::run(&invocation, &Cancel::default()) {
             Ok(output) => output,
             Err(failure) => {
                 let took = failure.left().map_or(Duration::ZERO, |left| left.took);

@@ -11,7 +11,7 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use crate::clock::SharedClock;
+use keyward_process::clock::SharedClock;
 
 /// How often expired entries that nobody asks for are thrown away (LK-07).
 const SWEEP: Duration = Duration::from_secs(15 * 60);
@@ -161,7 +161,7 @@ mod tests {
     use jiff::{SignedDuration, Timestamp};
 
     use super::*;
-    use crate::clock::HandClock;
+    use keyward_process::clock::HandClock;
 
     fn shelf(most: usize) -> (Arc<HandClock>, Shelf<u8>) {
         let clock = Arc::new(HandClock::new(Timestamp::UNIX_EPOCH));

@@ -10,7 +10,9 @@ use super::{
     path,
     problem::report,
 };
-use crate::{Error, Surroundings, error::inline};
+use keyward_process::surroundings::Surroundings;
+
+use crate::{Error, error::inline};
 
 impl Kubeconfig {
     /// The same configuration with certificate authorities, client certificates and keys in place

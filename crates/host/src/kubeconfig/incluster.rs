@@ -8,7 +8,7 @@ use std::{
 use keyward_protocol::Secret;
 
 use super::{Class, Cluster, Lines, Overrides, Place, Problem, Target, User, load::read};
-use crate::Surroundings;
+use keyward_process::surroundings::Surroundings;
 
 /// Where Kubernetes puts a pod's credentials.
 const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -122,7 +122,7 @@ mod tests {
     use keyward_protocol::Secret;
 
     use super::*;
-    use crate::surroundings::Fixed;
+    use keyward_process::surroundings::Fixed;
 
     fn pod(host: &str) -> (tempfile::TempDir, Surroundings) {
         let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,9 @@ use keyward_process::file::{self, Limits};
 use zeroize::Zeroizing;
 
 use super::{Class, Kubeconfig, Place, Problem, decode, problem};
-use crate::{Error, Surroundings};
+use keyward_process::surroundings::Surroundings;
+
+use crate::Error;
 
 impl Kubeconfig {
     /// Loads what kubectl would: `explicit` alone, else `$KUBECONFIG`, else `~/.kube/config` (KC-01 to

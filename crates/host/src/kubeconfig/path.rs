@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::{Class, Cluster, Place, Problem, User};
-use crate::Surroundings;
+use keyward_process::surroundings::Surroundings;
 
 /// Makes the paths of a cluster absolute; those from memory (KC-22) stay as they are.
 pub(super) fn settle_cluster(

@@ -4,7 +4,9 @@ use super::{
     Class, Cluster, Context, Kubeconfig, Lines, Named, Overrides, Place, Problem, Subject, Target,
     User, incluster::Pod, overrides::set, path, problem::report, validate::Judge,
 };
-use crate::{Error, Surroundings, error::inline};
+use keyward_process::surroundings::Surroundings;
+
+use crate::{Error, error::inline};
 
 impl Kubeconfig {
     /// The effective cluster and user; all problems reported together (EV-10).

@@ -10,7 +10,9 @@ use super::{
     resolve::find,
     server::{self, Transport},
 };
-use crate::{Surroundings, error::inline};
+use keyward_process::surroundings::Surroundings;
+
+use crate::error::inline;
 
 impl Target {
     /// Puts server and proxy in their final form, and drops what must not go over an open line.

@@ -5,7 +5,9 @@ use std::path::Path;
 use keyward_process::file;
 
 use super::{Class, Cluster, Exec, Lines, Place, Problem, Subject, User, load, server};
-use crate::{Surroundings, error::inline};
+use keyward_process::surroundings::Surroundings;
+
+use crate::error::inline;
 
 /// An entry under judgement: its name, its place and where problems go.
 pub(super) struct Judge<'a> {

@@ -22,7 +22,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use zeroize::Zeroizing;
 
 pub(crate) use self::renew::Renewer;
-use crate::{Error, Kind, Surroundings, error::inline, kubeconfig::AuthProvider, redact};
+use keyward_process::surroundings::Surroundings;
+
+use crate::{Error, Kind, error::inline, kubeconfig::AuthProvider, redact};
 
 /// How long before its end a token counts as expired, as in the reference: clocks differ.
 const MARGIN: Duration = Duration::from_secs(10);

@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use keyward_process::clock::SharedClock;
+
 use crate::{
     Credential, Error, Kind, Plan,
     cell::{Fetch, Fresh, Occasion},
-    clock::SharedClock,
     credential::{Header, Unsendable},
     given,
     observer::Observer,

@@ -7,7 +7,7 @@ use std::{
 
 use keyward_protocol::{Secret, exec, signer};
 
-use crate::Surroundings;
+use keyward_process::surroundings::Surroundings;
 
 /// What a plugin sees of our environment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -132,7 +132,7 @@ impl Variables {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::surroundings::Fixed;
+    use keyward_process::surroundings::Fixed;
 
     fn composed(environment: &Environment, configured: &[(&str, &str)]) -> Vec<String> {
         let surroundings = Surroundings::fixed(Fixed {

@@ -134,7 +134,18 @@ impl Row {
                 self.put(path.as_os_str().as_encoded_bytes());
             }
         }
-        draft.surroundings.describe(|part| self.put(part));
+        self.surroundings(draft);
+    }
+
+    fn surroundings(&mut self, draft: &Draft) {
+        let Some(fixed) = draft.surroundings.made_up() else { return self.put("process") };
+        self.put("fixed");
+        self.put(fixed.cwd.as_os_str().as_encoded_bytes());
+        self.put([u8::from(fixed.stdin_is_terminal), u8::from(fixed.has_terminal)]);
+        for (name, value) in &fixed.vars {
+            self.put(name.as_encoded_bytes());
+            self.put(value.as_encoded_bytes());
+        }
     }
 
     fn settings(&mut self, draft: &Draft) {

@@ -19,8 +19,10 @@ pub use plugin::Plugin;
 pub(crate) use plugin::{Context, Turn, alone};
 pub use settings::{Complaints, Settings};
 
+use keyward_process::surroundings::Surroundings;
+
 use crate::{
-    Error, Kind, Surroundings,
+    Error, Kind,
     error::inline,
     kubeconfig::{AuthProvider, Class, Place, Target, User},
     oidc::Oidc,

@@ -5,11 +5,12 @@ use std::{fmt, time::Duration};
 use keyward_protocol::exec::{self, Request, Response, Version};
 
 use super::{Complaints, Origin, Settings, Variable, interactive};
+use keyward_process::{runner, surroundings::Surroundings};
+
 use crate::{
-    Error, Kind, Surroundings,
+    Error, Kind,
     error::inline,
     kubeconfig::{self, Exec, Target},
-    process,
     rules::{Judgement, Program, Rules},
 };
 
@@ -45,8 +46,8 @@ pub(crate) struct Turn {
     pub(crate) environment: Vec<Variable>,
     pub(crate) attended: bool,
     pub(crate) budget: Duration,
-    pub(crate) stderr: process::Stderr,
-    pub(crate) limits: process::Limits,
+    pub(crate) stderr: runner::Stderr,
+    pub(crate) limits: runner::OutputLimits,
 }
 
 impl Plugin {
@@ -162,7 +163,7 @@ impl Plugin {
             attended: turn.as_ref().is_some_and(|turn| turn.attended),
             budget: turn.as_ref().map_or(context.settings.unattended, |turn| turn.budget),
             environment: turn.as_ref().map(environment).unwrap_or_default(),
-            shown: turn.as_ref().is_some_and(|turn| matches!(turn.stderr, process::Stderr::Shown)),
+            shown: turn.as_ref().is_some_and(|turn| matches!(turn.stderr, runner::Stderr::Shown)),
             request: turn.map(|turn| turn.request),
         });
         (self, faults)

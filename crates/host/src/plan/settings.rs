@@ -3,7 +3,9 @@ use std::{fmt, sync::Arc, time::Duration};
 use keyward_protocol::{Secret, exec::Form};
 
 use super::Environment;
-use crate::{oidc::Exchange, process};
+use keyward_process::runner;
+
+use crate::oidc::Exchange;
 
 /// How plugins are run; the defaults are the design's.
 #[derive(Clone)]
@@ -25,14 +27,14 @@ pub struct Settings {
     /// Variables given to every plugin, over those of the kubeconfig.
     pub variables: Vec<(String, Secret)>,
     /// How much a plugin may print.
-    pub limits: process::Limits,
+    pub limits: runner::OutputLimits,
     /// Whether what is otherwise a warning stops us: a certificate that is not valid now.
     pub strict: bool,
     /// Which shape of v1alpha1 plugins are asked in.
     pub form: Form,
     /// Who shows what an external signer wants the person to be told before a signature. Where
     /// complaints go to a sink, it goes there.
-    pub prompts: Option<Arc<dyn process::Sink>>,
+    pub prompts: Option<Arc<dyn runner::Sink>>,
     /// What the `oidc` auth-provider talks HTTP with. Without it an id-token cannot be refreshed.
     pub exchange: Option<Arc<dyn Exchange>>,
 }
@@ -49,10 +51,10 @@ pub enum Complaints {
     Shown,
     /// Line by line to a program with a screen of its own. No run is attended then: a plugin must
     /// not write on that screen.
-    Sink(Arc<dyn process::Sink>),
+    Sink(Arc<dyn runner::Sink>),
     /// As kubectl does it: attended runs write to our stderr, others that somebody waits for line by
     /// line to this sink, which writes there. Runs ahead of time, and signers, are kept for the error.
-    PassThrough(Arc<dyn process::Sink>),
+    PassThrough(Arc<dyn runner::Sink>),
 }
 
 impl Default for Settings {
@@ -65,7 +67,7 @@ impl Default for Settings {
             complaints: Complaints::Auto,
             environment: Environment::Inherit,
             variables: Vec::new(),
-            limits: process::Limits::default(),
+            limits: runner::OutputLimits::default(),
             strict: false,
             form: Form::ExecCredential,
             prompts: None,
@@ -81,15 +83,15 @@ impl Settings {
     }
 
     /// Where the stderr of such a run goes; `passed` is for those that may be passed through.
-    pub(crate) fn stderr(&self, attended: bool, passed: bool) -> process::Stderr {
+    pub(crate) fn stderr(&self, attended: bool, passed: bool) -> runner::Stderr {
         match &self.complaints {
-            Complaints::Auto | Complaints::PassThrough(_) if attended => process::Stderr::Shown,
-            Complaints::PassThrough(sink) if passed => process::Stderr::Sink(sink.clone()),
+            Complaints::Auto | Complaints::PassThrough(_) if attended => runner::Stderr::Shown,
+            Complaints::PassThrough(sink) if passed => runner::Stderr::Sink(sink.clone()),
             Complaints::Auto | Complaints::Kept | Complaints::PassThrough(_) => {
-                process::Stderr::Kept
+                runner::Stderr::Kept
             }
-            Complaints::Shown => process::Stderr::Shown,
-            Complaints::Sink(sink) => process::Stderr::Sink(sink.clone()),
+            Complaints::Shown => runner::Stderr::Shown,
+            Complaints::Sink(sink) => runner::Stderr::Sink(sink.clone()),
         }
     }
 }

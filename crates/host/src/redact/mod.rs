@@ -29,7 +29,7 @@ use keyward_protocol::{Secret, text};
 
 use self::known::Known;
 pub(crate) use self::{clues::without_first_line, known::SHORTEST_VALUE};
-use crate::clock::{Clock, SystemClock};
+use keyward_process::clock::{Clock, SystemClock};
 
 /// What stands in the place of a secret.
 pub const HIDDEN: &str = "[hidden]";

@@ -13,7 +13,9 @@ use keyward_protocol::{
 };
 
 use super::{Policy, Rules};
-use crate::{Error, Kind, Surroundings, error::inline};
+use keyward_process::surroundings::Surroundings;
+
+use crate::{Error, Kind, error::inline};
 
 const GROUP: &str = "kubectl.config.k8s.io";
 const POLICY: &str = "credentialPluginPolicy";

@@ -6,7 +6,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use crate::Surroundings;
+use keyward_process::surroundings::Surroundings;
 
 /// Why a command leads to no program.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,7 +16,9 @@ pub(crate) use lookup::clean;
 
 use keyward_process::trust;
 
-use crate::{Error, Kind, Surroundings, error::inline, process::Identity};
+use keyward_process::{Identity, surroundings::Surroundings};
+
+use crate::{Error, Kind, error::inline};
 
 /// kuberc's `credentialPluginPolicy` with its allowlist, validated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -8,13 +8,9 @@ use keyward_protocol::{
 };
 
 use super::{KeyKind, Setup, Signer, setup::Turn};
-use crate::{
-    Error, Kind,
-    error::inline,
-    plan::Origin,
-    process::{Failure, Status},
-    redact::Redactor,
-};
+use keyward_process::runner::{Failure, Status};
+
+use crate::{Error, Kind, error::inline, plan::Origin, redact::Redactor};
 
 impl Signer {
     pub(super) fn setup(&self) -> Result<&Setup, Error> {
@@ -53,7 +49,7 @@ impl Signer {
                 format!("resident signer `{name}` ended before it answered, twice"),
             )
             .with_hint("if the signer does not know resident mode, remove `resident` from its configuration"),
-            Failure::Stopped(_) => self.given_up(),
+            Failure::Cancelled(_) => self.given_up(),
             _ => Error::new(Kind::Failed, format!("signer `{name}` cannot be started")),
         };
         let error = match failure.left() {

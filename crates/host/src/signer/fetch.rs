@@ -3,14 +3,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use keyward_protocol::signer::{CertificateResponse, Request, Response};
 
 use super::{Identity, KeyKind, Signer};
+use keyward_process::{clock::SharedClock, runner::Cancel};
+
 use crate::{
     Credential, Error,
     cell::{Fetch, Fresh, Occasion},
-    clock::SharedClock,
     credential::{Header, Unsendable},
     pair::Leaf,
     plan::Method,
-    process::Stop,
 };
 
 /// Asks an external signer for its certificate whenever there is none that is valid.
@@ -26,10 +26,10 @@ impl Certificates {
         Self { signer: Arc::new(signer), clock, last: Mutex::new(None) }
     }
 
-    fn attempt(&self, occasion: &Occasion, stop: &Stop) -> Result<Fresh<Credential>, Error> {
+    fn attempt(&self, occasion: &Occasion, cancel: &Cancel) -> Result<Fresh<Credential>, Error> {
         let request = Request::Certificate(self.signer.configuration()?);
         let waited_for = !matches!(occasion, Occasion::Ahead);
-        let response = match self.signer.ask(&request, waited_for, stop)? {
+        let response = match self.signer.ask(&request, waited_for, cancel)? {
             Response::Certificate(response) => response,
             other => return Err(self.signer.mixed_up(&request, &other)),
         };
@@ -106,7 +106,7 @@ impl Certificates {
 
 impl Fetch<Credential> for Certificates {
     fn fetch(&self, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
-        self.fetch_until(occasion, &Stop::default())
+        self.fetch_until(occasion, &Cancel::default())
     }
 
     /// A signer may be asking a person: who gives up does not leave the question behind.
@@ -114,9 +114,13 @@ impl Fetch<Credential> for Certificates {
         true
     }
 
-    fn fetch_until(&self, occasion: &Occasion, stop: &Stop) -> Result<Fresh<Credential>, Error> {
+    fn fetch_until(
+        &self,
+        occasion: &Occasion,
+        cancel: &Cancel,
+    ) -> Result<Fresh<Credential>, Error> {
         let start = self.clock.elapsed();
-        let result = self.attempt(occasion, stop);
+        let result = self.attempt(occasion, cancel);
         let took = self.clock.elapsed().saturating_sub(start);
         self.signer.observer.refreshed(took, result.is_ok());
         result

@@ -27,14 +27,12 @@ use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use self::session::Session;
 pub use self::setup::Setup;
 pub(crate) use self::{fetch::Certificates, pins::Pins};
-use crate::{
-    Error, Plan,
+use keyward_process::{
     clock::{Clock, SystemClock},
-    observer::Observer,
-    pair::Public,
-    process::{Sink, Stop},
-    redact::Redactor,
+    runner::{Cancel, Sink},
 };
+
+use crate::{Error, Plan, observer::Observer, pair::Public, redact::Redactor};
 
 pub use keyward_protocol::signer::{Hash, Options};
 
@@ -84,9 +82,14 @@ pub(crate) struct Signer {
 }
 
 impl Identity {
-    /// Signs a message. Blocks, until the plugin has answered, its budget is used up or `stop` is
-    /// called, which ends the plugin; waits its turn behind other signatures of the same identity.
-    pub fn sign(&self, message: &[u8], options: Options, stop: &Stop) -> Result<Vec<u8>, Error> {
+    /// Signs a message. Blocks, until the plugin has answered, its budget is used up or it is
+    /// cancelled, which ends the plugin; waits its turn behind other signatures of the same identity.
+    pub fn sign(
+        &self,
+        message: &[u8],
+        options: Options,
+        cancel: &Cancel,
+    ) -> Result<Vec<u8>, Error> {
         self.show_prompt();
         let digest = match options.hash() {
             None => message.to_vec(),
@@ -97,10 +100,10 @@ impl Identity {
         let configuration = self.signer.configuration()?;
         let request = Request::Sign(SignRequest { configuration, digest, options });
         let begun = SystemClock.elapsed();
-        let answer = self.signer.ask(&request, true, stop);
+        let answer = self.signer.ask(&request, true, cancel);
         let took = SystemClock.elapsed().saturating_sub(begun);
         // An attempt that nobody waits for any more neither succeeded nor failed.
-        if answer.is_ok() || !stop.called() {
+        if answer.is_ok() || !cancel.is_cancelled() {
             self.signer.observer.signed(took, matches!(answer, Ok(Response::Sign(_))));
         }
         match answer? {
@@ -114,8 +117,8 @@ impl Identity {
     /// will sign: the plugin may be another one by now, or its key one that wants a PIN for every
     /// signature; a token that is open is no work. Does nothing for a plugin that is run per
     /// request, and for one that cannot be unlocked. Blocks as [`Identity::sign`] does.
-    pub fn unlock(&self, stop: &Stop) -> Result<(), Error> {
-        self.signer.unlock(stop)
+    pub fn unlock(&self, cancel: &Cancel) -> Result<(), Error> {
+        self.signer.unlock(cancel)
     }
 
     /// Whether the plugin stays for as long as the client lives.
@@ -181,31 +184,31 @@ impl Signer {
         redactor.apply(text.as_bytes())
     }
 
-    fn unlock(&self, stop: &Stop) -> Result<(), Error> {
+    fn unlock(&self, cancel: &Cancel) -> Result<(), Error> {
         let setup = self.setup()?;
         if !setup.resident() || self.lock().is_lockless() {
             return Ok(());
         }
         let request = Request::Unlock(setup.configuration().clone());
-        match self.ask(&request, true, stop)? {
+        match self.ask(&request, true, cancel)? {
             Response::Unlock => Ok(()),
             other => Err(self.mixed_up(&request, &other)),
         }
     }
 
     /// Asks the plugin. Refusals are errors, and a wrong PIN is remembered.
-    fn ask(&self, request: &Request, waited_for: bool, stop: &Stop) -> Result<Response, Error> {
+    fn ask(&self, request: &Request, waited_for: bool, cancel: &Cancel) -> Result<Response, Error> {
         let setup = self.setup()?;
         // Held over the run on purpose: one at a time.
         let mut session = self.lock();
-        if stop.called() {
+        if cancel.is_cancelled() {
             // It was while we waited for our turn, and the plugin that stays is for the others.
             return Err(self.given_up());
         }
         if let Some(error) = self.pins.wrong(setup.configuration()) {
             return Err(error);
         }
-        let answered = session.ask(self, request, waited_for, stop);
+        let answered = session.ask(self, request, waited_for, cancel);
         answered.map_err(|error| error.note_first("needed by", self.plan.needed_by()))
     }
 

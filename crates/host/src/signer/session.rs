@@ -6,18 +6,15 @@ use super::{
     Signer,
     setup::{Setup, Turn},
 };
-use crate::{
-    Error,
-    observer::CallStatus,
-    plan::Context,
-    process::{self, Abandoned, Failure, Invocation, Status, Stdin, Stop},
-};
+use keyward_process::runner::{self, Cancel, Failure, Invocation, Status, Stdin};
+
+use crate::{Error, observer::CallStatus, plan::Context};
 
 /// The plugin that stays, if there is one.
 #[derive(Default)]
 pub(super) struct Session {
     #[cfg(unix)]
-    resident: Option<process::Resident>,
+    resident: Option<runner::Resident>,
     /// It said that it knows nothing of unlocking.
     lockless: bool,
 }
@@ -34,7 +31,7 @@ impl Session {
         signer: &Signer,
         request: &Request,
         waited_for: bool,
-        stop: &Stop,
+        cancel: &Cancel,
     ) -> Result<Response, Error> {
         let setup = signer.setup()?;
         let plan = &signer.plan;
@@ -57,13 +54,12 @@ impl Session {
             invocation.limits = turn.limits;
             invocation.limits.stdout = invocation.limits.stdout.min(MAX_LINE);
             invocation.attended = turn.attended;
-            invocation.abandoned = Abandoned::Kill;
             Ok(invocation)
         };
         if setup.resident() {
-            self.ask_resident(signer, request, &turn, prepare, stop)
+            self.ask_resident(signer, request, &turn, prepare, cancel)
         } else {
-            ask_once(signer, setup, request, &turn, &prepare()?, stop)
+            ask_once(signer, setup, request, &turn, &prepare()?, cancel)
         }
     }
 
@@ -76,27 +72,28 @@ impl Session {
         request: &Request,
         turn: &Turn,
         prepare: impl Fn() -> Result<Invocation, Error>,
-        stop: &Stop,
+        cancel: &Cancel,
     ) -> Result<Response, Error> {
         let mut again = true;
         loop {
             let fresh = self.resident.is_none();
             if fresh {
                 self.lockless = false;
-                let started = process::stay(prepare()?, stop);
+                let started = runner::stay(prepare()?, cancel);
                 self.resident = Some(started.map_err(|failure| signer.not_run(turn, failure))?);
             }
             let unlocked = match request {
                 Request::Sign(request) if fresh => {
                     let unlock = Request::Unlock(request.configuration.clone());
-                    self.exchange(signer, &unlock, turn, stop).and_then(|response| match response {
+                    self.exchange(signer, &unlock, turn, cancel).and_then(|response| match response
+                    {
                         Response::Unlock => Ok(()),
                         other => Err(signer.mixed_up(&unlock, &other).into()),
                     })
                 }
                 _ => Ok(()),
             };
-            match unlocked.and_then(|()| self.exchange(signer, request, turn, stop)) {
+            match unlocked.and_then(|()| self.exchange(signer, request, turn, cancel)) {
                 Ok(response) => return Ok(response),
                 Err(Trouble::Answer(error)) => return Err(error),
                 Err(Trouble::Run(Failure::Gone(_))) if again => {
@@ -116,15 +113,15 @@ impl Session {
         signer: &Signer,
         request: &Request,
         turn: &Turn,
-        stop: &Stop,
+        cancel: &Cancel,
     ) -> Result<Response, Trouble> {
-        let gone = || Trouble::Run(Failure::Gone(process::Left::default()));
+        let gone = || Trouble::Run(Failure::Gone(runner::Left::default()));
         let mut resident = self.resident.take().ok_or_else(gone)?;
         tracing::debug!(request = request.kind(), "asking a resident signer");
-        let line = match resident.ask(request.to_json().expose().as_bytes(), stop) {
+        let line = match resident.ask(request.to_json().expose().as_bytes(), cancel) {
             Ok(line) => line,
             Err(failure) => {
-                self.resident = Some(resident).filter(process::Resident::is_whole);
+                self.resident = Some(resident).filter(runner::Resident::is_whole);
                 return Err(Trouble::Run(failure));
             }
         };
@@ -149,7 +146,7 @@ impl Session {
         _request: &Request,
         turn: &Turn,
         _prepare: impl Fn() -> Result<Invocation, Error>,
-        _stop: &Stop,
+        _cancel: &Cancel,
     ) -> Result<Response, Error> {
         Err(signer.not_run(turn, Failure::Start(std::io::ErrorKind::Unsupported.into())))
     }
@@ -178,10 +175,11 @@ fn ask_once(
     request: &Request,
     turn: &Turn,
     invocation: &Invocation,
-    stop: &Stop,
+    cancel: &Cancel,
 ) -> Result<Response, Error> {
     tracing::debug!(request = request.kind(), program = %invocation.program.display(), "running a signer");
-    let output = process::run(invocation, stop).map_err(|failure| signer.not_run(turn, failure))?;
+    let output =
+        runner::run(invocation, cancel).map_err(|failure| signer.not_run(turn, failure))?;
     let (code, status) = match output.status {
         Status::Code(0) => (0, CallStatus::NoError),
         Status::Code(code) => (code, CallStatus::PluginExecutionError),

@@ -3,11 +3,12 @@ use std::{fmt, time::Duration};
 use keyward_protocol::signer::{Configuration, REQUEST_VARIABLE, Request};
 
 use super::{PATH, PROVIDER};
+use keyward_process::runner;
+
 use crate::{
     Error, Kind,
     kubeconfig::AuthProvider,
     plan::{Context, Variable, alone},
-    process,
     rules::{Judgement, Program},
 };
 
@@ -35,8 +36,8 @@ pub(super) struct Turn {
     /// It may have our stdin, to ask for a PIN.
     pub(super) stdin: bool,
     pub(super) budget: Duration,
-    pub(super) stderr: process::Stderr,
-    pub(super) limits: process::Limits,
+    pub(super) stderr: runner::Stderr,
+    pub(super) limits: runner::OutputLimits,
 }
 
 impl Setup {

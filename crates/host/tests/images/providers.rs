@@ -11,10 +11,10 @@ use std::{
 
 use jiff::Timestamp;
 use keyward_host::{
-    Kind, Surroundings,
-    clock::HandClock,
+    Kind,
     image::{Config, Images, Outcome, Scope, Settings},
 };
+use keyward_process::{clock::HandClock, surroundings::Surroundings};
 
 use crate::stage::{Counts, Stage, answering, users};
 
@@ -222,7 +222,7 @@ fn the_proposals_own_sample_runs_ecr_creds_from_the_path() {
     )
     .unwrap();
     let path = format!("{}:/usr/bin:/bin", folder.path().display());
-    let surroundings = Surroundings::fixed(keyward_host::surroundings::Fixed {
+    let surroundings = Surroundings::fixed(keyward_process::surroundings::Fixed {
         vars: vec![("PATH".into(), path.into())],
         cwd: Path::new("/").into(),
         ..Default::default()

@@ -13,11 +13,10 @@ use std::{
 };
 
 use keyward_host::{
-    Surroundings,
-    clock::HandClock,
     image::{Config, Found, Images, Settings},
     observer::Observer,
 };
+use keyward_process::{clock::HandClock, surroundings::Surroundings};
 
 pub(crate) struct Stage {
     pub(crate) folder: tempfile::TempDir,

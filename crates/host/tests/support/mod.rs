@@ -9,12 +9,14 @@ use std::{
 };
 
 use keyward_host::{
-    Draft, Error, Kubeconfig, Overrides, Plan, Source, Sources, Surroundings, Target,
-    clock::HandClock,
+    Draft, Error, Kubeconfig, Overrides, Plan, Source, Sources, Target,
     observer::{Nobody, Observer},
     plan::Settings,
     rules::Rules,
-    surroundings::Fixed,
+};
+use keyward_process::{
+    clock::HandClock,
+    surroundings::{Fixed, Surroundings},
 };
 
 pub(crate) const NOW: &str = "2026-01-01T00:00:00Z";

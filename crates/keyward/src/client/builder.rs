@@ -2,9 +2,9 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use keyward_host::{
-    Kind as Why, Kubeconfig, Overrides, Plan, Source, Sources, Surroundings, Target,
-    clock::SystemClock, plan, rules::Rules,
+    Kind as Why, Kubeconfig, Overrides, Plan, Source, Sources, Target, plan, rules::Rules,
 };
+use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use rustls::crypto::CryptoProvider;
 
 use super::{Client, Inner, headers::Defaults};

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use keyward_host::Surroundings;
+use keyward_process::surroundings::Surroundings;
 use rustls::{ClientConfig, InvalidMessage};
 use tokio::{io::BufReader, net::TcpStream, time::Instant};
 use tokio_rustls::{TlsConnector, client::TlsStream};

@@ -10,9 +10,9 @@ use std::{
     time::Duration,
 };
 
-use keyward_host::{
+use keyward_process::{
     clock::{Clock, SystemClock},
-    process::{self, Stop},
+    runner::{self, Cancel},
 };
 use tokio::{runtime, sync::oneshot};
 
@@ -27,7 +27,7 @@ pub(crate) struct Handshake(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    stop: Stop,
+    stop: Cancel,
     progress: Mutex<Progress>,
 }
 
@@ -75,12 +75,12 @@ impl Handshake {
     /// does for it. `None` when the system has no thread.
     pub(crate) async fn block<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&Stop) -> T + Send + 'static,
+        job: impl FnOnce(&Cancel) -> T + Send + 'static,
     ) -> Option<T> {
         let mut end = End(Some(&self.0.stop));
         let (done, result) = oneshot::channel();
         let handshake = self.clone();
-        process::spawn(move || {
+        runner::spawn(move || {
             // Nobody waits any more if this fails.
             let _ = done.send(job(&handshake.0.stop));
         });
@@ -130,10 +130,10 @@ pub(super) fn is_unlocked() -> bool {
 }
 
 /// Asks a signer for the handshake of this thread: with its stop, and noting how long it takes.
-pub(super) fn signing<T, E>(ask: impl FnOnce(&Stop) -> Result<T, E>) -> Result<T, E> {
+pub(super) fn signing<T, E>(ask: impl FnOnce(&Cancel) -> Result<T, E>) -> Result<T, E> {
     let Some(handshake) = CURRENT.with_borrow(Clone::clone) else {
         // Somebody else's connection: it blocks, and nothing can stop it.
-        return ask(&Stop::default());
+        return ask(&Cancel::default());
     };
     handshake.progress().since = Some(SystemClock.elapsed());
     let answer = ask(&handshake.0.stop);
@@ -147,12 +147,12 @@ pub(super) fn signing<T, E>(ask: impl FnOnce(&Stop) -> Result<T, E>) -> Result<T
 }
 
 /// Ends the signer when nobody waits for it any more.
-struct End<'a>(Option<&'a Stop>);
+struct End<'a>(Option<&'a Cancel>);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
         if let Some(stop) = self.0 {
-            stop.call();
+            stop.cancel();
         }
     }
 }

@@ -20,10 +20,10 @@ use std::{fmt, sync::Arc};
 
 use keyward_host::{
     Target,
-    clock::{Clock, SystemClock},
     pair::{self, Pair},
     signer::Identity,
 };
+use keyward_process::clock::{Clock, SystemClock};
 use rustls::{
     ClientConfig, NamedGroup,
     client::Resumption,

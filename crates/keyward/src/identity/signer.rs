@@ -2,10 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
-use keyward_host::{
-    process::Stop,
-    signer::{Hash, Identity, KeyKind, Options},
-};
+use keyward_host::signer::{Hash, Identity, KeyKind, Options};
+use keyward_process::runner::Cancel;
 use rustls::{
     Error as TlsError, OtherError, SignatureAlgorithm, SignatureScheme,
     crypto::CryptoProvider,
@@ -56,7 +54,7 @@ impl Way {
         &self,
         identity: &Identity,
         message: &[u8],
-        stop: &Stop,
+        stop: &Cancel,
     ) -> Result<Vec<u8>, keyward_host::Error> {
         let signature = identity.sign(message, self.options, stop)?;
         match self.check.verify_signature(&identity.public_key, message, &signature) {

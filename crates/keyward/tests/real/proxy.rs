@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use keyward::{Client, Kind as Why};
-use keyward_host::{Surroundings, surroundings::Fixed};
+use keyward_process::surroundings::{Fixed, Surroundings};
 use keyward_testing::{
     authority::Authority,
     proxy::{Kind, Proxy},

@@ -11,9 +11,8 @@ use std::{
 
 use futures_util::future::join_all;
 use keyward::{Client, Kind};
-use keyward_host::{
-    Kind as Why, Kubeconfig, Overrides, Surroundings, rules::Rules, surroundings::Fixed,
-};
+use keyward_host::{Kind as Why, Kubeconfig, Overrides, rules::Rules};
+use keyward_process::surroundings::{Fixed, Surroundings};
 use keyward_testing::server::{Server, User};
 
 use serde_json::json;

@@ -9,12 +9,12 @@ use std::{
 
 use keyward::{Client, client::Builder};
 use keyward_host::{
-    Kubeconfig, Overrides, Plan, Source, Sources, Surroundings, Target,
-    clock::HandClock,
+    Kubeconfig, Overrides, Plan, Source, Sources, Target,
     observer::{Nobody, Observer},
     plan,
     rules::Rules,
 };
+use keyward_process::{clock::HandClock, surroundings::Surroundings};
 pub(crate) use keyward_testing::script::Script as Plugin;
 use keyward_testing::server::Server;
 use serde_json::Value;

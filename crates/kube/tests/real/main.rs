@@ -19,10 +19,8 @@ use std::{
 use futures_util::{Stream, StreamExt, future::join_all};
 use k8s_openapi::api::core::v1::ConfigMap;
 use keyward::Client;
-use keyward_host::{
-    Kubeconfig, Overrides, Sources, Surroundings, clock::HandClock, observer::Nobody, plan,
-    rules::Rules,
-};
+use keyward_host::{Kubeconfig, Overrides, Sources, observer::Nobody, plan, rules::Rules};
+use keyward_process::{clock::HandClock, surroundings::Surroundings};
 use keyward_testing::{
     authority::Issued,
     script::Script,

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use keyward_host::clock::{Clock, SystemClock};
+use keyward_process::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 
 use super::{promise::Promise, scene::Scene};

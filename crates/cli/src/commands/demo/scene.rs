@@ -10,12 +10,12 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use http::Response;
 use keyward::{Client, Incoming};
 use keyward_host::{
-    Kubeconfig, Overrides, Plan, Sources, Surroundings, Target,
-    clock::SystemClock,
+    Kubeconfig, Overrides, Plan, Sources, Target,
     observer::Nobody,
     plan::{Complaints, Settings},
     rules::Rules,
 };
+use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use keyward_testing::{
     authority::KeyKind,
     issuer::{Issuer, Manner},

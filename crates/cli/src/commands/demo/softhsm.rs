@@ -11,10 +11,10 @@ use std::{
     time::Duration,
 };
 
-use keyward_host::{
-    Surroundings,
-    process::{self, Invocation, Stdin, Stop},
-    rules,
+use keyward_host::rules;
+use keyward_process::{
+    runner::{self, Cancel, Invocation, Stdin},
+    surroundings::Surroundings,
 };
 use keyward_testing::authority::Authority;
 use serde_json::{Value, json};
@@ -136,7 +136,7 @@ impl Softhsm {
         invocation.stdin = stdin;
         invocation.budget = BUDGET;
         let failed = || Failure::failed(format!("`{}` failed", program.display()));
-        let output = process::run(&invocation, &Stop::default())
+        let output = runner::run(&invocation, &Cancel::default())
             .map_err(|failure| failed().note("cause", failure.to_string()))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 
-use keyward_host::process::{self, Abandoned, Invocation, Status, Stderr, Stdin, Stop};
+use keyward_process::runner::{self, Cancel, Invocation, Status, Stderr, Stdin};
 use keyward_protocol::signer::{REQUEST_VARIABLE, Request};
 use zeroize::Zeroizing;
 
@@ -52,7 +52,6 @@ impl Enroller {
         invocation.env = env;
         invocation.stderr = if attended { Stderr::Shown } else { Stderr::Kept };
         invocation.attended = attended;
-        invocation.abandoned = Abandoned::Kill;
         if let Some(budget) = setup.budget() {
             invocation.budget = budget;
         }
@@ -89,7 +88,7 @@ impl Enroller {
         let doing = doing.unwrap_or_default();
         let invocation = Invocation { args, stdin, ..self.invocation.clone() };
         let name = self.name();
-        let output = process::run(&invocation, &Stop::default()).map_err(|failure| {
+        let output = runner::run(&invocation, &Cancel::default()).map_err(|failure| {
             let what = format!("signer `{name}` could not be run to the end");
             Failure::failed(what).note("cause", failure.to_string())
         })?;

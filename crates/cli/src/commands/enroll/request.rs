@@ -5,7 +5,7 @@ use std::time::Duration;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{Request, header};
 use keyward::Body;
-use keyward_host::clock::{Clock, SystemClock};
+use keyward_process::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 
 use crate::{

@@ -4,13 +4,12 @@
 use std::{path::PathBuf, sync::Arc};
 
 use keyward_host::{
-    Surroundings,
-    clock::SystemClock,
     image::{Config, Follow, Found, Images, Pod, Reading, Settings},
     observer::Nobody,
     redact,
     reload::Pace,
 };
+use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 
 use super::pod::PodArgs;
 use crate::{failure::Failure, globals::Globals};

@@ -9,7 +9,8 @@ use std::{
     },
 };
 
-use keyward_host::{image::Found, process};
+use keyward_host::image::Found;
+use keyward_process::runner;
 
 use super::{answer::Answer, setup::Setup};
 use crate::{
@@ -35,7 +36,7 @@ pub(super) fn run(setup: Setup) -> Result<ExitCode, Failure> {
     let (take, places) = mpsc::sync_channel(AT_ONCE);
     let reader = Arc::clone(&setup);
     // It may wait for a line for ever; then it ends with the program.
-    process::spawn(move || read(&reader, &tell, &take));
+    runner::spawn(move || read(&reader, &tell, &take));
     let mut broken = None;
     for event in events {
         let (image, result) = match event {
@@ -81,7 +82,7 @@ fn read(setup: &Arc<Setup>, tell: &Sender<Event>, take: &SyncSender<()>) {
         }
         let reply = Reply { image: line, tell: tell.clone(), given: false };
         let setup = Arc::clone(setup);
-        process::spawn(move || {
+        runner::spawn(move || {
             let found = setup.lookup(&reply.image);
             reply.give(found);
         });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keyward_host::clock::Clock;
+use keyward_process::clock::Clock;
 use keyward_protocol::exec::{Form, Version};
 
 use super::{

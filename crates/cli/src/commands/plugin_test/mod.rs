@@ -22,7 +22,8 @@ use std::{
 };
 
 use clap::Subcommand;
-use keyward_host::{clock::SystemClock, redact::redact};
+use keyward_host::redact::redact;
+use keyward_process::clock::SystemClock;
 use keyward_process::file::{self, Limits};
 use keyward_protocol::Secret;
 use zeroize::Zeroizing;

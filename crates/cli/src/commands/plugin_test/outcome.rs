@@ -1,6 +1,6 @@
 //! How a run ends, whatever the protocol.
 
-use keyward_host::process::{Failure, Output, Status};
+use keyward_process::runner::{Failure, Output, Status};
 use keyward_protocol::Secret;
 use serde::de::IgnoredAny;
 
@@ -38,7 +38,7 @@ impl<A> Outcome<A> {
     ) -> Self {
         let output = match result {
             Ok(output) => output,
-            Err(Failure::TimedOut(_) | Failure::Stopped(_)) => return Self::Hung,
+            Err(Failure::TimedOut(_) | Failure::Cancelled(_)) => return Self::Hung,
             Err(Failure::TooMuchOutput(_)) => {
                 return Self::wrong(Check::Stdout, "prints without end on stdout");
             }

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf, thread, time::Duration};
 
-use keyward_host::process::{self, Invocation, Stdin, Stop};
+use keyward_process::runner::{self, Cancel, Invocation, Stdin};
 use keyward_protocol::exec::{Form, REQUEST_VARIABLE};
 use zeroize::Zeroizing;
 
@@ -59,7 +59,7 @@ impl Plugin {
     fn ask(&self, question: &Question, stdin: Stdin) -> Run<Given> {
         self.progress.say(&question.name);
         let invocation = Invocation { stdin, ..self.invocation(question) };
-        let result = process::run(&invocation, &Stop::default());
+        let result = runner::run(&invocation, &Cancel::default());
         Run::new(question, result)
     }
 
@@ -84,7 +84,7 @@ impl<A> Run<A> {
     /// Judges what a run led to; `read` is for the stdout of one that said all went well.
     pub(super) fn judge(
         name: impl Into<String>,
-        result: Result<process::Output, process::Failure>,
+        result: Result<runner::Output, runner::Failure>,
         read: impl FnOnce(&[u8]) -> Outcome<A>,
     ) -> Self {
         let outcome = Outcome::judge(&result, read);
@@ -111,7 +111,7 @@ impl Run<Given> {
     /// Judges what a run led to that was asked this question.
     pub(super) fn new(
         question: &Question,
-        result: Result<process::Output, process::Failure>,
+        result: Result<runner::Output, runner::Failure>,
     ) -> Self {
         Self::judge(&question.name, result, |stdout| answer::read(stdout, question.version))
     }
@@ -119,10 +119,10 @@ impl Run<Given> {
     /// The same for a run whose words went to a terminal.
     pub(super) fn on_terminal(
         question: &Question,
-        result: Result<process::Output, process::Failure>,
+        result: Result<runner::Output, runner::Failure>,
         screen: Zeroizing<Vec<u8>>,
     ) -> Self {
-        let result = result.map(|output| process::Output { stderr: screen.clone(), ..output });
+        let result = result.map(|output| runner::Output { stderr: screen.clone(), ..output });
         Self { shown: screen, ..Self::new(question, result) }
     }
 }

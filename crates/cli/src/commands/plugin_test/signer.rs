@@ -7,11 +7,14 @@ use std::{sync::Arc, time::Duration};
 
 use keyward::identity::ways;
 use keyward_host::{
-    Error, Kind, Kubeconfig, Overrides, Plan, Sources, Surroundings,
+    Error, Kind, Kubeconfig, Overrides, Plan, Sources,
     plan::{Complaints, Settings},
-    process::{self, Invocation, Status, Stdin, Stop},
     rules::Rules,
     signer::{Identity, KeyKind, PROVIDER},
+};
+use keyward_process::{
+    runner::{self, Cancel, Invocation, Status, Stdin},
+    surroundings::Surroundings,
 };
 use keyward_protocol::{
     Secret,
@@ -146,7 +149,7 @@ impl<'a> Exam<'a> {
     fn ask_signatures(&mut self, identity: &Identity) {
         let (mut good, mut lacking) = (Vec::new(), Vec::new());
         for way in ways(identity.key) {
-            match way.sign(identity, TEXT, &Stop::default()) {
+            match way.sign(identity, TEXT, &Cancel::default()) {
                 Ok(_) => good.push(way.name()),
                 Err(error) if error.to_string().contains("cannot do what it was asked") => {
                     lacking.push(format!("{}: {}", way.name(), describe(&error)));
@@ -175,7 +178,7 @@ impl<'a> Exam<'a> {
     fn ask_resident(&mut self) {
         let talk = || -> Result<(), Error> {
             let Some(identity) = self.open(true)? else { return Ok(()) };
-            let stop = Stop::default();
+            let stop = Cancel::default();
             identity.unlock(&stop)?;
             for way in ways(identity.key).iter().take(2) {
                 way.sign(&identity, TEXT, &stop)?;
@@ -390,7 +393,7 @@ impl<'a> Exam<'a> {
         }
     }
 
-    fn run_once(&self, text: &str, stdin: Stdin) -> Result<process::Output, process::Failure> {
+    fn run_once(&self, text: &str, stdin: Stdin) -> Result<runner::Output, runner::Failure> {
         let mut env = self.plugin.env.clone();
         env.retain(|(name, _)| name != REQUEST_VARIABLE);
         env.push((REQUEST_VARIABLE.into(), text.into()));
@@ -401,7 +404,7 @@ impl<'a> Exam<'a> {
             budget: self.plugin.budget,
             ..Invocation::new(self.plugin.program.clone())
         };
-        process::run(&invocation, &Stop::default())
+        runner::run(&invocation, &Cancel::default())
     }
 }
 

@@ -50,7 +50,7 @@ mod unix {
         time::Duration,
     };
 
-    use keyward_host::process::{self, Invocation, Stop};
+    use keyward_process::runner::{self, Cancel, Invocation};
     use rustix::{
         event::{PollFd, PollFlags, Timespec, poll},
         fs::{Mode, OFlags},
@@ -104,10 +104,10 @@ mod unix {
         ) -> io::Result<Visit> {
             let invocation = self.invocation(plugin, question, budget)?;
             let before = tcgetattr(&self.terminal)?;
-            let stop = Stop::default();
+            let stop = Cancel::default();
             let (sender, ended) = mpsc::channel();
             let (result, screen, waited) = thread::scope(|scope| {
-                scope.spawn(|| sender.send(process::run(&invocation, &stop)));
+                scope.spawn(|| sender.send(runner::run(&invocation, &stop)));
                 self.attend(&ended, person)
             })?;
             let after = tcgetattr(&self.terminal)?;
@@ -138,7 +138,7 @@ mod unix {
         /// Reads the screen and types, until the run has ended.
         fn attend(
             &mut self,
-            ended: &mpsc::Receiver<Result<process::Output, process::Failure>>,
+            ended: &mpsc::Receiver<Result<runner::Output, runner::Failure>>,
             person: Option<Person<'_>>,
         ) -> io::Result<Attended> {
             let Person { lines, patience } = person.unwrap_or(Person::NOBODY);
@@ -191,7 +191,7 @@ mod unix {
         }
     }
 
-    type Attended = (Result<process::Output, process::Failure>, Zeroizing<Vec<u8>>, bool);
+    type Attended = (Result<runner::Output, runner::Failure>, Zeroizing<Vec<u8>>, bool);
 
     /// Becomes the command with this terminal as its controlling one, on stdin and stderr. Only
     /// returns when that is not possible. We must be the leader of a session without terminal,

@@ -10,8 +10,11 @@ use std::{
 
 use http::{Request, Response};
 use keyward_host::{
-    Kubeconfig, Overrides, Plan, Sources, Surroundings, clock::SystemClock, observer::Nobody, plan,
-    rules::Rules, signer::Identity, surroundings::Fixed,
+    Kubeconfig, Overrides, Plan, Sources, observer::Nobody, plan, rules::Rules, signer::Identity,
+};
+use keyward_process::{
+    clock::SystemClock,
+    surroundings::{Fixed, Surroundings},
 };
 use keyward_testing::{authority::Authority, signer::Token};
 use rustls::{

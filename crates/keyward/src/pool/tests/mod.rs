@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use http::{Method, Request, Response, StatusCode, Version, header::AUTHORIZATION};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-use keyward_host::{Surroundings, surroundings::Fixed};
+use keyward_process::surroundings::{Fixed, Surroundings};
 use keyward_testing::server::{Deed, Fault, Server, Setup, User};
 use tokio::sync::mpsc;
 

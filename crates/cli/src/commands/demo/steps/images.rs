@@ -6,12 +6,11 @@ use futures_util::future::join_all;
 use http::{Request, header};
 use keyward::Body;
 use keyward_host::{
-    Surroundings,
-    clock::SystemClock,
     image::{Config, Follow, Found, Images, Settings},
     observer::Nobody,
     reload::Pace,
 };
+use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use serde_json::json;
 
 use super::{Watch, count, pause};

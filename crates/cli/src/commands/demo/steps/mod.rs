@@ -15,7 +15,7 @@ mod softhsm;
 
 use std::{pin::Pin, time::Duration};
 
-use keyward_host::clock::{Clock, SystemClock};
+use keyward_process::clock::{Clock, SystemClock};
 
 use super::{promise::Promise, report::Report, scene::Scene};
 use crate::failure::Failure;

@@ -5,10 +5,10 @@ mod judge;
 
 use std::time::Duration;
 
-use keyward_host::{
+use keyward_host::image::normalise;
+use keyward_process::{
     clock::{Clock as _, SystemClock},
-    image::normalise,
-    process::{self, Stdin, Stop},
+    runner::{self, Cancel, Stdin},
 };
 use keyward_protocol::{
     Secret,
@@ -203,7 +203,7 @@ impl<'a> Exam<'a> {
         let mut invocation = self.plugin.invocation(&Variable::missing());
         invocation.stdin = Stdin::Request(Zeroizing::new(text.as_bytes().to_vec()));
         self.plugin.progress.say(name);
-        let result = process::run(&invocation, &Stop::default());
+        let result = runner::run(&invocation, &Cancel::default());
         Run::judge(name, result, |stdout| {
             if self.proposal {
                 read_proposal(stdout, &self.image, SystemClock.now())

@@ -15,7 +15,6 @@ use std::{
     time::Duration,
 };
 
-use keyward_process::{harden, trust};
 use nix::{
     spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn},
     sys::signal::{SigSet, Signal},
@@ -29,7 +28,8 @@ use rustix::{
 };
 use zeroize::Zeroizing;
 
-use super::{Failure, Identity, Invocation, Left, Stderr, Stdin, child::Child, limits, stop::Ear};
+use super::{Failure, Invocation, Left, Stderr, Stdin, cancel::Listener, child::Child, limits};
+use crate::{Identity, harden, trust};
 
 /// Our ends of the pipes, none of them blocking.
 pub(super) struct Pipes {
@@ -39,7 +39,10 @@ pub(super) struct Pipes {
 }
 
 /// Starts the program.
-pub(super) fn launch(invocation: &Invocation, ear: &Ear) -> Result<(Child, Pipes), Failure> {
+pub(super) fn launch(
+    invocation: &Invocation,
+    listener: &Listener,
+) -> Result<(Child, Pipes), Failure> {
     let (pipes, theirs) = pipes(invocation).map_err(|errno| Failure::System(errno.into()))?;
     let actions = theirs.actions().map_err(nix_failure)?;
     let attributes = attributes(invocation).map_err(nix_failure)?;
@@ -55,7 +58,7 @@ pub(super) fn launch(invocation: &Invocation, ear: &Ear) -> Result<(Child, Pipes
             }
             Err(Errno::TXTBSY) => {
                 let pause = pauses.next().ok_or(Failure::Busy)?;
-                wait_or_stop(*pause, ear)?;
+                wait_or_stop(*pause, listener)?;
             }
             Err(errno) => return Err(explain(errno, invocation)),
         }
@@ -73,10 +76,11 @@ const BUSY_PAUSES: [Duration; 6] = [
     Duration::from_millis(200),
 ];
 
-fn wait_or_stop(pause: Duration, ear: &Ear) -> Result<(), Failure> {
+fn wait_or_stop(pause: Duration, listener: &Listener) -> Result<(), Failure> {
     let timeout = pause.try_into().ok();
-    let _ = poll(&mut [PollFd::from_borrowed_fd(ear.bell(), PollFlags::IN)], timeout.as_ref());
-    if ear.called() { Err(Failure::Stopped(Left::default())) } else { Ok(()) }
+    let _ =
+        poll(&mut [PollFd::from_borrowed_fd(listener.wakeup(), PollFlags::IN)], timeout.as_ref());
+    if listener.is_cancelled() { Err(Failure::Cancelled(Left::default())) } else { Ok(()) }
 }
 
 fn check_identity(invocation: &Invocation) -> Result<(), Failure> {

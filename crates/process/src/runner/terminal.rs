@@ -14,19 +14,19 @@ use rustix::{
     termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr},
 };
 
-use super::{Failure, Left, Stop, stop::Ear};
+use super::{Cancel, Failure, Left, cancel::Listener};
 
 /// Waits for the turn of an attended run and remembers the state of the controlling terminal, if
 /// there is one, until the guard is dropped. An unattended run waits for nobody.
 ///
 /// Two programs that ask a person at once cannot be told apart, and what is typed goes to either.
 /// The wait is no part of a program's budget: it has not begun. It ends with the budget of whoever
-/// is before us, or when our own stop is called.
-pub(super) fn take(attended: bool, ear: &Ear) -> Result<Option<Guard>, Failure> {
+/// is before us, or when our own run is cancelled.
+pub(super) fn take(attended: bool, listener: &Listener) -> Result<Option<Guard>, Failure> {
     if !attended {
         return Ok(None);
     }
-    wait(ear)?;
+    wait(listener)?;
     Ok(Some(Guard { saved: Saved::now() }))
 }
 
@@ -47,8 +47,8 @@ impl Drop for Guard {
 /// Who has the terminal, and who is next.
 struct Turns {
     taken: bool,
-    /// In order. Whoever is taken off the front has the terminal; the bell is to wake them.
-    waiting: VecDeque<(u64, Stop)>,
+    /// In order. Whoever is taken off the front has the terminal; the `Cancel` wakes them.
+    waiting: VecDeque<(u64, Cancel)>,
     /// The number for the next who waits.
     next: u64,
 }
@@ -62,15 +62,15 @@ fn lock() -> MutexGuard<'static, Turns> {
 impl Turns {
     fn pass_on(&mut self) {
         match self.waiting.pop_front() {
-            Some((_, bell)) => bell.call(),
+            Some((_, turn)) => turn.cancel(),
             None => self.taken = false,
         }
     }
 }
 
-fn wait(ear: &Ear) -> Result<(), Failure> {
-    let bell = Stop::default();
-    let own = bell.listen().map_err(Failure::System)?;
+fn wait(listener: &Listener) -> Result<(), Failure> {
+    let turn = Cancel::default();
+    let own = turn.listen().map_err(Failure::System)?;
     let mut turns = lock();
     if !turns.taken {
         turns.taken = true;
@@ -78,15 +78,15 @@ fn wait(ear: &Ear) -> Result<(), Failure> {
     }
     let number = turns.next;
     turns.next += 1;
-    turns.waiting.push_back((number, bell));
+    turns.waiting.push_back((number, turn));
     drop(turns);
     loop {
         let mut fds =
-            [ear.bell(), own.bell()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        // A stop that was called before we listened to it rings no bell.
-        let woken = if ear.called() { Ok(0) } else { poll(&mut fds, None) };
+            [listener.wakeup(), own.wakeup()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        // One that was cancelled before we listened wakes nobody.
+        let woken = if listener.is_cancelled() { Ok(0) } else { poll(&mut fds, None) };
         let failure = match woken {
-            Ok(_) if ear.called() => Failure::Stopped(Left::default()),
+            Ok(_) if listener.is_cancelled() => Failure::Cancelled(Left::default()),
             Ok(_) | Err(Errno::INTR) => {
                 if lock().waiting.iter().all(|(waiting, _)| *waiting != number) {
                     return Ok(());

@@ -1,4 +1,4 @@
-//! Ending runs from outside.
+//! Cancels runs from outside.
 
 use std::{
     io,
@@ -9,51 +9,51 @@ use std::{
     time::Duration,
 };
 
-/// Ends a run from outside, from any thread; cheap to clone. One `Stop` may be given to several
+/// Cancels a run from any thread; cheap to clone. One `Cancel` may be given to several
 /// runs, and to runs that begin after it was called: they end at once.
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<Inner>);
+pub struct Cancel(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    called: AtomicBool,
-    bells: Mutex<Vec<Arc<Bell>>>,
+    cancelled: AtomicBool,
+    wakeups: Mutex<Vec<Arc<Wakeup>>>,
 }
 
-impl Stop {
+impl Cancel {
     /// Ends the runs this was given to. They take as long as it takes to kill them; this does not
     /// wait for that.
-    pub fn call(&self) {
-        self.0.called.store(true, Ordering::SeqCst);
-        for bell in lock(&self.0.bells).iter() {
-            bell.ring();
+    pub fn cancel(&self) {
+        self.0.cancelled.store(true, Ordering::SeqCst);
+        for wakeup in lock(&self.0.wakeups).iter() {
+            wakeup.wake();
         }
     }
 
-    /// Whether it was called.
-    pub fn called(&self) -> bool {
-        self.0.called.load(Ordering::SeqCst)
+    /// Whether it was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancelled.load(Ordering::SeqCst)
     }
 
     /// Waits for this long, or until it is called, which is what it returns. For pauses between
     /// runs: a program that is about to exit does not wait for them.
     pub fn pause(&self, limit: Duration) -> bool {
-        let Ok(ear) = self.listen() else { return self.called() };
-        ear.wait(limit);
-        ear.called()
+        let Ok(listener) = self.listen() else { return self.is_cancelled() };
+        listener.wait(limit);
+        listener.is_cancelled()
     }
 
-    /// An ear for one run.
-    pub(super) fn listen(&self) -> io::Result<Ear> {
-        let bell = Arc::new(Bell::new()?);
-        lock(&self.0.bells).push(Arc::clone(&bell));
+    /// What one run waits on to hear of it.
+    pub(super) fn listen(&self) -> io::Result<Listener> {
+        let wakeup = Arc::new(Wakeup::new()?);
+        lock(&self.0.wakeups).push(Arc::clone(&wakeup));
         let mut runs = lock(&RUNS.list);
-        runs.stops.push(Arc::downgrade(&self.0));
+        runs.cancels.push(Arc::downgrade(&self.0));
         if runs.shut {
             drop(runs);
-            self.call();
+            self.cancel();
         }
-        Ok(Ear { stop: self.clone(), bell })
+        Ok(Listener { cancel: self.clone(), wakeup })
     }
 }
 
@@ -64,27 +64,27 @@ impl Stop {
 pub fn shut_down(limit: Duration) -> bool {
     let mut runs = lock(&RUNS.list);
     runs.shut = true;
-    let stops: Vec<_> = runs.stops.iter().filter_map(Weak::upgrade).collect();
+    let cancels: Vec<_> = runs.cancels.iter().filter_map(Weak::upgrade).collect();
     drop(runs);
-    for inner in stops {
-        Stop(inner).call();
+    for inner in cancels {
+        Cancel(inner).cancel();
     }
     let (runs, _) = RUNS
         .ended
-        .wait_timeout_while(lock(&RUNS.list), limit, |runs| !runs.stops.is_empty())
+        .wait_timeout_while(lock(&RUNS.list), limit, |runs| !runs.cancels.is_empty())
         .unwrap_or_else(PoisonError::into_inner);
-    runs.stops.is_empty()
+    runs.cancels.is_empty()
 }
 
-/// What a run hears its [`Stop`] with.
-pub(super) struct Ear {
-    stop: Stop,
-    bell: Arc<Bell>,
+/// What a run waits on to hear of its [`Cancel`].
+pub(super) struct Listener {
+    cancel: Cancel,
+    wakeup: Arc<Wakeup>,
 }
 
-impl Ear {
-    pub(super) fn called(&self) -> bool {
-        self.stop.called()
+impl Listener {
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
     }
 
     #[cfg(unix)]
@@ -92,7 +92,7 @@ impl Ear {
         use rustix::event::{PollFd, PollFlags, poll};
         let limit = rustix::time::Timespec::try_from(limit).ok();
         // Interrupted, the pause is shorter, which does no harm.
-        let _ = poll(&mut [PollFd::from_borrowed_fd(self.bell(), PollFlags::IN)], limit.as_ref());
+        let _ = poll(&mut [PollFd::from_borrowed_fd(self.wakeup(), PollFlags::IN)], limit.as_ref());
     }
 
     #[cfg(not(unix))]
@@ -100,22 +100,22 @@ impl Ear {
         std::thread::park_timeout(limit);
     }
 
-    /// Readable once the stop was called.
+    /// Readable once it was cancelled.
     #[cfg(unix)]
-    pub(super) fn bell(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.bell.ear()
+    pub(super) fn wakeup(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.wakeup.as_fd()
     }
 }
 
-impl Drop for Ear {
+impl Drop for Listener {
     fn drop(&mut self) {
-        lock(&self.stop.0.bells).retain(|bell| !Arc::ptr_eq(bell, &self.bell));
+        lock(&self.cancel.0.wakeups).retain(|wakeup| !Arc::ptr_eq(wakeup, &self.wakeup));
         let mut runs = lock(&RUNS.list);
-        let own = Arc::downgrade(&self.stop.0);
-        if let Some(at) = runs.stops.iter().position(|stop| stop.ptr_eq(&own)) {
-            runs.stops.swap_remove(at);
+        let own = Arc::downgrade(&self.cancel.0);
+        if let Some(at) = runs.cancels.iter().position(|cancel| cancel.ptr_eq(&own)) {
+            runs.cancels.swap_remove(at);
         }
-        if runs.stops.is_empty() {
+        if runs.cancels.is_empty() {
             RUNS.ended.notify_all();
         }
     }
@@ -123,7 +123,7 @@ impl Drop for Ear {
 
 /// All runs under way, for [`shut_down`].
 static RUNS: Runs =
-    Runs { list: Mutex::new(List { stops: Vec::new(), shut: false }), ended: Condvar::new() };
+    Runs { list: Mutex::new(List { cancels: Vec::new(), shut: false }), ended: Condvar::new() };
 
 struct Runs {
     list: Mutex<List>,
@@ -131,7 +131,7 @@ struct Runs {
 }
 
 struct List {
-    stops: Vec<Weak<Inner>>,
+    cancels: Vec<Weak<Inner>>,
     shut: bool,
 }
 
@@ -141,22 +141,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(target_os = "linux")]
-use linux::Bell;
+use linux::Wakeup;
 #[cfg(all(unix, not(target_os = "linux")))]
-use other::Bell;
+use other::Wakeup;
 
 #[cfg(not(unix))]
 #[derive(Debug)]
-struct Bell;
+struct Wakeup;
 
 #[cfg(not(unix))]
-impl Bell {
+impl Wakeup {
     #[expect(clippy::unnecessary_wraps, reason = "the others can fail")]
     fn new() -> io::Result<Self> {
         Ok(Self)
     }
 
-    fn ring(&self) {}
+    fn wake(&self) {}
 }
 
 #[cfg(target_os = "linux")]
@@ -169,19 +169,19 @@ mod linux {
     use rustix::event::{EventfdFlags, eventfd};
 
     #[derive(Debug)]
-    pub(super) struct Bell(OwnedFd);
+    pub(super) struct Wakeup(OwnedFd);
 
-    impl Bell {
+    impl Wakeup {
         pub(super) fn new() -> io::Result<Self> {
             Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
         }
 
-        pub(super) fn ring(&self) {
-            // It can only fail when it was rung 2^64 times already.
+        pub(super) fn wake(&self) {
+            // It can only fail when it was woken 2^64 times already.
             let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
         }
 
-        pub(super) fn ear(&self) -> BorrowedFd<'_> {
+        pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
             self.0.as_fd()
         }
     }
@@ -195,19 +195,19 @@ mod other {
     };
 
     #[derive(Debug)]
-    pub(super) struct Bell(PipeReader, PipeWriter);
+    pub(super) struct Wakeup(PipeReader, PipeWriter);
 
-    impl Bell {
+    impl Wakeup {
         pub(super) fn new() -> io::Result<Self> {
-            let (ear, rope) = io::pipe()?;
-            Ok(Self(ear, rope))
+            let (reader, writer) = io::pipe()?;
+            Ok(Self(reader, writer))
         }
 
-        pub(super) fn ring(&self) {
+        pub(super) fn wake(&self) {
             let _ = (&self.1).write(&[1]);
         }
 
-        pub(super) fn ear(&self) -> BorrowedFd<'_> {
+        pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
             self.0.as_fd()
         }
     }

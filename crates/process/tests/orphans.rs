@@ -3,6 +3,8 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod support;
+
 use std::{
     env,
     os::unix::process::ExitStatusExt,
@@ -12,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use keyward_host::process::{self, Failure, Invocation, Stop};
+use keyward_process::runner::{self, Cancel, Failure, Invocation};
 use keyward_testing::orphans::{
     assert_gone, hangs, hangs_in_sessions, leaves_behind, lives, pids, rounds, wait_until_guarded,
     with_default_signals,
@@ -65,14 +67,14 @@ fn a_child_in_a_session_of_its_own_does_not_outlive_the_budget() {
         let place = folder.path().join("pids");
         let mut invocation = shell(&hangs_in_sessions(&place));
         invocation.attended = attended;
-        let stop = Stop::default();
+        let stop = Cancel::default();
         let run = thread::spawn({
             let stop = stop.clone();
-            move || process::run(&invocation, &stop)
+            move || runner::run(&invocation, &stop)
         });
         let program = pids(&place);
-        stop.call();
-        assert!(matches!(run.join().unwrap(), Err(Failure::Stopped(_))));
+        stop.cancel();
+        assert!(matches!(run.join().unwrap(), Err(Failure::Cancelled(_))));
         assert_gone(&program, if attended { "attended" } else { "unattended" });
     }
 }
@@ -83,19 +85,19 @@ fn the_host_that_dies() {
     let (Ok(scene), Ok(place)) = (env::var(SCENE), env::var(PLACE)) else { return };
     let place = Path::new(&place);
     if scene == "leaves" {
-        process::run(&shell(&leaves_behind(place)), &Stop::default()).unwrap();
+        runner::run(&shell(&leaves_behind(place)), &Cancel::default()).unwrap();
         std::fs::rename(place, place.with_extension("done")).unwrap();
         loop {
             thread::park();
         }
     }
     // A thread of Keyward runs it: that one lives on while the host's own ends.
-    let running = process::start(shell(&hangs(place)));
+    let running = support::start(shell(&hangs(place)));
     pids(place);
     wait_until_guarded(std::process::id().try_into().unwrap());
     std::fs::rename(place, place.with_extension("guarded")).unwrap();
     match scene.as_str() {
-        "waits" => drop(running.wait(None)),
+        "waits" => drop(running.wait()),
         "panics" => panic!("a bug in the host"),
         "aborts" => std::process::abort(),
         "returns" => {}

@@ -13,8 +13,8 @@ use rustix::{
 use zeroize::Zeroizing;
 
 use super::{
-    Failure, Invocation, Left, Stop, buffer::Buffer, child::Child, complaints::Complaints, launch,
-    limits, stop::Ear, terminal,
+    Cancel, Failure, Invocation, Left, buffer::Buffer, cancel::Listener, child::Child, launch,
+    limits, stderr::StderrPipe, terminal,
 };
 use crate::clock::{Clock, SystemClock};
 
@@ -31,29 +31,29 @@ pub struct Resident {
     stdin: Option<OwnedFd>,
     stdout: Option<OwnedFd>,
     answer: Buffer,
-    complaints: Complaints,
+    stderr: StderrPipe,
     broken: bool,
 }
 
 /// Starts a program that stays. The invocation's stdin does not count, and its budget is that of
 /// each question.
-pub fn stay(mut invocation: Invocation, stop: &Stop) -> Result<Resident, Failure> {
+pub fn stay(mut invocation: Invocation, cancel: &Cancel) -> Result<Resident, Failure> {
     // Nothing to say yet, but a pipe to say it by.
     invocation.stdin = super::Stdin::Request(Zeroizing::default());
     limits::check(&invocation)?;
-    let ear = stop.listen().map_err(Failure::System)?;
-    if ear.called() {
-        return Err(Failure::Stopped(Left::default()));
+    let listener = cancel.listen().map_err(Failure::System)?;
+    if listener.is_cancelled() {
+        return Err(Failure::Cancelled(Left::default()));
     }
-    let (child, pipes) = launch::launch(&invocation, &ear)?;
-    let complaints = Complaints::new(&invocation, pipes.stderr);
+    let (child, pipes) = launch::launch(&invocation, &listener)?;
+    let stderr = StderrPipe::new(&invocation, pipes.stderr);
     Ok(Resident {
         invocation,
         child,
         stdin: pipes.stdin,
         stdout: Some(pipes.stdout),
         answer: Buffer::default(),
-        complaints,
+        stderr,
         broken: false,
     })
 }
@@ -62,27 +62,27 @@ impl Resident {
     /// Asks, and returns the answer, both without their line breaks. After a failure the program is
     /// of no more use, because what it says next would be taken for another answer; unless it
     /// [is whole](Self::is_whole), and was not asked at all.
-    pub fn ask(&mut self, line: &[u8], stop: &Stop) -> Result<Zeroizing<Vec<u8>>, Failure> {
-        let ear = stop.listen().map_err(Failure::System)?;
-        let _terminal = terminal::take(self.invocation.attended, &ear)?;
+    pub fn ask(&mut self, line: &[u8], cancel: &Cancel) -> Result<Zeroizing<Vec<u8>>, Failure> {
+        let listener = cancel.listen().map_err(Failure::System)?;
+        let _terminal = terminal::take(self.invocation.attended, &listener)?;
         let started = SystemClock.elapsed();
         let mut request = Zeroizing::new(Vec::with_capacity(line.len() + 1));
         request.extend_from_slice(line);
         request.push(b'\n');
-        let result = self.talk(&request, started, &ear);
+        let result = self.exchange(&request, started, &listener);
         if result.is_err() {
             self.broken = true;
             self.child.end();
         }
         result.map_err(|why| {
             let took = SystemClock.elapsed().saturating_sub(started);
-            self.complaints.read();
-            let left = Left { stderr: self.complaints.take(), took };
+            self.stderr.read();
+            let left = Left { stderr: self.stderr.take(), took };
             match why {
                 Why::Gone => Failure::Gone(left),
                 Why::TimedOut => Failure::TimedOut(left),
                 Why::TooMuchOutput => Failure::TooMuchOutput(left),
-                Why::Stopped => Failure::Stopped(left),
+                Why::Cancelled => Failure::Cancelled(left),
                 Why::System(errno) => Failure::System(errno.into()),
             }
         })
@@ -93,24 +93,24 @@ impl Resident {
         !self.broken
     }
 
-    fn talk(
+    fn exchange(
         &mut self,
         mut request: &[u8],
         started: Duration,
-        ear: &Ear,
+        listener: &Listener,
     ) -> Result<Zeroizing<Vec<u8>>, Why> {
         let deadline = started + self.invocation.budget;
         loop {
-            if ear.called() {
-                return Err(Why::Stopped);
+            if listener.is_cancelled() {
+                return Err(Why::Cancelled);
             }
             let now = SystemClock.elapsed();
             if now >= deadline {
                 return Err(Why::TimedOut);
             }
-            let until = self.complaints.tick(now).map_or(deadline, |due| due.min(deadline));
-            self.wait(!request.is_empty(), until.saturating_sub(now), ear)?;
-            self.complaints.read();
+            let until = self.stderr.tick(now).map_or(deadline, |due| due.min(deadline));
+            self.wait(!request.is_empty(), until.saturating_sub(now), listener)?;
+            self.stderr.read();
             self.write(&mut request)?;
             if let Some(answer) = self.read()? {
                 // An answer before the question is whole is an answer to something else.
@@ -119,9 +119,9 @@ impl Resident {
         }
     }
 
-    fn wait(&self, writes: bool, limit: Duration, ear: &Ear) -> Result<(), Why> {
-        let mut fds = vec![PollFd::from_borrowed_fd(ear.bell(), PollFlags::IN)];
-        let inputs = [self.stdout.as_ref().map(AsFd::as_fd), self.complaints.pipe()];
+    fn wait(&self, writes: bool, limit: Duration, listener: &Listener) -> Result<(), Why> {
+        let mut fds = vec![PollFd::from_borrowed_fd(listener.wakeup(), PollFlags::IN)];
+        let inputs = [self.stdout.as_ref().map(AsFd::as_fd), self.stderr.pipe()];
         let inputs = inputs.into_iter().flatten();
         fds.extend(inputs.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         if writes && let Some(stdin) = &self.stdin {
@@ -204,6 +204,6 @@ enum Why {
     Gone,
     TimedOut,
     TooMuchOutput,
-    Stopped,
+    Cancelled,
     System(Errno),
 }

@@ -2,7 +2,7 @@ use std::{error::Error, fmt, io, time::Duration};
 
 use zeroize::Zeroizing;
 
-use crate::error::inline;
+use keyward_protocol::text::inline;
 
 /// Why a program did not end by itself, or never started.
 ///
@@ -41,10 +41,10 @@ pub enum Failure {
     TimedOut(Left),
     /// It printed more than the limit; it was killed.
     TooMuchOutput(Left),
-    /// It ended, or spoke out of turn, in the middle of a talk line by line.
+    /// It ended, or answered out of turn, while it was asked line by line.
     Gone(Left),
-    /// Nobody waited any more; it was killed.
-    Stopped(Left),
+    /// The run was cancelled; the program was killed.
+    Cancelled(Left),
     /// The system failed us (pipes, threads).
     System(io::Error),
 }
@@ -80,7 +80,7 @@ impl Failure {
             Self::TimedOut(left)
             | Self::TooMuchOutput(left)
             | Self::Gone(left)
-            | Self::Stopped(left) => Some(left),
+            | Self::Cancelled(left) => Some(left),
             _ => None,
         }
     }
@@ -112,9 +112,9 @@ impl fmt::Display for Failure {
                 Duration::from_millis(u64::try_from(left.took.as_millis()).unwrap_or(u64::MAX))
             ),
             Self::TooMuchOutput(_) => f.write_str("it printed more than allowed and was killed"),
-            Self::Gone(_) => f.write_str("it ended in the middle of the talk"),
-            Self::Stopped(_) => f.write_str("it was stopped because nobody waited for it any more"),
-            Self::System(_) => f.write_str("the system failed us in running it"),
+            Self::Gone(_) => f.write_str("it ended in the middle of the exchange"),
+            Self::Cancelled(_) => f.write_str("it was killed because the request was cancelled"),
+            Self::System(_) => f.write_str("the system could not run it"),
         }
     }
 }

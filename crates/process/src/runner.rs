@@ -1,8 +1,8 @@
-//! The one runner: starts a program, talks with it, and never hangs.
+//! The one runner: starts a program, exchanges data with it, and never hangs.
 //!
 //! [`run`] is a blocking loop over everything that can happen to a program, meant for a thread that
-//! Keyward keeps ([`spawn`]); it knows no runtime, so that a run outlives the runtime of whoever
-//! asked first. [`start`] does both and gives back something to wait for.
+//! Keyward keeps ([`spawn`]); it needs no runtime, so that a run outlives the runtime of whoever
+//! asked first.
 //!
 //! - **Attended** runs stay in our process group, so that the person at the terminal can talk to
 //!   the program; the terminal's state is saved before and restored after, however the run ends.
@@ -17,27 +17,26 @@
 //! - A process is signalled only before it is reaped, so never by a process id that was used again.
 
 mod buffer;
+mod cancel;
 mod failure;
 mod limits;
 mod lines;
-mod running;
-mod stop;
 mod threads;
 
 #[cfg(unix)]
 mod child;
-#[cfg(unix)]
-mod complaints;
 #[cfg(target_os = "linux")]
 mod death_signal;
 #[cfg(target_os = "linux")]
 mod descendants;
 #[cfg(unix)]
+mod io_loop;
+#[cfg(unix)]
 mod launch;
 #[cfg(unix)]
 mod resident;
 #[cfg(unix)]
-mod talk;
+mod stderr;
 #[cfg(unix)]
 mod terminal;
 
@@ -48,16 +47,16 @@ use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use zeroize::Zeroizing;
 
-use crate::clock::{Clock, SystemClock};
+use crate::{
+    Identity,
+    clock::{Clock, SystemClock},
+};
 
 #[cfg(unix)]
 pub use self::resident::{Resident, stay};
-pub use keyward_process::Identity;
-
 pub use self::{
+    cancel::{Cancel, shut_down},
     failure::{Failure, Left, Part},
-    running::{Running, start},
-    stop::{Stop, shut_down},
     threads::spawn,
 };
 
@@ -78,16 +77,14 @@ pub struct Invocation {
     pub env: Vec<(OsString, OsString)>,
     /// What it reads.
     pub stdin: Stdin,
-    /// Where its complaints go.
+    /// Where its stderr goes.
     pub stderr: Stderr,
     /// How long it may take.
     pub budget: Duration,
     /// How much it may print.
-    pub limits: Limits,
+    pub limits: OutputLimits,
     /// A person started it and a terminal is there: it stays in our process group.
     pub attended: bool,
-    /// What happens when nobody waits any more.
-    pub abandoned: Abandoned,
 }
 
 impl Invocation {
@@ -103,9 +100,8 @@ impl Invocation {
             stdin: Stdin::Closed,
             stderr: Stderr::Kept,
             budget: Duration::from_secs(60),
-            limits: Limits::default(),
+            limits: OutputLimits::default(),
             attended: false,
-            abandoned: Abandoned::Finish,
         }
     }
 }
@@ -159,27 +155,18 @@ pub trait Sink: Send + Sync + 'static {
 
 /// Caps on output.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct OutputLimits {
     /// Bytes of stdout; more is an error.
     pub stdout: usize,
     /// Bytes of stderr kept; more is dropped from the front.
     pub stderr: usize,
 }
 
-impl Default for Limits {
+impl Default for OutputLimits {
     /// 16 MiB of stdout, far above any credential, and the last 64 KiB of stderr.
     fn default() -> Self {
         Self { stdout: 16 << 20, stderr: 64 << 10 }
     }
-}
-
-/// What happens to a run that nobody waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Abandoned {
-    /// It finishes: the next caller has use for it.
-    Finish,
-    /// It is ended.
-    Kill,
 }
 
 /// A program that ended by itself.
@@ -210,27 +197,27 @@ impl Status {
     }
 }
 
-/// Runs the program and returns when it has ended, its budget is used up, or `stop` was called.
+/// Runs the program and returns when it has ended, its budget is used up, or it is cancelled.
 /// Blocks: it is meant for a thread that Keyward keeps ([`spawn`]).
 ///
 /// Every descriptor it opens is closed, and the program's own process is reaped, when it returns.
 /// Having given up on an unattended program, nothing is left of its process group. What a program
 /// that ended by itself has left behind is left alone.
-pub fn run(invocation: &Invocation, stop: &Stop) -> Result<Output, Failure> {
+pub fn run(invocation: &Invocation, cancel: &Cancel) -> Result<Output, Failure> {
     limits::check(invocation)?;
-    let ear = stop.listen().map_err(Failure::System)?;
-    if ear.called() {
-        return Err(Failure::Stopped(Left::default()));
+    let listener = cancel.listen().map_err(Failure::System)?;
+    if listener.is_cancelled() {
+        return Err(Failure::Cancelled(Left::default()));
     }
     #[cfg(unix)]
     {
-        let _terminal = terminal::take(invocation.attended, &ear)?;
+        let _terminal = terminal::take(invocation.attended, &listener)?;
         let started = SystemClock.elapsed();
-        let (child, pipes) = launch::launch(invocation, &ear)?;
-        talk::talk(invocation, child, pipes, started, &ear)
+        let (child, pipes) = launch::launch(invocation, &listener)?;
+        io_loop::run(invocation, child, pipes, started, &listener)
     }
     #[cfg(not(unix))]
-    portable::run(invocation, &ear)
+    portable::run(invocation, &listener)
 }
 
 impl fmt::Debug for Invocation {
@@ -246,7 +233,6 @@ impl fmt::Debug for Invocation {
             .field("budget", &self.budget)
             .field("limits", &self.limits)
             .field("attended", &self.attended)
-            .field("abandoned", &self.abandoned)
             .finish_non_exhaustive()
     }
 }

@@ -17,7 +17,7 @@ use crate::clock::{Clock, SystemClock};
 pub(super) const ROUNDS: usize = 64;
 
 /// The stderr of a program, and what has come from it.
-pub(super) struct Complaints {
+pub(super) struct StderrPipe {
     /// `None` where it is the terminal itself, or over.
     pipe: Option<OwnedFd>,
     kept: Buffer,
@@ -25,7 +25,7 @@ pub(super) struct Complaints {
     limit: usize,
 }
 
-impl Complaints {
+impl StderrPipe {
     pub(super) fn new(invocation: &Invocation, pipe: Option<OwnedFd>) -> Self {
         let lines = match &invocation.stderr {
             Stderr::Sink(sink) => {

@@ -16,10 +16,10 @@ use rustix::{
 use super::{
     Failure, Invocation, Left, Output, Status, Stdin,
     buffer::Buffer,
+    cancel::Listener,
     child::Child,
-    complaints::{Complaints, ROUNDS},
     launch::Pipes,
-    stop::Ear,
+    stderr::{ROUNDS, StderrPipe},
 };
 use crate::clock::{Clock, SystemClock};
 
@@ -32,29 +32,29 @@ const TERM_GRACE: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Talks with the program until it has ended or we give up.
-pub(super) fn talk(
+pub(super) fn run(
     invocation: &Invocation,
     child: Child,
     pipes: Pipes,
     started: Duration,
-    ear: &Ear,
+    listener: &Listener,
 ) -> Result<Output, Failure> {
-    let mut talk = Talk::new(invocation, child, pipes, started);
-    match talk.listen(ear) {
-        Ok(status) => Ok(talk.finish(status)),
-        Err(End::GaveUp(why)) => Err(talk.give_up(why)),
+    let mut io = IoLoop::new(invocation, child, pipes, started);
+    match io.listen(listener) {
+        Ok(status) => Ok(io.finish(status)),
+        Err(End::GaveUp(why)) => Err(io.give_up(why)),
         Err(End::System(error)) => Err(Failure::System(error)),
     }
 }
 
-struct Talk<'a> {
+struct IoLoop<'a> {
     invocation: &'a Invocation,
     child: Child,
     request: &'a [u8],
     stdin: Option<OwnedFd>,
     stdout: Option<OwnedFd>,
     output: Buffer,
-    complaints: Complaints,
+    stderr: StderrPipe,
     started: Duration,
 }
 
@@ -67,10 +67,10 @@ enum End {
 enum Why {
     TimedOut,
     TooMuchOutput,
-    Stopped,
+    Cancelled,
 }
 
-impl<'a> Talk<'a> {
+impl<'a> IoLoop<'a> {
     fn new(invocation: &'a Invocation, child: Child, pipes: Pipes, started: Duration) -> Self {
         let request: &[u8] = match &invocation.stdin {
             Stdin::Request(bytes) => bytes,
@@ -83,13 +83,13 @@ impl<'a> Talk<'a> {
             stdin: pipes.stdin.filter(|_| !request.is_empty()),
             stdout: Some(pipes.stdout),
             output: Buffer::default(),
-            complaints: Complaints::new(invocation, pipes.stderr),
+            stderr: StderrPipe::new(invocation, pipes.stderr),
             started,
         }
     }
 
     /// Writes, reads and waits until the program has ended and said all it had to say.
-    fn listen(&mut self, ear: &Ear) -> Result<(Status, Duration), End> {
+    fn listen(&mut self, listener: &Listener) -> Result<(Status, Duration), End> {
         let deadline = self.started.saturating_add(self.invocation.budget);
         let mut ended: Option<(Status, Duration)> = None;
         loop {
@@ -97,7 +97,7 @@ impl<'a> Talk<'a> {
                 Some((_, at)) => at + PIPE_GRACE,
                 None => deadline,
             };
-            let ready = self.wait(Some(ear), until).map_err(End::System)?;
+            let ready = self.wait(Some(listener), until).map_err(End::System)?;
             self.serve(ready).map_err(End::GaveUp)?;
             let now = SystemClock.elapsed();
             if ended.is_none() && ready.ended {
@@ -110,12 +110,12 @@ impl<'a> Talk<'a> {
             }
             match ended {
                 Some((status, at)) => {
-                    let grace_over = now >= at + PIPE_GRACE || ear.called();
+                    let grace_over = now >= at + PIPE_GRACE || listener.is_cancelled();
                     if grace_over || self.all_said(status) {
                         return Ok((status, at));
                     }
                 }
-                None if ear.called() => return Err(End::GaveUp(Why::Stopped)),
+                None if listener.is_cancelled() => return Err(End::GaveUp(Why::Cancelled)),
                 None if now >= deadline => return Err(End::GaveUp(Why::TimedOut)),
                 None => {}
             }
@@ -124,25 +124,25 @@ impl<'a> Talk<'a> {
 
     /// Nobody can add to the answer any more. What is left of stderr matters only with a failure.
     fn all_said(&self, status: Status) -> bool {
-        self.stdout.is_none() && (self.complaints.is_over() || status.success())
+        self.stdout.is_none() && (self.stderr.is_over() || status.success())
     }
 
     /// Waits until something happens, at most until `until`.
-    fn wait(&mut self, ear: Option<&Ear>, until: Duration) -> io::Result<Ready> {
+    fn wait(&mut self, listener: Option<&Listener>, until: Duration) -> io::Result<Ready> {
         let now = SystemClock.elapsed();
-        let mut until = self.complaints.tick(now).map_or(until, |due| due.min(until));
+        let mut until = self.stderr.tick(now).map_or(until, |due| due.min(until));
         let ended = self.child.has_ended();
         let watched = self.child.watch().is_some();
         if !ended && !watched {
             until = until.min(now + LOOK_EVERY);
         }
         let mut fds = Fds::default();
-        fds.add(ear.map(Ear::bell), PollFlags::IN);
+        fds.add(listener.map(Listener::wakeup), PollFlags::IN);
         // Its end is known already, and would wake us at once.
         let watch = fds.add(self.child.watch().filter(|_| !ended), PollFlags::IN);
         let stdin = fds.add(self.stdin.as_ref().map(AsFd::as_fd), PollFlags::OUT);
         let stdout = fds.add(self.stdout.as_ref().map(AsFd::as_fd), PollFlags::IN);
-        let stderr = fds.add(self.complaints.pipe(), PollFlags::IN);
+        let stderr = fds.add(self.stderr.pipe(), PollFlags::IN);
         fds.poll(until.saturating_sub(now))?;
         Ok(Ready {
             ended: !watched || fds.is_ready(watch),
@@ -158,7 +158,7 @@ impl<'a> Talk<'a> {
             self.write();
         }
         if ready.stderr {
-            self.complaints.read();
+            self.stderr.read();
         }
         if ready.stdout { self.read() } else { Ok(()) }
     }
@@ -203,7 +203,7 @@ impl<'a> Talk<'a> {
         Output {
             status,
             took: at.saturating_sub(self.started),
-            stderr: self.complaints.take(),
+            stderr: self.stderr.take(),
             stdout: self.output.into_bytes(),
         }
     }
@@ -219,11 +219,11 @@ impl<'a> Talk<'a> {
             // It had ended by itself before we lost patience with what it printed.
             self.child.reap();
         }
-        let left = Left { stderr: self.complaints.take(), took };
+        let left = Left { stderr: self.stderr.take(), took };
         match why {
             Why::TimedOut => Failure::TimedOut(left),
             Why::TooMuchOutput => Failure::TooMuchOutput(left),
-            Why::Stopped => Failure::Stopped(left),
+            Why::Cancelled => Failure::Cancelled(left),
         }
     }
 
@@ -237,7 +237,7 @@ impl<'a> Talk<'a> {
             self.output.clear();
             let _ = self.serve(ready);
             let ended = !matches!(self.child.ended(), Ok(None));
-            let silent = self.stdout.is_none() && self.complaints.is_over();
+            let silent = self.stdout.is_none() && self.stderr.is_over();
             if ended && (silent || !self.child.leads_group()) {
                 return;
             }

@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    fn talk(steps: &[(&[u8], u64)]) -> Vec<String> {
+    fn feed(steps: &[(&[u8], u64)]) -> Vec<String> {
         let log = Arc::new(Log::default());
         let mut lines = Lines::new(log.clone(), "p");
         for (bytes, at) in steps {
@@ -136,25 +136,25 @@ mod tests {
 
     #[test]
     fn lines_come_whole_whatever_the_pieces() {
-        let log = talk(&[(b"one\ntw", 0), (b"o\r\nthree", 10)]);
+        let log = feed(&[(b"one\ntw", 0), (b"o\r\nthree", 10)]);
         assert_eq!(log, ["p: line \"one\"", "p: line \"two\"", "p: line \"three\""]);
     }
 
     #[test]
     fn a_prompt_comes_after_a_quiet_while_and_its_line_break_says_nothing() {
-        let log = talk(&[(b"Password: ", 0), (b"\nthanks\n", 500)]);
+        let log = feed(&[(b"Password: ", 0), (b"\nthanks\n", 500)]);
         assert_eq!(log, ["p: prompt \"Password: \"", "p: line \"thanks\""]);
     }
 
     #[test]
     fn half_a_character_is_not_shown() {
-        let log = talk(&[(b"gr\xc3", 0), (b"\xbc\xc3\x9fe\n", 500)]);
+        let log = feed(&[(b"gr\xc3", 0), (b"\xbc\xc3\x9fe\n", 500)]);
         assert_eq!(log, ["p: line \"gr\u{fc}\u{df}e\""]);
     }
 
     #[test]
     fn control_characters_never_reach_the_screen() {
-        let log = talk(&[(b"\x1b[2Jow\rned\n", 0)]);
+        let log = feed(&[(b"\x1b[2Jow\rned\n", 0)]);
         assert_eq!(log, ["p: line \"U+001B[2Jow ned\""]);
     }
 }

@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(target_os = "linux")]
 
+mod support;
+
 use std::time::Duration;
 
-use keyward_host::process::{
-    self, Abandoned, Failure, Identity, Invocation, Output, Status, Stdin, Stop,
+use keyward_process::{
+    Identity,
+    runner::{self, Cancel, Failure, Invocation, Output, Status, Stdin},
 };
 use keyward_testing::misbehaviour::{Call, Class, Stage, TABLE, children, descriptors};
 
@@ -53,13 +56,12 @@ fn run(class: Class, call: &Call) -> Result<Output, Failure> {
     }
     invocation.budget = if call.hangs && class != Class::Stopped { SHORT } else { LONG };
     if class != Class::Stopped {
-        return process::run(&invocation, &Stop::default());
+        return runner::run(&invocation, &Cancel::default());
     }
-    invocation.abandoned = Abandoned::Kill;
-    let running = process::start(invocation);
+    let running = support::start(invocation);
     call.wait_until_running();
-    running.stop().call();
-    running.wait(None).unwrap()
+    running.cancel.cancel();
+    running.wait().unwrap()
 }
 
 fn classify(result: &Result<Output, Failure>) -> Class {
@@ -80,7 +82,7 @@ fn classify(result: &Result<Output, Failure>) -> Class {
             Failure::TooBig { .. } => Class::TooBig,
             Failure::TimedOut(_) => Class::TimedOut,
             Failure::TooMuchOutput(_) => Class::TooMuchOutput,
-            Failure::Stopped(_) => Class::Stopped,
+            Failure::Cancelled(_) => Class::Stopped,
             _ => Class::Start,
         },
     }

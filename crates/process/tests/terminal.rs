@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 #![cfg(target_os = "linux")]
 
+mod support;
+
 use std::{
     env,
     process::Command,
@@ -11,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use keyward_host::process::{self, Invocation, Sink, Stderr, Stdin, Stop};
+use keyward_process::runner::{self, Cancel, Invocation, Sink, Stderr, Stdin};
 use keyward_testing::{plugin, pty::Pty};
 use rustix::termios::{LocalModes, tcgetattr};
 
@@ -164,7 +166,7 @@ fn the_helper_on_the_terminal() {
 }
 
 fn tell(invocation: &Invocation) {
-    match process::run(invocation, &Stop::default()) {
+    match runner::run(invocation, &Cancel::default()) {
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stdout);
             println!("result: {:?} {said}", output.status);
@@ -184,26 +186,26 @@ fn sink(mut invocation: Invocation) {
     let log = Arc::new(Log::default());
     invocation.attended = false;
     invocation.stderr = Stderr::Sink(Arc::clone(&log) as Arc<dyn Sink>);
-    let running = process::start(invocation);
+    let running = support::start(invocation);
     while log.0.lock().unwrap().len() < 2 {
         thread::yield_now();
     }
-    running.stop().call();
-    running.wait(None);
+    running.cancel.cancel();
+    running.wait();
     println!("quiet: {:?}", log.0.lock().unwrap());
 }
 
 fn shut_down(invocation: Invocation) {
     let terminal = std::fs::File::open("/dev/tty").unwrap();
     let echoes = || tcgetattr(&terminal).unwrap().local_modes.contains(LocalModes::ECHO);
-    let running = process::start(invocation);
+    let running = support::start(invocation);
     while echoes() {
         thread::yield_now();
     }
-    let done = process::shut_down(Duration::from_secs(30));
+    let done = runner::shut_down(Duration::from_secs(30));
     println!("shut down: {}", done && echoes());
-    assert!(running.wait(None).unwrap().is_err());
-    let late = process::run(&Invocation::new("/bin/true"), &Stop::default());
+    assert!(running.wait().unwrap().is_err());
+    let late = runner::run(&Invocation::new("/bin/true"), &Cancel::default());
     assert!(late.is_err(), "nothing runs after a shut-down");
 }
 
@@ -212,7 +214,7 @@ fn two(resident: bool) {
     const ASK: &str = r#"printf "$0? " > /dev/tty; : > "$FLAG"; read -r answer < /dev/tty; echo "$0 got $answer""#;
     let folder = tempfile::tempdir().unwrap();
     let flag = folder.path().join("flag");
-    let asking = |name: &str, stop: Stop| {
+    let asking = |name: &str, stop: Cancel| {
         let mut invocation = Invocation::new("/bin/sh");
         let ask = if resident { format!("read -r line || exit; {ASK}") } else { ASK.to_owned() };
         invocation.args = ["-c", &ask, name].map(Into::into).to_vec();
@@ -221,23 +223,23 @@ fn two(resident: bool) {
         invocation.stderr = Stderr::Shown;
         thread::spawn(move || {
             if resident {
-                process::stay(invocation, &stop)?.ask(b"go", &stop).map(|line| line.to_vec())
+                runner::stay(invocation, &stop)?.ask(b"go", &stop).map(|line| line.to_vec())
             } else {
-                process::run(&invocation, &stop).map(|output| output.stdout.to_vec())
+                runner::run(&invocation, &stop).map(|output| output.stdout.to_vec())
             }
         })
     };
-    let both = ["First", "Second"].map(|name| asking(name, Stop::default()));
+    let both = ["First", "Second"].map(|name| asking(name, Cancel::default()));
     // One of them asks now, so the third can only be one who waits.
     while !flag.exists() {
         thread::sleep(Duration::from_millis(5));
     }
-    let stop = Stop::default();
+    let stop = Cancel::default();
     let third = asking("Third", stop.clone());
-    let alone = process::run(&Invocation::new("/bin/true"), &Stop::default()).unwrap();
+    let alone = runner::run(&Invocation::new("/bin/true"), &Cancel::default()).unwrap();
     println!("alone: {:?}", alone.status);
-    stop.call();
-    println!("gave up: {}", matches!(third.join().unwrap(), Err(process::Failure::Stopped(_))));
+    stop.cancel();
+    println!("gave up: {}", matches!(third.join().unwrap(), Err(runner::Failure::Cancelled(_))));
     for thread in both {
         println!("{}", String::from_utf8_lossy(&thread.join().unwrap().unwrap()).trim());
     }

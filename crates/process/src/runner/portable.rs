@@ -12,14 +12,14 @@ use std::{
 use zeroize::Zeroizing;
 
 use super::{
-    Failure, Invocation, Left, Output, Status, Stderr, Stdin, lines::Lines, spawn, stop::Ear,
+    Failure, Invocation, Left, Output, Status, Stderr, Stdin, cancel::Listener, lines::Lines, spawn,
 };
 use crate::clock::{Clock, SystemClock};
 
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const PIPE_GRACE: Duration = Duration::from_millis(250);
 
-pub(super) fn run(invocation: &Invocation, ear: &Ear) -> Result<Output, Failure> {
+pub(super) fn run(invocation: &Invocation, listener: &Listener) -> Result<Output, Failure> {
     let started = SystemClock.elapsed();
     let mut child = Guard(launch(invocation)?);
     let child = &mut child.0;
@@ -58,8 +58,8 @@ pub(super) fn run(invocation: &Invocation, ear: &Ear) -> Result<Output, Failure>
                 took,
             });
         }
-        if ear.called() {
-            return Err(Failure::Stopped(give_up(child)));
+        if listener.is_cancelled() {
+            return Err(Failure::Cancelled(give_up(child)));
         }
         if SystemClock.elapsed() >= started.saturating_add(invocation.budget) {
             return Err(Failure::TimedOut(give_up(child)));

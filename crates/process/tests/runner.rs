@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 #![cfg(target_os = "linux")]
 
+mod support;
+
 use std::{
     ffi::OsString,
     fs,
@@ -11,8 +13,9 @@ use std::{
     time::Duration,
 };
 
-use keyward_host::process::{
-    self, Abandoned, Failure, Identity, Invocation, Output, Part, Sink, Status, Stderr, Stdin, Stop,
+use keyward_process::{
+    Identity,
+    runner::{self, Cancel, Failure, Invocation, Output, Part, Sink, Status, Stderr, Stdin},
 };
 use keyward_testing::plugin;
 
@@ -23,7 +26,7 @@ fn invocation(args: &[&str]) -> Invocation {
 }
 
 fn run(invocation: &Invocation) -> Result<Output, Failure> {
-    process::run(invocation, &Stop::default())
+    runner::run(invocation, &Cancel::default())
 }
 
 fn text(invocation: &Invocation) -> String {
@@ -211,29 +214,29 @@ fn a_program_just_being_installed_is_waited_for() {
     let writer = fs::File::options().append(true).open(&path).unwrap();
     let mut invocation = Invocation::new(&path);
     invocation.args = vec!["token".into()];
-    let running = process::start(invocation);
+    let running = support::start(invocation);
     // It is closed while the runner tries again; should that come first, the run is no worse.
     thread::yield_now();
     drop(writer);
-    assert!(running.wait(None).unwrap().is_ok());
+    assert!(running.wait().unwrap().is_ok());
 }
 
 #[test]
 fn a_stop_from_another_thread_ends_the_run_at_once() {
-    let stop = Stop::default();
+    let stop = Cancel::default();
     let remote = stop.clone();
     let (send, receive) = mpsc::channel();
     let watcher = thread::spawn(move || {
         receive.recv().unwrap();
-        remote.call();
+        remote.cancel();
     });
     let mut invocation = invocation(&["prompt-without-terminal"]);
     invocation.stderr = Stderr::Sink(Arc::new(Signal(Mutex::new(send))));
-    let failure = process::run(&invocation, &stop).unwrap_err();
-    assert!(matches!(failure, Failure::Stopped(_)));
+    let failure = runner::run(&invocation, &stop).unwrap_err();
+    assert!(matches!(failure, Failure::Cancelled(_)));
     watcher.join().unwrap();
-    let again = process::run(&invocation, &stop).unwrap_err();
-    assert!(matches!(again, Failure::Stopped(left) if left.took.is_zero()), "it stays stopped");
+    let again = runner::run(&invocation, &stop).unwrap_err();
+    assert!(matches!(again, Failure::Cancelled(left) if left.took.is_zero()), "it stays stopped");
 }
 
 struct Signal(Mutex<mpsc::Sender<()>>);
@@ -241,35 +244,6 @@ struct Signal(Mutex<mpsc::Sender<()>>);
 impl Sink for Signal {
     fn line(&self, _: &str, _: &str) {
         let _ = self.0.lock().unwrap().send(());
-    }
-}
-
-#[test]
-fn a_run_nobody_waits_for_is_ended_or_finished_as_told() {
-    let folder = tempfile::tempdir().unwrap();
-    for (abandoned, finishes) in [(Abandoned::Finish, true), (Abandoned::Kill, false)] {
-        let begun = folder.path().join(format!("{abandoned:?}-begun"));
-        let done = folder.path().join(format!("{abandoned:?}-done"));
-        let (send, receive) = mpsc::channel();
-        let mut invocation = Invocation::new("/bin/sh");
-        // It waits for a file, so that its end is in our hand.
-        let script = "echo begun >&2; until [ -e \"$1\" ]; do sleep 0.01; done; : > \"$2\"";
-        invocation.args = ["-c", script, "sh"].iter().map(Into::into).collect();
-        invocation.args.extend([begun.clone().into(), done.clone().into()]);
-        invocation.env = vec![("PATH".into(), "/usr/bin:/bin".into())];
-        invocation.stderr = Stderr::Sink(Arc::new(Signal(Mutex::new(send))));
-        invocation.abandoned = abandoned;
-        let running = process::start(invocation);
-        receive.recv().unwrap();
-        drop(running);
-        if finishes {
-            fs::write(&begun, "").unwrap();
-            wait_until(|| done.exists());
-        }
-        // The sink is let go when the run is over.
-        assert_eq!(receive.recv(), Err(mpsc::RecvError));
-        fs::write(&begun, "").unwrap();
-        assert_eq!(done.exists(), finishes, "{abandoned:?}");
     }
 }
 
@@ -300,10 +274,10 @@ fn a_sink_gets_lines_and_prompts_while_the_program_runs() {
     let mut invocation = invocation(&["prompt-without-terminal"]);
     invocation.name = "login".into();
     invocation.stderr = Stderr::Sink(Arc::clone(&log) as Arc<dyn Sink>);
-    let running = process::start(invocation);
+    let running = support::start(invocation);
     wait_until(|| log.0.lock().unwrap().len() == 2);
-    running.stop().call();
-    assert!(matches!(running.wait(None), Some(Err(Failure::Stopped(_)))));
+    running.cancel.cancel();
+    assert!(matches!(running.wait(), Some(Err(Failure::Cancelled(_)))));
     assert_eq!(*log.0.lock().unwrap(), ["login says first line", "login asks Password: "]);
 }
 
@@ -317,15 +291,8 @@ fn a_sink_that_panics_ends_the_run_and_nobody_hangs() {
     }
     let mut invocation = invocation(&["prompt-without-terminal"]);
     invocation.stderr = Stderr::Sink(Arc::new(Bad));
-    let result = process::start(invocation).wait(Some(Duration::from_secs(60)));
-    assert!(matches!(result, Some(Err(Failure::Stopped(_)))));
-}
-
-#[test]
-fn a_future_of_no_runtime_waits_for_a_run() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let output = runtime.block_on(process::start(invocation(&["token"]))).unwrap();
-    assert_eq!(output.status, Status::Code(0));
+    assert!(support::start(invocation).wait().is_none());
+    assert_eq!(text(&self::invocation(&["print", "next"])), "next");
 }
 
 #[test]

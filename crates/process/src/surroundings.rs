@@ -47,6 +47,14 @@ impl Surroundings {
         Self(Inner::Fixed(Box::new(fixed)))
     }
 
+    /// What was made up; `None` for those of the process.
+    pub fn made_up(&self) -> Option<&Fixed> {
+        match &self.0 {
+            Inner::Process => None,
+            Inner::Fixed(fixed) => Some(fixed),
+        }
+    }
+
     /// The value of a variable. Empty is not unset. Where it is set twice, the first one counts in a
     /// process, as for every program, and the last one in made-up surroundings.
     pub fn var(&self, name: impl AsRef<OsStr>) -> Option<OsString> {
@@ -112,24 +120,6 @@ impl Surroundings {
 fn firsts(vars: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
     let mut seen = HashSet::new();
     vars.filter(|(name, _)| seen.insert(name.clone())).collect()
-}
-
-/// For the key of a plan: what tells surroundings apart.
-impl Surroundings {
-    pub(crate) fn describe(&self, mut put: impl FnMut(&[u8])) {
-        match &self.0 {
-            Inner::Process => put(b"process"),
-            Inner::Fixed(fixed) => {
-                put(b"fixed");
-                put(fixed.cwd.as_os_str().as_encoded_bytes());
-                put(&[u8::from(fixed.stdin_is_terminal), u8::from(fixed.has_terminal)]);
-                for (name, value) in &fixed.vars {
-                    put(name.as_encoded_bytes());
-                    put(value.as_encoded_bytes());
-                }
-            }
-        }
-    }
 }
 
 #[cfg(unix)]

@@ -9,8 +9,8 @@ use std::{
 };
 
 /// Runs a job on a kept thread: an idle one, or a new one. Threads that were idle for ten seconds
-/// end. When the system has no thread to give, the job is dropped; a job that somebody waits for
-/// notices that by its own drop ([`crate::flight::Landing`] does).
+/// end. When the system has no thread to give, the job is dropped; what it owns
+/// tells whoever waits for it by its own `Drop`.
 pub fn spawn(job: impl FnOnce() + Send + 'static) {
     let job: Job = Box::new(job);
     let mut pool = lock();

@@ -48,7 +48,7 @@ impl Clock for SystemClock {
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use keyward_host::clock::{Clock, HandClock};
+/// # use keyward_process::clock::{Clock, HandClock};
 /// let clock = HandClock::new("2026-01-01T00:00:00Z".parse().unwrap());
 /// clock.advance(Duration::from_secs(90));
 /// assert_eq!(clock.now().to_string(), "2026-01-01T00:01:30Z");
