@@ -8,13 +8,13 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
 /// How long an address has before the next one is tried beside it (RFC 8305 says 250 ms).
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// How long a silent peer is left in peace, as in Go.
-#[cfg(target_os = "linux")]
+/// How long a silent peer is left alone before it is probed, as in Go.
 const PROBE: Duration = Duration::from_secs(15);
 
 /// Connects to the first address that answers. The caller says whose host it is.
@@ -26,21 +26,10 @@ pub(super) async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Lets the system find out that a peer is gone: a watch over HTTP/1.1 would wait for ever.
-#[cfg(target_os = "linux")]
+/// Lets the system notice that a peer is gone: a watch over HTTP/1.1 would wait forever.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
-    use rustix::net::sockopt;
-
-    sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, PROBE)?;
-    sockopt::set_tcp_keepintvl(stream, PROBE)?;
-    Ok(())
-}
-
-/// Elsewhere the system's own times hold.
-#[cfg(not(target_os = "linux"))]
-fn keep_alive(_stream: &TcpStream) -> io::Result<()> {
-    Ok(())
+    let probes = TcpKeepalive::new().with_time(PROBE).with_interval(PROBE);
+    SockRef::from(stream).set_tcp_keepalive(&probes)
 }
 
 async fn resolve(host: &str, port: u16) -> io::Result<VecDeque<SocketAddr>> {
@@ -155,6 +144,20 @@ mod tests {
         };
         let stream = race([closed, open].into()).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap(), open);
+    }
+
+    #[tokio::test]
+    async fn a_silent_peer_is_probed() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = dial("127.0.0.1", listener.local_addr().unwrap().port()).await.unwrap();
+        assert!(stream.nodelay().unwrap());
+        let socket = SockRef::from(&stream);
+        assert!(socket.keepalive().unwrap());
+        #[cfg(target_os = "linux")]
+        assert_eq!(
+            (socket.tcp_keepalive_time().unwrap(), socket.tcp_keepalive_interval().unwrap()),
+            (PROBE, PROBE)
+        );
     }
 
     #[tokio::test]
