@@ -14,7 +14,9 @@ pub fn run(filter: &[String]) -> Result<bool, String> {
     let mut total = Count::default();
     // No `--all-targets`: it would build the examples as tests, and tests start them as programs.
     let mut command = hearing(sh::cargo());
-    command.args(["test", "--workspace", "--no-fail-fast"]).args(filter);
+    // No crate of the workspace enables the adapter to `metrics`, but it has tests.
+    let features = ["--features", "keyward-host/metrics"];
+    command.args(["test", "--workspace", "--no-fail-fast"]).args(features).args(filter);
     let ok = count(&mut command, &mut total)?;
     if filter.is_empty() {
         let vectors = keyward_conformance::areas::run(&crate::root().join("vectors"))?;

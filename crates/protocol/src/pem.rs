@@ -123,8 +123,12 @@ fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
 
 /// One block, in lines of 64 characters.
 pub fn encode(label: &str, content: &[u8]) -> String {
-    let packed = STANDARD.encode(content);
-    let mut out = format!("-----BEGIN {label}-----\n");
+    let packed = Zeroizing::new(STANDARD.encode(content));
+    // A key must not be left behind where a text grew.
+    let mut out = String::with_capacity(packed.len() + packed.len() / 64 + 2 * label.len() + 64);
+    out.push_str("-----BEGIN ");
+    out.push_str(label);
+    out.push_str("-----\n");
     let mut rest = packed.as_str();
     while !rest.is_empty() {
         let (line, after) = rest.split_at(rest.len().min(64));

@@ -109,18 +109,16 @@ mod tests {
 
     use std::sync::Arc;
 
-    use p521::{
-        ecdsa::{Signature, SigningKey, signature::Signer as _},
-        pkcs8::DecodePrivateKey,
-    };
+    use keyward_protocol::pem::Blocks;
+    use p521::ecdsa::{Signature, SigningKey, signature::Signer as _};
     use rustls::{
         ClientConnection, Error as TlsError, ServerConfig, ServerConnection, SignatureAlgorithm,
         SignatureScheme,
-        pki_types::{CertificateDer, PrivatePkcs8KeyDer, pem::PemObject},
+        pki_types::CertificateDer,
         sign::{CertifiedKey, Signer, SigningKey as TlsKey, SingleCertAndKey},
     };
 
-    use crate::identity::{Trust, server_name};
+    use crate::identity::{Trust, key::p521, server_name};
 
     const AUTHORITY: &str = include_str!("../../fixtures/p521-authority.pem");
     const SERVER: &str = include_str!("../../fixtures/p521-server.pem");
@@ -162,10 +160,9 @@ mod tests {
         spoilt: bool,
     ) -> Result<(), TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let key = PrivatePkcs8KeyDer::from_pem_slice(KEY.as_bytes()).unwrap();
-        let key = p521::SecretKey::from_pkcs8_der(key.secret_pkcs8_der()).unwrap();
-        let key = SigningKey::from(key);
-        let chain = vec![CertificateDer::from_pem_slice(SERVER.as_bytes()).unwrap()];
+        let content = |pem: &str| Blocks::of(pem.as_bytes()).next().unwrap().content;
+        let key = p521(&content(KEY)).unwrap();
+        let chain = vec![CertificateDer::from(content(SERVER).to_vec())];
         let certified = CertifiedKey::new(chain, Arc::new(Key { key, spoilt }));
         let server = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[version])

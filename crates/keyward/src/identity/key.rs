@@ -3,10 +3,11 @@
 use std::{fmt, sync::Arc};
 
 use keyward_host::pair::{KeyDer, Pair};
-use p521::{
-    ecdsa::{Signature, SigningKey as Secret, signature::Signer as _},
-    pkcs8::DecodePrivateKey as _,
+use keyward_protocol::{
+    der::{self, Der},
+    x509::oid,
 };
+use p521::ecdsa::{Signature, SigningKey as Secret, signature::Signer as _};
 use rustls::{
     Error as TlsError, SignatureAlgorithm, SignatureScheme,
     crypto::CryptoProvider,
@@ -61,12 +62,25 @@ fn rustls_key(key: &KeyDer) -> PrivateKeyDer<'static> {
 struct P521(Arc<Secret>);
 
 impl P521 {
-    /// `None` for keys of other kinds.
+    /// `None` for keys of other kinds. A pair holds the keys of all curves in one form.
     fn load(key: &KeyDer) -> Option<Self> {
-        let KeyDer::Pkcs8(der) = key else { return None };
-        let key = p521::SecretKey::from_pkcs8_der(der).ok()?;
-        Some(Self(Arc::new(key.into())))
+        let KeyDer::Pkcs8(whole) = key else { return None };
+        Some(Self(Arc::new(p521(whole)?)))
     }
+}
+
+/// A key on P-521 from its PKCS#8 form.
+pub(super) fn p521(pkcs8: &[u8]) -> Option<Secret> {
+    let mut content = Der(pkcs8).read(der::SEQUENCE)?;
+    content.integer()?;
+    let mut algorithm = content.read(der::SEQUENCE)?;
+    if (algorithm.oid()?, algorithm.oid()?) != (oid::EC, oid::P521) {
+        return None;
+    }
+    let mut key = content.read(der::OCTET_STRING)?.read(der::SEQUENCE)?;
+    key.integer()?;
+    let Der(number) = key.read(der::OCTET_STRING)?;
+    Secret::from_slice(number).ok()
 }
 
 impl SigningKey for P521 {

@@ -5,38 +5,21 @@ use serde_json::{Map, Value};
 /// Applies a patch of this media type; the message says why it cannot be.
 pub(crate) fn apply(object: &mut Value, media: &str, patch: &Value) -> Result<(), String> {
     match media {
-        "application/merge-patch+json" => merge(object, patch),
+        "application/merge-patch+json" => json_patch::merge(object, patch),
         "application/strategic-merge-patch+json" | "application/apply-patch+yaml" => {
             merge_by_name(object, patch);
         }
         "application/json-patch+json" => {
-            let steps = patch.as_array().ok_or("a JSON patch is a list")?;
-            for step in steps {
-                take_step(object, step)?;
-            }
+            let patch: json_patch::Patch =
+                serde_json::from_value(patch.clone()).map_err(|error| error.to_string())?;
+            json_patch::patch(object, &patch).map_err(|error| error.to_string())?;
         }
         _ => return Err(format!("the patch type {media:?} is not known")),
     }
     Ok(())
 }
 
-/// RFC 7386.
-fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(changes) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    let fields = fields(target);
-    for (key, change) in changes {
-        if change.is_null() {
-            fields.remove(key);
-        } else {
-            merge(fields.entry(key.as_str()).or_insert(Value::Null), change);
-        }
-    }
-}
-
-/// As [`merge`], but lists whose elements all have a name are merged element by element, and the
+/// A merge patch, but lists whose elements all have a name are merged element by element, and the
 /// directives of a strategic merge (`$patch`, `$setElementOrder/…`, `$retainKeys`) are understood as
 /// far as that takes. A stand-in for what the real server reads from its schemas.
 fn merge_by_name(target: &mut Value, patch: &Value) {
@@ -93,85 +76,6 @@ fn without_directives(changes: &Map<String, Value>) -> Map<String, Value> {
         .filter(|(key, _)| !key.starts_with('$'))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
-}
-
-/// RFC 6902, one operation.
-fn take_step(object: &mut Value, step: &Value) -> Result<(), String> {
-    let path = step["path"].as_str().ok_or("a step without `path`")?;
-    let from = || step["from"].as_str().ok_or("a step without `from`");
-    let value = || step.get("value").cloned().ok_or("a step without `value`");
-    match step["op"].as_str().unwrap_or_default() {
-        "add" => add(object, path, value()?),
-        "remove" => remove(object, path).map(drop),
-        "replace" => {
-            remove(object, path)?;
-            add(object, path, value()?)
-        }
-        "move" => {
-            let moved = remove(object, from()?)?;
-            add(object, path, moved)
-        }
-        "copy" => {
-            let copied = object.pointer(from()?).cloned().ok_or("nothing to copy")?;
-            add(object, path, copied)
-        }
-        "test" if object.pointer(path) == Some(&value()?) => Ok(()),
-        "test" => Err(format!("the test at {path:?} failed")),
-        other => Err(format!("the operation {other:?} is not known")),
-    }
-}
-
-fn add(object: &mut Value, path: &str, value: Value) -> Result<(), String> {
-    let Some((parent, key)) = parent(object, path)? else {
-        *object = value;
-        return Ok(());
-    };
-    match parent {
-        Value::Object(fields) => {
-            fields.insert(key, value);
-        }
-        Value::Array(elements) if key == "-" => elements.push(value),
-        Value::Array(elements) => {
-            let place = place(&key, elements.len() + 1)?;
-            elements.insert(place, value);
-        }
-        _ => return Err(format!("nothing can be added at {path:?}")),
-    }
-    Ok(())
-}
-
-fn remove(object: &mut Value, path: &str) -> Result<Value, String> {
-    let missing = || format!("nothing is at {path:?}");
-    let (parent, key) = parent(object, path)?.ok_or_else(missing)?;
-    match parent {
-        Value::Object(fields) => fields.remove(&key).ok_or_else(missing),
-        Value::Array(elements) => {
-            let place = place(&key, elements.len())?;
-            Ok(elements.remove(place))
-        }
-        _ => Err(missing()),
-    }
-}
-
-/// What holds the value at `path`, and its key there; `None` for the whole.
-fn parent<'a>(
-    object: &'a mut Value,
-    path: &str,
-) -> Result<Option<(&'a mut Value, String)>, String> {
-    if path.is_empty() {
-        return Ok(None);
-    }
-    let (parent, key) =
-        path.rsplit_once('/').ok_or_else(|| format!("{path:?} does not begin with a slash"))?;
-    let parent = object.pointer_mut(parent).ok_or_else(|| format!("nothing is at {parent:?}"))?;
-    Ok(Some((parent, key.replace("~1", "/").replace("~0", "~"))))
-}
-
-fn place(key: &str, length: usize) -> Result<usize, String> {
-    key.parse()
-        .ok()
-        .filter(|place| *place < length)
-        .ok_or_else(|| format!("{key:?} is no place in the list"))
 }
 
 fn fields(target: &mut Value) -> &mut Map<String, Value> {
