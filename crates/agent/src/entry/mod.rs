@@ -5,6 +5,8 @@
 
 mod format;
 
+pub(crate) use format::hex;
+
 use std::{
     collections::HashMap,
     fs::{self, DirBuilder, File, OpenOptions},

@@ -21,6 +21,7 @@ mod server;
 mod target;
 mod types;
 mod validate;
+mod wrapper;
 mod write;
 
 pub use lines::Lines;
@@ -29,6 +30,7 @@ pub use types::{
     AuthProvider, Cluster, Context, Exec, Impersonate, Kubeconfig, Named, Overrides, Place,
     Preferences, Target, User,
 };
+pub use wrapper::{WRAPPER, WRAPPER_HINT};
 
 /// The extension of a cluster that is handed to its plugins (KC-38).
 pub const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";

@@ -24,7 +24,7 @@ use keyward_process::surroundings::Surroundings;
 use crate::{
     Error, Kind,
     error::inline,
-    kubeconfig::{AuthProvider, Class, Place, Target, User},
+    kubeconfig::{AuthProvider, Class, Exec, Place, Target, User},
     oidc::Oidc,
     rules::Rules,
     signer::{self, Setup},
@@ -101,12 +101,16 @@ impl Deref for Plan {
 
 impl Draft {
     /// Decides what can be decided, and collects what is in the way.
+    ///
+    /// `keyward-exec --` in front of a plugin's command is taken away: the policy judges what would
+    /// run.
     pub fn new(
-        target: Target,
+        mut target: Target,
         rules: &Rules,
         surroundings: &Surroundings,
         settings: Settings,
     ) -> Self {
+        target.user.exec = target.user.exec.map(Exec::without_wrapper);
         let mut draft = Self {
             warnings: target.warnings.clone(),
             methods: fixed_methods(&target.user),

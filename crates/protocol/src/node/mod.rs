@@ -203,6 +203,16 @@ impl Node {
         self.entry(key).map(|entry| &entry.value)
     }
 
+    /// The value of `key` in a mapping, to be changed; the last one where JSON repeated the key.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
+        match &mut self.value {
+            Value::Map(entries) => {
+                entries.iter_mut().rfind(|entry| entry.key == key).map(|entry| &mut entry.value)
+            }
+            _ => None,
+        }
+    }
+
     /// The entry of `key` in a mapping, for the place of the key itself.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         match &self.value {

@@ -1,0 +1,126 @@
+//! Reads what an edit made, and compares it with what was there.
+
+use keyward_protocol::{Node, node::Value};
+
+use super::{Document, Edited, Refusal, Site, Wrapping, hint, inner, refuse};
+
+const OTHERWISE: &str = "the change would say something else than the wrapped command";
+
+/// That a wrapped kubeconfig says what the original says, but for the wrapped commands.
+pub(super) fn wrapped(
+    before: &Document<'_>,
+    edited: &Edited,
+    wrapping: &Wrapping<'_>,
+) -> Result<(), Refusal> {
+    let mut after = read(edited)?;
+    for site in before.sites() {
+        let chosen = edited.users.contains(&site.user) && !site.is_wrapped();
+        if !chosen || site.command.is_empty() {
+            continue;
+        }
+        let own = before.node.get("users").and_then(|users| exec(users, site.index));
+        let new = after.get_mut("users").and_then(|users| exec_mut(users, site.index));
+        let (Some(own), Some(new)) = (own, new) else { return Err(otherwise(before, &site)) };
+        let mut args = vec!["--".to_owned(), inner(&site.command, wrapping.directory)];
+        args.extend(site.args.clone().unwrap_or_default());
+        let is_right = text(new.get("command")) == Some(wrapping.wrapper)
+            && texts(new.get("args")) == Some(args)
+            && text(new.get("installHint")) == Some(&hint(&site.hint))
+            && pinned(own, new, &site, wrapping);
+        if !is_right {
+            return Err(otherwise(before, &site));
+        }
+        restore(own, new);
+    }
+    same(before, &after, edited)
+}
+
+/// That an unwrapped kubeconfig says what the wrapped one says, but for the wrapped commands.
+pub(super) fn unwrapped(before: &Document<'_>, edited: &Edited) -> Result<(), Refusal> {
+    let mut after = read(edited)?;
+    for site in before.sites() {
+        if !edited.users.contains(&site.user) || !site.is_wrapped() {
+            continue;
+        }
+        let own = before.node.get("users").and_then(|users| exec(users, site.index));
+        let new = after.get_mut("users").and_then(|users| exec_mut(users, site.index));
+        let (Some(own), Some(new)) = (own, new) else { return Err(otherwise(before, &site)) };
+        let args = site.args.clone().unwrap_or_default();
+        let is_right = text(new.get("command")) == args.get(1).map(String::as_str)
+            && texts(new.get("args")).as_deref() == args.get(2..);
+        if !is_right {
+            return Err(otherwise(before, &site));
+        }
+        restore(own, new);
+    }
+    same(before, &after, edited)
+}
+
+fn read(edited: &Edited) -> Result<Node, Refusal> {
+    let first = edited.edits.first();
+    let (line, user) = first.map_or((1, ""), |edit| (edit.line, edit.user.as_str()));
+    Node::from_json_or_yaml(&edited.bytes).map_err(|_| refuse(line, user, OTHERWISE))
+}
+
+fn same(before: &Document<'_>, after: &Node, edited: &Edited) -> Result<(), Refusal> {
+    if before.node.to_json() == after.to_json() {
+        return Ok(());
+    }
+    let first = edited.edits.first();
+    let (line, user) = first.map_or((1, ""), |edit| (edit.line, edit.user.as_str()));
+    Err(refuse(line, user, "the change would change something else, which shares it by an anchor"))
+}
+
+fn otherwise(before: &Document<'_>, site: &Site) -> Refusal {
+    let node = before.node.get("users").and_then(|users| exec(users, site.index));
+    refuse(node.map_or(1, |node| node.line), &site.user, OTHERWISE)
+}
+
+/// Puts the original's values where they may differ, and takes away what it did not have.
+fn restore(own: &Node, new: &mut Node) {
+    let Value::Map(entries) = &mut new.value else { return };
+    entries.retain_mut(|entry| {
+        let may_differ = ["command", "args", "installHint", "env"].contains(&entry.key.as_str());
+        match own.get(&entry.key) {
+            Some(value) if may_differ => entry.value = value.clone(),
+            None if may_differ => return false,
+            _ => {}
+        }
+        true
+    });
+}
+
+/// Whether the environment has the pinned variables before its own.
+fn pinned(own: &Node, new: &Node, site: &Site, wrapping: &Wrapping<'_>) -> bool {
+    let items = |node: &Node| match node.get("env").map(|env| &env.value) {
+        Some(Value::List(items)) => items.iter().map(Node::to_json).collect::<Vec<_>>(),
+        _ => Vec::new(),
+    };
+    let names: Vec<_> = site.pins(wrapping).map(|pin| pin.name.as_str()).collect();
+    let new_items = items(new);
+    let Some((lead, rest)) = new_items.split_at_checked(names.len()) else { return false };
+    let is_pin = |(item, name): (&String, &&str)| item.contains(&super::quoted(name));
+    lead.iter().zip(&names).all(is_pin) && rest == items(own)
+}
+
+fn exec(users: &Node, index: usize) -> Option<&Node> {
+    let Value::List(users) = &users.value else { return None };
+    users.get(index)?.get("user")?.get("exec")
+}
+
+fn exec_mut(users: &mut Node, index: usize) -> Option<&mut Node> {
+    let Value::List(users) = &mut users.value else { return None };
+    users.get_mut(index)?.get_mut("user")?.get_mut("exec")
+}
+
+fn text(node: Option<&Node>) -> Option<&str> {
+    match &node?.value {
+        Value::Text(text) => Some(text.as_str()),
+        _ => None,
+    }
+}
+
+fn texts(node: Option<&Node>) -> Option<Vec<String>> {
+    let Value::List(items) = &node?.value else { return None };
+    items.iter().map(|item| text(Some(item)).map(str::to_owned)).collect()
+}

@@ -1,0 +1,278 @@
+//! Wraps and unwraps kubeconfig files: reads, locks, writes and keeps the journal.
+
+use std::{
+    ffi::OsString,
+    fmt,
+    fs::{self, File, OpenOptions, Permissions},
+    io::{self, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown},
+    path::{Path, PathBuf},
+};
+
+use keyward_process::{
+    Identity,
+    file::{self, Limits},
+};
+
+use super::{Edit, Edited, Journal, Pin, Refusal, Wrapping, unwrap, wrap, wrapped_users};
+
+/// What became of a kubeconfig, or would become of it.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The file, links followed.
+    pub file: PathBuf,
+    /// The changes to what the file said without any wrapper.
+    pub edits: Vec<Edit>,
+    /// The users that were wrapped, or unwrapped, by this.
+    pub changed: Vec<String>,
+    /// The chosen users that needed nothing.
+    pub unchanged: Vec<String>,
+    /// Users that were unwrapped without a journal, so that the style may differ from the original.
+    pub restyled: Vec<String>,
+    /// Users that were wrapped once, until another program wrote the kubeconfig.
+    pub overwritten: Vec<String>,
+    /// What the file says now.
+    pub bytes: Vec<u8>,
+}
+
+/// Why a kubeconfig stays as it is.
+#[derive(Debug)]
+pub enum Failure {
+    /// It cannot be changed so.
+    Refused(Refusal),
+    /// Another program holds its lock.
+    Locked(PathBuf),
+    /// It changed while we worked on it.
+    Changed,
+    /// It cannot be read or written.
+    Io(&'static str, io::Error),
+}
+
+/// Wraps the users of a kubeconfig file that `chosen` says. With `dry`, nothing is written.
+pub fn wrap_file(
+    path: &Path,
+    journals: &Path,
+    wrapping: &Wrapping<'_>,
+    chosen: impl Fn(&str) -> bool,
+    dry: bool,
+) -> Result<Outcome, Failure> {
+    let open = Open::new(path, dry)?;
+    let journal = Journal::load(journals, &open.target);
+    let before = wrapped_users(&open.bytes).map_err(Failure::Refused)?;
+    let (base, known) = take_back(journal.as_ref(), &open.bytes);
+    // Those that were wrapped before keep what was pinned then.
+    let mut pins = wrapping.pins.to_vec();
+    let is_new =
+        |pin: &&Pin| !wrapping.pins.iter().any(|p| (&p.user, &p.name) == (&pin.user, &pin.name));
+    pins.extend(journal.iter().flat_map(|j| &j.pins).filter(is_new).cloned());
+    let wrapping = &Wrapping { pins: &pins, ..*wrapping };
+    let edited = wrap(&base, wrapping, |user| chosen(user) || known.iter().any(|k| k == user));
+    let edited = edited.map_err(Failure::Refused)?;
+    let (unchanged, changed): (Vec<_>, Vec<_>) =
+        edited.users.iter().cloned().partition(|user| before.contains(user));
+    let mut unchanged: Vec<_> = unchanged.into_iter().filter(|user| chosen(user)).collect();
+    // Those that were wrapped by hand, or on another machine.
+    let by_others = before.iter().filter(|user| chosen(user) && !edited.users.contains(user));
+    unchanged.extend(by_others.cloned());
+    let overwritten = journal.iter().flat_map(|j| &j.users).filter(|user| !before.contains(user));
+    let overwritten = overwritten.cloned().collect();
+    if !dry && !edited.edits.is_empty() {
+        let written = Journal::new(&open.target, &edited, wrapping).write(journals);
+        written.map_err(|error| Failure::Io("the journal cannot be written", error))?;
+        open.replace(&edited.bytes)?;
+    }
+    let Edited { bytes, edits, .. } = edited;
+    let file = open.target.clone();
+    Ok(Outcome { file, edits, changed, unchanged, restyled: Vec::new(), overwritten, bytes })
+}
+
+/// Unwraps the users of a kubeconfig file that `chosen` says: byte for byte, if it has not changed
+/// otherwise. With `dry`, nothing is written.
+pub fn unwrap_file(
+    path: &Path,
+    journals: &Path,
+    chosen: impl Fn(&str) -> bool,
+    dry: bool,
+) -> Result<Outcome, Failure> {
+    let open = Open::new(path, dry)?;
+    let journal = Journal::load(journals, &open.target);
+    let before = wrapped_users(&open.bytes).map_err(Failure::Refused)?;
+    let (base, known) = take_back(journal.as_ref(), &open.bytes);
+    // Those that stay wrapped are wrapped as they were.
+    let stay: Vec<_> = known.iter().filter(|user| !chosen(user)).cloned().collect();
+    let wrapping = Wrapping {
+        wrapper: journal.as_ref().map_or("", |journal| &journal.wrapper),
+        directory: path.parent().unwrap_or(Path::new("/")),
+        pins: journal.as_ref().map_or(&[], |journal| &journal.pins),
+    };
+    let restyled: Vec<_> =
+        before.iter().filter(|user| chosen(user) && !known.contains(user)).cloned().collect();
+    let loose = unwrap(&base, |user| restyled.iter().any(|r| r == user));
+    let loose = loose.map_err(Failure::Refused)?;
+    let edited = wrap(&loose.bytes, &wrapping, |user| stay.iter().any(|s| s == user));
+    let edited = edited.map_err(Failure::Refused)?;
+    let changed: Vec<_> = before.iter().filter(|user| chosen(user)).cloned().collect();
+    let overwritten = journal.iter().flat_map(|j| &j.users).filter(|user| !before.contains(user));
+    let overwritten = overwritten.cloned().collect();
+    if !dry {
+        let done = if edited.users.is_empty() {
+            open.replace(&edited.bytes)?;
+            Journal::remove(journals, &open.target)
+        } else {
+            let written = Journal::new(&open.target, &edited, &wrapping).write(journals);
+            open.replace(&edited.bytes)?;
+            written
+        };
+        done.map_err(|error| Failure::Io("the journal cannot be written", error))?;
+    }
+    Ok(Outcome {
+        file: open.target.clone(),
+        edits: Vec::new(),
+        changed,
+        unchanged: Vec::new(),
+        restyled,
+        overwritten,
+        bytes: edited.bytes,
+    })
+}
+
+fn take_back(journal: Option<&Journal>, bytes: &[u8]) -> (Vec<u8>, Vec<String>) {
+    match journal {
+        Some(journal) => {
+            let base = journal.take_back(bytes);
+            (base.bytes, base.users)
+        }
+        None => (bytes.to_owned(), Vec::new()),
+    }
+}
+
+/// A kubeconfig that was read, and is locked if it will be written.
+struct Open {
+    /// The file itself, links followed.
+    target: PathBuf,
+    bytes: zeroize::Zeroizing<Vec<u8>>,
+    identity: Identity,
+    _locks: Vec<Lock>,
+}
+
+impl Open {
+    fn new(path: &Path, dry: bool) -> Result<Self, Failure> {
+        let unreadable = |error| Failure::Io("it cannot be read", error);
+        let target = path.canonicalize().map_err(unreadable)?;
+        let mut locks = Vec::new();
+        if !dry {
+            // kubectl locks beside the name it was given; whoever follows the link, beside the file.
+            locks.push(Lock::take(path)?);
+            if path.parent().and_then(|p| p.canonicalize().ok()).as_deref() != target.parent()
+                || path.file_name() != target.file_name()
+            {
+                locks.push(Lock::take(&target)?);
+            }
+        }
+        let identity = Identity::read(&target).map_err(unreadable)?;
+        let bytes = file::read(&target, &Limits::GIVEN.regular()).map_err(unreadable)?;
+        Ok(Self { target, bytes, identity, _locks: locks })
+    }
+
+    /// Writes the file: beside it, and renamed, so that nobody reads half of it. A file that is a mount,
+    /// or has other names, is written in place.
+    fn replace(&self, bytes: &[u8]) -> Result<(), Failure> {
+        if bytes == self.bytes.as_slice() {
+            return Ok(());
+        }
+        let unwritable = |error| Failure::Io("it cannot be written", error);
+        let found = fs::metadata(&self.target).map_err(unwritable)?;
+        if Identity::of(&found) != self.identity {
+            return Err(Failure::Changed);
+        }
+        // Whoever may not write it should not replace it either.
+        OpenOptions::new().write(true).open(&self.target).map_err(unwritable)?;
+        let linked = found.nlink() > 1;
+        match if linked {
+            Err(io::ErrorKind::CrossesDevices.into())
+        } else {
+            self.beside(&found, bytes)
+        } {
+            Ok(()) => Ok(()),
+            Err(_) => self.in_place(bytes).map_err(unwritable),
+        }
+    }
+
+    fn beside(&self, found: &fs::Metadata, bytes: &[u8]) -> io::Result<()> {
+        let beside = with_suffix(&self.target, ".keyward-new");
+        let mut options = OpenOptions::new();
+        let mut file = match options.write(true).create_new(true).mode(0o600).open(&beside) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // Left behind by a run that was killed: the lock is ours.
+                fs::remove_file(&beside)?;
+                options.open(&beside)?
+            }
+            file => file?,
+        };
+        let done = file
+            .write_all(bytes)
+            .and_then(|()| own_as(&file, found))
+            .and_then(|()| file.set_permissions(Permissions::from_mode(found.mode() & 0o7777)))
+            .and_then(|()| file.sync_all())
+            .and_then(|()| fs::rename(&beside, &self.target));
+        done.inspect_err(|_| _ = fs::remove_file(&beside))
+    }
+
+    fn in_place(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).open(&self.target)?;
+        file.write_all(bytes)?;
+        file.set_len(bytes.len() as u64)?;
+        file.sync_all()
+    }
+}
+
+fn own_as(file: &File, found: &fs::Metadata) -> io::Result<()> {
+    let made = file.metadata()?;
+    if (made.uid(), made.gid()) == (found.uid(), found.gid()) {
+        return Ok(());
+    }
+    fchown(file, Some(found.uid()), Some(found.gid()))
+}
+
+/// `FILE.lock`, as kubectl makes it.
+struct Lock(PathBuf);
+
+impl Lock {
+    fn take(path: &Path) -> Result<Self, Failure> {
+        let lock = with_suffix(path, ".lock");
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock) {
+            Ok(_) => Ok(Self(lock)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(Failure::Locked(lock))
+            }
+            Err(error) => Err(Failure::Io("its lock cannot be made", error)),
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path.as_os_str());
+    name.push(suffix);
+    name.into()
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => f.write_str(&refusal.message()),
+            Self::Locked(lock) => {
+                write!(f, "another program is writing it: `{}` exists", lock.display())
+            }
+            Self::Changed => f.write_str("another program wrote it meanwhile"),
+            Self::Io(what, error) => write!(f, "{what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,257 @@
+//! What was changed in a kubeconfig, so that it can be taken back byte for byte.
+//!
+//! One file for each kubeconfig, in the user's state directory. It holds the replaced bytes, which are
+//! commands and hints, and digests of the rest: nothing secret.
+
+use std::{
+    fmt::Write as _,
+    fs::{self, DirBuilder, OpenOptions},
+    io::{self, Write as _},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    },
+    path::{Path, PathBuf},
+};
+
+use keyward_process::{
+    file::{self, Limits},
+    surroundings::Surroundings,
+};
+use keyward_protocol::{Node, node::Value};
+use sha2::{Digest as _, Sha256};
+
+use super::{Document, Edit, Edited, Part, Pin, Site, Wrapping, quoted, undo};
+use crate::entry::hex;
+
+const VERSION: &str = "keyward wrap 1";
+
+/// The changes to one kubeconfig.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Journal {
+    /// The kubeconfig, links followed.
+    pub kubeconfig: PathBuf,
+    /// The users that were wrapped.
+    pub users: Vec<String>,
+    /// The wrapper in front of their commands.
+    pub(super) wrapper: String,
+    pub(super) pins: Vec<Pin>,
+    /// A digest of the kubeconfig with the changes.
+    result: String,
+    edits: Vec<Edit>,
+}
+
+/// A kubeconfig with its journal's changes taken back.
+pub(super) struct Base {
+    pub(super) bytes: Vec<u8>,
+    /// The users whose changes were taken back.
+    pub(super) users: Vec<String>,
+}
+
+impl Journal {
+    /// The journal of an edit.
+    pub(super) fn new(kubeconfig: &Path, edited: &Edited, wrapping: &Wrapping<'_>) -> Self {
+        Self {
+            kubeconfig: kubeconfig.to_owned(),
+            users: edited.users.clone(),
+            wrapper: wrapping.wrapper.to_owned(),
+            pins: wrapping.pins.to_vec(),
+            result: digest(&edited.bytes),
+            edits: edited.edits.clone(),
+        }
+    }
+
+    /// Where a user's journals are: `keyward/wrap` in `$XDG_STATE_HOME` or `~/.local/state`.
+    pub fn directory(surroundings: &Surroundings) -> Option<PathBuf> {
+        let state = surroundings.var("XDG_STATE_HOME").map(PathBuf::from);
+        let state = state.filter(|path| path.is_absolute());
+        let state = state.or_else(|| surroundings.home().map(|home| home.join(".local/state")))?;
+        Some(state.join("keyward").join("wrap"))
+    }
+
+    /// All journals of a directory.
+    pub fn list(directory: &Path) -> Vec<Self> {
+        let names = fs::read_dir(directory).into_iter().flatten().flatten();
+        let mut all: Vec<_> = names.filter_map(|entry| Self::read(&entry.path())).collect();
+        all.sort_by(|a, b| a.kubeconfig.cmp(&b.kubeconfig));
+        all
+    }
+
+    /// The users whose commands are no longer wrapped, because another program wrote the kubeconfig
+    /// since.
+    pub fn overwritten(&self) -> Vec<String> {
+        let bytes = file::read(&self.kubeconfig, &Limits::GIVEN);
+        let wrapped = bytes.ok().and_then(|bytes| super::wrapped_users(&bytes).ok());
+        let wrapped = wrapped.unwrap_or_default();
+        self.users.iter().filter(|user| !wrapped.contains(user)).cloned().collect()
+    }
+
+    pub(super) fn load(directory: &Path, kubeconfig: &Path) -> Option<Self> {
+        Self::read(&place(directory, kubeconfig)).filter(|found| found.kubeconfig == kubeconfig)
+    }
+
+    fn read(path: &Path) -> Option<Self> {
+        let bytes = file::read(path, &Limits::NAMED.regular()).ok()?;
+        let node = Node::from_json(&bytes).ok()?;
+        let text = |key: &str| text(node.get(key)?);
+        if text("version")? != VERSION {
+            return None;
+        }
+        Some(Self {
+            kubeconfig: text("kubeconfig")?.into(),
+            result: text("result")?,
+            wrapper: text("wrapper")?,
+            pins: list(node.get("pins")?, pin)?,
+            users: list(node.get("users")?, self::text)?,
+            edits: list(node.get("edits")?, edit)?,
+        })
+    }
+
+    pub(super) fn write(&self, directory: &Path) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        let path = place(directory, &self.kubeconfig);
+        let beside = path.with_extension("new");
+        let _ = fs::remove_file(&beside);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+        file.write_all(self.to_json().as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&beside, &path)
+    }
+
+    pub(super) fn remove(directory: &Path, kubeconfig: &Path) -> io::Result<()> {
+        match fs::remove_file(place(directory, kubeconfig)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn to_json(&self) -> String {
+        let mut out = String::from("{\n");
+        for (key, value) in [
+            ("version", VERSION),
+            ("kubeconfig", &self.kubeconfig.to_string_lossy()),
+            ("result", &self.result),
+            ("wrapper", &self.wrapper),
+        ] {
+            let _ = writeln!(out, "{}: {},", quoted(key), quoted(value));
+        }
+        let users: Vec<_> = self.users.iter().map(|user| quoted(user)).collect();
+        let pin = |Pin { user, name, value }: &Pin| {
+            let (user, name, value) = (quoted(user), quoted(name), quoted(value));
+            format!("{{\"user\": {user}, \"name\": {name}, \"value\": {value}}}")
+        };
+        let pins: Vec<_> = self.pins.iter().map(pin).collect();
+        let _ = writeln!(out, "\"users\": [{}],", users.join(", "));
+        let _ = writeln!(out, "\"pins\": [{}],\n\"edits\": [", pins.join(", "));
+        for (index, edit) in self.edits.iter().enumerate() {
+            let comma = if index + 1 < self.edits.len() { "," } else { "" };
+            let _ = writeln!(
+                out,
+                "{{\"user\": {}, \"part\": {}, \"line\": \"{}\", \"at\": \"{}\", \"new\": {}, \"old\": {}}}{comma}",
+                quoted(&edit.user),
+                quoted(edit.part.name()),
+                edit.line,
+                edit.at,
+                quoted(&edit.new),
+                quoted(&edit.old),
+            );
+        }
+        out.push_str("]\n}\n");
+        out
+    }
+
+    /// Takes the changes back: byte for byte if nothing else changed, and otherwise where they still
+    /// stand.
+    pub(super) fn take_back(&self, bytes: &[u8]) -> Base {
+        if digest(bytes) == self.result
+            && let Some(bytes) = undo(bytes, &self.edits)
+        {
+            return Base { bytes, users: self.users.clone() };
+        }
+        self.take_back_some(bytes)
+            .unwrap_or_else(|| Base { bytes: bytes.to_owned(), users: Vec::new() })
+    }
+
+    fn take_back_some(&self, bytes: &[u8]) -> Option<Base> {
+        let document = Document::read(bytes).ok()?;
+        let mut found = Vec::new();
+        let mut users = Vec::new();
+        for site in document.sites().filter(Site::is_wrapped) {
+            let own: Vec<_> = self.edits.iter().filter(|edit| edit.user == site.user).collect();
+            let located = own.iter().map(|edit| {
+                let stands = |at: &usize| {
+                    bytes.get(*at..).is_some_and(|rest| rest.starts_with(edit.new.as_bytes()))
+                };
+                let mut candidates = site.candidates(&document, edit.part, edit.new.len());
+                candidates.retain(stands);
+                Some(Edit { at: *candidates.first()?, ..(*edit).clone() })
+            });
+            if let Some(located) = located.collect::<Option<Vec<_>>>()
+                && self.users.contains(&site.user)
+            {
+                found.extend(located);
+                users.push(site.user);
+            }
+        }
+        found.sort_by_key(|edit| edit.at);
+        found.dedup();
+        let bytes = undo(bytes, &found)?;
+        // Whatever was taken back must leave a kubeconfig in which these users are not wrapped.
+        let left = super::wrapped_users(&bytes).ok()?;
+        users.iter().all(|user| !left.contains(user)).then_some(Base { bytes, users })
+    }
+}
+
+impl Part {
+    const ALL: [Self; 5] = [Self::Keys, Self::Command, Self::Args, Self::Hint, Self::Env];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Keys => "keys",
+            Self::Command => "command",
+            Self::Args => "args",
+            Self::Hint => "hint",
+            Self::Env => "env",
+        }
+    }
+}
+
+fn place(directory: &Path, kubeconfig: &Path) -> PathBuf {
+    directory.join(digest(kubeconfig.as_os_str().as_bytes()))
+}
+
+fn digest(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn edit(node: &Node) -> Option<Edit> {
+    let text = |key: &str| text(node.get(key)?);
+    let part = text("part")?;
+    Some(Edit {
+        user: text("user")?,
+        part: Part::ALL.into_iter().find(|known| known.name() == part)?,
+        at: text("at")?.parse().ok()?,
+        new: text("new")?,
+        old: text("old")?,
+        line: text("line")?.parse().ok()?,
+    })
+}
+
+fn pin(node: &Node) -> Option<Pin> {
+    let text = |key: &str| text(node.get(key)?);
+    Some(Pin { user: text("user")?, name: text("name")?, value: text("value")? })
+}
+
+fn text(node: &Node) -> Option<String> {
+    match &node.value {
+        Value::Text(text) => Some(text.as_str().to_owned()),
+        _ => None,
+    }
+}
+
+fn list<T>(node: &Node, read: impl Fn(&Node) -> Option<T>) -> Option<Vec<T>> {
+    match &node.value {
+        Value::List(items) => items.iter().map(read).collect(),
+        _ => None,
+    }
+}

@@ -1,0 +1,261 @@
+//! Puts `keyward-exec --` in front of the plugin commands of a kubeconfig, and takes it away again.
+//!
+//! Only the bytes of a command, of its arguments and of its hint change; comments, order, anchors and
+//! line endings stay. What would have to change more is refused. Every result is read again and compared
+//! with the original before anybody gets it, so an edit that turns out to say something else is refused
+//! too.
+
+mod check;
+pub mod file;
+mod journal;
+mod site;
+
+use std::{ops::Range, path::Path};
+
+use keyward_host::kubeconfig::{WRAPPER, WRAPPER_HINT};
+use keyward_protocol::{
+    Node, json,
+    node::{Layout, Value},
+};
+
+pub use journal::Journal;
+use site::Site;
+
+/// Some bytes for others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    /// Whose.
+    pub user: String,
+    /// Which part of the stanza it is.
+    pub part: Part,
+    /// Where it stands in the result.
+    pub at: usize,
+    /// What stands there now.
+    pub new: String,
+    /// What stood there.
+    pub old: String,
+    /// The line of the original, counted from 1.
+    pub line: u32,
+}
+
+/// A part of an `exec` stanza that an [`Edit`] changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Keys that were not there.
+    Keys,
+    /// The command.
+    Command,
+    /// The arguments.
+    Args,
+    /// The hint.
+    Hint,
+    /// The environment.
+    Env,
+}
+
+/// A kubeconfig after an edit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edited {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// What changed, in order.
+    pub edits: Vec<Edit>,
+    /// The users that were changed.
+    pub users: Vec<String>,
+}
+
+/// Why a kubeconfig stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The line, counted from 1.
+    pub line: u32,
+    /// The user whose stanza is there; empty for the whole file.
+    pub user: String,
+    /// What is in the way.
+    pub why: String,
+}
+
+/// How commands are wrapped.
+pub struct Wrapping<'a> {
+    /// The absolute path of `keyward-exec`.
+    pub wrapper: &'a str,
+    /// The directory of the kubeconfig: a relative command is relative to it.
+    pub directory: &'a Path,
+    /// Variables to set in the stanzas that do not set them.
+    pub pins: &'a [Pin],
+}
+
+/// A variable that a stanza sets from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pin {
+    /// Whose stanza.
+    pub user: String,
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// Wraps the commands of the users that `chosen` says. Those that are wrapped already stay as they are.
+pub fn wrap(
+    bytes: &[u8],
+    wrapping: &Wrapping<'_>,
+    chosen: impl Fn(&str) -> bool,
+) -> Result<Edited, Refusal> {
+    let document = Document::read(bytes)?;
+    let mut splices = Vec::new();
+    let mut users = Vec::new();
+    for site in document.sites() {
+        if !chosen(&site.user) || site.is_wrapped() || site.command.is_empty() {
+            continue;
+        }
+        site.splice(&document, wrapping, &mut splices)?;
+        users.push(site.user.clone());
+    }
+    let edited = document.apply(splices, users)?;
+    check::wrapped(&document, &edited, wrapping)?;
+    Ok(edited)
+}
+
+/// Takes the wrapper away from the users that `chosen` says, with nothing known about how it came
+/// there. What comes out says what the original said, if perhaps in another style.
+pub fn unwrap(bytes: &[u8], chosen: impl Fn(&str) -> bool) -> Result<Edited, Refusal> {
+    let document = Document::read(bytes)?;
+    let mut splices = Vec::new();
+    let mut users = Vec::new();
+    for site in document.sites() {
+        if chosen(&site.user) && site.is_wrapped() {
+            site.unsplice(&document, &mut splices)?;
+            users.push(site.user.clone());
+        }
+    }
+    let edited = document.apply(splices, users)?;
+    check::unwrapped(&document, &edited)?;
+    Ok(edited)
+}
+
+/// The users of a kubeconfig whose command is wrapped.
+pub fn wrapped_users(bytes: &[u8]) -> Result<Vec<String>, Refusal> {
+    let document = Document::read(bytes)?;
+    Ok(document.sites().filter(Site::is_wrapped).map(|site| site.user).collect())
+}
+
+/// Takes edits back. `None` if the bytes are no longer there.
+pub fn undo(bytes: &[u8], edits: &[Edit]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    for edit in edits {
+        out.extend_from_slice(bytes.get(at..edit.at)?);
+        at = edit.at + edit.new.len();
+        if bytes.get(edit.at..at)? != edit.new.as_bytes() {
+            return None;
+        }
+        out.extend_from_slice(edit.old.as_bytes());
+    }
+    out.extend_from_slice(bytes.get(at..)?);
+    Some(out)
+}
+
+/// A kubeconfig, its meaning and its places.
+struct Document<'a> {
+    bytes: &'a [u8],
+    node: Node,
+    layout: Layout,
+}
+
+/// A change to be made to the original.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Splice {
+    user: String,
+    part: Part,
+    range: Range<usize>,
+    new: String,
+    line: u32,
+}
+
+impl<'a> Document<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self, Refusal> {
+        let wrong = |error: keyward_protocol::node::SyntaxError| refuse(error.line, "", error.what);
+        let node = Node::from_json_or_yaml(bytes).map_err(wrong)?;
+        let layout = Layout::of(bytes).map_err(wrong)?;
+        let layout = layout.ok_or_else(|| refuse(1, "", "it is empty, or in UTF-16"))?;
+        Ok(Self { bytes, node, layout })
+    }
+
+    /// The users with a plugin. The reader of kubeconfigs goes by the last `users`, as this does.
+    fn sites(&self) -> impl Iterator<Item = Site> {
+        let nodes = match self.node.get("users").map(|users| &users.value) {
+            Some(Value::List(users)) => users.as_slice(),
+            _ => &[],
+        };
+        nodes.iter().enumerate().filter_map(|(index, node)| Site::find(self, index, node))
+    }
+
+    /// Makes the changes.
+    fn apply(&self, mut splices: Vec<Splice>, users: Vec<String>) -> Result<Edited, Refusal> {
+        splices.sort_by_key(|splice| (splice.range.start, splice.range.end));
+        // Users that share a stanza by an anchor want the same change.
+        splices.dedup_by(|a, b| (&a.range, &a.new) == (&b.range, &b.new));
+        let mut bytes = Vec::with_capacity(self.bytes.len() + 256);
+        let mut edits: Vec<Edit> = Vec::with_capacity(splices.len());
+        let mut at = 0;
+        for Splice { user, part, range, new, line } in splices {
+            let old = self.bytes.get(range.clone()).filter(|_| range.start >= at);
+            let old = old.and_then(|old| std::str::from_utf8(old).ok()).map(str::to_owned);
+            let Some(old) = old else {
+                return Err(refuse(line, &user, "it shares a part with another user"));
+            };
+            bytes.extend_from_slice(&self.bytes[at..range.start]);
+            at = range.end;
+            edits.push(Edit { user, part, at: bytes.len(), new: new.clone(), old, line });
+            bytes.extend_from_slice(new.as_bytes());
+        }
+        bytes.extend_from_slice(&self.bytes[at..]);
+        Ok(Edited { bytes, edits, users })
+    }
+}
+
+impl Refusal {
+    /// The refusal as a sentence for people.
+    pub fn message(&self) -> String {
+        let Self { line, user, why } = self;
+        match user.as_str() {
+            "" => format!("line {line}: {why}"),
+            user => format!("line {line}: the stanza of user `{user}` cannot be changed: {why}"),
+        }
+    }
+}
+
+fn refuse(line: u32, user: &str, why: impl Into<String>) -> Refusal {
+    Refusal { line, user: user.to_owned(), why: why.into() }
+}
+
+/// A text in double quotes, for JSON and YAML alike.
+fn quoted(text: &str) -> String {
+    let mut out = String::new();
+    json::push_text(&mut out, text);
+    out
+}
+
+/// The hint of a wrapped stanza.
+fn hint(own: &str) -> String {
+    if own.is_empty() { WRAPPER_HINT.to_owned() } else { format!("{WRAPPER_HINT} {own}") }
+}
+
+/// The command as it stands behind `--`: absolute if it was relative to the kubeconfig, because
+/// nobody makes an argument so.
+fn inner(command: &str, directory: &Path) -> String {
+    let relative = command.contains(std::path::is_separator) && !Path::new(command).is_absolute();
+    if relative {
+        directory.join(command).to_string_lossy().into_owned()
+    } else {
+        command.to_owned()
+    }
+}
+
+fn is_wrapper(command: &str) -> bool {
+    Path::new(command).file_name().is_some_and(|name| name == WRAPPER)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,326 @@
+//! The stanza of one user: what it says and where, and the changes that wrap it.
+
+use keyward_protocol::{
+    Node,
+    node::{Place, Value},
+};
+
+use super::{
+    Document, Part, Pin, Refusal, Splice, Wrapping, hint, inner, is_wrapper, quoted, refuse,
+};
+
+/// The `exec` stanza of a user.
+pub(super) struct Site {
+    pub(super) user: String,
+    pub(super) index: usize,
+    pub(super) command: String,
+    /// The arguments; `None` if they are not there.
+    pub(super) args: Option<Vec<String>>,
+    pub(super) hint: String,
+    pub(super) variables: Vec<String>,
+    /// The mapping, any alias followed.
+    exec: Place,
+    line: u32,
+}
+
+impl Site {
+    /// The stanza of the user at `index`, if there is one whose fields are what they should be.
+    pub(super) fn find(document: &Document<'_>, index: usize, node: &Node) -> Option<Self> {
+        let exec = node.get("user")?.get("exec")?;
+        let command = text(exec.get("command")?)?;
+        let args = match exec.get("args").map(|args| &args.value) {
+            None | Some(Value::Null) => None,
+            Some(Value::List(items)) => Some(items.iter().map(text).collect::<Option<_>>()?),
+            Some(_) => return None,
+        };
+        let hint = match exec.get("installHint").map(|hint| &hint.value) {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::Text(hint)) => hint.as_str().to_owned(),
+            Some(_) => return None,
+        };
+        let variables = match exec.get("env").map(|env| &env.value) {
+            Some(Value::List(items)) => items.iter().filter_map(|v| text(v.get("name")?)).collect(),
+            _ => Vec::new(),
+        };
+        let user = node.get("name").and_then(text).unwrap_or_default();
+        let layout = &document.layout;
+        let users = layout.entry(layout.follow(layout.root()), "users").map(|(_, users)| users);
+        let item = users.and_then(|users| layout.items(layout.follow(users)));
+        let item = item.and_then(|items| items.get(index).copied());
+        let inside = |place: Option<Place>, key: &str| {
+            layout.entry(layout.follow(place?), key).map(|(_, value)| value)
+        };
+        // Not there as such if a merge key brings it; then every change is refused.
+        let exec = inside(inside(item, "user"), "exec").unwrap_or(layout.root());
+        let exec = layout.follow(exec);
+        Some(Self { user, index, command, args, hint, variables, exec, line: node.line })
+    }
+
+    pub(super) fn is_wrapped(&self) -> bool {
+        let args = self.args.as_deref().unwrap_or_default();
+        is_wrapper(&self.command) && args.len() > 1 && args[0] == "--"
+    }
+
+    /// The changes that wrap it.
+    pub(super) fn splice(
+        &self,
+        document: &Document<'_>,
+        wrapping: &Wrapping<'_>,
+        splices: &mut Vec<Splice>,
+    ) -> Result<(), Refusal> {
+        let inner = inner(&self.command, wrapping.directory);
+        let lead = [quoted("--"), quoted(&inner)];
+        let pin = |pin: &Pin| {
+            format!("{{\"name\": {}, \"value\": {}}}", quoted(&pin.name), quoted(&pin.value))
+        };
+        let pins: Vec<_> = self.pins(wrapping).map(pin).collect();
+        let (key, command) = self.command_entry(document)?;
+        let mut keys = Vec::new();
+        match self.entry(document, "args") {
+            None => keys.push(format!("args: [{}]", lead.join(", "))),
+            Some(args) => self.lead_list(document, (Part::Args, args), &lead, splices)?,
+        }
+        let hint = quoted(&hint(&self.hint));
+        match self.entry(document, "installHint") {
+            None => keys.push(format!("installHint: {hint}")),
+            Some(place) => self.replace(document, (Part::Hint, place), hint, splices)?,
+        }
+        if !pins.is_empty() {
+            match self.entry(document, "env") {
+                None => keys.push(format!("env: [{}]", pins.join(", "))),
+                Some(env) => self.lead_list(document, (Part::Env, env), &pins, splices)?,
+            }
+        }
+        self.add_keys(document, key, &keys, splices);
+        self.replace(
+            document,
+            (Part::Command, command),
+            scalar(document, wrapping.wrapper),
+            splices,
+        )
+    }
+
+    /// The variables to set here.
+    pub(super) fn pins<'a>(&self, wrapping: &Wrapping<'a>) -> impl Iterator<Item = &'a Pin> {
+        let own = |pin: &&Pin| pin.user == self.user && !self.variables.contains(&pin.name);
+        wrapping.pins.iter().filter(own)
+    }
+
+    /// Key and value of the command.
+    fn command_entry(&self, document: &Document<'_>) -> Result<(Place, Place), Refusal> {
+        document.layout.entry(self.exec, "command").ok_or_else(|| {
+            refuse(self.line, &self.user, "its command does not stand in the stanza itself")
+        })
+    }
+
+    fn entry(&self, document: &Document<'_>, key: &str) -> Option<Place> {
+        document.layout.entry(self.exec, key).map(|(_, value)| document.layout.follow(value))
+    }
+
+    /// Keys that were not there go before the command: that place exists in every style.
+    fn add_keys(
+        &self,
+        document: &Document<'_>,
+        key: Place,
+        keys: &[String],
+        splices: &mut Vec<Splice>,
+    ) {
+        if keys.is_empty() {
+            return;
+        }
+        let start = document.layout.span(self.exec).start;
+        let (at, new) = if document.bytes.get(start) == Some(&b'{') {
+            let name = |key: &String| match key.split_once(": ") {
+                Some((name, value)) => format!("{}: {value}", quoted(name)),
+                None => key.clone(),
+            };
+            (start + 1, keys.iter().map(|key| name(key) + ", ").collect())
+        } else {
+            let at = document.layout.span(key).start;
+            let next = document.next_line(at);
+            (at, keys.join(&next) + &next)
+        };
+        self.push(document, Part::Keys, at..at, new, splices);
+    }
+
+    /// Puts items before those of a list, or a list where there was nothing.
+    fn lead_list(
+        &self,
+        document: &Document<'_>,
+        (part, place): (Part, Place),
+        lead: &[String],
+        splices: &mut Vec<Splice>,
+    ) -> Result<(), Refusal> {
+        let Some(items) = document.layout.items(place) else {
+            let list = format!("[{}]", lead.join(", "));
+            return self.replace(document, (part, place), list, splices);
+        };
+        let start = document.layout.span(place).start;
+        let (at, new) = match document.bytes.get(start) {
+            Some(b'[') => {
+                let comma = if items.is_empty() { "" } else { ", " };
+                (start + 1, lead.join(", ") + comma)
+            }
+            Some(b'-') => {
+                let next = document.next_line(start);
+                (start, format!("- {}{next}", lead.join(&format!("{next}- "))))
+            }
+            _ => {
+                return Err(refuse(
+                    document.layout.line(place),
+                    &self.user,
+                    "it is a list of an unusual form",
+                ));
+            }
+        };
+        self.push(document, part, at..at, new, splices);
+        Ok(())
+    }
+
+    /// Replaces a scalar, or puts one where there is nothing.
+    fn replace(
+        &self,
+        document: &Document<'_>,
+        (part, place): (Part, Place),
+        new: String,
+        splices: &mut Vec<Splice>,
+    ) -> Result<(), Refusal> {
+        let place = document.layout.follow(place);
+        if !document.layout.is_scalar(place) {
+            return Err(refuse(
+                document.layout.line(place),
+                &self.user,
+                "a text was expected there",
+            ));
+        }
+        let range = document.layout.span(place);
+        let new = if range.is_empty() { format!(" {new}") } else { new };
+        self.push(document, part, range, new, splices);
+        Ok(())
+    }
+
+    fn push(
+        &self,
+        document: &Document<'_>,
+        part: Part,
+        range: std::ops::Range<usize>,
+        new: String,
+        splices: &mut Vec<Splice>,
+    ) {
+        let before = document.bytes.get(..range.start).unwrap_or_default();
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let line = u32::try_from(line).unwrap_or(u32::MAX);
+        splices.push(Splice { user: self.user.clone(), part, range, new, line });
+    }
+
+    /// The changes that unwrap it, with nothing known of what was there.
+    pub(super) fn unsplice(
+        &self,
+        document: &Document<'_>,
+        splices: &mut Vec<Splice>,
+    ) -> Result<(), Refusal> {
+        let (_, command) = self.command_entry(document)?;
+        let own = self.args.as_deref().unwrap_or_default().get(1).cloned().unwrap_or_default();
+        self.replace(document, (Part::Command, command), scalar(document, &own), splices)?;
+        if let Some(rest) = self.hint.strip_prefix(super::WRAPPER_HINT)
+            && let Some(place) = self.entry(document, "installHint")
+        {
+            self.replace(document, (Part::Hint, place), quoted(rest.trim_start()), splices)?;
+        }
+        let args = self.entry(document, "args");
+        let items = args.and_then(|args| Some((args, document.layout.items(args)?)));
+        let Some((args, items)) = items else {
+            return Err(refuse(
+                self.line,
+                &self.user,
+                "its arguments do not stand in the stanza itself",
+            ));
+        };
+        let list = document.layout.span(args);
+        let range = match (document.bytes.get(list.start), items.get(2)) {
+            (Some(b'['), Some(third)) => list.start + 1..document.node_start(*third),
+            // In JSON a list has no end of its own.
+            (Some(b'['), None) => list.start + 1..document.closing(items[1]),
+            (_, Some(third)) => list.start..document.dash_before(*third),
+            (_, None) => {
+                self.push(document, Part::Args, list, "[]".to_owned(), splices);
+                return Ok(());
+            }
+        };
+        self.push(document, Part::Args, range, String::new(), splices);
+        Ok(())
+    }
+
+    /// Where an edit of a wrapped stanza may stand now, for a kubeconfig that changed elsewhere.
+    pub(super) fn candidates(
+        &self,
+        document: &Document<'_>,
+        part: Part,
+        width: usize,
+    ) -> Vec<usize> {
+        let layout = &document.layout;
+        let start = |key: &str| self.entry(document, key).map(|place| layout.span(place).start);
+        let around = |at: usize| vec![at, at + 1, at.saturating_sub(1)];
+        match part {
+            Part::Command => start("command").into_iter().collect(),
+            Part::Args => start("args").map(around).unwrap_or_default(),
+            Part::Hint => start("installHint").map(around).unwrap_or_default(),
+            Part::Env => start("env").map(around).unwrap_or_default(),
+            Part::Keys => {
+                let key = layout.entry(self.exec, "command").map(|(key, _)| layout.span(key).start);
+                let before = key.and_then(|key| key.checked_sub(width));
+                before.into_iter().chain([layout.span(self.exec).start + 1]).collect()
+            }
+        }
+    }
+}
+
+impl Document<'_> {
+    /// A line break and as much indentation as what stands at `at` has.
+    fn next_line(&self, at: usize) -> String {
+        let before = self.bytes.get(..at).unwrap_or_default();
+        let line = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let indent = String::from_utf8_lossy(&before[line..]).chars().count();
+        let end = self.bytes[at..].iter().position(|byte| *byte == b'\n').map(|end| at + end);
+        let carriage = end.is_some_and(|end| self.bytes[..end].ends_with(b"\r"));
+        let ending = if carriage { "\r\n" } else { "\n" };
+        // A byte order mark has no width.
+        let marked = line == 0 && before.starts_with("\u{feff}".as_bytes());
+        format!("{ending}{}", " ".repeat(indent - usize::from(marked)))
+    }
+
+    /// Where a node starts; what stands before its content, an anchor or a tag, is found by the blank
+    /// or bracket before it.
+    fn node_start(&self, place: Place) -> usize {
+        self.layout.span(place).start
+    }
+
+    /// The bracket that closes a list after its last item.
+    fn closing(&self, last: Place) -> usize {
+        let end = self.layout.span(last).end;
+        let rest = self.bytes.get(end..).unwrap_or_default();
+        end + rest.iter().position(|byte| *byte == b']').unwrap_or(0)
+    }
+
+    /// The dash of an item of a block list.
+    fn dash_before(&self, place: Place) -> usize {
+        let start = self.layout.span(place).start;
+        self.bytes[..start].iter().rposition(|byte| *byte == b'-').unwrap_or(start)
+    }
+}
+
+/// A path as the file's style has it: without quotes only in YAML, and only where nothing can be
+/// mistaken.
+fn scalar(document: &Document<'_>, text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    let simple = text.starts_with('/') && text.chars().all(plain);
+    let json = document.bytes.trim_ascii_start().starts_with(b"{");
+    if simple && !json { text.to_owned() } else { quoted(text) }
+}
+
+fn text(node: &Node) -> Option<String> {
+    match &node.value {
+        Value::Text(text) => Some(text.as_str().to_owned()),
+        _ => None,
+    }
+}
