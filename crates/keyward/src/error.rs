@@ -11,15 +11,15 @@ pub struct Error(Arc<Inner>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// There is no credential: [`Error::credential`] says why.
+    /// There is no credential: [`Error::credential`] has the reason.
     Credential,
-    /// The kubeconfig says something that cannot be used: a URL, a certificate, a proxy.
+    /// The kubeconfig contains something unusable: a URL, a certificate, a proxy.
     BadConfig,
     /// The server, or the proxy before it, could not be reached.
     Connect,
     /// The connection ended before the response came.
     Lost,
-    /// The time for a response was used up.
+    /// There was no response within the time limit.
     TimedOut,
     /// The request is for another server than the one this client was made for.
     OtherOrigin,
@@ -39,7 +39,7 @@ enum Source {
 }
 
 impl Error {
-    /// What a caller can do about it.
+    /// What a caller can do about the error.
     pub fn kind(&self) -> Kind {
         self.0.kind
     }
@@ -80,12 +80,12 @@ impl Error {
 }
 
 impl Error {
-    /// The host could not make sense of the configuration.
+    /// The error for a configuration that the host rejects.
     pub(crate) fn config(error: keyward_host::Error) -> Self {
         Self::host(Kind::BadConfig, "the configuration cannot be used", error)
     }
 
-    /// The external signer did not sign the handshake, or not well, or in vain.
+    /// The error for a handshake that the external signer did not sign, or that failed despite it.
     pub(crate) fn unsigned(origin: &Origin, error: keyward_host::Error) -> Self {
         let message = format!("there is no signed connection with `{origin}`");
         Self::host(Kind::Credential, &message, error)

@@ -16,13 +16,13 @@ use keyward_host::Credential;
 
 use crate::{
     Body, Error, Incoming, Origin,
-    bearer::{Carry, Lost},
-    connect::Connector,
+    bearer::{SendError, Transport},
+    connect::{Connector, Dialer},
     error::Kind,
     pool::{self, Pool},
 };
 
-/// The generations of a client: the current one, and how to build the next.
+/// The current generation of a client, and how to build the next one.
 #[derive(Clone)]
 pub(crate) struct Generations(Arc<Shared>);
 
@@ -31,20 +31,20 @@ struct Shared {
     settings: pool::Settings,
     current: ArcSwapOption<Generation>,
     building: Mutex<()>,
-    /// For requests that bring their own authorization: under no certificate of ours.
-    bare: OnceLock<Pool>,
+    /// For requests with a credential of their own: without our certificate.
+    without_certificate: OnceLock<Pool>,
 }
 
 struct Generation {
-    /// The credential it was built for; later ones with the same pair use it too.
+    /// The credential of the first request; later ones with the same certificate use the pool too.
     credential: Arc<Credential>,
     pool: Pool,
 }
 
-/// The pool for a request, and the credential to use where the request's own is out of date.
+/// The pool for a request, and the newer credential to use if the request's own is outdated.
 struct Found {
     pool: Pool,
-    instead: Option<Arc<Credential>>,
+    newer: Option<Arc<Credential>>,
 }
 
 impl Generations {
@@ -54,7 +54,7 @@ impl Generations {
             settings,
             current: ArcSwapOption::empty(),
             building: Mutex::new(()),
-            bare: OnceLock::new(),
+            without_certificate: OnceLock::new(),
         }))
     }
 
@@ -63,7 +63,7 @@ impl Generations {
         if let Some(found) = shared.known(credential) {
             return Ok(found);
         }
-        // One builds, the others find what it built.
+        // One caller builds, the others find what it built.
         let _building = shared.building.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = shared.known(credential) {
             return Ok(found);
@@ -76,15 +76,15 @@ impl Generations {
         if old.is_some() {
             tracing::debug!("the client certificate changed, old connections are drained");
         }
-        Ok(Found { pool, instead: None })
+        Ok(Found { pool, newer: None })
     }
 
-    fn bare(&self) -> Result<Pool, Error> {
-        if let Some(pool) = self.0.bare.get() {
+    fn without_certificate(&self) -> Result<Pool, Error> {
+        if let Some(pool) = self.0.without_certificate.get() {
             return Ok(pool.clone());
         }
         let pool = self.0.build(None)?;
-        Ok(self.0.bare.get_or_init(|| pool).clone())
+        Ok(self.0.without_certificate.get_or_init(|| pool).clone())
     }
 }
 
@@ -93,12 +93,12 @@ impl Shared {
         let current = self.current.load();
         let current = current.as_ref()?;
         let same = same_certificate(&current.credential, credential);
-        // Serials grow. An older certificate comes from a request that was overtaken by a rotation:
-        // going back for it would bring the old identity to life again.
+        // Serials grow, so an older certificate comes from a request that a rotation overtook. Going
+        // back to it would revive the old identity.
         let overtaken = credential.serial() < current.credential.serial();
         (same || overtaken).then(|| Found {
             pool: current.pool.clone(),
-            instead: (!same).then(|| current.credential.clone()),
+            newer: (!same).then(|| current.credential.clone()),
         })
     }
 
@@ -112,11 +112,12 @@ impl Shared {
                 trust.client_config(pair.map(AsRef::as_ref))?
             }
         };
-        Ok(Pool::new(self.connector.clone(), tls, signer.cloned(), self.settings.clone()))
+        let dialer = Dialer::new(self.connector.clone(), tls, signer.cloned());
+        Ok(Pool::new(dialer, self.settings.clone()))
     }
 }
 
-/// Whether both show the same certificate, be its key here or with a signer.
+/// Whether both show the same certificate, whether the key is local or with a signer.
 pub(crate) fn same_certificate(one: &Credential, other: &Credential) -> bool {
     same(one.pair(), other.pair()) && same(one.signer(), other.signer())
 }
@@ -129,12 +130,13 @@ fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
     }
 }
 
-impl Carry<Body> for Generations {
+impl Transport<Body> for Generations {
     type Body = Incoming;
     type Error = Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Incoming>, Lost<Error>>> + Send>>;
+    type Future =
+        Pin<Box<dyn Future<Output = Result<Response<Incoming>, SendError<Error>>> + Send>>;
 
-    fn carry(
+    fn send(
         &self,
         mut request: Request<Body>,
         credential: Option<&Arc<Credential>>,
@@ -142,17 +144,17 @@ impl Carry<Body> for Generations {
         let pool = self.prepare(&mut request, credential);
         let connector = Arc::clone(&self.0.connector);
         Box::pin(async move {
-            let pool = pool.map_err(|error| Lost { error, again: false })?;
-            pool.send(request).await.map_err(|failure| Lost {
+            let pool = pool.map_err(|error| SendError { error, retryable: false })?;
+            pool.send(request).await.map_err(|failure| SendError {
                 error: plain_for_tls(connector.origin(), failure.error),
-                again: failure.again,
+                retryable: failure.retryable,
             })
         })
     }
 }
 
-/// Says so where a server that is to speak plain HTTP answers something that is no HTTP, or hangs up on
-/// it: mostly it speaks TLS.
+/// Adds a hint if a server that should speak plain HTTP answers something else or hangs up: mostly it
+/// speaks TLS.
 fn plain_for_tls(origin: &Origin, error: Error) -> Error {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<hyper::Error>());
     let what = match cause {
@@ -182,10 +184,10 @@ impl Generations {
         }
         *request.uri_mut() = origin.place(request.uri())?;
         let Some(credential) = credential else {
-            return self.bare();
+            return self.without_certificate();
         };
         let found = self.find(credential)?;
-        if let Some(newer) = found.instead {
+        if let Some(newer) = found.newer {
             match newer.authorization() {
                 Some(value) => request.headers_mut().insert(AUTHORIZATION, value.clone()),
                 None => request.headers_mut().remove(AUTHORIZATION),

@@ -11,42 +11,42 @@ use flate2::write::MultiGzDecoder;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
 
-use crate::pool::Place;
+use crate::pool::StreamSlot;
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// The body of a response, as it comes.
+/// The body of a response, streamed.
 ///
-/// On an HTTP/2 connection it holds a stream until it has been read or is dropped.
+/// On an HTTP/2 connection it occupies a stream until it was read to the end or is dropped.
 pub struct Incoming {
     inner: hyper::body::Incoming,
-    place: Option<Place>,
-    packed: Option<Unpacker>,
+    slot: Option<StreamSlot>,
+    gzip: Option<Decompressor>,
 }
 
-/// Undoes gzip. `None` when all of it has been undone.
-struct Unpacker(Option<MultiGzDecoder<Vec<u8>>>);
+/// Decompresses gzip. `None` after the end.
+struct Decompressor(Option<MultiGzDecoder<Vec<u8>>>);
 
 impl Incoming {
-    pub(crate) fn new(inner: hyper::body::Incoming, place: Option<Place>) -> Self {
-        let place = place.filter(|_| !inner.is_end_stream());
-        Self { inner, place, packed: None }
+    pub(crate) fn new(inner: hyper::body::Incoming, slot: Option<StreamSlot>) -> Self {
+        let slot = slot.filter(|_| !inner.is_end_stream());
+        Self { inner, slot, gzip: None }
     }
 
-    /// The same body, unpacked on the way. Nothing is packed as nothing.
-    pub(crate) fn unpacked(self) -> Self {
+    /// Decompresses the body as it is read. An empty body stays empty.
+    pub(crate) fn decompressed(self) -> Self {
         if self.inner.is_end_stream() {
             return self;
         }
-        Self { packed: Some(Unpacker(Some(MultiGzDecoder::new(Vec::new())))), ..self }
+        Self { gzip: Some(Decompressor(Some(MultiGzDecoder::new(Vec::new())))), ..self }
     }
 
-    /// All of it.
+    /// Reads the whole body.
     pub async fn bytes(self) -> Result<Bytes, BoxError> {
         Ok(self.collect().await?.to_bytes())
     }
 
-    /// All of it, as text.
+    /// Reads the whole body as text.
     pub async fn text(self) -> Result<String, BoxError> {
         Ok(String::from_utf8(self.bytes().await?.into())?)
     }
@@ -54,22 +54,22 @@ impl Incoming {
     fn poll_raw(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
         let ended = self.inner.is_end_stream();
-        // hyper takes a reset without an error for the end, of which half may be missing.
-        let cut = frame.is_none() && self.place.is_some() && !ended;
+        // hyper takes a reset without an error for the end of a body that may be cut off.
+        let cut = frame.is_none() && self.slot.is_some() && !ended;
         if ended || !matches!(frame, Some(Ok(_))) {
-            self.place = None;
+            self.slot = None;
         }
         Poll::Ready(match frame {
-            None if cut => Some(Err("the server took its response back halfway".into())),
+            None if cut => Some(Err("the server cancelled its response halfway".into())),
             frame => frame.map(|frame| frame.map_err(Into::into)),
         })
     }
 }
 
-impl Unpacker {
-    fn unpack(&mut self, bytes: &[u8]) -> Result<Bytes, BoxError> {
+impl Decompressor {
+    fn decompress(&mut self, bytes: &[u8]) -> Result<Bytes, BoxError> {
         let Some(decoder) = &mut self.0 else {
-            return Err("there is more after the end of the packed response".into());
+            return Err("the compressed response goes on after its end".into());
         };
         decoder.write_all(bytes)?;
         decoder.flush()?;
@@ -95,33 +95,33 @@ impl HttpBody for Incoming {
         let this = &mut *self;
         loop {
             let frame = ready!(this.poll_raw(cx)).transpose()?;
-            let Some(packed) = &mut this.packed else {
+            let Some(gzip) = &mut this.gzip else {
                 return Poll::Ready(frame.map(Ok));
             };
-            let unpacked = match frame.map(Frame::into_data) {
-                Some(Ok(bytes)) => packed.unpack(&bytes)?,
+            let decompressed = match frame.map(Frame::into_data) {
+                Some(Ok(bytes)) => gzip.decompress(&bytes)?,
                 Some(Err(other)) => return Poll::Ready(Some(Ok(other))),
-                None if packed.0.is_none() => return Poll::Ready(None),
-                None => packed.finish()?,
+                None if gzip.0.is_none() => return Poll::Ready(None),
+                None => gzip.finish()?,
             };
-            if !unpacked.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::data(unpacked))));
+            if !decompressed.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(decompressed))));
             }
-            if this.packed.as_ref().is_some_and(|packed| packed.0.is_none()) {
+            if this.gzip.as_ref().is_some_and(|gzip| gzip.0.is_none()) {
                 return Poll::Ready(None);
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.packed {
+        match &self.gzip {
             None => self.inner.is_end_stream(),
-            Some(packed) => packed.0.is_none(),
+            Some(gzip) => gzip.0.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.packed {
+        match &self.gzip {
             None => self.inner.size_hint(),
             Some(_) => SizeHint::default(),
         }
@@ -142,29 +142,29 @@ mod tests {
 
     use super::*;
 
-    fn packed(text: &[u8]) -> Vec<u8> {
+    fn gzip(text: &[u8]) -> Vec<u8> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(text).unwrap();
         encoder.finish().unwrap()
     }
 
     #[test]
-    fn what_was_packed_is_unpacked_piece_by_piece() {
+    fn gzip_is_decompressed_piece_by_piece() {
         let text = b"a watch event\n".repeat(1000);
-        let mut unpacker = Unpacker(Some(MultiGzDecoder::new(Vec::new())));
+        let mut decompressor = Decompressor(Some(MultiGzDecoder::new(Vec::new())));
         let mut all = Vec::new();
-        for piece in packed(&text).chunks(7) {
-            all.extend(unpacker.unpack(piece).unwrap());
+        for piece in gzip(&text).chunks(7) {
+            all.extend(decompressor.decompress(piece).unwrap());
         }
-        all.extend(unpacker.finish().unwrap());
+        all.extend(decompressor.finish().unwrap());
         assert_eq!(all, text);
     }
 
     #[test]
-    fn a_packed_response_that_was_cut_is_an_error() {
-        let whole = packed(b"some text that is long enough");
-        let mut unpacker = Unpacker(Some(MultiGzDecoder::new(Vec::new())));
-        unpacker.unpack(&whole[..whole.len() / 2]).unwrap();
-        assert!(unpacker.finish().is_err());
+    fn a_truncated_compressed_response_is_an_error() {
+        let whole = gzip(b"some text that is long enough");
+        let mut decompressor = Decompressor(Some(MultiGzDecoder::new(Vec::new())));
+        decompressor.decompress(&whole[..whole.len() / 2]).unwrap();
+        assert!(decompressor.finish().is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Puts external Kubernetes credentials on real connections.
+//! HTTPS connections to Kubernetes with external credentials.
 //!
 //! ```text
 //! Source ──► Arc<Credential> ──► header ─────────────────► request ──► response
@@ -9,12 +9,12 @@
 //! - [`Client`] is all of it: from a kubeconfig to responses in three lines.
 //! - [`bearer::Layer`] puts the header on the requests of any tower service, renews a credential
 //!   that was refused and sends the request again.
-//! - [`identity::Trust`] makes rustls configurations: whom to believe, what to show.
+//! - [`identity::Trust`] makes rustls configurations: which servers to trust, which certificate to show.
 //!
 //! A token that changes goes into the next request's header. A certificate that changes begins a new
-//! generation: a TLS configuration, a session store and connections of its own. The old generation
-//! is dropped, which lets what is open finish and closes the rest. Nothing of it needs a restart,
-//! and a credential goes to the one server it is for.
+//! generation: a TLS configuration, a session store and connections of its own. The old generation is
+//! dropped, which closes its idle connections and lets open requests finish. No restart is needed, and
+//! a credential goes only to its own server.
 //!
 //! Cryptography is `ring` unless the feature of that name is off; `aws-lc-rs` is a feature too, and
 //! [`client::Builder::provider`] takes any other.

@@ -1,4 +1,4 @@
-//! Talks HTTPS for the kubeconfig's `oidc` auth-provider.
+//! HTTPS for the kubeconfig's `oidc` auth-provider.
 
 use std::{
     error::Error as StdError,
@@ -21,21 +21,21 @@ use zeroize::Zeroizing;
 
 use crate::{
     Body, Error, Incoming, Origin,
-    connect::Connector,
+    connect::{Connector, Dialer},
     error::Kind,
     identity::{Trust, default_provider},
     pool::{Pool, Settings},
 };
 
-/// For a whole call, redirects included.
+/// The time limit of a call, redirects included.
 const LIMIT: Duration = Duration::from_secs(30);
-/// As many as Go follows.
+/// The most redirects to follow, as in Go.
 const REDIRECTS: usize = 10;
-/// More than any token or description of a provider.
+/// The longest answer to read: longer than any token or description of a provider.
 const LARGEST: usize = 1 << 20;
 
-/// Talks to identity providers. It blocks, and must not be used on a runtime's own threads; the
-/// host calls it on threads that may block.
+/// Sends requests to identity providers. Blocks, so it must not be used on the threads of an async runtime;
+/// the host calls it on threads that may block.
 #[derive(Clone)]
 pub struct Https {
     provider: Option<Arc<CryptoProvider>>,
@@ -43,25 +43,25 @@ pub struct Https {
 }
 
 impl Https {
-    /// With the crate's own cryptography and the proxies of this process's environment.
+    /// Uses the crate's own cryptography and the proxies of this process's environment.
     pub fn new() -> Self {
         Self { provider: None, surroundings: Surroundings::process() }
     }
 
-    /// The one that clients use unless another is set: equal plans are one only with one of these.
+    /// The instance that clients share by default: only with one instance are equal plans one.
     pub(crate) fn shared() -> Arc<dyn Exchange> {
         static SHARED: OnceLock<Arc<Https>> = OnceLock::new();
         SHARED.get_or_init(|| Arc::new(Self::new())).clone()
     }
 
-    /// With other cryptography.
+    /// Uses another cryptography provider.
     #[must_use]
     pub fn provider(mut self, provider: Arc<CryptoProvider>) -> Self {
         self.provider = Some(provider);
         self
     }
 
-    async fn talk(&self, call: &Call<'_>) -> Result<Reply, Error> {
+    async fn call(&self, call: &Call<'_>) -> Result<Reply, Error> {
         let mut url = Url::parse(call.url).map_err(|error| {
             Error::because(Kind::BadConfig, format!("`{}` is not a URL", mask(call.url)), error)
         })?;
@@ -73,7 +73,7 @@ impl Https {
             };
             url = follow(&url, next, call.basic.is_some())?;
         }
-        Err(Error::new(Kind::Http, "there are too many redirects"))
+        Err(Error::new(Kind::Http, "too many redirects"))
     }
 
     async fn send(&self, call: &Call<'_>, url: &Url) -> Result<Response<Incoming>, Error> {
@@ -90,7 +90,7 @@ impl Https {
         let origin = Origin::parse(&url.text())?;
         let request = request(call, &origin, url)?;
         let connector = Connector::new(origin, trust, "", &self.surroundings, LIMIT)?;
-        let pool = Pool::new(Arc::new(connector), tls, None, Settings::default());
+        let pool = Pool::new(Dialer::new(Arc::new(connector), tls, None), Settings::default());
         pool.send(request).await.map_err(|failure| failure.error)
     }
 }
@@ -102,7 +102,7 @@ impl Exchange for Https {
             .build()
             .map_err(|error| error.to_string())?;
         runtime
-            .block_on(async { tokio::time::timeout(LIMIT, self.talk(call)).await })
+            .block_on(async { tokio::time::timeout(LIMIT, self.call(call)).await })
             .map_err(|_| format!("it did not answer within {LIMIT:?}"))?
             .map_err(|error| chain(&error))
     }
@@ -164,7 +164,7 @@ fn follow(base: &Url, next: &HeaderValue, secret: bool) -> Result<Url, Error> {
     Ok(next)
 }
 
-/// An error with its causes. None of our texts has anything of the request in it but its URL.
+/// An error with its causes. Our messages contain nothing of the request but its URL.
 fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn redirects_without_end_are_given_up() {
+    fn endless_redirects_are_an_error() {
         let server = Server::setup().start().unwrap();
         server.users().open("/");
         let url = format!("{}/here", server.url());

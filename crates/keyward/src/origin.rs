@@ -9,24 +9,24 @@ use keyward_protocol::{Url, url};
 
 use crate::{Error, error::Kind};
 
-/// The one server credentials are for: scheme, host and port, and the path its API starts at.
+/// The server that credentials are for: scheme, host and port, and the path where its API starts.
 ///
-/// Two origins are equal when scheme, host (in any case) and port are.
+/// Two origins are equal if scheme, host (ignoring case) and port are.
 #[derive(Clone)]
 pub struct Origin {
     scheme: Scheme,
     authority: Authority,
-    /// As in a URL, in lower case, without a zone.
+    /// The host as in a URL: lower case, without a zone.
     host: String,
-    /// As a resolver knows it.
+    /// The host for the resolver.
     dial: String,
     port: u16,
     base: String,
 }
 
 impl Origin {
-    /// Reads the `server` of a kubeconfig as client-go does: without a scheme it is plain HTTP,
-    /// with none but a host it is its root. What client-go takes for no URL is an error.
+    /// Parses the `server` of a kubeconfig as client-go does: without a scheme it is plain HTTP, and then
+    /// it has no path. What client-go does not accept as a URL is an error.
     pub fn parse(server: &str) -> Result<Self, Error> {
         let bad = |what: &str| {
             let server = url::mask(server);
@@ -35,7 +35,7 @@ impl Origin {
         let url = match Url::parse(server) {
             Ok(url) if !url.scheme().is_empty() && url.has_host() => url,
             first => {
-                // Whatever is wrong with it, a bare host is right once it has a scheme.
+                // A bare host is valid once it has a scheme.
                 let url = Url::parse(&format!("http://{server}"))
                     .map_err(|error| bad(&format!("is {}", first.err().unwrap_or(error))))?;
                 if !matches!(url.path(), "" | "/") {
@@ -50,13 +50,13 @@ impl Origin {
             _ => return Err(bad("is neither `http` nor `https`")),
         };
         let dial = url.host().ok_or_else(|| bad("has no host"))?.to_ascii_lowercase();
-        // The zone of an address is for this machine; servers are not told of it.
+        // The zone of an address is local to this machine and not sent to servers.
         let host = match dial.split_once('%') {
             Some((address, _)) => format!("[{address}]"),
             None if dial.contains(':') => format!("[{dial}]"),
             None => dial.clone(),
         };
-        // A port that is none must not become the scheme's own: somebody else may listen there.
+        // A bad port must not become the scheme's default: another server may listen there.
         let port = match (url.port(), url.has_port()) {
             (Some(port), _) => port,
             (None, false) => default_port,
@@ -79,7 +79,7 @@ impl Origin {
         &self.dial
     }
 
-    /// The port, the scheme's own where the URL has none.
+    /// The port; the scheme's default if the URL has none.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -89,8 +89,8 @@ impl Origin {
         self.scheme == Scheme::HTTPS
     }
 
-    /// Whether a request for `uri` goes to this server. A URI without a host does: whoever sends
-    /// it on decides the host, and that is the one configured.
+    /// Whether a request for `uri` goes to this server. A URI without a host does: the client sends it
+    /// to the configured host.
     pub fn covers(&self, uri: &Uri) -> bool {
         let Some(authority) = uri.authority() else {
             return true;
@@ -102,8 +102,8 @@ impl Origin {
             && port(authority, default_port) == Some(self.port)
     }
 
-    /// The whole URI of a request. A relative one is put under the path of the kubeconfig's
-    /// `server`, an absolute one is taken as it is.
+    /// The full URI of a request. A relative one is placed under the path of the kubeconfig's `server`,
+    /// an absolute one is kept.
     pub(crate) fn place(&self, uri: &Uri) -> Result<Uri, Error> {
         match uri.path_and_query() {
             Some(path) if uri.authority().is_some() || self.base.is_empty() => {
@@ -152,8 +152,8 @@ impl fmt::Debug for Origin {
     }
 }
 
-/// The port that an authority names, or else the scheme's own. `None` if it names something that is no
-/// port: then it must not become the scheme's, where somebody else may listen.
+/// The port of an authority, or else the default. `None` if it has a port that is not valid, which must
+/// not become the default: another server may listen there.
 fn port(authority: &Authority, default: u16) -> Option<u16> {
     let text = authority.as_str();
     let plain = text.rsplit_once('@').map_or(text, |(_, plain)| plain);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_none_does_not_become_the_schemes_own() {
+    fn an_invalid_port_does_not_become_the_default() {
         for (server, port) in [
             ("https://1:1", Some(1)),
             ("https://[::1]", Some(443)),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_for_client_go_is_rejected() {
+    fn a_url_that_client_go_rejects_is_rejected() {
         for server in [
             "https://127.0.0.1:6443/%zz",
             "https://[::1]:6443%zz",
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_name_in_the_url_is_not_sent_about() {
+    fn a_user_name_in_the_url_is_not_sent() {
         let origin = Origin::parse("https://me:secret@api.example").unwrap();
         assert_eq!(origin.to_string(), "https://api.example");
     }

@@ -54,7 +54,7 @@ impl Credential {
         self
     }
 
-    /// The same for a lifetime that begins now. Tell a little less than the real one: the answer
+    /// Sets the expiry by a lifetime that begins now. Tell a little less than the real one: the answer
     /// travels, and clocks differ.
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "a plugin lives by the real clock")]

@@ -73,7 +73,7 @@ impl Question {
         self.cluster().map(Endpoint::new).transpose()
     }
 
-    /// The same for a plugin that cannot work without: no cluster is an error here.
+    /// The cluster, or an error for a plugin that cannot work without one.
     pub fn require_endpoint(&self) -> Result<Endpoint, QuestionError> {
         self.endpoint()?.ok_or(QuestionError::NoCluster)
     }

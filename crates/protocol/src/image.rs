@@ -45,7 +45,7 @@ pub struct Response {
 /// Under which key an answer may be kept: for one image, one registry, or all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CacheKey {
-    /// This image only.
+    /// Only for this image.
     Image,
     /// All images of this registry.
     Registry,

@@ -44,7 +44,7 @@ impl Secret {
         &self.text
     }
 
-    /// The same as the bytes it came as.
+    /// The bytes of the secret, as they came.
     pub fn expose_bytes(&self) -> &[u8] {
         self.bytes.as_deref().map_or(self.text.as_bytes(), Vec::as_slice)
     }

@@ -121,7 +121,7 @@ impl Rest<'_> {
         self.finish_clock(hour, minute, second)
     }
 
-    /// The same with short minutes and seconds.
+    /// A time with short minutes and seconds.
     fn short_clock(&mut self) -> Option<Clock> {
         let hour = self.short()?;
         self.expect(b':')?;

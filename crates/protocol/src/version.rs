@@ -28,7 +28,7 @@ macro_rules! versions {
                 }
             }
 
-            /// The same without the group, such as `v1`.
+            /// The version without the group, such as `v1`.
             pub const fn name(self) -> &'static str {
                 match self {
                     Self::V1Alpha1 => "v1alpha1",

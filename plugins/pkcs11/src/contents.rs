@@ -27,11 +27,11 @@ pub(crate) struct Names {
 pub(crate) struct Private {
     /// What the module calls it in this session.
     pub(crate) handle: ObjectHandle,
-    /// Its names.
+    /// The object's names.
     pub(crate) names: Names,
-    /// Its kind, if it is one we can sign with and the token tells.
+    /// The kind of the key, if we can sign with it and the token reports it.
     pub(crate) kind: Option<Kind>,
-    /// Its public half, if the token tells.
+    /// The public key, if the token reports it.
     pub(crate) public: Option<Public>,
     /// Whether it wants the PIN for each signature.
     pub(crate) always: bool,

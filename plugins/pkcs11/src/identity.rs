@@ -19,7 +19,7 @@ use crate::{
 pub(crate) struct Identity<'a> {
     /// The private key, when it can be seen.
     pub(crate) private: Option<&'a Private>,
-    /// Its public half, if known.
+    /// The public key, if known.
     pub(crate) public: Option<&'a Public>,
     /// Every name that key and certificates have.
     names: Vec<&'a Names>,

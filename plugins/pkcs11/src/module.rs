@@ -32,13 +32,13 @@ pub(crate) struct Module {
 pub(crate) struct Token {
     /// The slot it is in.
     pub(crate) slot: Slot,
-    /// Its label.
+    /// The token's label.
     pub(crate) label: String,
     /// Who made it.
     pub(crate) manufacturer: String,
-    /// Its model.
+    /// The token's model.
     pub(crate) model: String,
-    /// Its serial number.
+    /// The token's serial number.
     pub(crate) serial: String,
     /// What the reader says of itself, and who made it.
     reader: [String; 2],

@@ -50,7 +50,7 @@ impl Open {
         Ok(Self { target, token, session, module, logged_in: false, brief: false, typed: None })
     }
 
-    /// The same for a process that ends after one request, and asks nobody after the login.
+    /// For a process that ends after one request and never prompts after the login.
     pub(crate) fn briefly(self) -> Self {
         Self { brief: true, ..self }
     }

@@ -23,7 +23,7 @@ pub(crate) struct State {
     pub(crate) low: bool,
     /// One more wrong try locks it.
     pub(crate) last: bool,
-    /// It is locked.
+    /// The PIN is locked.
     pub(crate) locked: bool,
 }
 

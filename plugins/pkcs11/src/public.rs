@@ -25,7 +25,7 @@ pub(crate) enum Kind {
 /// A public key, in the one form in which two can be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Public {
-    /// Its kind.
+    /// The kind of the key.
     pub(crate) kind: Kind,
     /// What stands in the bit string of a `SubjectPublicKeyInfo`.
     pub(crate) bits: Vec<u8>,

@@ -10,7 +10,7 @@ use http::{
     },
     uri::Scheme,
 };
-use keyward::bearer::brings_own;
+use keyward::bearer::has_own_credential;
 
 use super::refusal::{
     BROWSER, CODING, IMPERSONATION, LENGTH, LOST_ON_THE_WAY, METHOD, NAME, NO_HOST, NOBODY,
@@ -172,7 +172,7 @@ pub(crate) fn length(headers: &HeaderMap) -> Option<u64> {
 fn brings_authorization(name: &HeaderName, headers: &HeaderMap) -> bool {
     *name == AUTHORIZATION
         || *name == PROXY_AUTHORIZATION
-        || (*name == SEC_WEBSOCKET_PROTOCOL && brings_own(headers))
+        || (*name == SEC_WEBSOCKET_PROTOCOL && has_own_credential(headers))
 }
 
 /// Whether `Connection` is a list of headers of the connection alone. What else it names would be taken

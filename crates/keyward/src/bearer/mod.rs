@@ -1,18 +1,18 @@
 //! A tower layer that puts a credential on requests, and renews it when a server refuses it.
 //!
-//! It fits before any service of `http` requests:
+//! The layer fits in front of any service of `http` requests:
 //!
 //! - A request that has an `Authorization` header (or, of a WebSocket client, a token among its
 //!   protocols), or goes to another origin than the configured one, is passed on as it is.
-//! - Any other gets the ready-made header of the current credential. If there is none yet, the
-//!   request's own future waits for the provider; `poll_ready` never does, and never fails, because
-//!   one error there ends a buffered service for good.
-//! - On a 401 (and, where that is switched on, a 403) the credential is renewed, once for everybody
-//!   who was refused, and the request is sent once more if its body can be and the credential
-//!   really is another one. Else the caller gets the refusal. A request whose new credential is
-//!   revoked as well, after the server had accepted it from another request, gets one more.
+//! - Any other request gets the ready-made header of the current credential. If there is none yet, the
+//!   request's future waits for the provider; `poll_ready` never waits and never fails, because one
+//!   error there ends a buffered service for good.
+//! - On a 401 (and, if enabled, a 403) the credential is renewed, once for all requests that were
+//!   refused. A request is retried if its body can be sent again and the new credential differs from
+//!   the old one; otherwise the caller gets the refusal. If the new credential is revoked too, after
+//!   the server had accepted it from another request, the request is retried once more.
 
-mod heal;
+mod retry;
 
 use std::{
     error::Error as StdError,
@@ -29,8 +29,8 @@ use keyward_host::{Credential, Source, cell::lane};
 use pin_project_lite::pin_project;
 use tower::{Service, util::Oneshot};
 
-pub use self::heal::brings_own;
-pub(crate) use self::heal::{Carry, Heal, Lost};
+pub use self::retry::has_own_credential;
+pub(crate) use self::retry::{Retry, SendError, Transport};
 use crate::{Origin, Replay};
 
 /// What a [`Bearer`] fails with: the inner service's error, or a [`keyward_host::Error`].
@@ -38,100 +38,101 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// Makes a [`Bearer`] of any service.
 #[derive(Clone)]
-pub struct Layer(Arc<Guard>);
+pub struct Layer(Arc<Config>);
 
-/// When credentials are put on and renewed.
+/// Which requests get a credential, from where, and when it is renewed.
 #[derive(Clone)]
-pub(crate) struct Guard {
+pub(crate) struct Config {
     pub(crate) source: Source,
     pub(crate) origin: Origin,
     pub(crate) replay: bool,
-    pub(crate) on_403: bool,
-    pub(crate) accepted: Accepted,
+    pub(crate) refresh_on_403: bool,
+    pub(crate) outcomes: Outcomes,
 }
 
-/// The newest credentials this server has accepted and refused. All clones share them; the first is written
-/// once for each credential and only read afterwards.
+/// The newest credentials that this server has accepted and refused, shared by all clones. The first is
+/// written once for each credential and only read afterwards.
 #[derive(Clone, Default)]
-pub(crate) struct Accepted(Arc<Newest>);
+pub(crate) struct Outcomes(Arc<Serials>);
 
 #[derive(Default)]
-struct Newest {
+struct Serials {
     accepted: AtomicU64,
     refused: AtomicU64,
 }
 
-impl Accepted {
+impl Outcomes {
     /// The server answered a request with this credential, and did not refuse it.
     #[inline]
-    fn note(&self, credential: &Credential) {
+    fn accept(&self, credential: &Credential) {
         // Serials grow, so a late answer to an old credential changes nothing.
-        if self.0.accepted.load(Ordering::Relaxed) < newest(credential) {
-            self.0.accepted.fetch_max(newest(credential), Ordering::Relaxed);
+        if self.0.accepted.load(Ordering::Relaxed) < number(credential) {
+            self.0.accepted.fetch_max(number(credential), Ordering::Relaxed);
         }
     }
 
-    fn has(&self, credential: &Credential) -> bool {
-        self.0.accepted.load(Ordering::Relaxed) == newest(credential)
+    fn has_accepted(&self, credential: &Credential) -> bool {
+        self.0.accepted.load(Ordering::Relaxed) == number(credential)
     }
 
-    /// The server refused this credential. Returns whether it has accepted one since the refusal before:
-    /// then this is not more of the same.
+    /// The server refused this credential. Returns whether the server has accepted one since the last
+    /// refusal, in which case the provider is not to blame for a row of bad ones.
     fn refuse(&self, credential: &Credential) -> bool {
-        self.0.refuse(newest(credential))
+        self.0.refuse(number(credential))
     }
 }
 
-impl Newest {
+impl Serials {
     fn refuse(&self, number: u64) -> bool {
         let before = self.refused.fetch_max(number, Ordering::Relaxed);
         self.accepted.load(Ordering::Relaxed) > before
     }
 }
 
-/// The serial, above zero, which stands for none.
-fn newest(credential: &Credential) -> u64 {
+/// The serial plus one: zero stands for no credential.
+fn number(credential: &Credential) -> u64 {
     credential.serial() + 1
 }
 
 impl Layer {
-    /// Credentials of `source` for requests to `origin`, and to no other.
+    /// Puts credentials of `source` on requests to `origin`, and on no others.
     pub fn new(source: Source, origin: Origin) -> Self {
-        Self(Arc::new(Guard {
+        Self(Arc::new(Config {
             source,
             origin,
             replay: true,
-            on_403: false,
-            accepted: Accepted::default(),
+            refresh_on_403: false,
+            outcomes: Outcomes::default(),
         }))
     }
 
-    pub(crate) fn guarded_by(guard: Arc<Guard>) -> Self {
-        Self(guard)
+    pub(crate) fn with_config(config: Arc<Config>) -> Self {
+        Self(config)
     }
 
-    /// Never sends a request twice, and so makes no copies. The refused caller gets the 401, the
-    /// next one a new credential.
+    /// Never sends a request twice, and so copies none. A caller whose credential is refused gets the
+    /// 401; the next request gets a new credential.
     #[must_use]
     pub fn without_replay(self) -> Self {
-        self.change(|guard| guard.replay = false)
+        self.change(|config| config.replay = false)
     }
 
-    /// Treats a 403 like a 401, for providers whose credentials carry rights that change.
+    /// Treats a 403 like a 401, for providers whose credentials carry permissions that change.
     #[must_use]
     pub fn refresh_on_403(self) -> Self {
-        self.change(|guard| guard.on_403 = true)
+        self.change(|config| config.refresh_on_403 = true)
     }
 
-    fn change(mut self, change: impl FnOnce(&mut Guard)) -> Self {
+    fn change(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(Arc::make_mut(&mut self.0));
         self
     }
 }
 
-impl Guard {
+impl Config {
     pub(crate) fn is_refusal(&self, status: StatusCode) -> bool {
-        status == StatusCode::UNAUTHORIZED || (self.on_403 && status == StatusCode::FORBIDDEN)
+        status == StatusCode::UNAUTHORIZED
+            || (self.refresh_on_403 && status == StatusCode::FORBIDDEN)
     }
 }
 
@@ -139,33 +140,33 @@ impl<S> tower::Layer<S> for Layer {
     type Service = Bearer<S>;
 
     fn layer(&self, inner: S) -> Bearer<S> {
-        Bearer { inner: Through(inner), guards: Guards::of(&self.0) }
+        Bearer { inner: ServiceTransport(inner), configs: ConfigCopies::of(&self.0) }
     }
 }
 
 /// A service that puts a credential on each request. Made by a [`Layer`].
 ///
-/// It is always ready: the inner service, a clone of it, is waited for in the request's future.
+/// Always ready: the request's future waits for a clone of the inner service.
 #[derive(Clone)]
 pub struct Bearer<S> {
-    inner: Through<S>,
-    guards: Guards,
+    inner: ServiceTransport<S>,
+    configs: ConfigCopies,
 }
 
-/// A guard in copies, so that threads that send at the same time do not fight for one reference count.
+/// Copies of a config, so that threads that send at the same time do not contend for one reference count.
 #[derive(Clone)]
-struct Guards(Arc<[Arc<Guard>; COPIES]>);
+struct ConfigCopies(Arc<[Arc<Config>; COPIES]>);
 
-/// Threads beyond this share.
+/// How many threads have a copy to themselves.
 const COPIES: usize = 8;
 
-impl Guards {
-    fn of(guard: &Guard) -> Self {
-        Self(Arc::new(std::array::from_fn(|_| Arc::new(guard.clone()))))
+impl ConfigCopies {
+    fn of(config: &Config) -> Self {
+        Self(Arc::new(std::array::from_fn(|_| Arc::new(config.clone()))))
     }
 
     /// The copy of this thread.
-    fn mine(&self) -> Arc<Guard> {
+    fn mine(&self) -> Arc<Config> {
         self.0[lane() % COPIES].clone()
     }
 }
@@ -185,7 +186,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        Sending { inner: Heal::new(self.guards.mine(), self.inner.clone(), request) }
+        Sending { inner: Retry::new(self.configs.mine(), self.inner.clone(), request) }
     }
 }
 
@@ -199,7 +200,7 @@ pin_project! {
         B: Replay,
     {
         #[pin]
-        inner: Heal<Through<S>, B>,
+        inner: Retry<ServiceTransport<S>, B>,
     }
 }
 
@@ -216,26 +217,26 @@ where
     }
 }
 
-/// Hands requests to a service that knows nothing of credentials.
+/// Sends requests by a service that knows nothing of credentials.
 #[derive(Clone)]
-struct Through<S>(S);
+struct ServiceTransport<S>(S);
 
-impl<S, B, R> Carry<B> for Through<S>
+impl<S, B, R> Transport<B> for ServiceTransport<S>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
     S::Error: Into<BoxError>,
 {
     type Body = R;
     type Error = BoxError;
-    type Future = Passing<S, B>;
+    type Future = ServiceFuture<S, B>;
 
-    fn carry(&self, request: Request<B>, _credential: Option<&Arc<Credential>>) -> Self::Future {
-        Passing { inner: Oneshot::new(self.0.clone(), request) }
+    fn send(&self, request: Request<B>, _credential: Option<&Arc<Credential>>) -> Self::Future {
+        ServiceFuture { inner: Oneshot::new(self.0.clone(), request) }
     }
 }
 
 pin_project! {
-    struct Passing<S, B>
+    struct ServiceFuture<S, B>
     where
         S: Service<Request<B>>,
     {
@@ -244,16 +245,16 @@ pin_project! {
     }
 }
 
-impl<S, B, R> Future for Passing<S, B>
+impl<S, B, R> Future for ServiceFuture<S, B>
 where
     S: Service<Request<B>, Response = Response<R>>,
     S::Error: Into<BoxError>,
 {
-    type Output = Result<Response<R>, Lost<BoxError>>;
+    type Output = Result<Response<R>, SendError<BoxError>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let done = ready!(self.project().inner.poll(cx));
-        Poll::Ready(done.map_err(|error| Lost { error: error.into(), again: false }))
+        Poll::Ready(done.map_err(|error| SendError { error: error.into(), retryable: false }))
     }
 }
 
@@ -262,15 +263,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_more_of_the_same_unless_a_credential_was_accepted_since_the_last() {
-        let newest = Newest::default();
-        assert!(!newest.refuse(1), "nothing was ever accepted");
-        assert!(!newest.refuse(2));
-        newest.accepted.store(3, Ordering::Relaxed);
-        assert!(newest.refuse(4), "3 was accepted, and 4 never was good");
-        assert!(!newest.refuse(4), "another request with the same one");
-        assert!(!newest.refuse(5));
-        newest.accepted.store(6, Ordering::Relaxed);
-        assert!(newest.refuse(6), "6 was accepted, and is revoked");
+    fn refusals_are_in_a_row_unless_a_credential_was_accepted_in_between() {
+        let serials = Serials::default();
+        assert!(!serials.refuse(1), "nothing was ever accepted");
+        assert!(!serials.refuse(2));
+        serials.accepted.store(3, Ordering::Relaxed);
+        assert!(serials.refuse(4), "3 was accepted, and 4 never was good");
+        assert!(!serials.refuse(4), "another request with the same one");
+        assert!(!serials.refuse(5));
+        serials.accepted.store(6, Ordering::Relaxed);
+        assert!(serials.refuse(6), "6 was accepted, and is revoked");
     }
 }

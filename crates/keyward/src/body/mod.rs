@@ -1,4 +1,4 @@
-mod tape;
+mod replay;
 
 use std::{
     error::Error as StdError,
@@ -11,19 +11,19 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
 
-use self::tape::Tape;
+use self::replay::ReplayStream;
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// A body that can perhaps be sent a second time.
+/// A body that may be sent a second time.
 ///
-/// After a 401 a request is sent again only if this gives a body; a cheap copy, or `None`.
+/// After a 401 a request is sent again only if [`Replay::replay`] returns a body.
 pub trait Replay: Sized {
-    /// A copy that sends the same bytes, if there can be one.
+    /// A cheap copy that sends the same bytes, if possible.
     fn replay(&self) -> Option<Self>;
 
-    /// Says that this copy is wanted, and whether it can still be sent. What reads the same source
-    /// rests from then on, until this copy is read or dropped.
+    /// Announces that this copy will be sent, and returns whether it still can be. Other readers of
+    /// its source pause until this copy is read or dropped.
     fn claim(&mut self) -> bool {
         true
     }
@@ -55,14 +55,14 @@ impl Replay for () {
 
 /// The body of a request: nothing, bytes in memory, or a stream.
 ///
-/// The first two can be sent again after a 401. A stream can if it is [`Body::replayable`] and not
-/// too much of it was sent.
+/// The first two can be sent again after a 401; a stream only if it is [`Body::replayable`] and no more
+/// of it was sent than is buffered.
 pub struct Body(Kind);
 
 enum Kind {
     Buffered(Option<Bytes>),
     Stream(UnsyncBoxBody<Bytes, BoxError>),
-    Tape(Tape),
+    Replayable(ReplayStream),
 }
 
 impl Body {
@@ -71,7 +71,7 @@ impl Body {
         Self(Kind::Buffered(None))
     }
 
-    /// A body that comes as it goes, and can be sent once only.
+    /// A streamed body, which can be sent only once.
     pub fn stream<B>(body: B) -> Self
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
@@ -80,14 +80,14 @@ impl Body {
         Self(Kind::Stream(body.map_err(Into::into).boxed_unsync()))
     }
 
-    /// A body that comes as it goes, and can be sent again while no more than `room` bytes of it
-    /// have been sent. So many are kept in memory, and only until the response is there.
-    pub fn replayable<B>(body: B, room: usize) -> Self
+    /// A streamed body that can be sent again while no more than `limit` bytes of it have been sent.
+    /// At most that many are buffered, and only until the response arrives.
+    pub fn replayable<B>(body: B, limit: usize) -> Self
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Self(Kind::Tape(Tape::new(body.map_err(Into::into).boxed_unsync(), room)))
+        Self(Kind::Replayable(ReplayStream::new(body.map_err(Into::into).boxed_unsync(), limit)))
     }
 }
 
@@ -102,13 +102,13 @@ impl Replay for Body {
         match &self.0 {
             Kind::Buffered(bytes) => Some(Self(Kind::Buffered(bytes.clone()))),
             Kind::Stream(_) => None,
-            Kind::Tape(tape) => tape.copy().map(|tape| Self(Kind::Tape(tape))),
+            Kind::Replayable(replay) => replay.copy().map(|replay| Self(Kind::Replayable(replay))),
         }
     }
 
     fn claim(&mut self) -> bool {
         match &mut self.0 {
-            Kind::Tape(tape) => tape.claim(),
+            Kind::Replayable(replay) => replay.claim(),
             Kind::Buffered(_) | Kind::Stream(_) => true,
         }
     }
@@ -155,7 +155,7 @@ impl HttpBody for Body {
         match &mut self.0 {
             Kind::Buffered(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Kind::Stream(body) => Pin::new(body).poll_frame(cx),
-            Kind::Tape(tape) => tape.poll_frame(cx),
+            Kind::Replayable(replay) => replay.poll_frame(cx),
         }
     }
 
@@ -163,7 +163,7 @@ impl HttpBody for Body {
         match &self.0 {
             Kind::Buffered(bytes) => bytes.is_none(),
             Kind::Stream(body) => body.is_end_stream(),
-            Kind::Tape(tape) => tape.is_end_stream(),
+            Kind::Replayable(replay) => replay.is_end_stream(),
         }
     }
 
@@ -173,7 +173,7 @@ impl HttpBody for Body {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
             Kind::Stream(body) => body.size_hint(),
-            Kind::Tape(tape) => tape.size_hint(),
+            Kind::Replayable(replay) => replay.size_hint(),
         }
     }
 }
@@ -184,7 +184,7 @@ impl fmt::Debug for Body {
             Kind::Buffered(None) => "Body(empty)",
             Kind::Buffered(Some(_)) => "Body(buffered)",
             Kind::Stream(_) => "Body(stream)",
-            Kind::Tape(_) => "Body(replayable)",
+            Kind::Replayable(_) => "Body(replayable)",
         })
     }
 }

@@ -7,10 +7,10 @@ use keyward_host::{
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use rustls::crypto::CryptoProvider;
 
-use super::{Client, Inner, headers::Defaults};
+use super::{Client, Inner, headers::DefaultHeaders};
 use crate::{
     Error, Origin,
-    bearer::{Accepted, Guard},
+    bearer::{Config, Outcomes},
     connect::Connector,
     error::Kind,
     generation::Generations,
@@ -19,7 +19,7 @@ use crate::{
     pool,
 };
 
-/// Sets up a [`Client`]. The times are client-go's where it has them.
+/// Configures a [`Client`]. Times default to client-go's where it has them.
 #[derive(Clone)]
 pub struct Builder {
     provider: Option<Arc<CryptoProvider>>,
@@ -30,7 +30,7 @@ pub struct Builder {
     limit: Option<Duration>,
     pool: pool::Settings,
     replay: bool,
-    on_403: bool,
+    refresh_on_403: bool,
     bare: bool,
 }
 
@@ -45,74 +45,74 @@ impl Default for Builder {
             limit: None,
             pool: pool::Settings::default(),
             replay: true,
-            on_403: false,
+            refresh_on_403: false,
             bare: false,
         }
     }
 }
 
 impl Builder {
-    /// Another cryptography than the crate's own (`ring`, unless that feature is off).
+    /// Uses another cryptography provider than the crate's own (`ring`, unless that feature is off).
     #[must_use]
     pub fn provider(mut self, provider: Arc<CryptoProvider>) -> Self {
         self.provider = Some(provider);
         self
     }
 
-    /// What plugins stand in, and where `HTTPS_PROXY` and its relatives are read: this process,
-    /// unless said otherwise.
+    /// Sets the environment of plugins, from which `HTTPS_PROXY` and its relatives are read too: by
+    /// default that of this process.
     #[must_use]
     pub fn surroundings(mut self, surroundings: Surroundings) -> Self {
         self.surroundings = surroundings;
         self
     }
 
-    /// How plugins are run, see [`Builder::open`].
+    /// Sets how plugins run, see [`Builder::open`].
     #[must_use]
     pub fn plan(mut self, settings: plan::Settings) -> Self {
         self.plan = settings;
         self
     }
 
-    /// The `User-Agent` of requests that have none.
+    /// Sets the `User-Agent` of requests that have none.
     #[must_use]
     pub fn user_agent(mut self, name: impl Into<String>) -> Self {
         self.user_agent = Some(name.into());
         self
     }
 
-    /// How long a connection may take, proxy and handshake included: 30 s unless said otherwise.
+    /// Limits how long a connection takes, proxy and handshake included: by default 30 s.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect = limit;
         self
     }
 
-    /// How long a response may take, from the call to its headers, the provider's run included. A
-    /// body may take its time: a watch has no end. No limit unless said otherwise.
+    /// Limits the time from the call to the response's headers, the provider's run included; by default
+    /// there is no limit. Bodies are not limited: a watch does not end.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// After how long an unused connection is closed: 90 s unless said otherwise.
+    /// Closes a connection that was idle for this long: by default 90 s.
     #[must_use]
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.pool.idle = limit;
         self
     }
 
-    /// After how long what is still open under an old certificate, such as a watch, is cut. Never,
-    /// unless said otherwise: the server ends it sooner or later.
+    /// Cuts what is still open under a replaced certificate, such as a watch, after this long. By default
+    /// it is left to the server.
     #[must_use]
     pub fn drain_limit(mut self, limit: Duration) -> Self {
         self.pool.drain = Some(limit);
         self
     }
 
-    /// After how long without a word an HTTP/2 connection with open streams is asked whether it is
-    /// there, and how long it has to answer: 30 s and 15 s unless said otherwise, `None` never.
+    /// Sets after how long of silence an HTTP/2 connection with open streams is pinged, and how long it
+    /// has to answer: by default 30 s and 15 s, `None` never.
     #[must_use]
     pub fn ping(mut self, ping: Option<(Duration, Duration)>) -> Self {
         self.pool.ping = ping;
@@ -129,20 +129,20 @@ impl Builder {
     /// Treats a 403 like a 401, see [`crate::bearer::Layer::refresh_on_403`].
     #[must_use]
     pub fn refresh_on_403(mut self) -> Self {
-        self.on_403 = true;
+        self.refresh_on_403 = true;
         self
     }
 
-    /// Adds nothing to requests but the credential and whom the kubeconfig's user acts as, and gives
-    /// responses as they come, packed ones too: for a proxy, whose clients say the rest themselves.
+    /// Adds only the credential and the kubeconfig's impersonation to requests, and leaves responses as
+    /// they are, compressed or not: for a proxy, whose clients set the rest.
     #[must_use]
     pub fn without_defaults(mut self) -> Self {
         self.bare = true;
         self
     }
 
-    /// The client that kubectl would be, and what it is for: `$KUBECONFIG` or `~/.kube/config`, this
-    /// context of it or the current one. Runs nothing, connects to nobody. All clients made this
+    /// A client for this context, or the current one, of the kubeconfig that kubectl would use, and the
+    /// target that the context names. Runs no plugin and opens no connection. All clients made this
     /// way share the credentials of one identity.
     ///
     /// Fails when the kubeconfig or the plugin policy cannot be read, or do not allow the context.
@@ -155,10 +155,10 @@ impl Builder {
         Ok((self.open(&target, &rules, Sources::global())?, target))
     }
 
-    /// A client of the target's cluster as the target's user. Runs nothing, connects to nobody.
+    /// A client of the target's cluster as the target's user. Runs no plugin and opens no connection.
     ///
-    /// Fails when the kubeconfig asks for something that cannot be done. A plugin that needs a
-    /// person where there is none is a matter of the requests: they fail with that.
+    /// Fails when the kubeconfig asks for something that cannot be done. If a plugin needs a terminal
+    /// and there is none, the requests fail.
     pub fn open(self, target: &Target, rules: &Rules, sources: &Sources) -> Result<Client, Error> {
         let mut settings = self.plan.clone();
         settings.exchange.get_or_insert_with(Https::shared);
@@ -172,7 +172,7 @@ impl Builder {
         self.build(target, source)
     }
 
-    /// A client of the target's cluster under the source's credentials. Connects to nobody.
+    /// A client of the target's cluster with the source's credentials. Opens no connection.
     ///
     /// Fails when the kubeconfig's URLs, names or certificates cannot be used.
     pub fn build(self, target: &Target, source: Source) -> Result<Client, Error> {
@@ -197,14 +197,14 @@ impl Builder {
         })?;
         let compression = !self.bare && !target.cluster.disable_compression;
         let agent = (!self.bare).then_some(agent);
-        let defaults = Defaults::new(agent, &target.user.impersonate, compression)?;
+        let defaults = DefaultHeaders::new(agent, &target.user.impersonate, compression)?;
         Ok(Client(Arc::new(Inner {
-            guard: Arc::new(Guard {
+            config: Arc::new(Config {
                 source,
                 origin,
                 replay: self.replay,
-                on_403: self.on_403,
-                accepted: Accepted::default(),
+                refresh_on_403: self.refresh_on_403,
+                outcomes: Outcomes::default(),
             }),
             generations: Generations::new(Arc::new(connector), self.pool),
             defaults,

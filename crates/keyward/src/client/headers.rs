@@ -1,4 +1,4 @@
-//! The headers a client adds to every request: who it is, and whom it acts as.
+//! The headers a client adds to every request: user agent, impersonation, compression.
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method,
@@ -7,7 +7,7 @@ use http::{
 use keyward_host::kubeconfig::Impersonate;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::{Error, bearer::brings_own, error::Kind};
+use crate::{Error, bearer::has_own_credential, error::Kind};
 
 const USER: HeaderName = HeaderName::from_static("impersonate-user");
 const UID: HeaderName = HeaderName::from_static("impersonate-uid");
@@ -33,33 +33,33 @@ const KEY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'|')
     .remove(b'~');
 
-/// Headers for requests that do not have them.
-pub(super) struct Defaults {
+/// Headers for requests that lack them.
+pub(super) struct DefaultHeaders {
     agent: Option<HeaderValue>,
     impersonation: Vec<(HeaderName, HeaderValue)>,
     compression: bool,
 }
 
-impl Defaults {
+impl DefaultHeaders {
     pub(super) fn new(
         agent: Option<HeaderValue>,
-        as_whom: &Impersonate,
+        impersonate: &Impersonate,
         compression: bool,
     ) -> Result<Self, Error> {
         let value = |text: &str| {
             HeaderValue::from_str(text).map_err(|_| bad("has a character that cannot be sent"))
         };
         let mut impersonation = Vec::new();
-        if !as_whom.user.is_empty() {
-            impersonation.push((USER, value(&as_whom.user)?));
+        if !impersonate.user.is_empty() {
+            impersonation.push((USER, value(&impersonate.user)?));
         }
-        if !as_whom.uid.is_empty() {
-            impersonation.push((UID, value(&as_whom.uid)?));
+        if !impersonate.uid.is_empty() {
+            impersonation.push((UID, value(&impersonate.uid)?));
         }
-        for group in &as_whom.groups {
+        for group in &impersonate.groups {
             impersonation.push((GROUP, value(group)?));
         }
-        for (key, values) in &as_whom.extra {
+        for (key, values) in &impersonate.extra {
             let name = format!("{EXTRA}{}", utf8_percent_encode(key, KEY));
             let name = HeaderName::from_bytes(name.as_bytes())
                 .map_err(|_| bad("has an extra key that cannot be sent"))?;
@@ -70,21 +70,25 @@ impl Defaults {
         Ok(Self { agent, impersonation, compression })
     }
 
-    /// Whoever says whom to act as in the request itself says all of it, as in client-go. Gives
-    /// whether the response is to be unpacked: only if it was us who asked for that.
+    /// Adds the headers that the request lacks. A request that impersonates a user sets all of the
+    /// impersonation headers itself, as in client-go. Returns whether to decompress the response: only
+    /// if compression was not the caller's idea.
     pub(super) fn apply(&self, method: &Method, headers: &mut HeaderMap) -> bool {
         if let Some(agent) = &self.agent
             && !headers.contains_key(USER_AGENT)
         {
             headers.insert(USER_AGENT, agent.clone());
         }
-        // Whoever comes with an authorization of its own does not act as somebody through ours.
-        if !self.impersonation.is_empty() && !headers.contains_key(USER) && !brings_own(headers) {
+        // A request with a credential of its own does not impersonate through ours.
+        if !self.impersonation.is_empty()
+            && !headers.contains_key(USER)
+            && !has_own_credential(headers)
+        {
             for (name, value) in &self.impersonation {
                 headers.append(name.clone(), value.clone());
             }
         }
-        // A range of a packed text cannot be unpacked, and the answer to `HEAD` has no text.
+        // A range of a compressed text cannot be decompressed, and the answer to `HEAD` has no body.
         let ask = self.compression
             && method != Method::HEAD
             && !headers.contains_key(ACCEPT_ENCODING)
@@ -96,8 +100,8 @@ impl Defaults {
     }
 }
 
-/// Whether a response is packed. If so its headers are made to fit the unpacked body.
-pub(super) fn unpack(headers: &mut HeaderMap) -> bool {
+/// Whether a response is compressed. If so, its headers are changed to fit the decompressed body.
+pub(super) fn decompress(headers: &mut HeaderMap) -> bool {
     let packed = headers.get(CONTENT_ENCODING) == Some(&GZIP);
     if packed {
         headers.remove(CONTENT_ENCODING);
@@ -107,7 +111,7 @@ pub(super) fn unpack(headers: &mut HeaderMap) -> bool {
 }
 
 fn bad(what: &str) -> Error {
-    Error::new(Kind::BadConfig, format!("whom the kubeconfig's user acts as {what}"))
+    Error::new(Kind::BadConfig, format!("the impersonation of the kubeconfig's user {what}"))
 }
 
 #[cfg(test)]
@@ -116,18 +120,18 @@ mod tests {
 
     use super::*;
 
-    fn defaults() -> Defaults {
-        let as_whom = Impersonate {
+    fn defaults() -> DefaultHeaders {
+        let impersonate = Impersonate {
             user: "jane".into(),
             groups: vec!["dev".into(), "ops".into()],
             extra: vec![("example.org/%scope".into(), vec!["view".into()])],
             ..Impersonate::default()
         };
-        Defaults::new(Some(HeaderValue::from_static("test/1")), &as_whom, true).unwrap()
+        DefaultHeaders::new(Some(HeaderValue::from_static("test/1")), &impersonate, true).unwrap()
     }
 
     #[test]
-    fn impersonation_is_spelt_as_the_server_reads_it() {
+    fn impersonation_headers_are_spelt_as_the_server_reads_them() {
         let mut headers = HeaderMap::new();
         defaults().apply(&Method::GET, &mut headers);
         assert_eq!(headers[USER], "jane");
@@ -137,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_says_its_own_is_left_alone() {
+    fn headers_of_the_request_itself_are_kept() {
         let mut headers = HeaderMap::new();
         headers.insert(USER, HeaderValue::from_static("bob"));
         headers.insert(USER_AGENT, HeaderValue::from_static("mine"));
@@ -149,19 +153,19 @@ mod tests {
 
     #[test]
     fn a_name_with_a_line_break_is_refused() {
-        let as_whom = Impersonate {
+        let impersonate = Impersonate {
             user: "jane\r\nimpersonate-group: root".into(),
             ..Impersonate::default()
         };
-        assert!(Defaults::new(None, &as_whom, true).is_err());
+        assert!(DefaultHeaders::new(None, &impersonate, true).is_err());
     }
 
     #[test]
-    fn a_response_is_unpacked_only_where_that_was_our_wish() {
+    fn a_response_is_decompressed_only_if_the_caller_did_not_ask_for_gzip() {
         let mut headers = HeaderMap::new();
         assert!(defaults().apply(&Method::GET, &mut headers));
         assert_eq!(headers[ACCEPT_ENCODING], "gzip");
-        // What asks for it asks for what it can read.
+        // A caller that asks for gzip gets gzip.
         assert!(!defaults().apply(&Method::GET, &mut headers));
         let mut ranged = HeaderMap::new();
         ranged.insert(RANGE, HeaderValue::from_static("bytes=0-9"));
@@ -170,12 +174,12 @@ mod tests {
     }
 
     #[test]
-    fn the_length_of_a_packed_response_says_nothing_of_the_unpacked() {
+    fn the_length_of_a_compressed_response_is_dropped() {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_LENGTH, HeaderValue::from_static("12"));
-        assert!(!unpack(&mut headers));
+        assert!(!decompress(&mut headers));
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        assert!(unpack(&mut headers));
+        assert!(decompress(&mut headers));
         assert!(headers.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! A small HTTPS client for one API server, under the credentials a kubeconfig names.
+//! A small HTTPS client for one API server, with the credentials of a kubeconfig.
 
 mod builder;
 mod headers;
@@ -17,18 +17,18 @@ use tokio::time::Sleep;
 use tower::Service;
 
 pub use self::builder::Builder;
-use self::headers::Defaults;
+use self::headers::DefaultHeaders;
 use crate::{
     Body, Error, Incoming, Origin,
-    bearer::{Guard, Heal, Layer},
+    bearer::{Config, Layer, Retry},
     error::Kind,
     generation::Generations,
 };
 
-/// A client of one API server as one identity. Cheap to clone; clones share connections.
+/// A client of one API server under one identity. Cheap to clone; clones share connections.
 ///
-/// Nothing is run and nobody is connected to before the first request. Redirects are not followed:
-/// the caller sees them, and a request for another server than the configured one is an error.
+/// No plugin runs and no connection is opened before the first request. Redirects are not followed:
+/// the caller gets them. A request for another server than the configured one is an error.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -42,38 +42,38 @@ use crate::{
 pub struct Client(Arc<Inner>);
 
 struct Inner {
-    guard: Arc<Guard>,
+    config: Arc<Config>,
     generations: Generations,
-    defaults: Defaults,
+    defaults: DefaultHeaders,
     limit: Option<Duration>,
 }
 
 impl Client {
-    /// The client that kubectl would be: `$KUBECONFIG` or `~/.kube/config`, this context of it or
-    /// the current one.
+    /// A client for this context, or the current one, of the kubeconfig that kubectl would use:
+    /// `$KUBECONFIG` or `~/.kube/config`.
     ///
     /// Fails when the kubeconfig or the plugin policy cannot be read, or do not allow the context.
     pub fn for_context(context: Option<&str>) -> Result<Self, Error> {
         Self::builder().for_context(context).map(|(client, _)| client)
     }
 
-    /// For everything that can be set.
+    /// Starts a client with settings.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// The server this client is for.
+    /// The server that this client talks to.
     pub fn origin(&self) -> &Origin {
-        &self.0.guard.origin
+        &self.0.config.origin
     }
 
-    /// The same credentials for a client of one's own: a tower layer for any HTTP service. Its
-    /// connections are its own too, and so is their TLS: a certificate is shown only by ours.
+    /// A tower layer that puts this client's credentials on the requests of any HTTP service. That
+    /// service has its own connections and TLS, so a client certificate is not shown by it.
     pub fn layer(&self) -> Layer {
-        Layer::guarded_by(self.0.guard.clone())
+        Layer::with_config(self.0.config.clone())
     }
 
-    /// Asks for a path of the server.
+    /// Sends a `GET` request for a path of the server.
     pub fn get(
         &self,
         path: &str,
@@ -85,9 +85,9 @@ impl Client {
         async move { request?.await }
     }
 
-    /// Sends a request. A URI without a host is taken as a path of the server.
+    /// Sends a request. A URI without a host is a path of the server.
     ///
-    /// The response may be any, a 401 too if renewing the credential did not help.
+    /// Returns any response, even a 401 if renewing the credential did not help.
     pub fn send<B: Into<Body>>(&self, request: Request<B>) -> Sending {
         self.start(request.map(Into::into))
     }
@@ -95,10 +95,10 @@ impl Client {
     fn start(&self, mut request: Request<Body>) -> Sending {
         let inner = &self.0;
         let method = request.method().clone();
-        let unpack = inner.defaults.apply(&method, request.headers_mut());
+        let decompress = inner.defaults.apply(&method, request.headers_mut());
         Sending {
-            inner: Heal::new(inner.guard.clone(), inner.generations.clone(), request),
-            unpack,
+            inner: Retry::new(inner.config.clone(), inner.generations.clone(), request),
+            decompress,
             limit: inner.limit.map(|limit| Box::pin(tokio::time::sleep(limit))),
         }
     }
@@ -121,18 +121,18 @@ impl<B: Into<Body>> Service<Request<B>> for Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Client").field(&self.0.guard.origin).finish()
+        f.debug_tuple("Client").field(&self.0.config.origin).finish()
     }
 }
 
 pin_project! {
-    /// A request on its way. Dropping it gives the request up; a provider that is running for it
-    /// runs on for the next one.
+    /// A request in flight. Dropping it cancels the request, but not a provider that runs for it: the
+    /// next request gets the credential.
     #[must_use = "futures do nothing unless polled"]
     pub struct Sending {
         #[pin]
-        inner: Heal<Generations, Body>,
-        unpack: bool,
+        inner: Retry<Generations, Body>,
+        decompress: bool,
         limit: Option<Pin<Box<Sleep>>>,
     }
 }
@@ -144,8 +144,8 @@ impl Future for Sending {
         let this = self.project();
         if let Poll::Ready(done) = this.inner.poll(cx) {
             return Poll::Ready(done.map(|mut response| {
-                if *this.unpack && headers::unpack(response.headers_mut()) {
-                    response.map(Incoming::unpacked)
+                if *this.decompress && headers::decompress(response.headers_mut()) {
+                    response.map(Incoming::decompressed)
                 } else {
                     response
                 }
@@ -153,7 +153,7 @@ impl Future for Sending {
         }
         match this.limit {
             Some(limit) => limit.as_mut().poll(cx).map(|()| {
-                Err(Error::new(Kind::TimedOut, "there was no response in the time set for it"))
+                Err(Error::new(Kind::TimedOut, "no response within the configured time"))
             }),
             None => Poll::Pending,
         }

@@ -22,7 +22,7 @@ pub(super) fn proxy_for(
         return Ok(None);
     };
     if !origin.is_https() && var("REQUEST_METHOD").is_some_and(|value| !value.is_empty()) {
-        // In a CGI program that variable comes from whoever made the request.
+        // In a CGI program that variable comes from the client's request.
         return Err(Error::new(
             Kind::BadConfig,
             "`HTTP_PROXY` cannot be trusted where `REQUEST_METHOD` is set",
@@ -67,7 +67,7 @@ fn excepts(entry: &str, host: &str, ip: Option<IpAddr>, port: u16) -> bool {
     }
     let name = name.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(name);
     match name.strip_prefix('.') {
-        // `.example` is everything below it, `example` that and itself.
+        // `.example` matches everything below it, `example` also itself.
         Some(_) => host.ends_with(name),
         None => host == name || host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.')),
     }

@@ -1,10 +1,11 @@
-//! From an origin to a stream of bytes: name, address, proxy, TLS.
+//! Opens a connection to a server: name resolution, proxy, TLS.
 
+mod diagnosis;
+mod dialer;
 mod environment;
 mod proxy;
 mod socks;
 mod tcp;
-mod verdict;
 
 use std::{
     sync::{
@@ -21,8 +22,9 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 
 pub(crate) use self::{
+    diagnosis::{Cause, Diagnosis, Observed},
+    dialer::Dialer,
     proxy::Proxy,
-    verdict::{Listen, Verdict, Why},
 };
 use crate::{
     Error, Origin,
@@ -30,34 +32,32 @@ use crate::{
     identity::{self, Trust},
 };
 
-/// The shortest pause between two looks at how long a signer has been at work.
+/// The shortest pause between two checks of how long a signer has worked.
 const TICK: Duration = Duration::from_millis(50);
 
-/// What reaches the server: a socket, or one inside the TLS of a proxy.
+/// A socket to the server, or one inside the TLS of a proxy.
 pub(crate) type Stream = Either<TcpStream, TlsStream<TcpStream>>;
 
-/// What HTTP is spoken on. rustls reads 4 KiB at a time; a long response would be a system call for
-/// each.
+/// What HTTP is spoken on. Buffered, because rustls reads 4 KiB at a time, each a system call.
 pub(crate) type Io = Either<Stream, TlsStream<BufReader<Stream>>>;
 
-/// What is read from a socket at once: a record of TLS. More would be felt by every new connection,
-/// which has to find the memory.
+/// How much is read from a socket at once: a TLS record. More would cost every new connection memory.
 const READ: usize = 16 * 1024;
 
-/// The way to one server. Knows nothing of credentials: the caller brings the TLS configuration.
+/// Connects to one server. Knows nothing of credentials: the caller brings the TLS configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Connector {
     origin: Origin,
     proxy: Option<Proxy>,
     trust: Trust,
     limit: Duration,
-    /// The server may have left us a ticket, by which the next connection needs no signature.
+    /// The server may have issued a session ticket, with which the next connection needs no signature.
     ticket: Arc<AtomicBool>,
 }
 
 impl Connector {
-    /// The way a kubeconfig and an environment say. `proxy_url` wins over the environment, as in
-    /// client-go; the environment is read now and not again.
+    /// Connects as a kubeconfig and an environment configure it. `proxy_url` wins over the environment,
+    /// as in client-go; the environment is read now and not again.
     pub(crate) fn new(
         origin: Origin,
         trust: Trust,
@@ -83,40 +83,43 @@ impl Connector {
         &self.trust
     }
 
-    /// How long a server has for an answer of its own, beyond those of HTTP.
+    /// How long a server has for an answer below HTTP.
     pub(crate) fn limit(&self) -> Duration {
         self.limit
     }
 
-    /// A connection, within the time there is for one. `tls` is the generation's configuration,
-    /// with the protocols it offers. An external signer has its own time: while it works, ours
-    /// stands still.
+    /// Connects within the time limit. `tls` is the generation's configuration with the protocols it
+    /// offers. The time that an external signer takes does not count.
     pub(crate) async fn connect(
         &self,
         tls: &Arc<ClientConfig>,
-        verdict: &Verdict,
+        diagnosis: &Diagnosis,
     ) -> Result<Io, Error> {
-        let Some(signing) = verdict.signing() else {
-            return self.open_in_time(tls, verdict).await;
+        let Some(signing) = diagnosis.signing() else {
+            return self.open_in_time(tls, diagnosis).await;
         };
         if !(signing.may_resume() && self.ticket.load(Ordering::Relaxed)) {
             signing.unlock().await?;
         }
-        let mut opened = self.open_in_time(tls, verdict).await;
+        let mut opened = self.open_in_time(tls, diagnosis).await;
         if signing.handshake.was_early() {
-            // There was no ticket, or the server did not take it. It does not wait for a person, so
-            // that connection was given up.
+            // There was no ticket, or the server refused it. Servers do not wait for a person, so that
+            // connection was given up.
             signing.unlock().await?;
-            opened = self.open_in_time(tls, verdict).await;
+            opened = self.open_in_time(tls, diagnosis).await;
         }
         self.ticket.store(opened.is_ok(), Ordering::Relaxed);
         opened
     }
 
-    async fn open_in_time(&self, tls: &Arc<ClientConfig>, verdict: &Verdict) -> Result<Io, Error> {
-        let signing = verdict.signing();
+    async fn open_in_time(
+        &self,
+        tls: &Arc<ClientConfig>,
+        diagnosis: &Diagnosis,
+    ) -> Result<Io, Error> {
+        let signing = diagnosis.signing();
         let through = AtomicBool::new(false);
-        let opening = self.open(tls, verdict, &through);
+        let opening = self.open(tls, diagnosis, &through);
         tokio::pin!(opening);
         let started = Instant::now();
         loop {
@@ -133,10 +136,10 @@ impl Connector {
         }
     }
 
-    /// Whom we wait for: the server, or the proxy before it until it has let us `through`.
+    /// Who did not answer: the server, or the proxy until it has let us `through`.
     fn silent(&self, through: bool) -> String {
         match &self.proxy {
-            Some(proxy) if !through => proxy.way(self.origin.bare_host(), self.origin.port()),
+            Some(proxy) if !through => proxy.describe(self.origin.bare_host(), self.origin.port()),
             _ => format!("`{}`", self.origin),
         }
     }
@@ -144,7 +147,7 @@ impl Connector {
     async fn open(
         &self,
         tls: &Arc<ClientConfig>,
-        verdict: &Verdict,
+        diagnosis: &Diagnosis,
         through: &AtomicBool,
     ) -> Result<Io, Error> {
         let (host, port) = (self.origin.bare_host(), self.origin.port());
@@ -163,16 +166,16 @@ impl Connector {
         let name = self.trust.name_for(&self.origin)?;
         let handshake =
             TlsConnector::from(tls.clone()).connect(name, BufReader::with_capacity(READ, stream));
-        let shaken = match verdict.signing() {
+        let shaken = match diagnosis.signing() {
             None => handshake.await,
             Some(signing) => signing
                 .handshake
                 .drive(handshake)
                 .await
-                .unwrap_or_else(|| Err(verdict::no_thread())),
+                .unwrap_or_else(|| Err(diagnosis::no_thread())),
         };
         shaken.map(Either::Right).map_err(|error| {
-            verdict.note(&error);
+            diagnosis.note(&error);
             match identity::failure(&error) {
                 Some(cause) => Error::unsigned(&self.origin, cause.clone()),
                 None => no_tls(&self.origin.to_string(), error),
@@ -181,7 +184,7 @@ impl Connector {
     }
 }
 
-/// Why a handshake failed, as plainly as it can be said.
+/// The error for a failed TLS handshake, with a hint where the server speaks no TLS.
 fn no_tls(with: &str, error: std::io::Error) -> Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     if let Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) = inner {

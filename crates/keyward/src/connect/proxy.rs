@@ -1,4 +1,4 @@
-//! Proxies: which one, and how to get through it.
+//! Proxies: `http`, `https` and `socks5`.
 
 use std::{fmt, sync::Arc};
 
@@ -18,13 +18,13 @@ use crate::{
     identity::{Trust, server_name},
 };
 
-/// More than any proxy says before it lets one through.
+/// More than any proxy answers to `CONNECT`.
 const HEAD_LIMIT: usize = 16 * 1024;
 
 /// A proxy on the way to a server.
 #[derive(Clone)]
 pub(crate) struct Proxy {
-    kind: Scheme,
+    scheme: Scheme,
     host: String,
     port: u16,
     login: Option<Arc<Login>>,
@@ -44,11 +44,11 @@ pub(super) struct Login {
 }
 
 impl Proxy {
-    /// Reads a `proxy-url`. The message never has the URL's user name or password.
+    /// Parses a `proxy-url`. Errors never contain the URL's user name or password.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         let bad = |what: &str| Error::new(Kind::BadConfig, format!("the proxy's URL {what}"));
         let url = Url::parse(url).map_err(|error| bad(&format!("is {error}")))?;
-        let (kind, default_port) = match url.scheme() {
+        let (scheme, default_port) = match url.scheme() {
             "http" => (Scheme::Http, 80),
             "https" => (Scheme::Https, 443),
             // As in Go, names are resolved by the proxy under both.
@@ -66,10 +66,10 @@ impl Proxy {
             let password = user.password.clone().unwrap_or_else(|| Secret::new(""));
             Arc::new(Login { user: user.name.clone(), password })
         });
-        Ok(Self { kind, host, port, login })
+        Ok(Self { scheme, host, port, login })
     }
 
-    /// A stream to `host` through this proxy. The server's own TLS goes inside it.
+    /// Opens a stream to `host` through this proxy. The server's own TLS goes inside it.
     pub(super) async fn tunnel(
         &self,
         host: &str,
@@ -77,10 +77,10 @@ impl Proxy {
         trust: &Trust,
     ) -> Result<Stream, Error> {
         let socket = tcp::dial(&self.host, self.port).await.map_err(|error| {
-            let message = format!("{} could not be reached", self.way(host, port));
+            let message = format!("{} could not be reached", self.describe(host, port));
             Error::because(Kind::Connect, message, error)
         })?;
-        let stream = match self.kind {
+        let stream = match self.scheme {
             Scheme::Http => self.connect(Either::Left(socket), host, port).await,
             Scheme::Https => {
                 let secured = self.secure(socket, trust).await?;
@@ -93,8 +93,8 @@ impl Proxy {
         stream.map_err(|refusal| refusal.into_error(self, host, port))
     }
 
-    /// Who it is that stands in the way.
-    pub(super) fn way(&self, host: &str, port: u16) -> String {
+    /// Names the proxy and the server behind it, for messages.
+    pub(super) fn describe(&self, host: &str, port: u16) -> String {
         format!("proxy `{self}` on the way to `{host}` port {port}")
     }
 
@@ -125,18 +125,18 @@ impl Proxy {
         match status(&read_head(&mut stream).await?) {
             Some(200..300) => Ok(stream),
             Some(407) => Err(Refusal::Login),
-            Some(code) => Err(Refusal::Said(format!("answered {code}"))),
-            None => Err(Refusal::Said("did not answer in HTTP".into())),
+            Some(code) => Err(Refusal::Other(format!("answered {code}"))),
+            None => Err(Refusal::Other("did not answer in HTTP".into())),
         }
     }
 }
 
-/// Why a proxy let nothing through.
+/// Why a proxy opened no tunnel.
 #[derive(Debug)]
 pub(super) enum Refusal {
     Io(std::io::Error),
     Login,
-    Said(String),
+    Other(String),
 }
 
 impl From<std::io::Error> for Refusal {
@@ -147,23 +147,25 @@ impl From<std::io::Error> for Refusal {
 
 impl Refusal {
     fn into_error(self, proxy: &Proxy, host: &str, port: u16) -> Error {
-        let way = proxy.way(host, port);
+        let proxy = proxy.describe(host, port);
         match self {
-            Self::Io(error) => Error::because(Kind::Connect, format!("{way} broke off"), error),
-            Self::Login => {
-                Error::new(Kind::Connect, format!("{way} wants another user name and password"))
+            Self::Io(error) => {
+                Error::because(Kind::Connect, format!("{proxy} closed the connection"), error)
             }
-            Self::Said(what) => Error::new(Kind::Connect, format!("{way} {what}")),
+            Self::Login => {
+                Error::new(Kind::Connect, format!("{proxy} wants another user name and password"))
+            }
+            Self::Other(what) => Error::new(Kind::Connect, format!("{proxy} {what}")),
         }
     }
 }
 
-/// Reads to the empty line and not a byte further: what follows belongs to the server.
+/// Reads up to the empty line and not a byte further: what follows comes from the server.
 async fn read_head(stream: &mut Stream) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(256);
     while !head.ends_with(b"\r\n\r\n") {
         if head.len() == HEAD_LIMIT {
-            return Err(std::io::Error::other("it said too much"));
+            return Err(std::io::Error::other("the answer is too long"));
         }
         head.push(stream.read_u8().await?);
     }
@@ -177,10 +179,10 @@ fn status(head: &[u8]) -> Option<u16> {
     words.next()?.parse().ok()
 }
 
-/// Without user name and password.
+/// Shows no user name or password.
 impl fmt::Display for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = match self.kind {
+        let scheme = match self.scheme {
             Scheme::Http => "http",
             Scheme::Https => "https",
             Scheme::Socks5 => "socks5",
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_is_no_proxy_is_refused_without_its_password() {
+    fn a_bad_proxy_url_is_rejected_without_its_password() {
         for url in [
             "ftp://me:hush@p",
             "http://me:hush@",

@@ -17,7 +17,7 @@ const V4: u8 = 1;
 const NAME: u8 = 3;
 const V6: u8 = 4;
 
-/// Asks the proxy on `stream` for `host`. A name goes as it is: the proxy resolves it.
+/// Asks the proxy on `stream` for a connection to `host`. The proxy resolves names.
 pub(super) async fn connect(
     mut stream: TcpStream,
     host: &str,
@@ -35,21 +35,21 @@ pub(super) async fn connect(
         ([VERSION, NO_LOGIN], _) => {}
         ([VERSION, WITH_LOGIN], Some(login)) => authenticate(&mut stream, login).await?,
         ([VERSION, _], _) => return Err(Refusal::Login),
-        _ => return Err(Refusal::Said("does not speak SOCKS 5".into())),
+        _ => return Err(Refusal::Other("does not speak SOCKS 5".into())),
     }
 
     stream.write_all(&request(host, port)?).await?;
     let mut answer = [0; 4];
     stream.read_exact(&mut answer).await?;
     if answer[1] != 0 {
-        return Err(Refusal::Said(reason(answer[1])));
+        return Err(Refusal::Other(reason(answer[1])));
     }
-    // The address it uses itself is of no interest, but has to be read.
+    // The proxy's own address is of no interest, but has to be read.
     let length = match answer[3] {
         V4 => 4,
         V6 => 16,
         NAME => usize::from(stream.read_u8().await?),
-        _ => return Err(Refusal::Said("gave an address of no known kind".into())),
+        _ => return Err(Refusal::Other("gave an address of no known kind".into())),
     };
     let mut bound = vec![0; length + 2];
     stream.read_exact(&mut bound).await?;
@@ -57,7 +57,7 @@ pub(super) async fn connect(
 }
 
 async fn authenticate(stream: &mut TcpStream, login: &Login) -> Result<(), Refusal> {
-    let too_long = |_| Refusal::Said("cannot take a user name or password this long".into());
+    let too_long = |_| Refusal::Other("cannot take a user name or password this long".into());
     let password = login.password.expose();
     let mut message = zeroize::Zeroizing::new(vec![1]);
     message.push(u8::try_from(login.user.len()).map_err(too_long)?);
@@ -86,7 +86,7 @@ fn request(host: &str, port: u16) -> Result<Vec<u8>, Refusal> {
         }
         Err(_) => {
             let length = u8::try_from(host.len())
-                .map_err(|_| Refusal::Said("cannot take a name this long".into()))?;
+                .map_err(|_| Refusal::Other("cannot take a name this long".into()))?;
             request.extend([NAME, length]);
             request.extend(host.as_bytes());
         }

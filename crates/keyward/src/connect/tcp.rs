@@ -1,4 +1,4 @@
-//! A socket to a host: all its addresses, IPv6 and IPv4 in turn, each with a short start.
+//! Opens a socket to a host: tries its addresses, IPv6 and IPv4 in turn, each with a short head start.
 
 use std::{
     collections::VecDeque,
@@ -17,7 +17,7 @@ const HEAD_START: Duration = Duration::from_millis(250);
 /// How long a silent peer is left alone before it is probed, as in Go.
 const PROBE: Duration = Duration::from_secs(15);
 
-/// Connects to the first address that answers. The caller says whose host it is.
+/// Connects to the first address that answers. Errors do not name the host.
 pub(super) async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
     let stream = race(resolve(host, port).await?).await?;
     // Small requests must not wait for acknowledgements of earlier ones.

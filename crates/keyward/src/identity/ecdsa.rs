@@ -1,5 +1,5 @@
-//! ECDSA that ring does not know: P-521, and hashes of another length than the curve's. Clusters do
-//! have such authorities, and kubectl accepts them.
+//! ECDSA that ring does not support: P-521, and hashes of another length than the curve's. Clusters have
+//! such authorities, and kubectl accepts them.
 
 use p521::ecdsa::signature::hazmat::PrehashVerifier as _;
 use rustls::{
@@ -80,7 +80,7 @@ impl SignatureVerificationAlgorithm for Ecdsa {
 fn p521<D: Digest>(key: &[u8], message: &[u8], signature: &[u8]) -> Option<()> {
     use p521::ecdsa::{Signature, VerifyingKey};
 
-    // The crate takes no hash shorter than half of the curve's numbers, but zeros before it do not
+    // The crate rejects a hash shorter than half of the curve's numbers, but leading zeros do not
     // change its value.
     let hash = D::digest(message);
     let mut padded = [0; 66];

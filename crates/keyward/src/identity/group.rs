@@ -1,5 +1,5 @@
-//! Key exchange on P-521, which ring does not know. In TLS 1.2 a client says with its groups which
-//! curves its own certificate may have, so who shows one on P-521 has to know the group.
+//! Key exchange on P-521, which ring does not support. In TLS 1.2 a client's groups also list the curves
+//! that its own certificate may have, so a certificate on P-521 needs this group.
 
 use p521::{PublicKey, Sec1Point, ecdh::EphemeralSecret, elliptic_curve::Generate};
 use rustls::{

@@ -1,8 +1,8 @@
-//! One handshake in which an external signer may be asked.
+//! A handshake in which an external signer may have to sign.
 //!
-//! rustls asks for a signature in the middle of its own work and waits for it. A person may have to
-//! find a PIN meanwhile, so such a handshake is driven by a thread of its own and the runtime goes
-//! on. rustls cannot be told for which connection it signs; the thread can.
+//! rustls asks for a signature synchronously. A person may have to find a PIN meanwhile, so such a
+//! handshake runs on a thread of its own and does not block the runtime. rustls does not pass on which
+//! connection a signature is for; a thread-local of that thread does.
 
 use std::{
     cell::RefCell,
@@ -21,7 +21,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Handshake>> = const { RefCell::new(None) };
 }
 
-/// What is known of a handshake from outside. Cheap to clone.
+/// The state of a handshake, shared with its thread. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Handshake(Arc<Inner>);
 
@@ -33,20 +33,20 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Progress {
-    /// The signer is at work since.
+    /// When the signer began its current work.
     since: Option<Duration>,
-    /// It was at work for so long before.
+    /// How long the signer worked before that.
     spent: Duration,
-    /// There is a good signature.
+    /// The signer has returned a good signature.
     signed: bool,
     /// The signer was given the chance to ask for a PIN.
     unlocked: bool,
-    /// A signature was wanted before that.
+    /// The server wanted a signature before the signer was unlocked.
     early: bool,
 }
 
 impl Handshake {
-    /// How long the signer has been at work.
+    /// How long the signer has worked so far.
     pub(crate) fn spent(&self) -> Duration {
         let progress = self.progress();
         let now = progress.since.map(|since| SystemClock.elapsed().saturating_sub(since));
@@ -66,13 +66,13 @@ impl Handshake {
         progress.early = false;
     }
 
-    /// Whether it failed because the server wanted a signature before the signer was unlocked.
+    /// Whether the handshake failed because the server wanted a signature before the signer was unlocked.
     pub(crate) fn was_early(&self) -> bool {
         self.progress().early
     }
 
-    /// Does something that blocks on a thread of its own. Dropping the future ends what the signer
-    /// does for it. `None` when the system has no thread.
+    /// Runs a blocking job on a thread of its own. Dropping the future cancels the signer. `None` when
+    /// the system has no thread left.
     pub(crate) async fn block<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Cancel) -> T + Send + 'static,
@@ -81,7 +81,7 @@ impl Handshake {
         let (done, result) = oneshot::channel();
         let handshake = self.clone();
         runner::spawn(move || {
-            // Nobody waits any more if this fails.
+            // Fails only if nobody waits any more.
             let _ = done.send(job(&handshake.0.stop));
         });
         let result = result.await.ok();
@@ -89,8 +89,8 @@ impl Handshake {
         result
     }
 
-    /// Drives a future on a thread of its own, where it may sign. Dropping what this returns drops
-    /// the future too, and ends the signer. `None` when the system has no thread.
+    /// Drives a future on a thread of its own, where it may sign. Dropping the returned future drops the
+    /// driven one too, and cancels the signer. `None` when the system has no thread left.
     pub(crate) async fn drive<F>(&self, future: F) -> Option<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,
@@ -117,8 +117,8 @@ impl Handshake {
     }
 }
 
-/// Whether the signer of this thread's handshake has had its chance to ask for a PIN. If not, that
-/// is noted: the handshake is to fail now, and to be tried again after it.
+/// Whether the signer of this thread's handshake may ask for a PIN. If not, that is recorded: the
+/// handshake fails, and is tried again once the signer is unlocked.
 pub(super) fn is_unlocked() -> bool {
     CURRENT.with_borrow(|current| {
         current.as_ref().is_none_or(|handshake| {
@@ -129,10 +129,10 @@ pub(super) fn is_unlocked() -> bool {
     })
 }
 
-/// Asks a signer for the handshake of this thread: with its stop, and noting how long it takes.
+/// Asks a signer for the handshake of this thread, passes on its cancellation and records the time.
 pub(super) fn signing<T, E>(ask: impl FnOnce(&Cancel) -> Result<T, E>) -> Result<T, E> {
     let Some(handshake) = CURRENT.with_borrow(Clone::clone) else {
-        // Somebody else's connection: it blocks, and nothing can stop it.
+        // Not a connection of ours: it blocks, and nothing can cancel it.
         return ask(&Cancel::default());
     };
     handshake.progress().since = Some(SystemClock.elapsed());
@@ -146,7 +146,7 @@ pub(super) fn signing<T, E>(ask: impl FnOnce(&Cancel) -> Result<T, E>) -> Result
     answer
 }
 
-/// Ends the signer when nobody waits for it any more.
+/// Cancels the signer when nobody waits for it any more.
 struct End<'a>(Option<&'a Cancel>);
 
 impl Drop for End<'_> {

@@ -1,7 +1,7 @@
-//! X25519MLKEM768: key exchange that a recorded handshake keeps secret from a quantum computer too.
+//! X25519MLKEM768: key exchange that protects recorded traffic from later quantum computers.
 //!
-//! Both halves are made at once and both secrets are used, so this is at least as strong as X25519
-//! alone. ring has no ML-KEM; ours is the `ml-kem` crate's. See `docs/decisions/0025`.
+//! Both secrets are used, so it is at least as strong as X25519 alone. ring has no ML-KEM; the `ml-kem`
+//! crate has. See `docs/decisions/0025`.
 
 use ml_kem::{
     DecapsulationKey768, EncapsulationKey768,

@@ -18,7 +18,7 @@ use rustls::{
 use super::default_provider;
 use crate::{Error, error::Kind};
 
-/// Whether a client could use this pair in a handshake: some keys are well-formed, but of a kind or
+/// Checks that a client can use this pair in a handshake: some keys are well-formed, but of a kind or
 /// length that cannot sign one.
 pub fn check_pair(pair: &Pair) -> Result<(), Error> {
     let provider = default_provider()
@@ -26,9 +26,9 @@ pub fn check_pair(pair: &Pair) -> Result<(), Error> {
     load(&provider, pair).map(drop)
 }
 
-/// Shows the pair's certificate in every handshake that asks for one. rustls would read the
-/// certificate and reject version 1, which kubectl shows; that certificate and key belong together
-/// was proved when the pair was parsed.
+/// Shows the pair's certificate in every handshake that asks for one. rustls would parse the certificate
+/// and reject version 1, which kubectl accepts; parsing the pair has proved that key and certificate
+/// belong together.
 pub(super) fn resolver(
     provider: &CryptoProvider,
     pair: &Pair,
@@ -57,7 +57,7 @@ fn rustls_key(key: &KeyDer) -> PrivateKeyDer<'static> {
     }
 }
 
-/// A key on P-521, which ring does not know. Wiped when dropped.
+/// A key on P-521, which ring does not support. Wiped on drop.
 #[derive(Clone)]
 struct P521(Arc<Secret>);
 

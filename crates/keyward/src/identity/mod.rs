@@ -1,4 +1,4 @@
-//! Who both ends of a connection are, for rustls: the server's proof and our certificate.
+//! TLS identities for rustls: which servers to trust, and which certificate to show.
 //!
 //! A [`ClientConfig`] is built once per generation and never changed. Behind a resolver that swaps
 //! certificates a server keeps seeing the old identity on every resumed connection, so a new
@@ -32,15 +32,15 @@ use rustls::{
     time_provider::TimeProvider,
 };
 
-use self::verifier::{Verifier, Which};
+use self::verifier::{Authorities, Verifier};
 pub(crate) use self::{handshake::Handshake, rejected::rejection, signer::failure};
 pub use self::{
     key::check_pair,
-    signer::{Way, ways},
+    signer::{Scheme, schemes},
 };
 use crate::{Error, Origin, error::Kind};
 
-/// How a server proves who it is: which authorities vouch for it, under which name.
+/// Which servers to trust: by which authorities, under which name.
 #[derive(Clone)]
 pub struct Trust {
     provider: Arc<CryptoProvider>,
@@ -51,15 +51,15 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// The authorities of this machine. They are read at the first handshake, not before: parsing
+    /// Trusts the authorities of this machine. They are read at the first handshake, because parsing
     /// them costs milliseconds.
     pub fn system(provider: Arc<CryptoProvider>) -> Self {
-        let verifier = Arc::new(Verifier::new(&provider, Which::System));
+        let verifier = Arc::new(Verifier::new(&provider, Authorities::System));
         Self { proxy: verifier.clone(), verifier, provider, name: None }
     }
 
-    /// The authorities in these PEM blocks and no others. Blocks that are no certificates are
-    /// passed over, as Go does; with none at all this fails.
+    /// Trusts the authorities in these PEM blocks and no others. Blocks that are not certificates are
+    /// skipped, as in Go; without any certificate this fails.
     pub fn authorities(provider: Arc<CryptoProvider>, pem: &[u8]) -> Result<Self, Error> {
         Self::authorities_from(provider, pem, "the configured certificate authority")
     }
@@ -72,18 +72,18 @@ impl Trust {
         let source = Arc::from(source);
         let given: Vec<CertificateDer<'static>> =
             pair::authorities(pem).into_iter().map(CertificateDer::from).collect();
-        let verifier = Verifier::new(&provider, Which::given(given.clone(), &source)?);
-        let proxy = Verifier::new(&provider, Which::given(given, &source)?.or_system());
+        let verifier = Verifier::new(&provider, Authorities::given(given.clone(), &source)?);
+        let proxy = Verifier::new(&provider, Authorities::given(given, &source)?.or_system());
         Ok(Self { verifier: Arc::new(verifier), proxy: Arc::new(proxy), provider, name: None })
     }
 
-    /// Any certificate at all: whoever answers gets the credential.
+    /// Trusts any certificate: whoever answers gets the credential.
     pub fn danger_any_server(provider: Arc<CryptoProvider>) -> Self {
-        let verifier = Arc::new(Verifier::new(&provider, Which::DangerAny));
+        let verifier = Arc::new(Verifier::new(&provider, Authorities::DangerAny));
         Self { proxy: verifier.clone(), verifier, provider, name: None }
     }
 
-    /// What a kubeconfig's cluster entry says.
+    /// Trusts what a kubeconfig's cluster entry configures.
     pub fn of(target: &Target, provider: Arc<CryptoProvider>) -> Result<Self, Error> {
         target.check_authority()?;
         let cluster = &target.cluster;
@@ -101,14 +101,14 @@ impl Trust {
         }
     }
 
-    /// The name in the server's certificate, where it is not the URL's host. It is also the name
-    /// sent in the handshake.
+    /// Expects this name in the server's certificate instead of the URL's host, and sends it in the
+    /// handshake.
     pub fn named(mut self, name: &str) -> Result<Self, Error> {
         self.name = Some(server_name(name)?);
         Ok(self)
     }
 
-    /// A configuration of its own, with a session store of its own, that shows this certificate.
+    /// A new configuration, with its own session store, that shows this certificate.
     ///
     /// Fails when the provider cannot sign with the key.
     pub fn client_config(&self, pair: Option<&Pair>) -> Result<ClientConfig, Error> {
@@ -120,11 +120,11 @@ impl Trust {
     }
 
     /// A configuration for a certificate whose key an external signer holds. Every signature is checked
-    /// before it is sent. A server that accepts none of the key's signatures fails the handshake:
-    /// it is never told that there is no certificate.
+    /// before it is sent. If the server accepts none of the key's schemes the handshake fails:
+    /// the client never pretends to have no certificate.
     ///
-    /// rustls waits for a signature where it needs one, so a handshake with this blocks its thread
-    /// for as long as the signer takes. A [`crate::Client`] drives it on a thread of its own.
+    /// A handshake with this configuration blocks its thread for as long as the signer takes. A
+    /// [`crate::Client`] drives it on a thread of its own.
     pub fn signer_config(&self, identity: &Arc<Identity>) -> Result<ClientConfig, Error> {
         let resolver = signer::resolver(&self.provider, identity);
         let builder = self.builder(self.verifier.clone())?;
@@ -135,7 +135,7 @@ impl Trust {
         Ok(config)
     }
 
-    /// For a proxy: our certificate is for the server and is not shown to it.
+    /// A configuration for a proxy, which is not shown the certificate for the server.
     pub(crate) fn proxy_config(&self) -> Result<ClientConfig, Error> {
         Ok(self.builder(self.proxy.clone())?.with_no_client_auth())
     }
@@ -149,7 +149,7 @@ impl Trust {
         let host = origin.bare_host();
         match host.split_once('%') {
             None => server_name(host),
-            Some((address, _)) if self.verifier.believes_all() => server_name(address),
+            Some((address, _)) if self.verifier.accepts_any() => server_name(address),
             Some(_) => Err(Error::new(
                 Kind::BadConfig,
                 format!(
@@ -160,13 +160,13 @@ impl Trust {
         }
     }
 
-    /// Reads the system's authorities where a handshake will need them and they are not there yet.
-    /// They come from files, so this is done on a thread that may block.
+    /// Reads the system's authorities if a handshake needs them and they are not loaded yet, on a
+    /// thread that may block.
     pub(crate) async fn prepare(&self, proxy: bool) {
         let verifier = if proxy { &self.proxy } else { &self.verifier };
         if !verifier.is_ready() {
             let verifier = verifier.clone();
-            // A failed join leaves the work to the handshake itself.
+            // If the task fails, the handshake loads them.
             let _ = tokio::task::spawn_blocking(move || {
                 verifier.load();
             })
@@ -194,8 +194,8 @@ impl Trust {
 
 type WantsClientCert = rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>;
 
-/// The time for handshakes, from the host's clock. Before 1970, where rustls' own panics, there is
-/// none, and a handshake fails with an error.
+/// The time for handshakes, from the host's clock. Before 1970, where rustls' own clock panics, a
+/// handshake fails with an error.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WallClock;
 
@@ -222,7 +222,7 @@ pub(crate) fn server_name(name: &str) -> Result<ServerName<'static>, Error> {
     })
 }
 
-/// What the crate's features chose, else what the process installed.
+/// The provider of the crate's features, or else the one that the process installed.
 pub(crate) fn default_provider() -> Option<Arc<CryptoProvider>> {
     #[cfg(feature = "ring")]
     let chosen = Some(ring_provider());

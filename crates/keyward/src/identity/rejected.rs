@@ -1,4 +1,4 @@
-//! Why a server was not believed, told so that the reader can see which side is wrong.
+//! Explains why a server's certificate was rejected, so that the reader can see which side is wrong.
 
 use std::{error::Error as StdError, fmt, sync::Arc};
 
@@ -18,14 +18,14 @@ pub(crate) struct Rejected {
     shown: Detail,
 }
 
-/// One more fact: the next cause of an error.
+/// A fact that is the next cause of an error.
 #[derive(Debug)]
 struct Detail {
     text: String,
     next: Option<Box<Detail>>,
 }
 
-/// Puts an explanation around a rejection. rustls hands it through untouched.
+/// Adds an explanation to a rejection. rustls passes it on unchanged.
 pub(super) fn explain(
     error: TlsError,
     certificate: &CertificateDer<'_>,
@@ -82,7 +82,7 @@ fn reason(cause: &CertificateError, name: &ServerName<'_>) -> String {
     }
 }
 
-/// What a certificate says of itself.
+/// Names, issuer and validity of the server's certificate.
 fn shown(certificate: &CertificateDer<'_>) -> String {
     let Some(read) = Certificate::parse(certificate) else {
         return "the server showed a malformed certificate".into();
@@ -98,7 +98,7 @@ fn shown(certificate: &CertificateDer<'_>) -> String {
     )
 }
 
-/// The authorities that were configured, and where.
+/// The configured authorities, and where they come from.
 pub(super) fn trusted(authorities: &[CertificateDer<'_>], source: &str) -> String {
     let subjects = authorities
         .iter()

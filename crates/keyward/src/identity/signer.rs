@@ -1,4 +1,4 @@
-//! A key that somebody else holds, for rustls.
+//! A key that an external signer holds, for rustls.
 
 use std::{fmt, sync::Arc};
 
@@ -16,7 +16,10 @@ use super::{default_provider, ecdsa::P521_SHA512, handshake};
 /// Shows the identity's certificate in every handshake that asks for one.
 pub(super) fn resolver(provider: &CryptoProvider, identity: &Arc<Identity>) -> SingleCertAndKey {
     let chain = identity.chain.iter().cloned().map(CertificateDer::from).collect();
-    let key = Key { identity: Arc::clone(identity), ways: ways_of(provider, identity.key).into() };
+    let key = SignerKey {
+        identity: Arc::clone(identity),
+        schemes: schemes_of(provider, identity.key).into(),
+    };
     SingleCertAndKey::from(CertifiedKey::new(chain, Arc::new(key)))
 }
 
@@ -28,28 +31,28 @@ pub(crate) fn failure(error: &std::io::Error) -> Option<&keyward_host::Error> {
     }
 }
 
-/// A way to sign: its name in TLS, what the signer is told, and how the result is checked.
+/// A signature scheme: its name in TLS, the options for the signer, and how a signature is checked.
 #[derive(Clone, Copy)]
-pub struct Way {
-    scheme: SignatureScheme,
+pub struct Scheme {
+    tls: SignatureScheme,
     options: Options,
     check: &'static dyn SignatureVerificationAlgorithm,
 }
 
-/// The ways that TLS knows for a kind of key, best first, as far as their results can be checked
-/// with the crate's own cryptography.
-pub fn ways(key: KeyKind) -> Vec<Way> {
-    default_provider().map(|provider| ways_of(&provider, key)).unwrap_or_default()
+/// The schemes that TLS has for a kind of key, best first, as far as the crate's own cryptography can
+/// check their signatures.
+pub fn schemes(key: KeyKind) -> Vec<Scheme> {
+    default_provider().map(|provider| schemes_of(&provider, key)).unwrap_or_default()
 }
 
-impl Way {
-    /// Its name in TLS, such as `RSA_PSS_SHA256`.
+impl Scheme {
+    /// The name in TLS, such as `RSA_PSS_SHA256`.
     pub fn name(&self) -> &'static str {
-        self.scheme.as_str().unwrap_or("unknown")
+        self.tls.as_str().unwrap_or("unknown")
     }
 
-    /// Has the signer sign a message, and checks what it returns with the certificate's key. Blocks
-    /// as [`Identity::sign`] does.
+    /// Has the signer sign a message, and checks the signature with the certificate's key. Blocks as
+    /// [`Identity::sign`] does.
     pub fn sign(
         &self,
         identity: &Identity,
@@ -64,18 +67,18 @@ impl Way {
     }
 }
 
-struct Key {
+struct SignerKey {
     identity: Arc<Identity>,
     /// Best first.
-    ways: Arc<[Way]>,
+    schemes: Arc<[Scheme]>,
 }
 
-impl SigningKey for Key {
-    /// Always an answer: without one rustls would send no certificate, and a server that lets
-    /// strangers in would take us for one of them without a word.
+impl SigningKey for SignerKey {
+    /// Always returns a signer: without one rustls would send no certificate, and a server that
+    /// admits anonymous clients would silently treat us as one.
     fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
-        let way = self.ways.iter().copied().find(|way| offered.contains(&way.scheme));
-        Some(Box::new(Pen { identity: Arc::clone(&self.identity), way }))
+        let scheme = self.schemes.iter().copied().find(|scheme| offered.contains(&scheme.tls));
+        Some(Box::new(HandshakeSigner { identity: Arc::clone(&self.identity), scheme }))
     }
 
     fn algorithm(&self) -> SignatureAlgorithm {
@@ -83,26 +86,26 @@ impl SigningKey for Key {
     }
 }
 
-/// What signs one handshake; without a way that the server knows it fails when it is used.
-struct Pen {
+/// Signs one handshake. Without a scheme that the server offers, signing fails.
+struct HandshakeSigner {
     identity: Arc<Identity>,
-    way: Option<Way>,
+    scheme: Option<Scheme>,
 }
 
-impl Signer for Pen {
+impl Signer for HandshakeSigner {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, TlsError> {
         let identity = &self.identity;
-        let Some(way) = self.way else {
+        let Some(scheme) = self.scheme else {
             return Err(wrap(identity.no_scheme()));
         };
         if !handshake::is_unlocked() {
             return Err(TlsError::General("the signer has to be unlocked first".into()));
         }
-        handshake::signing(|stop| way.sign(identity, message, stop)).map_err(wrap)
+        handshake::signing(|stop| scheme.sign(identity, message, stop)).map_err(wrap)
     }
 
     fn scheme(&self) -> SignatureScheme {
-        self.way.map_or(SignatureScheme::Unknown(0), |way| way.scheme)
+        self.scheme.map_or(SignatureScheme::Unknown(0), |scheme| scheme.tls)
     }
 }
 
@@ -110,10 +113,10 @@ fn wrap(error: keyward_host::Error) -> TlsError {
     OtherError(Arc::new(error)).into()
 }
 
-/// All ways of a kind of key whose results can be checked, best first. SHA-256 leads: it is what
-/// weak cards have, and what Go takes too.
-fn ways_of(provider: &CryptoProvider, key: KeyKind) -> Vec<Way> {
-    let (id, ways): (_, &[_]) = match key {
+/// All schemes of a kind of key whose signatures can be checked, best first. SHA-256 leads: weak cards
+/// have it, and Go prefers it too.
+fn schemes_of(provider: &CryptoProvider, key: KeyKind) -> Vec<Scheme> {
+    let (id, schemes): (_, &[_]) = match key {
         KeyKind::Rsa => (
             alg_id::RSA_ENCRYPTION,
             &[
@@ -139,10 +142,11 @@ fn ways_of(provider: &CryptoProvider, key: KeyKind) -> Vec<Way> {
         ),
         KeyKind::Ed25519 => (alg_id::ED25519, &[(SignatureScheme::ED25519, Options::Message)]),
     };
-    ways.iter()
-        .filter_map(|&(scheme, options)| {
-            let check = check(provider, scheme, id)?;
-            Some(Way { scheme, options, check })
+    schemes
+        .iter()
+        .filter_map(|&(tls, options)| {
+            let check = check(provider, tls, id)?;
+            Some(Scheme { tls, options, check })
         })
         .collect()
 }
@@ -171,21 +175,21 @@ const fn algorithm(key: KeyKind) -> SignatureAlgorithm {
     }
 }
 
-impl fmt::Debug for Way {
+impl fmt::Debug for Scheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Way").field(&self.scheme).finish()
+        f.debug_tuple("Scheme").field(&self.tls).finish()
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for SignerKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Key").field(&self.identity).finish()
+        f.debug_tuple("SignerKey").field(&self.identity).finish()
     }
 }
 
-impl fmt::Debug for Pen {
+impl fmt::Debug for HandshakeSigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = self.way.map(|way| way.scheme);
-        f.debug_struct("Pen").field("scheme", &scheme).finish_non_exhaustive()
+        let scheme = self.scheme.map(|scheme| scheme.tls);
+        f.debug_struct("HandshakeSigner").field("scheme", &scheme).finish_non_exhaustive()
     }
 }

@@ -22,29 +22,29 @@ use webpki::RawPublicKeyEntity;
 use super::{ecdsa, rejected};
 use crate::{Error, error::Kind};
 
-/// Which servers are believed.
+/// Whom to trust to vouch for a server.
 #[derive(Debug)]
-pub(super) enum Which {
-    /// Those that one of these authorities vouches for.
+pub(super) enum Authorities {
+    /// The given authorities.
     Given(Given),
-    /// Those that an authority of this machine vouches for.
+    /// The authorities of this machine.
     System,
-    /// Those of either kind.
+    /// The given authorities and those of this machine.
     Either(Given),
-    /// All of them.
+    /// Anybody: no certificate is checked.
     DangerAny,
 }
 
 #[derive(Debug)]
 pub(super) struct Given {
     store: RootCertStore,
-    /// As they came: a server may show one of them as its own certificate.
+    /// The authorities themselves: a server may show one as its own certificate.
     exact: Vec<CertificateDer<'static>>,
     /// Where they came from, for messages.
     source: Arc<str>,
 }
 
-impl Which {
+impl Authorities {
     pub(super) fn given(
         exact: Vec<CertificateDer<'static>>,
         source: &Arc<str>,
@@ -84,7 +84,7 @@ impl Which {
 
 #[derive(Debug)]
 pub(super) struct Verifier {
-    which: Which,
+    authorities: Authorities,
     /// What checks the signatures of a chain.
     chain: Vec<&'static dyn SignatureVerificationAlgorithm>,
     /// What checks the signature of a handshake, by its name in TLS. TLS 1.3 has only the first.
@@ -93,8 +93,8 @@ pub(super) struct Verifier {
 }
 
 impl Verifier {
-    /// Knows what the provider knows, and the ECDSA that it may lack.
-    pub(super) fn new(provider: &CryptoProvider, which: Which) -> Self {
+    /// Checks with the provider's algorithms, and with the ECDSA that it may lack.
+    pub(super) fn new(provider: &CryptoProvider, authorities: Authorities) -> Self {
         let known = provider.signature_verification_algorithms;
         let mut chain = known.all.to_vec();
         let mut handshake: Vec<_> =
@@ -114,19 +114,19 @@ impl Verifier {
                 None => handshake.push((ours.scheme, vec![ours])),
             }
         }
-        Self { which, chain, handshake, system: OnceLock::new() }
+        Self { authorities, chain, handshake, system: OnceLock::new() }
     }
 
-    /// Whether nothing is checked.
-    pub(super) fn believes_all(&self) -> bool {
-        matches!(self.which, Which::DangerAny)
+    /// Whether no certificate is checked.
+    pub(super) fn accepts_any(&self) -> bool {
+        matches!(self.authorities, Authorities::DangerAny)
     }
 
-    /// Whether a handshake will find everything in memory.
+    /// Whether a handshake needs no file.
     pub(super) fn is_ready(&self) -> bool {
-        match self.which {
-            Which::System | Which::Either(_) => self.system.get().is_some(),
-            Which::Given(_) | Which::DangerAny => true,
+        match self.authorities {
+            Authorities::System | Authorities::Either(_) => self.system.get().is_some(),
+            Authorities::Given(_) | Authorities::DangerAny => true,
         }
     }
 
@@ -243,14 +243,14 @@ impl ServerCertVerifier for Verifier {
                 .unwrap_or_else(|| self.check(&given.store, end_entity, intermediates, name, now))
         };
         let system = || self.check(self.load(), end_entity, intermediates, name, now);
-        match &self.which {
-            Which::Given(known) => given(known),
-            Which::System => system(),
-            Which::Either(known) => given(known).or_else(|_| system()),
-            Which::DangerAny => Ok(()),
+        match &self.authorities {
+            Authorities::Given(known) => given(known),
+            Authorities::System => system(),
+            Authorities::Either(known) => given(known).or_else(|_| system()),
+            Authorities::DangerAny => Ok(()),
         }
         .map(|()| ServerCertVerified::assertion())
-        .map_err(|error| rejected::explain(error, end_entity, name, self.which.trusted()))
+        .map_err(|error| rejected::explain(error, end_entity, name, self.authorities.trusted()))
     }
 
     fn verify_tls12_signature(

@@ -1,30 +1,29 @@
-//! Connects, and says why a connection came to nothing.
+//! Opens connections, and explains why one failed.
 
 use std::sync::Arc;
 
-use rustls::ClientConfig;
 use tokio::time::Instant;
 
 use super::{
-    End, Failure, Lease, Many, Shared, Single,
-    wire::{self, Wire},
+    End, Failure, Http1, Http2, Lease, Shared,
+    connection::{self, Connection},
 };
 use crate::{
     Error,
-    connect::{Verdict, Why},
+    connect::{Cause, Diagnosis},
 };
 
 impl Shared {
-    /// Connects for everybody who waits.
+    /// Connects on behalf of all who wait.
     pub(super) async fn attempt(self: Arc<Self>, end: Arc<End>) {
         let opening = self.open();
         tokio::pin!(opening);
         let opened = loop {
             tokio::select! {
                 opened = &mut opening => break opened,
-                // Nobody waits. A connection would serve the next one, but a signer may be asking a
-                // person, who knows of nobody to answer for.
-                () = end.closed(), if self.signer.is_some() => {
+                // Nobody waits any more. A connection would serve the next request, but a signer may
+                // be prompting a person for nothing.
+                () = end.closed(), if self.dialer.is_signed() => {
                     let mut state = self.lock();
                     if end.receiver_count() == 0 {
                         state.attempt = None;
@@ -34,8 +33,8 @@ impl Shared {
             }
         };
         let opened = opened.map(|lease| {
-            if let Some(Lease::Single(single)) = lease {
-                self.keep(single);
+            if let Some(Lease::Http1(http1)) = lease {
+                self.put_back(http1);
             }
         });
         self.lock().attempt = None;
@@ -46,77 +45,78 @@ impl Shared {
     /// took too long is tried once more: what it had to ask for it may know now.
     pub(super) async fn dial(
         self: &Arc<Self>,
-        tls: &Arc<ClientConfig>,
-    ) -> Result<(Wire, Arc<Verdict>), Error> {
+        upgrade: bool,
+    ) -> Result<(Connection, Arc<Diagnosis>), Error> {
         let mut late = false;
         loop {
-            let verdict =
-                Verdict::new(self.connector.origin(), self.signer.as_ref(), self.settings.patience);
+            let diagnosis = self.dialer.diagnosis();
             // Large, and needed for few requests: out of the way of the many.
             let opening = Box::pin(async {
-                let io = self.connector.connect(tls, &verdict).await?;
-                wire::open(io, Arc::downgrade(self), self, &verdict).await
+                let io = self.dialer.connect(upgrade, &diagnosis).await?;
+                connection::open(io, Arc::downgrade(self), self, &diagnosis).await
             });
             let error = match opening.await {
-                Ok(wire) => return Ok((wire, verdict)),
+                Ok(connection) => return Ok((connection, diagnosis)),
                 Err(error) => error,
             };
-            match verdict.why() {
-                Some(Why::Late(_)) if !late => late = true,
-                Some(why) => return Err(why.into_error()),
+            match diagnosis.cause() {
+                Some(Cause::Late(_)) if !late => late = true,
+                Some(cause) => return Err(cause.into_error()),
                 None => return Err(error),
             }
         }
     }
 
-    /// Says why a request got no response, where the connection knows it. After a signer that was
-    /// too slow a request may be sent once more: the server never read it.
-    pub(super) fn judge<T>(
+    /// Replaces the error of a request by what the connection knows of the reason. After a signer that
+    /// was too slow a request may be sent once more: the server never read it.
+    pub(super) fn explain<T>(
         &self,
         sent: Result<T, Failure>,
-        verdict: &Verdict,
+        diagnosis: &Diagnosis,
     ) -> Result<T, Failure> {
         let mut failure = match sent {
             Ok(response) => {
-                if verdict.is_signed() {
-                    self.lock().late = false;
+                if diagnosis.is_signed() {
+                    self.dialer.note_late(false);
                 }
                 return Ok(response);
             }
             Err(failure) => failure,
         };
-        match verdict.why() {
-            // A second one would cost a signature, and end as the first did.
-            None if verdict.is_fruitless() => (failure.unsent, failure.again) = (None, false),
+        match diagnosis.cause() {
+            // Another connection would cost a signature and fail in the same way.
+            None if diagnosis.signed_in_vain() => {
+                (failure.unsent, failure.retryable) = (None, false)
+            }
             None => {}
-            Some(Why::Refused(error)) => failure = error.into(),
-            Some(Why::Late(error)) => {
-                let again = !std::mem::replace(&mut self.lock().late, true);
-                let unsent = failure.unsent.filter(|_| again);
-                failure = Failure { error, unsent, again };
+            Some(Cause::Refused(error)) => failure = error.into(),
+            Some(Cause::Late(error)) => {
+                let retryable = !self.dialer.note_late(true);
+                let unsent = failure.unsent.filter(|_| retryable);
+                failure = Failure { error, unsent, retryable };
             }
         }
         Err(failure)
     }
 
-    /// Connects. An HTTP/2 connection goes into the pool at once, an HTTP/1.1 one to the caller.
+    /// Opens a connection. HTTP/2 goes into the pool at once, HTTP/1.1 to the caller.
     pub(super) async fn open(self: &Arc<Self>) -> Result<Option<Lease>, Error> {
-        let (wire, verdict) = self.dial(&self.tls).await?;
-        match wire {
-            Wire::Many { sender, load, cut } => {
+        let (connection, diagnosis) = self.dial(false).await?;
+        match connection {
+            Connection::Http2 { sender, load, cut } => {
                 let mut state = self.lock();
-                state.single = false;
-                state.many.push(Many { sender, load, verdict });
+                state.http1_only = false;
+                state.http2.push(Http2 { sender, load, diagnosis });
                 drop(state);
-                self.note(cut);
+                self.track(cut);
                 self.sweep();
                 Ok(None)
             }
-            Wire::Single { sender, cut } => {
-                self.lock().single = true;
-                self.note(cut);
+            Connection::Http1 { sender, cut } => {
+                self.lock().http1_only = true;
+                self.track(cut);
                 let since = Instant::now();
-                Ok(Some(Lease::Single(Single { sender, since, used: false, verdict })))
+                Ok(Some(Lease::Http1(Http1 { sender, since, used: false, diagnosis })))
             }
         }
     }

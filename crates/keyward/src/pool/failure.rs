@@ -10,16 +10,15 @@ use crate::{Body, Error, error::Kind};
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: Error,
-    /// The request, if none of it was sent. It may go to any other connection as it is.
+    /// The request, if none of it was sent. It may go to any other connection unchanged.
     pub(crate) unsent: Option<Box<Request<Body>>>,
-    /// A copy of the request may be sent: the server has not acted on it, or sending it twice does
-    /// no harm.
-    pub(crate) again: bool,
+    /// A copy of the request may be sent: the server has not acted on it, or sending it twice is harmless.
+    pub(crate) retryable: bool,
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self { error, unsent: None, again: false }
+        Self { error, unsent: None, retryable: false }
     }
 }
 
@@ -32,26 +31,26 @@ impl Failure {
                 error,
             ),
             unsent: Some(Box::new(request)),
-            again: true,
+            retryable: true,
         }
     }
 
-    /// The request was on its way. `used`: the connection had carried others before.
+    /// The failure of a request that was in flight. `used`: the connection had carried others before.
     pub(super) fn lost(error: hyper::Error, method: &Method, used: bool) -> Self {
-        let again = is_untouched(&error) || (used && is_harmless(method) && is_gone(&error));
+        let retryable = is_untouched(&error) || (used && is_harmless(method) && is_gone(&error));
         let cut_off =
             is_gone(&error) || find::<h2::Error>(&error).is_some_and(h2::Error::is_remote);
         let kind = if cut_off { Kind::Lost } else { Kind::Http };
         Self {
             error: Error::because(kind, "the request got no response", error),
             unsent: None,
-            again,
+            retryable,
         }
     }
 }
 
-/// Whether the peer said that it has not acted on the request: a GOAWAY without an error that
-/// leaves this stream out, or a stream refused.
+/// Whether the peer announced that it has not acted on the request: by a GOAWAY without an error that
+/// excludes this stream, or by refusing the stream.
 fn is_untouched(error: &hyper::Error) -> bool {
     let Some(error) = find::<h2::Error>(error) else {
         return false;
@@ -61,8 +60,8 @@ fn is_untouched(error: &hyper::Error) -> bool {
             || (error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM)))
 }
 
-/// Whether the connection ended, rather than the peer answered something wrong. On one that had
-/// been idle the server may have closed it just as the request went out.
+/// Whether the connection ended, rather than the peer sent a bad answer. A server may close an idle
+/// connection just as the request goes out.
 fn is_gone(error: &hyper::Error) -> bool {
     error.is_incomplete_message()
         || error.is_closed()
@@ -71,7 +70,7 @@ fn is_gone(error: &hyper::Error) -> bool {
         || find::<h2::Error>(error).is_some_and(h2::Error::is_io)
 }
 
-/// The methods that Go, too, sends again.
+/// Whether Go, too, would send this method again.
 fn is_harmless(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }

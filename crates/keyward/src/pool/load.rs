@@ -1,4 +1,4 @@
-//! How busy an HTTP/2 connection is.
+//! How many streams an HTTP/2 connection carries and may carry.
 
 use std::{
     sync::{
@@ -10,8 +10,8 @@ use std::{
 
 use tokio::time::Instant;
 
-/// What stands for a limit that the peer has not told yet.
-const UNTOLD: usize = 0;
+/// Stands for a limit that the peer has not sent yet.
+const UNKNOWN: usize = 0;
 
 /// Open streams of a connection, and how many its peer allows.
 #[derive(Debug)]
@@ -23,43 +23,43 @@ pub(super) struct Load {
     left: AtomicU64,
 }
 
-/// A stream's place on a connection; given back when dropped.
+/// A stream's slot on a connection, freed on drop.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<Load>);
+pub(crate) struct StreamSlot(Arc<Load>);
 
 impl Load {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             open: AtomicUsize::new(0),
-            allowed: AtomicUsize::new(UNTOLD),
+            allowed: AtomicUsize::new(UNKNOWN),
             born: Instant::now(),
             left: AtomicU64::new(0),
         })
     }
 
-    /// Notes what the peer allows. Zero counts as one: a stream then waits on the connection, but
-    /// a pool that saw no room anywhere would open connections for ever.
+    /// Sets how many streams the peer allows. Zero counts as one: then a stream waits on the
+    /// connection, but a pool without any room would open connections forever.
     pub(super) fn allow(&self, streams: usize) {
         self.allowed.store(streams.max(1), Ordering::Relaxed);
     }
 
-    pub(super) fn is_told(&self) -> bool {
-        self.allowed.load(Ordering::Acquire) != UNTOLD
+    pub(super) fn is_known(&self) -> bool {
+        self.allowed.load(Ordering::Acquire) != UNKNOWN
     }
 
-    /// A place, if there is room. Before the peer has told its limit there is room for one: the
-    /// first request need not wait, a burst of them must.
-    pub(super) fn take(self: &Arc<Self>) -> Option<Place> {
+    /// Takes a slot, if there is room. Before the peer has sent its limit there is room for one stream:
+    /// the first request need not wait, a burst of them must.
+    pub(super) fn take(self: &Arc<Self>) -> Option<StreamSlot> {
         let allowed = self.allowed.load(Ordering::Acquire).max(1);
         self.open
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |open| {
                 (open < allowed).then_some(open + 1)
             })
             .ok()
-            .map(|_| Place(self.clone()))
+            .map(|_| StreamSlot(self.clone()))
     }
 
-    /// Whether a stream has come and gone.
+    /// Whether a stream has been opened and closed.
     pub(super) fn is_used(&self) -> bool {
         self.left.load(Ordering::Relaxed) > 0
     }
@@ -74,7 +74,7 @@ impl Load {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         if self.0.open.fetch_sub(1, Ordering::AcqRel) == 1 {
             let now = u64::try_from(self.0.born.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -102,19 +102,19 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_allows_none_is_asked_all_the_same() {
+    fn a_peer_that_allows_no_stream_still_gets_one() {
         let load = Load::new();
         load.allow(0);
-        assert!(load.is_told());
+        assert!(load.is_known());
         assert!(load.take().is_some());
     }
 
     #[test]
     fn a_connection_with_a_stream_is_not_idle() {
         let load = Load::new();
-        let place = load.take().unwrap();
+        let slot = load.take().unwrap();
         assert_eq!(load.idle(), None);
-        drop(place);
+        drop(slot);
         assert!(load.idle().is_some());
     }
 }

@@ -86,7 +86,7 @@ impl Logins {
         self
     }
 
-    /// The same for a lifetime that begins now.
+    /// Sets how long the answer may be cached, by a lifetime that begins now.
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "a plugin lives by the real clock")]
     pub fn expires_in(self, lifetime: Duration) -> Self {

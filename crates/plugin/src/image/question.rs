@@ -47,7 +47,7 @@ impl ImageQuestion {
         self.request.token.as_ref()
     }
 
-    /// The same for a provider that cannot work without.
+    /// The service account token, or an error for a provider that cannot work without one.
     pub fn require_token(&self) -> Result<&Secret, Refusal> {
         self.token().ok_or_else(|| {
             Refusal::BadConfig(
@@ -65,7 +65,7 @@ impl ImageQuestion {
         all.find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The same for an annotation that the provider cannot work without.
+    /// An annotation, or an error if the provider cannot work without it.
     pub fn require_annotation(&self, name: &str) -> Result<&str, Refusal> {
         self.annotation(name).ok_or_else(|| {
             Refusal::BadConfig(format!(

@@ -101,7 +101,7 @@ impl Hash {
     /// All of them, shortest first.
     pub const ALL: [Self; 3] = [Self::Sha256, Self::Sha384, Self::Sha512];
 
-    /// Its number in Go's `crypto.Hash`.
+    /// The number in Go's `crypto.Hash`.
     pub const fn number(self) -> u8 {
         match self {
             Self::Sha256 => 5,

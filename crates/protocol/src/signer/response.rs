@@ -41,7 +41,7 @@ pub struct ErrorResponse {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It did not work; asking again may help.
+    /// The operation failed; a retry may help.
     Failed,
     /// The configuration is at fault.
     BadConfig,

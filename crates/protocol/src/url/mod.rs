@@ -183,7 +183,7 @@ impl Url {
         out
     }
 
-    /// This URL with the path, query and fragment of `reference`; `None` unless its path is an
+    /// The URL with the path, query and fragment of `reference`; `None` unless its path is an
     /// absolute one.
     #[must_use]
     pub fn with_path_of(&self, reference: &Self) -> Option<Self> {

@@ -208,7 +208,7 @@ impl Curve {
             .find(|curve| curve.oid() == name)
     }
 
-    /// Its object identifier.
+    /// The curve's object identifier.
     pub const fn oid(self) -> &'static [u8] {
         match self {
             Self::P224 => oid::P224,

@@ -75,24 +75,24 @@ async fn answered(bytes: &'static [u8]) -> Failure {
 #[tokio::test]
 async fn a_request_left_out_of_a_goaway_may_be_sent_again() {
     let failure = answered(GOAWAY).await;
-    assert!(failure.again, "{failure:?}");
+    assert!(failure.retryable, "{failure:?}");
     assert_eq!(failure.error.kind(), Kind::Lost);
 }
 
 #[tokio::test]
 async fn a_refused_stream_may_be_sent_again() {
     let failure = answered(REFUSED).await;
-    assert!(failure.again, "{failure:?}");
+    assert!(failure.retryable, "{failure:?}");
 }
 
 #[tokio::test]
 async fn a_goaway_with_an_error_ends_the_request() {
     let failure = answered(GOAWAY_ANGRY).await;
-    assert!(!failure.again, "{failure:?}");
+    assert!(!failure.retryable, "{failure:?}");
 }
 
 #[tokio::test]
 async fn a_request_the_server_has_begun_is_not_sent_again() {
     let failure = answered(GOAWAY_AFTER).await;
-    assert!(!failure.again, "{failure:?}");
+    assert!(!failure.retryable, "{failure:?}");
 }

@@ -30,7 +30,7 @@ use tokio_rustls::TlsAcceptor;
 use super::GUARD;
 use crate::{
     Body, Incoming, Origin,
-    connect::Connector,
+    connect::{Connector, Dialer},
     identity::Trust,
     pool::{Failure, Pool, Settings},
 };
@@ -109,8 +109,8 @@ impl Scene {
         let nowhere = Surroundings::fixed(Fixed::default());
         let origin = Origin::parse(url).unwrap();
         let connector = Connector::new(origin, trust, "", &nowhere, GUARD).unwrap();
-        let settings = Settings { patience: BLAME, ..Settings::default() };
-        let pool = Pool::new(Arc::new(connector), tls, Some(identity), settings);
+        let dialer = Dialer::new(Arc::new(connector), tls, Some(identity)).slow_after(BLAME);
+        let pool = Pool::new(dialer, Settings::default());
         let request = Request::get(format!("{url}/version")).body(Body::empty()).unwrap();
         tokio::time::timeout(GUARD, pool.send(request)).await.unwrap()
     }

@@ -15,7 +15,11 @@ use keyward_testing::server::{Deed, Fault, Server, Setup, User};
 use tokio::sync::mpsc;
 
 use super::{Failure, Pool, Settings};
-use crate::{Body, Incoming, Kind, Origin, connect::Connector, identity::Trust};
+use crate::{
+    Body, Incoming, Kind, Origin,
+    connect::{Connector, Dialer},
+    identity::Trust,
+};
 
 const TOKEN: &str = "a-token";
 
@@ -45,7 +49,7 @@ fn pool_of(url: &str, authority: &str, settings: Settings) -> Pool {
     let nowhere = Surroundings::fixed(Fixed::default());
     let origin = Origin::parse(url).unwrap();
     let connector = Connector::new(origin, trust, "", &nowhere, GUARD).unwrap();
-    Pool::new(Arc::new(connector), tls, None, settings)
+    Pool::new(Dialer::new(Arc::new(connector), tls, None), settings)
 }
 
 impl Bench {
@@ -208,7 +212,7 @@ async fn a_request_that_runs_into_the_end_of_an_idle_connection_may_be_sent_agai
             match bench.get("/healthz").await {
                 Ok(response) => drop(response.into_body().bytes().await.unwrap()),
                 // The server has closed it, and the news is on its way.
-                Err(failure) => assert!(failure.again, "{failure:?}"),
+                Err(failure) => assert!(failure.retryable, "{failure:?}"),
             }
             bench.server.cut_connections();
             until("the connection closed", || bench.server.counts().open == 0).await;
@@ -223,7 +227,7 @@ async fn a_request_cut_on_a_fresh_connection_is_lost_and_not_sent_again() {
         bench.server.faults().add(Fault::always(Deed::Cut).times(1));
         let failure = bench.get("/healthz").await.unwrap_err();
         assert_eq!(failure.error.kind(), Kind::Lost, "{failure:?}");
-        assert!(!failure.again);
+        assert!(!failure.retryable);
     }
 }
 

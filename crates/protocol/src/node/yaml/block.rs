@@ -17,7 +17,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Node> {
     read_items(bytes, leave)
 }
 
-/// The same, with the items of the outermost mapping's lists handed to `take`.
+/// Reads a text in plain block style and hands the items of the outermost mapping's lists to `take`.
 pub(in super::super) fn read_items(
     bytes: &[u8],
     take: impl FnMut(&str, Node) -> Option<Node>,

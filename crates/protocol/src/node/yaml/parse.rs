@@ -21,9 +21,9 @@ pub(super) struct Raw {
 pub(super) enum Kind {
     Scalar {
         text: Zeroizing<String>,
-        /// Its number among the document's tags, counted from 1; 0 is none. Few nodes have one.
+        /// The number of the tag among the document's, counted from 1; 0 is none. Few nodes have one.
         tag: u32,
-        /// Its looks decide what it is.
+        /// A plain scalar: its text decides the type.
         plain: bool,
     },
     List(Rc<[u32]>),

@@ -55,7 +55,7 @@ struct Candidate {
     possible: bool,
     /// Nothing else than a key can stand there.
     required: bool,
-    /// Its number among all tokens.
+    /// The number of the token.
     token: usize,
     mark: Mark,
 }

@@ -73,8 +73,8 @@ impl<'a> Source<'a> {
         Self { text: Cow::Owned(text), marked, bad, mark: 2, wide: true }
     }
 
-    /// The same error inside of the text: to a scanner the end stands on a line of its own, which no
-    /// editor shows.
+    /// Moves an error behind the text to its last line: to a scanner the end is a line of its own, which
+    /// no editor shows.
     pub(super) fn place(&self, error: SyntaxError) -> SyntaxError {
         let text = self.text.replace("\r\n", "\n");
         let mut lines = text.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']);

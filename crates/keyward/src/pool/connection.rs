@@ -20,58 +20,58 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{sync::oneshot, task::AbortHandle, time::timeout};
 
 use super::{
-    Failure, Place, Shared,
+    Failure, Shared, StreamSlot,
     load::Load,
-    sniff::{Allowed, Sniff},
+    settings_frame::{Allowed, SettingsReader},
 };
 use crate::{
     Body, Error, Incoming,
-    connect::{Io, Listen, Verdict, speaks_h2},
+    connect::{Diagnosis, Io, Observed, speaks_h2},
     error::Kind,
 };
 
-/// With windows of the usual size three readers that pause stall all others.
+/// With a window of the usual size three paused readers stall all others.
 const CONNECTION_WINDOW: u32 = 1 << 30;
-/// What the server may send of a response that nobody reads: with many such streams this is the memory
-/// they take. It carries 5 MB/s to a reader 50 ms away.
+/// How much of an unread response the server may send, which bounds the memory of many such streams. It
+/// carries 5 MB/s to a reader 50 ms away.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const HEADERS: u32 = 256 * 1024;
 
-/// Given to hyper as the number of streams before the peer has said one, so that its answer can be
-/// told from the peer's. Never reached: until then the pool gives out one place.
-const UNTOLD: usize = 97;
+/// hyper's number of streams before the peer has sent one, chosen so that it can be told from the
+/// peer's. Never reached: until then the pool gives out one slot.
+const UNKNOWN: usize = 97;
 
 /// A connection after its handshake.
-pub(super) enum Wire {
-    Many { sender: http2::SendRequest<Body>, load: Arc<Load>, cut: AbortHandle },
-    Single { sender: http1::SendRequest<Body>, cut: AbortHandle },
+pub(super) enum Connection {
+    Http2 { sender: http2::SendRequest<Body>, load: Arc<Load>, cut: AbortHandle },
+    Http1 { sender: http1::SendRequest<Body>, cut: AbortHandle },
 }
 
 pub(super) async fn open(
     io: Io,
     pool: Weak<Shared>,
     shared: &Shared,
-    verdict: &Arc<Verdict>,
-) -> Result<Wire, Error> {
+    diagnosis: &Arc<Diagnosis>,
+) -> Result<Connection, Error> {
     if speaks_h2(&io) {
-        Box::pin(open_h2(io, pool, shared, verdict)).await
+        Box::pin(open_h2(io, pool, shared, diagnosis)).await
     } else {
-        let (sender, cut) = open_h1(io, pool, verdict).await?;
-        Ok(Wire::Single { sender, cut })
+        let (sender, cut) = open_h1(io, pool, diagnosis).await?;
+        Ok(Connection::Http1 { sender, cut })
     }
 }
 
 async fn open_h1(
     io: Io,
     pool: Weak<Shared>,
-    verdict: &Arc<Verdict>,
+    diagnosis: &Arc<Diagnosis>,
 ) -> Result<(http1::SendRequest<Body>, AbortHandle), Error> {
-    let io = TokioIo::new(Listen::new(io, verdict));
+    let io = TokioIo::new(Observed::new(io, diagnosis));
     let (mut sender, connection) = http1::handshake(io).await.map_err(no_handshake)?;
     let driver = tokio::spawn(async move {
         ended(connection.with_upgrades().await, &pool);
     });
-    // One that is not ready yet looks like one that is gone.
+    // A sender that is not ready yet looks like one whose connection is gone.
     sender.ready().await.map_err(no_handshake)?;
     Ok((sender, driver.abort_handle()))
 }
@@ -80,8 +80,8 @@ async fn open_h2(
     io: Io,
     pool: Weak<Shared>,
     shared: &Shared,
-    verdict: &Arc<Verdict>,
-) -> Result<Wire, Error> {
+    diagnosis: &Arc<Diagnosis>,
+) -> Result<Connection, Error> {
     let load = Load::new();
     let (tell, told) = oneshot::channel();
     let learn = {
@@ -100,22 +100,22 @@ async fn open_h2(
         .timer(TokioTimer::new())
         .initial_connection_window_size(CONNECTION_WINDOW)
         .initial_stream_window_size(STREAM_WINDOW)
-        .initial_max_send_streams(UNTOLD)
+        .initial_max_send_streams(UNKNOWN)
         .max_header_list_size(HEADERS);
     if let Some((interval, answer)) = shared.settings.ping {
         builder.keep_alive_interval(interval).keep_alive_timeout(answer);
     }
-    // hyper spawns a task of the same size for every request, in which the stream would have room.
-    let io = TokioIo::new(Box::new(Sniff::new(Listen::new(io, verdict), learn)));
+    // Boxed: hyper spawns a task of this type for every request, and its size would include the stream.
+    let io = TokioIo::new(Box::new(SettingsReader::new(Observed::new(io, diagnosis), learn)));
     let (sender, mut connection) = builder.handshake(io).await.map_err(no_handshake)?;
     let watched = load.clone();
     let driver = tokio::spawn(async move {
         let end = poll_fn(|cx| {
             let end = Pin::new(&mut connection).poll(cx);
-            // A peer may change its mind in a later frame.
+            // The peer may change the limit in a later frame.
             match connection.current_max_send_streams() {
-                UNTOLD => {}
-                streams if watched.is_told() => watched.allow(streams),
+                UNKNOWN => {}
+                streams if watched.is_known() => watched.allow(streams),
                 _ => {}
             }
             end
@@ -123,25 +123,29 @@ async fn open_h2(
         .await;
         ended(end, &pool);
     });
-    if verdict.is_signed() {
-        accepted(told, shared.connector.limit()).await?;
+    if diagnosis.is_signed() {
+        accepted(told, shared.dialer.limit()).await?;
     }
-    Ok(Wire::Many { sender, load, cut: spawn.first().unwrap_or_else(|| driver.abort_handle()) })
+    Ok(Connection::Http2 {
+        sender,
+        load,
+        cut: spawn.first().unwrap_or_else(|| driver.abort_handle()),
+    })
 }
 
-/// Waits for the server's first word. What costs a signature, and perhaps a person's touch, is not
-/// given out before it is known to be good: all who wait for it would ask for another.
+/// Waits for the server's first frame. A connection that cost a signature, and perhaps a person's touch,
+/// is not used before it is known to be good: all who wait for it would ask for another one.
 async fn accepted(told: oneshot::Receiver<()>, limit: Duration) -> Result<(), Error> {
     match timeout(limit, told).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(ended_at_once()),
         Err(_) => {
-            Err(Error::new(Kind::Connect, format!("the server said nothing within {limit:?}")))
+            Err(Error::new(Kind::Connect, format!("the server sent nothing within {limit:?}")))
         }
     }
 }
 
-/// The error for a signed connection that came to nothing.
+/// The error for a signed connection that failed.
 pub(super) fn ended_at_once() -> Error {
     Error::new(Kind::Lost, "the server ended the connection at once")
 }
@@ -149,21 +153,21 @@ pub(super) fn ended_at_once() -> Error {
 pub(super) async fn send_h2(
     mut sender: http2::SendRequest<Body>,
     mut request: Request<Body>,
-    place: Place,
+    slot: StreamSlot,
     used: bool,
 ) -> Result<Response<Incoming>, Failure> {
-    // The URI's authority says it.
+    // The URI's authority replaces it.
     request.headers_mut().remove(HOST);
     request.headers_mut().remove(TRANSFER_ENCODING);
     *request.version_mut() = Version::HTTP_2;
     let method = request.method().clone();
     match sender.try_send_request(request).await {
-        Ok(response) => Ok(response.map(|body| Incoming::new(body, Some(place)))),
+        Ok(response) => Ok(response.map(|body| Incoming::new(body, Some(slot)))),
         Err(error) => Err(failed(error, &method, used)),
     }
 }
 
-/// Gives the sender back beside the response: it can be used again when the body has been read.
+/// Returns the sender beside the response: it can be used again once the body was read.
 pub(super) async fn send_h1(
     mut sender: http1::SendRequest<Body>,
     mut request: Request<Body>,
@@ -180,7 +184,7 @@ pub(super) async fn send_h1(
         *request.uri_mut() = Uri::from(path.clone());
     }
     *request.version_mut() = Version::HTTP_11;
-    // hyper leaves out the body of a GET whose length it does not know, unless told of it.
+    // hyper drops the body of a GET of unknown length, unless this header announces it.
     if !request.body().is_end_stream()
         && request.body().size_hint().exact().is_none()
         && !request.headers().contains_key(CONTENT_LENGTH)
@@ -191,7 +195,7 @@ pub(super) async fn send_h1(
     match sender.try_send_request(request).await {
         Ok(response) => Ok((response.map(|body| Incoming::new(body, None)), sender)),
         Err(mut error) => {
-            // A second connection wants the whole URI again.
+            // Another connection needs the whole URI.
             let unsent = error.take_message().map(|mut request| {
                 *request.uri_mut() = whole;
                 request
@@ -217,7 +221,7 @@ fn failed(
 }
 
 fn no_handshake(error: hyper::Error) -> Error {
-    Error::because(Kind::Connect, "the server did not begin to speak HTTP", error)
+    Error::because(Kind::Connect, "the HTTP handshake failed", error)
 }
 
 fn ended(end: hyper::Result<()>, pool: &Weak<Shared>) {
@@ -229,7 +233,7 @@ fn ended(end: hyper::Result<()>, pool: &Weak<Shared>) {
     }
 }
 
-/// Runs hyper's tasks, and remembers the first: it is the one that owns the socket.
+/// Runs hyper's tasks, and remembers the first, which owns the socket.
 #[derive(Clone, Default)]
 struct Spawn(Arc<OnceLock<AbortHandle>>);
 

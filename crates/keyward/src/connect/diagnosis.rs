@@ -1,5 +1,5 @@
-//! What a server makes of our certificate. TLS 1.3 says it late: the handshake is over for us, and
-//! the first thing we read, or fail to write, is the verdict.
+//! Why a connection failed. In TLS 1.3 a server rejects a client certificate after the client's side of
+//! the handshake is over, so the reason is the first thing read, or comes instead of a write.
 
 use std::{
     io,
@@ -18,46 +18,43 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{Error, Origin, error::Kind, identity::Handshake};
 
-/// One attempt to connect, and what came of it.
-pub(crate) struct Verdict {
+/// What is known of one connection that helps to explain its end.
+pub(crate) struct Diagnosis {
     origin: Origin,
     signing: Option<Signing>,
-    /// How long a signer may take before it is to blame for the end of a connection.
-    patience: Duration,
     alert: OnceLock<Alert>,
-    /// The server said something after the handshake.
-    heard: AtomicBool,
+    /// The server sent something after the handshake.
+    server_spoke: AtomicBool,
 }
 
-/// A connection that an external signer signs.
+/// The signature of a connection by an external signer.
 pub(super) struct Signing {
     identity: Arc<Identity>,
+    /// How long a signer may take before it is to blame for the end of a connection.
+    slow: Duration,
     pub(super) handshake: Handshake,
 }
 
-/// Why a connection broke, where we know better than the socket.
-pub(crate) enum Why {
+/// Why a connection failed, where more is known than the socket's error.
+pub(crate) enum Cause {
     /// The certificate, or its signature, was not accepted.
     Refused(Error),
     /// The signer took longer than the server waits.
     Late(Error),
 }
 
-impl Verdict {
-    pub(crate) fn new(
-        origin: &Origin,
-        identity: Option<&Arc<Identity>>,
-        patience: Duration,
-    ) -> Arc<Self> {
+impl Diagnosis {
+    /// For a connection to `origin`, perhaps with a signer and the time after which it is slow.
+    pub(super) fn new(origin: &Origin, signer: Option<(&Arc<Identity>, Duration)>) -> Arc<Self> {
         Arc::new(Self {
             origin: origin.clone(),
-            signing: identity.map(|identity| Signing {
+            signing: signer.map(|(identity, slow)| Signing {
                 identity: Arc::clone(identity),
+                slow,
                 handshake: Handshake::default(),
             }),
-            patience,
             alert: OnceLock::new(),
-            heard: AtomicBool::new(false),
+            server_spoke: AtomicBool::new(false),
         })
     }
 
@@ -65,40 +62,36 @@ impl Verdict {
         self.signing.as_ref()
     }
 
-    /// Whether a signer has signed for it.
+    /// Whether a signer has signed for the connection.
     pub(crate) fn is_signed(&self) -> bool {
-        self.took().is_some()
+        self.signing.as_ref().is_some_and(|signing| signing.handshake.signature().is_some())
     }
 
-    /// Whether a signer has signed for it and the server has not said a word since.
-    pub(crate) fn is_fruitless(&self) -> bool {
-        self.is_signed() && !self.heard.load(Ordering::Relaxed)
+    /// Whether a signer has signed and the server has sent nothing since.
+    pub(crate) fn signed_in_vain(&self) -> bool {
+        self.is_signed() && !self.server_spoke.load(Ordering::Relaxed)
     }
 
-    /// What is known about its end; nothing if the socket's own error is all there is.
-    pub(crate) fn why(&self) -> Option<Why> {
+    /// Why the connection ended; `None` if the socket's error is all there is.
+    pub(crate) fn cause(&self) -> Option<Cause> {
         let alert = self.alert.get().filter(|alert| is_about_certificates(**alert));
         if let Some(alert) = alert {
-            return Some(Why::Refused(self.refusal(*alert)));
+            return Some(Cause::Refused(self.refusal(*alert)));
         }
-        let took = self.took().filter(|took| *took >= self.patience)?;
-        if self.heard.load(Ordering::Relaxed) {
+        let signing = self.signing.as_ref()?;
+        let took = signing.handshake.signature().filter(|took| *took >= signing.slow)?;
+        if self.server_spoke.load(Ordering::Relaxed) {
             return None;
         }
-        let identity = &self.signing.as_ref()?.identity;
-        Some(Why::Late(Error::unsigned(&self.origin, identity.too_slow(took))))
+        Some(Cause::Late(Error::unsigned(&self.origin, signing.identity.too_slow(took))))
     }
 
-    /// Remembers what the server said, if this is it.
+    /// Records the server's alert, if the error is one.
     pub(super) fn note(&self, error: &io::Error) {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
         if let Some(rustls::Error::AlertReceived(alert)) = inner {
             let _ = self.alert.set(*alert);
         }
-    }
-
-    fn took(&self) -> Option<Duration> {
-        self.signing.as_ref()?.handshake.signature()
     }
 
     fn refusal(&self, alert: Alert) -> Error {
@@ -122,7 +115,7 @@ impl Verdict {
 }
 
 impl Signing {
-    /// Has a signer that stays ask for its PIN now: a server does not wait for a person.
+    /// Lets a resident signer ask for its PIN now: a server does not wait for a person.
     pub(super) async fn unlock(&self) -> Result<(), Error> {
         if self.identity.is_resident() {
             let identity = Arc::clone(&self.identity);
@@ -135,7 +128,7 @@ impl Signing {
         Ok(())
     }
 
-    /// Whether a connection may need no signature, and a person no question.
+    /// Whether a resumed session may spare the signature, and a person the prompt.
     pub(super) fn may_resume(&self) -> bool {
         self.identity.is_resident() && self.identity.resumes()
     }
@@ -145,7 +138,7 @@ pub(super) fn no_thread() -> io::Error {
     io::Error::other("the system has no thread for it")
 }
 
-impl Why {
+impl Cause {
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Refused(error) | Self::Late(error) => error,
@@ -168,31 +161,33 @@ const fn is_about_certificates(alert: Alert) -> bool {
     )
 }
 
-/// A stream that is listened to for the verdict.
-pub(crate) struct Listen<T> {
+/// A stream whose alerts and first bytes go into a [`Diagnosis`].
+pub(crate) struct Observed<T> {
     inner: T,
-    verdict: Arc<Verdict>,
+    diagnosis: Arc<Diagnosis>,
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> Listen<T> {
-    pub(crate) fn new(inner: T, verdict: &Arc<Verdict>) -> Self {
-        Self { inner, verdict: Arc::clone(verdict) }
+impl<T: AsyncRead + AsyncWrite + Unpin> Observed<T> {
+    pub(crate) fn new(inner: T, diagnosis: &Arc<Diagnosis>) -> Self {
+        Self { inner, diagnosis: Arc::clone(diagnosis) }
     }
 
-    /// A write that failed: the reason may be there to be read.
+    /// After a failed write the reason may be waiting to be read.
     fn failed<R>(
         &mut self,
         cx: &mut Context<'_>,
         done: Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
         if let Poll::Ready(Err(error)) = &done {
-            self.verdict.note(error);
-            if self.verdict.alert.get().is_none() && !self.verdict.heard.load(Ordering::Relaxed) {
-                // Nothing is lost: what cannot be written to is of no more use to a reader either.
+            self.diagnosis.note(error);
+            if self.diagnosis.alert.get().is_none()
+                && !self.diagnosis.server_spoke.load(Ordering::Relaxed)
+            {
+                // Nothing is lost: a stream that cannot be written to is of no use to a reader either.
                 let mut rest = [0; 1];
                 let read = Pin::new(&mut self.inner).poll_read(cx, &mut ReadBuf::new(&mut rest));
                 if let Poll::Ready(Err(error)) = read {
-                    self.verdict.note(&error);
+                    self.diagnosis.note(&error);
                 }
             }
         }
@@ -200,7 +195,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Listen<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Listen<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for Observed<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -209,9 +204,9 @@ impl<T: AsyncRead + Unpin> AsyncRead for Listen<T> {
         let before = buf.filled().len();
         let done = Pin::new(&mut self.inner).poll_read(cx, buf);
         match &done {
-            Poll::Ready(Err(error)) => self.verdict.note(error),
+            Poll::Ready(Err(error)) => self.diagnosis.note(error),
             Poll::Ready(Ok(())) if buf.filled().len() > before => {
-                self.verdict.heard.store(true, Ordering::Relaxed);
+                self.diagnosis.server_spoke.store(true, Ordering::Relaxed);
             }
             _ => {}
         }
@@ -219,7 +214,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Listen<T> {
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Listen<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Observed<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

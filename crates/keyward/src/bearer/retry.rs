@@ -1,4 +1,4 @@
-//! One request from its first sending to the response the caller sees.
+//! Sends one request, and retries it with a renewed credential or on another connection.
 
 use std::{
     pin::Pin,
@@ -15,41 +15,42 @@ use keyward_host::Credential;
 use keyward_protocol::exec;
 use pin_project_lite::pin_project;
 
-use super::Guard;
+use super::Config;
 use crate::{Replay, generation::same_certificate};
 
-/// How often a request is sent again because its connection ended under it.
+/// How often a request is sent again because its connection ended.
 const RESENDS: u8 = 3;
 /// How often a request is sent with a new credential because the one before was revoked.
 const RENEWALS: u8 = 3;
 
 /// Sends a request, on a connection that fits the credential where it has connections.
-pub(crate) trait Carry<B> {
+pub(crate) trait Transport<B> {
     type Body;
     type Error: From<keyward_host::Error>;
-    type Future: Future<Output = Result<Response<Self::Body>, Lost<Self::Error>>>;
+    type Future: Future<Output = Result<Response<Self::Body>, SendError<Self::Error>>>;
 
-    fn carry(&self, request: Request<B>, credential: Option<&Arc<Credential>>) -> Self::Future;
+    fn send(&self, request: Request<B>, credential: Option<&Arc<Credential>>) -> Self::Future;
 }
 
-/// Why there is no response, and whether a copy of the request may be sent.
-pub(crate) struct Lost<E> {
+/// Why there is no response, and whether the request may be sent again.
+pub(crate) struct SendError<E> {
     pub(crate) error: E,
-    pub(crate) again: bool,
+    pub(crate) retryable: bool,
 }
 
-type Asking = Pin<Box<dyn Future<Output = Result<Arc<Credential>, keyward_host::Error>> + Send>>;
+type CredentialFuture =
+    Pin<Box<dyn Future<Output = Result<Arc<Credential>, keyward_host::Error>> + Send>>;
 
 pin_project! {
-    /// The future of a request. Without a refusal its only allocation is the copy for a replay.
-    pub(crate) struct Heal<C, B>
+    /// The future of a request. Without a refusal its only allocations are those of the saved request.
+    pub(crate) struct Retry<C, B>
     where
-        C: Carry<B>,
+        C: Transport<B>,
     {
-        guard: Arc<Guard>,
-        carrier: C,
+        config: Arc<Config>,
+        transport: C,
         credential: Option<Arc<Credential>>,
-        copy: Option<Copy<B>>,
+        saved: Option<SavedRequest<B>>,
         resends: u8,
         renewals: u8,
         #[pin]
@@ -58,109 +59,114 @@ pin_project! {
 }
 
 pin_project! {
-    #[project = Now]
+    #[project = Projected]
     enum State<F, B, R> {
         /// There is no credential yet.
-        Asking { asking: Asking, request: Option<Request<B>> },
+        Fetching { fetching: CredentialFuture, request: Option<Request<B>> },
         Sending { #[pin] sending: F },
-        /// The credential was refused; the refusal is kept for the caller.
-        Renewing { asking: Asking, refusal: Option<Response<R>> },
+        /// The credential was refused; the caller gets the refusal unless a retry succeeds.
+        Renewing { fetching: CredentialFuture, refusal: Option<Response<R>> },
     }
 }
 
-/// What a request is made of again. Most never are, so the headers are kept as a list, which costs
-/// less to copy than the table that they are found in.
-struct Copy<B> {
+/// A copy of a request, for a retry.
+struct SavedRequest<B> {
+    head: SavedHead,
+    body: B,
+}
+
+/// All of a request but its body. Most requests are never retried, so the headers are saved as a list,
+/// which is cheaper to copy than the map they came in.
+#[derive(Clone)]
+struct SavedHead {
     method: Method,
     uri: Uri,
     version: Version,
     headers: Vec<(HeaderName, HeaderValue)>,
     extensions: Extensions,
-    body: B,
 }
 
-impl<C: Carry<B>, B: Replay> Heal<C, B> {
-    pub(crate) fn new(guard: Arc<Guard>, carrier: C, request: Request<B>) -> Self {
-        let foreign = brings_own(request.headers()) || !guard.origin.covers(request.uri());
-        let mut copy = None;
+impl<C: Transport<B>, B: Replay> Retry<C, B> {
+    pub(crate) fn new(config: Arc<Config>, transport: C, request: Request<B>) -> Self {
+        let foreign = has_own_credential(request.headers()) || !config.origin.covers(request.uri());
+        let mut saved = None;
         let mut credential = None;
         let state = if foreign {
-            State::Sending { sending: carrier.carry(request, None) }
-        } else if let Some(current) = guard.source.current() {
-            copy = Copy::of(&request, &guard);
-            let sending = carrier.carry(authorized(request, &current), Some(&current));
+            State::Sending { sending: transport.send(request, None) }
+        } else if let Some(current) = config.source.current() {
+            saved = SavedRequest::of(&request, &config);
+            let sending = transport.send(authorized(request, &current), Some(&current));
             credential = Some(current);
             State::Sending { sending }
         } else {
-            State::Asking { asking: ask(&guard), request: Some(request) }
+            State::Fetching { fetching: fetch(&config), request: Some(request) }
         };
-        Self { guard, carrier, credential, copy, resends: 0, renewals: 0, state }
+        Self { config, transport, credential, saved, resends: 0, renewals: 0, state }
     }
 }
 
-impl<C: Carry<B>, B: Replay> Future for Heal<C, B> {
+impl<C: Transport<B>, B: Replay> Future for Retry<C, B> {
     type Output = Result<Response<C::Body>, C::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                Now::Asking { asking, request } => {
-                    let current = ready!(asking.as_mut().poll(cx))?;
+                Projected::Fetching { fetching, request } => {
+                    let current = ready!(fetching.as_mut().poll(cx))?;
                     let Some(request) = request.take() else {
                         unreachable!("the request leaves this state with its credential");
                     };
-                    *this.copy = Copy::of(&request, this.guard);
+                    *this.saved = SavedRequest::of(&request, this.config);
                     let request = authorized(request, &current);
-                    let sending = this.carrier.carry(request, Some(&current));
+                    let sending = this.transport.send(request, Some(&current));
                     *this.credential = Some(current);
                     State::Sending { sending }
                 }
-                Now::Sending { sending } => match ready!(sending.poll(cx)) {
+                Projected::Sending { sending } => match ready!(sending.poll(cx)) {
                     Ok(response) => {
                         let Some(used) = &*this.credential else {
                             return Poll::Ready(Ok(response));
                         };
                         let status = response.status();
-                        if !this.guard.is_refusal(status) {
+                        if !this.config.is_refusal(status) {
                             // An overloaded server, or a proxy before it, may not have looked.
                             if !status.is_server_error() {
-                                this.guard.accepted.note(used);
+                                this.config.outcomes.accept(used);
                             }
                             return Poll::Ready(Ok(response));
                         }
-                        let revoked = this.guard.accepted.has(used);
-                        let told = told(status, response.headers());
-                        let recovered = this.guard.accepted.refuse(used);
-                        this.guard.source.refused(used, recovered, Some(Arc::new(told)));
-                        let hopeful = *this.renewals == 0 || revoked && *this.renewals < RENEWALS;
-                        if !hopeful || this.copy.as_mut().is_none_or(|copy| !copy.body.claim()) {
+                        let revoked = this.config.outcomes.has_accepted(used);
+                        let seen = Arc::new(plugin_response(status, response.headers()));
+                        let recovered = this.config.outcomes.refuse(used);
+                        this.config.source.refused(used, recovered, Some(seen));
+                        let may_retry = *this.renewals == 0 || revoked && *this.renewals < RENEWALS;
+                        if !may_retry || this.saved.as_mut().is_none_or(|saved| !saved.body.claim())
+                        {
                             return Poll::Ready(Ok(response));
                         }
-                        State::Renewing { asking: ask(this.guard), refusal: Some(response) }
+                        State::Renewing { fetching: fetch(this.config), refusal: Some(response) }
                     }
-                    Err(Lost { error, again }) => {
-                        let copy = this.copy.as_ref().and_then(Copy::replay);
-                        match (copy, &*this.credential) {
-                            (Some(copy), Some(used)) if again && *this.resends < RESENDS => {
+                    Err(SendError { error, retryable }) => {
+                        let saved = this.saved.as_ref().and_then(SavedRequest::replay);
+                        match (saved, &*this.credential) {
+                            (Some(saved), Some(used)) if retryable && *this.resends < RESENDS => {
                                 *this.resends += 1;
-                                tracing::debug!(
-                                    "the connection ended under a request, sending it again"
-                                );
-                                let request = authorized(copy.into_request(), used);
-                                let sending = this.carrier.carry(request, Some(used));
+                                tracing::debug!("the connection ended, sending the request again");
+                                let request = authorized(saved.into_request(), used);
+                                let sending = this.transport.send(request, Some(used));
                                 State::Sending { sending }
                             }
                             _ => return Poll::Ready(Err(error)),
                         }
                     }
                 },
-                Now::Renewing { asking, refusal } => {
-                    let renewed = ready!(asking.as_mut().poll(cx));
+                Projected::Renewing { fetching, refusal } => {
+                    let renewed = ready!(fetching.as_mut().poll(cx));
                     let Some(refusal) = refusal.take() else {
-                        unreachable!("the refusal leaves this state with it");
+                        unreachable!("the refusal leaves this state with the new credential");
                     };
-                    let (Some(used), Some(copy)) = (this.credential.take(), this.copy.take())
+                    let (Some(used), Some(saved)) = (this.credential.take(), this.saved.take())
                     else {
                         return Poll::Ready(Ok(refusal));
                     };
@@ -170,9 +176,9 @@ impl<C: Carry<B>, B: Replay> Future for Heal<C, B> {
                                 status = refusal.status().as_u16(),
                                 "renewed a refused credential"
                             );
-                            *this.copy = copy.replay();
-                            let request = authorized(copy.into_request(), &renewed);
-                            let sending = this.carrier.carry(request, Some(&renewed));
+                            *this.saved = saved.replay();
+                            let request = authorized(saved.into_request(), &renewed);
+                            let sending = this.transport.send(request, Some(&renewed));
                             *this.credential = Some(renewed);
                             *this.renewals += 1;
                             State::Sending { sending }
@@ -190,53 +196,48 @@ impl<C: Carry<B>, B: Replay> Future for Heal<C, B> {
     }
 }
 
-impl<B: Replay> Copy<B> {
-    fn of(request: &Request<B>, guard: &Guard) -> Option<Self> {
-        if guard.replay { Self::kept(request) } else { None }
+impl<B: Replay> SavedRequest<B> {
+    /// `None` if requests are not retried, or the body cannot be sent twice.
+    fn of(request: &Request<B>, config: &Config) -> Option<Self> {
+        if config.replay { Self::save(request) } else { None }
     }
 
-    fn kept(request: &Request<B>) -> Option<Self> {
+    fn save(request: &Request<B>) -> Option<Self> {
         let body = request.body().replay()?;
         let mut headers = Vec::with_capacity(request.headers().len());
         let each = request.headers().iter();
         headers.extend(each.map(|(name, value)| (name.clone(), value.clone())));
-        Some(Self {
-            body,
+        let head = SavedHead {
             method: request.method().clone(),
             uri: request.uri().clone(),
             version: request.version(),
             headers,
             extensions: request.extensions().clone(),
-        })
+        };
+        Some(Self { head, body })
     }
 
     fn replay(&self) -> Option<Self> {
-        Some(Self {
-            body: self.body.replay()?,
-            method: self.method.clone(),
-            uri: self.uri.clone(),
-            version: self.version,
-            headers: self.headers.clone(),
-            extensions: self.extensions.clone(),
-        })
+        Some(Self { body: self.body.replay()?, head: self.head.clone() })
     }
 
     fn into_request(self) -> Request<B> {
+        let SavedHead { method, uri, version, headers, extensions } = self.head;
         let mut request = Request::new(self.body);
-        *request.method_mut() = self.method;
-        *request.uri_mut() = self.uri;
-        *request.version_mut() = self.version;
-        *request.extensions_mut() = self.extensions;
-        for (name, value) in self.headers {
+        *request.method_mut() = method;
+        *request.uri_mut() = uri;
+        *request.version_mut() = version;
+        *request.extensions_mut() = extensions;
+        for (name, value) in headers {
             request.headers_mut().append(name, value);
         }
         request
     }
 }
 
-/// Whether a request says itself on whose behalf it comes. Where a WebSocket client cannot set the
-/// header, the server takes the token from among the names of protocols.
-pub fn brings_own(headers: &HeaderMap) -> bool {
+/// Whether a request carries a credential of its own: the `Authorization` header or, from a WebSocket
+/// client that cannot set it, a token among the names of protocols.
+pub fn has_own_credential(headers: &HeaderMap) -> bool {
     const TOKEN: &str = "base64url.bearer.authorization.k8s.io.";
     headers.contains_key(AUTHORIZATION)
         || headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().any(|value| {
@@ -245,8 +246,8 @@ pub fn brings_own(headers: &HeaderMap) -> bool {
         })
 }
 
-fn ask(guard: &Guard) -> Asking {
-    let source = guard.source.clone();
+fn fetch(config: &Config) -> CredentialFuture {
+    let source = config.source.clone();
     Box::pin(async move { source.credential().await })
 }
 
@@ -257,15 +258,14 @@ fn authorized<B>(mut request: Request<B>, credential: &Credential) -> Request<B>
     request
 }
 
-/// Whether sending again can make a difference: a provider may answer with what it answered
-/// before.
+/// Whether a retry can make a difference: a provider may return the credential that was refused.
 fn differs(old: &Arc<Credential>, new: &Arc<Credential>) -> bool {
     let same = same_certificate(old, new) && old.authorization() == new.authorization();
     old.serial() != new.serial() && !same
 }
 
-/// The refusal as a v1alpha1 plugin is told of it.
-fn told(status: StatusCode, headers: &HeaderMap) -> exec::Response {
+/// The refusal in the form in which a v1alpha1 plugin gets it.
+fn plugin_response(status: StatusCode, headers: &HeaderMap) -> exec::Response {
     let header = headers
         .keys()
         .map(|name| {
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_is_the_request_again() {
+    fn a_saved_request_equals_the_original() {
         let mut request = Request::put("/a?b=c")
             .version(Version::HTTP_2)
             .extension(7)
@@ -305,20 +305,20 @@ mod tests {
         for (name, value) in [("accept", "a"), ("x-two", "1"), ("accept", "b"), ("x-two", "2")] {
             request.headers_mut().append(name, value.parse().unwrap());
         }
-        let again = Copy::kept(&request).unwrap().replay().unwrap().into_request();
+        let again = SavedRequest::save(&request).unwrap().replay().unwrap().into_request();
         assert_eq!((again.method(), again.uri()), (request.method(), request.uri()));
         assert_eq!((again.version(), again.headers()), (request.version(), request.headers()));
         assert_eq!((again.extensions().get(), again.body()), (Some(&7), request.body()));
     }
 
     #[test]
-    fn a_refusal_is_told_with_all_values_of_a_name() {
+    fn a_plugin_gets_all_values_of_a_header() {
         let mut headers = HeaderMap::new();
         headers.append("www-authenticate", "Basic".parse().unwrap());
         headers.append("www-authenticate", "Bearer".parse().unwrap());
-        let told = told(StatusCode::UNAUTHORIZED, &headers);
-        assert_eq!(told.code, 401);
+        let response = plugin_response(StatusCode::UNAUTHORIZED, &headers);
+        assert_eq!(response.code, 401);
         let values = vec!["Basic".to_owned(), "Bearer".to_owned()];
-        assert_eq!(told.header, [("Www-Authenticate".to_owned(), values)]);
+        assert_eq!(response.header, [("Www-Authenticate".to_owned(), values)]);
     }
 }

@@ -1,28 +1,28 @@
-//! How long connections are kept, and how they end.
+//! Idle connections: how many are kept, for how long, and how they end.
 
 use std::sync::{Arc, PoisonError, Weak};
 
 use tokio::{runtime::Handle, task::AbortHandle};
 
-use super::{Shared, Single};
+use super::{Http1, Shared};
 
-/// Idle HTTP/1.1 connections that are kept; client-go keeps as many.
+/// Idle HTTP/1.1 connections that are kept; client-go keeps as http2.
 const IDLE: usize = 25;
 
 impl Shared {
-    /// Keeps a connection for whoever comes next, unless there are enough.
-    pub(super) fn keep(self: &Arc<Self>, single: Single) {
+    /// Keeps a connection for the next request, unless there are enough.
+    pub(super) fn put_back(self: &Arc<Self>, http1: Http1) {
         let mut state = self.lock();
         if state.idle.len() < IDLE {
-            state.idle.push(single);
+            state.idle.push(http1);
         }
         drop(state);
         self.changed.notify_waiters();
         self.sweep();
     }
 
-    /// Remembers how a connection is cut, where that may be needed.
-    pub(super) fn note(&self, cut: AbortHandle) {
+    /// Remembers how to abort a connection, if draining has a limit.
+    pub(super) fn track(&self, cut: AbortHandle) {
         if self.settings.drain.is_some() {
             let mut state = self.lock();
             state.cuts.retain(|(_, cut)| !cut.is_finished());
@@ -30,7 +30,7 @@ impl Shared {
         }
     }
 
-    /// Closes what has been idle for too long, for as long as there is anything to close.
+    /// Starts the task that closes idle connections, unless it runs. It ends with the last of them.
     pub(super) fn sweep(self: &Arc<Self>) {
         if std::mem::replace(&mut self.lock().sweeping, true) {
             return;
@@ -46,11 +46,11 @@ impl Shared {
                 let mut state = shared.lock();
                 state
                     .idle
-                    .retain(|single| single.since.elapsed() < idle && !single.sender.is_closed());
-                state.many.retain(|many| {
-                    !many.sender.is_closed() && many.load.idle().is_none_or(|since| since < idle)
+                    .retain(|http1| http1.since.elapsed() < idle && !http1.sender.is_closed());
+                state.http2.retain(|http2| {
+                    !http2.sender.is_closed() && http2.load.idle().is_none_or(|since| since < idle)
                 });
-                if state.idle.is_empty() && state.many.is_empty() {
+                if state.idle.is_empty() && state.http2.is_empty() {
                     drop(state);
                     return;
                 }
@@ -59,7 +59,7 @@ impl Shared {
     }
 }
 
-/// Says that nobody sweeps any more, also when a runtime is shut down under the sweeper.
+/// Clears the mark of the sweeping task when it ends, also when its runtime is shut down.
 struct Sweeper(Weak<Shared>);
 
 impl Drop for Sweeper {
@@ -70,8 +70,8 @@ impl Drop for Sweeper {
     }
 }
 
-/// The senders go with the state, and hyper drains each connection. What must not go on for ever
-/// is cut after the time set for that.
+/// Dropping the senders makes hyper drain each connection. Those that are still open when the limit for
+/// draining is over are aborted.
 impl Drop for Shared {
     fn drop(&mut self) {
         let Some(limit) = self.settings.drain else {

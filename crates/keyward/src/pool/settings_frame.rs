@@ -1,7 +1,7 @@
-//! Reads along until the peer's first SETTINGS frame, to learn how many streams it allows.
+//! Reads the peer's first SETTINGS frame as it passes, to learn how many streams the peer allows.
 //!
-//! hyper tells the number only after a stream was opened, and by then a burst of requests has
-//! queued up on a connection that may never have room for them.
+//! hyper reports the number only after a stream was opened, and by then a burst of requests has queued
+//! up on a connection that may never have room for them.
 
 use std::{
     io,
@@ -14,11 +14,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const HEADER: usize = 9;
 const SETTINGS: u8 = 4;
 const MAX_CONCURRENT_STREAMS: u16 = 3;
-/// Settings are six bytes each and few; a longer first frame is not worth keeping.
+/// The longest first frame to parse: settings are few, and six bytes each.
 const LONGEST: usize = 1024;
 
-/// A stream whose first inbound frame is looked at. `learn` is called once.
-pub(super) struct Sniff<T, F> {
+/// A stream whose first inbound frame is parsed. `learn` is called once.
+pub(super) struct SettingsReader<T, F> {
     inner: T,
     looking: Option<Looking<F>>,
 }
@@ -28,10 +28,10 @@ struct Looking<F> {
     learn: F,
 }
 
-/// What the peer allows; `None` is as many as one likes.
+/// How many streams the peer allows; `None` is no limit.
 pub(super) type Allowed = Option<u32>;
 
-impl<T, F: FnOnce(Allowed)> Sniff<T, F> {
+impl<T, F: FnOnce(Allowed)> SettingsReader<T, F> {
     pub(super) fn new(inner: T, learn: F) -> Self {
         let looking = Some(Looking { seen: Vec::new(), learn });
         Self { inner, looking }
@@ -45,7 +45,7 @@ impl<T, F: FnOnce(Allowed)> Sniff<T, F> {
         let found = match first_frame(&looking.seen) {
             Frame::Partial => return,
             Frame::Settings(allowed) => allowed,
-            // hyper will find fault with it; nothing is learnt here.
+            // hyper will reject it; nothing is learnt here.
             Frame::Other => None,
         };
         if let Some(looking) = self.looking.take() {
@@ -79,7 +79,7 @@ fn first_frame(bytes: &[u8]) -> Frame {
     Frame::Settings(allowed)
 }
 
-impl<T: AsyncRead + Unpin, F: FnOnce(Allowed) + Unpin> AsyncRead for Sniff<T, F> {
+impl<T: AsyncRead + Unpin, F: FnOnce(Allowed) + Unpin> AsyncRead for SettingsReader<T, F> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -94,7 +94,7 @@ impl<T: AsyncRead + Unpin, F: FnOnce(Allowed) + Unpin> AsyncRead for Sniff<T, F>
     }
 }
 
-impl<T: AsyncWrite + Unpin, F: Unpin> AsyncWrite for Sniff<T, F> {
+impl<T: AsyncWrite + Unpin, F: Unpin> AsyncWrite for SettingsReader<T, F> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -142,11 +142,11 @@ mod tests {
             .fold(Box::new(tokio::io::empty()) as Box<dyn AsyncRead + Unpin>, |before, chunk| {
                 Box::new(before.chain(std::io::Cursor::new(chunk.to_vec())))
             });
-        let mut sniff = Sniff::new(&mut builder, move |allowed| {
+        let mut reader = SettingsReader::new(&mut builder, move |allowed| {
             assert_eq!(keep.lock().unwrap().replace(allowed), None);
         });
         let mut all = Vec::new();
-        sniff.read_to_end(&mut all).await.unwrap();
+        reader.read_to_end(&mut all).await.unwrap();
         assert_eq!(all, chunks.concat());
         found.lock().unwrap().take()
     }
