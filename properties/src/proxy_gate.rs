@@ -4,10 +4,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, ur
 
 use crate::budget;
 
-#[path = "../../crates/cli/src/proxy/gate.rs"]
+#[path = "../../crates/proxy/src/gate.rs"]
 #[allow(dead_code, reason = "the program may use more of it")]
 mod gate;
-#[path = "../../crates/cli/src/proxy/refusal.rs"]
+#[path = "../../crates/proxy/src/refusal.rs"]
 #[allow(dead_code, reason = "the program refuses in other places too")]
 mod refusal;
 

@@ -119,12 +119,6 @@ impl Failure {
         self.0.stderr.as_deref()
     }
 
-    /// What happened with its facts in one line, for the log of a program that runs on.
-    pub(crate) fn line(&self) -> String {
-        let notes = self.notes().map(|(label, text)| format!("; {label}: {text}"));
-        output::inline(&[self.0.message.clone()].into_iter().chain(notes).collect::<String>())
-    }
-
     /// The exit code it leads to.
     pub(crate) fn code(&self) -> Code {
         self.0.code

@@ -19,8 +19,6 @@ mod log;
 mod log_limit;
 mod output;
 mod plugin_stderr;
-#[cfg(unix)]
-mod proxy;
 mod server;
 mod signals;
 mod waiting;

@@ -165,7 +165,7 @@ fn metrics_and_health_are_told_on_the_socket_and_on_a_port() {
     assert!(curl(&["-H", "Host: evil.example", line]).contains("another host"));
     // The switches are for the clients' side, so they are not named.
     let answer = curl(&["-H", "Authorization: Bearer x", line]);
-    assert!(answer.contains("send it without") && !answer.contains("--allow"), "{answer}");
+    assert!(answer.contains("without credentials") && !answer.contains("--allow"), "{answer}");
     assert!(!curl(&[&line.replace("/metrics", "/status")]).contains("contexts"));
     // More than there are places, and none of them says a word.
     let address = line.trim_start_matches("http://").trim_end_matches("/metrics");

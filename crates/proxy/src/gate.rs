@@ -13,8 +13,9 @@ use http::{
 use keyward::bearer::has_own_credential;
 
 use super::refusal::{
-    BROWSER, CODING, IMPERSONATION, LENGTH, LOST_ON_THE_WAY, METHOD, NAME, NO_HOST, NOBODY,
-    OTHER_HOST, OTHER_UPGRADE, OWN_AUTHORIZATION, PATH, PROXY, Refusal, UNASKED_UPGRADE,
+    self, BROWSER, CODING, IMPERSONATION, INCOMPLETE_IMPERSONATION, LENGTH, LOST_ON_THE_WAY,
+    METHOD, NAME, NO_HOST, OTHER_HOST, OTHER_UPGRADE, OWN_AUTHORIZATION, PATH, Refusal,
+    UNASKED_UPGRADE,
 };
 
 const IMPERSONATE: &str = "impersonate-";
@@ -25,11 +26,13 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const HOPS: [&str; 6] =
     ["close", "keep-alive", "upgrade", "te", "proxy-connection", "http2-settings"];
 
-/// What a person allowed.
+/// What clients may do that is refused by default.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Allowed {
-    pub(crate) authorization: bool,
-    pub(crate) impersonation: bool,
+pub struct Allowed {
+    /// Requests may bring their own `Authorization`, which is passed on as it is.
+    pub authorization: bool,
+    /// Requests may act as another user (`--as`).
+    pub impersonation: bool,
 }
 
 /// The rules of a listener.
@@ -43,8 +46,8 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Looks at a request before anything is done for it.
-    pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), Refusal> {
+    /// Checks a request before anything is done for it, and gives what its `Connection` names.
+    pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<Connection, Refusal> {
         if request.method() == Method::CONNECT {
             return Err(METHOD);
         }
@@ -52,10 +55,11 @@ impl Gate {
             return Err(OTHER_UPGRADE);
         }
         self.check_host(request.uri(), request.headers())?;
+        let connection = Connection::parse(request.headers());
         for name in request.headers().keys() {
-            self.check_header(name, request.headers())?;
+            self.check_header(name, request.headers(), &connection)?;
         }
-        Ok(())
+        Ok(connection)
     }
 
     /// Every place that names a host has to name us: whoever was led here by a name of his own
@@ -90,7 +94,12 @@ impl Gate {
             && self.names.iter().any(|name| name.eq_ignore_ascii_case(host))
     }
 
-    fn check_header(&self, name: &HeaderName, headers: &HeaderMap) -> Result<(), Refusal> {
+    fn check_header(
+        &self,
+        name: &HeaderName,
+        headers: &HeaderMap,
+        connection: &Connection,
+    ) -> Result<(), Refusal> {
         // The one byte that h2 takes in a name and that no name may have (RFC 9110, 5.6.2).
         if name.as_str().contains('"') {
             return Err(NAME);
@@ -102,15 +111,15 @@ impl Gate {
             return Err(OWN_AUTHORIZATION);
         }
         if *name == PROXY_AUTHORIZATION {
-            return Err(PROXY);
+            return Err(refusal::PROXY_AUTHORIZATION);
         }
         if !self.allowed.impersonation && names_somebody(name.as_str()) {
             return Err(IMPERSONATION);
         }
         if name.as_str().starts_with(IMPERSONATE) && !names_one_user(headers) {
-            return Err(NOBODY);
+            return Err(INCOMPLETE_IMPERSONATION);
         }
-        if *name == CONNECTION && !names_hops(headers) {
+        if *name == CONNECTION && !connection.only_hops {
             return Err(LOST_ON_THE_WAY);
         }
         if *name == TRANSFER_ENCODING && !is_chunked(headers) {
@@ -122,7 +131,7 @@ impl Gate {
         if *name == UPGRADE && wanted_upgrade(headers).is_none() {
             return Err(OTHER_UPGRADE);
         }
-        if *name == UPGRADE && !named(headers).any(|name| name == UPGRADE) {
+        if *name == UPGRADE && !connection.names.contains(&UPGRADE) {
             return Err(UNASKED_UPGRADE);
         }
         Ok(())
@@ -175,25 +184,31 @@ fn brings_authorization(name: &HeaderName, headers: &HeaderMap) -> bool {
         || (*name == SEC_WEBSOCKET_PROTOCOL && has_own_credential(headers))
 }
 
-/// Whether `Connection` is a list of headers of the connection alone. What else it names would be taken
-/// for one of them and not be passed on, and that may be what says who asks.
-fn names_hops(headers: &HeaderMap) -> bool {
-    let known =
-        |name: &str| name.is_empty() || HOPS.iter().any(|hop| hop.eq_ignore_ascii_case(name));
-    headers
-        .get_all(CONNECTION)
-        .iter()
-        .all(|value| value.to_str().is_ok_and(|list| list.split(',').map(str::trim).all(known)))
+/// What the `Connection` headers of a message say.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Connection {
+    /// The headers that it names.
+    pub(crate) names: Vec<HeaderName>,
+    /// Whether all of them are about a connection. What else it names would not be passed on, and that
+    /// may be what says who asks.
+    only_hops: bool,
 }
 
-/// The headers that `Connection` names.
-pub(crate) fn named(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
-    headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|list| list.split(','))
-        .filter_map(|name| name.trim().parse().ok())
+impl Connection {
+    pub(crate) fn parse(headers: &HeaderMap) -> Self {
+        let (mut names, mut only_hops) = (Vec::new(), true);
+        for value in headers.get_all(CONNECTION) {
+            let Ok(list) = value.to_str() else {
+                only_hops = false;
+                continue;
+            };
+            for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+                only_hops &= HOPS.iter().any(|hop| hop.eq_ignore_ascii_case(name));
+                names.extend(name.parse::<HeaderName>());
+            }
+        }
+        Self { names, only_hops }
+    }
 }
 
 /// Whether a request that acts as somebody says who that is. Without it, or with nothing in its place, the
@@ -232,7 +247,7 @@ mod tests {
 
     fn judge(headers: &[(&str, &str)]) -> Option<&'static str> {
         let all = [&[("host", "127.0.0.1:8443")], headers].concat();
-        gate(Allowed::default()).check(&request(&all)).err().map(|refusal| refusal.reason)
+        gate(Allowed::default()).check(&request(&all)).err().and_then(|refusal| refusal.reason)
     }
 
     #[test]
@@ -334,6 +349,7 @@ mod tests {
 
     #[test]
     fn connection_names_what_is_about_the_connection_and_nothing_else() {
+        let names_hops = |headers: &HeaderMap| Connection::parse(headers).only_hops;
         let mut headers = HeaderMap::new();
         assert!(names_hops(&headers));
         headers.append(CONNECTION, HeaderValue::from_static("keep-alive, , Upgrade,TE\t"));
@@ -352,7 +368,7 @@ mod tests {
         let gate = gate(Allowed { authorization: true, impersonation: true });
         for name in ["authorization", "impersonate-user"] {
             let request = request(&[("host", "LOCALHOST:8443"), (name, "x")]);
-            assert_eq!(gate.check(&request), Ok(()), "{name}");
+            assert!(gate.check(&request).is_ok(), "{name}");
         }
     }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use serde_json::json;
 
-use super::body::Answer;
+use crate::body::Answer;
 
 /// The same as plain text. client-go reads no `Status` where it looks for the API's groups, and would
 /// say `unknown` to the person instead of our words.

@@ -15,9 +15,9 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use keyward::Incoming;
 
-use super::{
-    meter::Flight,
+use crate::{
     refusal::{BROKEN_BODY, Refusal, TRAILERS},
+    request_stats::OpenRequest,
 };
 
 /// The body of a response to a client.
@@ -25,8 +25,8 @@ use super::{
 pub(crate) enum Answer {
     /// Ours; `None` when it has been sent.
     Own(Option<Bytes>),
-    /// The server's. The flight ends when it has been sent or is dropped.
-    Server { body: Incoming, _flight: Flight },
+    /// The server's. The request is open until it has been sent or is dropped.
+    Server { body: Incoming, _open: OpenRequest },
 }
 
 impl Answer {
@@ -140,8 +140,8 @@ impl Body for Upload {
         };
         self.state.store(state, Ordering::Release);
         Poll::Ready(match frame {
-            Some(_) if state == TRAILED => Some(Err(TRAILERS.message.into())),
-            None if state == BROKEN => Some(Err(BROKEN_BODY.message.into())),
+            Some(_) if state == TRAILED => Some(Err(TRAILERS.message.as_ref().into())),
+            None if state == BROKEN => Some(Err(BROKEN_BODY.message.as_ref().into())),
             frame => frame.map(|frame| frame.map_err(Into::into)),
         })
     }

@@ -1,4 +1,4 @@
-//! Counts what is of the whole proxy: connections, strangers, and what the host tells of plugins.
+//! Counts what is of the whole proxy: connections, rejected clients, and what the host reports of plugins.
 
 use std::{
     collections::BTreeMap,
@@ -13,14 +13,14 @@ use std::{
 use jiff::Timestamp;
 use keyward_host::observer::{CallStatus, Observer};
 
-use super::meter::Histogram;
+use crate::request_stats::Histogram;
 
 /// Counters of one proxy. The names and labels of what the host tells are client-go's, as in the
 /// host's own adapter to the `metrics` facade.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct Metrics {
     connections: AtomicU64,
-    strangers: AtomicU64,
+    rejected: AtomicU64,
     invalid: AtomicU64,
     plugin: Histogram,
     refresh: [Histogram; 2],
@@ -58,11 +58,11 @@ struct Rest {
     certificates_end: Option<Timestamp>,
 }
 
-impl Tally {
+impl Metrics {
     pub(crate) fn new() -> Self {
         Self {
             connections: AtomicU64::new(0),
-            strangers: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
             invalid: AtomicU64::new(0),
             plugin: Histogram::default(),
             refresh: Default::default(),
@@ -71,14 +71,14 @@ impl Tally {
         }
     }
 
-    /// Somebody connected.
+    /// A client connected.
     pub(crate) fn connection(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Somebody was not let in.
-    pub(crate) fn stranger(&self) {
-        self.strangers.fetch_add(1, Ordering::Relaxed);
+    /// A client was not let in.
+    pub(crate) fn rejected(&self) {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
     fn rest(&self) -> MutexGuard<'_, Rest> {
@@ -131,7 +131,7 @@ impl Tally {
                 &self.invalid,
             ),
             ("keyward_proxy_connections_total", "connections of clients", &self.connections),
-            ("keyward_proxy_strangers_total", "connections that were not let in", &self.strangers),
+            ("keyward_proxy_strangers_total", "connections that were not let in", &self.rejected),
         ] {
             head(out, name, "counter", help);
             let _ = writeln!(out, "{name} {}", read(value));
@@ -139,7 +139,7 @@ impl Tally {
     }
 }
 
-impl Observer for Tally {
+impl Observer for Metrics {
     fn ran(&self, _plugin: &str, code: i32, status: CallStatus, took: Duration) {
         *self.rest().calls.entry((code, status.label())).or_default() += 1;
         self.plugin.record(took);
@@ -203,10 +203,10 @@ mod tests {
 
     #[test]
     fn all_that_the_host_tells_of_plugins_has_the_hosts_own_name() {
-        let tally = Tally::new();
-        tally.rotated(Duration::from_secs(7200));
+        let metrics = Metrics::new();
+        metrics.rotated(Duration::from_secs(7200));
         let mut out = String::new();
-        tally.write(&mut out, Timestamp::UNIX_EPOCH);
+        metrics.write(&mut out, Timestamp::UNIX_EPOCH);
         for name in [
             "rest_client_exec_plugin_call_total",
             "rest_client_exec_plugin_policy_call_total",

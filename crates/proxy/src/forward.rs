@@ -1,6 +1,6 @@
 //! One request, from a client to the server and back.
 
-use std::{borrow::Cow, convert::Infallible, error::Error as _, sync::Arc};
+use std::{convert::Infallible, error::Error as _, sync::Arc};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version,
@@ -11,17 +11,18 @@ use hyper::body::Incoming;
 use keyward::{Body, Kind};
 use keyward_host::redact::redact;
 use keyward_process::clock::{Clock, SystemClock};
+use keyward_protocol::text::inline;
 
-use super::{
+use crate::{
     body::{Answer, Progress, Upload},
-    gate::{self, Gate, wanted_upgrade},
-    meter::Flight,
+    context::{ServedContext, State},
+    gate::{self, Connection, Gate, wanted_upgrade},
+    kube_status,
     refusal::{BROKEN_BODY, CHANGED, MIXED, Refusal, UPGRADE_WITH_BODY},
+    request_stats::OpenRequest,
     route::Route,
-    served::{Closed, Served, State},
-    status, tunnel,
+    tunnel,
 };
-use crate::output::inline;
 
 /// How much of a body is kept until the response is there, to be sent again after a 401.
 const REPLAY: usize = 256 * 1024;
@@ -37,14 +38,31 @@ const HOP_BY_HOP: [HeaderName; 4] = [
     TRANSFER_ENCODING,
 ];
 
-/// Forwards a request, or answers 403 if contexts were mixed (there is no gate then). Every failure is a
-/// response.
+/// Which requests of a client are passed on.
+#[derive(Clone)]
+pub(crate) enum Access {
+    /// Those that pass the gate of the port.
+    Checked(Arc<Gate>),
+    /// None: the port belongs to one context and the client's certificate to another.
+    MixedContexts,
+}
+
+impl Access {
+    fn check<B>(&self, request: &Request<B>) -> Result<Connection, Refusal> {
+        match self {
+            Self::Checked(gate) => gate.check(request),
+            Self::MixedContexts => Err(MIXED),
+        }
+    }
+}
+
+/// Forwards a request to the server of a context. Every failure is a response.
 pub(crate) async fn forward(
-    served: Arc<Served>,
-    gate: Option<Arc<Gate>>,
+    context: Arc<ServedContext>,
+    access: Access,
     request: Request<Incoming>,
 ) -> Result<Response<Answer>, Infallible> {
-    let flight = Flight::begin(&served.meter);
+    let open = OpenRequest::begin(&context.stats);
     let begun = SystemClock.elapsed();
     let told = tracing::enabled!(tracing::Level::INFO)
         .then(|| (request.method().clone(), request.uri().path().to_owned()));
@@ -52,26 +70,32 @@ pub(crate) async fn forward(
     // Which says itself where each request ends.
     let http2 = request.version() == Version::HTTP_2;
     let progress = Progress::of(request.body());
-    let checked = gate.map_or(Err(MIXED), |gate| gate.check(&request));
-    let state = served.state();
-    let passed = match (checked, &*state) {
-        (Err(refusal), _) => Err(refuse(&served, refusal)),
-        (Ok(()), State::Closed(closed)) => Err(close(&served, closed)),
-        (Ok(()), State::Open(route)) => pass(&served, route, request, &progress, flight).await,
+    let state = context.state();
+    let passed = match (access.check(&request), &*state) {
+        (Err(refusal), _) => Err(refusal),
+        (Ok(_), State::Closed(refusal)) => Err(refusal.clone()),
+        (Ok(connection), State::Open(route)) => {
+            pass(&context, route, request, &connection, &progress, open).await
+        }
     };
-    let mut response = passed.unwrap_or_else(|(code, message)| {
-        if discovery { status::text(code, &message) } else { status::response(code, &message) }
+    let mut response = passed.unwrap_or_else(|refusal| {
+        if let Some(reason) = refusal.reason {
+            context.stats.refused(reason);
+            tracing::warn!(context = context.name, reason, "refused a request");
+        }
+        let answer = if discovery { kube_status::text } else { kube_status::response };
+        answer(refusal.code, &refusal.message)
     });
     // What is left of a body could be taken for the next request.
     if !http2 && !progress.is_over() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     let took = SystemClock.elapsed().saturating_sub(begun);
-    served.meter.answered(response.status(), took);
+    context.stats.answered(response.status(), took);
     if let Some((method, path)) = told {
         // Without its query, which holds the words of commands.
         tracing::info!(
-            context = served.name,
+            context = context.name,
             %method,
             path,
             status = response.status().as_u16(),
@@ -82,38 +106,22 @@ pub(crate) async fn forward(
     Ok(response)
 }
 
-/// Why there is no answer of the server, and the code that stands for it.
-type Told = (StatusCode, Cow<'static, str>);
-
-fn refuse(served: &Served, refusal: Refusal) -> Told {
-    served.meter.refused(refusal.reason);
-    tracing::warn!(context = served.name, reason = refusal.reason, "refused a request");
-    (refusal.code, refusal.message.into())
-}
-
-/// The kubeconfig or the policy in force does not let it pass.
-fn close(served: &Served, closed: &Closed) -> Told {
-    served.meter.refused(closed.reason);
-    tracing::warn!(context = served.name, reason = closed.reason, "refused a request");
-    (StatusCode::FORBIDDEN, closed.message.clone().into())
-}
-
 async fn pass(
-    served: &Served,
+    context: &ServedContext,
     route: &Route,
     mut request: Request<Incoming>,
+    connection: &Connection,
     progress: &Progress,
-    flight: Flight,
-) -> Result<Response<Answer>, Told> {
+    open: OpenRequest,
+) -> Result<Response<Answer>, Refusal> {
     let upgrade = wanted_upgrade(request.headers());
     if upgrade.is_some() && !request.body().is_end_stream() {
-        return Err(refuse(served, UPGRADE_WITH_BODY));
+        return Err(UPGRADE_WITH_BODY);
     }
     let client = upgrade.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
     let (mut head, body) = request.into_parts();
-    let target =
-        gate::target(&head.method, &head.uri).map_err(|refusal| refuse(served, refusal))?;
-    strip(&mut head.headers);
+    let target = gate::target(&head.method, &head.uri)?;
+    strip(&mut head.headers, connection);
     // The server's own name is put there instead.
     head.headers.remove(HOST);
     if head.headers.contains_key(ORIGIN)
@@ -128,7 +136,7 @@ async fn pass(
     }
     let body = if body.is_end_stream() {
         if gate::length(&head.headers).is_some_and(|length| length > 0) {
-            return Err(refuse(served, BROKEN_BODY));
+            return Err(BROKEN_BODY);
         }
         Body::empty()
     } else {
@@ -143,32 +151,33 @@ async fn pass(
     let sent = tokio::select! {
         sent = route.client.send(passed) => sent,
         Ok(_) = closed.wait_for(|closed| *closed) => {
-            let State::Closed(closed) = &*served.state() else { return Err(refuse(served, CHANGED)) };
-            return Err(close(served, closed));
+            return Err(match &*context.state() {
+                State::Closed(refusal) => refusal.clone(),
+                State::Open(_) => CHANGED,
+            });
         }
     };
-    let mut response = sent.map_err(|error| match progress.fault() {
-        Some(fault) => refuse(served, fault),
-        None => lost(served, &error),
-    })?;
+    let mut response =
+        sent.map_err(|error| progress.fault().unwrap_or_else(|| lost(context, &error)))?;
     if is_ambiguous(response.headers()) {
-        return Err(failed(served, AMBIGUOUS.to_owned()));
+        return Err(failed(context, AMBIGUOUS));
     }
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         // To anything else than what was asked for it could carry whatever it likes.
         let agreed =
             client.filter(|(wanted, _)| wanted_upgrade(response.headers()) == Some(wanted));
-        let (protocol, client) = agreed.ok_or_else(|| failed(served, UNASKED_CHANGE.to_owned()))?;
+        let (protocol, client) = agreed.ok_or_else(|| failed(context, UNASKED_CHANGE))?;
         let upstream = hyper::upgrade::on(&mut response);
-        tunnel::open(served, protocol, client, upstream, flight);
+        tunnel::open(context, protocol, client, upstream, open);
         // Both headers of the change belong to it and are passed on.
         return Ok(response.map(|_| Answer::empty()));
     }
-    strip(response.headers_mut());
+    let connection = Connection::parse(response.headers());
+    strip(response.headers_mut(), &connection);
     let (mut head, body) = response.into_parts();
     head.version = Version::HTTP_11;
     head.extensions.clear();
-    Ok(Response::from_parts(head, Answer::Server { body, _flight: flight }))
+    Ok(Response::from_parts(head, Answer::Server { body, _open: open }))
 }
 
 /// Whether two readers could disagree about where a response ends. What is read here as one length would be
@@ -180,15 +189,12 @@ fn is_ambiguous(headers: &HeaderMap) -> bool {
         || (measured && gate::length(headers).is_none())
 }
 
-/// Takes away what is about the connection a message came on.
-fn strip(headers: &mut HeaderMap) {
-    if headers.contains_key(CONNECTION) {
-        let named: Vec<HeaderName> = gate::named(headers).collect();
-        for name in named {
-            headers.remove(name);
-        }
-        headers.remove(CONNECTION);
+/// Removes the headers that are about the connection a message came on.
+fn strip(headers: &mut HeaderMap, connection: &Connection) {
+    for name in &connection.names {
+        headers.remove(name);
     }
+    headers.remove(CONNECTION);
     for name in &HOP_BY_HOP {
         headers.remove(name);
     }
@@ -201,7 +207,7 @@ fn strip(headers: &mut HeaderMap) {
 }
 
 /// There is no response of the server: says why.
-fn lost(served: &Served, error: &keyward::Error) -> Told {
+fn lost(context: &ServedContext, error: &keyward::Error) -> Refusal {
     let code = match error.kind() {
         Kind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::BAD_GATEWAY,
@@ -228,20 +234,20 @@ fn lost(served: &Served, error: &keyward::Error) -> Told {
     let told = safe(&format!("{message}{words}{hint}"));
     // The plugin's own words were passed on to whoever reads the log when they came.
     let logged = if shown { safe(&format!("{message}{hint}")) } else { told.clone() };
-    note(served, &logged);
-    (code, told.into())
+    note(context, &logged);
+    Refusal::server_failed(code, told)
 }
 
 /// There is no response of the server that can be passed on.
-fn failed(served: &Served, message: String) -> Told {
-    note(served, &message);
-    (StatusCode::BAD_GATEWAY, message.into())
+fn failed(context: &ServedContext, message: &'static str) -> Refusal {
+    note(context, message);
+    Refusal::server_failed(StatusCode::BAD_GATEWAY, message)
 }
 
 /// Clients ask again and again; whoever reads the log need not.
-fn note(served: &Served, message: &str) {
-    if served.note(message.to_owned()) {
-        tracing::warn!(context = served.name, "{message}");
+fn note(context: &ServedContext, message: &str) {
+    if context.note(message.to_owned()) {
+        tracing::warn!(context = context.name, "{message}");
     }
 }
 
@@ -275,12 +281,14 @@ mod tests {
         ] {
             headers.append(name, value.parse().unwrap());
         }
-        strip(&mut headers);
+        let connection = Connection::parse(&headers);
+        strip(&mut headers, &connection);
         let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
         assert_eq!(left, ["accept", "trailer"]);
         headers.insert(TE, "trailers".parse().unwrap());
-        strip(&mut headers);
+        let connection = Connection::parse(&headers);
+        strip(&mut headers, &connection);
         assert!(headers.contains_key(TE));
     }
 }

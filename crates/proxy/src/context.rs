@@ -6,18 +6,20 @@ use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use keyward_process::clock::{Clock, SystemClock};
 
-use super::{
-    meter::{Activity, Meter},
+use crate::{
+    refusal::Refusal,
+    request_stats::{Activity, RequestStats},
     route::Route,
 };
 
-/// A context.
-pub(crate) struct Served {
+/// A context and everything that is counted for it.
+pub(crate) struct ServedContext {
     pub(crate) name: String,
     /// What it is called in the kubeconfig; `None` for flags alone, or the pod we run in.
-    pub(crate) context: Option<String>,
+    pub(crate) entry: Option<String>,
+    pub(crate) namespace: String,
     pub(crate) url: String,
-    pub(crate) meter: Arc<Meter>,
+    pub(crate) stats: Arc<RequestStats>,
     state: ArcSwap<State>,
     last_error: Mutex<Option<(Timestamp, String)>>,
 }
@@ -26,24 +28,17 @@ pub(crate) struct Served {
 pub(crate) enum State {
     Open(Arc<Route>),
     /// The kubeconfig or the policy in force does not let them pass.
-    Closed(Closed),
+    Closed(Refusal),
 }
 
-/// Why a context is not served for now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Closed {
-    /// A word for metrics.
-    pub(crate) reason: &'static str,
-    pub(crate) message: String,
-}
-
-impl Served {
+impl ServedContext {
     pub(crate) fn new(route: Route, url: String, activity: &Arc<Activity>) -> Self {
         Self {
             name: route.name().to_owned(),
-            context: route.context.clone(),
+            entry: route.context.clone(),
+            namespace: route.target.namespace.clone(),
             url,
-            meter: Arc::new(Meter::new(activity.clone())),
+            stats: Arc::new(RequestStats::new(activity.clone())),
             state: ArcSwap::from_pointee(State::Open(Arc::new(route))),
             last_error: Mutex::default(),
         }

@@ -1,17 +1,9 @@
 //! `keyward proxy status`: asks the running proxies.
 
-use std::{
-    fmt::Write as _,
-    io::{Read, Write},
-    os::unix::net::UnixStream,
-    path::Path,
-    process::ExitCode,
-    time::Duration,
-};
+use std::{fmt::Write as _, process::ExitCode, time::Duration};
 
 use serde_json::Value;
 
-use super::folder;
 use crate::{
     duration,
     failure::Failure,
@@ -19,19 +11,16 @@ use crate::{
     output::{self, Format, inline},
 };
 
-/// A proxy answers from memory; one that does not within this is stuck.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// Prints what runs. The exit code is 1 when nothing does, and 7 when a proxy does not answer.
-pub(crate) fn show(globals: &Globals, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) fn run(globals: &Globals, format: Format) -> Result<ExitCode, Failure> {
     let mut all = Vec::new();
     let mut stuck = 0;
-    for (pid, socket) in folder::running(&globals.surroundings)? {
-        match ask(&socket) {
+    for running in keyward_proxy::running(&globals.surroundings)? {
+        match running.status() {
             Ok(status) => all.push(status),
             Err(error) => {
                 stuck += 1;
-                tracing::warn!("the proxy of process {pid} does not answer: {error}");
+                tracing::warn!("the proxy of process {} does not answer: {error}", running.pid);
             }
         }
     }
@@ -53,16 +42,6 @@ pub(crate) fn show(globals: &Globals, format: Format) -> Result<ExitCode, Failur
 
 /// The exit code where a proxy lives and does not answer.
 const STUCK: u8 = 7;
-
-fn ask(socket: &Path) -> Result<Value, Box<dyn std::error::Error>> {
-    let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(b"GET /status HTTP/1.0\r\nHost: keyward\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let (_, body) = answer.split_once("\r\n\r\n").ok_or("there is no answer")?;
-    Ok(serde_json::from_str(body)?)
-}
 
 fn text(status: &Value) -> String {
     let word = |value: &Value| value.as_str().map(inline).unwrap_or_default();

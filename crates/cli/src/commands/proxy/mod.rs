@@ -1,14 +1,17 @@
 //! `keyward proxy`: brings the credential to programs that know nothing of it.
 
+mod child;
+mod config;
+mod run;
+mod signals;
+mod status_cmd;
+
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
-use crate::{
-    duration,
-    failure::Failure,
-    globals::Globals,
-    output::Output,
-    proxy::{self, Allowed, Options},
-};
+use keyward_proxy::{Allowed, Options};
+
+use self::run::Until;
+use crate::{duration, failure::Failure, globals::Globals, output::Output};
 
 /// Serve contexts to plain clients: kubectl, helm, k9s and anything else with a kubeconfig
 ///
@@ -100,24 +103,21 @@ struct Status {
 /// Serves, or shows who serves.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     if let Some(Command::Status(status)) = &args.command {
-        return proxy::show(globals, status.output.format);
+        return status_cmd::run(globals, status.output.format);
     }
-    proxy::run(
-        &Options {
-            all: args.all_contexts,
-            listen: args.listen,
-            kubeconfig: args.write_kubeconfig.clone(),
-            idle: args.idle_timeout,
-            grace: args.grace,
-            admin: args.admin_listen,
-            allowed: Allowed {
-                authorization: args.allow_authorization,
-                impersonation: args.allow_impersonation,
-            },
-            remote: args.danger_listen_remote.clone(),
-            refresh_on_403: args.refresh_on_403,
-            command: args.words.clone(),
+    let options = Options {
+        contexts: config::contexts(args.all_contexts, &globals.flags)?,
+        listen: args.listen,
+        kubeconfig: args.write_kubeconfig.clone(),
+        admin: args.admin_listen,
+        allowed: Allowed {
+            authorization: args.allow_authorization,
+            impersonation: args.allow_impersonation,
         },
-        globals,
-    )
+        danger_listen_remote: args.danger_listen_remote.clone(),
+        response_timeout: globals.flags.request_timeout.filter(|limit| !limit.is_zero()),
+        refresh_on_403: args.refresh_on_403,
+    };
+    let until = Until { command: args.words.clone(), idle: args.idle_timeout, grace: args.grace };
+    run::run(&options, &until, globals)
 }

@@ -1,8 +1,8 @@
-//! The private folder of a running proxy: its kubeconfig and the socket for its owner.
+//! The private directory of a running proxy: its kubeconfig and the socket for its owner.
 //!
 //! ```text
 //! $XDG_RUNTIME_DIR/keyward/               or  $TMPDIR/keyward-UID/
-//!   lock           held while folders are made or taken away
+//!   lock           held while directories are made or removed
 //!   proxy-PID/     with a number behind it where another pid namespace has the same PID
 //!     lock         held while the proxy lives
 //!     kubeconfig   for clients, 0600
@@ -13,33 +13,38 @@
 
 use std::{
     fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions},
-    io,
+    io::{self, Read, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use keyward_process::runtime;
-use keyward_process::surroundings::Surroundings;
+use keyward_process::{runtime, surroundings::Surroundings};
+use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::Error;
 
 const PREFIX: &str = "proxy-";
 
-/// A folder of our own, gone when dropped.
-pub(crate) struct Folder {
+/// A proxy answers from memory; one that does not within this is stuck.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A directory of our own, gone when dropped.
+pub(crate) struct Directory {
     base: PathBuf,
     path: PathBuf,
-    /// Held for as long as the folder is in use.
+    /// Held for as long as the directory is in use.
     _lock: File,
 }
 
-impl Folder {
+impl Directory {
     /// Makes one for this process.
-    pub(crate) fn make(surroundings: &Surroundings) -> Result<Self, Failure> {
+    pub(crate) fn make(surroundings: &Surroundings) -> Result<Self, Error> {
         let base = base(surroundings);
         let failed = |error: io::Error| unusable(&base, &error);
         private(&base).map_err(failed)?;
-        // Nobody takes a folder away between its making and its lock.
+        // Nobody takes a directory away between its making and its lock.
         let all = lock_file(&base).map_err(failed)?;
         all.lock().map_err(failed)?;
         sweep(&base);
@@ -60,7 +65,7 @@ impl Folder {
     }
 
     /// Does something that no other proxy of this user does at the same time.
-    pub(crate) fn alone<T>(&self, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    pub(crate) fn alone<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let all = lock_file(&self.base).and_then(|all| all.lock().map(|()| all));
         let _all = all.map_err(|error| unusable(&self.base, &error))?;
         work()
@@ -71,14 +76,36 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// The sockets of all proxies of this user that run now, with their process ids.
-pub(crate) fn running(surroundings: &Surroundings) -> Result<Vec<(u32, PathBuf)>, Failure> {
+/// A proxy of this user that runs now.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Running {
+    /// Its process id.
+    pub pid: u32,
+    socket: PathBuf,
+}
+
+impl Running {
+    /// What it serves, as whom and until when; docs/cli.md has the schema. Fails when it does not answer
+    /// within five seconds.
+    pub fn status(&self) -> io::Result<Value> {
+        let mut stream = UnixStream::connect(&self.socket)?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.write_all(b"GET /status HTTP/1.0\r\nHost: keyward\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body);
+        Ok(serde_json::from_str(body.ok_or_else(|| io::Error::other("there is no answer"))?)?)
+    }
+}
+
+/// Finds the proxies of this user that run now.
+pub fn running(surroundings: &Surroundings) -> Result<Vec<Running>, Error> {
     let base = base(surroundings);
     private(&base).map_err(|error| unusable(&base, &error))?;
     if let Ok(all) = lock_file(&base)
@@ -86,30 +113,30 @@ pub(crate) fn running(surroundings: &Surroundings) -> Result<Vec<(u32, PathBuf)>
     {
         sweep(&base);
     }
-    let mut found: Vec<(u32, PathBuf)> = folders(&base)
-        .map(|(pid, path)| (pid, path.join("admin.sock")))
-        .filter(|(_, socket)| socket.exists())
+    let mut found: Vec<Running> = directories(&base)
+        .map(|(pid, path)| Running { pid, socket: path.join("admin.sock") })
+        .filter(|running| running.socket.exists())
         .collect();
     found.sort();
     Ok(found)
 }
 
-fn unusable(base: &Path, error: &io::Error) -> Failure {
-    Failure::failed(format!("the folder `{}` cannot be used", base.display()))
+fn unusable(base: &Path, error: &io::Error) -> Error {
+    Error::failed(format!("the directory `{}` cannot be used", base.display()))
         .note("cause", error.to_string())
 }
 
 fn base(surroundings: &Surroundings) -> PathBuf {
-    let folder = |name: &str| {
+    let directory = |name: &str| {
         let value = PathBuf::from(surroundings.var(name)?);
         value.is_absolute().then_some(value)
     };
-    let temporary = folder("TMPDIR").unwrap_or_else(|| "/tmp".into());
+    let temporary = directory("TMPDIR").unwrap_or_else(|| "/tmp".into());
     let home = surroundings.home();
-    runtime::directory(folder("XDG_RUNTIME_DIR").as_deref(), &temporary, home.as_deref())
+    runtime::directory(directory("XDG_RUNTIME_DIR").as_deref(), &temporary, home.as_deref())
 }
 
-/// Makes the folder if it is not there. It has to be ours and nobody else's: in `/tmp` anybody could
+/// Makes the directory unless it exists. It has to be ours and nobody else's: in `/tmp` anybody could
 /// have made it before us.
 fn private(path: &Path) -> io::Result<()> {
     if let Some(above) = path.parent() {
@@ -128,12 +155,12 @@ fn private(path: &Path) -> io::Result<()> {
     if ours {
         unlock(path, &found, 0o700)
     } else {
-        let message = "it is not a folder that only this user can read and write";
+        let message = "it is not a directory that only this user can read and write";
         Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
     }
 }
 
-/// Makes a folder of ours, whatever the umask would take from it.
+/// Makes a directory of ours, whatever the umask would take from it.
 fn make(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)?;
     fs::set_permissions(path, Permissions::from_mode(0o700))
@@ -147,7 +174,7 @@ fn unlock(path: &Path, found: &Metadata, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
-/// Makes a folder with our number. What is still there after sweeping is of a proxy that lives, in
+/// Makes a directory with our number. What is still there after sweeping is of a proxy that lives, in
 /// another pid namespace.
 fn free(base: &Path) -> io::Result<PathBuf> {
     let pid = std::process::id();
@@ -165,7 +192,7 @@ fn free(base: &Path) -> io::Result<PathBuf> {
 
 /// Takes away what killed proxies left. To be called with the lock of all.
 fn sweep(base: &Path) {
-    for (_, path) in folders(base) {
+    for (_, path) in directories(base) {
         // Nothing can be taken out of one that its umask made of no use.
         if let Ok(found) = fs::symlink_metadata(&path) {
             let _ = unlock(&path, &found, 0o700);
@@ -176,7 +203,7 @@ fn sweep(base: &Path) {
     }
 }
 
-fn folders(base: &Path) -> impl Iterator<Item = (u32, PathBuf)> + use<> {
+fn directories(base: &Path) -> impl Iterator<Item = (u32, PathBuf)> + use<> {
     fs::read_dir(base).into_iter().flatten().flatten().filter_map(|entry| {
         let name = entry.file_name();
         let pid = name.to_str()?.strip_prefix(PREFIX)?.split('.').next()?.parse().ok()?;
@@ -184,8 +211,8 @@ fn folders(base: &Path) -> impl Iterator<Item = (u32, PathBuf)> + use<> {
     })
 }
 
-fn lock_file(folder: &Path) -> io::Result<File> {
-    let path = folder.join("lock");
+fn lock_file(directory: &Path) -> io::Result<File> {
+    let path = directory.join("lock");
     if let Ok(found) = fs::symlink_metadata(&path) {
         unlock(&path, &found, 0o600)?;
     }
@@ -207,29 +234,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn proxies_that_start_at_once_do_not_take_each_others_folders() {
+    fn proxies_that_start_at_once_do_not_take_each_others_directories() {
         let place = tempfile::tempdir().unwrap();
         let vars = vec![("XDG_RUNTIME_DIR".into(), place.path().into())];
         let surroundings = Surroundings::fixed(Fixed { vars, ..Fixed::default() });
         // All of one number, as in pid namespaces, and all of them alive.
-        let folders: Vec<Folder> = thread::scope(|scope| {
-            let make = || Folder::make(&surroundings).map_err(|f| f.message().to_owned()).unwrap();
+        let directories: Vec<Directory> = thread::scope(|scope| {
+            let make =
+                || Directory::make(&surroundings).map_err(|f| f.message().to_owned()).unwrap();
             let making: Vec<_> = (0..16).map(|_| scope.spawn(make)).collect();
             making.into_iter().map(|one| one.join().unwrap()).collect()
         });
-        for folder in &folders {
-            fs::write(folder.kubeconfig(), "").unwrap();
-            fs::write(folder.socket(), "").unwrap();
+        for directory in &directories {
+            fs::write(directory.kubeconfig(), "").unwrap();
+            fs::write(directory.socket(), "").unwrap();
         }
         let running = running(&surroundings).map_err(|f| f.message().to_owned()).unwrap();
         assert_eq!(running.len(), 16);
-        assert!(running.iter().all(|(pid, _)| *pid == std::process::id()));
-        let left = folders[0].path.clone();
-        drop(folders);
+        assert!(running.iter().all(|one| one.pid == std::process::id()));
+        let left = directories[0].path.clone();
+        drop(directories);
         // One that was killed: nobody holds its lock.
         fs::create_dir(&left).unwrap();
-        let next = Folder::make(&surroundings).map_err(|f| f.message().to_owned()).unwrap();
-        assert_eq!(super::folders(&base(&surroundings)).count(), 1);
+        let next = Directory::make(&surroundings).map_err(|f| f.message().to_owned()).unwrap();
+        assert_eq!(super::directories(&base(&surroundings)).count(), 1);
         drop(next);
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct Authority {
 }
 
 /// A client's certificate with its key.
-pub(crate) struct Pass {
+pub(crate) struct ClientCertificate {
     pub(crate) certificate: CertificateDer<'static>,
     pub(crate) certificate_pem: String,
     pub(crate) key_pem: Secret,
@@ -75,13 +75,13 @@ impl Authority {
     }
 
     /// For the clients of a context.
-    pub(crate) fn pass(&self) -> Result<Pass, Error> {
+    pub(crate) fn client(&self) -> Result<ClientCertificate, Error> {
         let key = key()?;
         let mut params = params(CLIENT);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let certificate = params.signed_by(&key, &self.issuer)?;
-        Ok(Pass {
+        Ok(ClientCertificate {
             certificate: certificate.der().clone(),
             certificate_pem: certificate.pem(),
             key_pem: sec1_pem(&key).ok_or(Error::CouldNotParseKeyPair)?,
@@ -121,7 +121,7 @@ pub(crate) fn is_authority(pem: &[u8]) -> bool {
 }
 
 /// Whether this is a client's certificate that some start has made.
-pub(crate) fn is_pass(pem: &[u8]) -> bool {
+pub(crate) fn is_client(pem: &[u8]) -> bool {
     names(pem, CLIENT)
 }
 
@@ -152,21 +152,25 @@ mod tests {
 
     #[test]
     fn a_clients_key_is_in_sec1_form_and_fits_its_certificate() {
-        let pass = Authority::new().and_then(|authority| authority.pass()).expect("a pass");
-        let pem = pass.key_pem.expose();
+        let client =
+            Authority::new().and_then(|authority| authority.client()).expect("a certificate");
+        let pem = client.key_pem.expose();
         assert!(pem.starts_with("-----BEGIN EC PRIVATE KEY-----\n"), "its form");
         let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).expect("a key");
         assert!(matches!(key, PrivateKeyDer::Sec1(_)));
         let key = rustls::crypto::ring::sign::any_ecdsa_type(&key).expect("a P-256 key");
         let public = key.public_key().expect("its public key");
-        let certificate = pass.certificate.as_ref();
+        let certificate = client.certificate.as_ref();
         assert!(certificate.windows(public.len()).any(|part| part == public.as_ref()));
     }
 
     #[test]
-    fn every_pass_is_another_one() {
+    fn every_client_certificate_is_another_one() {
         let authority = Authority::new().expect("an authority");
-        let (one, two) = (authority.pass().expect("a pass"), authority.pass().expect("a pass"));
+        let (one, two) = (
+            authority.client().expect("a certificate"),
+            authority.client().expect("a certificate"),
+        );
         assert_ne!(one.certificate, two.certificate);
         assert_ne!(one.key_pem.expose(), two.key_pem.expose());
     }

@@ -1,4 +1,4 @@
-//! Few places for those who have not said yet what they want.
+//! A limit on connections whose client has not asked for anything yet.
 
 use std::{
     collections::VecDeque,
@@ -7,25 +7,25 @@ use std::{
 
 use tokio::sync::oneshot;
 
-/// Places in the order in which they were taken. When there is none left, whoever has waited longest
-/// has to leave: nobody keeps others out by saying nothing.
-pub(crate) struct Places {
-    /// To drop one is to show it the door.
+/// Connections in the order in which they came. Beyond the limit the oldest is dropped: nobody keeps others
+/// out by saying nothing.
+pub(crate) struct ConnectionLimit {
+    /// Dropping one closes its connection.
     taken: Mutex<VecDeque<oneshot::Sender<()>>>,
     most: usize,
 }
 
-impl Places {
+impl ConnectionLimit {
     pub(crate) fn new(most: usize) -> Self {
         Self { taken: Mutex::default(), most }
     }
 
-    /// Takes a place. What it returns resolves when that is needed for others, and gives it back when
-    /// dropped.
+    /// Counts a connection until the returned receiver is dropped. The receiver resolves when the connection
+    /// has to close for others.
     pub(crate) fn enter(&self) -> oneshot::Receiver<()> {
         let (place, leave) = oneshot::channel();
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those who have left on their own first.
+        // Those that closed on their own first.
         taken.retain(|place| !place.is_closed());
         if taken.len() >= self.most {
             taken.pop_front();
@@ -40,8 +40,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_one_that_waited_longest_leaves_and_those_who_left_take_no_place() {
-        let places = Places::new(2);
+    fn the_oldest_connection_is_dropped_and_closed_ones_do_not_count() {
+        let places = ConnectionLimit::new(2);
         let (mut first, second) = (places.enter(), places.enter());
         drop(second);
         let mut third = places.enter();

@@ -20,7 +20,7 @@ const BOUNDS: [u64; 14] = [
 
 /// What passed through one context.
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub(crate) struct RequestStats {
     codes: Box<[AtomicU64]>,
     pub(crate) latency: Histogram,
     pub(crate) open: AtomicU64,
@@ -31,7 +31,7 @@ pub(crate) struct Meter {
     activity: Arc<Activity>,
 }
 
-impl Meter {
+impl RequestStats {
     pub(crate) fn new(activity: Arc<Activity>) -> Self {
         Self {
             codes: (0..1000).map(|_| AtomicU64::new(0)).collect(),
@@ -116,8 +116,8 @@ impl Histogram {
 /// Whether anything is under way in the whole proxy, and since when nothing is.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
-    flights: AtomicU64,
-    /// When the last flight ended, in milliseconds of the monotonic clock.
+    open_requests: AtomicU64,
+    /// When the last open request ended, in milliseconds of the monotonic clock.
     left: AtomicU64,
 }
 
@@ -128,13 +128,13 @@ impl Activity {
         Arc::new(activity)
     }
 
-    pub(crate) fn flights(&self) -> u64 {
-        self.flights.load(Ordering::Acquire)
+    pub(crate) fn open_requests(&self) -> u64 {
+        self.open_requests.load(Ordering::Acquire)
     }
 
     /// For how long nothing has been under way.
     pub(crate) fn idle(&self) -> Duration {
-        if self.flights() > 0 {
+        if self.open_requests() > 0 {
             return Duration::ZERO;
         }
         Duration::from_millis(now().saturating_sub(self.left.load(Ordering::Relaxed)))
@@ -143,21 +143,21 @@ impl Activity {
 
 /// A request from its head to the end of its response, or a tunnel.
 #[derive(Debug)]
-pub(crate) struct Flight(Arc<Meter>);
+pub(crate) struct OpenRequest(Arc<RequestStats>);
 
-impl Flight {
-    pub(crate) fn begin(meter: &Arc<Meter>) -> Self {
-        meter.open.fetch_add(1, Ordering::Relaxed);
-        meter.activity.flights.fetch_add(1, Ordering::AcqRel);
-        Self(meter.clone())
+impl OpenRequest {
+    pub(crate) fn begin(stats: &Arc<RequestStats>) -> Self {
+        stats.open.fetch_add(1, Ordering::Relaxed);
+        stats.activity.open_requests.fetch_add(1, Ordering::AcqRel);
+        Self(stats.clone())
     }
 }
 
-impl Drop for Flight {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
         let activity = &self.0.activity;
-        if activity.flights.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if activity.open_requests.fetch_sub(1, Ordering::AcqRel) == 1 {
             activity.left.store(now(), Ordering::Relaxed);
         }
     }
@@ -185,12 +185,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_idle_while_a_flight_is_under_way() {
+    fn nothing_is_idle_while_a_request_is_open() {
         let activity = Activity::new();
-        let meter = Arc::new(Meter::new(activity.clone()));
-        let flight = Flight::begin(&meter);
-        assert_eq!((activity.flights(), activity.idle()), (1, Duration::ZERO));
-        drop(flight);
-        assert_eq!(activity.flights(), 0);
+        let stats = Arc::new(RequestStats::new(activity.clone()));
+        let open = OpenRequest::begin(&stats);
+        assert_eq!((activity.open_requests(), activity.idle()), (1, Duration::ZERO));
+        drop(open);
+        assert_eq!(activity.open_requests(), 0);
     }
 }

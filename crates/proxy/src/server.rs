@@ -22,17 +22,22 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::{
-    forward::forward, gate::Gate, pass::Authority, places::Places, served::Served, socket::Socket,
-    tally::Tally,
+use crate::{
+    certificates::Authority,
+    connection_limit::ConnectionLimit,
+    context::ServedContext,
+    forward::{Access, forward},
+    gate::Gate,
+    metrics::Metrics,
+    socket::Socket,
 };
 
-/// Until a stranger has proved to be no stranger.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Strangers at once. One more, and the one that has waited longest has to leave: whoever is known is
-/// let in within milliseconds, and nobody keeps others out by saying nothing.
-const STRANGERS: usize = 256;
+/// Pending handshakes. One more, and the oldest is dropped: a client's takes milliseconds, and nobody keeps
+/// others out by saying nothing.
+const HANDSHAKES: usize = 256;
 
 /// The first byte of every TLS connection.
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -68,40 +73,40 @@ pub(crate) enum Stage {
 }
 
 /// What the listeners of all contexts share.
-pub(crate) struct Door {
+pub(crate) struct Acceptor {
     tls: TlsAcceptor,
     /// The context that a client's certificate is for.
-    served: HashMap<CertificateDer<'static>, Arc<Served>>,
-    tally: Arc<Tally>,
-    strangers: Places,
+    contexts: HashMap<CertificateDer<'static>, Arc<ServedContext>>,
+    metrics: Arc<Metrics>,
+    handshakes: ConnectionLimit,
 }
 
 /// The listener of one context.
 pub(crate) struct Listener {
     pub(crate) socket: TcpListener,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) served: Arc<Served>,
+    pub(crate) context: Arc<ServedContext>,
 }
 
-impl Door {
+impl Acceptor {
     pub(crate) fn new(
         authority: &Authority,
         identity: (CertificateDer<'static>, PrivateKeyDer<'static>),
-        served: HashMap<CertificateDer<'static>, Arc<Served>>,
-        tally: Arc<Tally>,
+        contexts: HashMap<CertificateDer<'static>, Arc<ServedContext>>,
+        metrics: Arc<Metrics>,
     ) -> Result<Self, rustls::Error> {
         Ok(Self {
             tls: Arc::new(settings(authority, identity)?).into(),
-            served,
-            tally,
-            strangers: Places::new(STRANGERS),
+            contexts,
+            metrics,
+            handshakes: ConnectionLimit::new(HANDSHAKES),
         })
     }
 
     /// The context of the certificate that was shown.
-    fn served(&self, stream: &TlsStream<Socket>) -> Option<&Arc<Served>> {
+    fn context(&self, stream: &TlsStream<Socket>) -> Option<&Arc<ServedContext>> {
         let (_, session) = stream.get_ref();
-        self.served.get(session.peer_certificates()?.first()?)
+        self.contexts.get(session.peer_certificates()?.first()?)
     }
 }
 
@@ -133,20 +138,20 @@ async fn draining(mut stage: watch::Receiver<Stage>) {
 
 /// Accepts until the end, then waits for what is under way.
 pub(crate) async fn serve(
-    door: Arc<Door>,
+    acceptor: Arc<Acceptor>,
     listeners: Vec<Listener>,
     stage: watch::Receiver<Stage>,
 ) {
     let mut all = JoinSet::new();
     for listener in listeners {
-        all.spawn(accept(door.clone(), listener, stage.clone()));
+        all.spawn(accept(acceptor.clone(), listener, stage.clone()));
     }
     while all.join_next().await.is_some() {}
 }
 
 /// Accepts the clients of one context.
-async fn accept(door: Arc<Door>, listener: Listener, stage: watch::Receiver<Stage>) {
-    let Listener { socket, gate, served } = listener;
+async fn accept(acceptor: Arc<Acceptor>, listener: Listener, stage: watch::Receiver<Stage>) {
+    let Listener { socket, gate, context } = listener;
     let mut connections = JoinSet::new();
     let mut draining = pin!(draining(stage.clone()));
     loop {
@@ -156,8 +161,8 @@ async fn accept(door: Arc<Door>, listener: Listener, stage: watch::Receiver<Stag
             () = &mut draining => break,
             accepted = socket.accept() => match accepted {
                 Ok((stream, peer)) => {
-                    let here = (served.clone(), gate.clone());
-                    connections.spawn(connect(door.clone(), here, stream, peer, stage.clone()));
+                    let here = (context.clone(), gate.clone());
+                    connections.spawn(connect(acceptor.clone(), here, stream, peer, stage.clone()));
                 }
                 Err(error) => {
                     // Out of descriptors, or a client that left already: others may fare better.
@@ -173,49 +178,49 @@ async fn accept(door: Arc<Door>, listener: Listener, stage: watch::Receiver<Stag
 
 /// Serves one client that came to the port of a context.
 async fn connect(
-    door: Arc<Door>,
-    (here, gate): (Arc<Served>, Arc<Gate>),
+    acceptor: Arc<Acceptor>,
+    (here, gate): (Arc<ServedContext>, Arc<Gate>),
     stream: TcpStream,
     peer: SocketAddr,
     stage: watch::Receiver<Stage>,
 ) {
-    door.tally.connection();
-    let leave = door.strangers.enter();
+    acceptor.metrics.connection();
+    let leave = acceptor.handshakes.enter();
     let greeted = tokio::select! {
-        greeted = tokio::time::timeout(HANDSHAKE, greet(&door, stream)) => greeted,
+        greeted = tokio::time::timeout(HANDSHAKE_TIMEOUT, greet(&acceptor, stream)) => greeted,
         _ = leave => {
-            door.tally.stranger();
+            acceptor.metrics.rejected();
             tracing::warn!(%peer, "a client had to leave: too many have not said who they are");
             return;
         }
-        // Nothing of a stranger's is under way.
+        // Nothing of it is under way before the handshake.
         () = draining(stage.clone()) => return,
     };
     let stream = match greeted {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
-            door.tally.stranger();
+            acceptor.metrics.rejected();
             tracing::info!(%peer, %error, "a client was not let in");
             return;
         }
         Err(_) => {
-            door.tally.stranger();
+            acceptor.metrics.rejected();
             tracing::info!(%peer, "a client took too long to say who it is");
             return;
         }
     };
-    let Some(served) = door.served(&stream).cloned() else {
-        door.tally.stranger();
+    let Some(context) = acceptor.context(&stream).cloned() else {
+        acceptor.metrics.rejected();
         tracing::warn!(%peer, "a client's certificate is for no context");
         return;
     };
-    // The port of another context: somebody mixed the cluster and the user of two, and gets no further.
-    let gate = Arc::ptr_eq(&served, &here).then_some(gate);
-    talk(served, gate, stream, stage).await;
+    let access =
+        if Arc::ptr_eq(&context, &here) { Access::Checked(gate) } else { Access::MixedContexts };
+    talk(context, access, stream, stage).await;
 }
 
 /// Finds out who it is.
-async fn greet(door: &Door, mut stream: TcpStream) -> io::Result<TlsStream<Socket>> {
+async fn greet(acceptor: &Acceptor, mut stream: TcpStream) -> io::Result<TlsStream<Socket>> {
     stream.set_nodelay(true)?;
     let mut first = [0];
     if stream.peek(&mut first).await? == 1 && first[0] != TLS_HANDSHAKE {
@@ -225,7 +230,7 @@ async fn greet(door: &Door, mut stream: TcpStream) -> io::Result<TlsStream<Socke
         let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak TLS"));
     }
-    door.tls.accept(Socket::new(stream)).await
+    acceptor.tls.accept(Socket::new(stream)).await
 }
 
 /// Returns when a client has ended its side.
@@ -240,14 +245,14 @@ async fn left(socket: &Socket) {
 
 /// Serves a client that is known, until it leaves or we end.
 async fn talk(
-    served: Arc<Served>,
-    gate: Option<Arc<Gate>>,
+    context: Arc<ServedContext>,
+    access: Access,
     stream: TlsStream<Socket>,
     stage: watch::Receiver<Stage>,
 ) {
     let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let socket = stream.get_ref().0.clone();
-    let service = service_fn(move |request| forward(served.clone(), gate.clone(), request));
+    let service = service_fn(move |request| forward(context.clone(), access.clone(), request));
     let io = TokioIo::new(stream);
     let mut draining = pin!(draining(stage));
     let ended = if h2 {

@@ -9,7 +9,7 @@ use crate::signals;
 
 /// A signal that came.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Heard {
+pub(crate) struct Received {
     pub(crate) signal: Signal,
     /// A key pressed at the terminal: all in front of it have got it.
     pub(crate) by_key: bool,
@@ -18,12 +18,12 @@ pub(crate) struct Heard {
 /// From now on signals come as messages. To be called before the first other thread starts:
 /// blocked here, they are blocked in every thread that comes from here. Programs start with
 /// nothing blocked.
-pub(crate) fn listen() -> mpsc::UnboundedReceiver<Heard> {
+pub(crate) fn listen() -> mpsc::UnboundedReceiver<Received> {
     let (sender, receiver) = mpsc::unbounded_channel();
     let signals = signals::heard();
     if signals.thread_block().is_ok() {
         thread::spawn(move || {
-            tell(&signals, |heard| sender.send(heard).is_ok());
+            tell(&signals, |received| sender.send(received).is_ok());
         });
     }
     receiver
@@ -31,14 +31,14 @@ pub(crate) fn listen() -> mpsc::UnboundedReceiver<Heard> {
 
 /// Tells of each signal until nobody wants to know.
 #[cfg(target_os = "linux")]
-fn tell(signals: &SigSet, mut wanted: impl FnMut(Heard) -> bool) {
+fn tell(signals: &SigSet, mut wanted: impl FnMut(Received) -> bool) {
     /// `SI_KERNEL` of `sigaction(2)`; what a process sends has another code.
     const SYSTEM: i32 = 0x80;
     let Ok(news) = nix::sys::signalfd::SignalFd::new(signals) else { return };
     while let Ok(Some(info)) = news.read_signal() {
         let number = i32::try_from(info.ssi_signo).unwrap_or_default();
         let Ok(signal) = Signal::try_from(number) else { continue };
-        if !wanted(Heard { signal, by_key: is_key(signal) && info.ssi_code == SYSTEM }) {
+        if !wanted(Received { signal, by_key: is_key(signal) && info.ssi_code == SYSTEM }) {
             return;
         }
     }
@@ -46,9 +46,9 @@ fn tell(signals: &SigSet, mut wanted: impl FnMut(Heard) -> bool) {
 
 /// Where nobody tells who sent a signal, it was the terminal.
 #[cfg(not(target_os = "linux"))]
-fn tell(signals: &SigSet, mut wanted: impl FnMut(Heard) -> bool) {
+fn tell(signals: &SigSet, mut wanted: impl FnMut(Received) -> bool) {
     while let Ok(signal) = signals.wait() {
-        if !wanted(Heard { signal, by_key: is_key(signal) }) {
+        if !wanted(Received { signal, by_key: is_key(signal) }) {
             return;
         }
     }

@@ -1,19 +1,21 @@
-//! Why a request is not passed on: the code a client gets, a word for metrics, and what to say.
+//! Why the proxy answers a request itself: the code a client gets, a label for metrics, and a message.
+
+use std::borrow::Cow;
 
 use http::StatusCode;
 
-/// Why a request is not passed on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why the proxy answers a request itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) code: StatusCode,
-    /// A word for metrics.
-    pub(crate) reason: &'static str,
-    pub(crate) message: &'static str,
+    /// The label in metrics; `None` when the server failed, which is no refusal of ours.
+    pub(crate) reason: Option<&'static str>,
+    pub(crate) message: Cow<'static, str>,
 }
 
 impl Refusal {
     const fn new(code: StatusCode, reason: &'static str, message: &'static str) -> Self {
-        Self { code, reason, message }
+        Self { code, reason: Some(reason), message: Cow::Borrowed(message) }
     }
 
     /// For what no client should send.
@@ -24,6 +26,16 @@ impl Refusal {
     /// For what others may do, or with a switch.
     const fn forbidden(reason: &'static str, message: &'static str) -> Self {
         Self::new(StatusCode::FORBIDDEN, reason, message)
+    }
+
+    /// For a context that the kubeconfig or the policy in force does not allow.
+    pub(crate) fn closed(reason: &'static str, message: String) -> Self {
+        Self { code: StatusCode::FORBIDDEN, reason: Some(reason), message: message.into() }
+    }
+
+    /// For a server that gave no response that can be passed on.
+    pub(crate) fn server_failed(code: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, reason: None, message: message.into() }
     }
 }
 
@@ -42,7 +54,7 @@ pub(crate) const OWN_AUTHORIZATION: Refusal = Refusal::forbidden(
     "the request brings its own authorization, which would be used instead of the proxy's \
      identity; `keyward proxy --allow-authorization` passes it on",
 );
-pub(crate) const PROXY: Refusal = Refusal::forbidden(
+pub(crate) const PROXY_AUTHORIZATION: Refusal = Refusal::forbidden(
     "authorization",
     "the request brings an authorization for a proxy, and this one asks for none",
 );
@@ -52,7 +64,7 @@ pub(crate) const IMPERSONATION: Refusal = Refusal::forbidden(
      passes that on",
 );
 /// With an incomplete one the server would take the kubeconfig's user for the rest.
-pub(crate) const NOBODY: Refusal = Refusal::bad(
+pub(crate) const INCOMPLETE_IMPERSONATION: Refusal = Refusal::bad(
     "impersonation",
     "the request says more of whom to act as than who that is: it needs one `Impersonate-User`",
 );

@@ -16,68 +16,68 @@ use keyward_process::clock::{Clock, SystemClock};
 use keyward_protocol::url;
 use serde_json::{Value, json};
 
-use super::{
-    meter::Meter,
-    reload::Versions,
-    served::{Served, State},
-    tally::{Tally, head, histogram},
+use crate::{
+    context::{ServedContext, State},
+    metrics::{Metrics, head, histogram},
+    reload::ReloadStats,
+    request_stats::RequestStats,
 };
 
-/// A running proxy, as it is told of.
+/// What a running proxy reports about itself.
 pub(crate) struct Report {
     pub(crate) url: String,
     pub(crate) kubeconfig: PathBuf,
-    pub(crate) served: Vec<Arc<Served>>,
-    pub(crate) versions: Arc<Versions>,
-    pub(crate) tally: Arc<Tally>,
+    pub(crate) contexts: Vec<Arc<ServedContext>>,
+    pub(crate) reloads: Arc<ReloadStats>,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) started: Timestamp,
 }
 
-type Count = fn(&Meter) -> u64;
+type Count = fn(&RequestStats) -> u64;
 
 impl Report {
     /// In Prometheus' text format.
     pub(crate) fn metrics(&self) -> String {
         let mut out = String::new();
-        self.tally.write(&mut out, SystemClock.now());
+        self.metrics.write(&mut out, SystemClock.now());
         self.write_versions(&mut out);
         let name = "keyward_proxy_requests_total";
         head(&mut out, name, "counter", "requests of clients, by the code they were answered with");
-        for (label, meter) in self.meters() {
-            for (code, count) in meter.codes() {
+        for (label, stats) in self.stats() {
+            for (code, count) in stats.codes() {
                 let _ = writeln!(out, "{name}{{{label},code=\"{code}\"}} {count}");
             }
         }
         let name = "keyward_proxy_refusals_total";
         head(&mut out, name, "counter", "requests that were not passed on");
-        for (label, meter) in self.meters() {
-            for (reason, count) in meter.refusals().iter() {
+        for (label, stats) in self.stats() {
+            for (reason, count) in stats.refusals().iter() {
                 let _ = writeln!(out, "{name}{{{label},reason=\"{reason}\"}} {count}");
             }
         }
         let name = "keyward_proxy_request_duration_seconds";
         head(&mut out, name, "histogram", "time to the head of a response");
-        for (label, meter) in self.meters() {
-            histogram(&mut out, name, &label, &meter.latency);
+        for (label, stats) in self.stats() {
+            histogram(&mut out, name, &label, &stats.latency);
         }
         let gauges: [(&str, &str, Count); 2] = [
-            ("keyward_proxy_requests_open", "requests under way, streams too", |meter| {
-                meter.open.load(Ordering::Relaxed)
+            ("keyward_proxy_requests_open", "requests under way, streams too", |stats| {
+                stats.open.load(Ordering::Relaxed)
             }),
-            ("keyward_proxy_upgrades_open", "streams under way", |meter| {
-                meter.tunnels.load(Ordering::Relaxed)
+            ("keyward_proxy_upgrades_open", "streams under way", |stats| {
+                stats.tunnels.load(Ordering::Relaxed)
             }),
         ];
         for (name, help, read) in gauges {
             head(&mut out, name, "gauge", help);
-            for (label, meter) in self.meters() {
-                let _ = writeln!(out, "{name}{{{label}}} {}", read(meter));
+            for (label, stats) in self.stats() {
+                let _ = writeln!(out, "{name}{{{label}}} {}", read(stats));
             }
         }
         let name = "keyward_proxy_upgrades_total";
         head(&mut out, name, "counter", "streams, by the protocol they changed to");
-        for (label, meter) in self.meters() {
-            for (protocol, count) in [("websocket", &meter.websocket), ("spdy", &meter.spdy)] {
+        for (label, stats) in self.stats() {
+            for (protocol, count) in [("websocket", &stats.websocket), ("spdy", &stats.spdy)] {
                 let count = count.load(Ordering::Relaxed);
                 let _ = writeln!(out, "{name}{{{label},protocol=\"{protocol}\"}} {count}");
             }
@@ -89,24 +89,24 @@ impl Report {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let name = "keyward_proxy_config_reloads_total";
         head(out, name, "counter", "changes of the kubeconfig or kuberc, by whether they are used");
-        let (taken, broken) = (read(&self.versions.taken), read(&self.versions.broken));
+        let (taken, broken) = (read(&self.reloads.taken), read(&self.reloads.broken));
         for (outcome, count) in [("failure", broken), ("success", taken)] {
             let _ = writeln!(out, "{name}{{outcome=\"{outcome}\"}} {count}");
         }
-        let last = self.versions.last();
+        let last = self.reloads.last();
         let name = "keyward_proxy_config_last_reload_successful";
         head(out, name, "gauge", "whether the kubeconfig and kuberc are used as they are");
         let _ = writeln!(out, "{name} {}", u8::from(last.fault.is_none()));
         let name = "keyward_proxy_context_served";
         head(out, name, "gauge", "whether the kubeconfig and kuberc let a context be served");
-        for served in &self.served {
-            let open = u8::from(served.route().is_some());
-            let _ = writeln!(out, "{name}{{{}}} {open}", label(&served.name));
+        for context in &self.contexts {
+            let open = u8::from(context.route().is_some());
+            let _ = writeln!(out, "{name}{{{}}} {open}", label(&context.name));
         }
     }
 
-    fn meters(&self) -> impl Iterator<Item = (String, &Meter)> {
-        self.served.iter().map(|served| (label(&served.name), &*served.meter))
+    fn stats(&self) -> impl Iterator<Item = (String, &RequestStats)> {
+        self.contexts.iter().map(|context| (label(&context.name), &*context.stats))
     }
 
     /// For `keyward proxy status`; docs/cli.md has the schema.
@@ -117,7 +117,7 @@ impl Report {
             "kubeconfig": self.kubeconfig,
             "started": self.started.to_string(),
             "config": self.config(),
-            "contexts": self.served.iter().map(|served| context(served)).collect::<Vec<_>>(),
+            "contexts": self.contexts.iter().map(|served| context(served)).collect::<Vec<_>>(),
         })
     }
 }
@@ -125,27 +125,27 @@ impl Report {
 impl Report {
     /// Which version of the kubeconfig and kuberc is in force, and what is wrong with a newer one.
     fn config(&self) -> Value {
-        let last = self.versions.last();
+        let last = self.reloads.last();
         json!({
-            "version": self.versions.taken.load(Ordering::Relaxed) + 1,
+            "version": self.reloads.taken.load(Ordering::Relaxed) + 1,
             "since": last.since.to_string(),
             "fault": last.fault.map(error),
         })
     }
 }
 
-fn context(served: &Served) -> Value {
+fn context(served: &ServedContext) -> Value {
     let state = served.state();
     let route = match &*state {
         State::Open(route) => route,
-        State::Closed(closed) => {
+        State::Closed(refusal) => {
             return json!({
                 "name": served.name,
                 "url": served.url,
-                "closed": closed.message,
+                "closed": refusal.message,
                 "lastError": served.last_error().map(error),
-                "requests": served.meter.codes().map(|(_, count)| count).sum::<u64>(),
-                "open": served.meter.open.load(Ordering::Relaxed),
+                "requests": served.stats.codes().map(|(_, count)| count).sum::<u64>(),
+                "open": served.stats.open.load(Ordering::Relaxed),
             });
         }
     };
@@ -180,8 +180,8 @@ fn context(served: &Served) -> Value {
             "succeeded": history.error.is_none(),
         })),
         "lastError": last_error.map(error),
-        "requests": served.meter.codes().map(|(_, count)| count).sum::<u64>(),
-        "open": served.meter.open.load(Ordering::Relaxed),
+        "requests": served.stats.codes().map(|(_, count)| count).sum::<u64>(),
+        "open": served.stats.open.load(Ordering::Relaxed),
     })
 }
 

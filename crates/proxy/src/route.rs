@@ -1,5 +1,7 @@
 //! The way to the server of a context, under its identity, as one version of the kubeconfig says.
 
+use std::{sync::Arc, time::Duration};
+
 use keyward::Client;
 use keyward_host::{
     Kubeconfig, Source, Sources, Target,
@@ -9,7 +11,7 @@ use keyward_host::{
 use keyward_protocol::Secret;
 use tokio::sync::watch;
 
-use crate::{failure::Failure, globals::Globals};
+use crate::{Config, Error};
 
 /// What a context is called that has no name: flags alone, or the pod we run in.
 const NAMELESS: &str = "keyward";
@@ -29,32 +31,37 @@ pub(crate) struct Route {
     pub(crate) closed: watch::Sender<bool>,
 }
 
-impl Route {
+/// Opens routes: the parts that all of them share.
+pub(crate) struct Routes {
+    pub(crate) config: Arc<dyn Config>,
+    pub(crate) sources: Sources,
+    pub(crate) response_timeout: Option<Duration>,
+    pub(crate) refresh_on_403: bool,
+}
+
+impl Routes {
     /// The way to the server of a target. Runs nothing, connects to nobody.
-    pub(crate) fn open(
-        target: Target,
-        globals: &Globals,
-        sources: &Sources,
-        refresh_on_403: bool,
-    ) -> Result<Self, Failure> {
-        let plan = globals.plan(target.clone())?;
-        let source = sources.open(&plan);
+    pub(crate) fn open(&self, target: Target) -> Result<Route, Error> {
+        let plan = self.config.plan(target.clone())?;
+        let source = self.sources.open(&plan);
         let runs = [Method::Exec, Method::Signer, Method::Oidc];
         let asks = plan.plugin().is_some_and(Plugin::attended);
         let runs = plan.methods().iter().any(|method| runs.contains(method));
         let mut builder = Client::builder().without_defaults();
-        if let Some(limit) = globals.flags.request_timeout.filter(|limit| !limit.is_zero()) {
+        if let Some(limit) = self.response_timeout {
             builder = builder.response_timeout(limit);
         }
-        if refresh_on_403 {
+        if self.refresh_on_403 {
             builder = builder.refresh_on_403();
         }
         let client = builder.build(&target, source.clone())?;
         let context = Some(target.context.clone()).filter(|name| !name.is_empty());
         let (closed, _) = watch::channel(false);
-        Ok(Self { context, target, client, source, runs, asks, closed })
+        Ok(Route { context, target, client, source, runs, asks, closed })
     }
+}
 
+impl Route {
     pub(crate) fn name(&self) -> &str {
         self.context.as_deref().unwrap_or(NAMELESS)
     }

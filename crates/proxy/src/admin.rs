@@ -1,4 +1,4 @@
-//! For the owner: a socket in the private folder, and a port for scrapers where one is asked for.
+//! For the owner: a socket in the private directory, and a port for scrapers where one is asked for.
 
 use std::{
     convert::Infallible,
@@ -23,16 +23,16 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{
-    gate::Gate,
-    places::Places,
+use crate::Error;
+use crate::{
+    connection_limit::ConnectionLimit,
+    gate::{Allowed, Gate},
     refusal::{IMPERSONATION, OWN_AUTHORIZATION},
     report::Report,
 };
-use crate::failure::Failure;
 
-/// Connections at once, by each way.
-const PLACES: usize = 32;
+/// Connections at once, on each channel.
+const CONNECTIONS: usize = 32;
 
 /// For one question and its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// After a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(20);
 
-const NO_IDENTITY: &str = "the request says who asks; this port asks nobody: send it without";
+const NO_IDENTITY: &str = "this port is unauthenticated: send the request without credentials";
 
 /// Listens, and does not answer yet.
 pub(crate) struct Admin {
@@ -48,25 +48,26 @@ pub(crate) struct Admin {
     port: Option<TcpListener>,
 }
 
-/// Whether somebody comes through the folder that is the owner's alone.
+/// How a request arrives.
 #[derive(Clone)]
-enum Way {
+enum Channel {
+    /// Through the directory that only the owner can enter.
     Socket,
     Port(Arc<Gate>),
 }
 
 impl Admin {
-    pub(crate) async fn bind(socket: &Path, port: Option<SocketAddr>) -> Result<Self, Failure> {
+    pub(crate) async fn bind(socket: &Path, port: Option<SocketAddr>) -> Result<Self, Error> {
         let failed = |what: String, error: std::io::Error| {
-            Failure::failed(format!("cannot listen on `{what}`")).note("cause", error.to_string())
+            Error::failed(format!("cannot listen on `{what}`")).note("cause", error.to_string())
         };
         let socket = listen(socket).map_err(|error| {
             let long = error.kind() == io::ErrorKind::InvalidInput;
-            let failure = failed(socket.display().to_string(), error);
+            let error = failed(socket.display().to_string(), error);
             if long {
-                failure.hint("set `XDG_RUNTIME_DIR` to a folder of yours with a shorter path")
+                error.hint("set `XDG_RUNTIME_DIR` to a directory of yours with a shorter path")
             } else {
-                failure
+                error
             }
         })?;
         let port = match port {
@@ -87,19 +88,18 @@ impl Admin {
     pub(crate) fn serve(self, report: Arc<Report>, names: Vec<String>) -> JoinSet<()> {
         let Self { socket, port } = self;
         let mut tasks = JoinSet::new();
-        let reception = Reception::new(report.clone(), Way::Socket);
+        let server = AdminServer::new(report.clone(), Channel::Socket);
         tasks.spawn(async move {
             loop {
-                reception.welcome(socket.accept().await.map(|(stream, _)| stream)).await;
+                server.accept(socket.accept().await.map(|(stream, _)| stream)).await;
             }
         });
         if let Some(port) = port {
-            let gate =
-                Gate { names, scheme: http::uri::Scheme::HTTP, allowed: super::Allowed::default() };
-            let reception = Reception::new(report, Way::Port(Arc::new(gate)));
+            let gate = Gate { names, scheme: http::uri::Scheme::HTTP, allowed: Allowed::default() };
+            let server = AdminServer::new(report, Channel::Port(Arc::new(gate)));
             tasks.spawn(async move {
                 loop {
-                    reception.welcome(port.accept().await.map(|(stream, _)| stream)).await;
+                    server.accept(port.accept().await.map(|(stream, _)| stream)).await;
                 }
             });
         }
@@ -107,33 +107,34 @@ impl Admin {
     }
 }
 
-/// On a socket that its owner can speak to, whatever the umask. Others do not come into its folder.
+/// Listens on a socket that its owner can use, whatever the umask. Others cannot enter its directory.
 fn listen(socket: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(socket)?;
     fs::set_permissions(socket, Permissions::from_mode(0o600))?;
     Ok(listener)
 }
 
-/// Where everybody who comes one way is answered.
-struct Reception {
+/// Answers the requests of one channel.
+struct AdminServer {
     report: Arc<Report>,
-    way: Way,
-    places: Places,
+    channel: Channel,
+    limit: ConnectionLimit,
 }
 
-impl Reception {
-    fn new(report: Arc<Report>, way: Way) -> Self {
-        Self { report, way, places: Places::new(PLACES) }
+impl AdminServer {
+    fn new(report: Arc<Report>, channel: Channel) -> Self {
+        Self { report, channel, limit: ConnectionLimit::new(CONNECTIONS) }
     }
 
-    async fn welcome<S>(&self, accepted: io::Result<S>)
+    async fn accept<S>(&self, accepted: io::Result<S>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match accepted {
             Ok(stream) => {
-                let leave = self.places.enter();
-                let talk = timeout(PATIENCE, talk(stream, self.report.clone(), self.way.clone()));
+                let leave = self.limit.enter();
+                let talk =
+                    timeout(PATIENCE, talk(stream, self.report.clone(), self.channel.clone()));
                 tokio::spawn(async move {
                     tokio::select! { _ = talk => {}, _ = leave => {} }
                 });
@@ -147,9 +148,9 @@ impl Reception {
     }
 }
 
-async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, report: Arc<Report>, way: Way) {
+async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, report: Arc<Report>, channel: Channel) {
     let service = service_fn(|request| {
-        let response = answer(&request, &report, &way);
+        let response = answer(&request, &report, &channel);
         async move { Ok::<_, Infallible>(response) }
     });
     let mut builder = http1::Builder::new();
@@ -157,24 +158,28 @@ async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, report: Arc<Report>, 
     let _ = builder.keep_alive(false).serve_connection(TokioIo::new(stream), service).await;
 }
 
-fn answer(request: &Request<Incoming>, report: &Report, way: &Way) -> Response<Full<Bytes>> {
-    if let Way::Port(gate) = way
+fn answer(
+    request: &Request<Incoming>,
+    report: &Report,
+    channel: &Channel,
+) -> Response<Full<Bytes>> {
+    if let Channel::Port(gate) = channel
         && let Err(refusal) = gate.check(request)
     {
-        // Here no switch lets anybody through with it, and nobody is asked who he is.
+        // No switch of the proxy allows credentials on this port.
         let identity = [OWN_AUTHORIZATION, IMPERSONATION].contains(&refusal);
-        let message = if identity { NO_IDENTITY } else { refusal.message };
+        let message = if identity { NO_IDENTITY } else { &refusal.message };
         return text(refusal.code, "text/plain", format!("{message}\n"));
     }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return text(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "GET only\n".to_owned());
     }
-    match (request.uri().path(), way) {
+    match (request.uri().path(), channel) {
         ("/healthz", _) => text(StatusCode::OK, "text/plain", "ok".to_owned()),
         ("/metrics", _) => {
             text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", report.metrics())
         }
-        ("/status", Way::Socket) => {
+        ("/status", Channel::Socket) => {
             text(StatusCode::OK, "application/json", report.status().to_string())
         }
         _ => text(StatusCode::NOT_FOUND, "text/plain", "/healthz, /metrics\n".to_owned()),

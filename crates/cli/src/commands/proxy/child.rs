@@ -21,7 +21,7 @@ use nix::{
 use rustix::process::{Pid as Waited, WaitId, WaitIdOptions, waitid};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::stop::Heard;
+use super::signals::Received;
 use crate::{
     failure::{Code, Failure},
     globals::Globals,
@@ -33,7 +33,7 @@ pub(crate) async fn run(
     words: &[OsString],
     kubeconfig: &Path,
     globals: &Globals,
-    mut signals: UnboundedReceiver<Heard>,
+    mut signals: UnboundedReceiver<Received>,
 ) -> Result<ExitCode, Failure> {
     let child = spawn(words, kubeconfig, &globals.surroundings).map_err(|error| {
         let name = words.first().map(|word| word.display().to_string()).unwrap_or_default();
@@ -48,7 +48,7 @@ pub(crate) async fn run(
     loop {
         tokio::select! {
             _ = &mut ended => break,
-            Some(heard) = signals.recv() => forward(heard, child),
+            Some(received) = signals.recv() => forward(received, child),
         }
     }
     let status = waitpid(child, None).map_err(|error| {
@@ -102,9 +102,9 @@ fn await_end(child: Pid) {
 
 /// What a terminal sends to the group in front of it, the command has got already. What a process sends
 /// is meant for us, and so for the command.
-fn forward(heard: Heard, child: Pid) {
-    if !heard.by_key {
-        let _ = kill(child, heard.signal);
+fn forward(received: Received, child: Pid) {
+    if !received.by_key {
+        let _ = kill(child, received.signal);
     }
 }
 

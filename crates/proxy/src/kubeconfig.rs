@@ -16,11 +16,11 @@ use keyward_process::file::{self, Limits};
 use keyward_process::surroundings::Surroundings;
 use keyward_protocol::{Node, Secret};
 
-use super::{
-    pass::{self, Pass},
-    served::Served,
+use crate::Error;
+use crate::{
+    certificates::{self, ClientCertificate},
+    context::ServedContext,
 };
-use crate::failure::Failure;
 
 /// The extension that tells our files from people's own, unless somebody merged the two.
 const MARK: &str = "keyward-proxy";
@@ -33,30 +33,29 @@ pub(crate) struct Written {
 
 /// What clients are given for one context.
 pub(crate) struct Entry<'a> {
-    pub(crate) served: &'a Served,
-    pub(crate) namespace: &'a str,
-    pub(crate) pass: &'a Pass,
+    pub(crate) context: &'a ServedContext,
+    pub(crate) certificate: &'a ClientCertificate,
 }
 
 /// The kubeconfig as text.
 pub(crate) fn compose(authority: &str, entries: &[Entry<'_>], current: &str) -> Secret {
     let mut config = Kubeconfig::default();
-    for Entry { served, namespace, pass } in entries {
-        let name = served.name.clone();
+    for Entry { context, certificate } in entries {
+        let name = context.name.clone();
         let cluster = Cluster {
-            server: served.url.clone(),
+            server: context.url.clone(),
             certificate_authority_data: authority.as_bytes().to_vec(),
             ..Cluster::default()
         };
         let user = User {
-            client_certificate_data: pass.certificate_pem.as_bytes().to_vec(),
-            client_key_data: pass.key_pem.clone(),
+            client_certificate_data: certificate.certificate_pem.as_bytes().to_vec(),
+            client_key_data: certificate.key_pem.clone(),
             ..User::default()
         };
         let context = Context {
             cluster: name.clone(),
             user: name.clone(),
-            namespace: (*namespace).to_owned(),
+            namespace: context.namespace.clone(),
             ..Context::default()
         };
         config.clusters.push(named(&name, cluster));
@@ -93,35 +92,35 @@ pub(crate) fn write(
     text: &Secret,
     from: &Kubeconfig,
     surroundings: &Surroundings,
-) -> Result<Written, Failure> {
+) -> Result<Written, Error> {
     let path = surroundings.absolute(path);
     let shown = path.display();
     if from.files.iter().any(|(file, _)| same(&surroundings.absolute(file), &path)) {
-        return Err(Failure::usage(format!("`{shown}` is the kubeconfig that is read"))
+        return Err(Error::usage(format!("`{shown}` is the kubeconfig that is read"))
             .hint("write it elsewhere, and set `KUBECONFIG` for the clients"));
     }
     if usual(surroundings).iter().any(|file| same(file, &path)) {
-        return Err(Failure::usage(format!("`{shown}` is a place of your own kubeconfig"))
+        return Err(Error::usage(format!("`{shown}` is a place of your own kubeconfig"))
             .hint("name a file that is neither `~/.kube/config` nor listed in `KUBECONFIG`"));
     }
     if let Some(why) = path.parent().and_then(open_to_others) {
-        return Err(Failure::usage(format!("`{shown}` would be in a directory {why}"))
+        return Err(Error::usage(format!("`{shown}` would be in a directory {why}"))
             .hint("others could put a kubeconfig of theirs there; name a directory of your own"));
     }
     if fs::symlink_metadata(&path).is_ok() {
         let Some(old) = ours(&path) else {
-            return Err(Failure::usage(format!("`{shown}` is there, and not written by a proxy"))
-                .hint("name a file that is not there"));
+            return Err(Error::usage(format!("`{shown}` exists and was not written by a proxy"))
+                .hint("name a file that does not exist"));
         };
         if is_held(&path) {
             let process = writer(&old).unwrap_or_default();
             let message = format!("`{shown}` is in use by the proxy of process {process}");
-            return Err(Failure::usage(message)
+            return Err(Error::usage(message)
                 .hint("end that proxy, or name another file; `keyward proxy status` shows both"));
         }
     }
     let written = replace(&path, text).map_err(|error| {
-        Failure::failed(format!("`{shown}` cannot be written")).note("cause", error.to_string())
+        Error::failed(format!("`{shown}` cannot be written")).note("cause", error.to_string())
     })?;
     Ok(Written { path, file: written })
 }
@@ -182,10 +181,10 @@ fn same(one: &Path, other: &Path) -> bool {
     match (identity(one), identity(other)) {
         (Some(one), Some(other)) => one == other,
         (None, None) => {
-            let folder = |path: &Path| path.parent().and_then(identity);
+            let directory = |path: &Path| path.parent().and_then(identity);
             one == other
                 || (one.file_name() == other.file_name()
-                    && folder(one).is_some_and(|found| Some(found) == folder(other)))
+                    && directory(one).is_some_and(|found| Some(found) == directory(other)))
         }
         _ => false,
     }
@@ -201,13 +200,16 @@ fn ours(path: &Path) -> Option<Kubeconfig> {
 
 fn is_all_ours(config: &Kubeconfig) -> bool {
     let clusters = config.clusters.iter().all(|Named { value: cluster, .. }| {
-        pass::is_authority(&cluster.certificate_authority_data)
+        certificates::is_authority(&cluster.certificate_authority_data)
     });
-    let users = config.users.iter().all(|user| pass::is_pass(&user.value.client_certificate_data));
+    let users = config
+        .users
+        .iter()
+        .all(|user| certificates::is_client(&user.value.client_certificate_data));
     clusters && users && core(config).to_json().expose() == config.to_json().expose()
 }
 
-/// The same with no more than what we write.
+/// The parts of a kubeconfig that a proxy writes.
 fn core(config: &Kubeconfig) -> Kubeconfig {
     let mut core = Kubeconfig {
         current_context: config.current_context.clone(),

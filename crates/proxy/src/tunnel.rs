@@ -9,9 +9,9 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional_with_sizes;
 
-use super::{
-    meter::{Flight, Meter},
-    served::Served,
+use crate::{
+    context::ServedContext,
+    request_stats::{OpenRequest, RequestStats},
 };
 
 /// For each direction: a larger one saves system calls in long copies, and there are few tunnels.
@@ -20,16 +20,16 @@ const BUFFER: usize = 64 * 1024;
 /// Joins both sides once each has changed its protocol. One that ends its sending is passed on as
 /// such: the other may have more to say.
 pub(crate) fn open(
-    served: &Served,
+    context: &ServedContext,
     protocol: &'static str,
     client: OnUpgrade,
     upstream: OnUpgrade,
-    flight: Flight,
+    request: OpenRequest,
 ) {
-    let open = Open::begin(&served.meter, protocol);
-    let context = served.name.clone();
+    let tunnel = OpenTunnel::begin(&context.stats, protocol);
+    let context = context.name.clone();
     tokio::spawn(async move {
-        let _both = (open, flight);
+        let _both = (tunnel, request);
         match join(client, upstream).await {
             Ok((sent, received)) => {
                 tracing::info!(context, protocol, sent, received, "a stream ended");
@@ -47,18 +47,18 @@ async fn join(client: OnUpgrade, server: OnUpgrade) -> io::Result<(u64, u64)> {
 }
 
 /// Counts a tunnel while it is open.
-struct Open(Arc<Meter>);
+struct OpenTunnel(Arc<RequestStats>);
 
-impl Open {
-    fn begin(meter: &Arc<Meter>, protocol: &str) -> Self {
-        let kind = if protocol == "websocket" { &meter.websocket } else { &meter.spdy };
+impl OpenTunnel {
+    fn begin(stats: &Arc<RequestStats>, protocol: &str) -> Self {
+        let kind = if protocol == "websocket" { &stats.websocket } else { &stats.spdy };
         kind.fetch_add(1, Ordering::Relaxed);
-        meter.tunnels.fetch_add(1, Ordering::Relaxed);
-        Self(meter.clone())
+        stats.tunnels.fetch_add(1, Ordering::Relaxed);
+        Self(stats.clone())
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenTunnel {
     fn drop(&mut self) {
         self.0.tunnels.fetch_sub(1, Ordering::Relaxed);
     }

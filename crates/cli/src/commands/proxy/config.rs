@@ -1,0 +1,110 @@
+//! The kubeconfig, the plugin policy and the flags, as the proxy reads them.
+
+use std::path::{Path, PathBuf};
+
+use keyward_host::{Kubeconfig, Plan, Target, rules::Rules};
+use keyward_process::surroundings::Surroundings;
+use keyward_proxy::{Config, Contexts, Error, Kind};
+
+use crate::{
+    failure::{Code, Failure},
+    flags::Flags,
+    globals::Globals,
+};
+
+impl Config for Globals {
+    fn surroundings(&self) -> &Surroundings {
+        &self.surroundings
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        fn explicit(path: Option<&PathBuf>) -> Option<&Path> {
+            path.map(PathBuf::as_path).filter(|path| !path.as_os_str().is_empty())
+        }
+        let (surroundings, flags) = (&self.surroundings, &self.flags);
+        let mut paths = Kubeconfig::paths(surroundings, explicit(flags.kubeconfig.as_ref()));
+        paths.extend(Rules::path(surroundings, explicit(flags.kuberc.as_ref())));
+        paths
+    }
+
+    fn kubeconfig(&self) -> Result<Kubeconfig, Error> {
+        Ok(Self::kubeconfig(self)?)
+    }
+
+    fn target(&self, kubeconfig: &Kubeconfig, context: Option<&str>) -> Result<Target, Error> {
+        let mut overrides = self.overrides();
+        if let Some(context) = context {
+            overrides.context = Some(context.to_owned());
+        }
+        Ok(self.resolve_with(kubeconfig, &overrides)?)
+    }
+
+    fn plan(&self, target: Target) -> Result<Plan, Error> {
+        Ok(Self::plan(self, target)?)
+    }
+}
+
+/// The contexts that the flags name.
+///
+/// Fails, as wrong use, where the flags contradict each other.
+pub(crate) fn contexts(all: bool, flags: &Flags) -> Result<Contexts, Failure> {
+    let mut names: Vec<String> = Vec::new();
+    for name in flags.context.iter().filter(|name| !name.is_empty()) {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    if all && !names.is_empty() {
+        return Err(Failure::usage("`--all-contexts` and `--context` contradict each other"));
+    }
+    let one_for_all = [&flags.cluster, &flags.user, &flags.server].into_iter().any(Option::is_some)
+        || flags.token.is_some();
+    if (all || names.len() > 1) && one_for_all {
+        return Err(Failure::usage(
+            "`--cluster`, `--user`, `--server` and `--token` are for one context only",
+        ));
+    }
+    Ok(match names {
+        _ if all => Contexts::All,
+        names if names.is_empty() => Contexts::Current,
+        names => Contexts::Named(names),
+    })
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        let kind = match failure.code() {
+            Code::Usage => Kind::Usage,
+            Code::NeedsTerminal => Kind::NeedsTerminal,
+            Code::NotAllowed => Kind::NotAllowed,
+            Code::Failed | Code::NotRun | Code::NotFound => Kind::Failed,
+        };
+        let mut error = Self::new(kind, failure.message());
+        for (label, text) in failure.notes() {
+            error = error.note(label.to_owned(), text);
+        }
+        match failure.advice() {
+            Some(hint) => error.hint(hint),
+            None => error,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match error.kind() {
+            Kind::Usage => Code::Usage,
+            Kind::NeedsTerminal => Code::NeedsTerminal,
+            Kind::NotAllowed => Code::NotAllowed,
+            Kind::Failed => Code::Failed,
+        };
+        let mut failure = Self::new(code, error.message());
+        for (label, text) in error.notes() {
+            failure = failure.note(label.clone(), text);
+        }
+        match error.advice() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Serves until told to stop, or until the command has ended.
+
+use std::{ffi::OsString, process::ExitCode, sync::Arc, time::Duration};
+
+use keyward_process::{harden, runner};
+use keyward_proxy::{Options, Proxy};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::{
+    child,
+    signals::{self, Received},
+};
+use crate::{duration, failure::Failure, globals::Globals, output};
+
+/// How long plugins may take to die.
+const LAST_BREATH: Duration = Duration::from_secs(5);
+
+/// When a proxy ends.
+pub(crate) struct Until {
+    /// The words of a command that it runs for; none to serve until told to stop.
+    pub(crate) command: Vec<OsString>,
+    /// After how long without a request.
+    pub(crate) idle: Option<Duration>,
+    /// How long open requests may take to finish at the end.
+    pub(crate) grace: Duration,
+}
+
+/// Serves until the end, and ends the plugins.
+pub(crate) fn run(
+    options: &Options,
+    until: &Until,
+    globals: &Globals,
+) -> Result<ExitCode, Failure> {
+    harden::raise_descriptors();
+    let signals = signals::listen();
+    let done = start(options, until, globals, signals);
+    // Plugins that are under way, and those that stay, end with us.
+    runner::shut_down(LAST_BREATH);
+    done
+}
+
+fn start(
+    options: &Options,
+    until: &Until,
+    globals: &Globals,
+    signals: UnboundedReceiver<Received>,
+) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers())
+        .thread_name("proxy")
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            Failure::failed("the runtime could not be made").note("cause", error.to_string())
+        })?;
+    let code = runtime.block_on(async {
+        let proxy = Proxy::start(options, Arc::new(globals.clone())).await?;
+        if let Some(url) = proxy.metrics_url() {
+            output::tell(&format!("metrics {url}\n"));
+        }
+        if until.command.is_empty() {
+            serve(proxy, until, signals).await
+        } else {
+            serve_command(&proxy, &until.command, globals, signals).await
+        }
+    });
+    // A resolver or a file may keep a thread busy; nobody waits for it.
+    runtime.shutdown_background();
+    code
+}
+
+async fn serve_command(
+    proxy: &Proxy,
+    words: &[OsString],
+    globals: &Globals,
+    mut signals: UnboundedReceiver<Received>,
+) -> Result<ExitCode, Failure> {
+    output::never_wait();
+    // While the terminal is still ours.
+    tokio::select! {
+        () = proxy.log_in() => {}
+        Some(received) = signals.recv() => {
+            return Ok(ExitCode::from(child::signalled(received.signal)));
+        }
+    }
+    child::run(words, proxy.kubeconfig(), globals, signals).await
+}
+
+async fn serve(
+    mut proxy: Proxy,
+    until: &Until,
+    mut signals: UnboundedReceiver<Received>,
+) -> Result<ExitCode, Failure> {
+    let path = proxy.kubeconfig().display().to_string();
+    output::tell(&format!("ready {} {path}\n", proxy.url()));
+    output::print(&format!("export KUBECONFIG={}\n", output::quoted(&path)))?;
+    output::never_wait();
+    let idle = async {
+        match until.idle {
+            Some(limit) => proxy.idle(limit).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = signals.recv() => {}
+        () = idle => tracing::info!("nothing was asked for, so this is the end"),
+    }
+    proxy.drain();
+    let open = proxy.open_requests();
+    if open > 0 {
+        output::tell(&format!(
+            "finishing {open} requests, for {} at most; ask again to end at once\n",
+            duration::show(until.grace)
+        ));
+    }
+    tokio::select! {
+        () = proxy.finished() => {}
+        () = tokio::time::sleep(until.grace) => {}
+        _ = signals.recv() => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Half of the machine, four at most: the clients and their programs need the rest. More threads hand
+/// requests to each other, which costs more than it gives (seen on two cores: one thread needs a
+/// quarter less time for a request than two).
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4))
+}

@@ -1,0 +1,67 @@
+//! A local proxy for Kubernetes clients: kubectl, helm and k9s send plain requests, the proxy adds the
+//! credentials.
+//!
+//! ```text
+//! client ──TLS, own certificate──► server ──► gate ──► forward ──► keyward::Client ──► API server
+//!                                    │                   └──► tunnel (exec, port-forward)
+//!                  port, certificate ──► context ──► route ◄── reload
+//! ```
+//!
+//! Each context has an address of its own, which `ports` remembers. `reload` gives it another route when
+//! the kubeconfig or the plugin policy changes. `certificates` makes the certificates of one start,
+//! `kubeconfig` writes them down for clients, `directory` is where that happens, and `admin` answers its
+//! owner.
+#![cfg_attr(
+    unix,
+    doc = r#"
+[`Proxy::start`] needs a [`Config`] to read and [`Options`]; the [`Proxy`] serves until it is dropped.
+
+```no_run
+use std::sync::Arc;
+use keyward_proxy::{Config, Options, Proxy};
+
+# async fn example(config: Arc<dyn Config>) -> Result<(), keyward_proxy::Error> {
+let mut proxy = Proxy::start(&Options::default(), config).await?;
+println!("export KUBECONFIG={}", proxy.kubeconfig().display());
+proxy.idle(std::time::Duration::from_secs(3600)).await;
+proxy.drain();
+proxy.finished().await;
+# Ok(())
+# }
+```
+"#
+)]
+#![cfg(unix)]
+
+mod admin;
+mod body;
+mod certificates;
+mod config;
+mod connection_limit;
+mod context;
+mod directory;
+mod error;
+mod forward;
+mod gate;
+mod kube_status;
+mod kubeconfig;
+mod metrics;
+mod names;
+mod ports;
+mod proxy;
+mod refusal;
+mod reload;
+mod report;
+mod request_stats;
+mod route;
+mod server;
+mod socket;
+mod tunnel;
+
+pub use self::{
+    config::Config,
+    directory::{Running, running},
+    error::{Error, Kind},
+    gate::Allowed,
+    proxy::{Contexts, Options, Proxy},
+};
