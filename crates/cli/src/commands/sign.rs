@@ -27,10 +27,10 @@ Examples:
   # Does the token of the current context sign?
   keyward sign
 
-  # In every way that TLS knows for its key, for a script.
+  # With every scheme that TLS has for its key, for a script.
   keyward sign --all -o json")]
 pub(crate) struct Args {
-    /// Sign in every way that TLS knows for the key, not only the first
+    /// Sign with every scheme that TLS has for the key, not only the first
     #[arg(long)]
     all: bool,
 
@@ -60,11 +60,12 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let stop = Cancel::default();
     identity.unlock(&stop)?;
     let mut signatures = Vec::new();
-    for way in identity::ways(identity.key).iter().take(if args.all { usize::MAX } else { 1 }) {
+    for scheme in identity::schemes(identity.key).iter().take(if args.all { usize::MAX } else { 1 })
+    {
         let before = SystemClock.elapsed();
-        let signature = way.sign(identity, TEXT, &stop)?;
+        let signature = scheme.sign(identity, TEXT, &stop)?;
         signatures.push(Signature {
-            scheme: way.name(),
+            scheme: scheme.name(),
             bytes: signature.len(),
             base64: STANDARD.encode(&signature),
             milliseconds: milliseconds(SystemClock.elapsed().saturating_sub(before)),

@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use keyward::identity::ways;
+use keyward::identity::schemes;
 use keyward_host::{
     Error, Kind, Kubeconfig, Overrides, Plan, Sources,
     plan::{Complaints, Settings},
@@ -148,14 +148,14 @@ impl<'a> Exam<'a> {
 
     fn ask_signatures(&mut self, identity: &Identity) {
         let (mut good, mut lacking) = (Vec::new(), Vec::new());
-        for way in ways(identity.key) {
-            match way.sign(identity, TEXT, &Cancel::default()) {
-                Ok(_) => good.push(way.name()),
+        for scheme in schemes(identity.key) {
+            match scheme.sign(identity, TEXT, &Cancel::default()) {
+                Ok(_) => good.push(scheme.name()),
                 Err(error) if error.to_string().contains("cannot do what it was asked") => {
-                    lacking.push(format!("{}: {}", way.name(), describe(&error)));
+                    lacking.push(format!("{}: {}", scheme.name(), describe(&error)));
                 }
                 Err(error) => {
-                    let what = format!("{}: {}", way.name(), describe(&error));
+                    let what = format!("{}: {}", scheme.name(), describe(&error));
                     self.report.fail(Check::Signatures, what);
                     // Whoever hangs, or needs a person who is not there, does so every time.
                     if !matches!(error.kind(), Kind::Failed | Kind::BadAnswer) {
@@ -180,8 +180,8 @@ impl<'a> Exam<'a> {
             let Some(identity) = self.open(true)? else { return Ok(()) };
             let stop = Cancel::default();
             identity.unlock(&stop)?;
-            for way in ways(identity.key).iter().take(2) {
-                way.sign(&identity, TEXT, &stop)?;
+            for scheme in schemes(identity.key).iter().take(2) {
+                scheme.sign(&identity, TEXT, &stop)?;
             }
             Ok(())
         };
