@@ -181,6 +181,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_published_list_is_this_one() {
+        let page = include_str!("../../../../docs/agent.md");
+        let quoted =
+            page.lines().filter_map(|line| line.strip_prefix("> ")).flat_map(str::split_whitespace);
+        let published: Vec<_> = quoted.map(|name| name.trim_matches('`')).collect();
+        assert_eq!(published, HARMLESS);
+    }
+
+    #[test]
     fn no_variable_that_loads_code_or_finds_files_is_harmless() {
         for name in STEERING {
             assert!(!is_in(HARMLESS, name.trim_end_matches('*').as_bytes()), "{name}");

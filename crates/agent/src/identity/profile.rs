@@ -166,6 +166,39 @@ impl Profile {
         ]
     }
 
+    /// Variables that name an account or a configuration and are no secret: what `keyward wrap --pin`
+    /// writes into a kubeconfig.
+    pub fn pinnable(self) -> &'static [&'static str] {
+        match self {
+            Self::Aws | Self::Authenticator => &[
+                "AWS_PROFILE",
+                "AWS_DEFAULT_PROFILE",
+                "AWS_REGION",
+                "AWS_DEFAULT_REGION",
+                "AWS_CONFIG_FILE",
+                "AWS_SHARED_CREDENTIALS_FILE",
+                "AWS_ROLE_ARN",
+                "AWS_STS_REGIONAL_ENDPOINTS",
+            ],
+            Self::Gke => &[
+                "CLOUDSDK_CONFIG",
+                "CLOUDSDK_ACTIVE_CONFIG_NAME",
+                "CLOUDSDK_CORE_ACCOUNT",
+                "CLOUDSDK_CORE_PROJECT",
+            ],
+            Self::Azure => &[
+                "AZURE_CONFIG_DIR",
+                "AZURE_TENANT_ID",
+                "AZURE_CLIENT_ID",
+                "AAD_LOGIN_METHOD",
+                "KUBECACHEDIR",
+            ],
+            Self::Oidc => &["KUBECACHEDIR"],
+            Self::Tsh => &["TELEPORT_HOME", "TELEPORT_PROXY", "TELEPORT_CLUSTER", "TELEPORT_USER"],
+            Self::Unknown => &[],
+        }
+    }
+
     /// Programs that it starts by name.
     pub(super) fn helpers(self, asker: &Asker<'_>) -> &'static [&'static str] {
         match self {

@@ -13,7 +13,11 @@ mod plugin_test;
 mod proxy;
 mod sign;
 mod table;
+#[cfg(unix)]
+mod unwrap;
 mod whoami;
+#[cfg(unix)]
+mod wrap;
 
 use std::process::ExitCode;
 
@@ -33,6 +37,10 @@ pub(crate) enum Command {
     Whoami(whoami::Args),
     Enroll(enroll::Args),
     Sign(sign::Args),
+    #[cfg(unix)]
+    Wrap(wrap::Args),
+    #[cfg(unix)]
+    Unwrap(unwrap::Args),
     #[cfg(unix)]
     Proxy(Box<proxy::Args>),
     #[cfg(unix)]
@@ -65,6 +73,10 @@ impl Command {
             Self::Enroll(args) => enroll::run(&args, globals),
             Self::Sign(args) => sign::run(&args, globals),
             #[cfg(unix)]
+            Self::Wrap(args) => wrap::run(&args, globals),
+            #[cfg(unix)]
+            Self::Unwrap(args) => unwrap::run(&args, globals),
+            #[cfg(unix)]
             Self::Proxy(args) => proxy::run(&args, globals),
             #[cfg(unix)]
             Self::Demo(args) => demo::run(&args, globals),
@@ -87,6 +99,8 @@ impl Command {
         match self {
             Self::Plan(_) | Self::Plugin(_) | Self::Completions(_) => false,
             Self::Image(args) => args.runs_plugins(),
+            #[cfg(unix)]
+            Self::Wrap(_) | Self::Unwrap(_) => false,
             #[cfg(unix)]
             Self::DemoPlugin(_) | Self::DemoSigner | Self::DemoToken(_) | Self::Proxy(_) => false,
             _ => true,

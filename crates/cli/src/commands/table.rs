@@ -6,7 +6,7 @@ use clap::{Args as _, Command};
 
 use super::{completions, credential, enroll, get, image, plan, plugin_test, sign, whoami};
 #[cfg(unix)]
-use super::{demo, proxy};
+use super::{demo, proxy, unwrap, wrap};
 
 /// The command lines of the commands whose names are among these words.
 pub(crate) fn among(words: &[OsString]) -> impl Iterator<Item = Command> {
@@ -25,6 +25,10 @@ const TABLE: &[(&str, Augment)] = &[
     ("whoami", whoami::Args::augment_args),
     ("enroll", enroll::Args::augment_args),
     ("sign", sign::Args::augment_args),
+    #[cfg(unix)]
+    ("wrap", wrap::Args::augment_args),
+    #[cfg(unix)]
+    ("unwrap", unwrap::Args::augment_args),
     #[cfg(unix)]
     ("proxy", proxy::Args::augment_args),
     #[cfg(unix)]

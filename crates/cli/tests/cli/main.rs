@@ -15,3 +15,4 @@ mod stage;
 #[cfg(target_os = "linux")]
 mod terminal;
 mod whoami;
+mod wrap;

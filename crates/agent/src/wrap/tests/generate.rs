@@ -215,7 +215,11 @@ impl Generator {
             parts.push(format!("? interactiveMode{end}{indent}: Never{end}"));
         }
         self.chance.shuffle(&mut parts);
-        parts.iter().map(|part| format!("{}{indent}{part}", self.comment(indent))).collect()
+        let mut out = String::new();
+        for part in parts {
+            out += &format!("{}{indent}{part}", self.comment(indent));
+        }
+        out
     }
 
     fn key(&mut self, key: &str) -> String {

@@ -1,0 +1,117 @@
+//! `keyward unwrap`: gives plugins their own commands back.
+
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
+
+use keyward_agent::{
+    entry::Entries,
+    wrap::{Journal, file as wrapped},
+};
+use keyward_host::Kubeconfig;
+
+use super::wrap::{by_file, chosen, failed, no_home};
+use crate::{failure::Failure, globals::Globals, output};
+
+/// Restore kubeconfigs that `keyward wrap` changed
+///
+/// A kubeconfig that nobody changed since comes back byte for byte. One that changed elsewhere keeps
+/// those changes.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  # The user of the current context.
+  keyward unwrap
+
+  # Every kubeconfig that was ever wrapped; do this before you uninstall Keyward.
+  keyward unwrap --all")]
+pub(crate) struct Args {
+    /// Restore all users of all kubeconfigs that were wrapped
+    #[arg(long)]
+    all: bool,
+
+    /// Show what would be restored, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Unwraps what was asked for, and tells what became of it.
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    let journals = Journal::directory(&globals.surroundings).ok_or_else(no_home)?;
+    let mut told = Vec::new();
+    let mut failure = None;
+    for (file, users) in wanted(args, globals, &journals)? {
+        let is_wanted = |user: &str| users.as_ref().is_none_or(|u| u.iter().any(|u| u == user));
+        let outcome = match wrapped::unwrap_file(&file, &journals, is_wanted, args.dry_run) {
+            Ok(outcome) => outcome,
+            // One file that cannot be restored must not keep the others from it.
+            Err(error) => {
+                failure.get_or_insert(failed(&file, &error));
+                continue;
+            }
+        };
+        let list = |users: &[String]| {
+            let users: Vec<_> = users.iter().map(|u| format!("`{}`", output::inline(u))).collect();
+            users.join(", ")
+        };
+        let shown = file.display();
+        if !outcome.changed.is_empty() {
+            let verb = if args.dry_run { "would restore" } else { "restored" };
+            told.push(format!("{shown}: {verb} {}\n", list(&outcome.changed)));
+        }
+        if !outcome.restyled.is_empty() {
+            told.push(format!(
+                "{shown}: there is no record of {}, so the style may differ from what was there\n",
+                list(&outcome.restyled)
+            ));
+        }
+        if !outcome.overwritten.is_empty() {
+            let users = list(&outcome.overwritten);
+            told.push(format!(
+                "{shown}: another program had overwritten {users}; nothing to restore\n"
+            ));
+        }
+        if !args.dry_run {
+            forget(globals, &outcome)?;
+        }
+    }
+    if told.is_empty() && failure.is_none() {
+        told.push("nothing is wrapped\n".to_owned());
+    }
+    output::print(&told.concat())?;
+    failure.map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+/// The files to look at, with the users to unwrap; `None` for all of them.
+fn wanted(
+    args: &Args,
+    globals: &Globals,
+    journals: &std::path::Path,
+) -> Result<BTreeMap<PathBuf, Option<Vec<String>>>, Failure> {
+    if args.all {
+        let explicit = globals.flags.kubeconfig.as_deref();
+        let own = Kubeconfig::paths(&globals.surroundings, explicit).into_iter();
+        let known = Journal::list(journals).into_iter().map(|journal| journal.kubeconfig);
+        let files = own.filter_map(|path| path.canonicalize().ok()).chain(known);
+        return Ok(files.filter(|path| path.exists()).map(|path| (path, None)).collect());
+    }
+    let config = globals.kubeconfig()?;
+    let files = by_file(&chosen(&config, globals, false)?, globals);
+    let names = |users: Vec<&keyward_host::kubeconfig::Named<_>>| {
+        users.iter().map(|user| user.name.clone()).collect()
+    };
+    Ok(files.into_iter().map(|(file, users)| (file, Some(names(users)))).collect())
+}
+
+/// Takes back the registrations of what is no longer wrapped.
+fn forget(globals: &Globals, outcome: &wrapped::Outcome) -> Result<(), Failure> {
+    let directory = Entries::directory(&globals.surroundings).ok_or_else(no_home)?;
+    let mut entries = Entries::new(directory);
+    for entry in entries.list() {
+        let gone = outcome.changed.iter().chain(&outcome.overwritten).any(|u| *u == entry.user);
+        if gone && entry.kubeconfig == outcome.file {
+            entries.remove(&entry).map_err(|error| {
+                Failure::failed(format!("a registration cannot be removed: {error}"))
+            })?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,366 @@
+//! `keyward wrap`: puts the agent's client in front of the plugin commands of a kubeconfig.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, OpenOptions},
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use keyward_agent::{
+    entry::{Entries, Entry, Stanza},
+    identity::Profile,
+    wrap::{
+        Edit, Journal, Pin, Wrapping,
+        file::{self as wrapped, Outcome},
+    },
+};
+use keyward_host::{
+    Kubeconfig,
+    kubeconfig::{Exec, Named, User, WRAPPER, WRAPPER_HINT},
+    rules::Policy,
+};
+use keyward_protocol::Secret;
+
+use crate::{
+    failure::{Code, Failure},
+    globals::Globals,
+    output,
+};
+
+/// Let the agent answer for the plugins of a kubeconfig
+///
+/// Puts `keyward-exec --` in front of plugin commands, so that all programs share one login and get
+/// it in a millisecond. Comments, order and line endings of the kubeconfig stay as they are, and
+/// `keyward unwrap` restores it byte for byte.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  # The user of the current context.
+  keyward wrap
+
+  # All users with a plugin; first see what would change.
+  keyward wrap --all --dry-run
+  keyward wrap --all
+
+  # A plugin that Keyward does not know, which chooses an account by a variable and a file.
+  keyward wrap --context prod --identity-env TEAM --identity-file ~/.corp/account
+
+  # A kubeconfig that must not be changed.
+  keyward wrap --all --overlay ~/.kube/keyward.json
+  export KUBECONFIG=~/.kube/keyward.json:~/.kube/config")]
+pub(crate) struct Args {
+    /// Wrap the plugins of all users, not only of the given or current contexts
+    #[arg(long)]
+    all: bool,
+
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Write the wrapped users to this file, and leave the kubeconfig alone
+    #[arg(long, value_name = "FILE")]
+    overlay: Option<PathBuf>,
+
+    /// Variable by which the plugin chooses an account; may be repeated
+    #[arg(long, value_name = "NAME")]
+    identity_env: Vec<String>,
+
+    /// File by which the plugin chooses an account; may be repeated
+    #[arg(long, value_name = "FILE")]
+    identity_file: Vec<PathBuf>,
+
+    /// Write the variables that choose the account now into the kubeconfig, for programs that are
+    /// started without them
+    #[arg(long)]
+    pin: bool,
+
+    /// The program to put in front, instead of the one beside this program
+    #[arg(long, value_name = "FILE", hide = true)]
+    wrapper: Option<PathBuf>,
+}
+
+/// Wraps what was asked for, and tells what became of it.
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    let config = globals.kubeconfig()?;
+    let chosen = chosen(&config, globals, args.all)?;
+    let wrapper = wrapper(args.wrapper.as_deref(), globals)?;
+    admit(&wrapper, globals)?;
+    if let Some(overlay) = &args.overlay {
+        return overlay_file(args, globals, &config, &chosen, &wrapper, overlay);
+    }
+    let journals = Journal::directory(&globals.surroundings).ok_or_else(no_home)?;
+    let mut told = Vec::new();
+    for (file, users) in by_file(&chosen, globals) {
+        let pins = if args.pin { pins(&users, globals) } else { Vec::new() };
+        let directory = file.parent().unwrap_or(Path::new("/"));
+        let wrapping = Wrapping { wrapper: &wrapper, directory, pins: &pins };
+        let is_chosen = |user: &str| users.iter().any(|named| named.name == user);
+        let outcome = wrapped::wrap_file(&file, &journals, &wrapping, is_chosen, args.dry_run);
+        let outcome = outcome.map_err(|error| failed(&file, &error))?;
+        told.extend(describe(&file, &outcome, args.dry_run));
+    }
+    if args.dry_run {
+        told.push("nothing was changed\n".to_owned());
+    } else {
+        let config = globals.kubeconfig()?;
+        let names: Vec<_> = chosen.iter().map(|user| user.name.as_str()).collect();
+        let users = config.users.iter().filter(|user| names.contains(&user.name.as_str()));
+        register(args, globals, &config, users, None)?;
+    }
+    output::print(&told.concat())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The users with a plugin that were asked for. Fails if there is none.
+pub(super) fn chosen<'a>(
+    config: &'a Kubeconfig,
+    globals: &Globals,
+    all: bool,
+) -> Result<Vec<&'a Named<User>>, Failure> {
+    let with_plugin =
+        |user: &&Named<User>| user.value.exec.as_ref().is_some_and(|exec| !exec.command.is_empty());
+    let mut users: Vec<&Named<User>> = config.users.iter().filter(with_plugin).collect();
+    if !all {
+        let mut contexts: Vec<_> = globals.flags.context.iter().map(String::as_str).collect();
+        if contexts.is_empty() {
+            contexts.push(&config.current_context);
+        }
+        let mut names = Vec::new();
+        for context in &contexts {
+            let found = config.contexts.iter().find(|named| named.name == *context);
+            let unknown = || match *context {
+                "" => Failure::usage("there is no current context")
+                    .hint("name one by `--context`, or take all users by `--all`"),
+                name => Failure::usage(format!("there is no context `{}`", output::inline(name))),
+            };
+            names.push(found.ok_or_else(unknown)?.value.user.clone());
+        }
+        users.retain(|user| names.contains(&user.name));
+    }
+    if users.is_empty() {
+        return Err(Failure::failed("no user that was asked for has a plugin"));
+    }
+    Ok(users)
+}
+
+/// Users by the file they stand in.
+pub(super) fn by_file<'a>(
+    users: &[&'a Named<User>],
+    globals: &Globals,
+) -> BTreeMap<PathBuf, Vec<&'a Named<User>>> {
+    let mut files: BTreeMap<PathBuf, Vec<_>> = BTreeMap::new();
+    for &user in users {
+        if let Some(file) = &user.place.file {
+            files.entry(globals.surroundings.absolute(file)).or_default().push(user);
+        }
+    }
+    files
+}
+
+/// The absolute path of the program to put in front.
+fn wrapper(explicit: Option<&Path>, globals: &Globals) -> Result<String, Failure> {
+    let beside = || Some(std::env::current_exe().ok()?.parent()?.join(WRAPPER));
+    let path = explicit.map(|path| globals.surroundings.absolute(path)).or_else(beside);
+    let path = path.filter(|path| path.is_file()).ok_or_else(|| {
+        Failure::failed(format!("`{WRAPPER}` does not stand beside this program"))
+            .hint("install both in one directory")
+    })?;
+    path.into_os_string()
+        .into_string()
+        .map_err(|_| Failure::failed(format!("the path of `{WRAPPER}` is not UTF-8")))
+}
+
+/// kubectl goes by its own policy before it runs the wrapper. Whoever has one must allow it.
+fn admit(wrapper: &str, globals: &Globals) -> Result<(), Failure> {
+    let rules = globals.rules()?;
+    let refused = match &rules.policy {
+        _ if rules.fault.is_some() => "your kuberc is not understood",
+        Policy::AllowAll => return Ok(()),
+        Policy::DenyAll => "your kuberc allows no plugin",
+        Policy::Allowlist(list)
+            if list.iter().any(|entry| entry == wrapper || entry == WRAPPER) =>
+        {
+            return Ok(());
+        }
+        Policy::Allowlist(_) => "your kuberc does not allow it",
+    };
+    let origin = rules.origin.as_deref().unwrap_or(Path::new("kuberc"));
+    Err(Failure::new(Code::NotAllowed, format!("kubectl would refuse `{WRAPPER}`: {refused}"))
+        .note("kuberc", format!("`{}`", origin.display()))
+        .hint(format!("add to its `credentialPluginAllowlist`: - command: {wrapper}")))
+}
+
+/// The variables that choose the account now and are no secret.
+fn pins(users: &[&Named<User>], globals: &Globals) -> Vec<Pin> {
+    let mut pins = Vec::new();
+    for user in users {
+        let Some(exec) = user.value.exec.clone().map(Exec::without_wrapper) else { continue };
+        let args: Vec<_> = exec.args.iter().map(|arg| arg.clone().into_bytes()).collect();
+        for name in Profile::of_command(exec.command.as_bytes(), &args).pinnable() {
+            let value = globals.surroundings.var(name).and_then(|value| value.into_string().ok());
+            pins.extend(value.map(|value| Pin {
+                user: user.name.clone(),
+                name: (*name).to_owned(),
+                value,
+            }));
+        }
+    }
+    pins
+}
+
+/// Registers wrapped commands, so that the agent may run them.
+fn register<'a>(
+    args: &Args,
+    globals: &Globals,
+    config: &Kubeconfig,
+    users: impl Iterator<Item = &'a Named<User>>,
+    overlay: Option<&Path>,
+) -> Result<(), Failure> {
+    let directory = Entries::directory(&globals.surroundings).ok_or_else(no_home)?;
+    let mut entries = Entries::new(directory);
+    for user in users {
+        let Some(exec) = user.value.exec.clone().filter(|exec| exec.wrapped().is_some()) else {
+            continue;
+        };
+        let exec = exec.without_wrapper();
+        let named = overlay.or(user.place.file.as_deref()).unwrap_or(Path::new(""));
+        let file = globals.surroundings.absolute(named);
+        let file = file.canonicalize().unwrap_or(file);
+        let env: Vec<_> = exec
+            .env
+            .iter()
+            .map(|(name, value)| (name.clone(), value.expose().to_owned()))
+            .collect();
+        let stanza = Stanza {
+            command: &exec.command,
+            args: &exec.args,
+            env: &env,
+            api_version: &exec.api_version,
+            interactive_mode: &exec.interactive_mode,
+            provide_cluster_info: exec.provide_cluster_info,
+        };
+        let name = output::inline(&user.name);
+        let mut entry = match Entry::new(&stanza, &file, &user.name, &globals.surroundings) {
+            Ok(entry) => entry,
+            Err(why) => {
+                output::tell(&format!(
+                    "warning: the agent will not run the plugin of user `{name}`: {why}\n   \
+                     install it, and run `keyward wrap` again\n"
+                ));
+                continue;
+            }
+        };
+        let contexts = config.contexts.iter().filter(|context| context.value.user == user.name);
+        entry.contexts = contexts.clone().map(|context| context.name.clone()).collect();
+        let cluster = contexts.map(|context| &context.value.cluster).next();
+        let cluster = config.clusters.iter().find(|known| Some(&known.name) == cluster);
+        entry.server = cluster.map(|cluster| cluster.value.server.clone()).unwrap_or_default();
+        entry.identity_env.clone_from(&args.identity_env);
+        let files = args.identity_file.iter().map(|file| globals.surroundings.absolute(file));
+        entry.identity_files = files.collect();
+        entries.add(&entry).map_err(|error| {
+            Failure::failed(format!("the plugin of user `{name}` cannot be registered: {error}"))
+        })?;
+    }
+    Ok(())
+}
+
+/// Writes a kubeconfig of the wrapped users alone.
+fn overlay_file(
+    args: &Args,
+    globals: &Globals,
+    config: &Kubeconfig,
+    chosen: &[&Named<User>],
+    wrapper: &str,
+    overlay: &Path,
+) -> Result<ExitCode, Failure> {
+    let overlay = globals.surroundings.absolute(overlay);
+    let mut out = Kubeconfig::default();
+    for &user in chosen {
+        let mut user = user.clone();
+        let Some(exec) = user.value.exec.take().map(Exec::without_wrapper) else { continue };
+        let lead = ["--".to_owned(), exec.command.clone()];
+        let hint = format!("{WRAPPER_HINT} {}", exec.install_hint);
+        user.value.exec = Some(Exec {
+            command: wrapper.to_owned(),
+            args: lead.into_iter().chain(exec.args.iter().cloned()).collect(),
+            install_hint: hint.trim_end().to_owned(),
+            ..exec
+        });
+        out.users.push(user);
+    }
+    let shown = overlay.display();
+    if args.dry_run {
+        let names: Vec<_> = out.users.iter().map(|user| output::inline(&user.name)).collect();
+        output::print(&format!("would write `{shown}` with {}\n", names.join(", ")))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    write_overlay(&overlay, &out.to_json())
+        .map_err(|error| Failure::failed(format!("`{shown}` cannot be written: {error}")))?;
+    register(args, globals, config, out.users.iter(), Some(&overlay))?;
+    let files: Vec<_> =
+        Kubeconfig::paths(&globals.surroundings, globals.flags.kubeconfig.as_deref())
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+    let list = output::quoted(&format!("{shown}:{}", files.join(":")));
+    output::print(&format!("wrote `{shown}`; put it first:\nexport KUBECONFIG={list}\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_overlay(path: &Path, text: &Secret) -> std::io::Result<()> {
+    let mut beside = path.to_owned().into_os_string();
+    beside.push(".keyward-new");
+    let beside = PathBuf::from(beside);
+    let _ = fs::remove_file(&beside);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    file.write_all(text.expose().as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&beside, path)
+}
+
+/// What became of one file.
+fn describe(file: &Path, outcome: &Outcome, dry: bool) -> Vec<String> {
+    let file = file.display();
+    let mut told = Vec::new();
+    let mut line = |what: &str, users: &[String]| {
+        if !users.is_empty() {
+            let users: Vec<_> = users.iter().map(|u| format!("`{}`", output::inline(u))).collect();
+            told.push(format!("{file}: {what} {}\n", users.join(", ")));
+        }
+    };
+    line("another program had overwritten", &outcome.overwritten);
+    line(if dry { "would wrap" } else { "wrapped" }, &outcome.changed);
+    line("already wrapped:", &outcome.unchanged);
+    if dry {
+        for Edit { line, new, old, .. } in &outcome.edits {
+            let (old, new) = (output::inline(old.trim()), output::inline(new.trim()));
+            told.push(match old.as_str() {
+                "" => format!("  line {line}: + {new}\n"),
+                old => format!("  line {line}: {old} -> {new}\n"),
+            });
+        }
+    }
+    told
+}
+
+pub(super) fn failed(file: &Path, error: &wrapped::Failure) -> Failure {
+    let failure = Failure::failed(format!("`{}` stays as it is: {error}", file.display()));
+    match error {
+        wrapped::Failure::Refused(_) => failure.hint(
+            "write that stanza in a simpler style, or use `--overlay FILE` and leave the file alone",
+        ),
+        wrapped::Failure::Locked(lock) => failure.hint(format!(
+            "try again; if no program is at work, remove `{}`",
+            lock.display()
+        )),
+        _ => failure,
+    }
+}
+
+pub(super) fn no_home() -> Failure {
+    Failure::failed("`HOME` is not set, so there is no place for registrations")
+}
