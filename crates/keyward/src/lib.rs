@@ -36,3 +36,8 @@ pub use client::Client;
 pub use error::{Error, Kind};
 pub use incoming::Incoming;
 pub use origin::Origin;
+
+/// The example of the README, compiled with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

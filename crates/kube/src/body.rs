@@ -1,4 +1,4 @@
-//! kube's request body as ours: one in memory stays one that can be sent again.
+//! Converts kube's request bodies. A body in memory can still be sent again.
 
 use std::{
     pin::pin,

@@ -1,4 +1,4 @@
-//! From a kubeconfig context to a [`kube::Client`] with credentials that rotate.
+//! A [`kube::Client`] for a kubeconfig context, with credentials that renew themselves.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -11,12 +11,12 @@
 //! # }
 //! ```
 //!
-//! Nothing is run and nobody is connected to before the first request. All clients of one identity
-//! share one credential, and so one run of its plugin. A refused credential is renewed and the
-//! request sent again; a new certificate is shown by every new connection while watches under the
-//! old one go on. Watches, logs, exec, attach and port-forward work as with kube's own client.
+//! No plugin runs and no connection is opened before the first request. All clients of one identity
+//! share one credential, and so one run of its plugin. A refused credential is renewed and the request
+//! retried; new connections show a new certificate while watches under the old one go on. Watches,
+//! logs, exec, attach and port-forward work as with kube's own client.
 //!
-//! It is apart from `keyward` because kube's major versions come fast.
+//! A crate of its own, because kube releases major versions often.
 
 mod body;
 
@@ -27,36 +27,36 @@ use keyward::{Client, Error, Incoming, client::Sending};
 use keyward_host::Target;
 use tower::Service;
 
-/// A client for this context of the kubeconfig that kubectl would read, or the current one.
+/// A client for this context, or the current one, of the kubeconfig that kubectl would use.
 ///
-/// Must be called inside a tokio runtime, as all of kube's constructors. Fails when the kubeconfig
+/// Must be called inside a tokio runtime, like kube's own constructors. Fails when the kubeconfig
 /// or the plugin policy cannot be read, or ask for something that cannot be done.
 pub fn client(context: Option<&str>) -> Result<kube::Client, Error> {
     let (client, target) = Client::builder().for_context(context)?;
     Ok(wrap(client, &target))
 }
 
-/// A kube client on a client that was set up otherwise, with the target's namespace as its default.
+/// A kube client on top of a configured client, with the target's namespace as its default.
 ///
 /// Must be called inside a tokio runtime.
 pub fn wrap(client: Client, target: &Target) -> kube::Client {
-    kube::Client::new(Carrier::new(client), target.namespace.clone())
+    kube::Client::new(Transport::new(client), target.namespace.clone())
 }
 
-/// A [`Client`] as the service that kube wants, for stacks with layers of one's own: give it to
+/// A [`Client`] as the service that kube expects, to add layers of your own: pass it to
 /// [`kube::client::ClientBuilder::new`].
 #[derive(Debug, Clone)]
-pub struct Carrier(Client);
+pub struct Transport(Client);
 
-impl Carrier {
-    /// Carries kube's requests with this client.
+impl Transport {
+    /// Sends kube's requests with this client.
     pub fn new(client: Client) -> Self {
         Self(client)
     }
 }
 
 /// Always ready: an error here would end the kube client for good.
-impl Service<Request<kube::client::Body>> for Carrier {
+impl Service<Request<kube::client::Body>> for Transport {
     type Response = Response<Incoming>;
     type Error = Error;
     type Future = Sending;
@@ -70,7 +70,8 @@ impl Service<Request<kube::client::Body>> for Carrier {
     }
 }
 
-/// The examples of the README, compiled with the documentation tests.
+/// The examples of the READMEs, compiled with the documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

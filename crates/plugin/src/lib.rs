@@ -56,3 +56,8 @@ pub use terminal::Terminal;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/plugin-authors.md")]
 struct Page;
+
+/// The example of the README, compiled with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -23,3 +23,8 @@ pub mod x509;
 pub use node::Node;
 pub use secret::Secret;
 pub use url::Url;
+
+/// The example of the README, compiled with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

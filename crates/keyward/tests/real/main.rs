@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests may ask the time")]
 
 mod certificates;
+mod example;
 mod halfway;
 mod layer;
 mod method;

@@ -4,6 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::disallowed_methods, reason = "tests may ask the time")]
 
+#[allow(dead_code, reason = "its `main` reads the arguments of a process")]
+#[path = "../../examples/pods.rs"]
+mod example;
 mod pod;
 
 use std::{
@@ -17,7 +20,7 @@ use std::{
 };
 
 use futures_util::{Stream, StreamExt, future::join_all};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use keyward::Client;
 use keyward_host::{Kubeconfig, Overrides, Sources, observer::Nobody, plan, rules::Rules};
 use keyward_process::{clock::HandClock, surroundings::Surroundings};
@@ -81,7 +84,7 @@ fn config_map(name: &str) -> Value {
 }
 
 async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(GUARD, future).await.expect("it took for ever")
+    tokio::time::timeout(GUARD, future).await.expect("it took forever")
 }
 
 #[tokio::test]
@@ -96,7 +99,22 @@ async fn ten_clients_of_one_context_share_one_run_and_building_them_runs_nothing
 }
 
 #[tokio::test]
-async fn a_revoked_token_is_healed_under_reads_and_writes() {
+async fn the_example_lists_the_names_of_the_pods() {
+    let (server, plugin, desk) = scene();
+    let client = desk.client(&server, &plugin.user());
+    assert_eq!(within(example::pods(client.clone())).await.unwrap(), [""; 0]);
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": "web", "namespace": "default" },
+    });
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    assert_eq!(within(example::pods(client)).await.unwrap(), ["web"]);
+}
+
+#[tokio::test]
+async fn a_revoked_token_is_renewed_under_reads_and_writes() {
     let (server, plugin, desk) = scene();
     let maps: Api<ConfigMap> = Api::default_namespaced(desk.client(&server, &plugin.user()));
     maps.list(&ListParams::default()).await.unwrap();
@@ -104,9 +122,9 @@ async fn a_revoked_token_is_healed_under_reads_and_writes() {
     server.users().revoke_token("one");
     server.users().token("two", User::new("anna"));
     plugin.answer(Some("two"), None);
-    let map = serde_json::from_value(config_map("healed")).unwrap();
+    let map = serde_json::from_value(config_map("renewed")).unwrap();
     maps.create(&PostParams::default(), &map).await.unwrap();
-    assert_eq!(maps.get("healed").await.unwrap().metadata.name.as_deref(), Some("healed"));
+    assert_eq!(maps.get("renewed").await.unwrap().metadata.name.as_deref(), Some("renewed"));
     assert_eq!(plugin.runs(), 2);
 }
 
