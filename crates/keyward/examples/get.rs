@@ -17,7 +17,10 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
 
 /// What the server answers. The plugin runs at the first request, and again before its credential
 /// expires or when the server refuses it.
-pub async fn get(client: &Client, path: &str) -> Result<String, Box<dyn Error + Send + Sync>> {
+pub(crate) async fn get(
+    client: &Client,
+    path: &str,
+) -> Result<String, Box<dyn Error + Send + Sync>> {
     let response = client.get(path).await?;
     match response.status() {
         status if status.is_success() => response.into_body().text().await,

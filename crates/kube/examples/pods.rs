@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// The names of the pods in the client's default namespace.
-pub async fn pods(client: Client) -> kube::Result<Vec<String>> {
+pub(crate) async fn pods(client: Client) -> kube::Result<Vec<String>> {
     let pods = Api::<Pod>::default_namespaced(client).list(&ListParams::default()).await?;
     Ok(pods.into_iter().filter_map(|pod| pod.metadata.name).collect())
 }

@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// A line for each certificate; other blocks, and text between them, are skipped.
-pub fn list(pem: &[u8]) -> Vec<String> {
+pub(crate) fn list(pem: &[u8]) -> Vec<String> {
     x509::bundle(pem)
         .filter_map(|der| {
             let certificate = Certificate::parse(&der)?;
