@@ -49,7 +49,7 @@ impl Scene {
         // It shares our memory, which is measured: it shall remember nothing.
         let server = Arc::new(Server::setup().records(0).start()?);
         let folder = tempfile::tempdir()?;
-        let issuer = Issuer::start(server.clone(), &folder.path().join("issuer"))?;
+        let issuer = Issuer::start(&server, &folder.path().join("issuer"))?;
         let mut scene =
             Self { server, issuer, run: Duration::ZERO, lifetime: TOKEN_LIFETIME, folder };
         scene.issuer.answer(TRIAL, Manner::Token(Duration::from_secs(3600)));

@@ -1,14 +1,7 @@
-//! Real parts for the workspace's own tests, for `keyward demo` and for the benchmarks: a TLS API
+//! Real parts for the workspace's own tests, for the benchmarks: a TLS API
 //! server that demands and checks credentials, a throw-away certificate authority, an issuer with its plugin, local proxies.
 
-pub mod authority;
 pub mod chance;
-mod clock;
-mod error;
-#[cfg(unix)]
-pub mod filekey;
-#[cfg(unix)]
-pub mod issuer;
 pub mod kubectl;
 #[cfg(unix)]
 pub mod misbehaviour;
@@ -24,4 +17,7 @@ pub mod server;
 #[cfg(unix)]
 pub mod signer;
 
-pub use error::Error;
+use keyward_demo::clock;
+pub use keyward_demo::{Error, authority};
+#[cfg(unix)]
+pub use keyward_demo::{filekey, issuer};

@@ -45,7 +45,31 @@ pub fn keyward() -> &'static Path {
             flag: "--bin",
             name: "keyward",
             folder: "",
-            sources: &["../cli/src", "../keyward/src", "../host/src", "../protocol/src"],
+            sources: &[
+                "../cli/src",
+                "../proxy/src",
+                "../keyward/src",
+                "../host/src",
+                "../protocol/src",
+            ],
+        })
+    })
+}
+
+/// The path of the program `keyward-pkcs11`, which `keyward demo` looks for beside `keyward`.
+///
+/// # Panics
+///
+/// When it does not exist and cannot be built.
+pub fn pkcs11() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        find(&Built {
+            package: "keyward-pkcs11",
+            flag: "--bin",
+            name: "keyward-pkcs11",
+            folder: "",
+            sources: &["../../plugins/pkcs11/src", "../plugin/src", "../protocol/src"],
         })
     })
 }

@@ -51,9 +51,6 @@ pub(crate) enum Command {
     #[cfg(unix)]
     #[command(hide = true)]
     DemoSigner,
-    #[cfg(unix)]
-    #[command(hide = true)]
-    DemoToken(demo::softhsm::Args),
     Image(image::Args),
     Plugin(plugin_test::Args),
     Completions(completions::Args),
@@ -83,9 +80,7 @@ impl Command {
             #[cfg(unix)]
             Self::DemoPlugin(args) => Ok(demo::plugin::run(&args)),
             #[cfg(unix)]
-            Self::DemoSigner => Ok(keyward_testing::filekey::serve()),
-            #[cfg(unix)]
-            Self::DemoToken(args) => Ok(demo::softhsm::run(args)),
+            Self::DemoSigner => Ok(keyward_demo::filekey::serve()),
             Self::Image(args) => image::run(&args, globals),
             Self::Plugin(args) => plugin_test::run(args, globals),
             Self::Completions(args) => completions::run(&args, globals),
@@ -102,7 +97,7 @@ impl Command {
             #[cfg(unix)]
             Self::Wrap(_) | Self::Unwrap(_) => false,
             #[cfg(unix)]
-            Self::DemoPlugin(_) | Self::DemoSigner | Self::DemoToken(_) | Self::Proxy(_) => false,
+            Self::DemoPlugin(_) | Self::DemoSigner | Self::Proxy(_) => false,
             _ => true,
         }
     }

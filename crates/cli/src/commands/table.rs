@@ -37,8 +37,6 @@ const TABLE: &[(&str, Augment)] = &[
     ("demo-plugin", demo::plugin::Args::augment_args),
     #[cfg(unix)]
     ("demo-signer", |command| command),
-    #[cfg(unix)]
-    ("demo-token", demo::softhsm::Args::augment_args),
     ("image", image::Args::augment_args),
     ("plugin", plugin_test::Args::augment_args),
     ("completions", completions::Args::augment_args),

@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use keyward_testing::kubectl;
+use keyward_testing::{kubectl, plugin};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -45,6 +45,7 @@ fn schema(value: &Value) -> Value {
 
 #[test]
 fn every_promise_is_kept_and_each_is_noticed_when_it_is_broken() {
+    plugin::pkcs11();
     let stage = Stage::new();
     let good = stage.run("demo -o json").json();
     assert_eq!(good["kept"], true, "{good:#}");
@@ -73,6 +74,7 @@ fn every_promise_is_kept_and_each_is_noticed_when_it_is_broken() {
 
 #[test]
 fn the_timeline_has_a_line_for_each_promise_and_the_folder_is_gone_afterwards() {
+    plugin::pkcs11();
     let stage = Stage::new();
     let temporary = stage.path("tmp");
     std::fs::create_dir(&temporary).unwrap();
@@ -82,6 +84,24 @@ fn the_timeline_has_a_line_for_each_promise_and_the_folder_is_gone_afterwards() 
     assert!(text.contains("16 of 16 promises kept in "), "{text}");
     assert_eq!(ran.stderr, "");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
+}
+
+#[test]
+fn without_keyward_pkcs11_the_step_says_how_to_build_it() {
+    let stage = Stage::new();
+    // On the file system of the program, so that it can be linked.
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let program = place.path().join("keyward");
+    std::fs::hard_link(env!("CARGO_BIN_EXE_keyward"), &program).unwrap();
+    let demo = Command::new(program)
+        .args(["demo", "--break", "softhsm", "-o", "json"])
+        .env("HOME", stage.path("home"))
+        .output()
+        .unwrap();
+    let document: Value = serde_json::from_slice(&demo.stdout).unwrap();
+    let why = document["leftOut"][0]["why"].as_str().unwrap();
+    assert!(why.contains("`cargo build --release -p keyward-pkcs11`"), "{why}");
+    assert!(demo.status.success(), "{document}");
 }
 
 #[test]

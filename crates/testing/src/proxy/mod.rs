@@ -34,7 +34,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::{
     Error,
     authority::Authority,
-    server::{ClientCertificates, Tls, tls_settings},
+    server::{ClientCertificates, Tls, provider},
 };
 
 /// What a proxy speaks.
@@ -284,6 +284,13 @@ where
 fn acceptor(authority: &Authority) -> Result<TlsAcceptor, Error> {
     let identity = authority.server(&["localhost", "127.0.0.1", "::1"])?;
     let certificates = ClientCertificates::Ignored;
-    let settings = tls_settings(authority, &identity, certificates, Tls::Both, &["http/1.1"])?;
+    let settings = keyward_demo::server::tls_settings(
+        provider(),
+        authority,
+        &identity,
+        certificates,
+        Tls::Both,
+        &["http/1.1"],
+    )?;
     Ok(TlsAcceptor::from(Arc::new(settings)))
 }

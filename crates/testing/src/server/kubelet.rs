@@ -6,11 +6,10 @@ use http::{Method, Request};
 use hyper::body::Incoming;
 
 use super::{
-    Shared,
+    Caller, Shared,
     answer::{Answer, not_found, text_answer},
     api::query::Query,
     pod::{exec::Words, log_answer},
-    route::Caller,
     upgrade::{self, Part, Wish},
 };
 

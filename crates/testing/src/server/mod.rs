@@ -1,8 +1,5 @@
-//! A TLS API server that really demands and checks credentials.
-//!
-//! It runs on a thread and a runtime of its own, so that a test on any runtime, or on none, can use
-//! it. A [`Server`] is its handle: what it accepts ([`Users`]), what goes wrong ([`Faults`]), what it
-//! saw ([`Recorder`], [`Counts`]).
+//! The API server of the tests: the server of `keyward demo` with discovery, objects that are kept, changed
+//! and watched, and pods that run commands.
 //!
 //! ```
 //! use keyward_testing::server::{Server, User};
@@ -13,112 +10,41 @@
 //! # Ok::<(), keyward_testing::Error>(())
 //! ```
 
-mod answer;
 mod api;
-mod body;
-mod certificate;
-mod connection;
-mod fault;
 mod kubelet;
 mod p521;
 mod pod;
-mod record;
-mod route;
-mod serve;
 mod setup;
-mod tls;
 mod upgrade;
-mod users;
 
-use std::{
-    fmt,
-    net::SocketAddr,
-    sync::{Arc, PoisonError, RwLock},
-    thread::JoinHandle,
-    time::Duration,
+use std::{fmt, ops::Deref, sync::Arc, time::Duration};
+
+use http::{Method, Request};
+use hyper::body::Incoming;
+use keyward_demo::server::{Api, Body, Caller, Connection, answer, route};
+pub use keyward_demo::server::{
+    ClientCertificates, Counts, Deed, Fault, Faults, Proof, Record, Recorder, Tls, User, Users,
 };
 
-use base64::{Engine, engine::general_purpose::STANDARD};
-use rustls::{ServerConfig, server::danger::ClientCertVerifier};
-use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::watch};
-
-pub(crate) use self::tls::settings as tls_settings;
+pub(crate) use self::p521::provider;
 pub use self::{
     api::{Refusal, Store},
-    fault::{Deed, Fault, Faults},
     pod::{Logs, Ports},
-    record::{Counts, Record, Recorder},
     setup::Setup,
-    tls::{ClientCertificates, Tls},
-    users::{Proof, User, Users},
 };
-use self::{
-    connection::{Connections, Signal},
-    record::Counters,
-};
-use crate::{Error, authority::Authority};
+use crate::authority::Authority;
 
 /// The handle of a running server. Dropping it stops the server at once.
+#[derive(Debug)]
 pub struct Server {
+    inner: keyward_demo::server::Server,
     shared: Arc<Shared>,
-    address: SocketAddr,
-    setup: Setup,
-    authority: Arc<Authority>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
     /// Begins a server.
     pub fn setup() -> Setup {
         Setup::default()
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Its address as a URL, without a path.
-    pub fn url(&self) -> String {
-        format!("https://{}", self.address)
-    }
-
-    /// Who signed its certificate and whose client certificates it accepts.
-    pub fn authority(&self) -> &Authority {
-        &self.authority
-    }
-
-    /// A kubeconfig (JSON, which is YAML) with one context `test` for this server and the user
-    /// `test`, who is written as given: `{"token": …}`, `{"exec": …}` and so on.
-    pub fn kubeconfig(&self, user: &Value) -> String {
-        json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "test",
-            "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
-            "clusters": [{ "name": "test", "cluster": {
-                "server": self.url(),
-                "certificate-authority-data": STANDARD.encode(self.authority.pem()),
-            } }],
-            "users": [{ "name": "test", "user": user }],
-        })
-        .to_string()
-    }
-
-    /// The credentials it accepts.
-    pub fn users(&self) -> &Users {
-        &self.shared.users
-    }
-
-    /// What goes wrong on purpose.
-    pub fn faults(&self) -> &Faults {
-        &self.shared.faults
-    }
-
-    /// The requests it saw.
-    pub fn recorder(&self) -> &Recorder {
-        &self.shared.recorder
     }
 
     /// The objects it keeps.
@@ -136,48 +62,9 @@ impl Server {
         &self.shared.ports
     }
 
-    /// How many of everything there were.
-    pub fn counts(&self) -> Counts {
-        self.shared.counters.read()
-    }
-
-    /// Cuts every open connection, without a word.
-    pub fn cut_connections(&self) {
-        self.shared.connections.tell_all(Signal::Cut);
-    }
-
-    /// Asks every open connection to end: GOAWAY without an error in HTTP/2, `Connection: close` in
-    /// HTTP/1.1. What is under way is finished.
-    pub fn go_away(&self) {
-        self.shared.connections.tell_all(Signal::Drain);
-    }
-
-    /// Accepts no connection for now. The listener stays open: clients wait in its queue.
-    pub fn pause(&self) {
-        self.shared.gate.send_replace(Gate::Shut);
-    }
-
-    /// Accepts connections again.
-    pub fn resume(&self) {
-        self.shared.gate.send_replace(Gate::Open);
-    }
-
-    /// Ends like a killed process and starts anew: connections are cut, TLS sessions are forgotten,
-    /// the listener stays open. Between [`Server::pause`] and [`Server::resume`] the server looks
-    /// down for as long as wanted.
-    pub fn restart(&self) -> Result<(), Error> {
-        let settings = self.setup.settings(&self.authority)?;
-        *self.shared.tls.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
-        self.cut_connections();
-        Ok(())
-    }
-
-    /// Ends gracefully: no new connection, the open ones finish what they carry, at most for
-    /// `limit`. Whether all had finished by then.
+    /// Ends gracefully, see [`keyward_demo::server::Server::drain`].
     pub fn drain(self, limit: Duration) -> bool {
-        self.shared.gate.send_replace(Gate::Closed);
-        self.go_away();
-        self.shared.connections.wait_until_none(limit)
+        self.inner.drain(limit)
     }
 
     /// Ends at once.
@@ -186,59 +73,25 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.shared.gate.send_replace(Gate::Over);
-        self.cut_connections();
-        if let Some(thread) = self.thread.take() {
-            // A panic on that thread was already told by the thread itself.
-            let _ = thread.join();
-        }
+/// Everything else is that server's.
+impl Deref for Server {
+    type Target = keyward_demo::server::Server;
+
+    fn deref(&self) -> &Self::Target {
+        &self.inner
     }
 }
 
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
-    }
-}
-
-/// Whether connections are accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Gate {
-    Open,
-    /// Not now: clients wait in the queue.
-    Shut,
-    /// Never again: clients are refused, while the open connections go on.
-    Closed,
-    /// The end.
-    Over,
-}
-
-/// What the handle and the server's own thread share.
+/// What the API works with.
 pub(crate) struct Shared {
-    users: Users,
+    users: Arc<Users>,
     authority: Arc<Authority>,
-    faults: Faults,
-    recorder: Recorder,
-    counters: Counters,
-    connections: Connections,
     store: Store,
     signer: api::Signer,
     logs: Logs,
     ports: Ports,
     commands: bool,
     kubelet: bool,
-    gate: watch::Sender<Gate>,
-    tls: RwLock<Arc<ServerConfig>>,
-    checker: Arc<dyn ClientCertVerifier>,
-    streams: Option<u32>,
-}
-
-impl Shared {
-    fn tls(&self) -> Arc<ServerConfig> {
-        self.tls.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
 }
 
 impl fmt::Debug for Shared {
@@ -247,37 +100,41 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Accepts connections until the server is over.
-async fn accept(shared: Arc<Shared>, listener: TcpListener) {
-    let mut gate = shared.gate.subscribe();
-    let mut listener = Some(listener);
-    loop {
-        let state = *gate.borrow_and_update();
-        let open = match state {
-            Gate::Over => return,
-            Gate::Closed => {
-                listener = None;
-                None
+/// The whole API: what every server answers, and Kubernetes' objects.
+struct Kubernetes(Arc<Shared>);
+
+impl Api for Kubernetes {
+    fn answer(&self, caller: Caller, request: Request<Incoming>) -> route::Answering<'_> {
+        Box::pin(async move {
+            let path = request.uri().path().to_owned();
+            let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+            if self.0.kubelet {
+                return kubelet::answer(&self.0, caller, &parts, request);
             }
-            Gate::Shut => None,
-            Gate::Open => listener.as_ref(),
-        };
-        let accepting = async {
-            match open {
-                Some(listener) => listener.accept().await,
-                None => std::future::pending().await,
+            let request = match route::common(&caller, request) {
+                Ok(answer) => return answer,
+                Err(request) => request,
+            };
+            let reviews = ["apis", "authorization.k8s.io", "v1", "subjectaccessreviews"];
+            if parts == reviews && request.method() == Method::POST {
+                return api::review(&self.0, request).await;
             }
-        };
-        tokio::select! {
-            biased;
-            news = gate.changed() => if news.is_err() { return },
-            accepted = accepting => match accepted {
-                Ok((stream, _)) => {
-                    tokio::spawn(connection::run(shared.clone(), stream));
-                }
-                // Out of descriptors, or a client that left already: others may fare better.
-                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
-            },
-        }
+            if let Some(answer) = api::describe(&parts, wants_protobuf(&request)) {
+                return answer;
+            }
+            match api::target(&parts) {
+                Some(target) => api::answer(&self.0, caller, target, request).await,
+                None => answer::not_found(),
+            }
+        })
     }
+}
+
+/// Whether the schema is wanted in protocol buffers.
+fn wants_protobuf(request: &Request<Incoming>) -> bool {
+    request
+        .headers()
+        .get(http::header::ACCEPT)
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|accept| accept.contains("proto-openapi"))
 }

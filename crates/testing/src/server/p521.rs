@@ -1,14 +1,22 @@
 //! Signatures on P-521, which ring does not check.
 
+use std::sync::{Arc, OnceLock};
+
 use p521::ecdsa::{DerSignature, VerifyingKey, signature::Verifier};
 use rustls::{
     SignatureScheme,
-    crypto::{CryptoProvider, WebPkiSupportedAlgorithms},
+    crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring},
     pki_types::{AlgorithmIdentifier, InvalidSignature, SignatureVerificationAlgorithm, alg_id},
 };
 
-/// The same provider, which checks signatures on P-521 too. What it adds lives as long as the process.
-pub(super) fn with(mut provider: CryptoProvider) -> CryptoProvider {
+/// What the server computes with: ring, and P-521 for the certificates of clients.
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
+    PROVIDER.get_or_init(|| Arc::new(with(ring::default_provider()))).clone()
+}
+
+/// Adds signatures on P-521 to a provider. What it adds lives as long as the process.
+fn with(mut provider: CryptoProvider) -> CryptoProvider {
     let known = provider.signature_verification_algorithms;
     let all: &'static [_] = [known.all, ALL].concat().leak();
     let mapping: &'static [_] =

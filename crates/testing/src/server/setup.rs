@@ -1,137 +1,52 @@
 //! How a server is to be, before it starts.
 
-use std::{
-    net::{Ipv4Addr, SocketAddr, TcpListener},
-    sync::{Arc, RwLock},
-    thread,
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc};
 
-use rustls::ServerConfig;
-use tokio::{runtime, sync::watch};
+use keyward_demo::server::{self, ClientCertificates, Tls};
 
-use super::{
-    ClientCertificates, Gate, Logs, Ports, Recorder, Server, Shared, Store, Tls, accept,
-    api::Signer, connection::Connections, fault::Faults, record::Counters, tls, users::Users,
-};
+use super::{Kubernetes, Logs, Ports, Server, Shared, Store, api::Signer, p521};
 use crate::{Error, authority::Authority};
-
-/// How long work on the server's own threads may take to end when the server stops.
-const LAST_BREATH: Duration = Duration::from_secs(2);
 
 /// A server that is about to start.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    address: SocketAddr,
-    authority: Option<Arc<Authority>>,
-    names: Vec<String>,
-    certificates: ClientCertificates,
-    tls: Tls,
-    protocols: Vec<&'static str>,
-    streams: Option<u32>,
-    records: usize,
-    workers: usize,
+    inner: server::Setup,
     commands: bool,
     kubelet: bool,
-    forgetful: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self {
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            authority: None,
-            names: ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec(),
-            certificates: ClientCertificates::default(),
-            tls: Tls::default(),
-            protocols: vec!["h2", "http/1.1"],
-            streams: Some(250),
-            records: 10_000,
-            workers: 2,
-            commands: false,
-            kubelet: false,
-            forgetful: false,
-        }
+        let inner = server::Setup::default().provider(p521::provider());
+        Self { inner, commands: false, kubelet: false }
     }
 }
 
+/// Passes settings on to the server that this one is built on.
+macro_rules! pass_on {
+    ($($name:ident($($argument:ident: $type:ty)?);)*) => {$(
+        #[doc = concat!("See [`keyward_demo::server::Setup::", stringify!($name), "`].")]
+        #[must_use]
+        pub fn $name(mut self, $($argument: $type)?) -> Self {
+            self.inner = self.inner.$name($($argument)?);
+            self
+        }
+    )*};
+}
+
 impl Setup {
-    /// Where to listen. A free port of the loopback address when nothing is said.
-    #[must_use]
-    pub fn listen(mut self, address: SocketAddr) -> Self {
-        self.address = address;
-        self
-    }
-
-    /// The authority that signs the server's certificate and the clients'. A new one when nothing is
-    /// said.
-    #[must_use]
-    pub fn authority(mut self, authority: Arc<Authority>) -> Self {
-        self.authority = Some(authority);
-        self
-    }
-
-    /// The names (and addresses) in the server's certificate, instead of the loopback's.
-    #[must_use]
-    pub fn names(mut self, names: &[&str]) -> Self {
-        self.names = names.iter().map(ToString::to_string).collect();
-        self
-    }
-
-    /// How client certificates are treated.
-    #[must_use]
-    pub fn certificates(mut self, certificates: ClientCertificates) -> Self {
-        self.certificates = certificates;
-        self
-    }
-
-    /// Which versions of TLS are spoken.
-    #[must_use]
-    pub fn tls(mut self, tls: Tls) -> Self {
-        self.tls = tls;
-        self
-    }
-
-    /// Resumes no connection: each is a handshake of its own.
-    #[must_use]
-    pub fn forgetful(mut self) -> Self {
-        self.forgetful = true;
-        self
-    }
-
-    /// Speaks HTTP/1.1 alone.
-    #[must_use]
-    pub fn only_http1(mut self) -> Self {
-        self.protocols = vec!["http/1.1"];
-        self
-    }
-
-    /// Speaks HTTP/2 alone.
-    #[must_use]
-    pub fn only_http2(mut self) -> Self {
-        self.protocols = vec!["h2"];
-        self
-    }
-
-    /// How many requests an HTTP/2 connection carries at once. 250 when nothing is said.
-    #[must_use]
-    pub fn streams(mut self, streams: u32) -> Self {
-        self.streams = Some(streams);
-        self
-    }
-
-    /// How many requests the recorder keeps. 10,000 when nothing is said; 0 for benchmarks.
-    #[must_use]
-    pub fn records(mut self, records: usize) -> Self {
-        self.records = records;
-        self
-    }
-
-    /// How many threads serve. Two when nothing is said.
-    #[must_use]
-    pub fn workers(mut self, workers: usize) -> Self {
-        self.workers = workers.max(1);
-        self
+    pass_on! {
+        listen(address: SocketAddr);
+        authority(authority: Arc<Authority>);
+        names(names: &[&str]);
+        certificates(certificates: ClientCertificates);
+        tls(tls: Tls);
+        forgetful();
+        only_http1();
+        only_http2();
+        streams(streams: u32);
+        records(records: usize);
+        workers(workers: usize);
     }
 
     /// Runs the commands of `exec` and lets clients attach. The commands are real processes of this
@@ -153,61 +68,23 @@ impl Setup {
 
     /// Starts the server; when this returns, it listens.
     pub fn start(self) -> Result<Server, Error> {
-        let authority = match &self.authority {
-            Some(authority) => authority.clone(),
-            None => Arc::new(Authority::new("keyward throw-away authority")?),
-        };
-        let listener = TcpListener::bind(self.address).map_err(Error::of("listen"))?;
-        listener.set_nonblocking(true).map_err(Error::of("listen"))?;
-        let address = listener.local_addr().map_err(Error::of("listen"))?;
-        let shared = Arc::new(Shared {
-            users: Users::default(),
-            authority: authority.clone(),
-            faults: Faults::default(),
-            recorder: Recorder::new(self.records),
-            counters: Counters::new(),
-            connections: Connections::default(),
-            store: Store::new(),
-            signer: Signer::new()?,
-            logs: Logs::default(),
-            ports: Ports::default(),
-            commands: self.commands,
-            kubelet: self.kubelet,
-            gate: watch::Sender::new(Gate::Open),
-            tls: RwLock::new(Arc::new(self.settings(&authority)?)),
-            checker: tls::checker(&authority, tls::provider())?,
-            streams: self.streams,
-        });
-        let runtime = runtime::Builder::new_multi_thread()
-            .worker_threads(self.workers)
-            .thread_name("api-server")
-            .enable_all()
-            .build()
-            .map_err(Error::of("start the server's runtime"))?;
-        let served = shared.clone();
-        let listener = {
-            let _inside = runtime.enter();
-            tokio::net::TcpListener::from_std(listener).map_err(Error::of("listen"))?
-        };
-        let thread = thread::Builder::new()
-            .name("api-server".to_owned())
-            .spawn(move || {
-                runtime.block_on(accept(served, listener));
-                runtime.shutdown_timeout(LAST_BREATH);
-            })
-            .map_err(Error::of("start the server's thread"))?;
-        Ok(Server { shared, address, setup: self, authority, thread: Some(thread) })
-    }
-
-    pub(super) fn settings(&self, authority: &Authority) -> Result<ServerConfig, Error> {
-        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        let identity = authority.server(&names)?;
-        let mut settings =
-            tls::settings(authority, &identity, self.certificates, self.tls, &self.protocols)?;
-        if self.forgetful {
-            settings.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
-            settings.send_tls13_tickets = 0;
-        }
-        Ok(settings)
+        let Self { inner, commands, kubelet } = self;
+        let mut made = None;
+        let inner = inner.start_with(|users, authority| {
+            let shared = Arc::new(Shared {
+                users: users.clone(),
+                authority: authority.clone(),
+                store: Store::new(),
+                signer: Signer::new()?,
+                logs: Logs::default(),
+                ports: Ports::default(),
+                commands,
+                kubelet,
+            });
+            made = Some(shared.clone());
+            Ok(Arc::new(Kubernetes(shared)))
+        })?;
+        let shared = made.ok_or_else(|| Error::of("start the server")("it has no API"))?;
+        Ok(Server { inner, shared })
     }
 }

@@ -13,7 +13,7 @@ pub(crate) mod plugin;
 mod promise;
 mod report;
 mod scene;
-pub(crate) mod softhsm;
+mod softhsm;
 mod steps;
 
 use std::{process::ExitCode, time::Duration};

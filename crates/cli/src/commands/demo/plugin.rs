@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use keyward_testing::issuer;
+use keyward_demo::issuer;
 
 /// The credential plugin of `keyward demo`
 #[derive(Debug, clap::Args)]

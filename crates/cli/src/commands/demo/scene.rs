@@ -9,6 +9,11 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::Response;
 use keyward::{Client, Incoming};
+use keyward_demo::{
+    authority::KeyKind,
+    issuer::{Issuer, Manner},
+    server::{ConfigMaps, Server},
+};
 use keyward_host::{
     Kubeconfig, Overrides, Plan, Sources, Target,
     observer::Nobody,
@@ -16,11 +21,6 @@ use keyward_host::{
     rules::Rules,
 };
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
-use keyward_testing::{
-    authority::KeyKind,
-    issuer::{Issuer, Manner},
-    server::Server,
-};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -46,10 +46,11 @@ pub(super) const LONG: Duration = Duration::from_secs(600);
 
 /// Everything a step works with: the server, the issuer, and a kubeconfig for both.
 pub(super) struct Scene {
-    pub(super) server: Arc<Server>,
+    pub(super) server: Server,
+    pub(super) config_maps: Arc<ConfigMaps>,
     pub(super) issuer: Issuer,
-    /// If it is installed.
-    pub(super) softhsm: Option<Softhsm>,
+    /// Or what is missing for it.
+    pub(super) softhsm: Result<Softhsm, &'static str>,
     broken: Option<Promise>,
     kubeconfig: PathBuf,
     config: Kubeconfig,
@@ -73,8 +74,10 @@ impl Scene {
                     .note("cause", error.to_string())
             }
         };
-        let server = Server::setup().start().map_err(|e| bad("the server")(&e))?;
-        let server = Arc::new(server);
+        let config_maps = Arc::new(ConfigMaps::default());
+        let server = Server::setup()
+            .start_with(|_, _| Ok(Arc::new(config_maps.clone())))
+            .map_err(|e| bad("the server")(&e))?;
         leftovers::sweep(&std::env::temp_dir());
         // Only this user may look into it.
         let folder = tempfile::Builder::new()
@@ -88,7 +91,7 @@ impl Scene {
             let _ = fs::remove_dir_all(&doomed);
         });
         let socket = folder.path().join(SOCKET);
-        let issuer = Issuer::start(server.clone(), &socket).map_err(|e| bad("the issuer")(&e))?;
+        let issuer = Issuer::start(&server, &socket).map_err(|e| bad("the issuer")(&e))?;
         let program = std::env::current_exe().map_err(|e| bad("the plugin")(&e))?;
         let kubeconfig = folder.path().join("config");
         let signer = signer(&server, &program, folder.path())?;
@@ -109,6 +112,7 @@ impl Scene {
         let surroundings = surroundings.clone();
         Ok(Self {
             server,
+            config_maps,
             issuer,
             softhsm,
             broken,

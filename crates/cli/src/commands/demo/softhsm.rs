@@ -1,43 +1,30 @@
-//! A `SoftHSM` token of the demo's own, and `keyward-pkcs11`, which this program is too when it is
-//! started as the token's plugin.
+//! A `SoftHSM` token of the demo's own, and `keyward-pkcs11`, the token's plugin.
 
 use std::{
     ffi::OsString,
     fs::{self, Permissions},
-    iter,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::ExitCode,
     time::Duration,
 };
 
+use keyward_demo::authority::Authority;
 use keyward_host::rules;
 use keyward_process::{
     runner::{self, Cancel, Invocation, Stdin},
     surroundings::Surroundings,
 };
-use keyward_testing::authority::Authority;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::scene::{LONG, SOFTHSM};
 use crate::{failure::Failure, output};
 
-/// The `keyward-pkcs11` of `keyward demo`
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// What `keyward-pkcs11` is told
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    arguments: Vec<OsString>,
-}
-
-/// Is that program.
-pub(crate) fn run(args: Args) -> ExitCode {
-    keyward_pkcs11::main(iter::once("keyward-pkcs11".into()).chain(args.arguments))
-}
-
 /// The token's PIN. It guards a key that nobody but this demo's server knows, for ten seconds.
 const PIN: &str = "demo-1234";
+
+/// The token's plugin.
+const PLUGIN: &str = "keyward-pkcs11";
 
 /// How long one command to the token may take.
 const BUDGET: Duration = Duration::from_secs(10);
@@ -51,13 +38,26 @@ pub(super) struct Softhsm {
 }
 
 impl Softhsm {
-    /// If it is installed.
-    pub(super) fn find(surroundings: &Surroundings, program: &Path, folder: &Path) -> Option<Self> {
-        let util = rules::locate("softhsm2-util", None, &[], surroundings).ok()?.path;
+    /// If it is installed, and `keyward-pkcs11` too: beside this program or in `PATH`. Else what is
+    /// missing.
+    pub(super) fn find(
+        surroundings: &Surroundings,
+        program: &Path,
+        folder: &Path,
+    ) -> Result<Self, &'static str> {
+        let in_path = |name| rules::locate(name, None, &[], surroundings).map(|found| found.path);
+        let util = in_path("softhsm2-util")
+            .map_err(|_| "SoftHSM is not installed (Debian package `softhsm2`)")?;
+        let beside = program.with_file_name(PLUGIN);
+        let program = if beside.is_file() { Ok(beside) } else { in_path(PLUGIN) };
+        let program = program.map_err(|_| {
+            "`keyward-pkcs11` is not installed; in the source tree \
+             `cargo build --release -p keyward-pkcs11` builds it beside this program"
+        })?;
         let folder = folder.join(SOFTHSM);
         let mut env = surroundings.vars();
         env.push(("SOFTHSM2_CONF".into(), folder.join("conf").into()));
-        Some(Self { util, program: program.to_owned(), folder, env })
+        Ok(Self { util, program, folder, env })
     }
 
     /// The user of the kubeconfig whose key is in the token.
@@ -100,7 +100,7 @@ impl Softhsm {
         // where it keeps its locks.
         let quoted = |path: &Path| output::quoted(&path.display().to_string());
         let script = format!(
-            "#!/bin/sh\nexport SOFTHSM2_CONF={} XDG_RUNTIME_DIR={}\nexec {} demo-token \"$@\"\n",
+            "#!/bin/sh\nexport SOFTHSM2_CONF={} XDG_RUNTIME_DIR={}\nexec {} \"$@\"\n",
             quoted(&self.folder.join("conf")),
             quoted(&self.folder),
             quoted(&self.program)

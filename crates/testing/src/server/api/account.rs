@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Error, clock,
-    server::{Shared, users::User},
+    server::{Shared, User},
 };
 
 /// How long a token lives when nothing is said, and the least that may be said.

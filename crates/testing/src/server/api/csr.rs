@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::store::{Refusal, now};
 use crate::{
-    authority::{Authority, signing::SigningRequest},
-    server::users::User,
+    authority::{Authority, SigningRequest},
+    server::User,
 };
 
 /// The kind's name.

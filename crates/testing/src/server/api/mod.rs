@@ -24,10 +24,9 @@ pub(crate) use self::account::Signer;
 pub use self::store::{Refusal, Store};
 use self::{kind::Kind, query::Query, selector::Selector, watch::Watch};
 use super::{
-    Shared,
+    Caller, Shared,
     answer::{Answer, failure, json_answer},
     pod::{exec::Words, log_answer},
-    route::Caller,
     upgrade::{self, Part, Wish},
 };
 
@@ -360,7 +359,7 @@ pub(crate) fn describe(parts: &[&str], protobuf: bool) -> Option<Answer> {
         ["apis", group] => kind::group(group)?,
         ["apis", group, version] => kind::resources(group, version)?,
         ["openapi", "v2"] if protobuf => {
-            let mut answer = Answer::new(super::body::Body::from(openapi::V2.to_vec()));
+            let mut answer = Answer::new(super::Body::from(openapi::V2.to_vec()));
             super::answer::set(&mut answer, header::CONTENT_TYPE, openapi::V2_MEDIA);
             return Some(answer);
         }

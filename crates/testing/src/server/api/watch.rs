@@ -9,9 +9,8 @@ use tokio::sync::mpsc;
 
 use super::{
     super::{
-        Shared,
+        Body, Shared,
         answer::{Answer, failure, status_object},
-        body::Body,
     },
     kind::Kind,
     query::Query,
@@ -60,7 +59,7 @@ pub(crate) fn answer(shared: &Arc<Shared>, watch: Watch, query: &Query) -> Answe
         }
     });
     let mut answer = Answer::new(body);
-    super::super::answer::set(&mut answer, http::header::CONTENT_TYPE, "application/json");
+    crate::server::answer::set(&mut answer, http::header::CONTENT_TYPE, "application/json");
     answer
 }
 

@@ -9,10 +9,9 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 
 use super::super::{
-    Shared,
+    Body, Shared,
     answer::{Answer, text_answer},
     api::query::Query,
-    body::Body,
 };
 
 /// What the pods have written.

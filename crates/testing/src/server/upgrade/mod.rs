@@ -12,11 +12,9 @@ use hyper_util::rt::TokioIo;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::{
-    Shared,
+    Body, Connection, Shared,
     answer::{Answer, failure, set},
     api::query::Query,
-    body::Body,
-    connection::Connection,
     pod::exec::{Order, Words},
 };
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use keyward::{Client, Incoming};
-use keyward_testing::issuer::Manner;
+use keyward_demo::issuer::Manner;
 use serde_json::json;
 
 use super::{Watch, pause};
@@ -28,7 +28,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
     scene.issuer.answer(CERTIFICATE, Manner::Certificate(LIFETIME));
     let client = scene.client(CERTIFICATE)?;
     let mut events = open(&client).await?;
-    put(scene, "before-the-rotation")?;
+    scene.config_maps.put("before-the-rotation");
     read(&mut events, "before-the-rotation").await?;
     let old = whoami(&client).await?;
 
@@ -46,7 +46,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
             pause().await;
         }
     }
-    put(scene, "after-the-rotation")?;
+    scene.config_maps.put("after-the-rotation");
     let alive = read(&mut events, "after-the-rotation").await;
     let events = 1 + usize::from(alive.is_ok());
     report.see(
@@ -90,17 +90,6 @@ async fn open(client: &Client) -> Result<Incoming, Failure> {
     } else {
         Err(server::refused(response).await)
     }
-}
-
-/// Changes something that the watch is about.
-fn put(scene: &Scene, name: &str) -> Result<(), Failure> {
-    let object = json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": { "name": name, "namespace": "default" },
-    });
-    let kept = scene.server.store().put(&object);
-    kept.map(|_| ()).map_err(|_| Failure::failed("the server did not take an object"))
 }
 
 /// Waits for the event about this object.

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use keyward_testing::issuer::Manner;
+use keyward_demo::issuer::Manner;
 use serde_json::json;
 
 use super::{Watch, count, pause};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use keyward_testing::issuer::Manner;
+use keyward_demo::issuer::Manner;
 use serde_json::json;
 
 use super::{Watch, count, pause};

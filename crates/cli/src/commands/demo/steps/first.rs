@@ -1,6 +1,6 @@
 //! The server is honest, and the plugin's credential opens it.
 
-use keyward_testing::server::{Deed, Fault};
+use keyward_demo::server::{Deed, Fault};
 use serde_json::json;
 
 use super::{Watch, count};

@@ -3,7 +3,7 @@
 use std::fs;
 
 use futures_util::future::join_all;
-use keyward_testing::authority::KeyKind;
+use keyward_demo::authority::KeyKind;
 use serde_json::json;
 
 use super::{Watch, count};

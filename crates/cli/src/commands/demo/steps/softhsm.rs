@@ -1,4 +1,4 @@
-//! A handshake signed by a key that was made inside a token, where there is a `SoftHSM` to play it.
+//! A handshake signed by a key that was made inside a token, where `SoftHSM` is installed.
 
 use serde_json::json;
 
@@ -13,9 +13,9 @@ use crate::{
 };
 
 pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failure> {
-    let Some(softhsm) = &scene.softhsm else {
-        let why = "SoftHSM is not installed (Debian package `softhsm2`)";
-        return report.leave_out(Promise::Softhsm, why);
+    let softhsm = match &scene.softhsm {
+        Ok(softhsm) => softhsm,
+        Err(missing) => return report.leave_out(Promise::Softhsm, missing),
     };
     let watch = Watch::start();
     tokio::task::block_in_place(|| softhsm.enrol(scene.server.authority()))?;

@@ -11,7 +11,7 @@ pub struct Error {
 
 impl Error {
     /// Makes the function that puts a name to a failure, for `map_err`.
-    pub(crate) fn of<E>(what: &'static str) -> impl Fn(E) -> Self
+    pub fn of<E>(what: &'static str) -> impl Fn(E) -> Self
     where
         E: Into<Box<dyn StdError + Send + Sync>>,
     {

@@ -12,7 +12,7 @@ use super::{
     connection::Connection,
     fault::Deed,
     record::{Record, down, up},
-    route,
+    route::Caller,
     users::{Proof, User},
 };
 use crate::clock;
@@ -89,8 +89,8 @@ async fn decide(
     let Some((user, proof)) = known else {
         return Ok(usual(StatusCode::UNAUTHORIZED, None, path));
     };
-    let caller = route::Caller { user, proof, connection: connection.clone() };
-    let answer = route::answer(shared, caller, request).await;
+    let caller = Caller { user, proof, connection: connection.clone() };
+    let answer = shared.api.answer(caller, request).await;
     if !cut_after_head {
         return Ok(answer);
     }

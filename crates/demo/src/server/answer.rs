@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 
 use super::body::Body;
 
-pub(crate) type Answer = Response<Body>;
+/// An answer.
+pub type Answer = Response<Body>;
 
 /// An answer with a JSON body.
-pub(crate) fn json_answer(status: StatusCode, value: &Value) -> Answer {
+pub fn json_answer(status: StatusCode, value: &Value) -> Answer {
     let mut answer = Response::new(Body::from(value.to_string().into_bytes()));
     *answer.status_mut() = status;
     set(&mut answer, header::CONTENT_TYPE, "application/json");
@@ -16,14 +17,14 @@ pub(crate) fn json_answer(status: StatusCode, value: &Value) -> Answer {
 }
 
 /// An answer with plain text.
-pub(crate) fn text_answer(text: impl Into<Body>) -> Answer {
+pub fn text_answer(text: impl Into<Body>) -> Answer {
     let mut answer = Response::new(text.into());
     set(&mut answer, header::CONTENT_TYPE, "text/plain; charset=utf-8");
     answer
 }
 
 /// A failure as a Kubernetes `Status`.
-pub(crate) fn failure(status: StatusCode, message: &str) -> Answer {
+pub fn failure(status: StatusCode, message: &str) -> Answer {
     let mut answer = json_answer(status, &status_object(status, message));
     if status == StatusCode::UNAUTHORIZED {
         let challenge = "Bearer realm=\"kubernetes\"";
@@ -33,7 +34,7 @@ pub(crate) fn failure(status: StatusCode, message: &str) -> Answer {
 }
 
 /// The `Status` object of a failure.
-pub(crate) fn status_object(status: StatusCode, message: &str) -> Value {
+pub fn status_object(status: StatusCode, message: &str) -> Value {
     json!({
         "kind": "Status",
         "apiVersion": "v1",
@@ -46,7 +47,7 @@ pub(crate) fn status_object(status: StatusCode, message: &str) -> Value {
 }
 
 /// The usual words for a status that a fault asked for.
-pub(crate) fn usual(status: StatusCode, user: Option<&str>, path: &str) -> Answer {
+pub fn usual(status: StatusCode, user: Option<&str>, path: &str) -> Answer {
     match status {
         StatusCode::UNAUTHORIZED => failure(status, "Unauthorized"),
         StatusCode::FORBIDDEN => {
@@ -58,11 +59,13 @@ pub(crate) fn usual(status: StatusCode, user: Option<&str>, path: &str) -> Answe
     }
 }
 
-pub(crate) fn not_found() -> Answer {
+/// No such path.
+pub fn not_found() -> Answer {
     failure(StatusCode::NOT_FOUND, "the server could not find the requested resource")
 }
 
-pub(crate) fn set(answer: &mut Answer, name: header::HeaderName, value: &str) {
+/// Sets a header.
+pub fn set(answer: &mut Answer, name: header::HeaderName, value: &str) {
     // A value that is no header (a redirect to nonsense) is left out rather than a reason to fail.
     if let Ok(value) = HeaderValue::from_str(value) {
         answer.headers_mut().insert(name, value);

@@ -27,8 +27,10 @@ use tokio::{
 };
 
 use crate::{
-    Error, clock,
-    server::{Server, User},
+    Error,
+    authority::Authority,
+    clock,
+    server::{Server, User, Users},
 };
 
 /// The server takes a credential for a little longer than was told: clocks differ, and a request
@@ -58,7 +60,8 @@ impl fmt::Debug for Issuer {
 }
 
 struct Shared {
-    server: Arc<Server>,
+    users: Arc<Users>,
+    authority: Arc<Authority>,
     accounts: Mutex<BTreeMap<String, Account>>,
 }
 
@@ -91,9 +94,13 @@ enum Mark {
 
 impl Issuer {
     /// Listens at `socket`. Must be called inside the runtime that serves it.
-    pub fn start(server: Arc<Server>, socket: &Path) -> Result<Self, Error> {
+    pub fn start(server: &Server, socket: &Path) -> Result<Self, Error> {
         let listener = UnixListener::bind(socket).map_err(Error::of("listen for plugins"))?;
-        let shared = Arc::new(Shared { server, accounts: Mutex::default() });
+        let shared = Arc::new(Shared {
+            users: server.users().clone(),
+            authority: server.authority().clone(),
+            accounts: Mutex::default(),
+        });
         let serving = shared.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -119,7 +126,7 @@ impl Issuer {
 
     /// Makes the server refuse every credential of the account. How many were good until now.
     pub fn revoke(&self, account: &str) -> usize {
-        let (users, now) = (self.0.server.users(), clock::now());
+        let (users, now) = (&self.0.users, clock::now());
         let mut accounts = self.0.accounts();
         let mut count = 0;
         for (mark, issue) in &mut accounts.entry(account.to_owned()).or_default().issues {
@@ -188,13 +195,13 @@ impl Shared {
             Some(Manner::Token(lifetime)) => {
                 let issue = begin(lifetime);
                 let (token, user) = (random()?, User::new(name).group("demo"));
-                self.server.users().token_until(&token, user, issue.end + LEEWAY);
+                self.users.token_until(&token, user, issue.end + LEEWAY);
                 account.issues.push((Mark::Token(token.clone()), issue));
                 json!({ "token": token, "expires": seconds(issue.end) })
             }
             Some(Manner::Certificate(lifetime)) => {
                 let issue = begin(lifetime);
-                let request = self.server.authority().client(name).group("demo");
+                let request = self.authority.client(name).group("demo");
                 let issued = request.until(issue.end + LEEWAY).issue().map_err(io::Error::other)?;
                 account.issues.push((Mark::Serial(issued.serial()), issue));
                 json!({

@@ -40,7 +40,7 @@ impl User {
     }
 
     /// The user as Kubernetes writes it.
-    pub(crate) fn info(&self) -> Value {
+    pub fn info(&self) -> Value {
         let mut groups = self.groups.clone();
         groups.push("system:authenticated".to_owned());
         let mut info = json!({ "username": self.name, "groups": groups });

@@ -15,16 +15,18 @@ use crate::{Error, clock};
 
 /// A request whose signature was checked: whoever sent it has the key.
 #[derive(Debug)]
-pub(crate) struct SigningRequest {
-    pub(crate) name: String,
-    pub(crate) groups: Vec<String>,
+pub struct SigningRequest {
+    /// The common name it asks for.
+    pub name: String,
+    /// The organisations it asks for.
+    pub groups: Vec<String>,
     key: Vec<u8>,
     algorithm: &'static SignatureAlgorithm,
 }
 
 impl SigningRequest {
     /// Reads and checks a request in PEM.
-    pub(crate) fn read(pem: &str) -> Result<Self, &'static str> {
+    pub fn read(pem: &str) -> Result<Self, &'static str> {
         let block = pem::Blocks::of(pem.as_bytes())
             .find(|block| block.label == "CERTIFICATE REQUEST")
             .ok_or("it is no certificate request in PEM")?;
@@ -93,11 +95,7 @@ impl Authority {
     }
 
     /// The certificate for a client that asked with this, in PEM.
-    pub(crate) fn certify(
-        &self,
-        request: &SigningRequest,
-        lifetime: Duration,
-    ) -> Result<String, Error> {
+    pub fn certify(&self, request: &SigningRequest, lifetime: Duration) -> Result<String, Error> {
         if request.groups.len() > organisations().len() {
             return Err(Error::of("sign a certificate")("more than two groups"));
         }

@@ -1,6 +1,8 @@
 //! A throw-away certificate authority: made in memory, trusted by nobody but the tests.
 
-pub(crate) mod signing;
+mod signing;
+
+pub use signing::SigningRequest;
 
 use std::{
     fmt,

@@ -16,7 +16,7 @@ static FILL: [u8; 64 * 1024] = [b'k'; 64 * 1024];
 
 /// The body of an answer.
 #[derive(Debug)]
-pub(crate) enum Body {
+pub enum Body {
     /// All there is, at once.
     Whole(Option<Bytes>),
     /// So many bytes, made while they are sent.
@@ -30,12 +30,13 @@ pub(crate) enum Body {
 }
 
 impl Body {
-    pub(crate) fn empty() -> Self {
+    /// Nothing.
+    pub fn empty() -> Self {
         Self::Whole(None)
     }
 
     /// A body and the end to write it with. The sender waits while the client is slow.
-    pub(crate) fn stream() -> (mpsc::Sender<Bytes>, Self) {
+    pub fn stream() -> (mpsc::Sender<Bytes>, Self) {
         let (sender, receiver) = mpsc::channel(16);
         (sender, Self::Stream(receiver))
     }

@@ -1,6 +1,6 @@
 //! The TLS side: versions, protocols, session resumption, client certificates.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use rustls::{
     DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
@@ -13,7 +13,6 @@ use rustls::{
     },
 };
 
-use super::p521;
 use crate::{
     Error,
     authority::{Authority, Issued},
@@ -44,21 +43,15 @@ pub enum ClientCertificates {
     Demanded,
 }
 
-/// What the server computes with: ring, and P-521 for the certificates of clients.
-pub(crate) fn provider() -> Arc<CryptoProvider> {
-    static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
-    PROVIDER.get_or_init(|| Arc::new(p521::with(ring::default_provider()))).clone()
-}
-
 /// Makes the TLS settings, with an empty session store: what was resumable before is no longer.
-pub(crate) fn settings(
+pub fn settings(
+    provider: Arc<CryptoProvider>,
     authority: &Authority,
     identity: &Issued,
     certificates: ClientCertificates,
     tls: Tls,
     protocols: &[&str],
 ) -> Result<ServerConfig, Error> {
-    let provider = provider();
     let versions: &[_] = match tls {
         Tls::Both => &[&rustls::version::TLS12, &rustls::version::TLS13],
         Tls::Only12 => &[&rustls::version::TLS12],

@@ -51,8 +51,9 @@ pub(crate) struct Facts {
 
 /// A connection that lives as long as somebody holds it: the HTTP side, or an upgrade.
 #[derive(Debug)]
-pub(crate) struct Connection {
-    pub(crate) id: u64,
+pub struct Connection {
+    /// Its number, counted from one.
+    pub id: u64,
     pub(crate) facts: Facts,
     requests: AtomicU64,
     signal: watch::Sender<Signal>,
@@ -69,7 +70,7 @@ impl Connection {
     }
 
     /// Returns when the connection is to be cut.
-    pub(crate) async fn ended(&self) {
+    pub async fn ended(&self) {
         let mut signal = self.signal.subscribe();
         // The sender is held by `self`, so this cannot fail before the signal comes.
         let _ = signal.wait_for(|signal| *signal == Signal::Cut).await;
