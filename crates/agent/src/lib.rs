@@ -1,12 +1,41 @@
 //! The agent: one login shared by all processes of a user.
 //!
 //! `keyward wrap` puts `keyward-exec --` in front of the plugin commands of a kubeconfig and
-//! registers each of them as an [`Entry`](entry::Entry). The agent keeps the credentials of registered
-//! commands in memory, each under the key of its identity ([`Selected`](identity::Selected)), and hands
+//! registers each of them as an `Entry`. The agent keeps the credentials of registered
+//! commands in memory, each under the key of its identity (`Selected`), and hands
 //! them to every process that asks for the same identity.
+//!
+//! - [`Address`]: where its socket is.
+//! - `connect_or_start`, `obtain`: how a program asks it; they need no feature.
+//! - `Server`, with the feature `server`: the agent itself, one loop on one thread. Plugins run on the
+//!   threads that `keyward-host` keeps.
+//!
+//! Clients and the agent exist on Linux only; elsewhere `keyward-exec` runs the plugin itself.
 
 #![cfg(unix)]
 
+mod address;
+#[cfg(target_os = "linux")]
+mod client;
+#[cfg(feature = "server")]
 pub mod entry;
+#[cfg(feature = "server")]
 pub mod identity;
+#[cfg(target_os = "linux")]
+mod obtain;
+#[cfg(all(feature = "server", target_os = "linux"))]
+mod server;
+#[cfg(target_os = "linux")]
+mod start;
+#[cfg(feature = "server")]
 pub mod wrap;
+
+pub use self::address::{Address, Unusable};
+#[cfg(all(feature = "server", target_os = "linux"))]
+pub use self::server::{CannotStart, End, Server, Settings, Stopper};
+#[cfg(target_os = "linux")]
+pub use self::{
+    client::{Client, PATIENCE, Unreachable},
+    obtain::{Obtained, obtain, terminal},
+    start::connect_or_start,
+};

@@ -1,7 +1,7 @@
 //! Ctrl-C and friends while a plugin runs: first the terminal and the plugins, then we.
 
 #[cfg(unix)]
-pub(crate) use unix::{before_leaving, heard, leave_if_interrupted, watch};
+pub(crate) use unix::{before_leaving, heard, leave_if_interrupted, on_stop, watch};
 
 #[cfg(unix)]
 mod unix {
@@ -47,6 +47,19 @@ mod unix {
     fn ignored(status: &str) -> u64 {
         let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
         mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
+    }
+
+    /// Calls `stop` when a signal asks us to end; a hang-up is none. For a server that ends by itself
+    /// then. To be called before the first other thread starts.
+    pub(crate) fn on_stop(stop: impl Fn() + Send + 'static) {
+        let mut signals = heard();
+        let _ = signals.thread_block();
+        signals.remove(Signal::SIGHUP);
+        thread::spawn(move || {
+            while signals.wait().is_ok() {
+                stop();
+            }
+        });
     }
 
     /// What else is to be done when a signal ends us: nothing is dropped then.

@@ -75,10 +75,11 @@ impl Error {
     }
 }
 
-/// Builders, for this crate only: an error outside is read, not made. Names and paths of strangers
-/// are made safe here, whoever forgot to.
+/// Builders, most of them for this crate only. Names and paths of strangers are made safe here,
+/// whoever forgot to.
 impl Error {
-    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+    /// An error of a [`Fetch`](crate::cell::Fetch) of one's own.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self(Arc::new(Inner {
             kind,
             message: inline(&message.into()),
@@ -100,7 +101,9 @@ impl Error {
         self.change(|inner| inner.notes.insert(0, (label, inline(&text.into()))))
     }
 
-    pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
+    /// Adds what the user can do next.
+    #[must_use]
+    pub fn with_hint(self, hint: impl Into<String>) -> Self {
         self.change(|inner| inner.hint = Some(block(&hint.into())))
     }
 

@@ -50,6 +50,7 @@ mod source;
 
 pub use credential::Credential;
 pub use error::{Error, Kind};
+pub use exec::PluginRunner;
 pub use kubeconfig::{Kubeconfig, Overrides, Target};
 pub use plan::{Draft, Plan};
 pub use source::{Source, Sources};

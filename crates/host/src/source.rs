@@ -176,6 +176,14 @@ impl Source {
         }
     }
 
+    /// Ends a back-off after failures: the next caller runs the plugin at once. For when the reason of
+    /// the failure is known to be gone, such as a person who is there to log in now.
+    pub fn reset(&self) {
+        if let Holder::Cell(cell) = &self.0.holder {
+            cell.reset();
+        }
+    }
+
     /// What became of the last run, and since when the current credential is there. Starts nothing.
     pub fn history(&self) -> cell::History {
         match &self.0.holder {

@@ -46,10 +46,12 @@ pub fn keyward() -> &'static Path {
             name: "keyward",
             folder: "",
             sources: &[
+                "../agent/src",
                 "../cli/src",
                 "../proxy/src",
                 "../keyward/src",
                 "../host/src",
+                "../process/src",
                 "../protocol/src",
             ],
         })

@@ -1,5 +1,7 @@
 //! The commands, one file each: `Args` says what it takes, `run` does it.
 
+#[cfg(target_os = "linux")]
+mod agent;
 mod completions;
 mod credential;
 #[cfg(unix)]
@@ -36,6 +38,15 @@ pub(crate) enum Command {
     Get(get::Args),
     Whoami(whoami::Args),
     Enroll(enroll::Args),
+    #[cfg(target_os = "linux")]
+    Login(agent::LoginArgs),
+    #[cfg(target_os = "linux")]
+    Logout(agent::LogoutArgs),
+    #[cfg(target_os = "linux")]
+    Agent(agent::Args),
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    RunPlugin(agent::RunPluginArgs),
     Sign(sign::Args),
     #[cfg(unix)]
     Wrap(wrap::Args),
@@ -68,6 +79,14 @@ impl Command {
             Self::Get(args) => get::run(&args, globals),
             Self::Whoami(args) => whoami::run(&args, globals),
             Self::Enroll(args) => enroll::run(&args, globals),
+            #[cfg(target_os = "linux")]
+            Self::Login(args) => agent::log_in(&args, globals),
+            #[cfg(target_os = "linux")]
+            Self::Logout(args) => agent::log_out(&args, globals),
+            #[cfg(target_os = "linux")]
+            Self::Agent(args) => agent::run(&args, globals),
+            #[cfg(target_os = "linux")]
+            Self::RunPlugin(args) => agent::run_plugin(&args, globals),
             Self::Sign(args) => sign::run(&args, globals),
             #[cfg(unix)]
             Self::Wrap(args) => wrap::run(&args, globals),
@@ -93,6 +112,8 @@ impl Command {
     fn runs_plugins(&self) -> bool {
         match self {
             Self::Plan(_) | Self::Plugin(_) | Self::Completions(_) => false,
+            #[cfg(target_os = "linux")]
+            Self::Agent(_) | Self::RunPlugin(_) => false,
             Self::Image(args) => args.runs_plugins(),
             #[cfg(unix)]
             Self::Wrap(_) | Self::Unwrap(_) => false,

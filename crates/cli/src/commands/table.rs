@@ -4,6 +4,8 @@ use std::ffi::OsString;
 
 use clap::{Args as _, Command};
 
+#[cfg(target_os = "linux")]
+use super::agent;
 use super::{completions, credential, enroll, get, image, plan, plugin_test, sign, whoami};
 #[cfg(unix)]
 use super::{demo, proxy, unwrap, wrap};
@@ -24,6 +26,14 @@ const TABLE: &[(&str, Augment)] = &[
     ("get", get::Args::augment_args),
     ("whoami", whoami::Args::augment_args),
     ("enroll", enroll::Args::augment_args),
+    #[cfg(target_os = "linux")]
+    ("login", agent::LoginArgs::augment_args),
+    #[cfg(target_os = "linux")]
+    ("logout", agent::LogoutArgs::augment_args),
+    #[cfg(target_os = "linux")]
+    ("agent", agent::Args::augment_args),
+    #[cfg(target_os = "linux")]
+    ("run-plugin", agent::RunPluginArgs::augment_args),
     ("sign", sign::Args::augment_args),
     #[cfg(unix)]
     ("wrap", wrap::Args::augment_args),

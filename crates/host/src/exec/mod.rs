@@ -10,6 +10,7 @@
 
 mod failure;
 mod hints;
+mod once;
 
 use std::{
     borrow::Cow,
@@ -21,6 +22,7 @@ use jiff::Timestamp;
 use keyward_protocol::exec::Answer;
 
 use self::hints::Hints;
+pub use self::once::PluginRunner;
 use keyward_process::{
     clock::SharedClock,
     runner::{self, Cancel, Invocation, Output, Sink, Status, Stderr, Stdin},
@@ -67,9 +69,19 @@ impl Runner {
         let (turn, program) = self.decide(plugin, occasion)?;
         let invocation = ask(plugin, &turn, program);
         let output = self.run(plugin, &turn, &invocation)?;
+        self.read(plugin, &turn, &output)
+    }
+
+    /// What a run that ended well has brought.
+    fn read(
+        &self,
+        plugin: &Plugin,
+        turn: &Turn,
+        output: &Output,
+    ) -> Result<Fresh<Credential>, Error> {
         let answer = Answer::read(&output.stdout, turn.request.version)
-            .map_err(|wrong| failure::bad_answer(plugin, &turn, &output, wrong))?;
-        self.keep(plugin, &turn, &output, answer)
+            .map_err(|wrong| failure::bad_answer(plugin, turn, output, wrong))?;
+        self.keep(plugin, turn, output, answer)
     }
 
     /// Everything that is decided afresh for a run: a person, the policy, the program.

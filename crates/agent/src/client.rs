@@ -1,0 +1,204 @@
+//! A blocking connection to the agent.
+
+use std::{
+    fmt, io,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    path::Path,
+    time::Duration,
+};
+
+use keyward_protocol::agent::{Hello, Inbox, Message};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType},
+};
+use zeroize::Zeroizing;
+
+/// How long an agent may take for its first frame. One that is slower is stuck.
+pub const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long an agent that has no processor to run on may take for its first frame.
+const CROWDED: Duration = Duration::from_secs(10);
+
+/// Why the agent cannot be asked.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Unreachable {
+    /// Nobody listens.
+    Absent,
+    /// Somebody listens who has another user id than ours.
+    Foreign,
+    /// It listens and does not answer.
+    Stuck,
+    /// It went away during the talk.
+    Gone,
+    /// It speaks no version that we speak, or not this protocol.
+    Version,
+    /// The system refused.
+    Io(io::Error),
+}
+
+/// A connection to an agent of our own user.
+pub struct Client {
+    stream: UnixStream,
+    inbox: Inbox,
+    process: Option<rustix::process::Pid>,
+    greeted: bool,
+}
+
+impl Client {
+    /// Connects to the agent at `socket`. Starts nothing.
+    pub fn connect(socket: &Path) -> Result<Self, Unreachable> {
+        let address = SocketAddrUnix::new(socket)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let kind = SocketType::STREAM;
+        let mut waited = Duration::ZERO;
+        let fd: OwnedFd = loop {
+            let fd = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
+            match rustix::net::connect(&fd, &address) {
+                Ok(()) => break fd,
+                Err(Errno::NOENT | Errno::CONNREFUSED) => return Err(Unreachable::Absent),
+                // The queue of the listener is full: it is busy, or stuck.
+                Err(Errno::AGAIN) if waited < PATIENCE => waited += pause(5),
+                Err(Errno::AGAIN) => return Err(Unreachable::Stuck),
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let peer = rustix::net::sockopt::socket_peercred(&fd)?;
+        if peer.uid != rustix::process::geteuid() {
+            return Err(Unreachable::Foreign);
+        }
+        Ok(Self {
+            stream: fd.into(),
+            inbox: Inbox::default(),
+            process: Some(peer.pid),
+            greeted: false,
+        })
+    }
+
+    /// Greets and asks in one write.
+    pub fn ask(&mut self, question: &Message) -> Result<(), Unreachable> {
+        let mut wire = Zeroizing::new(Vec::with_capacity(16 << 10));
+        Message::Hello(Hello::ours(env!("CARGO_PKG_VERSION"))).write(&mut wire);
+        question.write(&mut wire);
+        self.write(&wire)
+    }
+
+    /// Says something more.
+    pub fn send(&mut self, message: &Message) -> Result<(), Unreachable> {
+        let mut wire = Zeroizing::new(Vec::new());
+        message.write(&mut wire);
+        self.write(&wire)
+    }
+
+    /// The agent's next message. Waits [`PATIENCE`] for its greeting, and for what follows as long as
+    /// `limit`, unless its process is stopped.
+    pub fn receive(&mut self, limit: Duration) -> Result<Message, Unreachable> {
+        loop {
+            match self.inbox.next() {
+                Ok(Some(Message::Hello(hello))) if !self.greeted => {
+                    hello.common().ok_or(Unreachable::Version)?;
+                    self.greeted = true;
+                }
+                Ok(Some(message)) if self.greeted => return Ok(message),
+                Ok(Some(_)) | Err(_) => return Err(Unreachable::Version),
+                Ok(None) => self.read(limit)?,
+            }
+        }
+    }
+
+    fn read(&mut self, limit: Duration) -> Result<(), Unreachable> {
+        self.wait(PollFlags::IN, if self.greeted { limit } else { PATIENCE })?;
+        let mut bytes = Zeroizing::new([0; 16 << 10]);
+        match rustix::net::recv(&self.stream, bytes.as_mut_slice(), rustix::net::RecvFlags::empty())
+        {
+            Ok((0, _)) | Err(Errno::CONNRESET) => Err(Unreachable::Gone),
+            Ok((count, _)) => {
+                self.inbox.push(&bytes[..count]);
+                Ok(())
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), Unreachable> {
+        while !bytes.is_empty() {
+            match rustix::net::send(&self.stream, bytes, rustix::net::SendFlags::NOSIGNAL) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(Errno::AGAIN) => self.wait(PollFlags::OUT, PATIENCE)?,
+                Err(Errno::INTR) => {}
+                Err(Errno::PIPE | Errno::CONNRESET) => return Err(Unreachable::Gone),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the connection is ready. When an agent is late, its process tells why: one that is
+    /// stopped will not answer, one that has no processor to run on will.
+    fn wait(&self, flags: PollFlags, limit: Duration) -> Result<(), Unreachable> {
+        let mut waited = Duration::ZERO;
+        loop {
+            let step = PATIENCE.min(limit.saturating_sub(waited));
+            let mut fds = [PollFd::new(&self.stream, flags)];
+            match poll(&mut fds, Some(&timespec(step))) {
+                Ok(0) => {}
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            waited += step;
+            match self.state() {
+                Some(b'T' | b't' | b'Z' | b'X') => return Err(Unreachable::Stuck),
+                Some(b'R') if waited < limit.max(CROWDED) => {}
+                _ if waited < limit => {}
+                _ => return Err(Unreachable::Stuck),
+            }
+        }
+    }
+
+    /// The state of the agent's process, as the kernel abbreviates it.
+    fn state(&self) -> Option<u8> {
+        let stat = std::fs::read(format!("/proc/{}/stat", self.process?)).ok()?;
+        // The name before it may contain anything.
+        let end = stat.iter().rposition(|byte| *byte == b')')?;
+        stat.get(end + 2).copied()
+    }
+}
+
+/// Waits for so many milliseconds, for lack of an event to wait for.
+pub(crate) fn pause(milliseconds: u64) -> Duration {
+    let time = Duration::from_millis(milliseconds);
+    let _ = poll(&mut [], Some(&timespec(time)));
+    time
+}
+
+pub(crate) fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(time.subsec_nanos()),
+    }
+}
+
+impl From<Errno> for Unreachable {
+    fn from(error: Errno) -> Self {
+        Self::Io(error.into())
+    }
+}
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent => f.write_str("no agent is running"),
+            Self::Foreign => f.write_str("the agent's socket belongs to another user"),
+            Self::Stuck => f.write_str("the agent does not answer"),
+            Self::Gone => f.write_str("the agent went away"),
+            Self::Version => f.write_str("the agent speaks another protocol"),
+            Self::Io(error) => write!(f, "the agent cannot be reached: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Unreachable {}

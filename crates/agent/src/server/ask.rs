@@ -1,0 +1,426 @@
+//! From a question to an answer: the identity, its slot, and a run where one is needed.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use keyward_host::{
+    Credential, Error, Kind, Plan, Target,
+    kubeconfig::{Cluster, Exec, Place},
+    plan,
+    rules::Verdict,
+};
+use keyward_process::surroundings::{Fixed, Surroundings};
+use keyward_protocol::{
+    Secret,
+    agent::{Ask, Failure, Message, Refused},
+    exec::{REQUEST_VARIABLE, Request, Version},
+    text,
+};
+
+use super::{
+    Key, Server,
+    connection::{Id, State},
+    rules::Policy,
+    slot::{Made, Slot},
+};
+use crate::identity::{Asker, Selected};
+
+/// Asks of one process for one credential that follow each other sooner than this are one
+/// program's way to start, not the answer to a 401.
+const AT_ONCE: Duration = Duration::from_millis(15);
+/// How many runs may be under way.
+const RUNS: usize = 64;
+/// How many processes a slot remembers to have answered.
+const REMEMBERED: usize = 256;
+
+/// How many names of clients a slot remembers.
+const NAMED: usize = 4;
+
+/// Exit code for "a person has to log in".
+pub(super) const LOGIN: u8 = 3;
+
+impl Server {
+    pub(super) fn ask(&mut self, id: Id, ask: Ask) {
+        if self.locked {
+            let text = "the agent is locked: unlock it with `keyward agent unlock`".to_owned();
+            return self.end_with(id, &Message::Failure(Failure { code: 1, text, retry: 0 }));
+        }
+        match self.find(ask) {
+            Err(Refusal::Direct(why)) => self.end_with(id, &Message::Direct(why.to_owned())),
+            Err(Refusal::Error(error)) => {
+                let failure = failure(&error);
+                self.end_with(id, &Message::Failure(failure));
+            }
+            Ok((key, asked)) => self.answer_or_wait(id, key, asked),
+        }
+    }
+
+    /// The slot of whoever asks, made where there is none.
+    fn find(&mut self, mut ask: Ask) -> Result<(Key, Asked), Refusal> {
+        let info = ask.variable(REQUEST_VARIABLE.as_bytes()).unwrap_or_default();
+        let request = Request::read(info)
+            .map_err(|_| Refusal::Direct("`KUBERNETES_EXEC_INFO` has no request"))?
+            .request;
+        let selected = self.select(&ask, &request);
+        let key = selected.1.key;
+        let policy = Policy::of(&policy_surroundings(&ask));
+        let interactive = request.interactive || ask.login;
+        let terminal = std::mem::take(&mut ask.terminal);
+        let asked =
+            Asked { terminal: if interactive { terminal } else { Vec::new() }, login: ask.login };
+        if self.slots.get(&key).is_some_and(|slot| slot.policy == policy || !slot.is_idle()) {
+            return Ok((key, asked));
+        }
+        let made = self.make(key, ask, &request, selected, policy)?;
+        self.slots.insert(key, Slot::new(made, &self.desk, &self.settings.clock));
+        Ok((key, asked))
+    }
+
+    fn select(
+        &mut self,
+        ask: &Ask,
+        request: &Request,
+    ) -> (Option<Arc<crate::entry::Entry>>, Selected) {
+        let told = cluster(request);
+        let asker = Asker {
+            command: &ask.command,
+            args: &ask.args,
+            environment: &ask.environment,
+            directory: Path::new(OsStr::from_bytes(&ask.directory)),
+            api_version: request.version.api_version(),
+            cluster: told.as_deref().map(str::as_bytes),
+        };
+        let entry = self.entries.find(&asker);
+        let selected = Selected::of(entry.as_deref(), &asker, &mut self.files);
+        (entry, selected)
+    }
+
+    /// What a slot is made of; fails where the plugin may not run or is not there.
+    fn make(
+        &self,
+        key: Key,
+        ask: Ask,
+        request: &Request,
+        (entry, selected): (Option<Arc<crate::entry::Entry>>, Selected),
+        policy: Policy,
+    ) -> Result<Made, Refusal> {
+        let not_text = |_| Refusal::Direct("the command or an argument is not UTF-8");
+        let command = String::from_utf8(ask.command.clone()).map_err(not_text)?;
+        let args: Result<Vec<_>, _> = ask.args.iter().cloned().map(String::from_utf8).collect();
+        let exec = Exec {
+            api_version: request.version.api_version().into(),
+            command: command.clone(),
+            args: args.map_err(not_text)?,
+            provide_cluster_info: request.cluster.is_some(),
+            interactive_mode: "Never".into(),
+            ..Exec::default()
+        };
+        let mut target = Target::default();
+        if let Some(entry) = &entry {
+            target.user_name.clone_from(&entry.user);
+            target.user_place = Place { file: Some(entry.kubeconfig.as_path().into()), line: 0 };
+        }
+        target.user.exec = Some(exec);
+        if let Some(told) = &request.cluster {
+            target.cluster = Cluster {
+                server: told.server.clone(),
+                tls_server_name: told.tls_server_name.clone(),
+                insecure_skip_tls_verify: told.insecure_skip_tls_verify,
+                certificate_authority_data: told.certificate_authority_data.clone(),
+                proxy_url: told.proxy_url.clone(),
+                disable_compression: told.disable_compression,
+                ..Cluster::default()
+            };
+            target.exec_config.clone_from(&told.config);
+        }
+        let runs_here = entry.is_some() && selected.lease_only.is_none();
+        let theirs = surroundings(&ask, pairs(&ask.environment));
+        let surroundings =
+            if runs_here { surroundings(&ask, selected.variables) } else { theirs.clone() };
+        let rules = Policy::load(&theirs)?;
+        let mut settings = plan::Settings::default();
+        settings.person = false;
+        settings.complaints = plan::Complaints::Kept;
+        settings.form = request.form;
+        settings.variables = self.settings.browser.iter().map(|command| browser(command)).collect();
+        let verdict = rules.judge(&command, &surroundings).verdict;
+        let plan = match Plan::new(target, &rules, &surroundings, settings) {
+            Ok(plan) => plan,
+            // It may run, but not here: it does not exist, or others could change it. Without an
+            // agent it would be tried.
+            Err(_) if matches!(verdict, Verdict::Allowed | Verdict::Listed(_)) => {
+                return Err(Refusal::Direct("the agent cannot run the plugin"));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Made {
+            key,
+            plan,
+            ask,
+            entry,
+            profile: selected.profile,
+            runs_here,
+            policy,
+            version: request.version,
+            form: request.form,
+        })
+    }
+
+    fn answer_or_wait(&mut self, id: Id, key: Key, asked: Asked) {
+        let now = self.settings.clock.elapsed();
+        let client = self.connections.get(&id).and_then(|connection| connection.peer);
+        let Some(slot) = self.slots.get_mut(&key) else { return };
+        slot.asks += 1;
+        slot.last_ask = now;
+        if slot.clients.len() < NAMED
+            && let Some((_, name)) = client.and_then(super::peer::Peer::client_name)
+            && !slot.clients.contains(&name)
+        {
+            slot.clients.push(name);
+        }
+        let attended = !asked.terminal.is_empty();
+        if asked.login {
+            // Whatever there is: the person wants another one.
+            if let Some(credential) = slot.source.last() {
+                slot.source.refused(&credential, true, None);
+            }
+        }
+        if let Some(credential) = slot.source.current() {
+            let client = client.and_then(super::peer::Peer::client);
+            let given = client.and_then(|client| slot.given.get(&client)).copied();
+            let again = given.is_some_and(|(serial, when)| {
+                serial == credential.serial() && now >= when + AT_ONCE
+            });
+            if again {
+                slot.source.refused(&credential, false, None);
+            }
+            if let Some(credential) = slot.source.current() {
+                slot.hits += 1;
+                return self.give(&[id], key, &credential);
+            }
+        }
+        let entry = slot.entry.as_ref().map(|entry| entry.digest());
+        let signed_out = entry.is_some_and(|entry| self.signed_out.contains(&entry));
+        if let Some(why) = slot.login_needed.clone().or(signed_out.then(|| signed_out_text(slot))) {
+            if !attended && !asked.login {
+                let failure = Failure { code: LOGIN, text: why, retry: 0 };
+                return self.end_with(id, &Message::Failure(failure));
+            }
+            slot.login_needed = None;
+            slot.source.reset();
+            self.signed_out.retain(|known| Some(*known) != entry);
+        } else if asked.login {
+            slot.source.reset();
+        }
+        let idle = slot.pending.is_none();
+        if idle && self.slots.values().filter(|slot| slot.pending.is_some()).count() >= RUNS {
+            return self.end_with(id, &Message::Direct("too many plugins are running".into()));
+        }
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.state = State::Waiting { key, terminal: asked.terminal, noted: false };
+        connection.since = now;
+        let Some(slot) = self.slots.get_mut(&key) else { return };
+        slot.waiting.push(id);
+        if idle {
+            let source = slot.source.clone();
+            slot.pending = Some(Box::pin(async move { source.credential().await }));
+            self.ready(key);
+        }
+    }
+
+    /// What a slot waits for may be there, or has been renewed.
+    pub(super) fn ready(&mut self, key: Key) {
+        let Some(slot) = self.slots.get_mut(&key) else { return };
+        let Some(pending) = &mut slot.pending else {
+            // A renewal has ended.
+            if slot.is_idle() && !self.is_same(key) {
+                self.slots.remove(&key);
+            }
+            return;
+        };
+        let waker = self.desk.waker(key);
+        match pending.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Pending => {}
+            Poll::Ready(result) => {
+                slot.pending = None;
+                self.finish(key, result);
+            }
+        }
+    }
+
+    /// A run has ended: everybody who waits is told.
+    fn finish(&mut self, key: Key, result: Result<Arc<Credential>, Error>) {
+        let same = self.is_same(key);
+        let Some(slot) = self.slots.get_mut(&key) else { return };
+        let waiting = std::mem::take(&mut slot.waiting);
+        match result {
+            Ok(credential) => {
+                slot.login_needed = None;
+                self.give(&waiting, key, &credential);
+                // The account was switched during the run: nobody knows whose credential it is.
+                if !same {
+                    self.slots.remove(&key);
+                }
+            }
+            Err(error) => {
+                if needs_login(slot, &error) {
+                    slot.login_needed = Some(login_text(slot));
+                }
+                let mut failure = failure(&error);
+                if let Some(why) = &slot.login_needed {
+                    failure.code = LOGIN;
+                    failure.text = format!("{}\n{why}", failure.text);
+                }
+                let message = Message::Failure(failure);
+                for id in waiting {
+                    self.end_with(id, &message);
+                }
+            }
+        }
+    }
+
+    /// Whether whoever asked first would still be the same identity.
+    fn is_same(&mut self, key: Key) -> bool {
+        let Some(slot) = self.slots.get_mut(&key) else { return false };
+        let ask = std::mem::take(&mut slot.ask);
+        let info = ask.variable(REQUEST_VARIABLE.as_bytes()).unwrap_or_default();
+        let same = Request::read(info)
+            .is_ok_and(|reading| self.select(&ask, &reading.request).1.key == key);
+        if let Some(slot) = self.slots.get_mut(&key) {
+            slot.ask = ask;
+        }
+        same
+    }
+
+    fn give(&mut self, ids: &[Id], key: Key, credential: &Credential) {
+        let now = self.settings.clock.elapsed();
+        let Some(slot) = self.slots.get_mut(&key) else { return };
+        let Some((frame, _)) = slot.frame(credential, self.settings.clock.now()) else {
+            let text = "the plugin answered neither a token nor a certificate".to_owned();
+            for id in ids {
+                let failure = Failure { code: 1, text: text.clone(), retry: 0 };
+                self.end_with(*id, &Message::Failure(failure));
+            }
+            return;
+        };
+        for id in ids {
+            let Some(connection) = self.connections.get_mut(id) else { continue };
+            connection.say_bytes(&frame);
+            connection.end();
+            let client = connection.peer.and_then(super::peer::Peer::client);
+            if let (Some(client), Some(slot)) = (client, self.slots.get_mut(&key)) {
+                if slot.given.len() >= REMEMBERED {
+                    slot.given.clear();
+                }
+                slot.given.insert(client, (credential.serial(), now));
+            }
+            self.flush(*id);
+        }
+    }
+
+    /// A program of ours was answered 401 by a server.
+    pub(super) fn refused(&mut self, id: Id, refused: Refused) {
+        for slot in self.slots.values_mut() {
+            if let Some(credential) = slot.source.last().filter(|c| c.serial() == refused.serial) {
+                slot.source.refused(&credential, refused.accepted, None);
+            }
+        }
+        self.end_with(
+            id,
+            &Message::Served(keyward_protocol::agent::Served::Done(Secret::default())),
+        );
+    }
+
+    pub(super) fn end_with(&mut self, id: Id, message: &Message) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.end_with(message);
+            self.flush(id);
+        }
+    }
+}
+
+struct Asked {
+    terminal: Vec<u8>,
+    login: bool,
+}
+
+enum Refusal {
+    Direct(&'static str),
+    Error(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// What the plugin would be told about the cluster, in one form for equal clusters.
+fn cluster(request: &Request) -> Option<String> {
+    request.cluster.as_ref().filter(|_| request.version != Version::V1Alpha1)?;
+    let plain = Request { interactive: false, response: None, ..request.clone() };
+    Some(plain.to_json())
+}
+
+fn pairs(environment: &[(Vec<u8>, Vec<u8>)]) -> Vec<(OsString, OsString)> {
+    let text = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+    environment.iter().map(|(name, value)| (text(name), text(value))).collect()
+}
+
+fn surroundings(ask: &Ask, vars: Vec<(OsString, OsString)>) -> Surroundings {
+    let cwd = Path::new(OsStr::from_bytes(&ask.directory)).to_owned();
+    Surroundings::fixed(Fixed { vars, cwd, stdin_is_terminal: false, has_terminal: false })
+}
+
+/// As much of them as says where the kuberc is.
+fn policy_surroundings(ask: &Ask) -> Surroundings {
+    let matter = |name: &[u8]| name == b"HOME" || name.starts_with(b"KUBE");
+    let vars: Vec<_> = ask.environment.iter().filter(|(name, _)| matter(name)).cloned().collect();
+    surroundings(ask, pairs(&vars))
+}
+
+fn browser(command: &str) -> (String, Secret) {
+    ("BROWSER".into(), Secret::new(command))
+}
+
+pub(super) fn failure(error: &Error) -> Failure {
+    let code = match error.kind() {
+        Kind::NeedsTerminal => LOGIN,
+        Kind::NotAllowed => 4,
+        _ => 1,
+    };
+    Failure { code, text: format!("{error:?}"), retry: 0 }
+}
+
+/// Whether a person has to help: an unattended run failed in a plugin that may want a browser.
+fn needs_login(slot: &Slot, error: &Error) -> bool {
+    if slot.attended || !matches!(error.kind(), Kind::Failed | Kind::TimedOut) {
+        return false;
+    }
+    slot.profile.may_open_browser()
+        || error.stderr().is_some_and(|said| said.contains("https://") || said.contains(WANTED))
+}
+
+/// What `keyward-exec --no-browser` says, which plugins get as their browser.
+const WANTED: &str = "keyward-exec: the plugin wants a browser";
+
+fn login_text(slot: &Slot) -> String {
+    format!("login needed for `{}`: {}", text::inline(&slot.name()), how(slot))
+}
+
+fn signed_out_text(slot: &Slot) -> String {
+    format!("`{}` is signed out: {}", text::inline(&slot.name()), how(slot))
+}
+
+fn how(slot: &Slot) -> String {
+    match slot.entry.as_ref().and_then(|entry| entry.contexts.first()) {
+        Some(context) => format!("run `keyward login --context {}`", text::inline(context)),
+        None => "run the command in a terminal".to_owned(),
+    }
+}

@@ -1,0 +1,140 @@
+//! One client: what it said, what it is told, and what it waits for.
+
+use std::{os::unix::net::UnixStream, time::Duration};
+
+use keyward_protocol::agent::{Hello, Inbox, Message};
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendFlags},
+};
+use zeroize::Zeroizing;
+
+use super::{Key, peer::Peer};
+
+/// A connection, by a number that is never used again.
+pub(super) type Id = u64;
+
+/// What a connection is there for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum State {
+    /// It has to say what it wants.
+    New,
+    /// It waits for a credential.
+    Waiting { key: Key, terminal: Vec<u8>, noted: bool },
+    /// It runs a plugin for everybody.
+    Leased { key: Key, terminal: Vec<u8> },
+    /// It uses named secrets; `waits` for the lease of one.
+    Secrets { waits: Option<String> },
+    /// It has been told everything, and is closed once it has read that.
+    Ending,
+}
+
+pub(super) struct Connection {
+    pub(super) stream: UnixStream,
+    pub(super) state: State,
+    pub(super) peer: Option<Peer>,
+    /// When it came, or began to wait.
+    pub(super) since: Duration,
+    inbox: Inbox,
+    out: Zeroizing<Vec<u8>>,
+    sent: usize,
+    greeted: bool,
+}
+
+/// What reading brought.
+pub(super) enum Incoming {
+    Message(Message),
+    Nothing,
+    /// It is gone, or does not speak the protocol.
+    End,
+}
+
+impl Connection {
+    pub(super) fn new(stream: UnixStream, since: Duration) -> Self {
+        Self {
+            stream,
+            state: State::New,
+            peer: None,
+            since,
+            inbox: Inbox::default(),
+            out: Zeroizing::default(),
+            sent: 0,
+            greeted: false,
+        }
+    }
+
+    /// The next message, reading what has arrived.
+    pub(super) fn read(&mut self) -> Incoming {
+        loop {
+            match self.inbox.next() {
+                Ok(Some(Message::Hello(hello))) if !self.greeted => {
+                    self.greeted = true;
+                    self.say(&Message::Hello(Hello::ours(env!("CARGO_PKG_VERSION"))));
+                    if hello.common().is_none() {
+                        self.end();
+                        return Incoming::Nothing;
+                    }
+                    continue;
+                }
+                Ok(Some(message)) if self.greeted => return Incoming::Message(message),
+                Ok(Some(_)) | Err(_) => return Incoming::End,
+                Ok(None) => {}
+            }
+            let mut bytes = Zeroizing::new([0; 16 << 10]);
+            match rustix::net::recv(&self.stream, bytes.as_mut_slice(), RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Incoming::End,
+                Ok((count, _)) => self.inbox.push(&bytes[..count]),
+                Err(Errno::AGAIN) => return Incoming::Nothing,
+                Err(Errno::INTR) => {}
+                Err(_) => return Incoming::End,
+            }
+        }
+    }
+
+    /// Says something, now or as soon as the client reads.
+    pub(super) fn say(&mut self, message: &Message) {
+        // Grown by hand, so that no copy is left where it was.
+        let mut more = Zeroizing::new(Vec::with_capacity(8 << 10));
+        message.write(&mut more);
+        self.say_bytes(&more);
+    }
+
+    /// Says a frame that is ready.
+    pub(super) fn say_bytes(&mut self, frame: &[u8]) {
+        let rest = &self.out[self.sent..];
+        let mut out = Zeroizing::new(Vec::with_capacity(rest.len() + frame.len()));
+        out.extend_from_slice(rest);
+        out.extend_from_slice(frame);
+        self.out = out;
+        self.sent = 0;
+    }
+
+    /// Says the last thing.
+    pub(super) fn end_with(&mut self, message: &Message) {
+        self.say(message);
+        self.end();
+    }
+
+    /// Closes it once everything is sent.
+    pub(super) fn end(&mut self) {
+        self.state = State::Ending;
+    }
+
+    /// Sends what can be sent. Whether the connection is still of use.
+    pub(super) fn flush(&mut self) -> bool {
+        while self.sent < self.out.len() {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match rustix::net::send(&self.stream, &self.out[self.sent..], flags) {
+                Ok(count) => self.sent += count,
+                Err(Errno::AGAIN) => return true,
+                Err(Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+        self.state != State::Ending
+    }
+
+    pub(super) fn wants_to_send(&self) -> bool {
+        self.sent < self.out.len()
+    }
+}

@@ -1,0 +1,80 @@
+//! How threads that run plugins reach the loop that serves clients.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{Arc, Mutex, PoisonError, mpsc::Sender},
+    task::{Wake, Waker},
+};
+
+use keyward_host::Error;
+use keyward_process::runner::Output;
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::Key;
+
+/// Something that the loop has to look at.
+pub(super) enum Event {
+    /// A run is due; somebody has to make it.
+    RunnerWanted(Key, Sender<Runner>),
+    /// What a slot waits for may be there.
+    Ready(Key),
+}
+
+/// Who makes a run, or what came of it.
+pub(super) enum Runner {
+    /// The agent, here.
+    Agent,
+    /// A client made it under a lease.
+    Client(Output),
+    /// Nobody.
+    Nobody(Error),
+}
+
+/// Events, and a descriptor that wakes the loop.
+pub(super) struct Desk {
+    events: Mutex<Vec<Event>>,
+    bell: OwnedFd,
+}
+
+impl Desk {
+    pub(super) fn new() -> io::Result<Arc<Self>> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Arc::new(Self { events: Mutex::default(), bell }))
+    }
+
+    pub(super) fn put(&self, event: Event) {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        self.ring();
+    }
+
+    pub(super) fn ring(&self) {
+        // It fails only when the bell has been rung very often and not heard yet.
+        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    }
+
+    pub(super) fn take(&self) -> Vec<Event> {
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// Wakes the loop for one slot.
+    pub(super) fn waker(self: &Arc<Self>, key: Key) -> Waker {
+        Arc::new(Ring { desk: Arc::clone(self), key }).into()
+    }
+}
+
+struct Ring {
+    desk: Arc<Desk>,
+    key: Key,
+}
+
+impl Wake for Ring {
+    fn wake(self: Arc<Self>) {
+        self.desk.put(Event::Ready(self.key));
+    }
+}

@@ -1,0 +1,137 @@
+//! Hands the listening socket to a newer agent, so that clients and bind mounts notice nothing.
+
+use std::{
+    fs::File,
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use keyward_process::Identity;
+use keyward_protocol::agent::{Hello, Message};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+
+use super::{CannotStart, End, Place, Server, Settings, connection::Id};
+
+/// How often the agent compares its program file.
+const COMPARE: Duration = Duration::from_secs(5);
+
+/// What the program file was, and whether it has been replaced.
+pub(super) struct Upgrade {
+    program: Option<(PathBuf, Option<Identity>)>,
+    compared: Duration,
+    tried: Option<Identity>,
+}
+
+impl Upgrade {
+    pub(super) fn new(program: Option<&Path>, now: Duration) -> Self {
+        let program = program.map(|path| (path.to_owned(), Identity::read(path).ok()));
+        Self { program, compared: now, tried: None }
+    }
+
+    /// The program, if its file is another one than the agent's and was not tried yet.
+    fn due(&mut self, now: Duration) -> Option<PathBuf> {
+        if now < self.compared + COMPARE {
+            return None;
+        }
+        self.compared = now;
+        let (path, own) = self.program.as_ref()?;
+        let found = Identity::read(path).ok()?;
+        if Some(found) == *own || Some(found) == self.tried {
+            return None;
+        }
+        self.tried = Some(found);
+        Some(path.clone())
+    }
+}
+
+impl Server {
+    /// Takes the socket of the agent that is running at `settings.address`.
+    pub fn take_over(settings: Settings) -> Result<Self, CannotStart> {
+        let (listener, lock) = receive(&settings.address.socket)?;
+        let place = Place::with(settings.address.clone(), listener.into(), File::from(lock))?;
+        Self::at(place, settings)
+    }
+
+    /// Starts the new program once nothing is under way.
+    pub(super) fn consider_upgrade(&mut self, now: Duration) {
+        if self.slots.values().any(|slot| !slot.is_idle()) || !self.secrets.is_empty() {
+            return;
+        }
+        if let Some(program) = self.upgrade.due(now) {
+            // It asks for the socket by itself; one that does not start changes nothing.
+            if let Err(error) = crate::start::spawn_successor(&program) {
+                tracing::warn!(%error, program = %program.display(), "cannot start the new agent");
+            }
+        }
+    }
+
+    pub(super) fn hand_over(&mut self, id: Id) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let busy = self.slots.values().any(|slot| !slot.is_idle());
+        if busy {
+            return connection.end_with(&Message::Direct("a plugin is running".into()));
+        }
+        connection.flush();
+        let fds = [self.place.listener.as_fd(), self.place.lock.as_fd()];
+        match send(&connection.stream, fds) {
+            Ok(()) => self.end = Some(End::HandedOver),
+            Err(_) => self.close(id),
+        }
+    }
+}
+
+/// The byte that carries the descriptors.
+const MARK: u8 = b'F';
+
+fn send(stream: &UnixStream, fds: [std::os::fd::BorrowedFd<'_>; 2]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    rustix::net::sendmsg(stream, &[IoSlice::new(&[MARK])], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Asks for the descriptors: the listening socket and the lock.
+fn receive(socket: &Path) -> io::Result<(OwnedFd, OwnedFd)> {
+    let stream = UnixStream::connect(socket)?;
+    let timeout = Some(Duration::from_secs(5));
+    stream.set_read_timeout(timeout)?;
+    stream.set_write_timeout(timeout)?;
+    let mut wire = Vec::new();
+    Message::Hello(Hello::ours(env!("CARGO_PKG_VERSION"))).write(&mut wire);
+    Message::TakeOver.write(&mut wire);
+    io::Write::write_all(&mut &stream, &wire)?;
+    let mut found = Vec::new();
+    let mut bytes = [0; 256];
+    while found.len() < 2 {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let message = rustix::net::recvmsg(&stream, &mut parts, &mut control, flags)?;
+        for part in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = part {
+                found.extend(fds);
+            }
+        }
+        if message.bytes == 0 || message.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(io::Error::other("the agent did not hand over its socket"));
+        }
+    }
+    let mut found = found.into_iter();
+    match (found.next(), found.next()) {
+        (Some(listener), Some(lock)) => Ok((listener, lock)),
+        _ => Err(io::Error::other("the agent did not hand over its socket")),
+    }
+}

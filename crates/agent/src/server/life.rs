@@ -1,0 +1,105 @@
+//! The agent's socket and lock: how it begins and ends.
+
+use std::{
+    fs::{self, File, OpenOptions, Permissions},
+    io,
+    os::unix::{
+        fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+        net::UnixListener,
+    },
+};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::{Address, Unusable};
+
+/// How many clients may wait to be accepted.
+const BACKLOG: i32 = 512;
+
+/// The socket that the agent listens on, and the lock that says that it does.
+pub(super) struct Place {
+    pub(super) address: Address,
+    pub(super) listener: UnixListener,
+    pub(super) lock: File,
+    /// The socket's file, as long as it is ours.
+    file: (u64, u64),
+}
+
+/// Why the agent cannot begin.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CannotStart {
+    /// Another agent has the lock.
+    Running,
+    /// There is no place for the socket.
+    Unusable(Unusable),
+    /// The system refused.
+    Io(io::Error),
+}
+
+impl Place {
+    /// Takes the lock, removes a socket that a dead agent left, and listens.
+    pub(super) fn take(address: Address) -> Result<Self, CannotStart> {
+        address.prepare().map_err(CannotStart::Unusable)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+        let lock = options.open(address.beside("agent.lock"))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(CannotStart::Running),
+            Err(error) => return Err(CannotStart::Io(error.into())),
+        }
+        // Only who has the lock may do this: else it would be the socket of a rival.
+        match fs::remove_file(&address.socket) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&address.socket)?;
+        fs::set_permissions(&address.socket, Permissions::from_mode(0o600))?;
+        rustix::net::listen(&listener, BACKLOG).map_err(io::Error::from)?;
+        Self::with(address, listener, lock)
+    }
+
+    /// A socket that another agent handed over.
+    pub(super) fn with(
+        address: Address,
+        listener: UnixListener,
+        lock: File,
+    ) -> Result<Self, CannotStart> {
+        listener.set_nonblocking(true)?;
+        let found = fs::symlink_metadata(&address.socket)?;
+        Ok(Self { address, listener, lock, file: (found.dev(), found.ino()) })
+    }
+
+    /// Whether clients still find us: the socket is there and is ours.
+    pub(super) fn is_ours(&self) -> bool {
+        fs::symlink_metadata(&self.address.socket)
+            .is_ok_and(|found| (found.dev(), found.ino()) == self.file)
+    }
+
+    /// Takes the socket away. The lock goes with the process.
+    pub(super) fn leave(&self) {
+        if self.is_ours() {
+            let _ = fs::remove_file(&self.address.socket);
+        }
+    }
+}
+
+impl From<io::Error> for CannotStart {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl std::fmt::Display for CannotStart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Running => f.write_str("another agent is running already"),
+            Self::Unusable(error) => write!(f, "{error}"),
+            Self::Io(error) => write!(f, "the agent cannot listen: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for CannotStart {}

@@ -1,0 +1,385 @@
+//! The agent: one loop on one thread, which never waits for anything but the next event.
+//!
+//! Plugins run on the threads that `keyward-host` keeps, or at a client that has a lease. The loop
+//! hears from them through the [`Desk`].
+
+mod admin;
+mod ask;
+mod connection;
+mod desk;
+mod handover;
+mod lease;
+mod life;
+mod peer;
+mod rules;
+mod secrets;
+mod slot;
+mod status;
+mod subject;
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use keyward_process::clock::SharedClock;
+use keyward_protocol::agent::Message;
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    net::SocketFlags,
+};
+
+pub use self::life::CannotStart;
+use self::{
+    connection::{Connection, Id, Incoming, State},
+    desk::{Desk, Event},
+    life::Place,
+    peer::{Namespaces, Peer},
+    secrets::Secrets,
+    slot::Slot,
+};
+use crate::{Address, client::timespec, entry::Entries, identity::Files};
+
+/// What a slot is found by.
+pub(crate) type Key = [u8; 32];
+
+/// How long a client may take to say what it wants.
+const QUESTION: Duration = Duration::from_secs(2);
+/// After how long somebody who waits is told for whom.
+const TELL: Duration = Duration::from_secs(3);
+/// How often the agent looks after itself when nothing happens.
+const LOOK: Duration = Duration::from_secs(60);
+/// How many clients may be connected.
+const MOST: usize = 1024;
+/// A credential that nobody asked for that long is forgotten.
+const UNUSED: Duration = Duration::from_secs(2 * 3600);
+
+/// How the agent behaves.
+#[non_exhaustive]
+pub struct Settings {
+    /// Where it listens.
+    pub address: Address,
+    /// The directory of the registrations.
+    pub entries: PathBuf,
+    /// The time.
+    pub clock: SharedClock,
+    /// After how long without anything to keep it ends.
+    pub idle: Duration,
+    /// What plugins get as `BROWSER` when no person attends them.
+    pub browser: Option<String>,
+    /// The program file of the agent, to notice an upgrade.
+    pub program: Option<PathBuf>,
+}
+
+impl Settings {
+    /// The usual ones.
+    pub fn new(address: Address, entries: PathBuf, clock: SharedClock) -> Self {
+        let idle = Duration::from_secs(600);
+        Self { address, entries, clock, idle, browser: None, program: None }
+    }
+}
+
+/// Why the agent ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum End {
+    /// It had nothing to keep for a while.
+    Idle,
+    /// It was told to.
+    Stopped,
+    /// Its socket was removed or replaced.
+    Displaced,
+    /// A newer one has its socket.
+    HandedOver,
+}
+
+/// The agent.
+pub struct Server {
+    settings: Settings,
+    place: Place,
+    own: Namespaces,
+    desk: Arc<Desk>,
+    stop: Arc<AtomicBool>,
+    connections: HashMap<Id, Connection>,
+    slots: HashMap<Key, Slot>,
+    entries: Entries,
+    files: Files,
+    secrets: Secrets,
+    locked: bool,
+    /// Registrations whose owner has logged out.
+    signed_out: HashSet<[u8; 32]>,
+    last_id: Id,
+    /// When something last happened.
+    active: Duration,
+    looked: Duration,
+    upgrade: handover::Upgrade,
+    end: Option<End>,
+}
+
+/// Ends a server from a signal handler or another thread.
+#[derive(Clone)]
+pub struct Stopper {
+    stop: Arc<AtomicBool>,
+    desk: Arc<Desk>,
+}
+
+impl Stopper {
+    /// Ends it.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.desk.ring();
+    }
+}
+
+impl Server {
+    /// Listens. Fails when another agent does already.
+    pub fn bind(settings: Settings) -> Result<Self, CannotStart> {
+        let place = Place::take(settings.address.clone())?;
+        Self::at(place, settings)
+    }
+
+    fn at(place: Place, settings: Settings) -> Result<Self, CannotStart> {
+        let now = settings.clock.elapsed();
+        Ok(Self {
+            place,
+            own: Namespaces::own()?,
+            desk: Desk::new()?,
+            stop: Arc::default(),
+            connections: HashMap::new(),
+            slots: HashMap::new(),
+            entries: Entries::new(settings.entries.clone()),
+            files: Files::default(),
+            secrets: Secrets::default(),
+            locked: false,
+            signed_out: HashSet::new(),
+            last_id: 0,
+            active: now,
+            looked: now,
+            upgrade: handover::Upgrade::new(settings.program.as_deref(), now),
+            end: None,
+            settings,
+        })
+    }
+
+    /// Something that ends it.
+    pub fn stopper(&self) -> Stopper {
+        Stopper { stop: Arc::clone(&self.stop), desk: Arc::clone(&self.desk) }
+    }
+
+    /// Serves until there is a reason to end.
+    pub fn run(mut self) -> io::Result<End> {
+        loop {
+            self.wait()?;
+            for event in self.desk.take() {
+                match event {
+                    Event::RunnerWanted(key, reply) => self.runner_wanted(key, reply),
+                    Event::Ready(key) => self.ready(key),
+                }
+            }
+            self.look();
+            if self.stop.load(Ordering::SeqCst) {
+                self.end = Some(End::Stopped);
+            }
+            if let Some(end) = self.end {
+                if end != End::HandedOver {
+                    self.place.leave();
+                }
+                self.flush_all();
+                return Ok(end);
+            }
+        }
+    }
+
+    /// Waits for the next event and takes what connections bring.
+    fn wait(&mut self) -> io::Result<()> {
+        let mut ids = Vec::with_capacity(self.connections.len());
+        let mut fds = vec![PollFd::new(&self.place.listener, PollFlags::IN)];
+        let bell = self.desk.bell();
+        fds.push(PollFd::from_borrowed_fd(bell, PollFlags::IN));
+        for (id, connection) in &self.connections {
+            let out = if connection.wants_to_send() { PollFlags::OUT } else { PollFlags::empty() };
+            fds.push(PollFd::new(&connection.stream, PollFlags::IN | out));
+            ids.push(*id);
+        }
+        match poll(&mut fds, Some(&timespec(self.patience()))) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let new = !fds[0].revents().is_empty();
+        let ready: Vec<_> = ids
+            .into_iter()
+            .zip(&fds[2..])
+            .filter(|(_, fd)| !fd.revents().is_empty())
+            .map(|(id, _)| id)
+            .collect();
+        drop(fds);
+        for id in ready {
+            self.serve(id);
+        }
+        if new {
+            self.accept();
+        }
+        Ok(())
+    }
+
+    /// How long nothing needs doing.
+    fn patience(&self) -> Duration {
+        let now = self.settings.clock.elapsed();
+        let due = self.connections.values().filter_map(|connection| match &connection.state {
+            State::New | State::Ending => Some(connection.since + QUESTION),
+            State::Waiting { noted: false, .. } => Some(connection.since + TELL),
+            _ => None,
+        });
+        let due = due.chain([self.looked + self.pace()]).min().unwrap_or(now + LOOK);
+        due.saturating_sub(now).max(Duration::from_millis(1))
+    }
+
+    fn accept(&mut self) {
+        loop {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let stream = match rustix::net::accept_with(&self.place.listener, flags) {
+                Ok(stream) => stream,
+                Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                // Out of descriptors: whoever is connected frees some.
+                Err(_) => return,
+            };
+            if self.connections.len() >= MOST {
+                self.make_room();
+            }
+            self.last_id += 1;
+            let id = self.last_id;
+            let now = self.settings.clock.elapsed();
+            self.active = now;
+            self.connections.insert(id, Connection::new(stream.into(), now));
+            // A client asks at once, so most of the time the question is there.
+            self.serve(id);
+        }
+    }
+
+    /// Closes the connection that has been there longest without a question.
+    fn make_room(&mut self) {
+        let new = self.connections.iter().filter(|(_, c)| matches!(c.state, State::New));
+        if let Some(oldest) = new.map(|(id, _)| *id).min() {
+            self.close(oldest);
+        }
+    }
+
+    /// Takes what a connection says, and sends what there is for it.
+    fn serve(&mut self, id: Id) {
+        loop {
+            let Some(connection) = self.connections.get_mut(&id) else { return };
+            match connection.read() {
+                Incoming::Message(message) => self.hear(id, message),
+                Incoming::Nothing => break,
+                Incoming::End => return self.close(id),
+            }
+        }
+        self.flush(id);
+    }
+
+    fn flush(&mut self, id: Id) {
+        if self.connections.get_mut(&id).is_some_and(|connection| !connection.flush()) {
+            self.close(id);
+        }
+    }
+
+    fn flush_all(&mut self) {
+        for connection in self.connections.values_mut() {
+            connection.flush();
+        }
+    }
+
+    fn hear(&mut self, id: Id, message: Message) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if connection.peer.is_none() {
+            match Peer::of(&connection.stream, &self.own) {
+                Ok(peer) => connection.peer = Some(peer),
+                Err(why) => {
+                    return connection.end_with(&Message::Direct(why.into()));
+                }
+            }
+        }
+        self.active = self.settings.clock.elapsed();
+        match (&connection.state, message) {
+            (State::New, Message::Ask(ask)) => self.ask(id, ask),
+            (State::Leased { .. }, Message::Done(done)) => self.done(id, &done),
+            (State::New, Message::Refused(refused)) => self.refused(id, refused),
+            (State::New, Message::Admin(admin)) => self.admin(id, admin),
+            (State::New | State::Secrets { waits: None }, Message::Secret(request)) => {
+                self.secret(id, request);
+            }
+            (State::New, Message::TakeOver) => self.hand_over(id),
+            _ => self.close(id),
+        }
+    }
+
+    /// A connection has ended: what it waited for or held goes to others.
+    fn close(&mut self, id: Id) {
+        let Some(connection) = self.connections.remove(&id) else { return };
+        match connection.state {
+            State::Waiting { key, .. } => {
+                if let Some(slot) = self.slots.get_mut(&key) {
+                    slot.waiting.retain(|waiting| *waiting != id);
+                }
+            }
+            State::Leased { key, .. } => self.lease_lost(key, id),
+            State::Secrets { .. } => {
+                for (other, served) in self.secrets.gone(id) {
+                    self.served(other, served);
+                }
+            }
+            State::New | State::Ending => {}
+        }
+    }
+
+    /// What the agent does by the clock: late questions, notes for those who wait, its own end.
+    fn look(&mut self) {
+        let now = self.settings.clock.elapsed();
+        let late: Vec<_> = self
+            .connections
+            .iter()
+            .filter(|(_, c)| matches!(c.state, State::New | State::Ending))
+            .filter(|(_, c)| now >= c.since + QUESTION)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in late {
+            self.close(id);
+        }
+        self.tell_waiting(now);
+        self.consider_upgrade(now);
+        if now < self.looked + self.pace() {
+            return;
+        }
+        self.looked = now;
+        self.secrets.sweep(self.settings.clock.wall_millis());
+        self.slots.retain(|_, slot| !slot.is_idle() || now < slot.last_ask + UNUSED);
+        if !self.place.is_ours() {
+            self.end = Some(End::Displaced);
+        } else if self.is_idle() && now >= self.active + self.settings.idle {
+            self.end = Some(End::Idle);
+        }
+    }
+
+    /// How often the agent looks after itself.
+    fn pace(&self) -> Duration {
+        LOOK.min(self.settings.idle)
+    }
+
+    /// Whether it keeps and does nothing.
+    fn is_idle(&self) -> bool {
+        self.secrets.is_empty()
+            && !self.locked
+            && self.connections.is_empty()
+            && self
+                .slots
+                .values()
+                .all(|slot| slot.is_idle() && slot.source.history().came.is_none())
+    }
+}

@@ -1,0 +1,138 @@
+//! Who is at the other end of a connection, as the kernel tells it.
+
+use std::{
+    fs, io,
+    os::{fd::AsFd, unix::fs::MetadataExt as _},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+
+const NAMESPACES: [&str; 3] = ["mnt", "pid", "user"];
+
+/// The namespaces of a process, as the files in its `ns` directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Namespaces([(u64, u64); 3]);
+
+/// A process that asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Peer {
+    pub(super) pid: i32,
+}
+
+/// A process by more than its id, which may be used again: the program it runs, too, because a
+/// dispatcher replaces itself by the real client, which asks again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Client {
+    pub(super) pid: i32,
+    started: u64,
+    program: (u64, u64),
+}
+
+impl Namespaces {
+    /// Those of the agent itself.
+    pub(super) fn own() -> io::Result<Self> {
+        Self::of("self")
+    }
+
+    fn of(process: &str) -> io::Result<Self> {
+        let mut found = [(0, 0); 3];
+        for (place, name) in found.iter_mut().zip(NAMESPACES) {
+            let file = fs::metadata(format!("/proc/{process}/ns/{name}"))?;
+            *place = (file.dev(), file.ino());
+        }
+        Ok(Self(found))
+    }
+}
+
+impl Peer {
+    /// The peer of a connection, or why it is not served. A user id alone does not keep containers
+    /// out: the root of a rootless one arrives with the user's own id.
+    pub(super) fn of(connection: impl AsFd, own: &Namespaces) -> Result<Self, &'static str> {
+        let found = rustix::net::sockopt::socket_peercred(connection)
+            .map_err(|_| "the system does not tell who asks")?;
+        if found.uid != rustix::process::geteuid() {
+            return Err("it belongs to another user");
+        }
+        // A process that has ended since must not be taken for the next one with its id.
+        let handle = pidfd_open(found.pid, PidfdFlags::empty()).map_err(|_| "it has ended")?;
+        let pid = found.pid.as_raw_nonzero().get();
+        let theirs = Namespaces::of(&pid.to_string())
+            .map_err(|_| "its namespaces cannot be read, so it may be in a container")?;
+        let mut ended = [PollFd::new(&handle, PollFlags::IN)];
+        match poll(&mut ended, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(0) if theirs == *own => Ok(Self { pid }),
+            Ok(0) => Err("it is in another namespace, such as a container's"),
+            _ => Err("it has ended"),
+        }
+    }
+
+    /// The process that started this one: the client that wants a credential.
+    pub(super) fn client(self) -> Option<Client> {
+        Client::of(stat(self.pid)?.parent)
+    }
+
+    /// The name of the program that wants a credential, such as `kubectl`.
+    pub(super) fn client_name(self) -> Option<(i32, String)> {
+        let pid = stat(self.pid)?.parent;
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        Some((pid, name.trim_end().to_owned()))
+    }
+}
+
+impl Client {
+    fn of(pid: i32) -> Option<Self> {
+        Pid::from_raw(pid)?;
+        let started = stat(pid)?.started;
+        // Not to be read for a program that keeps its memory private; then all are one.
+        let program = fs::metadata(format!("/proc/{pid}/exe")).map(|f| (f.dev(), f.ino()));
+        Some(Self { pid, started, program: program.unwrap_or_default() })
+    }
+}
+
+struct Stat {
+    parent: i32,
+    started: u64,
+}
+
+fn stat(pid: i32) -> Option<Stat> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in brackets, may contain anything.
+    let end = text.iter().rposition(|byte| *byte == b')')?;
+    let fields = std::str::from_utf8(text.get(end + 2..)?).ok()?;
+    let mut fields = fields.split(' ');
+    let parent = fields.nth(1)?.parse().ok()?;
+    let started = fields.nth(17)?.parse().ok()?;
+    Some(Stat { parent, started })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_process_of_our_own_is_served_and_its_parent_known() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let own = Namespaces::own().unwrap();
+        let peer = Peer::of(&ours, &own).unwrap();
+        assert_eq!(u32::try_from(peer.pid).unwrap(), std::process::id());
+        let client = peer.client().unwrap();
+        assert_eq!(u32::try_from(client.pid).unwrap(), std::os::unix::process::parent_id());
+        assert!(client.started > 0 || client.pid == 1);
+        assert_eq!(peer.client_name().unwrap().0, client.pid);
+    }
+
+    #[test]
+    fn a_process_in_another_namespace_is_not_served() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let mut other = Namespaces::own().unwrap();
+        other.0[0].1 += 1;
+        assert!(Peer::of(&ours, &other).unwrap_err().contains("namespace"));
+    }
+}

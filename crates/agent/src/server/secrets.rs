@@ -1,0 +1,197 @@
+//! Secrets by name, for providers that share a token between processes.
+
+use std::collections::{HashMap, VecDeque};
+
+use keyward_protocol::{Secret, agent::Served};
+
+use super::connection::Id;
+
+/// For how long a secret is kept whose end nobody said, and at most.
+const LONGEST: i64 = 12 * 3600 * 1000;
+/// How many are kept.
+const MOST: usize = 1000;
+/// How long a name may be.
+const NAME: usize = 512;
+/// How long a secret may be.
+const SIZE: usize = 1 << 20;
+
+#[derive(Default)]
+pub(super) struct Secrets {
+    kept: HashMap<String, Kept>,
+    leases: HashMap<String, Leased>,
+}
+
+struct Kept {
+    value: Secret,
+    until: i64,
+}
+
+struct Leased {
+    holder: Id,
+    waiting: VecDeque<Id>,
+}
+
+/// What follows from a change: who is to be told what.
+pub(super) type Told = Vec<(Id, Served)>;
+
+impl Secrets {
+    pub(super) fn get(&self, name: &str, now: i64) -> Served {
+        match self.kept.get(name).filter(|kept| now < kept.until) {
+            Some(kept) => Served::Done(kept.value.clone()),
+            None => Served::Absent,
+        }
+    }
+
+    /// Keeps a secret and gives it to everybody who waits for it.
+    pub(super) fn put(
+        &mut self,
+        name: String,
+        value: Secret,
+        until: i64,
+        now: i64,
+        who: Id,
+    ) -> Told {
+        if name.len() > NAME || value.expose_bytes().len() > SIZE {
+            return vec![(who, Served::Not("the name or the secret is too long".into()))];
+        }
+        self.sweep(now);
+        if self.kept.len() >= MOST && !self.kept.contains_key(&name) {
+            return vec![(who, Served::Not(format!("{MOST} secrets are kept already")))];
+        }
+        let most = now.saturating_add(LONGEST);
+        let until = if until == 0 { most } else { until.min(most) };
+        let waiting = match self.leases.remove(&name) {
+            Some(leased) if leased.holder == who => leased.waiting,
+            // Somebody else is about to bring it; that one is told when it does.
+            Some(leased) => {
+                self.leases.insert(name.clone(), leased);
+                VecDeque::new()
+            }
+            None => VecDeque::new(),
+        };
+        let told = waiting.into_iter().map(|id| (id, Served::Done(value.clone())));
+        let told = told.chain([(who, Served::Done(Secret::default()))]).collect();
+        self.kept.insert(name, Kept { value, until });
+        told
+    }
+
+    /// The secret, the lease, or `None` while another holds the lease.
+    pub(super) fn lease(&mut self, name: &str, now: i64, who: Id) -> Option<Served> {
+        if let found @ Served::Done(_) = self.get(name, now) {
+            return Some(found);
+        }
+        if name.len() > NAME {
+            return Some(Served::Not("the name is too long".into()));
+        }
+        match self.leases.get_mut(name) {
+            Some(leased) if leased.holder == who => Some(Served::Leased),
+            Some(leased) => {
+                leased.waiting.push_back(who);
+                None
+            }
+            None => {
+                let leased = Leased { holder: who, waiting: VecDeque::new() };
+                self.leases.insert(name.to_owned(), leased);
+                Some(Served::Leased)
+            }
+        }
+    }
+
+    pub(super) fn forget(&mut self, name: &str) -> Served {
+        match self.kept.remove(name) {
+            Some(_) => Served::Done(Secret::default()),
+            None => Served::Absent,
+        }
+    }
+
+    pub(super) fn forget_all(&mut self) {
+        self.kept.clear();
+    }
+
+    /// The names somebody holds a lease for.
+    pub(super) fn pending(&self) -> Served {
+        let mut names: Vec<_> = self.leases.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        Served::Done(Secret::new(names.join("\n")))
+    }
+
+    /// A connection has ended: its leases go to whoever waits longest.
+    pub(super) fn gone(&mut self, who: Id) -> Told {
+        let mut told = Vec::new();
+        self.leases.retain(|_, leased| {
+            leased.waiting.retain(|id| *id != who);
+            if leased.holder != who {
+                return true;
+            }
+            match leased.waiting.pop_front() {
+                Some(next) => {
+                    leased.holder = next;
+                    told.push((next, Served::Leased));
+                    true
+                }
+                None => false,
+            }
+        });
+        told
+    }
+
+    pub(super) fn sweep(&mut self, now: i64) {
+        self.kept.retain(|_, kept| now < kept.until);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty() && self.leases.is_empty()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.kept.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(text: &str) -> Served {
+        Served::Done(Secret::new(text))
+    }
+
+    #[test]
+    fn one_brings_it_and_all_who_wait_get_it() {
+        let mut secrets = Secrets::default();
+        assert_eq!(secrets.lease("a", 0, 1), Some(Served::Leased));
+        assert_eq!(secrets.lease("a", 0, 2), None);
+        assert_eq!(secrets.lease("a", 0, 3), None);
+        assert_eq!(secrets.pending(), secret("a"));
+        let told = secrets.put("a".into(), Secret::new("t"), 50, 0, 1);
+        assert_eq!(told, [(2, secret("t")), (3, secret("t")), (1, secret(""))]);
+        assert_eq!(secrets.lease("a", 49, 4), Some(secret("t")));
+        assert_eq!(secrets.get("a", 50), Served::Absent);
+        assert_eq!(secrets.lease("a", 50, 4), Some(Served::Leased));
+    }
+
+    #[test]
+    fn who_holds_a_lease_and_goes_away_is_followed_by_the_next() {
+        let mut secrets = Secrets::default();
+        for id in 1..=3 {
+            secrets.lease("a", 0, id);
+        }
+        assert_eq!(secrets.gone(2), []);
+        assert_eq!(secrets.gone(1), [(3, Served::Leased)]);
+        assert_eq!(secrets.gone(3), []);
+        assert!(secrets.is_empty());
+    }
+
+    #[test]
+    fn a_secret_is_kept_no_longer_than_twelve_hours_and_there_are_not_too_many() {
+        let mut secrets = Secrets::default();
+        secrets.put("a".into(), Secret::new("t"), 0, 0, 1);
+        assert_eq!(secrets.get("a", LONGEST - 1), secret("t"));
+        assert_eq!(secrets.get("a", LONGEST), Served::Absent);
+        for number in 0..MOST {
+            secrets.put(number.to_string(), Secret::new("t"), 0, LONGEST, 1);
+        }
+        let told = secrets.put("b".into(), Secret::new("t"), 0, LONGEST, 1);
+        assert!(matches!(told.as_slice(), [(1, Served::Not(_))]), "{told:?}");
+    }
+}

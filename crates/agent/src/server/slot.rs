@@ -1,0 +1,260 @@
+//! One identity: its credential, who waits for it, and who runs its plugin.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use keyward_host::{
+    Credential, Error, Kind, Plan, PluginRunner, Source,
+    cell::{Fetch, Fresh, Occasion},
+};
+use keyward_process::clock::SharedClock;
+use keyward_protocol::{
+    agent::{self, Ask, Message},
+    exec::{Answer, Form, Version},
+};
+use zeroize::Zeroizing;
+
+use super::{
+    Key,
+    connection::Id,
+    desk::{Desk, Event, Runner},
+    peer,
+    rules::Policy,
+    subject,
+};
+use crate::{entry::Entry, identity::Profile};
+
+/// However long a credential lasts, it is kept for no longer.
+pub(super) const LONGEST: Duration = Duration::from_secs(12 * 3600);
+
+/// A run that somebody waits for.
+pub(super) type Pending = Pin<Box<dyn Future<Output = Result<Arc<Credential>, Error>> + Send>>;
+
+pub(super) struct Slot {
+    pub(super) source: Source,
+    pub(super) plan: Plan,
+    /// Who asked first: to look again whether the identity is still the same after a run.
+    pub(super) ask: Ask,
+    pub(super) entry: Option<Arc<Entry>>,
+    pub(super) profile: Profile,
+    /// Whether the agent may run the plugin itself.
+    pub(super) runs_here: bool,
+    /// The policy that the plan was made under.
+    pub(super) policy: Policy,
+    pub(super) version: Version,
+    pub(super) form: Form,
+    pub(super) pending: Option<Pending>,
+    pub(super) waiting: Vec<Id>,
+    pub(super) lease: Option<Lease>,
+    /// Whether a person attended the last run.
+    pub(super) attended: bool,
+    /// A run that waits for somebody to make it.
+    pub(super) wanted: Option<mpsc::Sender<Runner>>,
+    /// Unattended asks are told so at once: a person has to log in.
+    pub(super) login_needed: Option<String>,
+    pub(super) subject: Option<String>,
+    /// What a person should know about it.
+    pub(super) remark: Option<String>,
+    pub(super) asks: u64,
+    pub(super) hits: u64,
+    pub(super) runs: u64,
+    pub(super) last_ask: Duration,
+    pub(super) clients: Vec<String>,
+    /// Who was given which credential, and when.
+    pub(super) given: HashMap<peer::Client, (u64, Duration)>,
+    frame: Option<(u64, Arc<Zeroizing<Vec<u8>>>)>,
+}
+
+/// A client runs the plugin for everybody.
+pub(super) struct Lease {
+    pub(super) holder: Id,
+    pub(super) id: u64,
+    pub(super) attended: bool,
+    pub(super) reply: mpsc::Sender<Runner>,
+    /// Who holds it, for those who wait.
+    pub(super) who: String,
+}
+
+/// What a slot is made of.
+pub(super) struct Made {
+    pub(super) key: Key,
+    pub(super) plan: Plan,
+    pub(super) ask: Ask,
+    pub(super) entry: Option<Arc<Entry>>,
+    pub(super) profile: Profile,
+    pub(super) runs_here: bool,
+    pub(super) policy: Policy,
+    pub(super) version: Version,
+    pub(super) form: Form,
+}
+
+impl Slot {
+    pub(super) fn new(made: Made, desk: &Arc<Desk>, clock: &SharedClock) -> Self {
+        let Made { key, plan, ask, entry, profile, runs_here, policy, version, form } = made;
+        let fetch = SlotFetch {
+            key,
+            runner: PluginRunner::new(plan.clone(), Arc::clone(clock)),
+            runs_here,
+            desk: Arc::clone(desk),
+            clock: Arc::clone(clock),
+        };
+        Self {
+            source: Source::from_fetch(fetch, Arc::clone(clock)),
+            plan,
+            ask,
+            entry,
+            profile,
+            runs_here,
+            policy,
+            version,
+            form,
+            pending: None,
+            waiting: Vec::new(),
+            lease: None,
+            attended: false,
+            wanted: None,
+            login_needed: None,
+            subject: None,
+            remark: None,
+            asks: 0,
+            hits: 0,
+            runs: 0,
+            last_ask: Duration::ZERO,
+            clients: Vec::new(),
+            given: HashMap::new(),
+            frame: None,
+        }
+    }
+
+    /// The name people know it by: the user of the kubeconfig, or the command.
+    pub(super) fn name(&self) -> String {
+        match &self.entry {
+            Some(entry) => entry.user.clone(),
+            None => String::from_utf8_lossy(&self.ask.command).into_owned(),
+        }
+    }
+
+    /// Whether a person's word for it, a context or a user, is about this one.
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.entry
+            .as_ref()
+            .is_some_and(|e| e.user == name || e.contexts.iter().any(|context| context == name))
+    }
+
+    /// The frame of the answer, made once for each credential. `None` when it cannot be told as an
+    /// answer. The second is whether the credential is another one than the last time.
+    pub(super) fn frame(
+        &mut self,
+        credential: &Credential,
+        now: Timestamp,
+    ) -> Option<(Arc<Zeroizing<Vec<u8>>>, bool)> {
+        let serial = credential.serial();
+        if let Some((known, frame)) = &self.frame
+            && *known == serial
+        {
+            return Some((Arc::clone(frame), false));
+        }
+        let pair = credential.pair().map(|pair| pair.pem.clone());
+        if credential.token().is_none() && pair.is_none() {
+            return None;
+        }
+        let expires = credential.expires().map(|end| told_end(end, now));
+        let answer =
+            Answer { version: self.version, token: credential.token().cloned(), pair, expires };
+        let stdout = answer.to_json(self.form);
+        let size = stdout.expose_bytes().len() + 64;
+        let mut frame = Zeroizing::new(Vec::with_capacity(size));
+        Message::Answer(agent::Answer { stdout, serial }).write(&mut frame);
+        let frame = Arc::new(frame);
+        self.frame = Some((serial, Arc::clone(&frame)));
+        self.note_subject(credential);
+        Some((frame, true))
+    }
+
+    fn note_subject(&mut self, credential: &Credential) {
+        let new = subject::of(credential);
+        if let (Some(old), Some(new)) = (&self.subject, &new)
+            && old != new
+        {
+            self.remark = Some(format!("the plugin now answers for `{new}`, before for `{old}`"));
+        }
+        self.subject = new.or(self.subject.take());
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.pending.is_none() && self.waiting.is_empty() && self.lease.is_none()
+    }
+}
+
+/// What clients are told the end is: client-go asks again only after it, which is too late for the
+/// request that is under way then.
+fn told_end(end: Timestamp, now: Timestamp) -> Timestamp {
+    let rest = end.duration_since(now).max(SignedDuration::ZERO);
+    let early = (rest / 20).min(SignedDuration::from_secs(10));
+    end.checked_sub(early).unwrap_or(end)
+}
+
+/// Gets a credential: by a run here, or by one that a client makes.
+struct SlotFetch {
+    key: Key,
+    runner: PluginRunner,
+    runs_here: bool,
+    desk: Arc<Desk>,
+    clock: SharedClock,
+}
+
+impl Fetch<Credential> for SlotFetch {
+    fn name(&self) -> std::borrow::Cow<'_, str> {
+        self.runner.name()
+    }
+
+    fn fetch(&self, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
+        let fresh = if matches!(occasion, Occasion::Ahead) {
+            if !self.runs_here {
+                return Err(Error::new(Kind::NeedsTerminal, "only a client may run this plugin"));
+            }
+            let fresh = self.runner.fetch(occasion);
+            // The loop looks whether it is still the same identity.
+            self.desk.put(Event::Ready(self.key));
+            fresh
+        } else {
+            let (reply, word) = mpsc::channel();
+            self.desk.put(Event::RunnerWanted(self.key, reply));
+            match word.recv() {
+                Ok(Runner::Agent) => self.runner.fetch(occasion),
+                Ok(Runner::Client(output)) => self.runner.accept(&output),
+                Ok(Runner::Nobody(error)) => Err(error),
+                Err(_) => Err(Error::new(Kind::Failed, "the agent has ended")),
+            }
+        }?;
+        let most = self.clock.now().checked_add(LONGEST).ok();
+        let expires = match (fresh.expires, most) {
+            (Some(end), Some(most)) => Some(end.min(most)),
+            (end, most) => end.or(most),
+        };
+        Ok(Fresh { value: fresh.value, expires })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_told_an_end_a_little_before_the_end() {
+        let now = Timestamp::UNIX_EPOCH;
+        let told = |seconds: i64| {
+            told_end(Timestamp::from_second(seconds).expect("near"), now).as_second()
+        };
+        assert_eq!(told(900), 890);
+        assert_eq!(told(100), 95);
+        assert_eq!(told(0), 0);
+        assert_eq!(told(-5), -5);
+    }
+}

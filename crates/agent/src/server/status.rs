@@ -1,0 +1,87 @@
+//! What the agent keeps, as JSON. No secret is in it.
+
+use std::fmt::Write as _;
+
+use keyward_protocol::json::push_text;
+
+use super::{Server, slot::Slot};
+
+impl Server {
+    pub(super) fn status(&self) -> String {
+        let mut out = String::from("{\"version\":");
+        push_text(&mut out, env!("CARGO_PKG_VERSION"));
+        let _ = write!(out, ",\"pid\":{},\"socket\":", std::process::id());
+        push_text(&mut out, &self.place.address.socket.to_string_lossy());
+        let _ = write!(out, ",\"locked\":{},\"secrets\":{}", self.locked, self.secrets.count());
+        out += ",\"credentials\":[";
+        let mut slots: Vec<_> = self.slots.values().collect();
+        slots.sort_by_cached_key(|slot| (slot.name(), slot.ask.args.clone()));
+        for (index, slot) in slots.into_iter().enumerate() {
+            if index > 0 {
+                out.push(',');
+            }
+            self.push_slot(&mut out, slot);
+        }
+        out += "]}\n";
+        out
+    }
+
+    fn push_slot(&self, out: &mut String, slot: &Slot) {
+        let history = slot.source.history();
+        let credential = slot.source.last().filter(|_| history.came.is_some());
+        let signed_out =
+            slot.entry.as_ref().is_some_and(|entry| self.signed_out.contains(&entry.digest()));
+        let state = if credential.is_some() {
+            "good"
+        } else if slot.lease.as_ref().is_some_and(|lease| lease.attended) {
+            "logging in"
+        } else if slot.pending.is_some() {
+            "running"
+        } else if signed_out {
+            "signed out"
+        } else if slot.login_needed.is_some() {
+            "login needed"
+        } else if history.error.is_some() {
+            "failed"
+        } else {
+            "expired"
+        };
+        let now = self.settings.clock.now();
+        let mut text = |name: &str, value: Option<&str>| {
+            if let Some(value) = value {
+                out.push_str(if out.ends_with(['[', ',']) { "{" } else { "," });
+                push_text(out, name);
+                out.push(':');
+                push_text(out, value);
+            }
+        };
+        let command = String::from_utf8_lossy(&slot.ask.command);
+        let stamp = |time: Option<jiff::Timestamp>| time.map(|time| time.to_string());
+        text("name", Some(&slot.name()));
+        text("plugin", Some(&command));
+        text("profile", Some(slot.profile.name()));
+        text("state", Some(state));
+        text("subject", slot.subject.as_deref());
+        text("expires", stamp(credential.as_ref().and_then(|c| c.expires())).as_deref());
+        text("lastRun", stamp(history.ran).as_deref());
+        text("lastError", history.error.map(|error| error.to_string()).as_deref());
+        text("remark", slot.remark.as_deref().or(slot.login_needed.as_deref()));
+        if let Some(entry) = &slot.entry {
+            text("kubeconfig", Some(&entry.kubeconfig.to_string_lossy()));
+            text("contexts", Some(&entry.contexts.join(" ")));
+        }
+        text("clients", Some(&slot.clients.join(" ")));
+        if let Some(came) = history.came {
+            let age = now.duration_since(came).as_secs().max(0);
+            let _ = write!(out, ",\"ageSeconds\":{age}");
+        }
+        let _ = write!(
+            out,
+            ",\"registered\":{},\"requests\":{},\"hits\":{},\"runs\":{}}}",
+            slot.entry.is_some(),
+            slot.asks,
+            slot.hits,
+            slot.runs
+        );
+    }
+}

@@ -1,0 +1,165 @@
+//! Starts the agent, once however many clients want it.
+//!
+//! Connect; if nobody listens, take the lock of the start, connect again, start the program and wait
+//! for its byte on a pipe. Without the lock, twenty clients start up to twenty agents that remove each
+//! other's sockets.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the agent outlives whoever starts it, which the runner of plugins never lets happen"
+)]
+
+use std::{
+    ffi::OsString,
+    fs::{File, OpenOptions},
+    io::{self, Read as _},
+    os::{
+        fd::AsFd,
+        unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    },
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    fs::{FlockOperation, flock},
+};
+
+use crate::{
+    Address, Client, Unreachable,
+    client::{pause, timespec},
+};
+
+/// How long a client waits for another's start of the agent.
+const OTHERS: Duration = Duration::from_secs(5);
+/// How long the agent may take to listen.
+const READY: Duration = Duration::from_secs(5);
+/// For how long nobody tries again after a start that failed.
+const FAILED: i64 = 5;
+
+/// The variables of the client that the agent gets. It has no use for others, and they would be
+/// those of whoever came first.
+const KEPT: [&str; 9] = [
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "PATH",
+    "KEYWARD_AGENT_SOCK",
+    "XDG_RUNTIME_DIR",
+    "XDG_CONFIG_HOME",
+    "XDG_STATE_HOME",
+];
+
+/// Connects to the agent and starts it where there is none. `program` is `keyward`.
+pub fn connect_or_start(
+    address: &Address,
+    program: &Path,
+    var: impl Fn(&str) -> Option<OsString>,
+) -> Result<Client, Unreachable> {
+    let mut waited = Duration::ZERO;
+    let mut lock = None;
+    loop {
+        match Client::connect(&address.socket) {
+            Err(Unreachable::Absent) => {}
+            found => return found,
+        }
+        if lock.is_none() {
+            address.prepare().map_err(|error| Unreachable::Io(io::Error::other(error)))?;
+        }
+        let file = match lock.take() {
+            Some(file) => file,
+            None => open(&address.beside("start.lock"))?,
+        };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return start(address, program, &file, var),
+            Err(rustix::io::Errno::WOULDBLOCK) if waited < OTHERS => waited += pause(4),
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(Unreachable::Stuck),
+            Err(error) => return Err(error.into()),
+        }
+        lock = Some(file);
+    }
+}
+
+/// Starts it, holding the lock.
+fn start(
+    address: &Address,
+    program: &Path,
+    lock: &File,
+    var: impl Fn(&str) -> Option<OsString>,
+) -> Result<Client, Unreachable> {
+    match Client::connect(&address.socket) {
+        Err(Unreachable::Absent) => {}
+        found => return found,
+    }
+    if failed_lately(lock) {
+        return Err(Unreachable::Absent);
+    }
+    let started = spawn(program, var);
+    // The file's length is the mark of a failure, its time the time of it. One that was killed says
+    // nothing about the next.
+    let failed = started.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::Interrupted);
+    let _ = lock.set_len(u64::from(failed));
+    started.map_err(Unreachable::Io)?;
+    Client::connect(&address.socket)
+}
+
+/// The program in the background: no terminal, no descriptor of ours, its word on stdout.
+fn spawn(program: &Path, var: impl Fn(&str) -> Option<OsString>) -> io::Result<()> {
+    let mut command = Command::new(program);
+    command.args(["agent", "--background"]).current_dir("/").env_clear();
+    command.envs(KEPT.iter().filter_map(|name| Some((name, var(name)?))));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let Some(mut ready) = child.stdout.take() else {
+        return Err(io::Error::other("the agent has no stdout"));
+    };
+    wait(&ready)?;
+    let mut byte = [0];
+    match ready.read(&mut byte)? {
+        1 => Ok(()),
+        _ if child.wait()?.code().is_none() => Err(io::ErrorKind::Interrupted.into()),
+        _ => Err(io::Error::other("the agent ended before it listened")),
+    }
+}
+
+fn wait(ready: impl AsFd) -> io::Result<()> {
+    let mut fds = [PollFd::new(&ready, PollFlags::IN)];
+    loop {
+        match poll(&mut fds, Some(&timespec(READY))) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<File, Unreachable> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    options.open(path).map_err(Unreachable::Io)
+}
+
+/// Whether another client has just tried in vain. Two hundred clients must not do so in turn.
+fn failed_lately(lock: &File) -> bool {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec;
+    lock.metadata().is_ok_and(|found| {
+        found.len() > 0 && (0..FAILED).contains(&now.saturating_sub(found.mtime()))
+    })
+}
+
+/// Starts a newer program, which takes the socket over by itself.
+#[cfg(feature = "server")]
+pub(crate) fn spawn_successor(program: &Path) -> io::Result<()> {
+    let mut command = Command::new(program);
+    command.args(["agent", "--background", "--take-over"]).current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    // It outlives us where all goes well; else somebody has to collect it.
+    std::thread::Builder::new().spawn(move || child.wait())?;
+    Ok(())
+}

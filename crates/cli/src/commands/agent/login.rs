@@ -1,0 +1,166 @@
+//! `keyward login` and `keyward logout`.
+
+use std::{io::IsTerminal as _, os::unix::ffi::OsStrExt as _, path::Path, process::ExitCode};
+
+use keyward_agent::{Obtained, connect_or_start, obtain, terminal};
+use keyward_host::kubeconfig::Exec;
+use keyward_process::harden;
+use keyward_protocol::{
+    agent::{Admin, Ask, Message, Served},
+    exec::{REQUEST_VARIABLE, Request},
+};
+
+use super::client;
+use crate::{
+    failure::{Code, Failure},
+    globals::Globals,
+    output,
+};
+
+/// Log in now, for all processes of this user
+///
+/// Runs the credential plugin of the context in this terminal and gives the agent what it brings.
+/// Whatever waits for this login goes on.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  # The current context.
+  keyward login
+
+  # Another one.
+  keyward login --context prod")]
+pub(crate) struct LoginArgs {}
+
+/// Make the agent forget credentials
+///
+/// Background requests do not log in again until somebody runs `keyward login` or a command in a
+/// terminal. Credentials that were issued remain valid until their end, which is printed.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  # The current context.
+  keyward logout
+
+  # Everything that the agent keeps.
+  keyward logout --all")]
+pub(crate) struct LogoutArgs {
+    /// Forget the credentials of every context
+    #[arg(long)]
+    all: bool,
+}
+
+/// Logs in.
+pub(crate) fn log_in(_args: &LoginArgs, globals: &Globals) -> Result<ExitCode, Failure> {
+    let target = globals.target()?;
+    let plan = globals.plan(target)?;
+    let Some(plugin) = plan.plugin() else {
+        return Err(Failure::failed("the user of this context has no credential plugin")
+            .hint("`keyward plan` shows how the user authenticates"));
+    };
+    if !std::io::stdin().is_terminal() {
+        let what = "a login needs a terminal on standard input";
+        return Err(Failure::new(Code::NeedsTerminal, what));
+    }
+    let request = plugin.request().cloned().unwrap_or(Request::new(plugin.version()?));
+    let question = Message::Ask(question(globals, plugin.exec(), request));
+    let address = client::address(globals)?;
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::failed(format!("where is this program? {error}")))?;
+    harden::allow_inspection();
+    let mut agent = connect_or_start(&address, &own, |name| globals.surroundings.var(name))
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    let obtained = obtain(&mut agent, &question, |note| output::tell(&format!("{note}\n")));
+    harden::keep_memory_private();
+    match obtained.map_err(|error| Failure::failed(error.to_string()))? {
+        Obtained::Answer(_) => Ok(ExitCode::SUCCESS),
+        Obtained::Failure(failure) if failure.code == Code::NeedsTerminal as u8 => {
+            Err(Failure::new(Code::NeedsTerminal, failure.text))
+        }
+        Obtained::Failure(failure) => Err(Failure::failed(failure.text)),
+        Obtained::Direct(why) => {
+            Err(Failure::failed(format!("the agent does not serve this process: {why}")))
+        }
+        _ => Err(Failure::failed("the agent answered something else")),
+    }
+}
+
+/// What kubectl would ask through `keyward-exec`, so that both have one credential.
+fn question(globals: &Globals, exec: &Exec, request: Request) -> Ask {
+    let (command, args) = unwrapped(&exec.command, &exec.args);
+    let mut environment: Vec<_> = globals
+        .surroundings
+        .vars()
+        .into_iter()
+        .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
+        .collect();
+    let mut set = |name: &str, value: &str| {
+        environment.retain(|(known, _)| known != name.as_bytes());
+        environment.push((name.into(), value.into()));
+    };
+    for (name, value) in &exec.env {
+        set(name, value.expose());
+    }
+    set(REQUEST_VARIABLE, &Request { interactive: true, ..request }.to_json());
+    let directory = globals.surroundings.cwd().unwrap_or_default();
+    Ask {
+        command: command.into(),
+        args: args.iter().map(|arg| arg.clone().into_bytes()).collect(),
+        environment,
+        directory: directory.as_os_str().as_bytes().to_vec(),
+        terminal: terminal().unwrap_or_default(),
+        login: true,
+    }
+}
+
+/// The plugin behind `keyward-exec --`.
+fn unwrapped<'a>(command: &'a str, args: &'a [String]) -> (&'a str, &'a [String]) {
+    let wrapped = Path::new(command).file_name().is_some_and(|name| name == "keyward-exec");
+    match args {
+        [dashes, inner, rest @ ..] if wrapped && dashes == "--" => (inner, rest),
+        _ => (command, args),
+    }
+}
+
+/// Logs out.
+pub(crate) fn log_out(args: &LogoutArgs, globals: &Globals) -> Result<ExitCode, Failure> {
+    let name = if args.all { None } else { Some(context(globals)?) };
+    match client::admin(globals, &Admin::Forget(name.clone()))? {
+        None => {
+            output::tell("no agent is running, so nothing is kept\n");
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Served::Done(said)) => {
+            output::print(said.expose())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Served::Absent) => Err(Failure::failed(format!(
+            "the agent keeps nothing for context `{}`",
+            output::inline(&name.unwrap_or_default())
+        ))
+        .hint("`keyward agent status` shows what it keeps; `--all` forgets everything")),
+        Some(Served::Not(why)) => Err(Failure::failed(why)),
+        Some(_) => Err(Failure::failed("the agent answered something else")),
+    }
+}
+
+fn context(globals: &Globals) -> Result<String, Failure> {
+    match globals.flags.context.first().or(globals.flags.user.as_ref()) {
+        Some(name) => Ok(name.clone()),
+        None => Ok(globals.target()?.context),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unwrapped;
+
+    #[test]
+    fn the_plugin_behind_the_wrapper_is_what_counts() {
+        let args = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+        let wrapped = args(&["--", "aws", "eks"]);
+        assert_eq!(unwrapped("/usr/bin/keyward-exec", &wrapped), ("aws", &args(&["eks"])[..]));
+        assert_eq!(unwrapped("aws", &wrapped), ("aws", &wrapped[..]));
+        let bare = args(&["--"]);
+        assert_eq!(unwrapped("keyward-exec", &bare), ("keyward-exec", &bare[..]));
+    }
+}

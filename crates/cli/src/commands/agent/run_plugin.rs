@@ -1,0 +1,49 @@
+//! `keyward run-plugin`: what `keyward-exec` becomes where the agent cannot help.
+
+use std::{ffi::OsString, io, os::unix::process::CommandExt as _, process::ExitCode};
+
+use keyward_host::rules::Verdict;
+use keyward_process::harden;
+
+use crate::{
+    failure::{Code, Failure},
+    globals::Globals,
+};
+
+/// Check a plugin against the policy, and become it
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The plugin and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Becomes the plugin; returns only if that is not possible.
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    let Some((command, rest)) = args.command.split_first() else {
+        return Err(Failure::usage("which plugin?"));
+    };
+    let name = command.to_str().ok_or_else(|| Failure::usage("the command is not UTF-8"))?;
+    let rules = globals.rules()?;
+    let judgement = rules.judge(name, &globals.surroundings);
+    let program = match (judgement.verdict, judgement.found) {
+        // The state of its file is not judged: a wrapped plugin runs wherever it ran before.
+        (Verdict::Allowed | Verdict::Listed(_), Ok(found)) => globals.surroundings.absolute(&found),
+        _ => rules.admit(name, &globals.surroundings)?.path,
+    };
+    harden::restore(std::process::id());
+    let error = become_program(&program, command, rest);
+    let message = format!("cannot run `{}`: {error}", program.display());
+    Err(Failure::new(
+        if error.kind() == io::ErrorKind::NotFound { Code::NotFound } else { Code::NotRun },
+        message,
+    ))
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing is started: this process becomes the program"
+)]
+fn become_program(program: &std::path::Path, name: &OsString, args: &[OsString]) -> io::Error {
+    std::process::Command::new(program).arg0(name).args(args).exec()
+}

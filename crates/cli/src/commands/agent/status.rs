@@ -1,0 +1,97 @@
+//! `keyward agent status`: what the agent keeps.
+
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use keyward_protocol::agent::{Admin, Served};
+use serde::Deserialize;
+
+use super::client;
+use crate::{failure::Failure, globals::Globals, output};
+
+/// Show what the agent keeps, for whom, and until when
+///
+/// No secret is shown. Exits with 1 when no agent is running.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// How to print it
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Deserialize)]
+struct Status {
+    version: String,
+    pid: u32,
+    locked: bool,
+    credentials: Vec<Credential>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Credential {
+    name: String,
+    plugin: String,
+    state: String,
+    subject: Option<String>,
+    expires: Option<String>,
+    last_error: Option<String>,
+    remark: Option<String>,
+    requests: u64,
+    runs: u64,
+}
+
+pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    let json = match client::admin(globals, &Admin::Status)? {
+        Some(Served::Done(json)) => json,
+        None => {
+            return Err(Failure::failed("no agent is running").hint(
+                "a kubectl with a wrapped kubeconfig starts one; see `keyward wrap --help`",
+            ));
+        }
+        Some(_) => return Err(Failure::failed("the agent does not tell its status")),
+    };
+    if args.output == Format::Json {
+        output::print(json.expose())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let status: Status = serde_json::from_str(json.expose())
+        .map_err(|_| Failure::failed("the agent's status cannot be read; try `-o json`"))?;
+    let locked = if status.locked { ", locked" } else { "" };
+    let mut text = format!("agent {} (pid {}){locked}\n", status.version, status.pid);
+    if status.credentials.is_empty() {
+        text += "no credentials\n";
+    }
+    for credential in &status.credentials {
+        credential.describe(&mut text);
+    }
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Credential {
+    fn describe(&self, text: &mut String) {
+        let line = |text: &mut String, label: &str, value: &str| {
+            *text += &format!("  {label:<10} {}\n", output::inline(value));
+        };
+        *text += &format!("\n{} ({})\n", output::inline(&self.name), output::inline(&self.plugin));
+        line(text, "state", &self.state);
+        for (label, value) in [
+            ("subject", &self.subject),
+            ("expires", &self.expires),
+            ("error", &self.last_error),
+            ("note", &self.remark),
+        ] {
+            if let Some(value) = value {
+                line(text, label, value);
+            }
+        }
+        line(text, "requests", &format!("{}, plugin runs: {}", self.requests, self.runs));
+    }
+}

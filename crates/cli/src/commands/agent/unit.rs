@@ -1,0 +1,91 @@
+//! `keyward agent install-unit`: lets the session manager keep the agent.
+
+use std::{fs, path::PathBuf, process::ExitCode};
+
+use crate::{failure::Failure, globals::Globals, output};
+
+/// Write a unit for the session manager, so that the agent outlives the terminal that started it
+///
+/// Without one, the agent is started by the first client that needs it. The unit is a systemd user
+/// service, or a launchd agent on macOS; it is written and not enabled.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Print it instead of writing it
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::failed(format!("where is this program? {error}")))?;
+    let program = program
+        .to_str()
+        .filter(|path| !path.contains(char::is_control))
+        .ok_or_else(|| Failure::failed("the path of this program is not text"))?;
+    let home = globals.surroundings.home().ok_or_else(|| Failure::failed("set `HOME`"))?;
+    let (path, text, next) = if cfg!(target_os = "macos") {
+        let path = home.join("Library/LaunchAgents/keyward.agent.plist");
+        let next = format!("launchctl load {}", path.display());
+        (path, launchd(program), next)
+    } else {
+        let config = globals.surroundings.var("XDG_CONFIG_HOME").map(PathBuf::from);
+        let config = config.filter(|path| path.is_absolute()).unwrap_or(home.join(".config"));
+        let path = config.join("systemd/user/keyward-agent.service");
+        (path, systemd(program), "systemctl --user enable --now keyward-agent".to_owned())
+    };
+    if args.dry_run {
+        output::print(&text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let written =
+        path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
+    written
+        .map_err(|error| Failure::failed(format!("cannot write `{}`: {error}", path.display())))?;
+    output::tell(&format!("wrote `{}`\nnext: `{next}`\n", path.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Not part of the terminal's or the desktop's unit, so that it does not end with them.
+fn systemd(program: &str) -> String {
+    let program = program.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
+    format!(
+        "[Unit]\n\
+         Description=Keyward's agent: Kubernetes credentials in memory\n\
+         \n\
+         [Service]\n\
+         ExecStart=\"{program}\" agent\n\
+         Restart=on-failure\n\
+         LimitCORE=0\n\
+         MemorySwapMax=0\n\
+         NoNewPrivileges=yes\n\
+         UMask=0077\n\
+         \n\
+         [Install]\n\
+         WantedBy=default.target\n"
+    )
+}
+
+fn launchd(program: &str) -> String {
+    let program = program.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \
+         \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n\
+         <plist version=\"1.0\"><dict>\n\
+         <key>Label</key><string>keyward.agent</string>\n\
+         <key>ProgramArguments</key><array><string>{program}</string><string>agent</string></array>\n\
+         <key>RunAtLoad</key><true/>\n\
+         </dict></plist>\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_with_odd_characters_stays_one_word() {
+        assert!(systemd("/a b/k%y\"").contains("ExecStart=\"/a b/k%%y\\\"\" agent\n"));
+        assert!(launchd("/a&b/<k>").contains("<string>/a&amp;b/&lt;k&gt;</string>"));
+    }
+}

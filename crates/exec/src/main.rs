@@ -1,0 +1,77 @@
+//! `keyward-exec -- COMMAND ARGS…`: stands in front of a credential plugin in a kubeconfig.
+//!
+//! It asks the agent for what the plugin would print. If there is no agent and none can be started, if
+//! it is stuck, or does not serve this process, the plugin runs as it would without us: then `keyward`
+//! checks the plugin policy first, and where there is no `keyward`, nothing runs under a policy.
+//!
+//! Every kubectl starts it, so it does without whatever costs a fraction of a millisecond.
+
+mod direct;
+#[cfg(target_os = "linux")]
+mod warm;
+
+use std::{env, ffi::OsString, io::Write as _, process::ExitCode};
+
+const USAGE: &str = "\
+Asks keyward's agent for the credential that a plugin would print.
+
+Usage: keyward-exec -- COMMAND [ARGS]...
+
+`keyward wrap` puts it into kubeconfigs. Set KEYWARD_AGENT=off to run the plugin each time.
+";
+
+fn main() -> ExitCode {
+    let mut words = env::args_os().skip(1);
+    let first = words.next().unwrap_or_default();
+    let rest: Vec<OsString> = words.collect();
+    match (first.to_str(), rest.split_first()) {
+        (Some("--"), Some((command, args))) => run(command, args),
+        (Some("--no-browser"), Some((url, _))) => {
+            tell(&format!("the plugin wants a browser for {}", url.to_string_lossy()));
+            ExitCode::FAILURE
+        }
+        (Some("--version" | "-V"), None) => {
+            print(concat!("keyward-exec ", env!("CARGO_PKG_VERSION"), "\n").as_bytes())
+        }
+        (Some("--help" | "-h"), None) => print(USAGE.as_bytes()),
+        _ => {
+            let _ = std::io::stderr().write_all(USAGE.as_bytes());
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(command: &OsString, args: &[OsString]) -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if !is_off()
+        && let Some(code) = warm::ask(command, args)
+    {
+        return code;
+    }
+    direct::run(command, args)
+}
+
+/// Where an agent would be left behind or is not wanted: continuous integration ends with whatever
+/// still runs, or waits for it.
+#[cfg(target_os = "linux")]
+fn is_off() -> bool {
+    let ci = var("CI").is_some_and(|value| !value.is_empty() && value != "false");
+    ci || var("KEYWARD_AGENT").is_some_and(|value| value == "off")
+}
+
+#[expect(clippy::disallowed_methods, reason = "this program is too small for made-up surroundings")]
+fn var(name: &str) -> Option<OsString> {
+    env::var_os(name)
+}
+
+fn print(bytes: &[u8]) -> ExitCode {
+    let mut out = std::io::stdout();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "keyward-exec: {text}");
+}

@@ -1,0 +1,77 @@
+//! Asks the agent.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt as _,
+    process::ExitCode,
+};
+
+use keyward_agent::{Address, Client, Obtained, Unreachable, connect_or_start, obtain, terminal};
+use keyward_protocol::agent::{Ask, Message};
+
+use crate::{direct, print, tell, var};
+
+/// How often another agent is looked for after one went away.
+const ATTEMPTS: usize = 4;
+
+/// The exit code for what the agent answered; `None` if the plugin has to run without it.
+pub(crate) fn ask(command: &OsStr, args: &[OsString]) -> Option<ExitCode> {
+    let address = Address::find(var).ok()?;
+    let keyward = direct::keyward();
+    let question = Message::Ask(question(command, args));
+    for _ in 0..ATTEMPTS {
+        let connected = match &keyward {
+            Some(keyward) => connect_or_start(&address, keyward, var),
+            None => Client::connect(&address.socket),
+        };
+        match talk(&mut connected.ok()?, &question) {
+            // It died; the next one knows nothing, and one of us starts it.
+            Err(Unreachable::Gone) => {}
+            Err(_) => return None,
+            Ok(code) => return code,
+        }
+    }
+    None
+}
+
+fn talk(client: &mut Client, question: &Message) -> Result<Option<ExitCode>, Unreachable> {
+    Ok(match obtain(client, question, tell)? {
+        Obtained::Answer(answer) => Some(print(answer.stdout.expose_bytes())),
+        Obtained::Failure(failure) => {
+            tell(&failure.text);
+            Some(ExitCode::from(failure.code.max(1)))
+        }
+        _ => None,
+    })
+}
+
+/// Everything that the plugin would see.
+fn question(command: &OsStr, args: &[OsString]) -> Ask {
+    let bytes = |text: &OsStr| text.as_bytes().to_vec();
+    Ask {
+        command: bytes(command),
+        args: args.iter().map(|arg| bytes(arg)).collect(),
+        environment: environment(),
+        directory: directory(),
+        terminal: terminal().unwrap_or_default(),
+        login: false,
+    }
+}
+
+/// The environment, of a name that is set twice the first value, which is the one programs see.
+#[expect(clippy::disallowed_methods, reason = "this program is too small for made-up surroundings")]
+fn environment() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut seen: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(64);
+    for (name, value) in env::vars_os() {
+        if !seen.iter().any(|(known, _)| known == name.as_bytes()) {
+            seen.push((name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+        }
+    }
+    seen
+}
+
+#[expect(clippy::disallowed_methods, reason = "this program is too small for made-up surroundings")]
+fn directory() -> Vec<u8> {
+    env::current_dir().map(|path| path.as_os_str().as_bytes().to_vec()).unwrap_or_default()
+}

@@ -1,0 +1,16 @@
+//! `keyward-exec` and the agent, as processes: what kubectl would start, and what it would get.
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "tests start programs and fail by panicking"
+)]
+
+mod crash;
+mod foreign;
+mod lease;
+mod many;
+mod off;
+mod secrecy;
+mod shared;
+mod stage;
