@@ -1,7 +1,8 @@
 //! A kubeconfig: it is read, resolved and written, or an error with all its problems.
 
-use std::sync::LazyLock;
+use std::{path::Path, sync::LazyLock};
 
+use keyward_agent::wrap::{self, Wrapping};
 use keyward_host::{Error, Kubeconfig, Overrides};
 use keyward_process::surroundings::{Fixed, Surroundings};
 
@@ -16,6 +17,7 @@ pub(crate) fn check(input: &[u8]) {
         Err(error) => return refused(input, &error),
     };
     mark::hidden_if_secret(input, &format!("{config:?}"));
+    wrapped(input);
     // Files named by a stranger are not opened: one could be a device that never ends.
     for cluster in &mut config.clusters {
         cluster.value.certificate_authority.clear();
@@ -41,6 +43,24 @@ pub(crate) fn check(input: &[u8]) {
     });
     if let Err(error) = resolved {
         mark::hidden_if_secret(input, &format!("{error} {error:?}"));
+    }
+}
+
+/// A wrapped kubeconfig comes back byte for byte, and wrapping it again changes nothing.
+fn wrapped(input: &[u8]) {
+    let directory = Path::new("/nowhere");
+    let wrapping = Wrapping { wrapper: "/opt/keyward-exec", directory, pins: &[] };
+    // A stretched input says nothing new about edits.
+    if input.len() > 1 << 13 {
+        return;
+    }
+    let Ok(edited) = wrap::wrap(input, &wrapping, |_| true) else { return };
+    assert!(wrap::undo(&edited.bytes, &edited.edits).as_deref() == Some(input));
+    let again = wrap::wrap(&edited.bytes, &wrapping, |_| true).expect("it was written by us");
+    assert!(again.edits.is_empty(), "it is wrapped twice");
+    let loose = wrap::unwrap(&edited.bytes, |_| true);
+    if let Ok(loose) = loose {
+        assert!(wrap::wrapped_users(&loose.bytes).expect("it was written by us").is_empty());
     }
 }
 

@@ -3,6 +3,9 @@
 mod entries;
 mod texts;
 
+use std::path::Path;
+
+use keyward_agent::wrap::{self, Wrapping};
 use serde_json::{Map, Value, json};
 
 pub(super) use self::texts::{PROXIES, SERVERS, WORDS};
@@ -29,7 +32,9 @@ pub(super) fn case(rng: &mut Rng) -> Value {
     for name in &names {
         let whole = !merged || rng.chance(60);
         let tree = file(whole, rng);
-        files.insert((*name).to_owned(), json!(tree::write(&tree, rng)));
+        let text = tree::write(&tree, rng);
+        let text = if rng.chance(25) { wrapped(text) } else { text };
+        files.insert((*name).to_owned(), json!(text));
     }
     let mut listed: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     if rng.chance(10) {
@@ -57,6 +62,18 @@ pub(super) fn case(rng: &mut Rng) -> Value {
         _ => {}
     }
     case
+}
+
+/// A kubeconfig after `keyward wrap`, which compares with our own reader what it wrote; here the
+/// reference reads it. What cannot be wrapped stays as it is.
+fn wrapped(text: String) -> String {
+    let wrapping = Wrapping {
+        wrapper: "/opt/keyward/bin/keyward-exec",
+        directory: Path::new("/home/ann/.kube"),
+        pins: &[],
+    };
+    let edited = wrap::wrap(text.as_bytes(), &wrapping, |_| true);
+    edited.ok().and_then(|edited| String::from_utf8(edited.bytes).ok()).unwrap_or(text)
 }
 
 /// Files that entries may name, beside each place where a kubeconfig may be.

@@ -1,5 +1,7 @@
 //! Reads what an edit made, and compares it with what was there.
 
+use std::collections::HashSet;
+
 use keyward_protocol::{Node, node::Value};
 
 use super::{Document, Edited, Refusal, Site, Wrapping, hint, inner, refuse};
@@ -13,8 +15,9 @@ pub(super) fn wrapped(
     wrapping: &Wrapping<'_>,
 ) -> Result<(), Refusal> {
     let mut after = read(edited)?;
+    let users: HashSet<_> = edited.users.iter().collect();
     for site in before.sites() {
-        let chosen = edited.users.contains(&site.user) && !site.is_wrapped();
+        let chosen = users.contains(&site.user) && !site.is_wrapped();
         if !chosen || site.command.is_empty() {
             continue;
         }
@@ -38,8 +41,9 @@ pub(super) fn wrapped(
 /// That an unwrapped kubeconfig says what the wrapped one says, but for the wrapped commands.
 pub(super) fn unwrapped(before: &Document<'_>, edited: &Edited) -> Result<(), Refusal> {
     let mut after = read(edited)?;
+    let users: HashSet<_> = edited.users.iter().collect();
     for site in before.sites() {
-        if !edited.users.contains(&site.user) || !site.is_wrapped() {
+        if !users.contains(&site.user) || !site.is_wrapped() {
             continue;
         }
         let own = before.node.get("users").and_then(|users| exec(users, site.index));

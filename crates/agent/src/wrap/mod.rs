@@ -15,7 +15,7 @@ use std::{ops::Range, path::Path};
 use keyward_host::kubeconfig::{WRAPPER, WRAPPER_HINT};
 use keyward_protocol::{
     Node, json,
-    node::{Layout, Value},
+    node::{Layout, Place, Value},
 };
 
 pub use journal::Journal;
@@ -161,6 +161,8 @@ struct Document<'a> {
     bytes: &'a [u8],
     node: Node,
     layout: Layout,
+    /// The items of `users`.
+    users: Vec<Place>,
 }
 
 /// A change to be made to the original.
@@ -179,7 +181,9 @@ impl<'a> Document<'a> {
         let node = Node::from_json_or_yaml(bytes).map_err(wrong)?;
         let layout = Layout::of(bytes).map_err(wrong)?;
         let layout = layout.ok_or_else(|| refuse(1, "", "it is empty, or in UTF-16"))?;
-        Ok(Self { bytes, node, layout })
+        let users = layout.entry(layout.follow(layout.root()), "users");
+        let users = users.and_then(|(_, users)| layout.items(layout.follow(users)));
+        Ok(Self { bytes, node, users: users.unwrap_or_default(), layout })
     }
 
     /// The users with a plugin. The reader of kubeconfigs goes by the last `users`, as this does.

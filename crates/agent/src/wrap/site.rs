@@ -44,9 +44,7 @@ impl Site {
         };
         let user = node.get("name").and_then(text).unwrap_or_default();
         let layout = &document.layout;
-        let users = layout.entry(layout.follow(layout.root()), "users").map(|(_, users)| users);
-        let item = users.and_then(|users| layout.items(layout.follow(users)));
-        let item = item.and_then(|items| items.get(index).copied());
+        let item = document.users.get(index).copied();
         let inside = |place: Option<Place>, key: &str| {
             layout.entry(layout.follow(place?), key).map(|(_, value)| value)
         };
@@ -140,7 +138,7 @@ impl Site {
             let next = document.next_line(at);
             (at, keys.join(&next) + &next)
         };
-        self.push(document, Part::Keys, at..at, new, splices);
+        self.push(Part::Keys, at..at, new, document.layout.line(key), splices);
     }
 
     /// Puts items before those of a list, or a list where there was nothing.
@@ -173,7 +171,7 @@ impl Site {
                 ));
             }
         };
-        self.push(document, part, at..at, new, splices);
+        self.push(part, at..at, new, document.layout.line(place), splices);
         Ok(())
     }
 
@@ -195,21 +193,18 @@ impl Site {
         }
         let range = document.layout.span(place);
         let new = if range.is_empty() { format!(" {new}") } else { new };
-        self.push(document, part, range, new, splices);
+        self.push(part, range, new, document.layout.line(place), splices);
         Ok(())
     }
 
     fn push(
         &self,
-        document: &Document<'_>,
         part: Part,
         range: std::ops::Range<usize>,
         new: String,
+        line: u32,
         splices: &mut Vec<Splice>,
     ) {
-        let before = document.bytes.get(..range.start).unwrap_or_default();
-        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        let line = u32::try_from(line).unwrap_or(u32::MAX);
         splices.push(Splice { user: self.user.clone(), part, range, new, line });
     }
 
@@ -243,11 +238,12 @@ impl Site {
             (Some(b'['), None) => list.start + 1..document.closing(items[1]),
             (_, Some(third)) => list.start..document.dash_before(*third),
             (_, None) => {
-                self.push(document, Part::Args, list, "[]".to_owned(), splices);
+                let line = document.layout.line(args);
+                self.push(Part::Args, list, "[]".to_owned(), line, splices);
                 return Ok(());
             }
         };
-        self.push(document, Part::Args, range, String::new(), splices);
+        self.push(Part::Args, range, String::new(), document.layout.line(args), splices);
         Ok(())
     }
 
