@@ -293,9 +293,9 @@ fn provider(case: &Value, names: &[&str]) -> bool {
 fn names_empty_authority(case: &Value) -> bool {
     let file = case["expect"]["ok"]["caFile"].as_str().unwrap_or_default();
     let files = case["extraFiles"].as_object().into_iter().flatten();
-    files
-        .filter(|(_, content)| content.as_str() == Some(""))
-        .any(|(name, _)| file.strip_suffix(name.as_str()).is_some_and(|rest| rest.ends_with('/')))
+    files.filter(|(_, content)| content.as_str() == Some("")).any(|(name, _)| {
+        file.strip_suffix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with("/"))
+    })
 }
 
 /// Whether the reference resolves the case, and fails with just this once it sets up a connection.
