@@ -19,7 +19,7 @@ use std::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use keyward_host::{
     Draft, Error, Kind, Sources, Target,
-    kubeconfig::{Cluster, Exec, User},
+    kubeconfig::{ApiVersion, Cluster, Exec, InteractiveMode, User},
     observer::Nobody,
     plan::{Complaints, Settings},
     rules::Rules,
@@ -87,7 +87,7 @@ fn run(case: &Value, folder: &Path) -> Result<Value, String> {
         }
         Err(fault) => return Ok(json!({ "error": { "class": class(&fault, case) } })),
     };
-    let told = plan.plugin().and_then(|plugin| plugin.request()).map(Request::to_json);
+    let told = plan.plugin().and_then(|plugin| plugin.request.as_ref()).map(Request::to_json);
     let terminal = Terminal::on_stdin().map_err(|e| format!("no terminal for stdin: {e}"))?;
     let sources = Sources::new(Arc::new(SystemClock), Arc::new(Nobody));
     let ended = sources.open(&plan).credential_blocking();
@@ -191,7 +191,7 @@ fn target(case: &Value, folder: &Path) -> Result<Target, String> {
     let env = case["env"].as_array().into_iter().flatten();
     let (cluster, exec_config) = cluster(&case["cluster"])?;
     let exec = Exec {
-        api_version: text(&case["configApiVersion"]),
+        api_version: ApiVersion::parse(&text(&case["configApiVersion"])),
         command: command.display().to_string(),
         args: ["-P", "/proc/self/environ", "/proc/self/fd/0"]
             .map(str::to_owned)
@@ -201,7 +201,7 @@ fn target(case: &Value, folder: &Path) -> Result<Target, String> {
         env: env.map(|said| (text(&said["name"]), Secret::new(text(&said["value"])))).collect(),
         // A program that knows no cluster has none to tell.
         provide_cluster_info: case["provideClusterInfo"] == true && case["cluster"].is_object(),
-        interactive_mode: text(&case["interactiveMode"]),
+        interactive_mode: InteractiveMode::parse(&text(&case["interactiveMode"])),
         ..Exec::default()
     };
     Ok(Target {

@@ -181,9 +181,9 @@ fn resolved(target: &Target) -> Map<String, Value> {
 fn exec(target: &Target) -> Value {
     let Some(exec) = &target.user.exec else { return Value::Null };
     let mut said = json!({
-        "apiVersion": exec.api_version,
+        "apiVersion": exec.api_version.text(),
         "command": exec.command,
-        "interactiveMode": exec.interactive_mode,
+        "interactiveMode": exec.interactive_mode.text(),
         "provideClusterInfo": exec.provide_cluster_info,
     });
     if !exec.args.is_empty() {

@@ -10,7 +10,8 @@ use keyward_host::{
     Draft, Kubeconfig, Overrides, Plan, Target,
     kubeconfig::Impersonate,
     oidc::Exchange,
-    plan::{Complaints, Environment, Settings},
+    plan::{Complaints, Settings},
+    plugin::Environment,
     redact,
     rules::Rules,
 };
@@ -137,7 +138,7 @@ impl Globals {
     pub(crate) fn plan(&self, target: Target) -> Result<Plan, Failure> {
         let draft = self.draft(target, &self.rules()?)?;
         self.warn(draft.warnings());
-        tracing::info!(methods = ?draft.methods(), "decided how to get a credential");
+        tracing::info!(methods = ?draft.method().names(), "decided how to get a credential");
         Ok(draft.finish()?)
     }
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use keyward_host::{Plan, Source, plan::Plugin};
+use keyward_host::{Plan, Source};
 use keyward_process::runner;
 use keyward_protocol::url;
 
@@ -30,10 +30,10 @@ impl Waiting {
         if !io::stderr().is_terminal() || plan.signer().is_some() {
             return Self { _end: None };
         }
-        let attended = plan.plugin().is_some_and(Plugin::attended);
+        let attended = plan.plugin().is_some_and(|plugin| plugin.preview.attended());
         let plugin = plan.plugin().map(|plugin| {
-            let limit =
-                plugin.budget().map(|budget| format!(", for {} at most", duration::show(budget)));
+            let run = plugin.preview.run.as_ref();
+            let limit = run.map(|run| format!(", for {} at most", duration::show(run.budget)));
             let (name, user) = (inline(plugin.command()), output::user(plan.target()));
             format!("waiting for the plugin `{name}` of {user}{}\n", limit.unwrap_or_default())
         });

@@ -36,6 +36,7 @@ struct Body {
 }
 
 /// What goes into the `Authorization` header.
+#[derive(Clone)]
 pub(crate) enum Header {
     None,
     Bearer(Secret),

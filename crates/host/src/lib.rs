@@ -33,20 +33,21 @@
 pub mod cell;
 mod credential;
 mod error;
-mod exec;
+pub mod exec;
 pub mod flight;
-mod given;
 pub mod image;
 pub mod kubeconfig;
 pub mod observer;
 pub mod oidc;
 pub mod pair;
 pub mod plan;
+pub mod plugin;
 pub mod redact;
 pub mod reload;
 pub mod rules;
 pub mod signer;
 mod source;
+mod static_credential;
 
 pub use credential::Credential;
 pub use error::{Error, Kind};
@@ -54,3 +55,4 @@ pub use exec::PluginRunner;
 pub use kubeconfig::{Kubeconfig, Overrides, Target};
 pub use plan::{Draft, Plan};
 pub use source::{Source, Sources};
+pub use static_credential::{CertificateSource, HeaderSource, StaticCredential};

@@ -17,11 +17,11 @@ use crate::{
     Credential, Error, Plan,
     cell::{self, Cell, Fetch},
     exec::{self, Runner},
-    given::Given,
     observer::{Ends, Nobody, Observer},
     oidc::Renewer,
     plan::{Key, Method},
     signer::{Certificates, Pins, Signer},
+    static_credential::StaticFetch,
 };
 
 /// Credentials of one identity, for as long as the process lives. Cheap to clone.
@@ -55,15 +55,9 @@ pub struct Sources {
 static GLOBAL: OnceLock<Sources> = OnceLock::new();
 
 impl Sources {
-    /// The one most programs use: the system's clock, and nobody who measures unless
-    /// [`Sources::make_global`] was called before.
+    /// The one most programs use: the system's clock, and nobody who measures.
     pub fn global() -> &'static Self {
         GLOBAL.get_or_init(|| Self::new(Arc::new(SystemClock), Arc::new(Nobody)))
-    }
-
-    /// Makes this the global registry. Gives it back when there is one already.
-    pub fn make_global(self) -> Result<&'static Self, Self> {
-        GLOBAL.set(self).map(|()| Self::global())
     }
 
     /// A registry of its own, for tests and for programs that want isolation.
@@ -94,31 +88,38 @@ impl Sources {
     fn make(&self, plan: &Plan) -> Inner {
         let id = next_id();
         let clock = Arc::clone(&self.clock);
-        let methods = plan.methods();
-        let holder = if methods.is_empty() {
-            Holder::Anonymous(Arc::new(Credential::anonymous()))
-        } else if methods.contains(&Method::Oidc) {
-            let renewer =
-                Renewer::new(plan.clone(), Arc::clone(&clock), Arc::clone(&self.observer));
-            Holder::Cell(Cell::new(renewer, Arc::clone(&clock), self.settings.clone()))
-        } else if methods.contains(&Method::Signer) {
-            let signer =
-                Signer::new(plan.clone(), Arc::clone(&self.observer), Arc::clone(&self.pins));
-            let certificates = Certificates::new(signer, Arc::clone(&clock));
-            // Until its end and not renewed ahead: some tokens ask a person for anything.
-            let settings = cell::Settings { ahead: false };
-            Holder::Cell(Cell::new(certificates, Arc::clone(&clock), settings))
-        } else if methods.contains(&Method::Exec) {
-            let watch = exec::Watch {
-                id,
-                observer: Arc::clone(&self.observer),
-                ends: Arc::clone(&self.ends),
-            };
-            let runner = Runner::new(plan.clone(), Arc::clone(&clock), watch);
-            Holder::Cell(Cell::new(runner, Arc::clone(&clock), self.settings.clone()))
-        } else {
-            let given = Given::new(plan.clone(), Arc::clone(&clock));
-            Holder::Cell(Cell::new(given, Arc::clone(&clock), self.settings.clone()))
+        let observer = || Arc::clone(&self.observer);
+        let keep = self.settings.clone();
+        let (plan, kept) = (plan.clone(), Arc::clone(&clock));
+        let holder = match plan.method() {
+            Method::Static(fixed) if fixed.is_empty() => {
+                Holder::Anonymous(Arc::new(Credential::anonymous()))
+            }
+            Method::Static(fixed) => {
+                let fetch = StaticFetch::new(fixed.clone(), plan.clone(), Arc::clone(&clock));
+                Holder::Cell(Cell::new(fetch, kept, keep))
+            }
+            Method::Exec(plugin) => {
+                let watch = exec::Watch { id, observer: observer(), ends: Arc::clone(&self.ends) };
+                let plugin = Arc::clone(plugin);
+                let runner = Runner::new(plugin, plan.clone(), Arc::clone(&clock), watch);
+                Holder::Cell(Cell::new(runner, kept, keep))
+            }
+            Method::Oidc(oidc, fixed) => {
+                let (oidc, fixed) = (Arc::clone(oidc), fixed.clone());
+                let renewer =
+                    Renewer::new(oidc, fixed, plan.clone(), Arc::clone(&clock), observer());
+                Holder::Cell(Cell::new(renewer, kept, keep))
+            }
+            Method::Signer(plugin, fixed) => {
+                let (plugin, pins) = (Arc::clone(plugin), Arc::clone(&self.pins));
+                let signer = Signer::new(plugin, plan.clone(), observer(), pins);
+                let header = fixed.header(&plan.target().user);
+                let certificates = Certificates::new(signer, header, Arc::clone(&clock));
+                // Until its end and not renewed ahead: some tokens ask a person for anything.
+                let keep = cell::Settings { ahead: false };
+                Holder::Cell(Cell::new(certificates, kept, keep))
+            }
         };
         Inner { id, ends: Arc::clone(&self.ends), clock, holder }
     }

@@ -46,7 +46,7 @@ fn no_secret_in_the_log() {
     let log = log();
     let log = log.lock().expect("whole");
     let log = String::from_utf8_lossy(&log);
-    assert!(log.contains("running a provider"), "the log was listened to");
+    assert!(log.contains("running a plugin"), "the log was listened to");
     assert!(!log.contains(MARK), "{log}");
 }
 

@@ -404,7 +404,7 @@ fn a_plugin_is_told_every_field_the_kubeconfigs_cluster_has() {
     let target = config.resolve(&Overrides::default(), &surroundings).unwrap();
     let settings = Settings::default();
     let draft = Draft::new(target, &Rules::default(), &surroundings, settings);
-    let request = draft.plugin().unwrap().request().unwrap().to_json();
+    let request = draft.plugin().unwrap().request.as_ref().unwrap().to_json();
 
     let mut expected = keys(written.expose(), |node| {
         node.get("clusters").unwrap().list("").unwrap().unwrap()[0].get("cluster").unwrap().clone()

@@ -8,7 +8,8 @@ use std::{sync::Arc, time::Duration};
 
 use keyward_host::{
     Kind,
-    plan::{Complaints, Environment, Origin},
+    plan::Complaints,
+    plugin::{Environment, Origin},
     rules::{Policy, Rules, Verdict},
 };
 use keyward_process::runner;
@@ -31,13 +32,13 @@ fn a_draft_explains_a_run_and_runs_nothing() {
     stage.exec = "      args: [get-token]\n      env:\n      - {name: REGION, value: eu}\n".into();
     let plan = stage.plan().unwrap();
     let plugin = plan.plugin().unwrap();
-    assert_eq!(plugin.program().unwrap().path, stage.path("bin/plug"));
-    assert_eq!(plugin.judgement().unwrap().verdict, Verdict::Allowed);
-    assert_eq!(plugin.interactive(), Some(true));
-    assert!(plugin.attended() && plugin.shown());
-    assert_eq!(plugin.budget(), Some(Duration::from_secs(600)));
+    assert_eq!(plugin.preview.program.as_ref().unwrap().path, stage.path("bin/plug"));
+    assert_eq!(plugin.preview.judgement.verdict, Verdict::Allowed);
+    let run = plugin.preview.run.as_ref().unwrap();
+    assert!(run.stdin && run.attended && run.shown);
+    assert_eq!(run.budget, Duration::from_secs(600));
     let environment: Vec<_> =
-        plugin.environment().iter().map(|(name, origin)| (name.as_str(), *origin)).collect();
+        run.environment.iter().map(|(name, origin)| (name.as_str(), *origin)).collect();
     assert_eq!(
         environment,
         [
@@ -47,7 +48,7 @@ fn a_draft_explains_a_run_and_runs_nothing() {
             ("KUBERNETES_EXEC_INFO", Origin::Request),
         ]
     );
-    assert!(plugin.request().unwrap().to_json().contains("\"interactive\":true"));
+    assert!(plugin.request.as_ref().unwrap().to_json().contains("\"interactive\":true"));
     assert_eq!(stage.runs(), 0);
 }
 
@@ -62,9 +63,9 @@ fn nobody_is_asked_where_nobody_can_be() {
         stage.mode = "IfAvailable";
         let plan = stage.plan().unwrap();
         let plugin = plan.plugin().unwrap();
-        assert_eq!(plugin.interactive(), Some(false));
-        assert!(!plugin.attended() && !plugin.shown());
-        assert_eq!(plugin.budget(), Some(Duration::from_secs(60)));
+        let run = plugin.preview.run.as_ref().unwrap();
+        assert!(!run.stdin && !run.attended && !run.shown);
+        assert_eq!(run.budget, Duration::from_secs(60));
         stage.mode = "Always";
         assert_eq!(stage.plan().unwrap_err().kind(), Kind::NeedsTerminal);
     }
@@ -79,9 +80,9 @@ fn a_draft_with_faults_still_explains() {
     let kinds: Vec<_> = draft.faults().iter().map(keyward_host::Error::kind).collect();
     assert_eq!(kinds, [Kind::NeedsTerminal, Kind::NotAllowed], "the terminal is asked about first");
     let plugin = draft.plugin().unwrap();
-    assert_eq!(plugin.judgement().unwrap().verdict, Verdict::NotListed);
-    assert_eq!(plugin.judgement().unwrap().found.as_deref(), Ok(&*stage.path("bin/plug")));
-    assert_eq!(plugin.interactive(), None);
+    assert_eq!(plugin.preview.judgement.verdict, Verdict::NotListed);
+    assert_eq!(plugin.preview.judgement.found.as_deref(), Ok(&*stage.path("bin/plug")));
+    assert!(plugin.preview.run.is_none());
     assert_eq!(draft.finish().unwrap_err().kind(), Kind::NeedsTerminal);
 }
 
@@ -95,7 +96,7 @@ fn a_version_that_nobody_speaks_is_refused_and_the_oldest_is_not() {
     stage.version = "v1alpha1";
     stage.exec = "      provideClusterInfo: true\n".into();
     let plan = stage.plan().unwrap();
-    assert!(plan.plugin().unwrap().request().unwrap().cluster.is_none());
+    assert!(plan.plugin().unwrap().request.as_ref().unwrap().cluster.is_none());
     assert!(plan.warnings().iter().any(|w| w.contains("v1alpha1")), "{:?}", plan.warnings());
 }
 
@@ -105,8 +106,17 @@ fn a_clean_environment_is_what_was_configured() {
     stage.exec = "      env:\n      - {name: REGION, value: eu}\n".into();
     stage.settings.environment = Environment::Clean;
     let plan = stage.plan().unwrap();
-    let names: Vec<_> =
-        plan.plugin().unwrap().environment().iter().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<_> = plan
+        .plugin()
+        .unwrap()
+        .preview
+        .run
+        .as_ref()
+        .unwrap()
+        .environment
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
     assert_eq!(names, ["REGION", "KUBERNETES_EXEC_INFO"]);
 }
 
@@ -121,7 +131,7 @@ fn a_plugin_is_told_every_field_the_kubeconfig_has_for_a_cluster() {
     target.cluster.proxy_url = "http://proxy".into();
     target.cluster.disable_compression = true;
     let plan = stage.draft(target).finish().unwrap();
-    let told = plan.plugin().unwrap().request().unwrap().to_json();
+    let told = plan.plugin().unwrap().request.as_ref().unwrap().to_json();
 
     // `Debug` names every field: its implementation takes the struct apart without a rest.
     let shown = format!("{:#?}", plan.target().cluster);

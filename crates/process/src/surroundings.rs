@@ -115,6 +115,35 @@ impl Surroundings {
     }
 }
 
+/// An environment with each name once, the last value winning, otherwise in order.
+///
+/// Names are those that a reader of the environment sees: a `=` ends a name, unless it begins it, so
+/// `A=b` with the value `c` replaces an earlier `A`.
+pub fn merge<T>(mut variables: Vec<T>, pair: impl Fn(&T) -> (&OsStr, &OsStr)) -> Vec<T> {
+    let mut seen = HashSet::with_capacity(variables.len());
+    let last: Vec<bool> = variables
+        .iter()
+        .rev()
+        .map(|variable| {
+            let (name, value) = pair(variable);
+            seen.insert(spelt(name.as_encoded_bytes(), value.as_encoded_bytes()))
+        })
+        .collect();
+    let mut last = last.into_iter().rev();
+    variables.retain(|_| last.next() == Some(true));
+    variables
+}
+
+/// Whether a name begins with `=`, and the rest of it.
+fn spelt<'a>(name: &'a [u8], value: &'a [u8]) -> (bool, &'a [u8]) {
+    let (odd, text) = match name.split_first() {
+        None => (true, value),
+        Some((b'=', rest)) => (true, rest),
+        Some(_) => (false, name),
+    };
+    (odd, text.split(|byte| *byte == b'=').next().unwrap_or(text))
+}
+
 /// The first of each name. A plugin must not be given another value than the one that we, and whoever
 /// started us, go by.
 fn firsts(vars: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {

@@ -6,7 +6,7 @@ use keyward::Client;
 use keyward_host::{
     Kubeconfig, Source, Sources, Target,
     kubeconfig::{Lines, Named, Place},
-    plan::{Method, Plugin},
+    plan::Method,
 };
 use keyward_protocol::Secret;
 use tokio::sync::watch;
@@ -44,9 +44,8 @@ impl Routes {
     pub(crate) fn open(&self, target: Target) -> Result<Route, Error> {
         let plan = self.config.plan(target.clone())?;
         let source = self.sources.open(&plan);
-        let runs = [Method::Exec, Method::Signer, Method::Oidc];
-        let asks = plan.plugin().is_some_and(Plugin::attended);
-        let runs = plan.methods().iter().any(|method| runs.contains(method));
+        let asks = plan.plugin().is_some_and(|plugin| plugin.preview.attended());
+        let runs = !matches!(plan.method(), Method::Static(_));
         let mut builder = Client::builder().without_defaults();
         if let Some(limit) = self.response_timeout {
             builder = builder.response_timeout(limit);

@@ -10,8 +10,8 @@ use std::{
 };
 
 use keyward_host::{
-    Credential, Error, Kind, Plan, Target,
-    kubeconfig::{Cluster, Exec, Place},
+    Credential, Error, Kind, Plan, PluginRunner, Target,
+    kubeconfig::{ApiVersion, Cluster, Exec, InteractiveMode, Place},
     plan,
     rules::Verdict,
 };
@@ -114,11 +114,11 @@ impl Server {
         let command = String::from_utf8(ask.command.clone()).map_err(not_text)?;
         let args: Result<Vec<_>, _> = ask.args.iter().cloned().map(String::from_utf8).collect();
         let exec = Exec {
-            api_version: request.version.api_version().into(),
+            api_version: ApiVersion::Known(request.version),
             command: command.clone(),
             args: args.map_err(not_text)?,
             provide_cluster_info: request.cluster.is_some(),
-            interactive_mode: "Never".into(),
+            interactive_mode: InteractiveMode::Never,
             ..Exec::default()
         };
         let mut target = Target::default();
@@ -159,9 +159,13 @@ impl Server {
             }
             Err(error) => return Err(error.into()),
         };
+        let clock = Arc::clone(&self.settings.clock);
+        let runner = PluginRunner::new(plan.clone(), clock);
+        let runner = runner.ok_or(Refusal::Direct("the command is not a plugin"))?;
         Ok(Made {
             key,
             plan,
+            runner,
             ask,
             entry,
             profile: selected.profile,

@@ -76,7 +76,7 @@ impl Server {
         slot.waiting.retain(|waiting| *waiting != id);
         slot.runs += 1;
         slot.attended = attended;
-        let program = slot.plan.plugin().and_then(|plugin| plugin.program());
+        let program = slot.plan.plugin().and_then(|plugin| plugin.preview.program.as_ref());
         let program = program.map(|program| program.path.as_os_str().as_encoded_bytes().to_vec());
         let terminal = match std::mem::replace(&mut connection.state, State::Ending) {
             State::Waiting { terminal, .. } if attended => terminal,

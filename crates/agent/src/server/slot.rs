@@ -85,6 +85,7 @@ pub(super) struct Lease {
 pub(super) struct Made {
     pub(super) key: Key,
     pub(super) plan: Plan,
+    pub(super) runner: PluginRunner,
     pub(super) ask: Ask,
     pub(super) entry: Option<Arc<Entry>>,
     pub(super) profile: Profile,
@@ -96,14 +97,10 @@ pub(super) struct Made {
 
 impl Slot {
     pub(super) fn new(made: Made, desk: &Arc<Desk>, clock: &SharedClock) -> Self {
-        let Made { key, plan, ask, entry, profile, runs_here, policy, version, form } = made;
-        let fetch = SlotFetch {
-            key,
-            runner: PluginRunner::new(plan.clone(), Arc::clone(clock)),
-            runs_here,
-            desk: Arc::clone(desk),
-            clock: Arc::clone(clock),
-        };
+        let Made { key, plan, runner, ask, entry, profile, runs_here, policy, version, form } =
+            made;
+        let fetch =
+            SlotFetch { key, runner, runs_here, desk: Arc::clone(desk), clock: Arc::clone(clock) };
         Self {
             source: Source::from_fetch(fetch, Arc::clone(clock)),
             plan,

@@ -46,7 +46,7 @@ const TEXT: &[u8] = b"keyward sign: a test, of no use to anybody";
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let target = globals.target()?;
     let plan = globals.plan(target.clone())?;
-    let Some(setup) = plan.signer() else {
+    let Some(plugin) = plan.signer() else {
         return Err(Failure::failed("the user has no external signer")
             .note("needed by", output::user(&target))
             .hint("`keyward plan` shows what it has"));
@@ -75,8 +75,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         return Err(Failure::failed("no signature of this key can be checked here"));
     }
     let proof = Proof {
-        signer: inline(setup.command()),
-        resident: setup.resident(),
+        signer: inline(plugin.command()),
+        resident: plugin.resident(),
         certificate: certificate(identity, milliseconds(asked.saturating_sub(started))),
         signatures,
     };
@@ -139,7 +139,7 @@ fn text(proof: &Proof, plan: &Draft) -> String {
     let mode = if proof.resident { "stays" } else { "run for each request" };
     let certificate = &proof.certificate;
     let name = certificate.common_name.as_deref().unwrap_or("no common name");
-    let program = plan.signer().and_then(|setup| setup.program());
+    let program = plan.signer().and_then(|plugin| plugin.preview.program.as_ref());
     let program =
         program.map_or(proof.signer.clone(), |program| program.path.display().to_string());
     let mut rows = vec![

@@ -238,8 +238,8 @@ fn register<'a>(
             command: &exec.command,
             args: &exec.args,
             env: &env,
-            api_version: &exec.api_version,
-            interactive_mode: &exec.interactive_mode,
+            api_version: exec.api_version.text(),
+            interactive_mode: exec.interactive_mode.text(),
             provide_cluster_info: exec.provide_cluster_info,
         };
         let name = output::inline(&user.name);

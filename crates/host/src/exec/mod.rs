@@ -8,9 +8,10 @@
 //! Expiry and credential come together, after everything is checked (D3). Expiry is what the plugin
 //! says, never what a certificate or a token says.
 
-mod failure;
 mod hints;
+mod interactive;
 mod once;
+mod plugin;
 
 use std::{
     borrow::Cow,
@@ -19,26 +20,24 @@ use std::{
 };
 
 use jiff::Timestamp;
-use keyward_protocol::exec::Answer;
-
-use self::hints::Hints;
-pub use self::once::PluginRunner;
 use keyward_process::{
     clock::SharedClock,
-    runner::{self, Cancel, Invocation, Output, Sink, Status, Stderr, Stdin},
+    runner::{Cancel, Failure, Output, Part},
 };
+use keyward_protocol::exec::{Answer, AnswerError, REQUEST_VARIABLE, Request};
 
+use self::hints::Hints;
+pub use self::{interactive::interactive, once::PluginRunner, plugin::ExecPlugin};
 use crate::{
     Credential, Error, Kind, Plan,
     cell::{Fetch, Fresh, Occasion},
     credential::{Header, Unsendable},
     error::inline,
-    given::keep_known,
     observer::{CallStatus, Ends, Observer},
     pair::Pair,
-    plan::{Context, Plugin, Turn},
-    redact::Redactor,
+    plugin::{RunSettings, counted},
     rules::Program,
+    static_credential::keep_known,
 };
 
 /// Who is told about runs.
@@ -52,6 +51,7 @@ pub(crate) struct Watch {
 
 /// Runs the plugin of a plan whenever a credential is needed.
 pub(crate) struct Runner {
+    plugin: Arc<ExecPlugin>,
     plan: Plan,
     clock: SharedClock,
     watch: Watch,
@@ -61,99 +61,90 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    pub(crate) fn new(plan: Plan, clock: SharedClock, watch: Watch) -> Self {
-        Self { plan, clock, watch, hints: Hints::default(), pair: Mutex::new(None) }
+    pub(crate) fn new(
+        plugin: Arc<ExecPlugin>,
+        plan: Plan,
+        clock: SharedClock,
+        watch: Watch,
+    ) -> Self {
+        Self { plugin, plan, clock, watch, hints: Hints::default(), pair: Mutex::new(None) }
     }
 
-    fn attempt(&self, plugin: &Plugin, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
-        let (turn, program) = self.decide(plugin, occasion)?;
-        let invocation = ask(plugin, &turn, program);
-        let output = self.run(plugin, &turn, &invocation)?;
-        self.read(plugin, &turn, &output)
-    }
-
-    /// What a run that ended well has brought.
-    fn read(
-        &self,
-        plugin: &Plugin,
-        turn: &Turn,
-        output: &Output,
-    ) -> Result<Fresh<Credential>, Error> {
-        let answer = Answer::read(&output.stdout, turn.request.version)
-            .map_err(|wrong| failure::bad_answer(plugin, turn, output, wrong))?;
-        self.keep(plugin, turn, output, answer)
-    }
-
-    /// Everything that is decided afresh for a run: a person, the policy, the program.
-    fn decide(&self, plugin: &Plugin, occasion: &Occasion) -> Result<(Turn, Program), Error> {
-        let context = Context {
-            rules: self.plan.rules(),
-            surroundings: self.plan.surroundings(),
-            settings: self.plan.settings(),
-        };
+    fn attempt(&self, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
         let response = match occasion {
             Occasion::Refused(response) => response.as_deref(),
             _ => None,
         };
         let waited_for = !matches!(occasion, Occasion::Ahead);
-        let turn = plugin.turn(&context, waited_for, response)?;
-        let admitted = context.rules.admit(plugin.command(), context.surroundings);
-        let denied = |error: &Error| matches!(error.kind(), Kind::NotAllowed | Kind::BadConfig);
-        self.watch.observer.judged(!admitted.as_ref().is_err_and(denied));
-        match admitted {
-            Ok(program) => Ok((turn, program)),
-            Err(error) if denied(&error) => Err(error),
-            Err(error) => {
-                let status = match error.kind() {
-                    Kind::NotFound => CallStatus::PluginNotFoundError,
-                    _ => CallStatus::ClientInternalError,
-                };
-                self.watch.observer.ran(plugin.command(), 1, status, Duration::ZERO);
-                Err(error)
-            }
-        }
+        let (run, request) = self.plugin.prepare(&self.plan.context(), waited_for, response)?;
+        let program = self.admit()?;
+        let output = self.run(&run, &request, &program)?;
+        self.read(&run, &request, &output)
     }
 
-    fn run(&self, plugin: &Plugin, turn: &Turn, invocation: &Invocation) -> Result<Output, Error> {
-        tracing::debug!(
-            plugin = plugin.command(),
-            program = %invocation.program.display(),
-            interactive = turn.request.interactive,
-            attended = turn.attended,
-            "running a plugin"
-        );
+    /// What a run that ended well has brought.
+    fn read(
+        &self,
+        run: &RunSettings<'_>,
+        request: &Request,
+        output: &Output,
+    ) -> Result<Fresh<Credential>, Error> {
+        let answer = Answer::read(&output.stdout, request.version)
+            .map_err(|wrong| bad_answer(run, output, wrong))?;
+        self.keep(run, output, answer)
+    }
+
+    /// Finds the program afresh for each run, and asks the policy.
+    fn admit(&self) -> Result<Program, Error> {
+        let command = self.plugin.command();
+        let admitted = self.plan.rules().admit(command, self.plan.surroundings());
+        let kind = admitted.as_ref().err().map(Error::kind);
+        let denied = matches!(kind, Some(Kind::NotAllowed | Kind::BadConfig));
         let observer = &self.watch.observer;
-        match runner::run(invocation, &Cancel::default()) {
-            Err(failure) => {
-                let (code, status, took) = failure::counted(&failure);
-                observer.ran(plugin.command(), code, status, took);
-                tracing::debug!(plugin = plugin.command(), %failure, "a plugin did not end by itself");
-                Err(failure::not_run(plugin, turn, failure))
+        observer.judged(!denied);
+        let status = match kind {
+            Some(Kind::NotFound) => CallStatus::PluginNotFoundError,
+            _ => CallStatus::ClientInternalError,
+        };
+        if kind.is_some() && !denied {
+            observer.ran(command, 1, status, Duration::ZERO);
+        }
+        admitted
+    }
+
+    fn run(
+        &self,
+        run: &RunSettings<'_>,
+        request: &Request,
+        program: &Program,
+    ) -> Result<Output, Error> {
+        let result = run.run(&run.invocation(program), &Cancel::default());
+        let (code, status, took) = counted(&result);
+        self.watch.observer.ran(self.plugin.command(), code, status, took);
+        match result {
+            Ok(output) if output.status.success() => Ok(output),
+            Ok(output) => Err(run.ended(output.status, &output.stderr, &output.stdout)),
+            Err(Failure::TooBig { part, size, limit }) => {
+                let largest = largest_field(&part, request);
+                let error = run.not_run(Failure::TooBig { part, size, limit });
+                Err(match largest {
+                    Some(largest) => error.note("largest field", largest).with_hint(
+                        "the request has it because of `provideClusterInfo`; most plugins work without",
+                    ),
+                    None => error,
+                })
             }
-            Ok(output) => {
-                let (code, status) = match output.status {
-                    Status::Code(0) => (0, CallStatus::NoError),
-                    Status::Code(code) => (code, CallStatus::PluginExecutionError),
-                    Status::Signal(_) => (-1, CallStatus::PluginExecutionError),
-                };
-                observer.ran(plugin.command(), code, status, output.took);
-                tracing::debug!(plugin = plugin.command(), code, took = ?output.took, "a plugin ended");
-                match output.status {
-                    Status::Code(0) => Ok(output),
-                    _ => Err(failure::ended(plugin, turn, &output)),
-                }
-            }
+            Err(failure) => Err(run.not_run(failure)),
         }
     }
 
     fn keep(
         &self,
-        plugin: &Plugin,
-        turn: &Turn,
+        run: &RunSettings<'_>,
         output: &Output,
         answer: Answer,
     ) -> Result<Fresh<Credential>, Error> {
-        let wrong = |what: &str| failure::wrong_answer(plugin, turn, output, what);
+        let wrong = |what: &str| run.bad_answer(what, output);
         let now = self.clock.now();
         let mut last = self.pair.lock().unwrap_or_else(PoisonError::into_inner);
         let pair = match &answer.pair {
@@ -163,7 +154,7 @@ impl Runner {
                     wrong("answered a certificate and a key that are not a pair")
                         .note("because", why.0)
                 })?;
-                self.check_validity(plugin, &pair, now).map_err(|what| wrong(&what))?;
+                self.check_validity(&pair, now).map_err(|what| wrong(&what))?;
                 Some(keep_known(pair, last.as_ref()))
             }
         };
@@ -178,7 +169,7 @@ impl Runner {
     }
 
     /// The proposal wants a certificate to be valid when it comes; the reference does not look.
-    fn check_validity(&self, plugin: &Plugin, pair: &Pair, now: Timestamp) -> Result<(), String> {
+    fn check_validity(&self, pair: &Pair, now: Timestamp) -> Result<(), String> {
         let what = if now > pair.not_after {
             format!("answered a certificate that expired at {}", pair.not_after)
         } else if now < pair.not_before {
@@ -186,11 +177,12 @@ impl Runner {
         } else {
             return Ok(());
         };
-        self.watch.observer.invalid_certificate(plugin.command());
+        let command = self.plugin.command();
+        self.watch.observer.invalid_certificate(command);
         if self.plan.settings().strict {
             return Err(what);
         }
-        tracing::warn!("plugin `{}` {what}", inline(plugin.command()));
+        tracing::warn!("plugin `{}` {what}", inline(command));
         Ok(())
     }
 
@@ -215,66 +207,53 @@ impl Runner {
 
 impl Fetch<Credential> for Runner {
     fn name(&self) -> Cow<'_, str> {
-        let plugin = self.plan.plugin().map_or("", Plugin::command);
-        format!("plugin `{plugin}` of {}", self.plan.needed_by()).into()
+        format!("plugin `{}` of {}", self.plugin.command(), self.plan.needed_by()).into()
     }
 
     fn fetch(&self, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
-        let Some(plugin) = self.plan.plugin() else {
-            return Err(Error::new(Kind::BadConfig, "the plan has no plugin"));
-        };
         let start = self.clock.elapsed();
-        let result = self.attempt(plugin, occasion);
+        let result = self.attempt(occasion);
         let took = self.clock.elapsed().saturating_sub(start);
         self.watch.observer.refreshed(took, result.is_ok());
         result.map_err(|error| {
             let error = error.note_first("needed by", self.plan.needed_by());
             match error.kind() {
-                Kind::NotFound if self.hints.allow(self.clock.elapsed()) => plugin.hinted(error),
+                Kind::NotFound if self.hints.allow(self.clock.elapsed()) => {
+                    self.plugin.hinted(error)
+                }
                 _ => error,
             }
         })
     }
 }
 
-/// What a plugin is asked, as a program to run.
-fn ask(plugin: &Plugin, turn: &Turn, program: Program) -> Invocation {
-    let mut invocation = Invocation::new(program.path);
-    invocation.identity = Some(program.identity);
-    invocation.name = plugin.command().into();
-    invocation.args = plugin.args().iter().map(Into::into).collect();
-    invocation.env = turn.environment.iter().map(|v| (v.name.clone(), v.value.clone())).collect();
-    invocation.stdin = if turn.request.interactive { Stdin::Terminal } else { Stdin::Closed };
-    invocation.stderr = match &turn.stderr {
-        Stderr::Sink(sink) => Stderr::Sink(Arc::new(RedactedSink {
-            redactor: failure::redactor(plugin, turn),
-            sink: sink.clone(),
-        })),
-        other => other.clone(),
+/// The answer is not one. The cause has the details.
+fn bad_answer(run: &RunSettings<'_>, output: &Output, wrong: AnswerError) -> Error {
+    let what = match &wrong {
+        AnswerError::Empty => "answered nothing",
+        AnswerError::Decode { .. } => "answered something that is not an `ExecCredential`",
+        AnswerError::VersionMismatch { .. } => "answered in another version than it was asked in",
+        _ => "answered without a credential",
     };
-    invocation.budget = turn.budget;
-    invocation.limits = turn.limits;
-    invocation.attended = turn.attended;
-    invocation
+    let mismatch = matches!(wrong, AnswerError::VersionMismatch { .. });
+    let error = run.bad_answer(what, output).because(wrong);
+    if mismatch {
+        error.with_hint("set `apiVersion` of the user's `exec` to what the plugin speaks")
+    } else {
+        error
+    }
 }
 
-/// Passes on what a plugin writes as it comes, without the secrets of its run. Those of the answer are not
-/// known yet.
-struct RedactedSink {
-    redactor: Redactor,
-    sink: Arc<dyn Sink>,
-}
-
-impl Sink for RedactedSink {
-    fn line(&self, plugin: &str, line: &str) {
-        self.sink.line(plugin, &self.redactor.apply(line.as_bytes()));
-    }
-
-    fn prompt(&self, plugin: &str, text: &str) {
-        self.sink.prompt(plugin, &self.redactor.apply(text.as_bytes()));
-    }
-
-    fn rest(&self, plugin: &str, text: &str) {
-        self.sink.rest(plugin, &self.redactor.apply(text.as_bytes()));
-    }
+/// Which field makes the request too big for the environment.
+fn largest_field(part: &Part, request: &Request) -> Option<String> {
+    let asked = matches!(part, Part::Variable(name) if name == REQUEST_VARIABLE);
+    let cluster = request.cluster.as_ref().filter(|_| asked || *part == Part::Everything)?;
+    let authority = cluster.certificate_authority_data.len();
+    let config = cluster.config.as_ref().map_or(0, |config| config.to_json().len());
+    let (field, size) = if authority >= config {
+        ("certificate-authority-data", authority)
+    } else {
+        ("the extension `client.authentication.k8s.io/exec`", config)
+    };
+    Some(format!("{field} of the cluster, {size} bytes"))
 }

@@ -1,16 +1,13 @@
 use std::{borrow::Cow, sync::Arc};
 
-use keyward_process::{
-    clock::SharedClock,
-    runner::{Output, Status},
-};
+use keyward_process::{clock::SharedClock, runner::Output};
 
-use super::{Runner, Watch, failure};
+use super::{Runner, Watch};
 use crate::{
-    Credential, Error, Kind, Plan,
+    Credential, Error, Plan,
     cell::{Fetch, Fresh, Occasion},
     observer::{Ends, Nobody},
-    plan::Context,
+    plan::Method,
 };
 
 /// The plugin of one plan, for programs that decide themselves who runs it and keep what it brings.
@@ -20,29 +17,24 @@ use crate::{
 pub struct PluginRunner(Runner);
 
 impl PluginRunner {
-    /// The runner of a plan that has a plugin. Runs nothing.
-    pub fn new(plan: Plan, clock: SharedClock) -> Self {
+    /// The runner of a plan; `None` for a plan without a plugin. Runs nothing.
+    pub fn new(plan: Plan, clock: SharedClock) -> Option<Self> {
+        let Method::Exec(plugin) = plan.method() else { return None };
+        let plugin = Arc::clone(plugin);
         let observer = Arc::new(Nobody);
         let ends = Arc::new(Ends::new(Arc::clone(&observer) as _));
-        Self(Runner::new(plan, clock, Watch { id: 0, observer, ends }))
+        Some(Self(Runner::new(plugin, plan, clock, Watch { id: 0, observer, ends })))
     }
 
     /// The credential in the output of a run that another process made, checked as one of our own
     /// runs is.
     pub fn accept(&self, output: &Output) -> Result<Fresh<Credential>, Error> {
-        let Runner { plan, .. } = &self.0;
-        let Some(plugin) = plan.plugin() else {
-            return Err(Error::new(Kind::BadConfig, "the plan has no plugin"));
-        };
-        let context = Context {
-            rules: plan.rules(),
-            surroundings: plan.surroundings(),
-            settings: plan.settings(),
-        };
-        let turn = plugin.turn(&context, true, None)?;
-        match output.status {
-            Status::Code(0) => self.0.read(plugin, &turn, output),
-            _ => Err(failure::ended(plugin, &turn, output)),
+        let Runner { plan, plugin, .. } = &self.0;
+        let (run, request) = plugin.prepare(&plan.context(), true, None)?;
+        if output.status.success() {
+            self.0.read(&run, &request, output)
+        } else {
+            Err(run.ended(output.status, &output.stderr, &output.stdout))
         }
         .map_err(|error| error.note_first("needed by", plan.needed_by()))
     }

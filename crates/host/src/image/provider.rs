@@ -1,6 +1,6 @@
 //! One run of a provider: locate, ask, run, read; and again after a pause if it failed quickly.
 
-use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use keyward_protocol::{
     Secret,
@@ -11,18 +11,18 @@ use zeroize::Zeroizing;
 use super::{
     answer::{self, Answer, Unusable},
     config::{Provider, Speech},
-    failure::{self, Secrets},
+    failure,
 };
 use keyward_process::{
     clock::{Clock, SharedClock, SystemClock},
-    runner::{self, Cancel, Failure, Invocation, OutputLimits, Stdin},
+    runner::{Cancel, Failure, OutputLimits, Stderr, Stdin},
     surroundings::Surroundings,
 };
 
 use crate::{
     Error,
     observer::Observer,
-    plan::Environment,
+    plugin::{Environment, Role, RunSettings, Spec},
     redact,
     rules::{self, Program},
 };
@@ -141,23 +141,23 @@ impl Runner {
         program: &Program,
         budget: Duration,
     ) -> Result<Answer, (Error, bool)> {
-        let secrets =
-            Secrets { provider, surroundings: &self.surroundings, token: told.token.as_ref() };
-        let invocation = self.invocation(provider, image, told, program, budget);
-        tracing::debug!(provider = provider.name, program = %program.path.display(), "running a provider");
-        let output = match runner::run(&invocation, &Cancel::default()) {
+        let run = self.settings(provider, image, told);
+        let mut invocation = run.invocation(program);
+        invocation.name = program.path.clone().into();
+        invocation.budget = budget;
+        let output = match run.run(&invocation, &Cancel::default()) {
             Ok(output) => output,
             Err(failure) => {
                 let took = failure.left().map_or(Duration::ZERO, |left| left.took);
                 self.observer.provided(&provider.name, took, true);
                 let again = matches!(failure, Failure::Busy);
-                let error = failure::not_run(&secrets, failure, self.settings.budget);
+                let error = run.not_run(failure);
                 return Err((failure::after(error, took), again));
             }
         };
         self.observer.provided(&provider.name, output.took, !output.status.success());
         if !output.status.success() {
-            let error = failure::ended(&secrets, &output);
+            let error = run.ended(output.status, &output.stderr, &output.stdout);
             return Err((failure::after(error, output.took), true));
         }
         let read = answer::read(provider, image, &output.stdout, self.clock.now());
@@ -169,25 +169,18 @@ impl Runner {
             other => other,
         };
         let mut answer = answer.map_err(|wrong| {
-            let error = failure::bad_answer(&secrets, &output, wrong);
+            let error = failure::bad_answer(&run, &output, wrong);
             (failure::after(error, output.took), false)
         })?;
         for (_, login) in &answer.auth {
             redact::remember(&login.password, answer.kept_for.or(Some(Duration::ZERO)));
         }
         answer.took = output.took;
-        answer.stderr = secrets.masked(&output.stderr, &output.stdout);
+        answer.stderr = run.redacted(&output.stderr, &output.stdout);
         Ok(answer)
     }
 
-    fn invocation(
-        &self,
-        provider: &Provider,
-        image: &str,
-        told: &Told,
-        program: &Program,
-        budget: Duration,
-    ) -> Invocation {
+    fn settings<'a>(&self, provider: &'a Provider, image: &str, told: &Told) -> RunSettings<'a> {
         let version = match provider.speech {
             Speech::Kubelet(version) => Some(version),
             Speech::Proposal => None,
@@ -199,20 +192,19 @@ impl Runner {
             token: told.token.clone().filter(|_| says),
             annotations: if says { told.annotations.clone() } else { Vec::new() },
         };
-        let mut invocation = Invocation::new(&program.path);
-        invocation.identity = Some(program.identity);
-        invocation.name = program.path.clone().into();
-        invocation.args = provider.args.iter().map(Into::into).collect();
-        // Ours and the configured ones, of which the later wins (LE-04).
-        invocation.env = self.settings.environment.of(&self.surroundings);
-        let configured = provider.env.iter();
-        invocation.env.extend(
-            configured.map(|(name, value)| (OsString::from(name), OsString::from(value.expose()))),
-        );
         let request = request.to_json();
-        invocation.stdin = Stdin::Request(Zeroizing::new(request.expose().as_bytes().to_vec()));
-        invocation.budget = budget;
-        invocation.limits = self.settings.limits;
-        invocation
+        let Provider { name, args, env, .. } = provider;
+        let Settings { environment, budget, limits, .. } = &self.settings;
+        RunSettings {
+            spec: Spec { role: Role::Image, name, args, env },
+            // Ours and the configured ones, of which the later wins (LE-04).
+            environment: environment.compose(&self.surroundings, env, &[], None),
+            stdin: Stdin::Request(Zeroizing::new(request.expose().as_bytes().to_vec())),
+            stderr: Stderr::Kept,
+            attended: false,
+            budget: *budget,
+            limits: *limits,
+            secrets: told.token.iter().cloned().collect(),
+        }
     }
 }

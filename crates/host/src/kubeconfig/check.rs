@@ -2,27 +2,20 @@
 
 use std::{fmt::Write as _, path::Path};
 
-use keyward_protocol::{Secret, exec::Version};
-use zeroize::Zeroizing;
-
 use super::{Class, Exec, Problem, Subject, Target, load::read, problem::report};
 use crate::{
     Error,
     error::inline,
-    pair::{self, Pair},
+    pair,
+    static_credential::{StaticCredential, Unusable, read_pair, read_parts},
 };
 
 impl Target {
     /// The plugin of the user, unless something else in the configuration wins over it: a token, a
     /// token file, a user name, or a client certificate with its key (EX-15).
     pub fn plugin(&self) -> Option<&Exec> {
-        let user = &self.user;
-        let token = !user.token.is_empty() || !user.token_file.is_empty();
-        let certificate =
-            !user.client_certificate.is_empty() || !user.client_certificate_data.is_empty();
-        let key = !user.client_key.is_empty() || !user.client_key_data.is_empty();
-        let fixed = token || !user.username.is_empty() || (certificate && key);
-        user.exec.as_ref().filter(|_| !fixed)
+        let fixed = StaticCredential::of(&self.user);
+        self.user.exec.as_ref().filter(|_| fixed.is_empty())
     }
 
     /// Whether a connection could be set up: [`Target::check_user`] and [`Target::check_tls`].
@@ -88,12 +81,12 @@ impl Target {
     /// The version must be known even if something wins over the plugin, as in the reference.
     fn judge_exec(&self, problems: &mut Vec<Problem>) {
         let Some(exec) = &self.user.exec else { return };
-        if Version::parse(&exec.api_version).is_none() {
+        if exec.api_version.known().is_none() {
             problems.push(self.user_lines.problem(
                 Class::ExecVersionUnsupported,
                 (&Subject::User(self.user_name.clone()), &exec.place),
                 "exec.apiVersion",
-                format!("is `{}`, a version nobody speaks", inline(&exec.api_version)),
+                format!("is `{}`, a version nobody speaks", inline(exec.api_version.text())),
             ));
         }
     }
@@ -178,8 +171,14 @@ impl Target {
             return;
         }
         // Files are read now, and parsed at each handshake: they may be replaced in between.
-        let outcome = if in_files { self.files().map(drop) } else { self.pair().map(drop) };
-        if let Err(what) = outcome {
+        let outcome = if in_files { read_parts(user).map(drop) } else { read_pair(user).map(drop) };
+        if let Err(unusable) = outcome {
+            let what = match unusable {
+                Unusable::Pair(why) => why,
+                Unusable::File { file, error, .. } => {
+                    format!("`{}`: {}", inline(&file), error.kind())
+                }
+            };
             let message = format!("and its key cannot be used: {what}");
             let field = if user.client_certificate_data.is_empty() {
                 "client-certificate"
@@ -190,34 +189,6 @@ impl Target {
             problems.push(self.user_lines.problem(Class::PairInvalid, entry, field, message));
         }
     }
-
-    fn files(&self) -> Result<(), String> {
-        for file in [&self.user.client_certificate, &self.user.client_key] {
-            if !file.is_empty() {
-                content(file)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The client certificate with its key, each from the kubeconfig or else from its file.
-    fn pair(&self) -> Result<Pair, String> {
-        let user = &self.user;
-        let certificate = match user.client_certificate_data.as_slice() {
-            [] => content(&user.client_certificate)?,
-            data => data.to_vec().into(),
-        };
-        let key = if user.client_key_data.is_empty() {
-            Secret::from_bytes(std::mem::take(&mut *content(&user.client_key)?))
-        } else {
-            user.client_key_data.clone()
-        };
-        Pair::parse(&String::from_utf8_lossy(&certificate), &key).map_err(|error| error.0)
-    }
-}
-
-fn content(file: &str) -> Result<Zeroizing<Vec<u8>>, String> {
-    read(Path::new(file)).map_err(|kind| format!("`{}`: {kind}", inline(file)))
 }
 
 fn outcome(problems: Vec<Problem>, hint: Option<&'static str>) -> Result<(), Error> {

@@ -11,8 +11,8 @@ use keyward_protocol::{
 };
 
 use super::{
-    AuthProvider, Class, Cluster, Context, Exec, Kubeconfig, Lines, Named, Place, Preferences,
-    Problem, Subject, User,
+    ApiVersion, AuthProvider, Class, Cluster, Context, Exec, InteractiveMode, Kubeconfig, Lines,
+    Named, Place, Preferences, Problem, Subject, User,
     field::{Reader, is_null},
 };
 
@@ -185,23 +185,24 @@ impl Reader<'_> {
         for entry in fields {
             self.lines.note_exec(&entry.key, entry.line);
             match entry.key.as_str() {
-                "apiVersion" => exec.api_version = self.text(entry),
+                "apiVersion" => exec.api_version = ApiVersion::parse(&self.text(entry)),
                 "command" => exec.command = self.text(entry),
                 "args" => exec.args = self.texts(entry),
                 "env" => (exec.env, exec.unnamed) = self.variables(entry),
                 "installHint" => exec.install_hint = self.text(entry),
                 "provideClusterInfo" => exec.provide_cluster_info = self.flag(entry),
-                "interactiveMode" => exec.interactive_mode = self.text(entry),
+                "interactiveMode" => {
+                    exec.interactive_mode = InteractiveMode::parse(&self.text(entry));
+                }
                 _ => {}
             }
         }
         self.within = "";
         // Later versions must say it (EV-04, EV-05).
-        let lenient = [Version::V1Alpha1, Version::V1Beta1];
-        if exec.interactive_mode.is_empty()
-            && Version::parse(&exec.api_version).is_some_and(|v| lenient.contains(&v))
-        {
-            "IfAvailable".clone_into(&mut exec.interactive_mode);
+        let lenient =
+            matches!(exec.api_version.known(), Some(Version::V1Alpha1 | Version::V1Beta1));
+        if lenient && exec.interactive_mode.text().is_empty() {
+            exec.interactive_mode = InteractiveMode::IfAvailable;
         }
         exec
     }

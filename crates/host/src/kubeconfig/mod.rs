@@ -27,8 +27,8 @@ mod write;
 pub use lines::Lines;
 pub use problem::{Class, Problem, Subject};
 pub use types::{
-    AuthProvider, Cluster, Context, Exec, Impersonate, Kubeconfig, Named, Overrides, Place,
-    Preferences, Target, User,
+    ApiVersion, AuthProvider, Cluster, Context, Exec, Impersonate, InteractiveMode, Kubeconfig,
+    Named, Overrides, Place, Preferences, Target, User,
 };
 pub use wrapper::{WRAPPER, WRAPPER_HINT};
 

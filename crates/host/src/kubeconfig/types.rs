@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use keyward_protocol::{Node, Secret, url};
+use keyward_protocol::{Node, Secret, exec::Version, url};
 
 use super::Lines;
 
@@ -111,7 +111,7 @@ pub struct Impersonate {
 #[derive(Clone, Default)]
 #[expect(missing_docs, reason = "the names are the kubeconfig's")]
 pub struct Exec {
-    pub api_version: String,
+    pub api_version: ApiVersion,
     pub command: String,
     pub args: Vec<String>,
     pub env: Vec<(String, Secret)>,
@@ -119,9 +119,86 @@ pub struct Exec {
     pub unnamed: Vec<u32>,
     pub install_hint: String,
     pub provide_cluster_info: bool,
-    /// Defaulted for v1alpha1 and v1beta1 (EV-04); empty is an error for v1 (EV-05).
-    pub interactive_mode: String,
+    /// Defaulted for v1alpha1 and v1beta1 (EV-04); missing is an error for v1 (EV-05).
+    pub interactive_mode: InteractiveMode,
     pub place: Place,
+}
+
+/// `apiVersion` of an `exec` block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ApiVersion {
+    /// A version of the plugin protocol.
+    Known(Version),
+    /// Anything else; empty when it is missing.
+    Unknown(String),
+}
+
+/// `interactiveMode` of an `exec` block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the kubeconfig's")]
+pub enum InteractiveMode {
+    Never,
+    IfAvailable,
+    Always,
+    /// Anything else; empty when it is missing.
+    Unknown(String),
+}
+
+impl ApiVersion {
+    /// Reads a version.
+    pub fn parse(text: &str) -> Self {
+        Version::parse(text).map_or_else(|| Self::Unknown(text.to_owned()), Self::Known)
+    }
+
+    /// The version as the kubeconfig spells it.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Known(version) => version.api_version(),
+            Self::Unknown(text) => text,
+        }
+    }
+
+    /// The version, if it is one of the plugin protocol.
+    pub fn known(&self) -> Option<Version> {
+        match self {
+            Self::Known(version) => Some(*version),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
+impl InteractiveMode {
+    /// Reads a mode.
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "Never" => Self::Never,
+            "IfAvailable" => Self::IfAvailable,
+            "Always" => Self::Always,
+            other => Self::Unknown(other.to_owned()),
+        }
+    }
+
+    /// The mode as the kubeconfig spells it.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Never => "Never",
+            Self::IfAvailable => "IfAvailable",
+            Self::Always => "Always",
+            Self::Unknown(text) => text,
+        }
+    }
+}
+
+impl Default for ApiVersion {
+    fn default() -> Self {
+        Self::Unknown(String::new())
+    }
+}
+
+impl Default for InteractiveMode {
+    fn default() -> Self {
+        Self::Unknown(String::new())
+    }
 }
 
 /// The `auth-provider` block of a user.
@@ -249,14 +326,14 @@ impl fmt::Debug for User {
 impl fmt::Debug for Exec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Exec")
-            .field("api_version", &self.api_version)
+            .field("api_version", &self.api_version.text())
             .field("command", &self.command)
             .field("args", &self.args.len())
             .field("env", &self.env)
             .field("unnamed", &self.unnamed)
             .field("install_hint", &self.install_hint)
             .field("provide_cluster_info", &self.provide_cluster_info)
-            .field("interactive_mode", &self.interactive_mode)
+            .field("interactive_mode", &self.interactive_mode.text())
             .field("place", &self.place)
             .finish()
     }

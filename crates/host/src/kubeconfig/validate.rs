@@ -4,7 +4,9 @@ use std::path::Path;
 
 use keyward_process::file;
 
-use super::{Class, Cluster, Exec, Lines, Place, Problem, Subject, User, load, server};
+use super::{
+    Class, Cluster, Exec, InteractiveMode, Lines, Place, Problem, Subject, User, load, server,
+};
 use keyward_process::surroundings::Surroundings;
 
 use crate::error::inline;
@@ -126,7 +128,7 @@ impl Judge<'_> {
         if exec.command.is_empty() {
             self.fault(Class::ExecCommandMissing, "exec.command", "is missing");
         }
-        if exec.api_version.is_empty() {
+        if exec.api_version.text().is_empty() {
             self.fault(Class::ExecVersionMissing, "exec.apiVersion", "is missing");
         }
         let unnamed = exec.env.iter().enumerate().filter(|(_, (name, _))| name.is_empty());
@@ -138,18 +140,14 @@ impl Judge<'_> {
             }
             self.problems.push(problem);
         }
-        match exec.interactive_mode.as_str() {
-            "Never" | "IfAvailable" | "Always" => {}
-            "" => self.fault(
-                Class::ExecModeMissing,
-                "exec.interactiveMode",
-                "is missing: `Never`, `IfAvailable` or `Always`",
-            ),
-            _ => self.fault(
-                Class::ExecModeInvalid,
-                "exec.interactiveMode",
-                "must be `Never`, `IfAvailable` or `Always`, in these letters",
-            ),
+        if let InteractiveMode::Unknown(text) = &exec.interactive_mode {
+            let (class, what) = if text.is_empty() {
+                (Class::ExecModeMissing, "is missing: `Never`, `IfAvailable` or `Always`")
+            } else {
+                let what = "must be `Never`, `IfAvailable` or `Always`, in these letters";
+                (Class::ExecModeInvalid, what)
+            };
+            self.fault(class, "exec.interactiveMode", what);
         }
         self.place = user;
     }

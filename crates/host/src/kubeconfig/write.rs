@@ -141,11 +141,11 @@ impl Writer {
             self.close('}');
         }
         self.close(']');
-        self.text_if("apiVersion", &exec.api_version);
+        self.text_if("apiVersion", exec.api_version.text());
         self.text_if("installHint", &exec.install_hint);
         self.key("provideClusterInfo");
         self.text.push_str(if exec.provide_cluster_info { "true" } else { "false" });
-        self.text_if("interactiveMode", &exec.interactive_mode);
+        self.text_if("interactiveMode", exec.interactive_mode.text());
         self.close('}');
     }
 

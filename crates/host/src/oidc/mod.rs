@@ -61,7 +61,7 @@ pub struct Reply {
 }
 
 /// The auth-provider's configuration, with the tokens as they are now.
-pub(crate) struct Oidc {
+pub struct Oidc {
     issuer: String,
     client_id: String,
     client_secret: Secret,

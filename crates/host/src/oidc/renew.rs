@@ -4,17 +4,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use keyward_process::clock::SharedClock;
 
+use super::Oidc;
 use crate::{
     Credential, Error, Kind, Plan,
     cell::{Fetch, Fresh, Occasion},
     credential::{Header, Unsendable},
-    given,
     observer::Observer,
     pair::Pair,
+    static_credential::{self, StaticCredential},
 };
 
 /// Gives the id-token while it is valid, and gets another in time.
 pub(crate) struct Renewer {
+    oidc: Arc<Oidc>,
+    fixed: StaticCredential,
     plan: Plan,
     clock: SharedClock,
     observer: Arc<dyn Observer>,
@@ -23,19 +26,22 @@ pub(crate) struct Renewer {
 }
 
 impl Renewer {
-    pub(crate) fn new(plan: Plan, clock: SharedClock, observer: Arc<dyn Observer>) -> Self {
-        Self { plan, clock, observer, pair: Mutex::new(None) }
+    pub(crate) fn new(
+        oidc: Arc<Oidc>,
+        fixed: StaticCredential,
+        plan: Plan,
+        clock: SharedClock,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        Self { oidc, fixed, plan, clock, observer, pair: Mutex::new(None) }
     }
 
     fn attempt(&self, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
-        let Some(oidc) = self.plan.oidc() else {
-            return Err(Error::new(Kind::BadConfig, "the plan has no auth-provider"));
-        };
         let exchange = self.plan.settings().exchange.as_deref();
         let renew = !matches!(occasion, Occasion::Needed);
-        let id = oidc.token(exchange, self.clock.now(), renew)?;
+        let id = self.oidc.token(exchange, self.clock.now(), renew)?;
         let mut last = self.pair.lock().unwrap_or_else(PoisonError::into_inner);
-        let pair = given::pair(&self.plan, last.as_ref())?;
+        let pair = static_credential::pair(&self.fixed, &self.plan, last.as_ref())?;
         last.clone_from(&pair);
         let credential = Credential::new(Header::Bearer(id.token), pair, Some(id.expires))
             .map_err(|Unsendable| {

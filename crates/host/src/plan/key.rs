@@ -8,8 +8,8 @@ use std::{
 use keyward_protocol::exec::Version;
 use zeroize::Zeroizing;
 
-use super::{Complaints, Draft, Environment};
-use crate::rules::Policy;
+use super::{Complaints, Draft};
+use crate::{plugin::Environment, rules::Policy};
 
 /// The fields of a plan in a row, each with its length, so that no two plans can be mistaken for one
 /// another. It contains secrets: it is wiped when dropped and has no `Debug`.
@@ -65,9 +65,8 @@ impl Row {
         self.put(&user.client_certificate_data);
         self.number(user.exec.iter().len());
         if let Some(exec) = &user.exec {
-            for part in
-                [&exec.api_version, &exec.command, &exec.install_hint, &exec.interactive_mode]
-            {
+            let (version, mode) = (exec.api_version.text(), exec.interactive_mode.text());
+            for part in [version, &exec.command, &exec.install_hint, mode] {
                 self.put(part);
             }
             self.number(usize::from(exec.provide_cluster_info));
@@ -97,7 +96,7 @@ impl Row {
     fn cluster(&mut self, draft: &Draft) {
         let cluster = &draft.target.cluster;
         let told = draft.target.user.exec.as_ref().is_some_and(|exec| {
-            exec.provide_cluster_info && exec.api_version != Version::V1Alpha1.api_version()
+            exec.provide_cluster_info && exec.api_version.known() != Some(Version::V1Alpha1)
         });
         self.number(usize::from(told));
         if told {

@@ -3,31 +3,25 @@
 //! A [`Draft`] is everything that can be said about a target, faults included: it is what
 //! `keyward plan` shows. A [`Plan`] is a draft without faults: what cannot be run cannot be built.
 
-mod environment;
-mod interactive;
 mod key;
-mod plugin;
 mod settings;
 
-use std::{fmt, ops::Deref, path::PathBuf, sync::Arc};
-
-pub(crate) use environment::Variable;
-pub use environment::{Environment, Origin};
-pub use interactive::interactive;
-pub(crate) use key::Key;
-pub use plugin::Plugin;
-pub(crate) use plugin::{Context, Turn, alone};
-pub use settings::{Complaints, Settings};
+use std::{fmt, ops::Deref, sync::Arc};
 
 use keyward_process::surroundings::Surroundings;
 
+pub(crate) use self::key::Key;
+pub use self::settings::{Complaints, Settings};
 use crate::{
     Error, Kind,
     error::inline,
-    kubeconfig::{AuthProvider, Class, Exec, Place, Target, User},
+    exec::ExecPlugin,
+    kubeconfig::{AuthProvider, Class, Exec, Place, Target},
     oidc::Oidc,
+    plugin::Context,
     rules::Rules,
-    signer::{self, Setup},
+    signer::{self, SignerPlugin},
+    static_credential::{HeaderSource, StaticCredential},
 };
 
 /// A decided way to get credentials for a [`Target`]. Cheap to clone.
@@ -43,37 +37,25 @@ pub struct Draft {
     rules: Rules,
     surroundings: Surroundings,
     settings: Settings,
-    methods: Vec<Method>,
+    method: Method,
     passed_over: Option<String>,
-    plugin: Option<Plugin>,
-    oidc: Option<Oidc>,
-    signer: Option<Setup>,
     warnings: Vec<String>,
     faults: Vec<Error>,
 }
 
-/// A way to be somebody. A user can have two: a certificate for the handshake, and something for the
-/// `Authorization` header.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// How a user gets credentials.
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum Method {
-    /// A token, in the kubeconfig or a flag.
-    Token,
-    /// A token in a file, read again as it changes.
-    TokenFile(PathBuf),
-    /// A user name with a password.
-    Basic,
-    /// A client certificate with its key, in the kubeconfig.
-    Certificate,
-    /// A client certificate with its key, at least one of them in a file, read again as it changes.
-    CertificateFiles,
-    /// A plugin.
-    Exec,
-    /// The `oidc` auth-provider.
-    Oidc,
-    /// An external signer, the `externalSigner` auth-provider: a client certificate whose key stays
-    /// where it is.
-    Signer,
+    /// What the user has is used as it is; nothing, for an anonymous client.
+    Static(StaticCredential),
+    /// A plugin is run.
+    Exec(Arc<ExecPlugin>),
+    /// The `oidc` auth-provider keeps an id-token fresh, beside a client certificate.
+    Oidc(Arc<Oidc>, StaticCredential),
+    /// The `externalSigner` auth-provider: a client certificate whose key stays where it is, beside
+    /// what the user has for the header.
+    Signer(Arc<SignerPlugin>, StaticCredential),
 }
 
 impl Plan {
@@ -113,19 +95,15 @@ impl Draft {
         target.user.exec = target.user.exec.map(Exec::without_wrapper);
         let mut draft = Self {
             warnings: target.warnings.clone(),
-            methods: fixed_methods(&target.user),
+            method: Method::Static(StaticCredential::of(&target.user)),
             target,
             rules: rules.clone(),
             surroundings: surroundings.clone(),
             settings,
             passed_over: None,
-            plugin: None,
-            oidc: None,
-            signer: None,
             faults: Vec::new(),
         };
-        draft.choose_exec();
-        draft.choose_provider();
+        draft.choose();
         // What is in the kubeconfig itself is judged when a connection needs it.
         if let Err(fault) = draft.target.check_authority()
             && fault.problems().iter().any(|problem| problem.class == Class::CaUnreadable)
@@ -163,9 +141,9 @@ impl Draft {
         &self.surroundings
     }
 
-    /// What is used; nothing for an anonymous client.
-    pub fn methods(&self) -> &[Method] {
-        &self.methods
+    /// How the user gets credentials.
+    pub fn method(&self) -> &Method {
+        &self.method
     }
 
     /// Why a plugin or auth-provider that the user has is not used.
@@ -174,13 +152,19 @@ impl Draft {
     }
 
     /// The plugin, where one is used.
-    pub fn plugin(&self) -> Option<&Plugin> {
-        self.plugin.as_ref()
+    pub fn plugin(&self) -> Option<&ExecPlugin> {
+        match &self.method {
+            Method::Exec(plugin) => Some(plugin),
+            _ => None,
+        }
     }
 
     /// The external signer, where one is used.
-    pub fn signer(&self) -> Option<&Setup> {
-        self.signer.as_ref()
+    pub fn signer(&self) -> Option<&SignerPlugin> {
+        match &self.method {
+            Method::Signer(plugin, _) => Some(plugin),
+            _ => None,
+        }
     }
 
     /// What a careful reader would want to know.
@@ -193,8 +177,9 @@ impl Draft {
         &self.faults
     }
 
-    pub(crate) fn oidc(&self) -> Option<&Oidc> {
-        self.oidc.as_ref()
+    pub(crate) fn context(&self) -> Context<'_> {
+        let Self { rules, surroundings, settings, .. } = self;
+        Context { rules, surroundings, settings }
     }
 
     /// `user `prod` in `config`, line 14`.
@@ -212,99 +197,93 @@ impl Draft {
         }
     }
 
-    fn choose_exec(&mut self) {
-        let Some(exec) = self.target.user.exec.clone() else {
-            return;
+    fn choose(&mut self) {
+        let fixed = StaticCredential::of(&self.target.user);
+        let exec = self.target.user.exec.clone().and_then(|exec| self.choose_exec(exec, &fixed));
+        self.method = match (exec, self.target.user.auth_provider.clone()) {
+            (None, None) => Method::Static(fixed),
+            (Some(plugin), None) => Method::Exec(plugin),
+            (Some(plugin), Some(_)) => {
+                let what = "a user cannot have both `exec` and `auth-provider`";
+                self.fault(Error::new(Kind::BadConfig, what));
+                Method::Exec(plugin)
+            }
+            (None, Some(provider)) => match provider.name.as_str() {
+                signer::PROVIDER => self.choose_signer(&provider, fixed),
+                "oidc" => self.choose_oidc(&provider, fixed),
+                _ => {
+                    let known = self.target.check_user().err();
+                    self.fault(known.unwrap_or_else(|| unready(&provider)));
+                    Method::Static(fixed)
+                }
+            },
         };
-        let plugin = Plugin::new(exec, &self.target);
+    }
+
+    fn choose_exec(&mut self, exec: Exec, fixed: &StaticCredential) -> Option<Arc<ExecPlugin>> {
         // The reference looks at the version before it looks at who wins (EV-02).
-        if let Err(fault) = plugin.version() {
-            self.fault(fault);
-            return;
-        }
-        if !self.methods.is_empty() {
+        let version = match ExecPlugin::version_of(&exec) {
+            Ok(version) => version,
+            Err(fault) => {
+                self.fault(fault);
+                return None;
+            }
+        };
+        if !fixed.is_empty() {
             self.passed_over = Some(format!(
                 "plugin `{}` does not run, because the user has {}",
-                inline(plugin.command()),
-                self.methods.iter().map(Method::name).collect::<Vec<_>>().join(" and ")
+                inline(&exec.command),
+                fixed.names().join(" and ")
             ));
-            return;
+            return None;
         }
-        self.methods.push(Method::Exec);
-        let context = Context {
-            rules: &self.rules,
-            surroundings: &self.surroundings,
-            settings: &self.settings,
-        };
-        let (plugin, faults) = plugin.look(&context);
+        let (plugin, faults) = ExecPlugin::new(exec, version, &self.target, &self.context());
         self.warnings.extend(plugin.warnings());
-        self.plugin = Some(plugin);
         for fault in faults {
             self.fault(fault);
         }
+        Some(Arc::new(plugin))
     }
 
-    fn choose_provider(&mut self) {
-        let Some(provider) = self.target.user.auth_provider.clone() else {
-            return;
-        };
-        if self.plugin.is_some() {
-            self.fault(Error::new(
-                Kind::BadConfig,
-                "a user cannot have both `exec` and `auth-provider`",
-            ));
-            return;
-        }
-        if provider.name == signer::PROVIDER {
-            self.choose_signer(&provider);
-            return;
-        }
-        if provider.name != "oidc" {
-            self.fault(self.target.check_user().err().unwrap_or_else(|| unready(&provider)));
-            return;
-        }
-        match Oidc::new(&provider, &self.surroundings) {
+    fn choose_oidc(&mut self, provider: &AuthProvider, fixed: StaticCredential) -> Method {
+        match Oidc::new(provider, &self.surroundings) {
             Err(fault) => self.fault(fault),
-            Ok(_) if self.methods.iter().any(Method::is_header) => {
+            Ok(_) if fixed.header.is_some() => {
                 self.passed_over =
                     Some("the `oidc` auth-provider is not used: the user has a header".into());
             }
-            Ok(oidc) => {
-                self.methods.push(Method::Oidc);
-                self.oidc = Some(oidc);
-            }
+            Ok(oidc) => return Method::Oidc(Arc::new(oidc), fixed),
         }
+        Method::Static(fixed)
     }
 
-    fn choose_signer(&mut self, provider: &AuthProvider) {
-        let setup = match Setup::new(provider) {
-            Ok(setup) => setup,
-            Err(fault) => return self.fault(fault),
+    fn choose_signer(&mut self, provider: &AuthProvider, fixed: StaticCredential) -> Method {
+        let config = match signer::Config::new(provider) {
+            Ok(config) => config,
+            Err(fault) => {
+                self.fault(fault);
+                return Method::Static(fixed);
+            }
         };
-        if self.methods.iter().any(Method::is_certificate) {
+        if fixed.certificate.is_some() {
             self.passed_over = Some(format!(
                 "signer `{}` does not run, because the user has a client certificate with its key",
-                inline(setup.command())
+                inline(config.command())
             ));
-            return;
+            return Method::Static(fixed);
         }
-        if self.methods.iter().any(|method| matches!(method, Method::TokenFile(_))) {
+        if matches!(fixed.header, Some(HeaderSource::TokenFile(_))) {
             // The certificate is kept for long, a token file is read every minute.
             let what = "a user cannot have both `tokenFile` and an external signer";
-            return self.fault(Error::new(Kind::BadConfig, what));
+            self.fault(Error::new(Kind::BadConfig, what));
+            return Method::Static(fixed);
         }
-        self.methods.push(Method::Signer);
-        let context = Context {
-            rules: &self.rules,
-            surroundings: &self.surroundings,
-            settings: &self.settings,
-        };
-        let (setup, fault) = setup.look(&context);
-        self.warnings.extend(setup.warnings());
-        self.signer = Some(setup);
+        let (plugin, fault) = SignerPlugin::new(config, &self.context());
+        self.warnings.extend(plugin.warnings());
         if let Some(fault) = fault {
             self.fault(fault);
         }
+        Method::Signer(Arc::new(plugin), fixed)
     }
 
     fn fault(&mut self, error: Error) {
@@ -314,26 +293,24 @@ impl Draft {
 }
 
 impl Method {
-    /// What it is, for people.
-    pub fn name(&self) -> &'static str {
+    /// What the user has without running anything, as far as it is used.
+    pub fn fixed(&self) -> Option<&StaticCredential> {
         match self {
-            Self::Token => "a token",
-            Self::TokenFile(_) => "a token file",
-            Self::Basic => "a user name with password",
-            Self::Certificate | Self::CertificateFiles => "a client certificate",
-            Self::Exec => "a plugin",
-            Self::Oidc => "the `oidc` auth-provider",
-            Self::Signer => "an external signer",
+            Self::Static(fixed) | Self::Oidc(_, fixed) | Self::Signer(_, fixed) => Some(fixed),
+            Self::Exec(_) => None,
         }
     }
 
-    fn is_certificate(&self) -> bool {
-        matches!(self, Self::Certificate | Self::CertificateFiles)
-    }
-
-    /// Whether it is said in the `Authorization` header.
-    fn is_header(&self) -> bool {
-        matches!(self, Self::Token | Self::TokenFile(_) | Self::Basic)
+    /// What is used, for people.
+    pub fn names(&self) -> Vec<&'static str> {
+        let fixed = self.fixed().map(StaticCredential::names).unwrap_or_default();
+        let more = match self {
+            Self::Static(_) => None,
+            Self::Exec(_) => Some("a plugin"),
+            Self::Oidc(..) => Some("the `oidc` auth-provider"),
+            Self::Signer(..) => Some("an external signer"),
+        };
+        fixed.into_iter().chain(more).collect()
     }
 }
 
@@ -341,33 +318,10 @@ impl fmt::Debug for Draft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Draft")
             .field("user", &self.target.user_name)
-            .field("methods", &self.methods)
-            .field("plugin", &self.plugin)
+            .field("method", &self.method)
             .field("faults", &self.faults.len())
             .finish_non_exhaustive()
     }
-}
-
-/// What the user has without running anything. Any of it keeps a plugin from running (EX-15): a
-/// password alone, or half of a pair, does not.
-fn fixed_methods(user: &User) -> Vec<Method> {
-    let mut methods = Vec::new();
-    let has_key = !user.client_key.is_empty() || !user.client_key_data.is_empty();
-    if !user.client_certificate_data.is_empty() && !user.client_key_data.is_empty() {
-        methods.push(Method::Certificate);
-    } else if has_key
-        && (!user.client_certificate.is_empty() || !user.client_certificate_data.is_empty())
-    {
-        methods.push(Method::CertificateFiles);
-    }
-    if !user.token_file.is_empty() {
-        methods.push(Method::TokenFile(PathBuf::from(&user.token_file)));
-    } else if !user.token.is_empty() {
-        methods.push(Method::Token);
-    } else if !user.username.is_empty() {
-        methods.push(Method::Basic);
-    }
-    methods
 }
 
 /// A provider that kubeconfigs may name, but that no plan can be made of.

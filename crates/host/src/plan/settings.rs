@@ -2,10 +2,9 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use keyward_protocol::{Secret, exec::Form};
 
-use super::Environment;
 use keyward_process::runner;
 
-use crate::oidc::Exchange;
+use crate::{oidc::Exchange, plugin::Environment};
 
 /// How plugins are run; the defaults are the design's.
 #[derive(Clone)]
@@ -77,6 +76,19 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Why no person can be asked, whatever the plugin wants.
+    pub(crate) fn alone(&self, waited_for: bool) -> Option<&'static str> {
+        if !waited_for {
+            Some("this run is ahead of time, and nobody waits for it")
+        } else if !self.person {
+            Some("this program asks nobody")
+        } else if matches!(self.complaints, Complaints::Sink(_)) {
+            Some("this program has a screen of its own")
+        } else {
+            None
+        }
+    }
+
     /// How long a run may take, with a person at the terminal or without.
     pub(crate) fn budget(&self, attended: bool) -> Duration {
         if attended { self.attended } else { self.unattended }

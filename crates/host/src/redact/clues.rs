@@ -32,12 +32,8 @@ impl Redactor {
     }
 
     /// The passwords of every URL in a text.
-    pub fn add_urls(&mut self, text: &str) {
-        for word in text.split_whitespace().filter(|word| word.contains("//")) {
-            for password in url::passwords(word) {
-                self.add(password.expose());
-            }
-        }
+    fn add_urls(&mut self, text: &str) {
+        self.add_all(&url_passwords(text));
     }
 
     /// The values of arguments that are called secret (`--client-secret=x`, `--token x`, `-p x`, `-px`),
@@ -118,6 +114,12 @@ impl Redactor {
     pub fn add_all<'a>(&mut self, secrets: impl IntoIterator<Item = &'a Secret>) {
         secrets.into_iter().for_each(|secret| self.add(secret.expose()));
     }
+}
+
+/// The passwords of every URL in a text.
+pub(crate) fn url_passwords(text: &str) -> Vec<Secret> {
+    let urls = text.split_whitespace().filter(|word| word.contains("//"));
+    urls.flat_map(url::passwords).collect()
 }
 
 /// What follows the first line: of a text that was cut it may be the end of a secret, which nobody

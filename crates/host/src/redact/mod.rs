@@ -28,7 +28,10 @@ use std::{
 use keyward_protocol::{Secret, text};
 
 use self::known::Known;
-pub(crate) use self::{clues::without_first_line, known::SHORTEST_VALUE};
+pub(crate) use self::{
+    clues::{url_passwords, without_first_line},
+    known::SHORTEST_VALUE,
+};
 use keyward_process::clock::{Clock, SystemClock};
 
 /// What stands in the place of a secret.

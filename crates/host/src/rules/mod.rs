@@ -46,8 +46,8 @@ pub struct Rules {
     pub fault: Option<Error>,
     /// Programs allowed although their file is writable or owned by others, by name or path.
     pub trusted: Vec<PathBuf>,
-    /// Folders searched after `PATH`, for programs that were not started from a shell. None by
-    /// default; [`usual_folders`] has a list.
+    /// Directories searched after `PATH`, for programs that were not started from a shell. None by
+    /// default.
     pub folders: Vec<PathBuf>,
 }
 
@@ -188,25 +188,29 @@ impl Rules {
     /// Fails with [`Kind::NotAllowed`], [`Kind::NotFound`], or [`Kind::Failed`] for a file that is
     /// there and cannot be executed.
     pub fn admit(&self, command: &str, surroundings: &Surroundings) -> Result<Program, Error> {
-        let judgement = self.judge(command, surroundings);
-        if let Some(refusal) = self.refusal(command, &judgement.verdict) {
-            return Err(refusal);
-        }
-        let found = judgement.found.map_err(|missing| not_found(command, &missing))?;
-        let path = surroundings.absolute(&found);
-        let by_name =
-            matches!(judgement.verdict, Verdict::Listed(_)) || self.trusts(command, &path);
-        check(command, path, by_name, surroundings).map_err(|error| match error.kind() {
-            Kind::NotAllowed => error.with_hint(
-                "correct the owner and the mode, or trust it as it is: name the plugin in the \
-                 kuberc's allowlist, or its path with `--trust-plugin`",
-            ),
-            _ => error,
-        })
+        self.examine(command, surroundings).1
     }
 
-    fn trusts(&self, command: &str, path: &Path) -> bool {
-        is_trusted(&self.trusted, command, path)
+    /// Does what [`Rules::admit`] does, and also returns the judgement.
+    pub(crate) fn examine(
+        &self,
+        command: &str,
+        surroundings: &Surroundings,
+    ) -> (Judgement, Result<Program, Error>) {
+        let judgement = self.judge(command, surroundings);
+        let admitted = match (self.refusal(command, &judgement.verdict), &judgement.found) {
+            (Some(refusal), _) => Err(refusal),
+            (None, Err(missing)) => Err(not_found(command, missing)),
+            (None, Ok(found)) => {
+                let path = surroundings.absolute(found);
+                let by_name = matches!(judgement.verdict, Verdict::Listed(_))
+                    || is_trusted(&self.trusted, command, &path);
+                let hint = "correct the owner and the mode, or trust it as it is: name the plugin \
+                            in the kuberc's allowlist, or its path with `--trust-plugin`";
+                check(command, path, by_name, surroundings, hint)
+            }
+        };
+        (judgement, admitted)
     }
 
     fn refusal(&self, command: &str, verdict: &Verdict) -> Option<Error> {
@@ -230,22 +234,6 @@ impl Rules {
             None => error,
         })
     }
-}
-
-/// Folders where package managers put programs and which a desktop session's `PATH` often lacks.
-pub fn usual_folders(surroundings: &Surroundings) -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> =
-        ["/opt/homebrew/bin", "/usr/local/bin", "/home/linuxbrew/.linuxbrew/bin", "/snap/bin"]
-            .into_iter()
-            .map(PathBuf::from)
-            .collect();
-    if let Some(home) = surroundings.home() {
-        folders.extend(
-            [".krew/bin", ".local/bin", "bin", "google-cloud-sdk/bin"]
-                .map(|below| home.join(below)),
-        );
-    }
-    folders
 }
 
 fn judge_by_list(
@@ -295,6 +283,7 @@ fn check(
     path: PathBuf,
     by_name: bool,
     surroundings: &Surroundings,
+    hint: &str,
 ) -> Result<Program, Error> {
     let checked = trust::program(&path, surroundings.var("PATH").as_deref()).map_err(|error| {
         Error::new(Kind::Failed, format!("cannot look at plugin `{}`", inline(command)))
@@ -310,7 +299,7 @@ fn check(
                 format!("plugin `{}` is refused: others could change it", inline(command)),
             );
             let noted = |error: Error, fault| error.note("because", text(fault));
-            return Err(checked.faults().fold(error, noted));
+            return Err(checked.faults().fold(error, noted).with_hint(hint));
         }
         warnings.extend(checked.faults().map(text));
     }
@@ -338,13 +327,9 @@ pub fn locate(
     let path = found.map_err(|missing| not_found(name, &missing))?;
     let path = surroundings.absolute(&path);
     let by_name = is_trusted(trusted, name, &path);
-    check(name, path, by_name, surroundings).map_err(|error| match error.kind() {
-        Kind::NotAllowed => error.with_hint(
-            "correct the owner and the mode, or trust it as it is: `--trust-plugin`, or \
-             `KEYWARD_TRUST_PLUGIN` for the bridges, names it",
-        ),
-        _ => error,
-    })
+    let hint = "correct the owner and the mode, or trust it as it is: `--trust-plugin`, or \
+                `KEYWARD_TRUST_PLUGIN` for the bridges, names it";
+    check(name, path, by_name, surroundings, hint)
 }
 
 fn not_found(command: &str, missing: &Missing) -> Error {

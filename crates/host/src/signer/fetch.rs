@@ -10,24 +10,25 @@ use crate::{
     cell::{Fetch, Fresh, Occasion},
     credential::{Header, Unsendable},
     pair::Leaf,
-    plan::Method,
 };
 
 /// Asks an external signer for its certificate whenever there is none that is valid.
 pub(crate) struct Certificates {
     signer: Arc<Signer>,
+    /// What the user says in the header besides.
+    header: Header,
     clock: SharedClock,
     /// The last one, so that a certificate that did not change keeps its connections.
     last: Mutex<Option<Arc<Identity>>>,
 }
 
 impl Certificates {
-    pub(crate) fn new(signer: Signer, clock: SharedClock) -> Self {
-        Self { signer: Arc::new(signer), clock, last: Mutex::new(None) }
+    pub(crate) fn new(signer: Signer, header: Header, clock: SharedClock) -> Self {
+        Self { signer: Arc::new(signer), header, clock, last: Mutex::new(None) }
     }
 
     fn attempt(&self, occasion: &Occasion, cancel: &Cancel) -> Result<Fresh<Credential>, Error> {
-        let request = Request::Certificate(self.signer.configuration()?);
+        let request = Request::Certificate(self.signer.plugin.configuration().clone());
         let waited_for = !matches!(occasion, Occasion::Ahead);
         let response = match self.signer.ask(&request, waited_for, cancel)? {
             Response::Certificate(response) => response,
@@ -35,7 +36,7 @@ impl Certificates {
         };
         let identity = self.keep(self.read(response)?);
         let expires = Some(identity.not_after);
-        let credential = Credential::signed(self.header(), identity, expires)
+        let credential = Credential::signed(self.header.clone(), identity, expires)
             .map_err(|Unsendable| self.signer.unsendable())?;
         Ok(Fresh { value: credential, expires })
     }
@@ -87,19 +88,6 @@ impl Certificates {
                 Arc::clone(known)
             }
             _ => Arc::clone(last.insert(Arc::new(identity))),
-        }
-    }
-
-    /// What the user says in the header besides.
-    fn header(&self) -> Header {
-        let user = &self.signer.plan.target().user;
-        let methods = self.signer.plan.methods();
-        if methods.contains(&Method::Token) {
-            Header::Bearer(user.token.clone())
-        } else if methods.contains(&Method::Basic) {
-            Header::Basic(user.username.clone(), user.password.clone())
-        } else {
-            Header::None
         }
     }
 }

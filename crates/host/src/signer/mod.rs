@@ -1,8 +1,8 @@
 //! External signers: a certificate whose key stays in a token, and a plugin that signs with it.
 //!
 //! ```text
-//! Plan ──► Setup ──► CertificateRequest ──► Identity (kept until the certificate ends)
-//!                └─► SignRequest ─────────► signature (never kept, one at a time)
+//! SignerPlugin ──► CertificateRequest ──► Identity (kept until the certificate ends)
+//!              └─► SignRequest ─────────► signature (never kept, one at a time)
 //! ```
 //!
 //! The plugin is run for each request, or, with `resident: "true"`, once for as long as the client
@@ -12,8 +12,8 @@
 mod failure;
 mod fetch;
 mod pins;
+mod plugin;
 mod session;
-mod setup;
 
 use std::{
     fmt,
@@ -24,15 +24,15 @@ use jiff::Timestamp;
 use keyward_protocol::signer::{Request, Response, SignRequest, pins};
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
+pub use self::plugin::SignerPlugin;
 use self::session::Session;
-pub use self::setup::Setup;
-pub(crate) use self::{fetch::Certificates, pins::Pins};
+pub(crate) use self::{fetch::Certificates, pins::Pins, plugin::Config};
 use keyward_process::{
     clock::{Clock, SystemClock},
     runner::{Cancel, Sink},
 };
 
-use crate::{Error, Plan, observer::Observer, pair::Public, redact::Redactor};
+use crate::{Error, Kind, Plan, error::inline, observer::Observer, pair::Public, redact::Redactor};
 
 pub use keyward_protocol::signer::{Hash, Options};
 
@@ -75,6 +75,7 @@ pub enum KeyKind {
 
 /// Asks the plugin of a plan, one request at a time.
 pub(crate) struct Signer {
+    plugin: Arc<SignerPlugin>,
     plan: Plan,
     observer: Arc<dyn Observer>,
     pins: Arc<Pins>,
@@ -97,7 +98,7 @@ impl Identity {
             Some(Hash::Sha384) => Sha384::digest(message).to_vec(),
             Some(Hash::Sha512) => Sha512::digest(message).to_vec(),
         };
-        let configuration = self.signer.configuration()?;
+        let configuration = self.signer.plugin.configuration().clone();
         let request = Request::Sign(SignRequest { configuration, digest, options });
         let begun = SystemClock.elapsed();
         let answer = self.signer.ask(&request, true, cancel);
@@ -123,12 +124,12 @@ impl Identity {
 
     /// Whether the plugin stays for as long as the client lives.
     pub fn is_resident(&self) -> bool {
-        self.signer.plan.signer().is_some_and(Setup::resident)
+        self.signer.plugin.resident()
     }
 
     /// Whether connections may be resumed without a signature.
     pub fn resumes(&self) -> bool {
-        self.signer.plan.signer().is_none_or(Setup::resumption)
+        self.signer.plugin.resumption()
     }
 
     /// How long a plugin may take to sign.
@@ -164,32 +165,36 @@ impl Identity {
             crate::plan::Complaints::Sink(sink) => Some(sink),
             _ => settings.prompts.as_ref(),
         };
-        if let (Some(sink), Some(setup)) = (sink, self.signer.plan.signer()) {
-            sink.line(setup.command(), prompt);
+        if let Some(sink) = sink {
+            sink.line(self.signer.plugin.command(), prompt);
         }
     }
 }
 
 impl Signer {
-    pub(crate) fn new(plan: Plan, observer: Arc<dyn Observer>, pins: Arc<Pins>) -> Self {
-        Self { plan, observer, pins, session: Mutex::default() }
+    pub(crate) fn new(
+        plugin: Arc<SignerPlugin>,
+        plan: Plan,
+        observer: Arc<dyn Observer>,
+        pins: Arc<Pins>,
+    ) -> Self {
+        Self { plugin, plan, observer, pins, session: Mutex::default() }
     }
 
     /// A text of the plugin's, safe to show: a signer may tell its own PIN.
     fn hide(&self, text: &str) -> String {
         let mut redactor = Redactor::default();
-        for (name, value) in self.plan.signer().into_iter().flat_map(|s| s.configuration().iter()) {
+        for (name, value) in self.plugin.configuration().iter() {
             redactor.add_all(&pins(name, value.expose()));
         }
         redactor.apply(text.as_bytes())
     }
 
     fn unlock(&self, cancel: &Cancel) -> Result<(), Error> {
-        let setup = self.setup()?;
-        if !setup.resident() || self.lock().is_lockless() {
+        if !self.plugin.resident() || self.lock().is_lockless() {
             return Ok(());
         }
-        let request = Request::Unlock(setup.configuration().clone());
+        let request = Request::Unlock(self.plugin.configuration().clone());
         match self.ask(&request, true, cancel)? {
             Response::Unlock => Ok(()),
             other => Err(self.mixed_up(&request, &other)),
@@ -198,14 +203,15 @@ impl Signer {
 
     /// Asks the plugin. Refusals are errors, and a wrong PIN is remembered.
     fn ask(&self, request: &Request, waited_for: bool, cancel: &Cancel) -> Result<Response, Error> {
-        let setup = self.setup()?;
         // Held over the run on purpose: one at a time.
         let mut session = self.lock();
         if cancel.is_cancelled() {
             // It was while we waited for our turn, and the plugin that stays is for the others.
-            return Err(self.given_up());
+            let what = "was killed: the request was cancelled";
+            let error = format!("signer `{}` {what}", inline(self.plugin.command()));
+            return Err(Error::new(Kind::Failed, error));
         }
-        if let Some(error) = self.pins.wrong(setup.configuration()) {
+        if let Some(error) = self.pins.wrong(self.plugin.configuration()) {
             return Err(error);
         }
         let answered = session.ask(self, request, waited_for, cancel);

@@ -2,13 +2,13 @@
 
 use keyward_protocol::signer::{MAX_LINE, Reason, Request, Response};
 
-use super::{
-    Signer,
-    setup::{Setup, Turn},
-};
-use keyward_process::runner::{self, Cancel, Failure, Invocation, Status, Stdin};
+use keyward_process::runner::{self, Cancel, Failure, Invocation, Status};
 
-use crate::{Error, observer::CallStatus, plan::Context};
+use super::Signer;
+use crate::{
+    Error,
+    plugin::{RunSettings, counted},
+};
 
 /// The plugin that stays, if there is one.
 #[derive(Default)]
@@ -33,33 +33,18 @@ impl Session {
         waited_for: bool,
         cancel: &Cancel,
     ) -> Result<Response, Error> {
-        let setup = signer.setup()?;
         let plan = &signer.plan;
-        let context = Context {
-            rules: plan.rules(),
-            surroundings: plan.surroundings(),
-            settings: plan.settings(),
-        };
-        let turn = setup.turn(&context, waited_for, request);
+        let run = signer.plugin.prepare(&plan.context(), waited_for, request);
         let prepare = || {
-            let program = context.rules.admit(setup.command(), context.surroundings)?;
-            let mut invocation = Invocation::new(program.path);
-            invocation.identity = Some(program.identity);
-            invocation.name = setup.command().into();
-            invocation.env =
-                turn.environment.iter().map(|v| (v.name.clone(), v.value.clone())).collect();
-            invocation.stdin = if turn.stdin { Stdin::Terminal } else { Stdin::Closed };
-            invocation.stderr = turn.stderr.clone();
-            invocation.budget = turn.budget;
-            invocation.limits = turn.limits;
+            let program = plan.rules().admit(signer.plugin.command(), plan.surroundings())?;
+            let mut invocation = run.invocation(&program);
             invocation.limits.stdout = invocation.limits.stdout.min(MAX_LINE);
-            invocation.attended = turn.attended;
             Ok(invocation)
         };
-        if setup.resident() {
-            self.ask_resident(signer, request, &turn, prepare, cancel)
+        if signer.plugin.resident() {
+            self.ask_resident(signer, request, &run, prepare, cancel)
         } else {
-            ask_once(signer, setup, request, &turn, &prepare()?, cancel)
+            ask_once(signer, &run, &prepare()?, cancel)
         }
     }
 
@@ -70,7 +55,7 @@ impl Session {
         &mut self,
         signer: &Signer,
         request: &Request,
-        turn: &Turn,
+        run: &RunSettings<'_>,
         prepare: impl Fn() -> Result<Invocation, Error>,
         cancel: &Cancel,
     ) -> Result<Response, Error> {
@@ -80,27 +65,28 @@ impl Session {
             if fresh {
                 self.lockless = false;
                 let started = runner::stay(prepare()?, cancel);
-                self.resident = Some(started.map_err(|failure| signer.not_run(turn, failure))?);
+                self.resident = Some(started.map_err(|failure| run.not_run(failure))?);
             }
             let unlocked = match request {
                 Request::Sign(request) if fresh => {
                     let unlock = Request::Unlock(request.configuration.clone());
-                    self.exchange(signer, &unlock, turn, cancel).and_then(|response| match response
-                    {
-                        Response::Unlock => Ok(()),
-                        other => Err(signer.mixed_up(&unlock, &other).into()),
-                    })
+                    self.exchange(signer, &unlock, run, cancel).and_then(
+                        |response| match response {
+                            Response::Unlock => Ok(()),
+                            other => Err(signer.mixed_up(&unlock, &other).into()),
+                        },
+                    )
                 }
                 _ => Ok(()),
             };
-            match unlocked.and_then(|()| self.exchange(signer, request, turn, cancel)) {
+            match unlocked.and_then(|()| self.exchange(signer, request, run, cancel)) {
                 Ok(response) => return Ok(response),
                 Err(Trouble::Answer(error)) => return Err(error),
                 Err(Trouble::Run(Failure::Gone(_))) if again => {
                     tracing::debug!("a resident signer is gone and is started again");
                     again = false;
                 }
-                Err(Trouble::Run(failure)) => return Err(signer.not_run(turn, failure)),
+                Err(Trouble::Run(failure)) => return Err(run.not_run(failure)),
             }
         }
     }
@@ -112,7 +98,7 @@ impl Session {
         &mut self,
         signer: &Signer,
         request: &Request,
-        turn: &Turn,
+        run: &RunSettings<'_>,
         cancel: &Cancel,
     ) -> Result<Response, Trouble> {
         let gone = || Trouble::Run(Failure::Gone(runner::Left::default()));
@@ -125,8 +111,7 @@ impl Session {
                 return Err(Trouble::Run(failure));
             }
         };
-        let response =
-            Response::read(&line).map_err(|wrong| signer.bad_answer(turn, &[], wrong))?;
+        let response = Response::read(&line).map_err(|wrong| signer.bad_answer(run, &[], wrong))?;
         self.resident = Some(resident);
         match (request, response) {
             // A plugin that knows nothing of unlocking has nothing to unlock, as far as we know.
@@ -134,7 +119,7 @@ impl Session {
                 self.lockless = true;
                 Ok(Response::Unlock)
             }
-            (_, Response::Error(error)) => Err(signer.refused(turn, &error, &[]).into()),
+            (_, Response::Error(error)) => Err(signer.refused(run, &error, &[]).into()),
             (_, response) => Ok(response),
         }
     }
@@ -144,11 +129,11 @@ impl Session {
         &mut self,
         signer: &Signer,
         _request: &Request,
-        turn: &Turn,
+        run: &RunSettings<'_>,
         _prepare: impl Fn() -> Result<Invocation, Error>,
         _cancel: &Cancel,
     ) -> Result<Response, Error> {
-        Err(signer.not_run(turn, Failure::Start(std::io::ErrorKind::Unsupported.into())))
+        Err(run.not_run(Failure::Start(std::io::ErrorKind::Unsupported.into())))
     }
 }
 
@@ -171,26 +156,19 @@ impl From<Error> for Trouble {
 /// Runs the plugin for one request.
 fn ask_once(
     signer: &Signer,
-    setup: &Setup,
-    request: &Request,
-    turn: &Turn,
+    run: &RunSettings<'_>,
     invocation: &Invocation,
     cancel: &Cancel,
 ) -> Result<Response, Error> {
-    tracing::debug!(request = request.kind(), program = %invocation.program.display(), "running a signer");
-    let output =
-        runner::run(invocation, cancel).map_err(|failure| signer.not_run(turn, failure))?;
-    let (code, status) = match output.status {
-        Status::Code(0) => (0, CallStatus::NoError),
-        Status::Code(code) => (code, CallStatus::PluginExecutionError),
-        Status::Signal(_) => (-1, CallStatus::PluginExecutionError),
-    };
-    signer.observer.ran(setup.command(), code, status, output.took);
+    let result = run.run(invocation, cancel);
+    let (code, status, took) = counted(&result);
+    signer.observer.ran(signer.plugin.command(), code, status, took);
+    let output = result.map_err(|failure| run.not_run(failure))?;
     match (output.status, Response::read(&output.stdout)) {
         // What it says of itself is better than any exit code.
-        (_, Ok(Response::Error(error))) => Err(signer.refused(turn, &error, &output.stderr)),
+        (_, Ok(Response::Error(error))) => Err(signer.refused(run, &error, &output.stderr)),
         (Status::Code(0), Ok(response)) => Ok(response),
-        (Status::Code(0), Err(wrong)) => Err(signer.bad_answer(turn, &output.stderr, wrong)),
-        (status, _) => Err(signer.ended(turn, status, &output.stderr)),
+        (Status::Code(0), Err(wrong)) => Err(signer.bad_answer(run, &output.stderr, wrong)),
+        (status, _) => Err(run.ended(status, &output.stderr, &[])),
     }
 }

@@ -5,8 +5,7 @@
 //! a new session, does).
 
 use std::{
-    collections::HashSet,
-    ffi::{CString, OsStr},
+    ffi::{CString, OsString},
     io,
     os::{
         fd::{AsRawFd, OwnedFd},
@@ -29,7 +28,7 @@ use rustix::{
 use zeroize::Zeroizing;
 
 use super::{Failure, Invocation, Left, Stderr, Stdin, cancel::Listener, child::Child, limits};
-use crate::{Identity, harden, trust};
+use crate::{Identity, harden, surroundings::merge, trust};
 
 /// Our ends of the pipes, none of them blocking.
 pub(super) struct Pipes {
@@ -230,28 +229,16 @@ impl Strings {
 
 /// `NAME=value`, the last of a name winning, otherwise in order.
 fn environment(invocation: &Invocation) -> Result<Vec<Zeroizing<CString>>, Failure> {
-    let mut seen: HashSet<&OsStr> = HashSet::with_capacity(invocation.env.len());
-    let mut variables = Vec::with_capacity(invocation.env.len());
-    for (name, value) in invocation.env.iter().rev() {
-        if !seen.insert(spelt(name)) {
-            continue;
-        }
+    let variables = merge(invocation.env.iter().collect(), |(name, value)| (name, value));
+    let text = |(name, value): &(OsString, OsString)| {
         // Room for the end as well, so that the text is not copied again.
         let mut text = Vec::with_capacity(name.len() + value.len() + 2);
         text.extend_from_slice(name.as_bytes());
         text.push(b'=');
         text.extend_from_slice(value.as_bytes());
-        variables.push(Zeroizing::new(terminated(text)?));
-    }
-    variables.reverse();
-    Ok(variables)
-}
-
-/// The name that whoever reads the environment sees: up to a `=` in it.
-fn spelt(name: &OsStr) -> &OsStr {
-    let bytes = name.as_bytes();
-    let end = bytes.iter().skip(1).position(|byte| *byte == b'=').map_or(bytes.len(), |at| at + 1);
-    OsStr::from_bytes(&bytes[..end])
+        terminated(text).map(Zeroizing::new)
+    };
+    variables.into_iter().map(text).collect()
 }
 
 /// The limits were checked before, so there is no NUL inside.

@@ -61,7 +61,7 @@ pub(crate) fn log_in(_args: &LoginArgs, globals: &Globals) -> Result<ExitCode, F
         let what = "a login needs a terminal on standard input";
         return Err(Failure::new(Code::NeedsTerminal, what));
     }
-    let request = plugin.request().cloned().unwrap_or(Request::new(plugin.version()?));
+    let request = plugin.request.clone().unwrap_or(Request::new(plugin.version()));
     let question = Message::Ask(question(globals, plugin.exec(), request));
     let address = client::address(globals)?;
     let own = std::env::current_exe()

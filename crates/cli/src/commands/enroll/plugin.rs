@@ -31,7 +31,7 @@ impl Enroller {
     pub(super) fn of(globals: &Globals) -> Result<Self, Failure> {
         let plan = globals.plan(globals.target()?)?;
         let user = plan.target().user_name.clone();
-        let setup = plan.signer().ok_or_else(|| {
+        let plugin = plan.signer().ok_or_else(|| {
             Failure::usage(format!(
                 "user `{}` has no external signer",
                 crate::output::inline(&user)
@@ -40,22 +40,22 @@ impl Enroller {
                 "name a user whose auth-provider is `externalSigner`, with `--context` or `--user`",
             )
         })?;
-        let program = plan.rules().admit(setup.command(), &globals.surroundings)?;
-        let request = Request::Certificate(setup.configuration().clone()).to_json();
+        let program = plan.rules().admit(plugin.command(), &globals.surroundings)?;
+        let request = Request::Certificate(plugin.configuration().clone()).to_json();
         let mut env = environment(globals);
         env.retain(|(name, _)| name != REQUEST_VARIABLE);
         env.push((REQUEST_VARIABLE.into(), request.expose().into()));
-        let attended = setup.attended();
+        let attended = plugin.preview.attended();
         let mut invocation = Invocation::new(program.path);
         invocation.identity = Some(program.identity);
-        invocation.name = setup.command().into();
+        invocation.name = plugin.command().into();
         invocation.env = env;
         invocation.stderr = if attended { Stderr::Shown } else { Stderr::Kept };
         invocation.attended = attended;
-        if let Some(budget) = setup.budget() {
-            invocation.budget = budget;
+        if let Some(run) = &plugin.preview.run {
+            invocation.budget = run.budget;
         }
-        Ok(Self { invocation, command: setup.command().to_owned(), user })
+        Ok(Self { invocation, command: plugin.command().to_owned(), user })
     }
 
     /// The kubeconfig user it belongs to.

@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use keyward_host::{
-    Draft, Kubeconfig, Target,
+    Draft, HeaderSource, Kubeconfig, StaticCredential, Target,
+    exec::ExecPlugin,
     kubeconfig::Place,
-    plan::{self, Environment as Base, Origin},
+    plan,
+    plugin::{Environment as Base, Origin, Preview},
     redact::{HIDDEN, redact},
-    rules::{Judgement, Missing, Rules, Verdict},
-    signer::Setup,
+    rules::{Missing, Rules, Verdict},
+    signer::SignerPlugin,
 };
 use keyward_protocol::{
     exec::Request,
@@ -58,7 +60,7 @@ fn fill(into: &mut Explanation, globals: &Globals, show_args: bool) -> Result<()
     let rules = rules?;
     into.warnings = draft.warnings().to_vec();
     into.plugin = draft.plugin().map(|found| plugin(globals, &draft, &rules, found, show_args));
-    into.signer = draft.signer().map(|setup| signer(globals, &rules, setup, show_args));
+    into.signer = draft.signer().map(|found| signer(globals, &rules, found, show_args));
     match draft.faults().first() {
         Some(fault) => Err(fault.clone().into()),
         None => Ok(()),
@@ -115,22 +117,24 @@ fn user(target: &Target) -> User {
 fn source(globals: &Globals, draft: &Draft) -> Source {
     let target = draft.target();
     let mut file = None;
-    let methods: Vec<Method> = draft
-        .methods()
-        .iter()
-        .map(|method| match method {
-            plan::Method::TokenFile(path) => {
+    let mut methods = Vec::new();
+    if let Some(StaticCredential { certificate, header }) = draft.method().fixed() {
+        methods.extend(certificate.map(|_| Method::ClientCertificate));
+        methods.extend(header.as_ref().map(|header| match header {
+            HeaderSource::TokenFile(path) => {
                 file = Some(path.clone());
                 if target.in_cluster { Method::ServiceAccount } else { Method::TokenFile }
             }
-            plan::Method::Token => Method::Token,
-            plan::Method::Basic => Method::Basic,
-            plan::Method::Exec => Method::Exec,
-            plan::Method::Oidc => Method::Oidc,
-            plan::Method::Signer => Method::Signer,
-            _ => Method::ClientCertificate,
-        })
-        .collect();
+            HeaderSource::Token => Method::Token,
+            HeaderSource::Basic => Method::Basic,
+        }));
+    }
+    methods.extend(match draft.method() {
+        plan::Method::Exec(_) => Some(Method::Exec),
+        plan::Method::Oidc(..) => Some(Method::Oidc),
+        plan::Method::Signer(..) => Some(Method::Signer),
+        _ => None,
+    });
     let because = match draft.passed_over() {
         Some(why) => clean(why),
         None if target.in_cluster => "there is no kubeconfig, and we run in a pod".to_owned(),
@@ -155,51 +159,52 @@ fn plugin(
     globals: &Globals,
     draft: &Draft,
     rules: &Rules,
-    plugin: &plan::Plugin,
+    plugin: &ExecPlugin,
     show_args: bool,
 ) -> Plugin {
-    let args = plugin.args();
-    let mode = &plugin.exec().interactive_mode;
+    let (exec, preview) = (plugin.exec(), &plugin.preview);
+    let mode = exec.interactive_mode.text();
     // Where there is nobody to ask, a run is not even prepared.
-    let prepared = plugin.interactive().is_some();
-    let stdin = plugin.interactive().unwrap_or(false);
+    let run = preview.run.as_ref();
+    let stdin = run.is_some_and(|run| run.stdin);
     Plugin {
-        command: clean(plugin.command()),
-        program: plugin.program().map(|program| program.path.clone()),
-        refused: refused(plugin.judgement(), plugin.program().is_some()),
-        looked_in: looked_in(globals, plugin.command(), plugin.judgement()),
-        args: if show_args { args.to_vec() } else { arguments::mask(args) },
-        environment: prepared.then(|| environment(draft, plugin)),
-        policy: policy(rules, plugin.judgement(), plugin.program().is_some()),
-        api_version: clean(&plugin.exec().api_version),
+        command: clean(&exec.command),
+        program: preview.program.as_ref().map(|program| program.path.clone()),
+        refused: refused(preview),
+        looked_in: looked_in(globals, &exec.command, preview),
+        args: if show_args { exec.args.clone() } else { arguments::mask(&exec.args) },
+        environment: run.map(|run| environment(draft, &run.environment)),
+        policy: policy(rules, preview),
+        api_version: clean(exec.api_version.text()),
         interactive: Interactive {
             mode: clean(mode),
             stdin,
             because: why_interactive(draft, mode, stdin),
         },
-        attended: plugin.attended(),
-        time_limit: plugin.budget().filter(|_| prepared).map(duration::show),
-        install_hint: redact(&clean(plugin.exec().install_hint.trim())).into_owned(),
-        request: plugin.request().and_then(told),
+        attended: preview.attended(),
+        time_limit: run.map(|run| duration::show(run.budget)),
+        install_hint: redact(&clean(exec.install_hint.trim())).into_owned(),
+        request: plugin.request.as_ref().and_then(told),
     }
 }
 
-fn signer(globals: &Globals, rules: &Rules, setup: &Setup, show_args: bool) -> Signer {
+fn signer(globals: &Globals, rules: &Rules, plugin: &SignerPlugin, show_args: bool) -> Signer {
+    let preview = &plugin.preview;
     Signer {
-        command: clean(setup.command()),
-        program: setup.program().map(|program| program.path.clone()),
-        refused: refused(setup.judgement(), setup.program().is_some()),
-        looked_in: looked_in(globals, setup.command(), setup.judgement()),
-        configuration: setup
+        command: clean(plugin.command()),
+        program: preview.program.as_ref().map(|program| program.path.clone()),
+        refused: refused(preview),
+        looked_in: looked_in(globals, plugin.command(), preview),
+        configuration: plugin
             .configuration()
             .iter()
             .map(|(name, value)| (clean(name), configured(name, value.expose(), show_args)))
             .collect(),
-        policy: policy(rules, setup.judgement(), setup.program().is_some()),
-        resident: setup.resident(),
-        resumption: setup.resumption(),
-        attended: setup.attended(),
-        time_limit: setup.budget().map(duration::show),
+        policy: policy(rules, preview),
+        resident: plugin.resident(),
+        resumption: plugin.resumption(),
+        attended: preview.attended(),
+        time_limit: preview.run.as_ref().map(|run| duration::show(run.budget)),
     }
 }
 
@@ -253,8 +258,9 @@ fn hide_secrets(config: &mut serde_json::Value) {
 }
 
 /// The file that the command leads to and that would not be executed, by policy or for what it is.
-fn refused(judgement: Option<&Judgement>, admitted: bool) -> Option<PathBuf> {
-    match &judgement.filter(|_| !admitted)?.found {
+fn refused(preview: &Preview) -> Option<PathBuf> {
+    match &preview.judgement.found {
+        _ if preview.program.is_some() => None,
         Ok(path)
         | Err(
             Missing::Relative(path)
@@ -267,15 +273,13 @@ fn refused(judgement: Option<&Judgement>, admitted: bool) -> Option<PathBuf> {
 }
 
 /// Where the program was looked for. A search stops at the first folder that has it.
-fn looked_in(globals: &Globals, command: &str, judgement: Option<&Judgement>) -> Vec<PathBuf> {
-    match judgement.map(|judgement| &judgement.found) {
-        Some(Err(Missing::Nowhere { looked, .. })) => looked.clone(),
-        Some(Err(
-            Missing::Relative(path) | Missing::Folder(path) | Missing::NotExecutable(path),
-        )) => {
+fn looked_in(globals: &Globals, command: &str, preview: &Preview) -> Vec<PathBuf> {
+    match &preview.judgement.found {
+        Err(Missing::Nowhere { looked, .. }) => looked.clone(),
+        Err(Missing::Relative(path) | Missing::Folder(path) | Missing::NotExecutable(path)) => {
             vec![path.clone()]
         }
-        Some(Ok(found)) if !command.contains(std::path::is_separator) => {
+        Ok(found) if !command.contains(std::path::is_separator) => {
             let path = globals.surroundings.var("PATH").unwrap_or_default();
             let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
             if let Some(hit) =
@@ -289,37 +293,35 @@ fn looked_in(globals: &Globals, command: &str, judgement: Option<&Judgement>) ->
     }
 }
 
-fn environment(draft: &Draft, plugin: &plan::Plugin) -> Environment {
+fn environment(draft: &Draft, names: &[(String, Origin)]) -> Environment {
     let base = match &draft.settings().environment {
         Base::Inherit => "inherit",
         Base::Clean => "clean",
         Base::Only(_) => "only",
     };
     let (inherited, set): (Vec<_>, Vec<_>) =
-        plugin.environment().iter().partition(|(_, origin)| *origin == Origin::Inherited);
+        names.iter().partition(|(_, origin)| *origin == Origin::Inherited);
     let names =
         |list: Vec<&(String, Origin)>| list.into_iter().map(|(name, _)| clean(name)).collect();
     Environment { base, inherited: names(inherited), set: names(set) }
 }
 
-fn policy(rules: &Rules, judgement: Option<&Judgement>, admitted: bool) -> Policy {
-    let verdict = judgement.map(|judgement| &judgement.verdict);
-    let allowed = matches!(verdict, Some(Verdict::Allowed | Verdict::Listed(_)));
+fn policy(rules: &Rules, preview: &Preview) -> Policy {
+    let verdict = &preview.judgement.verdict;
+    let allowed = matches!(verdict, Verdict::Allowed | Verdict::Listed(_));
     let because = match verdict {
-        Some(Verdict::Allowed) if rules.origin.is_some() => "everything may run".to_owned(),
-        Some(Verdict::Allowed) => match rules.switched_off {
+        Verdict::Allowed if rules.origin.is_some() => "everything may run".to_owned(),
+        Verdict::Allowed => match rules.switched_off {
             Some(variable) => format!("`{variable}` switches kuberc off"),
             None => "no kuberc says otherwise".to_owned(),
         },
-        Some(Verdict::Listed(entry)) => format!("the list has `{}`", clean(entry)),
-        Some(Verdict::DeniedAll) => "nothing may run".to_owned(),
-        Some(Verdict::NotListed) => "it is not in the list".to_owned(),
-        Some(Verdict::Unresolvable) => {
-            "it is not in the list by its name, and was not found".to_owned()
-        }
+        Verdict::Listed(entry) => format!("the list has `{}`", clean(entry)),
+        Verdict::DeniedAll => "nothing may run".to_owned(),
+        Verdict::NotListed => "it is not in the list".to_owned(),
+        Verdict::Unresolvable => "it is not in the list by its name, and was not found".to_owned(),
         _ => "the kuberc is not understood, so nothing may run".to_owned(),
     };
-    let refused = allowed && !admitted && judgement.is_some_and(|j| j.found.is_ok());
+    let refused = allowed && preview.program.is_none() && preview.judgement.found.is_ok();
     Policy {
         name: rules.policy.name(),
         file: rules.origin.clone(),

@@ -1,6 +1,5 @@
 //! What would run, without running it.
 
-use keyward_host::plan::Method;
 use serde_json::json;
 
 use super::count;
@@ -19,13 +18,13 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
     if scene.breaks(Promise::Plan) {
         source.credential().await?;
     }
-    let methods: Vec<&str> = plan.methods().iter().map(Method::name).collect();
-    let program = plan.plugin().and_then(|plugin| plugin.program());
+    let methods = plan.method().names();
+    let program = plan.plugin().and_then(|plugin| plugin.preview.program.as_ref());
     let program = program.map(|program| program.path.display().to_string()).unwrap_or_default();
     let (runs, connections) = (scene.issuer.all_runs(), scene.server.counts().connections);
     report.see(
         Promise::Plan,
-        plan.methods() == [Method::Exec] && !program.is_empty() && runs == 0 && connections == 0,
+        plan.plugin().is_some() && !program.is_empty() && runs == 0 && connections == 0,
         format!(
             "context `{TOKEN}` needs plugin `{program}`; {} and {connections} connections so far",
             count(runs, "plugin run", "plugin runs"),

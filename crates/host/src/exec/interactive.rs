@@ -1,6 +1,6 @@
 //! Whether a plugin may talk to a person, decided exactly as the reference decides it.
 
-use crate::{Error, Kind, error::inline};
+use crate::{Error, Kind, error::inline, kubeconfig::InteractiveMode};
 
 /// Decides by the kubeconfig's `interactiveMode` (IT-01 to IT-05): whether fd 0 is a terminal, and
 /// whether it was marked unavailable, with a text that says why.
@@ -8,32 +8,31 @@ use crate::{Error, Kind, error::inline};
 /// Fails with [`Kind::NeedsTerminal`] when `Always` cannot be had, and with [`Kind::BadConfig`] for a
 /// mode that does not exist.
 pub fn interactive(
-    mode: &str,
+    mode: &InteractiveMode,
     stdin_is_terminal: bool,
     unavailable: Option<&str>,
 ) -> Result<bool, Error> {
-    match mode {
-        "Never" => Ok(false),
-        "IfAvailable" => Ok(stdin_is_terminal && unavailable.is_none()),
-        "Always" if !stdin_is_terminal => Err(needs("standard input is not a terminal")),
-        "Always" => {
-            match unavailable {
-                None => Ok(true),
-                Some("") => Err(needs("standard input is needed for something else")),
-                Some(why) => Err(needs("standard input is needed for something else")
-                    .note("that is", inline(why))),
-            }
+    let taken = || needs("standard input is needed for something else");
+    match (mode, unavailable) {
+        (InteractiveMode::Never, _) => Ok(false),
+        (InteractiveMode::IfAvailable, _) => Ok(stdin_is_terminal && unavailable.is_none()),
+        (InteractiveMode::Always, _) if !stdin_is_terminal => {
+            Err(needs("standard input is not a terminal"))
         }
-        "" => Err(Error::new(
+        (InteractiveMode::Always, None) => Ok(true),
+        (InteractiveMode::Always, Some("")) => Err(taken()),
+        (InteractiveMode::Always, Some(why)) => Err(taken().note("that is", inline(why))),
+        (InteractiveMode::Unknown(text), _) => Err(Error::new(
             Kind::BadConfig,
-            "`interactiveMode` is missing: it is `Never`, `IfAvailable` or `Always`",
-        )),
-        other => Err(Error::new(
-            Kind::BadConfig,
-            format!(
-                "`interactiveMode` is `Never`, `IfAvailable` or `Always`, not `{}`",
-                inline(other)
-            ),
+            match text.as_str() {
+                "" => {
+                    "`interactiveMode` is missing: it is `Never`, `IfAvailable` or `Always`".into()
+                }
+                other => format!(
+                    "`interactiveMode` is `Never`, `IfAvailable` or `Always`, not `{}`",
+                    inline(other)
+                ),
+            },
         )),
     }
 }
@@ -60,17 +59,19 @@ mod tests {
             ("always", true, None, Err(Kind::BadConfig)),
             ("", true, None, Err(Kind::BadConfig)),
         ] {
-            let found = interactive(mode, terminal, unavailable).map_err(|error| error.kind());
-            assert_eq!(found, expected, "{mode} {terminal} {unavailable:?}");
+            let mode = InteractiveMode::parse(mode);
+            let found = interactive(&mode, terminal, unavailable).map_err(|error| error.kind());
+            assert_eq!(found, expected, "{mode:?} {terminal} {unavailable:?}");
         }
     }
 
     #[test]
     fn the_terminal_is_asked_about_first() {
-        let error =
-            interactive("Always", false, Some("it has a manifest")).expect_err("no terminal");
+        let error = interactive(&InteractiveMode::Always, false, Some("it has a manifest"))
+            .expect_err("no terminal");
         assert!(error.to_string().contains("not a terminal"), "{error}");
-        let error = interactive("Always", true, Some("it has a manifest")).expect_err("taken");
+        let error = interactive(&InteractiveMode::Always, true, Some("it has a manifest"))
+            .expect_err("taken");
         assert_eq!(error.notes(), [("that is", "it has a manifest".to_owned())]);
     }
 }

@@ -6,7 +6,7 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
-use keyward_host::{Kind, Source, observer::Nobody, plan::Method};
+use keyward_host::{CertificateSource, HeaderSource, Kind, Source, observer::Nobody};
 use keyward_testing::authority::Authority;
 use support::{Stage, answer};
 
@@ -28,14 +28,11 @@ fn minute(stage: &Stage) {
 fn what_the_user_has_wins_over_the_plugin() {
     let authority = Authority::new("test").unwrap();
     let client = authority.client("ann").issue().unwrap();
-    for (user, method) in [
-        ("    token: abc\n".to_owned(), Method::Token),
-        ("    username: ann\n    password: pw\n".to_owned(), Method::Basic),
-        ("    tokenFile: token\n".to_owned(), Method::TokenFile("token".into())),
-        (
-            "    client-certificate: cert\n    client-key: key\n".to_owned(),
-            Method::CertificateFiles,
-        ),
+    for (user, header) in [
+        ("    token: abc\n".to_owned(), Some(HeaderSource::Token)),
+        ("    username: ann\n    password: pw\n".to_owned(), Some(HeaderSource::Basic)),
+        ("    tokenFile: token\n".to_owned(), Some(HeaderSource::TokenFile("token".into()))),
+        ("    client-certificate: cert\n    client-key: key\n".to_owned(), None),
     ] {
         let mut stage = Stage::with_plugin(&answer("v1", r#"{"token":"plugin"}"#));
         stage.file("token", "from a file\n");
@@ -43,8 +40,11 @@ fn what_the_user_has_wins_over_the_plugin() {
         stage.file("key", client.key_pem());
         stage.user = user;
         let plan = stage.plan().unwrap();
-        let same = std::mem::discriminant(&plan.methods()[0]) == std::mem::discriminant(&method);
-        assert!(same && plan.methods().len() == 1, "{:?}", plan.methods());
+        let fixed = plan.method().fixed().unwrap();
+        let certificate = header.is_none().then_some(CertificateSource::Files);
+        assert_eq!(fixed.certificate, certificate);
+        let kind = |header: &Option<HeaderSource>| header.as_ref().map(std::mem::discriminant);
+        assert_eq!(kind(&fixed.header), kind(&header));
         assert!(plan.plugin().is_none());
         let why = plan.passed_over().unwrap();
         assert!(why.contains("plugin `plug` does not run"), "{why}");
@@ -59,7 +59,7 @@ fn what_the_user_has_wins_over_the_plugin() {
 fn a_password_alone_does_not_keep_the_plugin_from_running() {
     let mut stage = Stage::with_plugin(&answer("v1", r#"{"token":"plugin"}"#));
     stage.user = "    password: pw\n".into();
-    assert_eq!(stage.plan().unwrap().methods(), [Method::Exec]);
+    assert!(stage.plan().unwrap().plugin().is_some());
 }
 
 #[test]

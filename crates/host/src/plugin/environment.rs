@@ -1,13 +1,10 @@
 //! The environment a plugin gets: ours, then the kubeconfig's, then the request.
 
-use std::{
-    collections::HashMap,
-    ffi::{OsStr, OsString},
-};
+use std::ffi::{OsStr, OsString};
 
 use keyward_protocol::{Secret, exec, signer};
 
-use keyward_process::surroundings::Surroundings;
+use keyward_process::surroundings::{Surroundings, merge};
 
 /// What a plugin sees of our environment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,20 +18,6 @@ pub enum Environment {
     Only(Vec<String>),
 }
 
-impl Environment {
-    /// What there is of these surroundings to be seen.
-    pub(crate) fn of(&self, surroundings: &Surroundings) -> Vec<(OsString, OsString)> {
-        let mut vars = match self {
-            Self::Clean => Vec::new(),
-            _ => surroundings.vars(),
-        };
-        if let Self::Only(names) = self {
-            vars.retain(|(name, _)| names.iter().any(|wanted| name == wanted.as_str()));
-        }
-        vars
-    }
-}
-
 /// Who gave a plugin a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
@@ -42,7 +25,7 @@ pub enum Origin {
     Inherited,
     /// The kubeconfig's `env`.
     Configured,
-    /// [`super::Settings::variables`].
+    /// [`crate::plan::Settings::variables`].
     Set,
     /// The request itself.
     Request,
@@ -57,33 +40,44 @@ pub(crate) struct Variable {
 }
 
 impl Environment {
-    /// The whole environment, each name once: the last one to say it wins (EN-01 to EN-06). A
-    /// request that we inherited, being a plugin ourselves, is never passed on. `request` is the
-    /// variable it stands in, and its text.
+    /// The whole environment, each name once: the last one to say it wins (EN-01 to EN-06). `request`
+    /// is the variable that a plugin is asked by, and its value; one that we inherited, being a plugin
+    /// ourselves, is never passed on.
     pub(crate) fn compose(
         &self,
         surroundings: &Surroundings,
         configured: &[(String, Secret)],
         set: &[(String, Secret)],
-        request: (&str, &str),
+        request: Option<(&str, &str)>,
     ) -> Vec<Variable> {
-        let mut all = Variables::default();
-        for (name, value) in surroundings.vars() {
-            let ours =
-                [exec::REQUEST_VARIABLE, signer::REQUEST_VARIABLE].iter().any(|n| name == *n);
-            if !ours && self.passes(&name) {
-                all.put(Variable { name, value, origin: Origin::Inherited });
-            }
+        let ours = |name: &OsStr| {
+            let requests = [exec::REQUEST_VARIABLE, signer::REQUEST_VARIABLE];
+            request.is_some() && requests.iter().any(|request| name == *request)
+        };
+        let inherited = surroundings.vars().into_iter();
+        let inherited = inherited.filter(|(name, _)| self.passes(name) && !ours(name));
+        let mut all: Vec<Variable> = inherited
+            .map(|(name, value)| Variable { name, value, origin: Origin::Inherited })
+            .collect();
+        let mut put = |name: &str, value: &str, origin| {
+            all.push(Variable { name: name.into(), value: value.into(), origin });
+        };
+        for (name, value) in configured {
+            put(name, value.expose(), Origin::Configured);
         }
-        for (said, origin) in [(configured, Origin::Configured), (set, Origin::Set)] {
-            for (name, value) in said {
-                let (name, value) = split(name, value.expose());
-                all.put(Variable { name, value, origin });
-            }
+        for (name, value) in set {
+            put(name, value.expose(), Origin::Set);
         }
-        let (name, value) = (request.0.into(), request.1.into());
-        all.put(Variable { name, value, origin: Origin::Request });
-        all.list
+        if let Some((name, value)) = request {
+            put(name, value, Origin::Request);
+        }
+        merge(all, |variable| (&variable.name, &variable.value))
+    }
+
+    /// The names of variables, for people.
+    pub(crate) fn names(variables: &[Variable]) -> Vec<(String, Origin)> {
+        let named = |v: &Variable| (v.name.to_string_lossy().into_owned(), v.origin);
+        variables.iter().map(named).collect()
     }
 
     fn passes(&self, name: &OsStr) -> bool {
@@ -91,40 +85,6 @@ impl Environment {
             Self::Inherit => true,
             Self::Clean => false,
             Self::Only(names) => names.iter().any(|n| OsStr::new(n) == name),
-        }
-    }
-}
-
-/// The variable that comes of a name with a value. A name that has a `=` in it says another name to
-/// whoever reads the environment, and must not shadow that one: `KUBERNETES_EXEC_INFO=x` would forge
-/// the request. A `=` at the beginning belongs to the name.
-fn split(name: &str, value: &str) -> (OsString, OsString) {
-    match name.char_indices().find(|(at, c)| *at > 0 && *c == '=') {
-        Some((at, _)) => (name[..at].into(), format!("{}={value}", &name[at + 1..]).into()),
-        // Nothing before the first `=`: the name goes on to the next.
-        None if name.is_empty() => match value.find('=') {
-            Some(at) => (format!("={}", &value[..at]).into(), value[at + 1..].into()),
-            None => (name.into(), value.into()),
-        },
-        None => (name.into(), value.into()),
-    }
-}
-
-/// Variables in order, each name once, and where each stands: a kubeconfig may have very many.
-#[derive(Default)]
-struct Variables {
-    list: Vec<Variable>,
-    places: HashMap<OsString, usize>,
-}
-
-impl Variables {
-    fn put(&mut self, variable: Variable) {
-        match self.places.get(&variable.name) {
-            Some(&place) => self.list[place] = variable,
-            None => {
-                self.places.insert(variable.name.clone(), self.list.len());
-                self.list.push(variable);
-            }
         }
     }
 }
@@ -145,7 +105,7 @@ mod tests {
             configured.iter().map(|(k, v)| ((*k).to_owned(), Secret::new(*v))).collect();
         let set = [("CHAIN".to_owned(), Secret::new("x"))];
         environment
-            .compose(&surroundings, &configured, &set, (exec::REQUEST_VARIABLE, "{}"))
+            .compose(&surroundings, &configured, &set, Some((exec::REQUEST_VARIABLE, "{}")))
             .into_iter()
             .map(|v| format!("{}={}", v.name.display(), v.value.display()))
             .collect()
@@ -166,7 +126,7 @@ mod tests {
                 &Environment::Inherit,
                 &[(exec::REQUEST_VARIABLE, "forged"), ("CHAIN", "forged")]
             ),
-            ["A=ours", "B=ours", "KUBERNETES_EXEC_INFO={}", "CHAIN=x"]
+            ["A=ours", "B=ours", "CHAIN=x", "KUBERNETES_EXEC_INFO={}"]
         );
     }
 
@@ -177,7 +137,7 @@ mod tests {
                 &Environment::Inherit,
                 &[("KUBERNETES_EXEC_INFO=x", "forged"), ("B=", "1"), ("=C:", "2"), ("", "=C:=3")]
             ),
-            ["A=ours", "B==1", "KUBERNETES_EXEC_INFO={}", "=C:=2", "==C:=3", "CHAIN=x"]
+            ["A=ours", "B==1", "=C:=2", "==C:=3", "CHAIN=x", "KUBERNETES_EXEC_INFO={}"]
         );
     }
 
