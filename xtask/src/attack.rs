@@ -21,6 +21,10 @@ const NEEDED: &[(&str, &str)] = &[
 /// A library that they load.
 const LIBRARIES: &[(&str, &str)] = &[("pkcs11-spy.so", "opensc-pkcs11")];
 
+/// The programs that are attacked.
+const PROGRAMS: &[&str] =
+    &["keyward", "keyward-pkcs11", "docker-credential-keyward", "keyward-provider-docker"];
+
 /// Attacks; `--binary PATH` names a `keyward` that was built before, with its companions beside it,
 /// and `--release` builds the optimised ones. Everything else goes to the suite.
 pub fn run(args: &[String]) -> Result<bool, String> {
@@ -28,21 +32,26 @@ pub fn run(args: &[String]) -> Result<bool, String> {
     let mut rest: Vec<&str> = args.iter().map(String::as_str).collect();
     let release = rest.contains(&"--release");
     rest.retain(|arg| *arg != "--release");
+    let named = rest.contains(&"--binary");
+    // As members of the whole workspace, as the tests build them: other features would be built anew.
     let mut build = sh::cargo();
-    build.args(["build", "--quiet", "--package", "keyward-attack"]);
+    build.args(["build", "--quiet", "--workspace", "--bin", "attack"]);
+    if !named && !release {
+        build.args(PROGRAMS.iter().flat_map(|name| ["--bin", name]));
+    }
     if !sh::run(&mut build)? {
         return Ok(false);
     }
-    let named = rest.contains(&"--binary");
-    let binary: PathBuf =
-        sh::target().join(if release { "release" } else { "debug" }).join("keyward");
-    if !named {
+    if !named && release {
+        // As they are installed.
         let mut build = sh::cargo();
-        build.args(["build", "--quiet", "--package", "keyward-cli", "--package", "keyward-pkcs11"]);
-        if !sh::run(build.args(release.then_some("--release")))? {
+        build.args(["build", "--quiet", "--release", "-p", "keyward-cli", "-p", "keyward-pkcs11"]);
+        if !sh::run(&mut build)? {
             return Ok(false);
         }
     }
+    let binary: PathBuf =
+        sh::target().join(if release { "release" } else { "debug" }).join("keyward");
     let mut attack = std::process::Command::new(sh::target().join("debug/attack"));
     attack.args(rest);
     if !named {

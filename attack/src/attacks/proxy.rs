@@ -28,6 +28,7 @@ pub const ALL: &[Line] = &[
     ("L3-lengths", "a response with a list of lengths", response_lengths),
     ("L4-leave", "a client that pipelines two requests and leaves", pipelined),
     ("L4-endless", "a server of endless 1xx whose client has left", endless_informational),
+    ("L4-waiting", "a server of endless 1xx whose client waits", informational_for_a_client),
     ("L11-group", "a group added to the kubeconfig's impersonated user", added_group),
     ("L11-empty", "an empty name in place of the kubeconfig's impersonated user", empty_user),
     ("D1-address", "two contexts behind one address", one_address),
@@ -165,12 +166,26 @@ fn pipelined(stage: &Stage) -> Outcome {
     got_through(format!("{} of 5 sockets in CLOSE-WAIT", close_wait(port)))
 }
 
-fn endless_informational(stage: &Stage) -> Outcome {
-    let upstream = Upstream::start(|mut stream, _| {
+/// A server that never comes to its response.
+fn endless_1xx() -> Result<Upstream, Failure> {
+    Upstream::start(|mut stream, _| {
         let _ = upstream::head(&mut stream);
         let many = "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n".repeat(200);
         while stream.write_all(many.as_bytes()).is_ok() {}
-    })?;
+    })
+}
+
+fn informational_for_a_client(stage: &Stage) -> Outcome {
+    let upstream = endless_1xx()?;
+    let (_proxy, card) = before(stage, &upstream, &[])?;
+    match status(&card.get("/slow", "")?) {
+        0 => got_through("no answer within 20 s"),
+        code => Ok(format!("answered with {code}")),
+    }
+}
+
+fn endless_informational(stage: &Stage) -> Outcome {
+    let upstream = endless_1xx()?;
     let (proxy, card) = before(stage, &upstream, &[])?;
     let request = format!("GET {}/slow HTTP/1.1\r\nHost: {}\r\n\r\n", card.prefix, card.host);
     leave(&card, &request.repeat(2))?;

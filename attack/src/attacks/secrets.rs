@@ -253,7 +253,7 @@ fn arguments(stage: &Stage) -> Outcome {
     let mut texts = Vec::new();
     for args in cases {
         stage.write("config", kubeconfig(&exec(&plugin, args)))?;
-        let done = stage.run(&mut stage.keyward(&["credential", "-vv"]))?;
+        let done = stage.run(&mut stage.keyward(&["get", "--raw", "/version", "-vv"]))?;
         if !done.stderr.contains("called with") {
             return untried(format!("the plugin's words are not shown: {}", done.said()));
         }
@@ -273,7 +273,8 @@ fn variables(stage: &Stage) -> Outcome {
     ] {
         let user = stage.exec(&format!("#!/bin/sh\necho \"it is ${name}\" >&2\nexit 1\n"))?;
         stage.write("config", kubeconfig(&user))?;
-        let done = stage.run(stage.keyward(&["credential", "-vv"]).env(name, value))?;
+        let done =
+            stage.run(stage.keyward(&["get", "--raw", "/version", "-vv"]).env(name, value))?;
         if !done.stderr.contains("it is") {
             return untried(format!("the plugin's words are not shown: {}", done.said()));
         }
@@ -292,11 +293,14 @@ fn encoded(stage: &Stage) -> Outcome {
         let script = format!("#!/bin/sh\n{}\necho 'sent {form} away' >&2\nexit 1\n", prints(TOKEN));
         let user = stage.exec(&script)?;
         stage.write("config", kubeconfig(&user))?;
-        let done = stage.run(&mut stage.keyward(&["credential", "-vv"]))?;
-        if !done.stderr.contains("sent ") {
-            return untried(format!("the plugin's words are not shown: {}", done.said()));
+        // A proxy shows what a plugin said after its run, when the answer is known.
+        let proxy = stage.proxy(&[])?;
+        let answer = Card::read(&proxy.kubeconfig, 0)?.get("/version", "")?;
+        if !answer.contains("sent ") {
+            return untried(format!("the plugin's words are not shown: {answer}"));
         }
-        texts.push(("stderr", done.stderr));
+        texts.push(("answer", answer));
+        texts.push(("log", proxy.running.stderr()));
     }
     let words: Vec<&str> = forms.iter().map(String::as_str).collect();
     hidden(&texts, &words)

@@ -163,9 +163,10 @@ pub struct OutputLimits {
 }
 
 impl Default for OutputLimits {
-    /// 16 MiB of stdout, far above any credential, and the last 64 KiB of stderr.
+    /// 1 MiB of stdout, which is more than a server takes in a request's headers, and the last 64 KiB of
+    /// stderr. An answer is parsed after its run, so its size also bounds the time that takes.
     fn default() -> Self {
-        Self { stdout: 16 << 20, stderr: 64 << 10 }
+        Self { stdout: 1 << 20, stderr: 64 << 10 }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     gate::{self, Connection, Gate, wanted_upgrade},
     kube_status,
     refusal::{BROKEN_BODY, CHANGED, MIXED, Refusal, UPGRADE_WITH_BODY},
-    request_stats::OpenRequest,
+    request_stats::{Activity, OpenRequest},
     route::Route,
     tunnel,
 };
@@ -60,9 +60,10 @@ impl Access {
 pub(crate) async fn forward(
     context: Arc<ServedContext>,
     access: Access,
+    connection: Arc<Activity>,
     request: Request<Incoming>,
 ) -> Result<Response<Answer>, Infallible> {
-    let open = OpenRequest::begin(&context.stats);
+    let open = OpenRequest::begin(&context.stats, &connection);
     let begun = SystemClock.elapsed();
     let told = tracing::enabled!(tracing::Level::INFO)
         .then(|| (request.method().clone(), request.uri().path().to_owned()));

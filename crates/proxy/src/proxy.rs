@@ -36,7 +36,7 @@ use crate::{
     server::{self, Acceptor, Listener, Stage},
 };
 
-/// How often idleness and open requests are looked at.
+/// How often open requests are looked at.
 const POLL: Duration = Duration::from_millis(100);
 
 /// How a proxy serves.
@@ -219,13 +219,7 @@ impl Proxy {
 
     /// Returns when nothing has been open for this long.
     pub async fn idle(&self, limit: Duration) {
-        loop {
-            let left = limit.saturating_sub(self.activity.idle());
-            if left.is_zero() {
-                return;
-            }
-            tokio::time::sleep(left.max(POLL)).await;
-        }
+        self.activity.idle_for(limit).await;
     }
 
     /// Stops listening. What is open goes on.

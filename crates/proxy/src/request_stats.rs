@@ -12,6 +12,9 @@ use std::{
 use http::StatusCode;
 use keyward_process::clock::{Clock, SystemClock};
 
+/// How often idleness is checked, at most.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Upper bounds of the latency buckets, in microseconds: client-go's, and finer at the lower end.
 const BOUNDS: [u64; 14] = [
     250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 4_000_000,
@@ -113,7 +116,7 @@ impl Histogram {
     }
 }
 
-/// Whether anything is under way in the whole proxy, and since when nothing is.
+/// Whether a request is open in the whole proxy or on one connection, and since when none is.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     open_requests: AtomicU64,
@@ -139,27 +142,51 @@ impl Activity {
         }
         Duration::from_millis(now().saturating_sub(self.left.load(Ordering::Relaxed)))
     }
+
+    /// Returns when no request has been open for this long.
+    pub(crate) async fn idle_for(&self, limit: Duration) {
+        loop {
+            let left = limit.saturating_sub(self.idle());
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left.max(LOOK)).await;
+        }
+    }
+
+    fn enter(&self) {
+        self.open_requests.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn leave(&self) {
+        if self.open_requests.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.left.store(now(), Ordering::Relaxed);
+        }
+    }
 }
 
 /// A request from its head to the end of its response, or a tunnel.
 #[derive(Debug)]
-pub(crate) struct OpenRequest(Arc<RequestStats>);
+pub(crate) struct OpenRequest {
+    stats: Arc<RequestStats>,
+    /// Of the connection it came on.
+    connection: Arc<Activity>,
+}
 
 impl OpenRequest {
-    pub(crate) fn begin(stats: &Arc<RequestStats>) -> Self {
+    pub(crate) fn begin(stats: &Arc<RequestStats>, connection: &Arc<Activity>) -> Self {
         stats.open.fetch_add(1, Ordering::Relaxed);
-        stats.activity.open_requests.fetch_add(1, Ordering::AcqRel);
-        Self(stats.clone())
+        stats.activity.enter();
+        connection.enter();
+        Self { stats: stats.clone(), connection: connection.clone() }
     }
 }
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
-        let activity = &self.0.activity;
-        if activity.open_requests.fetch_sub(1, Ordering::AcqRel) == 1 {
-            activity.left.store(now(), Ordering::Relaxed);
-        }
+        self.stats.open.fetch_sub(1, Ordering::Relaxed);
+        self.stats.activity.leave();
+        self.connection.leave();
     }
 }
 
@@ -188,9 +215,11 @@ mod tests {
     fn nothing_is_idle_while_a_request_is_open() {
         let activity = Activity::new();
         let stats = Arc::new(RequestStats::new(activity.clone()));
-        let open = OpenRequest::begin(&stats);
+        let connection = Activity::new();
+        let open = OpenRequest::begin(&stats, &connection);
         assert_eq!((activity.open_requests(), activity.idle()), (1, Duration::ZERO));
+        assert_eq!((connection.open_requests(), connection.idle()), (1, Duration::ZERO));
         drop(open);
-        assert_eq!(activity.open_requests(), 0);
+        assert_eq!((activity.open_requests(), connection.open_requests()), (0, 0));
     }
 }

@@ -29,6 +29,7 @@ use crate::{
     forward::{Access, forward},
     gate::Gate,
     metrics::Metrics,
+    request_stats::Activity,
     socket::Socket,
 };
 
@@ -51,9 +52,16 @@ const HEADERS: u32 = 256 * 1024;
 /// What is kept of a response that its client does not read, for each stream.
 const SEND_BUFFER: usize = 64 * 1024;
 
-/// For the head of a request over HTTP/1.1, the wait for its first byte included: so long is a connection
-/// kept that nobody uses.
-const HEAD: Duration = Duration::from_secs(30);
+/// The read buffer of a connection over HTTP/1.1, which must hold a request's head, and what is kept of a
+/// response that its client does not read.
+const BUFFER: usize = 256 * 1024;
+
+/// For the head of a request over HTTP/1.1, the wait for its first byte included, and for the next request over
+/// HTTP/2 when none is under way: so long is a connection kept that nobody uses.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// For a client over HTTP/2 to hear that its idle connection ends.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// How often a client over HTTP/1.1 is looked at. hyper reads nothing while it answers one request and
 /// has the next one already, and would not see that nobody waits for either.
@@ -155,10 +163,11 @@ async fn accept(acceptor: Arc<Acceptor>, listener: Listener, stage: watch::Recei
     let mut connections = JoinSet::new();
     let mut draining = pin!(draining(stage.clone()));
     loop {
-        while connections.try_join_next().is_some() {}
         tokio::select! {
             biased;
             () = &mut draining => break,
+            // At once, not with the next client: the memory of one that has ended is kept until then.
+            Some(_) = connections.join_next() => {}
             accepted = socket.accept() => match accepted {
                 Ok((stream, peer)) => {
                     let here = (context.clone(), gate.clone());
@@ -252,7 +261,11 @@ async fn talk(
 ) {
     let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let socket = stream.get_ref().0.clone();
-    let service = service_fn(move |request| forward(context.clone(), access.clone(), request));
+    let activity = Activity::new();
+    let streams = activity.clone();
+    let service = service_fn(move |request| {
+        forward(context.clone(), access.clone(), streams.clone(), request)
+    });
     let io = TokioIo::new(stream);
     let mut draining = pin!(draining(stage));
     let ended = if h2 {
@@ -267,6 +280,18 @@ async fn talk(
         let mut connection = pin!(builder.serve_connection(io, service));
         tokio::select! {
             ended = connection.as_mut() => ended,
+            () = activity.idle_for(IDLE) => {
+                connection.as_mut().graceful_shutdown();
+                // A request that was on its way already is answered.
+                let over = async {
+                    tokio::time::sleep(FAREWELL).await;
+                    activity.idle_for(FAREWELL).await;
+                };
+                tokio::select! {
+                    ended = connection => ended,
+                    () = over => Ok(()),
+                }
+            }
             () = &mut draining => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
@@ -274,7 +299,7 @@ async fn talk(
         }
     } else {
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
+        builder.timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(BUFFER);
         let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
         tokio::select! {
             ended = connection.as_mut() => ended,

@@ -1,7 +1,7 @@
 //! The kubeconfig and the kuberc change while the proxy runs.
 
 use std::{
-    fs,
+    env, fs,
     io::{Read, Write},
     os::unix::net::UnixStream,
     path::Path,
@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use keyward::Client;
 use keyward_testing::{
     script::Script,
     server::{Server, User},
@@ -20,6 +21,7 @@ use keyward_testing::{
 use serde_json::{Value, json};
 
 use crate::{
+    soak::client,
     stage::{Proxy, Stage, pod},
     wire::Card,
 };
@@ -183,7 +185,7 @@ fn a_version_that_is_broken_is_told_of_and_the_one_before_it_stays() {
 
 /// How often the files change; `KEYWARD_RELOADS=50` makes the long form.
 fn changes() -> usize {
-    std::env::var("KEYWARD_RELOADS").map_or(15, |text| text.parse().unwrap())
+    env::var("KEYWARD_RELOADS").map_or(15, |text| text.parse().unwrap())
 }
 
 #[test]
@@ -199,29 +201,19 @@ fn under_load_every_request_goes_by_the_version_in_force() {
     let end = Arc::new(AtomicBool::new(false));
     let denied = Arc::new(AtomicBool::new(false));
     let judged = Arc::new(AtomicU64::new(0));
-    let asking: Vec<_> = (0..4)
+    let load = Load {
+        clock: clock.clone(),
+        end: end.clone(),
+        denied: denied.clone(),
+        judged: judged.clone(),
+    };
+    let asking: Vec<_> = (0..CLIENTS)
         .map(|_| {
-            let card = Card::read(&proxy.kubeconfig, 0);
-            let (clock, end, denied) = (clock.clone(), end.clone(), denied.clone());
-            let judged = judged.clone();
-            thread::spawn(move || {
-                let mut seen = [0_usize; 2];
-                while !end.load(Ordering::SeqCst) {
-                    let before = clock.load(Ordering::SeqCst);
-                    let expected = denied.load(Ordering::SeqCst);
-                    let answer = card.get("/version", "");
-                    if before % 2 == 1 || clock.load(Ordering::SeqCst) != before {
-                        continue;
-                    }
-                    let code = if expected { "HTTP/1.1 403 " } else { "HTTP/1.1 200 " };
-                    assert!(answer.starts_with(code), "{answer}");
-                    seen[usize::from(expected)] += 1;
-                    judged.fetch_add(1, Ordering::SeqCst);
-                }
-                seen
-            })
+            let (client, load) = (client(&proxy), load.clone());
+            thread::spawn(move || load.ask(&client))
         })
         .collect();
+    let begun = Instant::now();
     let versions = [
         stage.server.kubeconfig(&script.user()),
         stage.server.kubeconfig(&json!({ "token": "two" })),
@@ -251,17 +243,68 @@ fn under_load_every_request_goes_by_the_version_in_force() {
         await_requests(&judged);
     }
     end.store(true, Ordering::SeqCst);
-    let mut seen = [0; 2];
+    let mut seen = [0_usize; 3];
     for one in asking {
-        let [allowed, denied] = one.join().unwrap();
-        seen = [seen[0] + allowed, seen[1] + denied];
+        let counts = one.join().unwrap();
+        (0..3).for_each(|place| seen[place] += counts[place]);
     }
-    assert!(seen.iter().all(|count| *count > 10), "both were seen: {seen:?}");
+    let [allowed, refused, between] = seen;
+    let rate = f64::from(u32::try_from(allowed + refused + between).unwrap())
+        / begun.elapsed().as_secs_f64();
+    println!(
+        "{} versions, {rate:.0} requests/s: {allowed} allowed, {refused} denied, {between} while one was replaced",
+        changes()
+    );
+    assert!(allowed > 10 && refused > 10, "both were seen: {seen:?}");
+}
+
+/// Clients, and how long each waits from one request to the next: together they ask 200 times a second.
+const CLIENTS: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What the clients go by.
+#[derive(Clone)]
+struct Load {
+    /// Odd while a version is replaced.
+    clock: Arc<AtomicU64>,
+    end: Arc<AtomicBool>,
+    denied: Arc<AtomicBool>,
+    judged: Arc<AtomicU64>,
+}
+
+impl Load {
+    /// Asks until the end. How many requests were allowed, were denied, and fell into a change, where either
+    /// is right.
+    fn ask(&self, client: &Client) -> [usize; 3] {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut seen = [0; 3];
+            let mut pace = tokio::time::interval(PAUSE);
+            while !self.end.load(Ordering::SeqCst) {
+                pace.tick().await;
+                let before = self.clock.load(Ordering::SeqCst);
+                let expected = self.denied.load(Ordering::SeqCst);
+                let answer = client.get("/version").await.unwrap();
+                let code = answer.status().as_u16();
+                let text = answer.into_body().text().await.unwrap();
+                assert!(matches!(code, 200 | 403), "{code} {text}");
+                if before % 2 == 1 || self.clock.load(Ordering::SeqCst) != before {
+                    seen[2] += 1;
+                    continue;
+                }
+                assert_eq!(code == 403, expected, "{code} {text}");
+                seen[usize::from(expected)] += 1;
+                self.judged.fetch_add(1, Ordering::SeqCst);
+            }
+            seen
+        })
+    }
 }
 
 /// Waits until so many requests more have gone by one version.
 fn await_requests(judged: &AtomicU64) {
-    let enough = judged.load(Ordering::SeqCst) + 10;
+    let more = if env::var_os("KEYWARD_RELOADS").is_some() { 100 } else { 10 };
+    let enough = judged.load(Ordering::SeqCst) + more;
     let begun = Instant::now();
     while judged.load(Ordering::SeqCst) < enough {
         assert!(begun.elapsed() < PATIENCE, "a client has failed");

@@ -3,7 +3,10 @@
 use std::{
     future::poll_fn,
     pin::Pin,
-    sync::{Arc, OnceLock, Weak},
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -17,7 +20,11 @@ use hyper::{
     rt::Executor,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{sync::oneshot, task::AbortHandle, time::timeout};
+use tokio::{
+    sync::{Notify, oneshot},
+    task::AbortHandle,
+    time::timeout,
+};
 
 use super::{
     Failure, Shared, StreamSlot,
@@ -32,10 +39,16 @@ use crate::{
 
 /// With a window of the usual size three paused readers stall all others.
 const CONNECTION_WINDOW: u32 = 1 << 30;
-/// How much of an unread response the server may send, which bounds the memory of many such streams. It
-/// carries 5 MB/s to a reader 50 ms away.
-const STREAM_WINDOW: u32 = 256 * 1024;
+/// How much of an unread response the server may send, which is the memory that each such stream takes. It
+/// carries 20 MB/s to a reader 50 ms away.
+const STREAM_WINDOW: u32 = 1 << 20;
 const HEADERS: u32 = 256 * 1024;
+/// The read buffer of an HTTP/1.1 connection, which must also hold a response's head.
+const READ_BUFFER: usize = 128 * 1024;
+
+/// Interim responses before the real one. Servers send one or two; one that never stops would keep the
+/// caller waiting and us busy.
+const INTERIM: u32 = 100;
 
 /// hyper's number of streams before the peer has sent one, chosen so that it can be told from the
 /// peer's. Never reached: until then the pool gives out one slot.
@@ -67,7 +80,9 @@ async fn open_h1(
     diagnosis: &Arc<Diagnosis>,
 ) -> Result<(http1::SendRequest<Body>, AbortHandle), Error> {
     let io = TokioIo::new(Observed::new(io, diagnosis));
-    let (mut sender, connection) = http1::handshake(io).await.map_err(no_handshake)?;
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(READ_BUFFER);
+    let (mut sender, connection) = builder.handshake(io).await.map_err(no_handshake)?;
     let driver = tokio::spawn(async move {
         ended(connection.with_upgrades().await, &pool);
     });
@@ -192,7 +207,17 @@ pub(super) async fn send_h1(
         request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
     let method = request.method().clone();
-    match sender.try_send_request(request).await {
+    let flood = Flood::watch(&mut request);
+    let sent = tokio::select! {
+        biased;
+        sent = sender.try_send_request(request) => sent,
+        // Whoever stops waiting ends the connection.
+        () = flood.noticed() => {
+            let message = format!("the server sent more than {INTERIM} interim responses");
+            return Err(Error::new(Kind::Http, message).into());
+        }
+    };
+    match sent {
         Ok(response) => Ok((response.map(|body| Incoming::new(body, None)), sender)),
         Err(mut error) => {
             // Another connection needs the whole URI.
@@ -206,6 +231,30 @@ pub(super) async fn send_h1(
                 None => Failure::lost(error, &method, used),
             })
         }
+    }
+}
+
+/// Notices a server that sends interim responses (1xx) without end.
+#[derive(Default)]
+struct Flood {
+    seen: AtomicU32,
+    too_many: Notify,
+}
+
+impl Flood {
+    fn watch(request: &mut Request<Body>) -> Arc<Self> {
+        let flood = Arc::new(Self::default());
+        let watched = Arc::clone(&flood);
+        hyper::ext::on_informational(request, move |_| {
+            if watched.seen.fetch_add(1, Ordering::Relaxed) == INTERIM {
+                watched.too_many.notify_one();
+            }
+        });
+        flood
+    }
+
+    async fn noticed(&self) {
+        self.too_many.notified().await;
     }
 }
 
