@@ -3,13 +3,16 @@
 use std::{
     collections::HashSet,
     sync::{Arc, LazyLock, Mutex, PoisonError},
+    time::Duration,
 };
 
-use keyward::oidc::Https;
+use keyward::{
+    client::{Builder, Opened},
+    oidc::Https,
+};
 use keyward_host::{
-    Draft, Kubeconfig, Overrides, Plan, Target,
+    Draft, Kubeconfig, Overrides, Plan, Sources, Target,
     kubeconfig::Impersonate,
-    oidc::Exchange,
     plan::{Complaints, Settings},
     plugin::Environment,
     redact,
@@ -27,9 +30,6 @@ use crate::{
 
 /// One for the process, so that equal settings stay equal.
 static PROMPTS: LazyLock<Arc<dyn Sink>> = LazyLock::new(|| Arc::new(Prompter));
-
-/// The same for what speaks to token endpoints: contexts of one user share its login.
-static EXCHANGE: LazyLock<Arc<dyn Exchange>> = LazyLock::new(|| Arc::new(Https::new()));
 
 /// Tells the person what a signer wants told before it signs.
 struct Prompter;
@@ -142,6 +142,25 @@ impl Globals {
         Ok(draft.finish()?)
     }
 
+    /// A client of a target's server, as its user. Runs no plugin and opens no connection.
+    pub(crate) fn open(
+        &self,
+        target: Target,
+        mut builder: Builder,
+        sources: &Sources,
+    ) -> Result<Opened, Failure> {
+        let plan = self.plan(target)?;
+        if let Some(limit) = self.request_timeout() {
+            builder = builder.response_timeout(limit);
+        }
+        Ok(builder.open_plan(plan, sources)?)
+    }
+
+    /// How long one request may take; `None` for no limit.
+    pub(crate) fn request_timeout(&self) -> Option<Duration> {
+        self.flags.request_timeout.filter(|limit| !limit.is_zero())
+    }
+
     /// Gives each warning once.
     fn warn(&self, warnings: &[String]) {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,7 +182,7 @@ impl Globals {
         settings.strict = self.flags.strict;
         settings.form = self.flags.form();
         settings.prompts = Some(Arc::clone(&PROMPTS));
-        settings.exchange = Some(Arc::clone(&EXCHANGE));
+        settings.exchange = Some(Https::shared());
         settings.complaints = Complaints::PassThrough(Arc::clone(&self.plugin_stderr));
         if let Some(asked) = &self.asked {
             // Our stderr belongs to whoever runs us, as the plugin's does under kubectl.

@@ -4,8 +4,8 @@ use std::{error::Error as _, time::Duration};
 
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
-use keyward::{Body, Client, Incoming, Kind};
-use keyward_host::{Plan, Source, Sources, Target};
+use keyward::{Body, Client, Incoming, Kind, client::Opened};
+use keyward_host::Sources;
 use keyward_protocol::url;
 use serde_json::Value;
 
@@ -36,10 +36,7 @@ pub(crate) struct Args {
 
 /// A server, as the user of the target.
 pub(crate) struct Server {
-    client: Client,
-    source: Source,
-    plan: Plan,
-    target: Target,
+    opened: Opened,
     limit: Option<Duration>,
     runtime: tokio::runtime::Runtime,
 }
@@ -47,22 +44,15 @@ pub(crate) struct Server {
 impl Server {
     /// The server of the target. Runs nothing, connects to nobody.
     pub(crate) fn open(args: &Args, globals: &Globals) -> Result<Self, Failure> {
-        let target = globals.target()?;
-        let plan = globals.plan(target.clone())?;
         let mut builder =
             Client::builder().user_agent(concat!("keyward/", env!("CARGO_PKG_VERSION")));
-        let limit = globals.flags.request_timeout.filter(|limit| !limit.is_zero());
-        if let Some(limit) = limit {
-            builder = builder.response_timeout(limit);
-        }
         if args.refresh_on_403 {
             builder = builder.refresh_on_403();
         }
-        let source = Sources::global().open(&plan);
-        let client = builder.build(&target, source.clone())?;
+        let opened = globals.open(globals.target()?, builder, Sources::global())?;
         // One request at a time: one thread is all it needs.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { client, source, plan, target, limit, runtime })
+        Ok(Self { opened, limit: globals.request_timeout(), runtime })
     }
 
     /// Does nothing for a while.
@@ -77,9 +67,9 @@ impl Server {
         read: impl AsyncFnOnce(Response<Incoming>) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         self.runtime.block_on(async {
-            let server = &self.target.cluster.server;
-            let waiting = Waiting::begin(&self.plan, &self.source, Some(server));
-            let response = self.client.send(request).await;
+            let Opened { client, source, plan } = &self.opened;
+            let waiting = Waiting::begin(plan, source, Some(&plan.target().cluster.server));
+            let response = client.send(request).await;
             drop(waiting);
             read(response.map_err(|error| self.explain(error))?).await
         })
@@ -89,15 +79,16 @@ impl Server {
     fn explain(&self, error: keyward::Error) -> Failure {
         let (Kind::TimedOut, Some(limit)) = (error.kind(), self.limit) else { return error.into() };
         let limit = duration::show(limit);
-        let (what, label) = if self.source.current().is_none() {
+        let Opened { source, plan, .. } = &self.opened;
+        let (what, label) = if source.current().is_none() {
             (format!("there was no credential within {limit}"), "needed by")
         } else {
-            let server = inline(&url::mask(&self.target.cluster.server));
+            let server = inline(&url::mask(&plan.target().cluster.server));
             (format!("server `{server}` did not answer within {limit}"), "asked by")
         };
         Failure::failed(what)
-            .passing(self.source.current().is_some())
-            .note(label, output::user(&self.target))
+            .passing(source.current().is_some())
+            .note(label, output::user(plan.target()))
             .hint("`--request-timeout` sets the limit for plugin and server together")
     }
 
@@ -135,12 +126,13 @@ impl Server {
         if status != StatusCode::UNAUTHORIZED {
             return failure;
         }
-        let failure = failure.note("refused is", output::user(&self.target));
-        let Some(plugin) = self.plan.plugin() else {
+        let Opened { source, plan, .. } = &self.opened;
+        let failure = failure.note("refused is", output::user(plan.target()));
+        let Some(plugin) = plan.plugin() else {
             return failure.hint("`keyward plan` shows where this user's credential comes from");
         };
         let name = inline(plugin.command());
-        let tried = match self.source.history().error {
+        let tried = match source.history().error {
             Some(error) => format!("plugin `{name}` was run again for it and failed: {error}"),
             None => format!("plugin `{name}` was run again for it, and that did not help"),
         };

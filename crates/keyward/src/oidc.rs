@@ -49,7 +49,7 @@ impl Https {
     }
 
     /// The instance that clients share by default: only with one instance are equal plans one.
-    pub(crate) fn shared() -> Arc<dyn Exchange> {
+    pub fn shared() -> Arc<dyn Exchange> {
         static SHARED: OnceLock<Arc<Https>> = OnceLock::new();
         SHARED.get_or_init(|| Arc::new(Self::new())).clone()
     }

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
-use keyward_host::{Kubeconfig, Plan, Target};
+use keyward::client::{Builder, Opened};
+use keyward_host::{Kubeconfig, Sources, Target};
 use keyward_process::surroundings::Surroundings;
 
 use crate::Error;
@@ -12,7 +13,7 @@ pub trait Config: Send + Sync + 'static {
     /// The environment of the proxy: its home, its runtime directory.
     fn surroundings(&self) -> &Surroundings;
 
-    /// The files that [`kubeconfig`](Config::kubeconfig) and [`plan`](Config::plan) read, whether or not
+    /// The files that [`kubeconfig`](Config::kubeconfig) and [`open`](Config::open) read, whether or not
     /// they exist.
     fn files(&self) -> Vec<PathBuf>;
 
@@ -22,6 +23,7 @@ pub trait Config: Send + Sync + 'static {
     /// The cluster and user of a context; for `None`, of the current one.
     fn target(&self, kubeconfig: &Kubeconfig, context: Option<&str>) -> Result<Target, Error>;
 
-    /// How the target's user gets credentials. Runs nothing.
-    fn plan(&self, target: Target) -> Result<Plan, Error>;
+    /// A client of the target's server, as its user, with the settings of `builder` and the credentials of
+    /// `sources`. Runs no plugin and opens no connection.
+    fn open(&self, target: Target, builder: Builder, sources: &Sources) -> Result<Opened, Error>;
 }

@@ -56,8 +56,6 @@ pub struct Options {
     pub allowed: Allowed,
     /// Listens beyond the loopback, under these names.
     pub danger_listen_remote: Option<Vec<String>>,
-    /// How long a server may take to begin a response, the plugin's run included.
-    pub response_timeout: Option<Duration>,
     /// Also gets a new credential when a server answers 403.
     pub refresh_on_403: bool,
 }
@@ -83,7 +81,6 @@ impl Default for Options {
             admin: None,
             allowed: Allowed::default(),
             danger_listen_remote: None,
-            response_timeout: None,
             refresh_on_403: false,
         }
     }
@@ -116,7 +113,6 @@ impl Proxy {
         let routes = Routes {
             config: config.clone(),
             sources: Sources::new(Arc::new(SystemClock), metrics.clone()),
-            response_timeout: options.response_timeout,
             refresh_on_403: options.refresh_on_403,
         };
         let (opened, current) = open_contexts(&options.contexts, &kubeconfig, &routes)?;

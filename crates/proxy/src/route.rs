@@ -1,8 +1,8 @@
 //! The way to the server of a context, under its identity, as one version of the kubeconfig says.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use keyward::Client;
+use keyward::{Client, client::Opened};
 use keyward_host::{
     Kubeconfig, Source, Sources, Target,
     kubeconfig::{Lines, Named, Place},
@@ -35,25 +35,20 @@ pub(crate) struct Route {
 pub(crate) struct Routes {
     pub(crate) config: Arc<dyn Config>,
     pub(crate) sources: Sources,
-    pub(crate) response_timeout: Option<Duration>,
     pub(crate) refresh_on_403: bool,
 }
 
 impl Routes {
     /// The way to the server of a target. Runs nothing, connects to nobody.
     pub(crate) fn open(&self, target: Target) -> Result<Route, Error> {
-        let plan = self.config.plan(target.clone())?;
-        let source = self.sources.open(&plan);
-        let asks = plan.plugin().is_some_and(|plugin| plugin.preview.attended());
-        let runs = !matches!(plan.method(), Method::Static(_));
         let mut builder = Client::builder().without_defaults();
-        if let Some(limit) = self.response_timeout {
-            builder = builder.response_timeout(limit);
-        }
         if self.refresh_on_403 {
             builder = builder.refresh_on_403();
         }
-        let client = builder.build(&target, source.clone())?;
+        let Opened { client, source, plan } = self.config.open(target, builder, &self.sources)?;
+        let asks = plan.plugin().is_some_and(|plugin| plugin.preview.attended());
+        let runs = !matches!(plan.method(), Method::Static(_));
+        let target = plan.target().clone();
         let context = Some(target.context.clone()).filter(|name| !name.is_empty());
         let (closed, _) = watch::channel(false);
         Ok(Route { context, target, client, source, runs, asks, closed })

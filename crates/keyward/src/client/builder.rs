@@ -34,6 +34,17 @@ pub struct Builder {
     bare: bool,
 }
 
+/// A client, and what it was opened with.
+#[derive(Debug)]
+pub struct Opened {
+    /// The client.
+    pub client: Client,
+    /// Where its credentials come from.
+    pub source: Source,
+    /// How they are obtained.
+    pub plan: Plan,
+}
+
 impl Default for Builder {
     fn default() -> Self {
         Self {
@@ -162,14 +173,23 @@ impl Builder {
     pub fn open(self, target: &Target, rules: &Rules, sources: &Sources) -> Result<Client, Error> {
         let mut settings = self.plan.clone();
         settings.exchange.get_or_insert_with(Https::shared);
-        let source = match Plan::new(target.clone(), rules, &self.surroundings, settings) {
-            Ok(plan) => sources.open(&plan),
+        match Plan::new(target.clone(), rules, &self.surroundings, settings) {
+            Ok(plan) => Ok(self.open_plan(plan, sources)?.client),
             Err(error) if error.kind() == Why::NeedsTerminal => {
-                Source::from_fetch(move |_: &_| Err(error.clone()), Arc::new(SystemClock))
+                let fails = move |_: &_| Err(error.clone());
+                self.build(target, Source::from_fetch(fails, Arc::new(SystemClock)))
             }
-            Err(error) => return Err(Error::config(error)),
-        };
-        self.build(target, source)
+            Err(error) => Err(Error::config(error)),
+        }
+    }
+
+    /// A client as a plan says, with the credentials that `sources` has for it. Runs no plugin and opens
+    /// no connection.
+    ///
+    /// Fails when the kubeconfig's URLs, names or certificates cannot be used.
+    pub fn open_plan(self, plan: Plan, sources: &Sources) -> Result<Opened, Error> {
+        let source = sources.open(&plan);
+        Ok(Opened { client: self.build(plan.target(), source.clone())?, source, plan })
     }
 
     /// A client of the target's cluster with the source's credentials. Opens no connection.

@@ -16,7 +16,7 @@ use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 use tower::Service;
 
-pub use self::builder::Builder;
+pub use self::builder::{Builder, Opened};
 use self::headers::DefaultHeaders;
 use crate::{
     Body, Error, Incoming, Origin,

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use keyward_host::{Kubeconfig, Plan, Target, rules::Rules};
+use keyward::client::{Builder, Opened};
+use keyward_host::{Kubeconfig, Sources, Target, rules::Rules};
 use keyward_process::surroundings::Surroundings;
 use keyward_proxy::{Config, Contexts, Error, Kind};
 
@@ -39,8 +40,8 @@ impl Config for Globals {
         Ok(self.resolve_with(kubeconfig, &overrides)?)
     }
 
-    fn plan(&self, target: Target) -> Result<Plan, Error> {
-        Ok(Self::plan(self, target)?)
+    fn open(&self, target: Target, builder: Builder, sources: &Sources) -> Result<Opened, Error> {
+        Ok(Self::open(self, target, builder, sources)?)
     }
 }
 

@@ -115,7 +115,6 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
             impersonation: args.allow_impersonation,
         },
         danger_listen_remote: args.danger_listen_remote.clone(),
-        response_timeout: globals.flags.request_timeout.filter(|limit| !limit.is_zero()),
         refresh_on_403: args.refresh_on_403,
     };
     let until = Until { command: args.words.clone(), idle: args.idle_timeout, grace: args.grace };
