@@ -8,7 +8,7 @@ use keyward_protocol::{
 
 use crate::Refusal;
 
-/// What a plugin hands out: a bearer token, a certificate with its key, or both.
+/// The credential that a plugin returns: a bearer token, a certificate with its key, or both.
 ///
 /// ```
 /// use std::time::Duration;
@@ -46,23 +46,23 @@ impl Credential {
         self
     }
 
-    /// Says until when the client may keep it. Without this it keeps it for as long as it runs, or
-    /// until a server refuses it; no client looks into the certificate or the token for an end.
+    /// Sets until when the client may use the credential. Without this the client uses it until it exits
+    /// or a server refuses it; no client looks for an expiry in the certificate or the token.
     #[must_use]
     pub fn expires_at(mut self, end: Timestamp) -> Self {
         self.expires = Some(end);
         self
     }
 
-    /// Sets the expiry by a lifetime that begins now. Tell a little less than the real one: the answer
-    /// travels, and clocks differ.
+    /// Sets the expiry by a lifetime that begins now. Set a little less than the real one: the answer takes
+    /// time, and clocks differ.
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "a plugin lives by the real clock")]
     pub fn expires_in(self, lifetime: Duration) -> Self {
         self.expires_at(expiry(Timestamp::now(), lifetime))
     }
 
-    /// The answer in the version and form of the question, or why it would not be a valid one.
+    /// The answer in the version and form of the question, or why it would be invalid.
     pub(crate) fn answer(self, request: &Request, now: Timestamp) -> Result<Secret, Refusal> {
         self.check(now)?;
         let answer = Answer {
@@ -74,7 +74,7 @@ impl Credential {
         Ok(answer.to_json(request.form))
     }
 
-    /// Return a valid credential or an error: what a client could not use is not printed.
+    /// Checks the credential: one that no client could use is not printed.
     fn check(&self, now: Timestamp) -> Result<(), Refusal> {
         if let Some(token) = &self.token {
             let token = token.expose();
@@ -115,8 +115,8 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// The end of a lifetime that began at `start`, cut to whole seconds as the protocol writes it. A
-/// lifetime beyond all calendars ends with the calendar.
+/// The end of a lifetime that began at `start`, truncated to whole seconds as the protocol writes it. An
+/// end beyond the calendar becomes the last moment of the calendar.
 pub fn expiry(start: Timestamp, lifetime: Duration) -> Timestamp {
     let end =
         start.as_second().saturating_add(i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_could_use_is_refused() {
+    fn a_credential_that_no_client_could_use_is_rejected() {
         let key = "-----BEGIN PRIVATE KEY-----";
         let chain = "-----BEGIN CERTIFICATE-----";
         for (credential, why) in [

@@ -1,30 +1,30 @@
 //! Write a Kubernetes credential plugin in ten lines.
 //!
 //! A plugin is a program that a client (`kubectl`, anything on client-go, Keyward) starts when it
-//! needs a credential. The client says what it wants in an environment variable; the plugin prints
-//! a token or a certificate on stdout, or a reason on stderr. This crate is everything between that
-//! and your code: implement [`Plugin`], call [`serve()`].
+//! needs a credential. The client puts its request into an environment variable; the plugin prints a
+//! token or a certificate on stdout, or an error on stderr. This crate does everything between that and
+//! your code: implement [`Plugin`], call [`serve()`].
 //!
 //! ```no_run
 #![doc = include_str!("../examples/token_from_file.rs")]
 //! ```
 //!
-//! Two more examples stand beside it: `short_lived_certificate` and `interactive_login`; and
-//! `token_over_tls`, which calls the cluster it is asked for.
+//! More examples: `short_lived_certificate`, `interactive_login`, and `token_over_tls`, which calls the
+//! cluster of the request.
 //!
 //! | for | see |
 //! |---|---|
-//! | what is asked, in which version, for which cluster | [`Question`] |
-//! | what to hand out, and until when | [`Credential`], [`expiry`] |
-//! | how to say no | [`Refusal`] |
-//! | asking a person | [`Terminal`] |
+//! | the request: its version and cluster | [`Question`] |
+//! | the answer, and its expiry | [`Credential`], [`expiry`] |
+//! | errors | [`Refusal`] |
+//! | prompts | [`Terminal`] |
 //! | calling the cluster | [`Endpoint`] |
 //! | signing handshakes with a key that stays where it is | [`Signer`], [`serve_signer`] |
-//! | logins for registries, for whoever pulls images | [`ImageProvider`], [`serve_image`], [`Logins`] |
+//! | logins for registries | [`ImageProvider`], [`serve_image`], [`Logins`] |
 //!
-//! An external signer, which the example `file_key_signer` shows, is a plugin of another protocol:
-//! it hands out no key, it signs. So is an image credential provider, which `registry_login` shows:
-//! it is asked by the kubelet, or by Keyward in its place, and hands out user names and passwords.
+//! External signers speak another protocol: they sign with a key that they do not export (example
+//! `file_key_signer`). So do image credential providers, which return user names and passwords to the
+//! kubelet, or to Keyward in its place (example `registry_login`).
 
 mod credential;
 mod endpoint;

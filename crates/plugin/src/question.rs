@@ -4,7 +4,7 @@ use keyward_protocol::exec::{Cluster, REQUEST_VARIABLE, Request, RequestError, R
 
 use crate::{Endpoint, Refusal};
 
-/// What the client asks: the request with everything the protocol says in it.
+/// The client's request, with everything that the protocol has in it.
 ///
 /// [`serve`](crate::serve()) reads it from the environment. A plugin with a `main` of its own does so
 /// with [`Question::from_env`] or, for bytes from elsewhere, [`Question::from_bytes`]. Every version
@@ -26,7 +26,7 @@ impl Question {
         }
     }
 
-    /// The question in these bytes, however they came.
+    /// Parses the question in these bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, QuestionError> {
         if bytes.is_empty() {
             return Err(QuestionError::Missing);
@@ -40,35 +40,35 @@ impl Question {
         Ok(Self { request: reading.request, remarks })
     }
 
-    /// The request as it was read.
+    /// The parsed request.
     pub fn request(&self) -> &Request {
         &self.request
     }
 
-    /// The version it was asked in. The answer is given in the same one.
+    /// The version of the request, in which the answer is given.
     pub fn version(&self) -> Version {
         self.request.version
     }
 
-    /// Whether there is a person who can be asked: stdin is a terminal and is the plugin's to read.
-    /// If not, do not prompt, open no browser and return [`Refusal::NeedsTerminal`].
+    /// Whether the plugin may prompt: stdin is a terminal and the plugin may read it. If not, open no
+    /// prompt and no browser, and return [`Refusal::NeedsTerminal`].
     pub fn interactive(&self) -> bool {
         self.request.interactive
     }
 
-    /// The cluster, exactly as the request has it; only there when the kubeconfig says
+    /// The cluster, exactly as in the request; present only if the kubeconfig has
     /// `provideClusterInfo: true`.
     pub fn cluster(&self) -> Option<&Cluster> {
         self.request.cluster.as_ref()
     }
 
-    /// The response with which a server refused the credential before. Only v1alpha1 has it.
+    /// The response with which the server refused the previous credential. Only in v1alpha1.
     pub fn refused(&self) -> Option<&Response> {
         self.request.response.as_ref()
     }
 
-    /// How to reach the cluster, with all that a client has to know and no credential;
-    /// `None` when the client did not say which cluster it is for.
+    /// How to reach the cluster: everything that a client needs but a credential. `None` if the request
+    /// names no cluster.
     pub fn endpoint(&self) -> Result<Option<Endpoint>, QuestionError> {
         self.cluster().map(Endpoint::new).transpose()
     }
@@ -78,14 +78,14 @@ impl Question {
         self.endpoint()?.ok_or(QuestionError::NoCluster)
     }
 
-    /// What is odd about the request, for its author: field names that were never part of the
-    /// protocol but stood in early samples of it (`serverName`, `caData`) and are ignored.
+    /// Warnings for the author of the request: field names that were never part of the protocol, but in
+    /// early samples of it (`serverName`, `caData`), and are ignored.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
 }
 
-/// Why there is no question, or no endpoint in it. No variant carries text of the request.
+/// Why there is no question, or no endpoint in it. No variant contains text of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QuestionError {
@@ -117,7 +117,7 @@ impl fmt::Display for QuestionError {
 
 impl Error for QuestionError {}
 
-/// A request that cannot be used must change before anything helps.
+/// An unusable request is a matter of configuration.
 impl From<QuestionError> for Refusal {
     fn from(error: QuestionError) -> Self {
         Self::BadConfig(error.to_string())

@@ -1,15 +1,14 @@
 use std::{error::Error, fmt, io};
 
-/// Why there is no credential. Each variant says what the host does next.
+/// Why there is no credential. Each variant documents what the host does next.
 ///
-/// The protocol knows one kind of failure, a non-zero exit: whatever stands on stdout is thrown away,
-/// the request that needed the credential fails, and what the plugin wrote to stderr is all a person
-/// gets to see. So say there what to do about it. The exit code tells scripts, and hosts that look
-/// at it, which of these it was.
+/// The protocol has one kind of failure, a non-zero exit: stdout is discarded, the request that needed the
+/// credential fails, and stderr is all that a person gets to see. So write there what to do about it.
+/// The exit code tells scripts, and hosts that look at it, the variant.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Something went wrong that may go right later: a service is down, a file is not there yet.
+    /// A failure that may pass: a service is down, a file does not exist yet.
     ///
     /// The host fails the request and asks again when the next one needs a credential. `kubectl` does
     /// so at the next command, Keyward after a pause that grows from one second to a minute. Exit
@@ -18,20 +17,20 @@ pub enum Refusal {
 
     /// The kubeconfig, the arguments or the environment must change first.
     ///
-    /// The host does the same as for [`Refusal::Failed`]; asking again will not help until a person
-    /// has changed something. Exit code 2.
+    /// Handled like [`Refusal::Failed`]; retries do not help until a person has changed something. Exit
+    /// code 2.
     BadConfig(String),
 
-    /// A person must answer a prompt, and the host said there is none
+    /// A person must answer a prompt, and there is none
     /// ([`Question::interactive`](crate::Question::interactive) is false).
     ///
     /// The host fails the request; it does not start the plugin again with a terminal by itself. The
     /// person repeats the command at a terminal, or logs in some other way first. Exit code 3.
     NeedsTerminal(String),
 
-    /// The person or the cluster is known, and gets no credential.
+    /// The person or the cluster is known and must not get a credential.
     ///
-    /// The host does the same as for [`Refusal::Failed`]. Exit code 4.
+    /// Handled like [`Refusal::Failed`]. Exit code 4.
     NotAllowed(String),
 
     /// For an external signer: the PIN that the configuration holds or points to is wrong.
@@ -52,12 +51,12 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// [`Refusal::Failed`] with this text, whatever it comes from.
+    /// [`Refusal::Failed`] with this text or error.
     pub fn failed(why: impl fmt::Display) -> Self {
         Self::Failed(why.to_string())
     }
 
-    /// The exit code that stands for it.
+    /// The exit code of the plugin.
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::Failed(_) => 1,
@@ -92,7 +91,7 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// Any error at all, with its causes, so that `?` works on a boxed one.
+/// Any error, with its causes, so that `?` works on a boxed one.
 impl From<Box<dyn Error + Send + Sync>> for Refusal {
     fn from(error: Box<dyn Error + Send + Sync>) -> Self {
         let mut text = error.to_string();

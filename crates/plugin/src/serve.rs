@@ -12,12 +12,12 @@ use crate::{Credential, Question, QuestionError, Refusal, stdout::Stdout};
 
 /// A credential plugin. This is the whole contract; [`serve()`] does the rest.
 ///
-/// A closure that takes a [`Question`] is one too.
+/// Closures that take a [`Question`] implement it.
 pub trait Plugin {
-    /// Returns a credential that is valid now, or says why there is none.
+    /// Returns a credential that is valid now, or why there is none.
     ///
-    /// It is called once. It may take its time when [`Question::interactive`] is true; otherwise
-    /// some client waits for it with a limit.
+    /// Called once. Without a person ([`Question::interactive`] is false) be quick: the client waits
+    /// with a time limit.
     fn credential(&self, question: &Question) -> Result<Credential, Refusal>;
 }
 
@@ -34,10 +34,10 @@ where
 ///
 /// Reads the question from the environment, asks the plugin, and prints the answer in the version of
 /// the question. Until then stdout is moved aside: whatever the plugin, a library or a child process
-/// prints goes to stderr. (What was printed *before* the call is beyond help, so call it first.)
+/// prints goes to stderr. Call this first: what was printed before cannot be taken back.
 ///
 /// A credential that no client could use (empty, expired, not PEM, with a line break in the token)
-/// is not printed; it becomes a failure that says so.
+/// is not printed; it becomes a failure that explains why.
 ///
 /// # Exit codes
 ///
@@ -70,7 +70,7 @@ fn answer(plugin: &impl Plugin) -> Result<(), Refusal> {
     stdout.print(answer.expose())
 }
 
-/// What to say when nothing asks: most likely a person tries the plugin in a shell.
+/// The message if there is no request: most likely a person tries the plugin in a shell.
 fn by_hand() -> String {
     let name = program();
     format!(
@@ -83,7 +83,7 @@ fn by_hand() -> String {
     )
 }
 
-/// Ends a plugin of any kind: the reason of a refusal goes to the person, its code to the client.
+/// Ends a plugin of any kind: prints the reason of a refusal to stderr and returns its exit code.
 pub(crate) fn end(outcome: Result<(), Refusal>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -101,7 +101,7 @@ pub(crate) fn program() -> String {
     name.map_or_else(|| "PLUGIN".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Says something to the person. Nobody can be told when even that fails.
+/// Prints to stderr. If that fails too, nothing can be done.
 fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

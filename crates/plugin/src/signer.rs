@@ -16,28 +16,27 @@ use crate::{
     stdout::Stdout,
 };
 
-/// An external signer: it holds a certificate and can sign with the key of it, which it does not
-/// give away. This is the whole contract; [`serve_signer`] does the rest.
+/// An external signer: has a certificate and signs with its key, which it does not export. This is the
+/// whole contract; [`serve_signer`] does the rest.
 ///
-/// In the usual mode the program is run for each request and one of these is called once. In
-/// resident mode the program stays, and they are called in any order for as long as the client
-/// lives, which is why they take `&mut self`: keep the open token there.
+/// By default the program runs once per request, and one of these methods is called once. In resident mode
+/// the program keeps running and they are called in any order until the client exits, which is why they
+/// take `&mut self`: keep the open token there.
 pub trait Signer {
-    /// The certificate, with what is between it and the authority, and what to tell the person
-    /// before a signature.
+    /// The certificate, its intermediates, and a text to show the person before a signature.
     fn certificate(
         &mut self,
         configuration: &Configuration,
     ) -> Result<CertificateResponse, Refusal>;
 
-    /// The signature over `request.digest`, made as `request.options` say: ECDSA in ASN.1 DER,
-    /// everything else as it is. [`Refusal::Unsupported`] if the key cannot sign so.
+    /// Signs `request.digest` as `request.options` demand: ECDSA in ASN.1 DER, everything else raw.
+    /// [`Refusal::Unsupported`] if the key cannot.
     fn sign(&mut self, request: &SignRequest) -> Result<Vec<u8>, Refusal>;
 
-    /// Opens the token and makes it ready to sign, asking the person where needed. Called in
-    /// resident mode before the client connects: a server waits for a signature, but not for long.
+    /// Opens the token and makes it ready to sign, with a prompt if needed. Called in resident mode before
+    /// the client connects, because a server does not wait long for a signature.
     ///
-    /// Unless you write it, there is nothing to unlock.
+    /// The default does nothing.
     fn unlock(&mut self, configuration: &Configuration) -> Result<(), Refusal> {
         let _ = configuration;
         Ok(())
@@ -46,11 +45,11 @@ pub trait Signer {
 
 /// Answers the client that started this process: the whole `main` of an external signer.
 ///
-/// Reads the request from the environment and prints the answer; or, when the request is to stay,
-/// answers one request per line of stdin until stdin ends. Stdout is moved aside first, as
-/// [`serve`](crate::serve()) does it, so that no library can spoil an answer.
+/// Reads the request from the environment and prints the answer; in resident mode answers one request per
+/// line of stdin until stdin ends. Stdout is moved aside first, as in [`serve`](crate::serve()), so that
+/// no library can spoil an answer.
 ///
-/// A refusal is printed on stdout as an `ErrorResponse`, and on stderr unless the program stays.
+/// A refusal is printed on stdout as an `ErrorResponse`, and on stderr unless the program is resident.
 /// The exit codes are those of [`serve`](crate::serve()), and 5 for [`Refusal::WrongPin`].
 pub fn serve_signer(mut signer: impl Signer) -> ExitCode {
     end(talk(&mut signer))
@@ -71,7 +70,7 @@ fn talk(signer: &mut impl Signer) -> Result<(), Refusal> {
     outcome.map(drop)
 }
 
-/// Answers line by line until the client goes away.
+/// Answers line by line until the client closes stdin.
 fn stay(signer: &mut impl Signer, stdout: &mut Stdout) -> Result<(), Refusal> {
     let mut stdin = BufReader::new(io::stdin().lock());
     while let Some(line) = read_line(&mut stdin)? {
@@ -88,7 +87,7 @@ fn stay(signer: &mut impl Signer, stdout: &mut Stdout) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The next line, without its end; `None` when there are no more. A PIN may be in it.
+/// The next line without its line break; `None` at the end. It may contain a PIN.
 fn read_line(input: &mut impl BufRead) -> Result<Option<Zeroizing<Vec<u8>>>, Refusal> {
     // Room for most requests from the start: growing would leave copies behind.
     let mut line = Zeroizing::new(Vec::with_capacity(16 * 1024));
@@ -136,7 +135,7 @@ fn request() -> Result<Request, Refusal> {
     }
 }
 
-/// What to say when nothing asks: most likely a person tries the plugin in a shell.
+/// The message if there is no request: most likely a person tries the plugin in a shell.
 fn by_hand() -> String {
     let name = program();
     format!(

@@ -1,4 +1,4 @@
-//! Keeps stdout clean: it carries the answer and nothing else.
+//! Keeps stdout clean, so that it contains the answer and nothing else.
 
 use std::{fs::File, io, io::Write};
 
@@ -32,7 +32,7 @@ fn aside() -> io::Result<File> {
     Ok(File::from(real))
 }
 
-/// There is no safe way to move it on this system: keeping it clean is left to the plugin.
+/// This system has no safe call to move stdout: the plugin has to keep it clean.
 #[cfg(not(unix))]
 fn aside() -> io::Result<File> {
     use std::os::windows::io::AsHandle;

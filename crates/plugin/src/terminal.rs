@@ -8,23 +8,22 @@ use crate::{Question, Refusal};
 /// The longest line a person can type.
 const LONGEST_LINE: usize = 4096;
 
-/// The person in front of the client, if there is one.
+/// A terminal for prompts, if there is one.
 ///
-/// Talks on the controlling terminal (`/dev/tty`), so it works whatever was done to stdin and
-/// stderr; where that cannot be opened, it reads stdin and prompts on stderr. Never on stdout,
-/// which belongs to the answer.
+/// Uses the controlling terminal (`/dev/tty`), so that redirected stdin and stderr do not matter; if that
+/// cannot be opened, it reads stdin and prompts on stderr. Never uses stdout, which is for the answer.
 pub struct Terminal {
     input: system::Input,
     output: Box<dyn Write>,
 }
 
 impl Terminal {
-    /// Opens the terminal, or says that there is none: [`Refusal::NeedsTerminal`] when the client
-    /// said that nobody can be asked.
+    /// Opens the terminal. Fails with [`Refusal::NeedsTerminal`] if there is none, or the client forbids
+    /// prompts.
     pub fn open(question: &Question) -> Result<Self, Refusal> {
         if !question.interactive() {
             return Err(Refusal::NeedsTerminal(
-                "a person must log in, and the client says nobody can be asked: run the command at \
+                "a person must log in, and the client forbids prompts: run the command at \
                  a terminal, with `interactiveMode: IfAvailable` or `Always` in the kubeconfig"
                     .into(),
             ));
@@ -34,8 +33,8 @@ impl Terminal {
         })
     }
 
-    /// Opens the controlling terminal and nothing else, for an external signer: its stdin is the
-    /// client's, or the manifest that the person pipes into the command.
+    /// Opens only the controlling terminal, for an external signer: its stdin belongs to the client, or is
+    /// the manifest that a person pipes into the command.
     pub fn controlling() -> Result<Self, Refusal> {
         system::controlling().map_err(|e| {
             Refusal::NeedsTerminal(format!("a person must be asked, and no terminal opens: {e}"))
@@ -57,10 +56,9 @@ impl Terminal {
 
     /// Asks for a line that does not appear on the screen.
     ///
-    /// The echo comes back in every way this function can end: a line, an error, a panic, Ctrl-C
-    /// and Ctrl-D (which are read as keys meanwhile and become [`Refusal::Interrupted`]). Only a
-    /// signal from elsewhere that kills the process leaves it off; hosts such as Keyward then
-    /// restore it.
+    /// The echo is restored however this ends: with a line, an error, a panic, Ctrl-C or Ctrl-D (which
+    /// become [`Refusal::Interrupted`]). Only a signal that kills the process leaves it off; hosts such as
+    /// Keyward then restore it.
     pub fn ask_hidden(&mut self, prompt: &str) -> Result<Secret, Refusal> {
         let quiet = system::hush(&self.input)?;
         // Only now: what is typed in answer to the prompt must not be seen.
@@ -79,7 +77,7 @@ impl Terminal {
     }
 }
 
-/// Reads up to the line break that a terminal in its usual mode sends.
+/// Reads a line from a terminal in its normal mode.
 fn read_line(input: &mut impl Read) -> Result<Zeroizing<Vec<u8>>, Refusal> {
     read_until(input, |_, _| Key::Text)
 }
@@ -109,7 +107,7 @@ const BACKSPACE: u8 = 8;
 const CTRL_U: u8 = 21;
 const DELETE: u8 = 127;
 
-/// What a byte of input means.
+/// The meaning of a typed byte.
 enum Key {
     Text,
     Nothing,
@@ -220,7 +218,7 @@ mod system {
     /// Where keys come from.
     pub(super) type Input = Stdin;
 
-    /// Never made: see [`hush`].
+    /// Never constructed: see [`hush`].
     pub(super) enum Quiet {}
 
     pub(super) fn open() -> io::Result<Terminal> {

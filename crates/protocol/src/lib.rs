@@ -1,8 +1,8 @@
-//! What is said between a Kubernetes client and an external credential provider.
+//! The protocols between Kubernetes clients and external credential providers.
 //!
-//! Messages, the [`Secret`] they carry, and the YAML and JSON [`Node`]s they are read from. No
-//! input or output, no runtime: both ends of the talk, `keyward-host` and `keyward-plugin`, stand
-//! on this crate and never know each other.
+//! Messages, the [`Secret`]s in them, and the YAML and JSON [`Node`]s they are parsed from. No I/O and no
+//! runtime: both ends, `keyward-host` and `keyward-plugin`, build on this crate and do not know each
+//! other.
 
 pub mod agent;
 pub mod der;

@@ -26,7 +26,7 @@ impl Secret {
         Self { text: Zeroizing::new(text.into()), bytes: None }
     }
 
-    /// Takes over bytes that should be a text. What is none is kept as it came, and
+    /// Takes bytes that should be text. Bytes that are not UTF-8 are kept unchanged, and
     /// [`Secret::expose`] has replacement characters in it.
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
         match String::from_utf8(bytes) {

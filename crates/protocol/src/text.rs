@@ -1,4 +1,4 @@
-//! Text from strangers: made safe to show, and read where the reference is lenient.
+//! Untrusted text: made safe to show, and parsed as leniently as client-go does.
 
 use std::fmt::Write as _;
 
@@ -32,7 +32,7 @@ pub fn clean(text: &str) -> String {
 /// How many characters of a text are shown in one line. The beginning and the end of a longer one are.
 const LONGEST: usize = 4000;
 
-/// Text from strangers, safe inside a line of ours: control characters by their names, no line breaks,
+/// Makes untrusted text safe inside a line: control characters by their names, no line breaks,
 /// and of a very long one the beginning and the end.
 ///
 /// ```
@@ -61,7 +61,7 @@ fn inline_part(text: &str) -> String {
     clean(text).chars().map(|c| if breaks(c) { ' ' } else { c }).collect()
 }
 
-/// Text from strangers that may have lines: each is made safe by [`inline`].
+/// Makes untrusted text of several lines safe, each by [`inline`].
 pub fn block(text: &str) -> String {
     text.split('\n').map(inline).collect::<Vec<_>>().join("\n")
 }

@@ -1,4 +1,4 @@
-//! What we need to know of a certificate.
+//! Certificates in tokens and files.
 
 use jiff::Timestamp;
 use keyward_protocol::{
@@ -12,26 +12,26 @@ use crate::public::Public;
 /// The parts of a certificate that decide whether and with what it is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Certificate {
-    /// All of it.
+    /// The whole certificate in DER.
     pub(crate) der: Vec<u8>,
     /// The name of its issuer, in DER.
     pub(crate) issuer: Vec<u8>,
-    /// The name it was made for, in DER.
+    /// The name of its subject, in DER.
     pub(crate) subject: Vec<u8>,
-    /// The name it was made for, for people, as in `O=devs, CN=jane`.
+    /// The name of its subject, for people, as in `O=devs, CN=jane`.
     pub(crate) subject_text: String,
-    /// The number its issuer gave it, in DER.
+    /// The serial number, in DER.
     pub(crate) serial: Vec<u8>,
-    /// The key it was made for.
+    /// The public key.
     pub(crate) public: Public,
-    /// From when it holds.
+    /// The start of its validity.
     pub(crate) from: Timestamp,
-    /// Until when it holds.
+    /// The end of its validity.
     pub(crate) until: Timestamp,
 }
 
 impl Certificate {
-    /// `None` when it cannot be read, or is for a kind of key that we do not know.
+    /// Parses DER; `None` if it is malformed, or for a kind of key that is not supported.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         // Some modules pad the value to the length of the card's file.
         let der = Der(bytes).whole(der::SEQUENCE)?;
@@ -48,13 +48,13 @@ impl Certificate {
         })
     }
 
-    /// Whether it is its own issuer: a root, which nobody needs to be sent.
+    /// Whether the certificate is its own issuer: a root, which need not be sent.
     pub(crate) fn is_root(&self) -> bool {
         self.issuer == self.subject
     }
 
-    /// Whether it holds at this moment.
-    pub(crate) fn holds(&self, now: Timestamp) -> bool {
+    /// Whether the certificate is valid at this time.
+    pub(crate) fn is_valid(&self, now: Timestamp) -> bool {
         self.from <= now && now <= self.until
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct Names {
 /// A private key. Its secret part cannot be asked for.
 #[derive(Debug, Clone)]
 pub(crate) struct Private {
-    /// What the module calls it in this session.
+    /// The handle of the key in this session.
     pub(crate) handle: ObjectHandle,
     /// The object's names.
     pub(crate) names: Names,
@@ -33,16 +33,16 @@ pub(crate) struct Private {
     pub(crate) kind: Option<Kind>,
     /// The public key, if the token reports it.
     pub(crate) public: Option<Public>,
-    /// Whether it wants the PIN for each signature.
-    pub(crate) always: bool,
-    /// Whether the token would give it away.
+    /// Whether the key needs the PIN for each signature.
+    pub(crate) always_authenticate: bool,
+    /// Whether the token exports the key.
     pub(crate) extractable: bool,
 }
 
-/// Everything in a token that matters here, as far as it can be seen in a session.
+/// The keys and certificates that a session shows.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Contents {
-    /// Private keys, which most tokens show after the login alone.
+    /// Private keys, which most tokens show only after the login.
     pub(crate) private: Vec<Private>,
     /// Public keys.
     pub(crate) public: Vec<(Names, Public)>,
@@ -51,7 +51,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// Looks at all of it.
+    /// Reads all objects.
     pub(crate) fn read(session: &Session) -> Result<Self, Refusal> {
         let mut found = Self::default();
         let fail = |e: Error| explain("look into the token", &e);
@@ -83,7 +83,9 @@ impl Contents {
                 names: fields.names(),
                 kind: fields.kind(),
                 public: fields.public(),
-                always: fields.flag(AttributeType::AlwaysAuthenticate).unwrap_or(false),
+                always_authenticate: fields
+                    .flag(AttributeType::AlwaysAuthenticate)
+                    .unwrap_or(false),
                 extractable: fields.flag(AttributeType::Extractable).unwrap_or(false),
             };
             found.complete(&mut key);

@@ -1,9 +1,9 @@
-//! What a module's refusal means to a person.
+//! Explains the errors of modules.
 
 use cryptoki::error::{Error, RvError};
 use keyward_plugin::Refusal;
 
-/// The failure of a call, with what we were about.
+/// The error of a call, with what it was for.
 pub(crate) fn explain(doing: &str, error: &Error) -> Refusal {
     match error {
         Error::Pkcs11(code, function) => {
@@ -17,7 +17,7 @@ pub(crate) fn explain(doing: &str, error: &Error) -> Refusal {
     }
 }
 
-/// The code that the module answered with.
+/// The return code of the module.
 pub(crate) fn code(error: &Error) -> Option<RvError> {
     match error {
         Error::Pkcs11(code, _) => Some(*code),
@@ -25,7 +25,7 @@ pub(crate) fn code(error: &Error) -> Option<RvError> {
     }
 }
 
-/// Whether the session is gone with its token, so that opening it anew may help.
+/// Whether the session is gone with its token, so that opening a new one may help.
 pub(crate) fn is_gone(error: &Error) -> bool {
     matches!(
         code(error),
@@ -41,7 +41,7 @@ pub(crate) fn is_gone(error: &Error) -> bool {
     )
 }
 
-/// Whether the token lacks the mechanism, in any of the words that modules have for it.
+/// Whether the token lacks the mechanism, by any of the codes that modules use for that.
 pub(crate) fn is_unsupported(error: &Error) -> bool {
     matches!(
         code(error),

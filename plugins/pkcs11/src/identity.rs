@@ -1,7 +1,7 @@
-//! Which key is meant, and which certificate belongs to it.
+//! Finds the key that a URI matches, and its certificate.
 //!
-//! They are matched by the public key, not by `CKA_ID` alone: ids are given by people and tools, and
-//! are wrong at times. What a URI says may be said of the key or of its certificate.
+//! They are paired by the public key, not by `CKA_ID` alone: people and tools set ids, at times wrongly.
+//! A URI may match the key or its certificate.
 
 use jiff::Timestamp;
 use keyward_plugin::Refusal;
@@ -14,22 +14,22 @@ use crate::{
     uri::{Uri, lines},
 };
 
-/// A key, seen or only known by its public half, and what goes with it.
+/// A key, visible or known by its public key only, with its certificates.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity<'a> {
-    /// The private key, when it can be seen.
+    /// The private key, if visible.
     pub(crate) private: Option<&'a Private>,
     /// The public key, if known.
     pub(crate) public: Option<&'a Public>,
-    /// Every name that key and certificates have.
+    /// All names of the key and its certificates.
     names: Vec<&'a Names>,
-    /// The certificates for it.
+    /// The key's certificates.
     pub(crate) certificates: Vec<(&'a Names, &'a Certificate)>,
 }
 
 impl<'a> Identity<'a> {
-    /// All keys in the token. Where the private ones cannot be seen yet, the public ones stand for
-    /// them; and where there are none of these either, certificates that issued no other.
+    /// All keys in the token. If no private key is visible yet, public keys stand for them; without
+    /// those, certificates that issued no other.
     pub(crate) fn all(contents: &'a Contents) -> Vec<Self> {
         let mut found: Vec<Self> = contents
             .private
@@ -76,38 +76,37 @@ impl<'a> Identity<'a> {
         found
     }
 
-    /// The one that is meant; with a certificate, if one of several has it.
+    /// The identity that the URI matches; of several the one with a certificate.
     pub(crate) fn choose(
         contents: &'a Contents,
         token: &Token,
         wanted: &Uri,
     ) -> Result<Option<Self>, Refusal> {
-        let mut meant = Self::all(contents);
-        meant.retain(|identity| identity.matches(wanted));
-        if meant.len() > 1 && meant.iter().any(|identity| !identity.certificates.is_empty()) {
-            meant.retain(|identity| !identity.certificates.is_empty());
+        let mut matching = Self::all(contents);
+        matching.retain(|identity| identity.matches(wanted));
+        if matching.len() > 1 && matching.iter().any(|identity| !identity.certificates.is_empty()) {
+            matching.retain(|identity| !identity.certificates.is_empty());
         }
-        if meant.len() > 1 {
+        if matching.len() > 1 {
             return Err(Refusal::BadConfig(format!(
-                "several keys of token `{}` could be meant\n\nhint: say more of the URI, these \
-                 are{}",
+                "several keys of token `{}` match\n\nhint: extend the URI to match one of{}",
                 token.label,
-                lines(meant.iter().map(|identity| identity.uri(token)))
+                lines(matching.iter().map(|identity| identity.uri(token)))
             )));
         }
-        Ok(meant.pop())
+        Ok(matching.pop())
     }
 
-    /// The certificate to show: one that holds now, and of these the one that does so longest.
+    /// The certificate to show: a valid one if possible, and of those the one that expires last.
     pub(crate) fn certificate(&self, now: Timestamp) -> Option<&'a Certificate> {
         let of = |(_, certificate): &(&Names, &'a Certificate)| *certificate;
         self.certificates
             .iter()
             .map(of)
-            .max_by_key(|certificate| (certificate.holds(now), certificate.until))
+            .max_by_key(|certificate| (certificate.is_valid(now), certificate.until))
     }
 
-    /// The URI that names it.
+    /// The URI of the identity.
     pub(crate) fn uri(&self, token: &Token) -> Uri {
         let names = self.names[0];
         Uri {
@@ -140,7 +139,7 @@ pub(crate) fn chain<'a>(
             .map(|(_, candidate)| candidate)
             .filter(|candidate| candidate.subject == last.issuer && !candidate.is_root())
             .filter(|candidate| *candidate != certificate && !chain.contains(candidate))
-            .max_by_key(|candidate| (candidate.holds(now), candidate.until));
+            .max_by_key(|candidate| (candidate.is_valid(now), candidate.until));
         match issuer {
             Some(issuer) if !last.is_root() => {
                 chain.push(issuer);

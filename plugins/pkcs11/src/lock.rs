@@ -1,8 +1,8 @@
-//! One process at a time in a module.
+//! Lets one process at a time use a module.
 //!
-//! Several modules (`SoftHSM` with its file store is one) lose sight of their token when processes open it at
-//! the same moment. A lock on a file in the user's runtime folder keeps ours apart. The proxy of
-//! p11-kit stands for all modules at once, so it excludes them all.
+//! Several modules (`SoftHSM` with its file store is one) lose their token when processes open it at the
+//! same time. A lock on a file in the user's runtime directory prevents that. The proxy of p11-kit loads
+//! all modules, so it excludes them all.
 
 use std::{
     cell::Cell,
@@ -21,23 +21,23 @@ use crate::surroundings;
 /// The lock of one module.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    /// Held alone by the proxy, together by all others.
+    /// Locked exclusively by the proxy, shared by all others.
     all: File,
-    /// Held alone; the proxy needs none.
+    /// Locked exclusively; the proxy needs none.
     own: Option<File>,
-    /// Held to the end of the process.
+    /// Never unlocked before the process ends.
     kept: Cell<bool>,
 }
 
-/// The lock, held. Others wait until this is dropped.
+/// A held lock. Others wait until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Held<'a>(&'a Lock);
 
 impl Lock {
-    /// Finds the files, and makes them when they are not there.
+    /// Opens the lock files, and creates them if needed.
     pub(crate) fn of(module: &Path) -> Result<Self, Refusal> {
-        let folder = folder()?;
-        let all = open(&folder.join("pkcs11.lock"))?;
+        let directory = directory()?;
+        let all = open(&directory.join("pkcs11.lock"))?;
         let is_proxy =
             module.file_stem().and_then(OsStr::to_str).is_some_and(|name| name == "p11-kit-proxy");
         let own = if is_proxy {
@@ -49,12 +49,12 @@ impl Lock {
             let mut name = [0; 8];
             name.copy_from_slice(&digest[..8]);
             let name = u64::from_be_bytes(name);
-            Some(open(&folder.join(format!("pkcs11-{name:016x}.lock")))?)
+            Some(open(&directory.join(format!("pkcs11-{name:016x}.lock")))?)
         };
         Ok(Self { all, own, kept: Cell::new(false) })
     }
 
-    /// Waits for our turn.
+    /// Waits for the lock.
     pub(crate) fn hold(&self) -> Result<Held<'_>, Refusal> {
         let held = Held(self);
         if self.kept.get() {
@@ -70,8 +70,8 @@ impl Lock {
 }
 
 impl Held<'_> {
-    /// Does not let go any more. Files are unlocked when they are closed, which is after the module
-    /// was left.
+    /// Holds the lock until the end of the process. The files are closed, and so unlocked, after the
+    /// module was finalized.
     pub(crate) fn keep(&self) {
         self.0.kept.set(true);
     }
@@ -82,7 +82,7 @@ impl Drop for Held<'_> {
         if self.0.kept.get() {
             return;
         }
-        // What cannot be unlocked here is unlocked by the end of the process.
+        // If this fails, the end of the process unlocks the files.
         if let Some(own) = &self.0.own {
             let _ = own.unlock();
         }
@@ -98,19 +98,19 @@ fn open(path: &Path) -> Result<File, Refusal> {
         .map_err(|e| Refusal::failed(format!("cannot open the lock `{}`: {e}", path.display())))
 }
 
-/// The user's own directory for locks, made where it is not there.
-fn folder() -> Result<PathBuf, Refusal> {
-    let runtime = surroundings::runtime_folder().filter(|path| runtime::is_ours(path));
+/// The user's own directory for locks, created if needed.
+fn directory() -> Result<PathBuf, Refusal> {
+    let runtime = surroundings::runtime_directory().filter(|path| runtime::is_ours(path));
     let home = surroundings::home();
-    let folder = runtime::directory(runtime.as_deref(), &std::env::temp_dir(), home.as_deref());
-    // It may be there already, and then has to be ours.
-    let _ = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-    if runtime::is_ours(&folder) {
-        return Ok(folder);
+    let directory = runtime::directory(runtime.as_deref(), &std::env::temp_dir(), home.as_deref());
+    // It may exist already; then it must be ours.
+    let _ = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
+    if runtime::is_ours(&directory) {
+        return Ok(directory);
     }
     Err(Refusal::failed(format!(
         "`{}` is not a directory that belongs to this user alone",
-        folder.display()
+        directory.display()
     )))
 }
 
@@ -120,10 +120,10 @@ mod tests {
 
     use super::*;
 
-    fn lock_in(folder: &Path, own: Option<&str>) -> Lock {
+    fn lock_in(directory: &Path, own: Option<&str>) -> Lock {
         Lock {
-            all: open(&folder.join("all")).unwrap(),
-            own: own.map(|name| open(&folder.join(name)).unwrap()),
+            all: open(&directory.join("all")).unwrap(),
+            own: own.map(|name| open(&directory.join(name)).unwrap()),
             kept: Cell::new(false),
         }
     }
@@ -139,33 +139,33 @@ mod tests {
 
     #[test]
     fn a_module_excludes_itself_and_the_proxy_but_no_other_module() {
-        let folder = tempfile::tempdir().unwrap();
-        let soft = lock_in(folder.path(), Some("soft"));
+        let directory = tempfile::tempdir().unwrap();
+        let soft = lock_in(directory.path(), Some("soft"));
         let held = soft.hold().unwrap();
-        assert!(!is_free(&lock_in(folder.path(), Some("soft"))));
-        assert!(!is_free(&lock_in(folder.path(), None)));
-        assert!(is_free(&lock_in(folder.path(), Some("card"))));
+        assert!(!is_free(&lock_in(directory.path(), Some("soft"))));
+        assert!(!is_free(&lock_in(directory.path(), None)));
+        assert!(is_free(&lock_in(directory.path(), Some("card"))));
         drop(held);
-        assert!(is_free(&lock_in(folder.path(), Some("soft"))));
-        assert!(is_free(&lock_in(folder.path(), None)));
+        assert!(is_free(&lock_in(directory.path(), Some("soft"))));
+        assert!(is_free(&lock_in(directory.path(), None)));
     }
 
     #[test]
     fn a_lock_that_is_kept_is_held_until_it_is_gone() {
-        let folder = tempfile::tempdir().unwrap();
-        let soft = lock_in(folder.path(), Some("soft"));
+        let directory = tempfile::tempdir().unwrap();
+        let soft = lock_in(directory.path(), Some("soft"));
         soft.hold().unwrap().keep();
         drop(soft.hold().unwrap());
-        assert!(!is_free(&lock_in(folder.path(), Some("soft"))));
+        assert!(!is_free(&lock_in(directory.path(), Some("soft"))));
         drop(soft);
-        assert!(is_free(&lock_in(folder.path(), Some("soft"))));
+        assert!(is_free(&lock_in(directory.path(), Some("soft"))));
     }
 
     #[test]
     fn the_proxy_excludes_every_module() {
-        let folder = tempfile::tempdir().unwrap();
-        let proxy = lock_in(folder.path(), None);
+        let directory = tempfile::tempdir().unwrap();
+        let proxy = lock_in(directory.path(), None);
         let _held = proxy.hold().unwrap();
-        assert!(!is_free(&lock_in(folder.path(), Some("card"))));
+        assert!(!is_free(&lock_in(directory.path(), Some("card"))));
     }
 }

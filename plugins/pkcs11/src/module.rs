@@ -14,7 +14,7 @@ use keyward_process::trust;
 use crate::{
     fault::{code, explain},
     lock::Lock,
-    pin::State,
+    pin::PinState,
     target::Target,
     uri::{Uri, lines},
 };
@@ -27,23 +27,23 @@ pub(crate) struct Module {
     pub(crate) lock: Lock,
 }
 
-/// A token, as it describes itself.
+/// A token's description of itself.
 #[derive(Debug, Clone)]
 pub(crate) struct Token {
-    /// The slot it is in.
+    /// The slot of the token.
     pub(crate) slot: Slot,
     /// The token's label.
     pub(crate) label: String,
-    /// Who made it.
+    /// The token's manufacturer.
     pub(crate) manufacturer: String,
     /// The token's model.
     pub(crate) model: String,
     /// The token's serial number.
     pub(crate) serial: String,
-    /// What the reader says of itself, and who made it.
+    /// The reader's description and manufacturer.
     reader: [String; 2],
-    /// What it says about its PIN.
-    pub(crate) pin: State,
+    /// The state of the token's PIN.
+    pub(crate) pin: PinState,
 }
 
 /// The path to load a module by: without links, and with nothing on it that another user could change,
@@ -64,7 +64,7 @@ fn checked(path: &Path) -> Result<PathBuf, Refusal> {
 }
 
 impl Module {
-    /// Loads the library, when it is our turn.
+    /// Loads the library, holding the module's lock.
     pub(crate) fn open(path: &Path) -> Result<Self, Refusal> {
         let resolved = checked(path)?;
         let lock = Lock::of(path)?;
@@ -81,12 +81,12 @@ impl Module {
         Ok(Self { context, path: path.to_owned(), lock })
     }
 
-    /// Where it was loaded from.
+    /// Where the module was loaded from.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The tokens that are there and initialised.
+    /// The initialised tokens.
     pub(crate) fn tokens(&self) -> Result<Vec<Token>, Refusal> {
         let slots = self
             .context
@@ -95,12 +95,12 @@ impl Module {
         slots.into_iter().map(|slot| self.token(slot)).collect()
     }
 
-    /// What the token in this slot says of itself at this moment.
+    /// What the token in this slot reports now.
     pub(crate) fn token(&self, slot: Slot) -> Result<Token, Refusal> {
         let fault = |e| explain("look at the token", &e);
         let info = self.context.get_token_info(slot).map_err(fault)?;
         let reader = self.context.get_slot_info(slot).map_err(fault)?;
-        // The fields are filled up with blanks, or with zeros by some.
+        // The fields are padded with blanks, by some modules with zeros.
         let text = |field: &str| field.trim_end_matches(['\0', ' ']).to_owned();
         Ok(Token {
             slot,
@@ -109,20 +109,20 @@ impl Module {
             model: text(info.model()),
             serial: text(info.serial_number()),
             reader: [text(reader.slot_description()), text(reader.manufacturer_id())],
-            pin: State {
+            pin: PinState {
                 required: info.login_required(),
-                pad: info.protected_authentication_path(),
-                low: info.user_pin_count_low(),
-                last: info.user_pin_final_try(),
+                keypad: info.protected_authentication_path(),
+                last_was_wrong: info.user_pin_count_low(),
+                final_try: info.user_pin_final_try(),
                 locked: info.user_pin_locked(),
             },
         })
     }
 
-    /// The one token that is meant.
+    /// The one token that the target matches.
     pub(crate) fn choose(&self, target: &Target) -> Result<Token, Refusal> {
         let all = self.tokens()?;
-        let mut meant: Vec<&Token> = match target.slot {
+        let mut matching: Vec<&Token> = match target.slot {
             None => all.iter().collect(),
             // SoftHSM gives its slots new numbers, so that a small number can only be an index.
             Some(number) => match all.iter().find(|token| token.slot.id() == number) {
@@ -135,30 +135,30 @@ impl Module {
             },
         };
         let library = self.library(&target.uri)?;
-        meant.retain(|token| library && token.matches(&target.uri));
-        if meant.len() > 1 {
+        matching.retain(|token| library && token.matches(&target.uri));
+        if matching.len() > 1 {
             // Lists of trusted certificates, which a system's proxy shows as tokens, have no keys.
             let with_keys: Vec<_> =
-                meant.iter().copied().filter(|token| token.pin.required).collect();
+                matching.iter().copied().filter(|token| token.pin.required).collect();
             if !with_keys.is_empty() {
-                meant = with_keys;
+                matching = with_keys;
             }
         }
-        match meant[..] {
+        match matching[..] {
             [token] => Ok(token.clone()),
             [] => Err(Refusal::BadConfig(format!(
-                "no token of the module `{}` is the one that is meant\n\n{}",
+                "no token of the module `{}` matches\n\n{}",
                 self.path.display(),
                 listing("hint: there are", &all.iter().collect::<Vec<_>>())
             ))),
             _ => Err(Refusal::BadConfig(format!(
-                "several tokens could be meant\n\n{}",
-                listing("hint: say more of the URI, these are", &meant)
+                "several tokens match\n\n{}",
+                listing("hint: extend the URI to match one of", &matching)
             ))),
         }
     }
 
-    /// Whether the URI means this module, as far as it says so.
+    /// Whether the URI matches this module.
     fn library(&self, uri: &Uri) -> Result<bool, Refusal> {
         let wanted = [&uri.library_description, &uri.library_manufacturer, &uri.library_version];
         if wanted.iter().all(|wanted| wanted.is_none()) {
@@ -174,7 +174,7 @@ impl Module {
             && versions.iter().any(|version| fits(wanted[2].as_ref(), version)))
     }
 
-    /// A session for looking and signing, or for changing what is in the token.
+    /// Opens a session: to read and sign, or also to write.
     pub(crate) fn session(&self, token: &Token, writing: bool) -> Result<Session, Refusal> {
         let session = if writing {
             self.context.open_rw_session(token.slot)
@@ -186,7 +186,7 @@ impl Module {
 }
 
 impl Drop for Module {
-    /// Leaves the module in good order: what a card or a TPM holds for us is freed.
+    /// Finalizes the module, which frees what a card or a TPM holds for us.
     fn drop(&mut self) {
         let _held = self.lock.hold();
         let _ = self.context.clone().finalize();
@@ -194,7 +194,7 @@ impl Drop for Module {
 }
 
 impl Token {
-    /// The URI that names it.
+    /// The URI of the token.
     pub(crate) fn uri(&self) -> Uri {
         let text = |field: &String| Some(field.clone()).filter(|field| !field.is_empty());
         Uri {

@@ -11,32 +11,32 @@ use crate::{
     contents::{Contents, Private},
     fault::{code, explain},
     module::{Module, Token},
-    pin::{self, Way},
+    pin::{self, PinSource},
     sign::{self, Failure, Step},
     target::Target,
 };
 
-/// A token with a session in it. No method is to be called while the module's lock is held: each
-/// takes it for as long as it talks to the module, and never while a person is asked.
+/// An open session with a token. Do not call a method while holding the module's lock: each takes it for
+/// as long as it talks to the module, and never while it prompts a person.
 pub(crate) struct Open {
-    /// What this was opened for.
+    /// What the session was opened for.
     pub(crate) target: Target,
     /// The token.
     pub(crate) token: Token,
     session: Session,
     module: Module,
     logged_in: bool,
-    /// For one request: from the login on, the module is ours to the end. A TPM without a resource
-    /// manager has room for three who are logged in.
-    brief: bool,
-    /// A typed PIN, held for the next signature of a key that wants it again.
+    /// The process ends after one request, so it holds the module's lock from the login on. A TPM without
+    /// a resource manager has room for three logins.
+    one_request: bool,
+    /// A typed PIN, kept for the next signature of a key that needs it each time.
     typed: Option<Secret>,
 }
 
-/// A PIN and how we came to it; `None` when it is typed on the reader.
-struct Offer {
-    pin: Option<Secret>,
-    way: Way,
+/// A PIN and where it comes from. No value if it is typed on the reader.
+struct Pin {
+    value: Option<Secret>,
+    source: PinSource,
 }
 
 impl Open {
@@ -47,20 +47,28 @@ impl Open {
         let token = module.choose(&target)?;
         let session = module.session(&token, writing)?;
         drop(held);
-        Ok(Self { target, token, session, module, logged_in: false, brief: false, typed: None })
+        Ok(Self {
+            target,
+            token,
+            session,
+            module,
+            logged_in: false,
+            one_request: false,
+            typed: None,
+        })
     }
 
     /// For a process that ends after one request and never prompts after the login.
-    pub(crate) fn briefly(self) -> Self {
-        Self { brief: true, ..self }
+    pub(crate) fn for_one_request(self) -> Self {
+        Self { one_request: true, ..self }
     }
 
-    /// What can be seen in the token.
+    /// What is visible in the token.
     pub(crate) fn contents(&self) -> Result<Contents, Refusal> {
         self.with(Contents::read)
     }
 
-    /// Something to do in the session while it is ours.
+    /// Uses the session while holding the module's lock.
     pub(crate) fn with<T>(
         &self,
         act: impl FnOnce(&Session) -> Result<T, Refusal>,
@@ -69,31 +77,34 @@ impl Open {
         act(&self.session)
     }
 
-    /// Whether keys that are hidden now would be seen after a login.
-    pub(crate) fn hides(&self) -> bool {
+    /// Whether a login would show keys that are hidden now.
+    pub(crate) fn needs_login(&self) -> bool {
         self.token.pin.required && !self.logged_in
     }
 
-    /// Logs in, unless that was done or is not needed. `burnt` holds PINs that were wrong.
-    pub(crate) fn login(&mut self, burnt: &mut Vec<Secret>) -> Result<(), Refusal> {
-        if !self.hides() {
+    /// Logs in, unless that is done or not needed. PINs in `wrong_pins` are not tried again.
+    pub(crate) fn login(&mut self, wrong_pins: &mut Vec<Secret>) -> Result<(), Refusal> {
+        if !self.needs_login() {
             return Ok(());
         }
-        let offer = self.offer(burnt)?;
-        self.try_pin(UserType::User, &offer, burnt)?.map_err(|e| explain("log in", &e))?;
+        let pin = self.pin(wrong_pins)?;
+        self.try_pin(UserType::User, &pin, wrong_pins)?.map_err(|e| explain("log in", &e))?;
         self.logged_in = true;
-        if offer.way == Way::Typed {
-            self.typed = offer.pin;
+        if pin.source == PinSource::Typed {
+            self.typed = pin.value;
         }
         Ok(())
     }
 
-    /// Gets a PIN for a key that wants one for each signature, so that none has to be asked for
-    /// while a server waits.
-    pub(crate) fn prepare(&mut self, key: &Private, burnt: &[Secret]) -> Result<(), Refusal> {
-        if key.always && self.typed.is_none() && self.target.stored.is_none() && !self.token.pin.pad
+    /// Gets a PIN for a key that needs one for each signature, so that nobody is prompted while a server
+    /// waits.
+    pub(crate) fn prepare(&mut self, key: &Private, wrong_pins: &[Secret]) -> Result<(), Refusal> {
+        if key.always_authenticate
+            && self.typed.is_none()
+            && self.target.stored.is_none()
+            && !self.token.pin.keypad
         {
-            self.typed = self.offer(burnt)?.pin;
+            self.typed = self.pin(wrong_pins)?.value;
         }
         Ok(())
     }
@@ -104,27 +115,27 @@ impl Open {
         key: &Private,
         options: Options,
         digest: &[u8],
-        burnt: &mut Vec<Secret>,
+        wrong_pins: &mut Vec<Secret>,
     ) -> Result<Vec<u8>, Failure> {
         let kind = key.kind.ok_or_else(|| {
             Refusal::Unsupported("the key is of a kind that cannot sign here".to_owned())
         })?;
-        if !key.always {
+        if !key.always_authenticate {
             let _held = self.module.lock.hold()?;
             self.typed = None;
             return sign::sign(kind, options, digest, |step| {
                 self.session.sign(&step.mechanism, key.handle, &step.data).map_err(Failure::Module)
             });
         }
-        let offer = match self.typed.take() {
-            Some(pin) => Offer { pin: Some(pin), way: Way::Typed },
-            None => self.offer(burnt)?,
+        let pin = match self.typed.take() {
+            Some(pin) => Pin { value: Some(pin), source: PinSource::Typed },
+            None => self.pin(wrong_pins)?,
         };
         let outcome = sign::sign(kind, options, digest, |step| {
-            self.sign_with_login(key, step, &offer, burnt)
+            self.sign_with_login(key, step, &pin, wrong_pins)
         });
-        if self.target.reuse && outcome.is_ok() && offer.way == Way::Typed {
-            self.typed = offer.pin;
+        if self.target.reuse && outcome.is_ok() && pin.source == PinSource::Typed {
+            self.typed = pin.value;
         }
         outcome
     }
@@ -133,14 +144,14 @@ impl Open {
         &self,
         key: &Private,
         step: &Step<'_>,
-        offer: &Offer,
-        burnt: &mut Vec<Secret>,
+        pin: &Pin,
+        wrong_pins: &mut Vec<Secret>,
     ) -> Result<Vec<u8>, Failure> {
         {
             let _held = self.module.lock.hold()?;
             self.session.sign_init(&step.mechanism, key.handle).map_err(Failure::Module)?;
         }
-        match self.try_pin(UserType::ContextSpecific, offer, burnt)? {
+        match self.try_pin(UserType::ContextSpecific, pin, wrong_pins)? {
             Ok(()) => {}
             Err(error) => return Err(Failure::Final(explain("log in for a signature", &error))),
         }
@@ -148,60 +159,60 @@ impl Open {
         Ok(crate::raw::finish(self.module.path(), &self.session, &step.data)?)
     }
 
-    /// Finds a PIN that may be tried, asking the person if need be.
-    fn offer(&self, burnt: &[Secret]) -> Result<Offer, Refusal> {
+    /// Finds a PIN that may be tried, and prompts for one if needed.
+    fn pin(&self, wrong_pins: &[Secret]) -> Result<Pin, Refusal> {
         let state = {
             let _held = self.module.lock.hold()?;
             self.module.token(self.token.slot)?.pin
         };
-        if state.pad {
-            return Ok(Offer { pin: None, way: Way::Typed });
+        if state.keypad {
+            return Ok(Pin { value: None, source: PinSource::Typed });
         }
         let mut why = None;
         if let Some(stored) = &self.target.stored {
             let pin = stored.read()?;
-            if burnt.contains(&pin) {
+            if wrong_pins.contains(&pin) {
                 return Err(Refusal::WrongPin(format!(
                     "the PIN {} was wrong for token `{}` and is not tried again",
                     stored.place(),
                     self.token.label
                 )));
             }
-            match state.permit(Way::Stored, &self.token.label) {
-                Ok(()) => return Ok(Offer { pin: Some(pin), way: Way::Stored }),
+            match state.permit(PinSource::Stored, &self.token.label) {
+                Ok(()) => return Ok(Pin { value: Some(pin), source: PinSource::Stored }),
                 Err(refusal) => {
-                    // The hint is about what the person is asked to do right now.
+                    // The hint tells the person to type the PIN, which is what happens now.
                     let text = refusal.to_string();
                     why = text.split("\n\n").next().map(str::to_owned);
                 }
             }
         }
-        state.permit(Way::Typed, &self.token.label)?;
+        state.permit(PinSource::Typed, &self.token.label)?;
         let pin = pin::ask(&self.token, why.as_deref())?;
-        if burnt.contains(&pin) {
+        if wrong_pins.contains(&pin) {
             return Err(Refusal::NotAllowed(format!(
                 "this PIN was wrong for token `{}` before and is not tried again",
                 self.token.label
             )));
         }
-        Ok(Offer { pin: Some(pin), way: Way::Typed })
+        Ok(Pin { value: Some(pin), source: PinSource::Typed })
     }
 
-    /// One try. The inner error is the module's, when it is not about the PIN.
+    /// Tries a PIN once. The inner error is the module's, if it is not about the PIN.
     fn try_pin(
         &self,
         user: UserType,
-        offer: &Offer,
-        burnt: &mut Vec<Secret>,
+        pin: &Pin,
+        wrong_pins: &mut Vec<Secret>,
     ) -> Result<Result<(), Error>, Refusal> {
         let held = self.module.lock.hold()?;
         // Another process may have used up a try since we looked.
         let state = self.module.token(self.token.slot)?.pin;
-        state.permit(offer.way, &self.token.label)?;
-        let pin = offer.pin.as_ref().map(|pin| AuthPin::from(pin.expose().to_owned()));
-        let error = match self.session.login(user, pin.as_ref()) {
+        state.permit(pin.source, &self.token.label)?;
+        let value = pin.value.as_ref().map(|pin| AuthPin::from(pin.expose().to_owned()));
+        let error = match self.session.login(user, value.as_ref()) {
             Ok(()) => {
-                if self.brief {
+                if self.one_request {
                     held.keep();
                 }
                 return Ok(Ok(()));
@@ -212,9 +223,9 @@ impl Open {
         let label = &self.token.label;
         match code(&error) {
             Some(RvError::PinIncorrect | RvError::PinInvalid | RvError::PinLenRange) => {
-                burnt.extend(offer.pin.clone());
-                Err(match (&self.target.stored, offer.way) {
-                    (Some(stored), Way::Stored) => Refusal::WrongPin(format!(
+                wrong_pins.extend(pin.value.clone());
+                Err(match (&self.target.stored, pin.source) {
+                    (Some(stored), PinSource::Stored) => Refusal::WrongPin(format!(
                         "the PIN {} is wrong for token `{label}`\n\nhint: it is not tried again; \
                          correct it, then log in once by typing it at a terminal",
                         stored.place()

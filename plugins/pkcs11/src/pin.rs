@@ -1,8 +1,8 @@
 //! When a PIN may be tried, and where it comes from.
 //!
-//! A token locks itself after a few wrong PINs, for good or until an administrator helps. So a PIN
-//! from a file is tried once: when the token says that the last try failed, only a person's own
-//! typing may be the next one, and the last try of all is nobody's here.
+//! A token locks itself after a few wrong PINs, for good or until an administrator helps. So a stored PIN
+//! is tried only once: after a failed login only a typed PIN is tried, and the final try of a token is
+//! never used.
 
 use std::{io, os::unix::fs::MetadataExt, path::Path};
 
@@ -11,49 +11,49 @@ use keyward_process::file::{self, Limits};
 
 use crate::{module::Token, target::Stored};
 
-/// What a token says about its PIN.
+/// What a token reports about its PIN.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "they are the token's flags")]
-pub(crate) struct State {
-    /// Without a PIN the keys cannot be used.
+pub(crate) struct PinState {
+    /// The keys cannot be used without a PIN.
     pub(crate) required: bool,
     /// The PIN is typed on the token or its reader.
-    pub(crate) pad: bool,
-    /// The last try, at least, was wrong.
-    pub(crate) low: bool,
-    /// One more wrong try locks it.
-    pub(crate) last: bool,
+    pub(crate) keypad: bool,
+    /// At least the last PIN was wrong.
+    pub(crate) last_was_wrong: bool,
+    /// One more wrong PIN locks the token.
+    pub(crate) final_try: bool,
     /// The PIN is locked.
     pub(crate) locked: bool,
 }
 
-/// How a PIN would be given.
+/// Where a PIN comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// From the configuration or a file.
+pub(crate) enum PinSource {
+    /// The configuration or a file.
     Stored,
-    /// By a person, at the terminal or on the reader.
+    /// A person, at the terminal or on the reader.
     Typed,
 }
 
-/// What to do about a stored PIN that is not tried.
+/// The hint for a stored PIN that is not tried.
 const CORRECT: &str = "correct the stored PIN, then log in once by typing it at a terminal";
 
-impl State {
-    /// Whether a PIN may be tried in this way. The refusal says why not, and what to do.
-    pub(crate) fn permit(self, way: Way, token: &str) -> Result<(), Refusal> {
+impl PinState {
+    /// Whether a PIN may be tried in this source. The refusal says why not, and what to do.
+    pub(crate) fn permit(self, source: PinSource, token: &str) -> Result<(), Refusal> {
         let why = if self.locked {
             format!(
                 "the PIN of token `{token}` is locked\n\n\
                  hint: its security officer can set a new one, with the PUK or SO PIN"
             )
-        } else if self.last {
+        } else if self.final_try {
             format!(
                 "one more wrong PIN locks token `{token}`, so none is tried from here\n\n\
                  hint: log in once with the tool that came with it (or `pkcs11-tool --login`): a \
                  right PIN there gives it all its tries back"
             )
-        } else if self.low && way == Way::Stored {
+        } else if self.last_was_wrong && source == PinSource::Stored {
             format!(
                 "token `{token}` says that the last PIN was wrong, so the stored one is not tried\n\n\
                  hint: {CORRECT}"
@@ -66,7 +66,7 @@ impl State {
 }
 
 impl Stored {
-    /// The PIN. A file has to belong to the user, and nobody else may read it.
+    /// Reads the PIN. A file must belong to the user and must not be readable by others.
     pub(crate) fn read(&self) -> Result<Secret, Refusal> {
         match self {
             Self::Value(pin) => Ok(pin.clone()),
@@ -74,7 +74,7 @@ impl Stored {
         }
     }
 
-    /// Where it is, for messages.
+    /// Where the PIN is stored, for messages.
     pub(crate) fn place(&self) -> String {
         match self {
             Self::Value(_) => "in the configuration".to_owned(),
@@ -83,7 +83,7 @@ impl Stored {
     }
 }
 
-/// The longest PIN we read; no token takes one that long.
+/// The longest PIN to read; no token takes one that long.
 const LONGEST: u64 = 1024;
 
 fn read_file(path: &Path) -> Result<Secret, Refusal> {
@@ -97,7 +97,7 @@ fn read_file(path: &Path) -> Result<Secret, Refusal> {
         return Err(fault("it is not a file".to_owned()));
     }
     if meta.uid() != user && meta.uid() != 0 {
-        return Err(fault("it belongs to somebody else".to_owned()));
+        return Err(fault("it belongs to another user".to_owned()));
     }
     if meta.mode() & 0o077 != 0 {
         let mode = meta.mode() & 0o777;
@@ -118,7 +118,7 @@ fn read_file(path: &Path) -> Result<Secret, Refusal> {
     Ok(Secret::new(pin))
 }
 
-/// Asks the person at the controlling terminal, never on stdin. `why` is said first.
+/// Prompts at the controlling terminal, never on stdin. Prints `why` first.
 pub(crate) fn ask(token: &Token, why: Option<&str>) -> Result<Secret, Refusal> {
     let mut terminal = Terminal::controlling().map_err(|refusal| match refusal {
         Refusal::NeedsTerminal(_) => {
@@ -156,29 +156,34 @@ mod tests {
 
     #[test]
     fn a_stored_pin_is_not_tried_after_a_wrong_one_and_a_typed_one_is() {
-        let low = State { low: true, ..State::default() };
-        let refusal = low.permit(Way::Stored, "lab").unwrap_err().to_string();
+        let low = PinState { last_was_wrong: true, ..PinState::default() };
+        let refusal = low.permit(PinSource::Stored, "lab").unwrap_err().to_string();
         assert!(refusal.contains("last PIN was wrong"), "{refusal}");
-        low.permit(Way::Typed, "lab").unwrap();
+        low.permit(PinSource::Typed, "lab").unwrap();
     }
 
     #[test]
-    fn nobody_gets_the_last_try_or_a_locked_token() {
-        for way in [Way::Stored, Way::Typed] {
-            let last = State { low: true, last: true, ..State::default() };
-            let refusal = last.permit(way, "lab").unwrap_err().to_string();
+    fn the_final_try_is_never_used_and_a_locked_token_is_left_alone() {
+        for source in [PinSource::Stored, PinSource::Typed] {
+            let last = PinState { last_was_wrong: true, final_try: true, ..PinState::default() };
+            let refusal = last.permit(source, "lab").unwrap_err().to_string();
             assert!(refusal.contains("one more wrong PIN locks token `lab`"), "{refusal}");
-            let locked = State { low: true, last: true, locked: true, ..State::default() };
-            let refusal = locked.permit(way, "lab").unwrap_err().to_string();
+            let locked = PinState {
+                last_was_wrong: true,
+                final_try: true,
+                locked: true,
+                ..PinState::default()
+            };
+            let refusal = locked.permit(source, "lab").unwrap_err().to_string();
             assert!(refusal.contains("is locked"), "{refusal}");
-            State::default().permit(way, "lab").unwrap();
+            PinState::default().permit(source, "lab").unwrap();
         }
     }
 
     #[test]
     fn a_pin_file_is_for_its_owner_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("pin");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pin");
         let stored = Stored::File(path.clone());
         let set = |text: &str, mode| {
             fs::write(&path, text).unwrap();
@@ -192,7 +197,7 @@ mod tests {
             assert!(message.contains("others may read it"), "{message}");
             assert!(!message.contains("marked"));
         }
-        let pipe = folder.path().join("pipe");
+        let pipe = directory.path().join("pipe");
         rustix::fs::mknodat(
             rustix::fs::CWD,
             &pipe,

@@ -1,4 +1,4 @@
-//! From what TLS wants signed to what a token signs, and back.
+//! Maps TLS signature schemes to the mechanisms of tokens.
 
 use cryptoki::{
     error::Error,
@@ -18,19 +18,19 @@ use crate::{
     public::Kind,
 };
 
-/// One signature of the bare kind that a token makes: a mechanism, and the bytes for it.
+/// One signing operation of a token: a mechanism, and the bytes to sign.
 pub(crate) struct Step<'a> {
-    /// How.
+    /// The mechanism.
     pub(crate) mechanism: Mechanism<'a>,
-    /// What.
+    /// The bytes to sign.
     pub(crate) data: Vec<u8>,
 }
 
 /// Why a token made no signature.
 pub(crate) enum Failure {
-    /// The module's own answer, which may be a matter of the mechanism or of the session.
+    /// The module's error, which may be about the mechanism or the session.
     Module(Error),
-    /// Anything else; trying another way would not help.
+    /// Anything else; a retry would not help.
     Final(Refusal),
 }
 
@@ -41,7 +41,7 @@ impl From<Refusal> for Failure {
 }
 
 impl Failure {
-    /// In words.
+    /// The error for the client.
     pub(crate) fn refusal(self) -> Refusal {
         match self {
             Self::Module(error) => explain("sign", &error),
@@ -50,9 +50,9 @@ impl Failure {
     }
 }
 
-/// Signs with a key of this kind. `token` makes one bare signature; where it lacks the padding, it
-/// is asked once more for the bare operation, with the padding done here. The list of mechanisms
-/// that a token shows is not looked at, because it is wrong in both directions.
+/// Signs with a key of this kind. `token` performs one operation; if it lacks the padding, the padding is
+/// done here and the token performs the bare RSA operation. The token's list of mechanisms is ignored,
+/// because it is wrong in both directions.
 pub(crate) fn sign(
     kind: Kind,
     options: Options,
@@ -77,7 +77,7 @@ pub(crate) fn sign(
         }
         (Kind::P256 | Kind::P384 | Kind::P521, Options::Digest(_)) => {
             let size = kind.coordinate().unwrap_or_default();
-            // Not every token cuts a digest that is longer than its curve.
+            // Not every token truncates a digest that is longer than its curve.
             let data = digest[..digest.len().min(size)].to_vec();
             let pair = token(&Step { mechanism: Mechanism::Ecdsa, data })?;
             Ok(ecdsa(&pair)?)
@@ -109,7 +109,7 @@ fn or_bare(
         }
         other => other?,
     };
-    // A number with zeros before it is a signature all the same, if it has them.
+    // Some tokens drop leading zeros; a signature has the length of its modulus.
     let size = bits.div_ceil(8);
     if signature.len() > size {
         return Err(Failure::Final(Refusal::failed(
@@ -132,7 +132,7 @@ fn u64_to_ulong(number: u8) -> cryptoki::types::Ulong {
     cryptoki::types::Ulong::from(cryptoki_sys::CK_ULONG::from(number))
 }
 
-/// TLS wants the two numbers in DER; tokens give them one after the other.
+/// Encodes the two numbers of a token's signature in DER, as TLS needs them.
 fn ecdsa(pair: &[u8]) -> Result<Vec<u8>, Refusal> {
     if pair.is_empty() || !pair.len().is_multiple_of(2) {
         return Err(Refusal::failed("the token's ECDSA signature is not a pair of numbers"));
@@ -141,7 +141,7 @@ fn ecdsa(pair: &[u8]) -> Result<Vec<u8>, Refusal> {
     Ok(der::element(der::SEQUENCE, &[&der::integer(r), &der::integer(s)]))
 }
 
-/// Every way in which a key of this kind can sign for TLS.
+/// Every TLS scheme of a key of this kind.
 pub(crate) fn schemes(kind: Kind) -> Vec<Options> {
     match kind {
         Kind::Rsa(_) => {

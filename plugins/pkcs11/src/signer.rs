@@ -13,15 +13,15 @@ use crate::{
     uri::lines,
 };
 
-/// A token and its key, opened when they are first needed and kept for as long as we run.
+/// A token and its key, opened at the first use and kept until the process ends.
 pub(crate) struct TokenSigner {
-    /// Whether there is but one request to answer.
-    brief: bool,
+    /// Whether the process answers one request only.
+    one_request: bool,
     open: Option<Open>,
-    /// The key that was found, in the session of `open`.
+    /// The key in the session of `open`.
     key: Option<Private>,
-    /// PINs that were wrong. None of them is tried again by this process.
-    burnt: Vec<Secret>,
+    /// PINs that were wrong. This process does not try them again.
+    wrong_pins: Vec<Secret>,
 }
 
 impl Signer for TokenSigner {
@@ -30,13 +30,13 @@ impl Signer for TokenSigner {
         configuration: &Configuration,
     ) -> Result<CertificateResponse, Refusal> {
         let target = Target::from_configuration(configuration)?;
-        let Self { open, burnt, .. } = self.reach(&target)?;
+        let Self { open, wrong_pins, .. } = self.open(&target)?;
         let open = open.as_mut().ok_or_else(unopened)?;
-        // Certificates are public in most tokens, so nobody need be asked for a PIN to see one.
+        // Most tokens show certificates without a login, so try without a PIN first.
         let contents = open.contents()?;
         let seen = Identity::choose(&contents, &open.token, &open.target.uri)?;
-        if seen.is_none_or(|identity| identity.certificates.is_empty()) && open.hides() {
-            open.login(burnt)?;
+        if seen.is_none_or(|identity| identity.certificates.is_empty()) && open.needs_login() {
+            open.login(wrong_pins)?;
             return respond(open, &open.contents()?);
         }
         respond(open, &contents)
@@ -45,7 +45,7 @@ impl Signer for TokenSigner {
     fn sign(&mut self, request: &SignRequest) -> Result<Vec<u8>, Refusal> {
         let target = Target::from_configuration(&request.configuration)?;
         match self.try_sign(&target, request) {
-            // The card was pulled out and put back, or a daemon between us was started anew.
+            // The card was removed and inserted again, or a daemon in between was restarted.
             Err(Failure::Module(error)) if is_gone(&error) => {
                 self.close();
                 self.try_sign(&target, request).map_err(Failure::refusal)
@@ -61,17 +61,17 @@ impl Signer for TokenSigner {
 }
 
 impl TokenSigner {
-    /// One that has opened nothing yet.
-    pub(crate) fn new(brief: bool) -> Self {
-        Self { brief, open: None, key: None, burnt: Vec::new() }
+    /// A signer that has opened nothing yet.
+    pub(crate) fn new(one_request: bool) -> Self {
+        Self { one_request, open: None, key: None, wrong_pins: Vec::new() }
     }
 
     /// Opens the token, unless it is open for the same target.
-    fn reach(&mut self, target: &Target) -> Result<&mut Self, Refusal> {
+    fn open(&mut self, target: &Target) -> Result<&mut Self, Refusal> {
         if self.open.as_ref().is_none_or(|open| open.target != *target) {
             self.close();
             let open = Open::new(target.clone(), false)?;
-            self.open = Some(if self.brief { open.briefly() } else { open });
+            self.open = Some(if self.one_request { open.for_one_request() } else { open });
         }
         Ok(self)
     }
@@ -83,26 +83,26 @@ impl TokenSigner {
 
     /// Logs in and finds the key.
     fn ready(&mut self, target: &Target) -> Result<(), Refusal> {
-        let Self { open, key, burnt, .. } = self.reach(target)?;
+        let Self { open, key, wrong_pins, .. } = self.open(target)?;
         let open = open.as_mut().ok_or_else(unopened)?;
         if key.is_none() {
-            open.login(burnt)?;
+            open.login(wrong_pins)?;
             *key = Some(find(open, &open.contents()?)?);
         }
         match key {
-            Some(key) => open.prepare(key, burnt),
+            Some(key) => open.prepare(key, wrong_pins),
             None => Err(unopened()),
         }
     }
 
     fn try_sign(&mut self, target: &Target, request: &SignRequest) -> Result<Vec<u8>, Failure> {
         self.ready(target)?;
-        let Self { open: Some(open), key: Some(key), burnt, .. } = self else {
+        let Self { open: Some(open), key: Some(key), wrong_pins, .. } = self else {
             return Err(Failure::Final(unopened()));
         };
-        let outcome = open.sign(key, request.options, &request.digest, burnt);
-        if outcome.is_err() && key.always {
-            // A signature that was begun and not ended would be in the way of the next.
+        let outcome = open.sign(key, request.options, &request.digest, wrong_pins);
+        if outcome.is_err() && key.always_authenticate {
+            // An unfinished signature would block the next one.
             self.close();
         }
         outcome
@@ -122,7 +122,7 @@ fn respond(open: &Open, contents: &Contents) -> Result<CertificateResponse, Refu
              one, `keyward-pkcs11 import` stores it"
         ))
     })?;
-    let prompt = open.token.pin.pad.then(|| {
+    let prompt = open.token.pin.keypad.then(|| {
         format!("token `{}` asks for its PIN on its own keys or on its reader", open.token.label)
     });
     Ok(CertificateResponse {
@@ -132,7 +132,7 @@ fn respond(open: &Open, contents: &Contents) -> Result<CertificateResponse, Refu
     })
 }
 
-/// The identity that is meant.
+/// The identity that the target matches.
 pub(crate) fn choose<'a>(open: &Open, contents: &'a Contents) -> Result<Identity<'a>, Refusal> {
     Identity::choose(contents, &open.token, &open.target.uri)?.ok_or_else(|| {
         let label = &open.token.label;
@@ -143,11 +143,11 @@ pub(crate) fn choose<'a>(open: &Open, contents: &'a Contents) -> Result<Identity
             let uris = all.iter().map(|identity| identity.uri(&open.token));
             format!("hint: there are{}", lines(uris))
         };
-        Refusal::BadConfig(format!("no key of token `{label}` is the one that is meant\n\n{hint}"))
+        Refusal::BadConfig(format!("no key of token `{label}` matches\n\n{hint}"))
     })
 }
 
-/// The private key that is meant.
+/// The private key that the target matches.
 pub(crate) fn find(open: &Open, contents: &Contents) -> Result<Private, Refusal> {
     choose(open, contents)?.private.cloned().ok_or_else(|| {
         Refusal::BadConfig(format!("token `{}` shows no private key", open.token.label))

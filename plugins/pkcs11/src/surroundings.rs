@@ -1,12 +1,12 @@
-//! The few things a plugin takes from the process it is: its environment and its clocks.
+//! The environment and the clocks of the plugin's own process.
 
 use std::{env, ffi::OsString, path::PathBuf, time::Instant};
 
 use jiff::Timestamp;
 
-/// The user's runtime folder, as the session manager says it.
+/// The user's runtime directory, as the session manager sets it.
 #[expect(clippy::disallowed_methods, reason = "a plugin reads its own environment")]
-pub(crate) fn runtime_folder() -> Option<PathBuf> {
+pub(crate) fn runtime_directory() -> Option<PathBuf> {
     env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
@@ -16,7 +16,7 @@ pub(crate) fn home() -> Option<PathBuf> {
     env::var_os("HOME").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// What a client asks of us.
+/// The client's request.
 #[expect(clippy::disallowed_methods, reason = "a plugin reads its own environment")]
 pub(crate) fn request() -> Option<OsString> {
     env::var_os(keyward_protocol::signer::REQUEST_VARIABLE).filter(|text| !text.is_empty())

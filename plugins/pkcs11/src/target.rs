@@ -1,4 +1,4 @@
-//! Which key of which token is meant, and where its PIN is.
+//! Which key of which token to use, and where its PIN is stored.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use keyward_plugin::{Configuration, Refusal, Secret};
 
 use crate::uri::Uri;
 
-/// What the kubeconfig or the command line says.
+/// The settings of the kubeconfig or the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     /// The library to load.
@@ -15,13 +15,13 @@ pub(crate) struct Target {
     pub(crate) uri: Uri,
     /// The proposal's `slotId`: the id of a slot or, if there is none, the index of a token.
     pub(crate) slot: Option<u64>,
-    /// Where the PIN is, when no person is to be asked.
+    /// Where the PIN is stored, if it is not typed.
     pub(crate) stored: Option<Stored>,
-    /// Whether a typed PIN may be used for more than one signature by a key that wants it for each.
+    /// Whether a typed PIN may be reused for a key that needs it for each signature.
     pub(crate) reuse: bool,
 }
 
-/// A PIN that nobody has to type.
+/// A stored PIN.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stored {
     /// In the configuration itself.
@@ -31,8 +31,8 @@ pub(crate) enum Stored {
 }
 
 impl Target {
-    /// From the strings that the kubeconfig passes on: `uri`, or the proposal's `pathLib`,
-    /// `slotId`, `objectId` and `pin`, or both where they do not say the same thing twice.
+    /// Reads the entries of the kubeconfig: `uri`, or the proposal's `pathLib`, `slotId`, `objectId` and
+    /// `pin`, or both if they do not set one thing twice.
     pub(crate) fn from_configuration(configuration: &Configuration) -> Result<Self, Refusal> {
         let given = |name| configuration.get(name).filter(|value| !value.is_empty());
         let mut uri = given("uri").map_or_else(|| Ok(Uri::default()), Uri::parse)?;
@@ -118,15 +118,15 @@ fn module(path: Option<String>, name: Option<String>) -> Result<PathBuf, Refusal
 /// The module that shows the tokens of all modules that the system knows.
 const PROXY: &str = "p11-kit-proxy.so";
 
-/// The first of these files in the folders where distributions put modules; otherwise the first
+/// The first of these files in the directories where distributions put modules; otherwise the first
 /// name as it is, for the system's own search.
 fn search(names: &[&Path]) -> PathBuf {
     let machine = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
     let roots = [machine.as_str(), "/usr/lib64", "/usr/lib", "/usr/local/lib", "/opt/homebrew/lib"];
     roots
         .iter()
-        .flat_map(|root| ["", "pkcs11", "softhsm"].map(|folder| Path::new(root).join(folder)))
-        .flat_map(|folder| names.iter().map(move |name| folder.join(name)))
+        .flat_map(|root| ["", "pkcs11", "softhsm"].map(|directory| Path::new(root).join(directory)))
+        .flat_map(|directory| names.iter().map(move |name| directory.join(name)))
         .find(|path| path.is_file())
         .unwrap_or_else(|| names[0].to_path_buf())
 }

@@ -29,7 +29,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 /// An id is binary, so all of it is escaped, as the RFC advises.
 const EVERY_BYTE: &AsciiSet = &AsciiSet::EMPTY.complement();
 
-/// A parsed URI. What it does not say matches everything.
+/// A parsed URI. Missing attributes match everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Uri {
     /// The token's label.
@@ -58,7 +58,7 @@ pub(crate) struct Uri {
     pub(crate) id: Option<Vec<u8>>,
     /// `module-path`: the library to load.
     pub(crate) module_path: Option<String>,
-    /// `module-name`: the library to load, without folder and ending.
+    /// `module-name`: the library to load, without directory and extension.
     pub(crate) module_name: Option<String>,
     /// `pin-source`: the file with the PIN.
     pub(crate) pin_source: Option<String>,
@@ -67,7 +67,7 @@ pub(crate) struct Uri {
 }
 
 impl Uri {
-    /// Reads a URI. No message repeats a value, because one of them may be a PIN.
+    /// Parses a URI. No message repeats a value, because one of them may be a PIN.
     pub(crate) fn parse(text: &str) -> Result<Self, Refusal> {
         let rest = text
             .get(..7)
@@ -103,10 +103,10 @@ impl Uri {
                 let number = value.parse().map_err(|_| fault("`slot-id` is not a number"))?;
                 set(&mut self.slot, name, number)
             }
-            // Key and certificate belong together here, so each may stand for the pair.
+            // Key and certificate are used together, so either type selects the pair.
             "type" if matches!(value, "private" | "cert" | "public") => Ok(()),
             "type" => Err(fault("`type` is neither `private` nor `cert` nor `public`")),
-            // Leaving out what restricts the choice could choose something else.
+            // Ignoring an attribute could select another object.
             _ => Err(fault(&format!(
                 "`{}` is not an attribute that is known here",
                 name.escape_debug()
@@ -121,13 +121,13 @@ impl Uri {
             "module-name" => set(&mut self.module_name, name, text(name, value)?),
             "pin-source" => set(&mut self.pin_source, name, text(name, value)?),
             "pin-value" => set(&mut self.pin_value, name, Secret::new(text(name, value)?)),
-            // The query says how to get there; others may need more than we do.
+            // Other programs may use query attributes that we do not need.
             _ => Ok(()),
         }
     }
 }
 
-/// Without the PIN.
+/// Shows no PIN.
 impl fmt::Display for Uri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("pkcs11:")?;
@@ -180,7 +180,7 @@ impl fmt::Display for Uri {
     }
 }
 
-/// One line for each, for messages.
+/// A line for each URI, for messages.
 pub(crate) fn lines(uris: impl Iterator<Item = Uri>) -> String {
     uris.fold(String::new(), |mut out, uri| {
         // Writing to a text cannot fail.
@@ -200,7 +200,7 @@ fn attribute(part: &str) -> Result<(&str, &str), Refusal> {
 fn set<T>(place: &mut Option<T>, name: &str, value: T) -> Result<(), Refusal> {
     match place.replace(value) {
         None => Ok(()),
-        Some(_) => Err(fault(&format!("`{name}` stands there twice"))),
+        Some(_) => Err(fault(&format!("`{name}` appears twice"))),
     }
 }
 
@@ -253,7 +253,7 @@ mod tests {
             ("file:/x", "does not begin"),
             ("pkcs11:tok", "not `name=value`"),
             ("pkcs11:colour=marked", "`colour` is not an attribute"),
-            ("pkcs11:token=a;token=marked", "`token` stands there twice"),
+            ("pkcs11:token=a;token=marked", "`token` appears twice"),
             ("pkcs11:type=data", "`type` is neither"),
             ("pkcs11:id=%1", "`id` has a `%`"),
             ("pkcs11:object=%ff", "`object` is not UTF-8"),

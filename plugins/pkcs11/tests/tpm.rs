@@ -21,5 +21,5 @@ fn keys_in_a_tpm_are_made_tested_certified_and_sign() {
     }
     let listed = lab.run("list", "p256", &["--login"]);
     assert!(listed.contains("key RSA-2048") && listed.contains("key P-256"), "{listed}");
-    assert!(!listed.contains("can be taken out"), "{listed}");
+    assert!(!listed.contains("extractable"), "{listed}");
 }

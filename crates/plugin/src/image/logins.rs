@@ -10,7 +10,7 @@ use keyward_protocol::{
 use super::ImageQuestion;
 use crate::{Refusal, credential::expiry};
 
-/// What an image credential provider hands out: logins, for which images, and for how long.
+/// The logins that an image credential provider returns: for which images, and for how long.
 ///
 /// ```
 /// use std::time::Duration;
@@ -20,20 +20,20 @@ use crate::{Refusal, credential::expiry};
 /// assert!(!format!("{logins:?}").contains("s3cr3t"));
 /// ```
 ///
-/// Whoever pulls keeps an answer for less than the credential lasts: a tenth of the rest is left
-/// over, but not less than ten seconds and not more than five minutes. A password that is a JSON
-/// Web Token says itself when it ends; no answer is kept past that, whatever else is said.
+/// Answers are cached for less than the credential lasts: a tenth of the remaining time is subtracted, at
+/// least ten seconds and at most five minutes. If a password is a JSON Web Token, no answer is cached
+/// beyond its expiry, whatever else is set.
 #[derive(Clone)]
 pub struct Logins {
     key: CacheKey,
-    /// `None` stands for the image, or the registry, of the question.
+    /// `None` is the image, or the registry, of the question.
     auth: Vec<(Option<String>, Login)>,
     kept: Kept,
 }
 
 #[derive(Clone, Copy)]
 enum Kept {
-    /// As long as the node's configuration says.
+    /// The node's configuration decides.
     Default,
     For(Duration),
     Until(Timestamp),
@@ -51,9 +51,9 @@ impl Logins {
         Self::one(CacheKey::Registry, None, username, password)
     }
 
-    /// Logins that do not depend on the question: this one for the registries that `pattern` means
-    /// (`*.registry.example:5000/team`), and those that [`Logins::and`] adds. One run of the
-    /// provider then serves all images, so all that it knows must be in it.
+    /// Logins that do not depend on the question: this one for the registries that `pattern` matches
+    /// (`*.registry.example:5000/team`), and those that [`Logins::and`] adds. One run of the provider
+    /// then serves all images, so the answer must contain every login.
     pub fn everywhere(
         pattern: impl Into<String>,
         username: impl Into<String>,
@@ -62,12 +62,12 @@ impl Logins {
         Self::one(CacheKey::Global, Some(pattern.into()), username, password)
     }
 
-    /// Nothing is known about this image. It is not kept, unless [`Logins::kept_for`] says so.
+    /// No logins for this image. The answer is not cached, unless [`Logins::kept_for`] is set.
     pub fn none() -> Self {
         Self { key: CacheKey::Image, auth: Vec::new(), kept: Kept::For(Duration::ZERO) }
     }
 
-    /// Adds a login for the registries and paths that `pattern` means.
+    /// Adds a login for the registries and paths that `pattern` matches.
     #[must_use]
     pub fn and(
         mut self,
@@ -79,7 +79,7 @@ impl Logins {
         self
     }
 
-    /// Says when the credential ends. Tell the real end: the margin is taken off here.
+    /// Sets when the credential expires. Set the real expiry: the margin is subtracted here.
     #[must_use]
     pub fn expires_at(mut self, end: Timestamp) -> Self {
         self.kept = Kept::Until(end);
@@ -93,9 +93,9 @@ impl Logins {
         self.expires_at(expiry(Timestamp::now(), lifetime))
     }
 
-    /// Says for how long the answer may be kept, for credentials without an end of their own, such as
-    /// those in a file that somebody may change. Zero is not at all. Without this and without an end
-    /// the node's configuration decides.
+    /// Sets how long the answer may be cached, for credentials without an expiry, such as those in a file
+    /// that may change. Zero means not at all. Without this and without an expiry the node's
+    /// configuration decides.
     #[must_use]
     pub fn kept_for(mut self, time: Duration) -> Self {
         self.kept = Kept::For(time);
@@ -111,7 +111,7 @@ impl Logins {
         Self { key, auth: vec![(pattern, login(username, password))], kept: Kept::Default }
     }
 
-    /// The answer in the version and form of the question, or why it would not be a valid one.
+    /// The answer in the version and form of the question, or why it would be invalid.
     pub(crate) fn answer(
         self,
         question: &ImageQuestion,
@@ -135,16 +135,16 @@ impl Logins {
         Ok(Response { key: self.key, duration: nanos, auth }.to_json(version))
     }
 
-    /// For how long the answer may be kept; `None` leaves it to the configuration.
+    /// How long the answer may be cached; `None` leaves it to the configuration.
     fn duration(&self, now: Timestamp) -> Result<Option<Duration>, Refusal> {
-        let said = match self.kept {
+        let set = match self.kept {
             Kept::Until(end) => Some(end),
             Kept::Default | Kept::For(_) => None,
         };
         let passwords = self.auth.iter().map(|(_, login)| login.password.expose());
         let own = passwords.filter_map(token_expiry).min();
         let own = own.map(|end| Timestamp::from_second(end).unwrap_or(Timestamp::MAX));
-        let Some(end) = said.into_iter().chain(own).min() else {
+        let Some(end) = set.into_iter().chain(own).min() else {
             return Ok(match self.kept {
                 Kept::For(time) => Some(time),
                 _ => None,
@@ -165,7 +165,7 @@ impl Logins {
     }
 }
 
-/// Clocks differ, and a pull takes its time.
+/// The margin before the expiry: clocks differ, and a pull takes time.
 fn with_margin(rest: Duration) -> Duration {
     const LEAST: Duration = Duration::from_secs(10);
     const MOST: Duration = Duration::from_secs(300);
@@ -177,7 +177,7 @@ fn login(username: impl Into<String>, password: impl Into<String>) -> Login {
     Login { username: username.into(), password: Secret::new(password) }
 }
 
-/// Return logins that can be used or an error: what nobody could use is not printed.
+/// Checks the logins: those that no registry could use are not printed.
 fn check(
     key: &CacheKey,
     auth: &[(String, Login)],
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_could_use_is_refused() {
+    fn logins_that_no_registry_could_use_are_rejected() {
         let registry = || Logins::for_registry("u", "p");
         for (logins, why) in [
             (Logins::for_image("", "p"), "user name is empty"),

@@ -1,4 +1,4 @@
-//! Image credential providers: what is asked, what is answered, and the loop between.
+//! Image credential providers: question, answer, and the main loop.
 
 mod logins;
 mod question;
@@ -19,16 +19,16 @@ use crate::{
 
 pub use self::{logins::Logins, question::ImageQuestion};
 
-/// An image credential provider: it knows logins for registries. This is the whole contract;
+/// An image credential provider: returns logins for registries. This is the whole contract;
 /// [`serve_image`] does the rest.
 ///
-/// A closure that takes an [`ImageQuestion`] is one too.
+/// Closures that take an [`ImageQuestion`] implement it.
 pub trait ImageProvider {
     /// The logins for the image, or why there are none.
     ///
-    /// It is called once. There is nobody to be asked; the kubelet waits for a minute at most. An
-    /// image that you know nothing about is not an error: answer [`Logins::none`]. With a
-    /// [`Refusal`] the pull goes on without you as well, and your reason is in the node's log.
+    /// Called once. No prompt is possible; the kubelet waits for a minute at most. An unknown image is not
+    /// an error: return [`Logins::none`]. After a [`Refusal`] the pull continues without a login, and
+    /// the reason is in the node's log.
     fn logins(&self, question: &ImageQuestion) -> Result<Logins, Refusal>;
 }
 
@@ -41,7 +41,7 @@ where
     }
 }
 
-/// Answers whoever started this process to pull an image: the whole `main` of a provider.
+/// Answers the kubelet, or whoever else pulls an image: the whole `main` of a provider.
 ///
 /// Reads the question from stdin, asks the provider, and prints the answer in the version of the
 /// question, or in the form of the original proposal where the question has that. Until then
@@ -49,7 +49,7 @@ where
 /// [`serve`](crate::serve()).
 ///
 /// Logins that no registry could take (empty, expired, a colon in the user's name) are not
-/// printed; they become a failure that says so.
+/// printed; they become a failure that explains why.
 #[expect(clippy::needless_pass_by_value, reason = "`serve_image(Provider)` is the whole `main`")]
 pub fn serve_image(provider: impl ImageProvider) -> ExitCode {
     end(answer(&provider))
@@ -80,7 +80,7 @@ fn answer(provider: &impl ImageProvider) -> Result<(), Refusal> {
     stdout.print(answer.expose())
 }
 
-/// What to say when nothing asks: most likely a person tries the provider in a shell.
+/// The message if there is no request: most likely a person tries the provider in a shell.
 fn by_hand() -> String {
     let name = program();
     format!(

@@ -5,7 +5,7 @@ use keyward_protocol::{
 
 use crate::Refusal;
 
-/// What is asked of an image credential provider.
+/// The request to an image credential provider.
 ///
 /// [`serve_image`](crate::serve_image) reads it from stdin. A provider with a `main` of its own does
 /// so with [`ImageQuestion::from_bytes`]. Every version of the protocol is read, and the original
@@ -16,7 +16,7 @@ pub struct ImageQuestion {
 }
 
 impl ImageQuestion {
-    /// The question in these bytes. What is wrong is said without their text.
+    /// Parses the question in these bytes. Errors contain none of their text.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Refusal> {
         let request = Request::read(bytes)
             .map_err(|error| Refusal::BadConfig(format!("cannot read the request: {error}")))?;
@@ -31,17 +31,17 @@ impl ImageQuestion {
         &self.request.image
     }
 
-    /// The image's registry: what stands before the first slash, with its port.
+    /// The image's registry: what is before the first slash, with its port.
     pub fn registry(&self) -> &str {
         self.request.image.split('/').next().unwrap_or_default()
     }
 
-    /// The version it was asked in, in which it is answered; `None` is the original proposal's form.
+    /// The version of the request, in which the answer is given; `None` is the original proposal's form.
     pub fn version(&self) -> Option<Version> {
         self.request.version
     }
 
-    /// A token of the pod's service account. There is one only when the node's configuration has
+    /// The token of the pod's service account; present only if the node's configuration has
     /// `tokenAttributes` for this provider.
     pub fn token(&self) -> Option<&Secret> {
         self.request.token.as_ref()
@@ -58,8 +58,8 @@ impl ImageQuestion {
         })
     }
 
-    /// What an annotation of the pod's service account says. Only those that the configuration lists
-    /// are told.
+    /// The value of an annotation of the pod's service account. Only annotations that the configuration
+    /// lists are passed on.
     pub fn annotation(&self, name: &str) -> Option<&str> {
         let mut all = self.request.annotations.iter();
         all.find(|(known, _)| known == name).map(|(_, value)| value.as_str())

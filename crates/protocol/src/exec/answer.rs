@@ -20,7 +20,7 @@ use crate::{
 /// What a plugin answered, decoded but not yet checked against a key pair or a clock.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// The version it was said in.
+    /// The version of the answer.
     pub version: Version,
     /// Bearer token, verbatim.
     pub token: Option<Secret>,

@@ -20,7 +20,7 @@ pub struct Request {
     pub interactive: bool,
     /// The cluster it is for, where the kubeconfig says `provideClusterInfo`.
     pub cluster: Option<Cluster>,
-    /// The answer that made the client ask again. Only said under v1alpha1.
+    /// The server's response to the previous credential. Only in v1alpha1.
     pub response: Option<Response>,
     /// Which shape of v1alpha1 to write.
     pub form: Form,
@@ -36,7 +36,7 @@ pub struct Cluster {
     pub tls_server_name: String,
     /// Whether the server's certificate is not checked.
     pub insecure_skip_tls_verify: bool,
-    /// The certificate authorities, in PEM; empty means the system's.
+    /// The certificate authorities, in PEM; empty for the system's.
     pub certificate_authority_data: Vec<u8>,
     /// URL of the proxy to use.
     pub proxy_url: String,

@@ -20,13 +20,13 @@ use crate::{Secret, text::sounds_secret};
 /// overflow a thread of 2 MB in a program that is not optimised.
 pub const MAX_DEPTH: usize = 200;
 
-/// How many repeated keys are told: whoever asks refuses the document for one.
+/// How many repeated keys are reported: one is enough to reject a document.
 const MOST_REPEATS: usize = 1000;
 
 /// A value and the place it was read from.
 #[derive(Clone, PartialEq)]
 pub struct Node {
-    /// What stands there.
+    /// The value.
     pub value: Value,
     /// Line, counted from 1; 0 when unknown.
     pub line: u32,

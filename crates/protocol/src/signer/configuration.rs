@@ -5,11 +5,11 @@ use percent_encoding::percent_decode_str;
 use super::MessageError;
 use crate::{Node, Secret, json::push_text};
 
-/// What introduces a PIN in a `pkcs11:` URI.
+/// The attribute of a `pkcs11:` URI that holds a PIN.
 const PIN_VALUE: &str = "pin-value=";
 
-/// The PINs that an entry of the configuration holds: the whole of it where its name says so, and the
-/// `pin-value` of a `pkcs11:` URI, as it is written and as it is meant.
+/// The PINs in an entry of the configuration: its value if the name contains `pin`, and the `pin-value` of
+/// a `pkcs11:` URI, both escaped and decoded.
 pub fn pins(name: &str, value: &str) -> Vec<Secret> {
     let mut pins = Vec::new();
     if name.to_ascii_lowercase().contains("pin") {
@@ -24,7 +24,7 @@ pub fn pins(name: &str, value: &str) -> Vec<Secret> {
     pins
 }
 
-/// What the kubeconfig says to the plugin: texts by name, all of them handed on unchanged.
+/// The kubeconfig's settings for the plugin: texts by name, passed on unchanged.
 ///
 /// Any value may be a PIN, so `Debug` shows the names alone.
 #[derive(Clone, Default, PartialEq, Eq)]

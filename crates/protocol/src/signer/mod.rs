@@ -40,7 +40,7 @@ pub enum MessageError {
     Unreadable(String),
     /// Another `apiVersion` than ours.
     Version,
-    /// A `kind` that nobody here knows.
+    /// An unknown `kind`.
     Kind,
 }
 

@@ -32,7 +32,7 @@ const PSS: &str = "*rsa.PSSOptions";
 const PLAIN: &str = "crypto.Hash";
 
 impl Options {
-    /// What a request without `signerOptsType` means.
+    /// The options of a request without `signerOptsType`.
     pub(super) const DEFAULT_KIND: &str = PSS;
 
     /// The hash that made the digest; `None` when the message itself is signed.

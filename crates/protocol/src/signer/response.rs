@@ -47,7 +47,7 @@ pub enum Reason {
     BadConfig,
     /// A person is needed and there is no terminal.
     NeedsTerminal,
-    /// The plugin, the token or the person said no.
+    /// The plugin, the token or the person refused.
     NotAllowed,
     /// The PIN of the configuration is wrong. The client does not ask again with it: a token locks
     /// after a few tries. (A mistyped PIN is [`Reason::NotAllowed`].)
@@ -78,7 +78,7 @@ impl Reason {
         }
     }
 
-    /// A word nobody knows is a plain failure.
+    /// An unknown reason is a plain failure.
     fn parse(word: &str) -> Self {
         Self::ALL.into_iter().find(|reason| reason.word() == word).unwrap_or(Self::Failed)
     }

@@ -1,4 +1,4 @@
-//! Addresses without their passwords, and the passwords alone.
+//! Hides the passwords of addresses, and extracts them.
 
 use super::{
     Url, User,
@@ -6,9 +6,8 @@ use super::{
 };
 use crate::Secret;
 
-/// `address` fit to be shown, even if it is no URL at all: without what may be a password, wherever the
-/// `@` after it is. A password with a slash in it makes a URL of another meaning, and one that is
-/// pasted into a kubeconfig is not always escaped.
+/// An address without anything that may be a password, even if it is not a URL. A password that is not
+/// escaped may contain a slash or an `@`, so everything up to the last `@` may belong to it.
 pub fn mask(address: &str) -> String {
     let url = Url::parse(address).ok();
     if let Some(url) = &url
@@ -19,7 +18,7 @@ pub fn mask(address: &str) -> String {
     {
         return match url.user() {
             Some(user) if user.password.is_some() => url.masked(),
-            // A token may stand where the name does.
+            // The user name may be a token.
             Some(_) => {
                 let mut shown = url.clone();
                 shown.user = Some(User { name: "xxxxx".to_owned(), password: None });
@@ -30,7 +29,7 @@ pub fn mask(address: &str) -> String {
     }
     let Some((before, host)) = address.rsplit_once('@') else { return address.to_owned() };
     let hidden = before.split_once("//").map_or(before, |(_, user)| user);
-    // An `@` in the path of a URL whose authority has neither user nor port says nothing.
+    // An `@` in the path is harmless if the authority has neither user nor port.
     let authority = hidden.split(['/', '?', '#']).next().unwrap_or_default();
     if url.is_some_and(|url| !url.is_opaque()) && !authority.contains([':', '@']) {
         return address.to_owned();
@@ -38,8 +37,8 @@ pub fn mask(address: &str) -> String {
     format!("{}xxxxx@{host}", &before[..before.len() - hidden.len()])
 }
 
-/// The password of an address in the two forms in which it may be told: as it is, and with the
-/// escapes that the address has it in. None when there is none.
+/// The password of an address in both forms in which it may appear: escaped, as in the address, and
+/// decoded. Empty if there is none.
 pub fn passwords(address: &str) -> Vec<Secret> {
     let Some((_, rest)) = address.split_once("//") else { return Vec::new() };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();

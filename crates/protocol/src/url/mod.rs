@@ -1,4 +1,4 @@
-//! URLs as the reference reads and prints them, which is more tolerant than the standards.
+//! URLs as Go parses and prints them, which is more lenient than the standards.
 
 mod escape;
 mod mask;
@@ -14,24 +14,24 @@ use crate::Secret;
 
 /// A URL, split into its parts as Go's `url.Parse` does it.
 ///
-/// Almost any text is one: a missing scheme or host is no fault here, so whoever needs them asks
-/// for them. [`Url::text`] is the URL as the reference would print it.
+/// Almost any text is a URL: scheme and host may be missing, so check for them if you need them.
+/// [`Url::text`] is the URL as Go prints it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url {
     scheme: String,
-    /// What follows `scheme:` when it does not begin with a slash.
+    /// What follows `scheme:` if it does not begin with a slash.
     opaque: String,
     user: Option<User>,
     /// Host and port, unescaped; bytes, because escapes may spell any.
     host: Vec<u8>,
-    /// Whether the authority was left out altogether (`file:/x`).
+    /// Whether the authority is missing (`file:/x`).
     hostless: bool,
     path: String,
     query: Option<String>,
     fragment: String,
 }
 
-/// Who a URL says is asking.
+/// The user of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
     /// The name, unescaped.
@@ -40,12 +40,12 @@ pub struct User {
     pub password: Option<Secret>,
 }
 
-/// Why a text is not a URL. It does not repeat the text, which may hold a password.
+/// Why a text is not a URL. Does not contain the text, which may have a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UrlError(&'static str);
 
 impl Url {
-    /// Reads a URL or a relative reference.
+    /// Parses a URL or a relative reference.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
         let mut url = Self::parse_parts(text, false)?;
@@ -54,8 +54,8 @@ impl Url {
         Ok(url)
     }
 
-    /// Reads what may stand in a request line, as Go's `url.ParseRequestURI` does: an absolute URL
-    /// or an absolute path, and a `#` is a character like others.
+    /// Parses the target of a request line, as Go's `url.ParseRequestURI` does: an absolute URL or an
+    /// absolute path, without a fragment (`#` is an ordinary character).
     pub fn parse_request(text: &str) -> Result<Self, UrlError> {
         if text.is_empty() {
             return Err(UrlError("nothing in it"));
@@ -115,7 +115,7 @@ impl Url {
         &self.scheme
     }
 
-    /// Who is asking, where the URL says so.
+    /// The user, if the URL has one.
     pub fn user(&self) -> Option<&User> {
         self.user.as_ref()
     }
@@ -130,7 +130,7 @@ impl Url {
         (!host.is_empty()).then_some(host)
     }
 
-    /// The port that is spelt out, if it is a possible one.
+    /// The explicit port, if it is valid.
     pub fn port(&self) -> Option<u16> {
         let host = std::str::from_utf8(&self.host).ok()?;
         let port = match host.strip_prefix('[') {
@@ -155,7 +155,7 @@ impl Url {
         !self.host.is_empty()
     }
 
-    /// Whether something else than a slash follows the scheme (`host:80`).
+    /// Whether the scheme is not followed by a slash (`host:80`).
     pub fn is_opaque(&self) -> bool {
         !self.opaque.is_empty()
     }
@@ -165,7 +165,7 @@ impl Url {
         &self.path
     }
 
-    /// The path as it is sent: as it was written if that is a valid spelling, else escaped afresh.
+    /// The path as it is sent: unchanged if validly escaped, otherwise escaped again.
     pub fn escaped_path(&self) -> String {
         canonical(&self.path, Part::Path)
     }
@@ -195,8 +195,7 @@ impl Url {
         })
     }
 
-    /// Whether a port is spelt out, be it a possible one or not. A colon with nothing behind it names
-    /// none.
+    /// Whether there is an explicit port, valid or not. A colon alone is not a port.
     pub fn has_port(&self) -> bool {
         let after = self.host.rsplit(|byte| *byte == b']').next().unwrap_or_default();
         after.iter().rev().position(|byte| *byte == b':').is_some_and(|digits| digits > 0)
@@ -207,7 +206,7 @@ impl Url {
         self.query = self.query.take().filter(String::is_empty);
     }
 
-    /// The URL as the reference prints it, but for its password: fit to be shown.
+    /// The URL as Go prints it, but with the password replaced: safe to show.
     pub fn masked(&self) -> String {
         let mut shown = self.clone();
         if let Some(user) = &mut shown.user
@@ -218,7 +217,7 @@ impl Url {
         shown.text()
     }
 
-    /// The URL as the reference prints it, password included.
+    /// The URL as Go prints it, with the password.
     pub fn text(&self) -> String {
         let mut out = String::new();
         if !self.scheme.is_empty() {

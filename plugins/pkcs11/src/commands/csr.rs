@@ -24,9 +24,9 @@ pub(super) struct Csr {
 
 impl Csr {
     pub(super) fn run(&self) -> Result<(), Refusal> {
-        let mut burnt = Vec::new();
+        let mut wrong_pins = Vec::new();
         let mut open = Open::new(self.place.target()?, false)?;
-        open.login(&mut burnt)?;
+        open.login(&mut wrong_pins)?;
         let contents = open.contents()?;
         let identity = choose(&open, &contents)?;
         let uri = identity.uri(&open.token);
@@ -37,7 +37,7 @@ impl Csr {
         })?;
         let subject = Subject { user: self.user.clone(), groups: self.groups.clone() };
         let pem = request::build(&subject, public, |options, digest| {
-            open.sign(key, options, digest, &mut burnt).map_err(Failure::refusal)
+            open.sign(key, options, digest, &mut wrong_pins).map_err(Failure::refusal)
         })?;
         print(&pem)
     }

@@ -44,7 +44,7 @@ impl List {
             if self.login {
                 open.login(&mut Vec::new())?;
             }
-            write_token(&mut out, token, &open.contents()?, open.hides());
+            write_token(&mut out, token, &open.contents()?, open.needs_login());
         }
         print(&out)
     }
@@ -62,14 +62,14 @@ fn write_token(out: &mut String, token: &Token, contents: &Contents, hides: bool
         let kind = kind.or(identity.private.and_then(|key| key.kind));
         let kind = kind.map_or_else(|| "of unknown kind".to_owned(), |kind| kind.to_string());
         let notes = match identity.private {
-            Some(key) if key.always => ", asks for the PIN each time",
-            Some(key) if key.extractable => ", can be taken out of the token",
+            Some(key) if key.always_authenticate => ", needs the PIN for each signature",
+            Some(key) if key.extractable => ", extractable",
             _ => "",
         };
         line(format!("  key {kind}{notes}"));
         line(format!("    {}", identity.uri(token)));
         for (_, certificate) in &identity.certificates {
-            let ended = if certificate.holds(now()) { "" } else { " (does not hold now)" };
+            let ended = if certificate.is_valid(now()) { "" } else { " (not valid now)" };
             line(format!(
                 "    certificate {} until {}{ended}",
                 certificate.subject_text, certificate.until
@@ -94,9 +94,9 @@ fn write_token(out: &mut String, token: &Token, contents: &Contents, hides: bool
 fn pin_notes(token: &Token) -> &'static str {
     match token.pin {
         state if state.locked => ", PIN locked",
-        state if state.last => ", ONE PIN TRY LEFT",
-        state if state.low => ", the last PIN was wrong",
-        state if state.pad => ", PIN on its own keys",
+        state if state.final_try => ", ONE PIN TRY LEFT",
+        state if state.last_was_wrong => ", the last PIN was wrong",
+        state if state.keypad => ", PIN typed on the reader",
         _ => "",
     }
 }

@@ -24,13 +24,13 @@ const MESSAGE: &[u8] = b"keyward-pkcs11 test";
 
 impl Test {
     pub(super) fn run(&self) -> Result<(), Refusal> {
-        let mut burnt = Vec::new();
+        let mut wrong_pins = Vec::new();
         let mut out = String::new();
         let clock = start();
         let mut open = Open::new(self.place.target()?, false)?;
         let _ = writeln!(out, "open    {:>8.1?}", clock.elapsed());
         let clock = start();
-        open.login(&mut burnt)?;
+        open.login(&mut wrong_pins)?;
         let _ = writeln!(out, "login   {:>8.1?}", clock.elapsed());
         let contents = open.contents()?;
         let identity = choose(&open, &contents)?;
@@ -42,7 +42,7 @@ impl Test {
         for options in schemes(public.kind) {
             let clock = start();
             let digest = verify::to_sign(options, MESSAGE);
-            let outcome = open.sign(key, options, &digest, &mut burnt);
+            let outcome = open.sign(key, options, &digest, &mut wrong_pins);
             let took = clock.elapsed();
             let verdict = match outcome {
                 Ok(signature) if verify::verify(public, options, MESSAGE, &signature) => {

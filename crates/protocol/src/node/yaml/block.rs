@@ -58,7 +58,7 @@ struct Reader<'a> {
     budget: Budget,
 }
 
-/// More entries than that are looked for by somebody with a hash map.
+/// Mappings with more entries are left to the reader with a hash map.
 const MOST_ENTRIES: usize = 100;
 const MOST_LEVELS: usize = 32;
 

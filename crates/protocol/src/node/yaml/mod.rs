@@ -405,7 +405,7 @@ impl Map {
     /// What a place takes at most, while the hash map grows.
     const PLACE: usize = 64;
 
-    /// Adds an entry, or replaces the one of the same key, which is told.
+    /// Adds an entry, or replaces the one of the same key, which is reported.
     fn insert(
         &mut self,
         key: String,

@@ -108,7 +108,7 @@ impl Scanner<'_> {
         Ok((chomp.unwrap_or(Chomp::Clip), increment))
     }
 
-    /// Indentation and empty lines; finds out the indentation where nobody said it.
+    /// Skips indentation and empty lines, and detects the indentation if it is not given.
     fn block_breaks(
         &mut self,
         indent: &mut isize,

@@ -1,4 +1,4 @@
-//! The text of a YAML stream: its encoding, and the first thing in it that is no text.
+//! The text of a YAML stream: its encoding, and the first byte that is not text.
 
 use std::borrow::Cow;
 
@@ -36,7 +36,7 @@ impl<'a> Source<'a> {
     fn utf8(bytes: &'a [u8], mark: usize) -> Self {
         let chunk = bytes.utf8_chunks().next();
         let good = chunk.map_or("", |chunk| chunk.valid());
-        // The usual text has none, which is quickly told.
+        // Most texts have none, which is quick to check.
         let usual = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~');
         let plain = good.as_bytes().iter().all(usual);
         let end = if plain { None } else { good.find(is_forbidden) };
