@@ -9,11 +9,8 @@ use std::{
 use keyward_plugin::{
     CertificateResponse, Configuration, Options, Refusal, SignRequest, Signer, serve_signer,
 };
-use rustls::{
-    SignatureScheme,
-    crypto::ring::sign::any_eddsa_type,
-    pki_types::{CertificateDer, PrivatePkcs8KeyDer, pem::PemObject},
-};
+use keyward_protocol::{pem::Blocks, x509};
+use rustls::{SignatureScheme, crypto::ring::sign::any_eddsa_type, pki_types::PrivatePkcs8KeyDer};
 
 /// Answers the client that started this process. The signer's configuration names the files:
 /// `certificate` and `key` in PEM, and `log`, which gets a line per request: its kind and our
@@ -31,8 +28,9 @@ impl Signer for FileKey {
     ) -> Result<CertificateResponse, Refusal> {
         note(configuration, "CertificateRequest")?;
         let pem = read(configuration, "certificate")?;
-        let certificate =
-            CertificateDer::from_pem_slice(pem.as_bytes()).map_err(Refusal::failed)?.to_vec();
+        let certificate = x509::bundle(pem.as_bytes())
+            .next()
+            .ok_or_else(|| Refusal::failed("there is no certificate in the file"))?;
         Ok(CertificateResponse { certificate, chain: Vec::new(), prompt: None })
     }
 
@@ -47,12 +45,15 @@ impl Signer for FileKey {
 
 /// What the signer does for a signature: reads the key, in PEM, and signs.
 pub fn sign(pem: &str, message: &[u8]) -> Result<Vec<u8>, Refusal> {
-    let key = PrivatePkcs8KeyDer::from_pem_slice(pem.as_bytes()).map_err(Refusal::failed)?;
-    let key = any_eddsa_type(&key).map_err(Refusal::failed)?;
-    let pen = key
+    let block = Blocks::of(pem.as_bytes())
+        .next()
+        .ok_or_else(|| Refusal::failed("there is no key in the file"))?;
+    let key = PrivatePkcs8KeyDer::from(block.content.as_slice());
+    let signer = any_eddsa_type(&key)
+        .map_err(Refusal::failed)?
         .choose_scheme(&[SignatureScheme::ED25519])
         .ok_or_else(|| Refusal::Unsupported("the key is for Ed25519 alone".to_owned()))?;
-    pen.sign(message).map_err(Refusal::failed)
+    signer.sign(message).map_err(Refusal::failed)
 }
 
 fn read(configuration: &Configuration, name: &str) -> Result<String, Refusal> {

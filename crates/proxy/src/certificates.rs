@@ -4,15 +4,14 @@
 //! The authority's key is dropped as soon as everything is signed. Nothing of an earlier start is
 //! accepted by a later one, and nobody else can ever sign for this one.
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use jiff::{ToSpan, civil::Date, tz::TimeZone};
 use keyward_process::clock::{Clock, SystemClock};
-use keyward_protocol::Secret;
+use keyward_protocol::{Secret, der, pem, x509::oid};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, Error, ExtendedKeyUsagePurpose,
     IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType, date_time_ymd,
 };
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use zeroize::Zeroizing;
 
 /// What the authority and its clients are called in their certificates.
@@ -95,7 +94,6 @@ fn sec1_pem(key: &KeyPair) -> Option<Secret> {
     /// The end of a PKCS#8 key is an `ECPrivateKey` that leaves out the curve: its version, the
     /// private key of 32 bytes and, tagged as `[1]`, the public one.
     const BEFORE_KEY: [u8; 5] = [2, 1, 1, 4, 32];
-    const CURVE: [u8; 12] = [0xa0, 10, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
     const PUBLIC: usize = 70;
     let pkcs8 = Zeroizing::new(key.serialize_der());
     let (rest, public) = pkcs8.split_last_chunk::<PUBLIC>()?;
@@ -103,16 +101,9 @@ fn sec1_pem(key: &KeyPair) -> Option<Secret> {
     if !rest.ends_with(&BEFORE_KEY) || !public.starts_with(&[0xa1, 68, 3, 66, 0, 4]) {
         return None;
     }
-    let parts: [&[u8]; 5] = [&[0x30, 119], &BEFORE_KEY, private, &CURVE, public];
-    let der = Zeroizing::new(parts.concat());
-    let text = Zeroizing::new(STANDARD.encode(&*der));
-    let mut pem = String::from("-----BEGIN EC PRIVATE KEY-----\n");
-    for line in text.as_bytes().chunks(64) {
-        pem.extend(line.iter().map(|byte| char::from(*byte)));
-        pem.push('\n');
-    }
-    pem.push_str("-----END EC PRIVATE KEY-----\n");
-    Some(Secret::new(pem))
+    let curve = der::element(der::wrapped(0), &[&der::element(der::OID, &[oid::P256])]);
+    let sec1 = der::element(der::SEQUENCE, &[&BEFORE_KEY, private, &curve, public]);
+    Some(Secret::new(pem::encode("EC PRIVATE KEY", &Zeroizing::new(sec1))))
 }
 
 /// Whether this is the certificate of an authority that some start has made.
@@ -127,8 +118,9 @@ pub(crate) fn is_client(pem: &[u8]) -> bool {
 
 /// A name stands in a certificate as it is.
 fn names(pem: &[u8], name: &str) -> bool {
-    CertificateDer::from_pem_slice(pem)
-        .is_ok_and(|der| der.windows(name.len()).any(|part| part == name.as_bytes()))
+    pem::Blocks::of(pem)
+        .next()
+        .is_some_and(|block| block.content.windows(name.len()).any(|part| part == name.as_bytes()))
 }
 
 /// The certificates are worth nothing after the process, so their end only has to be far away.
@@ -148,6 +140,8 @@ fn params(name: &str) -> CertificateParams {
 
 #[cfg(test)]
 mod tests {
+    use rustls::pki_types::pem::PemObject;
+
     use super::*;
 
     #[test]

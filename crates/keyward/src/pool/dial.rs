@@ -86,7 +86,7 @@ impl Shared {
         match diagnosis.cause() {
             // Another connection would cost a signature and fail in the same way.
             None if diagnosis.signed_in_vain() => {
-                (failure.unsent, failure.retryable) = (None, false)
+                (failure.unsent, failure.retryable) = (None, false);
             }
             None => {}
             Some(Cause::Refused(error)) => failure = error.into(),

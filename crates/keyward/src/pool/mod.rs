@@ -151,7 +151,7 @@ impl Pool {
             };
             match self.0.explain(sent, &diagnosis) {
                 Err(Failure { unsent: Some(back), .. }) if attempt < self.0.dialer.attempts() => {
-                    request = *back
+                    request = *back;
                 }
                 other => return other,
             }
