@@ -19,7 +19,7 @@ use std::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use keyward_host::{
     Draft, Error, Kind, Sources, Target,
-    kubeconfig::{ApiVersion, Cluster, Exec, InteractiveMode, User},
+    kubeconfig::{ApiVersion, Cluster, Exec, InteractiveMode, Named, User},
     observer::Nobody,
     plan::{Complaints, Settings},
     rules::Rules,
@@ -206,8 +206,8 @@ fn target(case: &Value, folder: &Path) -> Result<Target, String> {
     };
     Ok(Target {
         namespace: "default".into(),
-        cluster,
-        user: User { exec: Some(exec), ..User::default() },
+        cluster: Named { value: cluster, ..Named::default() },
+        user: Named { value: User { exec: Some(exec), ..User::default() }, ..Named::default() },
         exec_config,
         ..Target::default()
     })

@@ -128,7 +128,7 @@ fn overrides(flags: &Value) -> Overrides {
 
 /// What a target says, in the words of the vectors; nothing about what is empty.
 fn resolved(target: &Target) -> Map<String, Value> {
-    let (cluster, user) = (&target.cluster, &target.user);
+    let (cluster, user) = (&target.cluster.value, &target.user.value);
     let mut said = Map::new();
     said.insert("namespace".into(), json!(target.namespace));
     said.insert("namespaceOverridden".into(), json!(target.namespace_overridden));
@@ -179,7 +179,7 @@ fn resolved(target: &Target) -> Map<String, Value> {
 }
 
 fn exec(target: &Target) -> Value {
-    let Some(exec) = &target.user.exec else { return Value::Null };
+    let Some(exec) = &target.user.value.exec else { return Value::Null };
     let mut said = json!({
         "apiVersion": exec.api_version.text(),
         "command": exec.command,

@@ -101,9 +101,9 @@ impl Globals {
         remember(&target);
         tracing::info!(
             context = target.context,
-            cluster = target.cluster_name,
-            user = target.user_name,
-            server = url::mask(&target.cluster.server),
+            cluster = target.cluster.name,
+            user = target.user.name,
+            server = url::mask(&target.cluster.value.server),
             "chose a context"
         );
         Ok(target)
@@ -243,7 +243,7 @@ impl Globals {
 
 /// Hides every secret of a target in whatever this process says from now on.
 fn remember(target: &Target) {
-    let user = &target.user;
+    let user = &target.user.value;
     for secret in [&user.token, &user.password, &user.client_key_data] {
         redact::remember(secret, None);
     }
@@ -261,7 +261,7 @@ fn remember(target: &Target) {
             redact::remember(&pin, None);
         }
     }
-    for address in [&target.cluster.server, &target.cluster.proxy_url] {
+    for address in [&target.cluster.value.server, &target.cluster.value.proxy_url] {
         for password in url::passwords(address) {
             redact::remember(&password, None);
         }

@@ -46,10 +46,10 @@ pub(crate) fn extend(
 /// Names a plugin by the entry it stands in. The command is part of it because a file may be a
 /// pipe that has something else in it the next time.
 fn link(target: &Target) -> Option<String> {
-    let exec = target.user.exec.as_ref()?;
-    let file = match &target.user_place.file {
+    let exec = target.user.value.exec.as_ref()?;
+    let file = match &target.user.place.file {
         Some(file) => format!(" in `{}`", file.display()),
         None => String::new(),
     };
-    Some(format!("user `{}`{file}, plugin `{}`", target.user_name, exec.command))
+    Some(format!("user `{}`{file}, plugin `{}`", target.user.name, exec.command))
 }

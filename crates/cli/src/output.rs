@@ -145,11 +145,11 @@ pub(crate) fn quoted(text: &str) -> String {
 
 /// Names the user of a target and where it stands, for messages.
 pub(crate) fn user(target: &Target) -> String {
-    let user = match target.user_name.as_str() {
+    let user = match target.user.name.as_str() {
         "" => "no user".to_owned(),
         name => format!("user `{}`", inline(name)),
     };
-    match &target.user_place {
+    match &target.user.place {
         Place { file: None, .. } => user,
         Place { file: Some(file), line } => format!("{user} in `{}`, line {line}", file.display()),
     }

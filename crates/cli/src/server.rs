@@ -68,7 +68,7 @@ impl Server {
     ) -> Result<R, Failure> {
         self.runtime.block_on(async {
             let Opened { client, source, plan } = &self.opened;
-            let waiting = Waiting::begin(plan, source, Some(&plan.target().cluster.server));
+            let waiting = Waiting::begin(plan, source, Some(&plan.target().cluster.value.server));
             let response = client.send(request).await;
             drop(waiting);
             read(response.map_err(|error| self.explain(error))?).await
@@ -83,7 +83,7 @@ impl Server {
         let (what, label) = if source.current().is_none() {
             (format!("there was no credential within {limit}"), "needed by")
         } else {
-            let server = inline(&url::mask(&plan.target().cluster.server));
+            let server = inline(&url::mask(&plan.target().cluster.value.server));
             (format!("server `{server}` did not answer within {limit}"), "asked by")
         };
         Failure::failed(what)

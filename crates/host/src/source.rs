@@ -114,7 +114,7 @@ impl Sources {
             Method::Signer(plugin, fixed) => {
                 let (plugin, pins) = (Arc::clone(plugin), Arc::clone(&self.pins));
                 let signer = Signer::new(plugin, plan.clone(), observer(), pins);
-                let header = fixed.header(&plan.target().user);
+                let header = fixed.header(&plan.target().user.value);
                 let certificates = Certificates::new(signer, header, Arc::clone(&clock));
                 // Until its end and not renewed ahead: some tokens ask a person for anything.
                 let keep = cell::Settings { ahead: false };

@@ -127,7 +127,7 @@ impl StaticFetch {
     }
 
     fn read(&self, last: Option<&Last>) -> Result<Last, Error> {
-        let user = &self.plan.target().user;
+        let user = &self.plan.target().user.value;
         let header = match &self.fixed.header {
             Some(HeaderSource::TokenFile(file)) => {
                 Header::Bearer(self.token(file, last.is_none())?)
@@ -156,7 +156,7 @@ impl StaticFetch {
     /// The file's content without white space around it. The `first` time the kubeconfig's own token
     /// is good enough, if there is one and the file cannot be read.
     fn token(&self, file: &Path, first: bool) -> Result<Secret, Error> {
-        let user = &self.plan.target().user;
+        let user = &self.plan.target().user.value;
         let content = read_text(file);
         match content {
             Ok(content) if !content.expose().trim().is_empty() => {
@@ -208,7 +208,7 @@ pub(crate) fn pair(
     if fixed.certificate.is_none() {
         return Ok(None);
     }
-    let pair = read_pair(&plan.target().user).map_err(|unusable| {
+    let pair = read_pair(&plan.target().user.value).map_err(|unusable| {
         let wrong = |what: String| Error::new(Kind::BadConfig, what);
         let error = match unusable {
             Unusable::File { what, file, error } => {

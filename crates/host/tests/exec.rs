@@ -130,8 +130,8 @@ fn what_stderr_was_cut_from_and_the_passwords_of_addresses_are_hidden() {
          echo 'http://ann:SECRET%2Fproxy@p, SECRET/proxy'; } >&2; exit 1",
     );
     let mut target = stage.target();
-    target.user.exec.as_mut().unwrap().provide_cluster_info = true;
-    target.cluster.proxy_url = "http://ann:SECRET%2Fproxy@p".into();
+    target.user.value.exec.as_mut().unwrap().provide_cluster_info = true;
+    target.cluster.value.proxy_url = "http://ann:SECRET%2Fproxy@p".into();
     let plan = stage.draft(target).finish().unwrap();
     let source = stage.sources(Arc::new(Nobody)).open(&plan);
     let error = source.credential_blocking().unwrap_err();
@@ -217,7 +217,7 @@ fn a_request_too_big_for_the_environment_names_the_field() {
     let mut stage = Stage::answering(r#"{"token":"t"}"#);
     stage.exec = "      provideClusterInfo: true\n".into();
     let mut target = stage.target();
-    target.cluster.certificate_authority_data = vec![b'x'; 140 << 10];
+    target.cluster.value.certificate_authority_data = vec![b'x'; 140 << 10];
     let plan = stage.draft(target).finish().unwrap();
     let source = stage.sources(Arc::new(keyward_host::observer::Nobody)).open(&plan);
     let error = source.credential_blocking().unwrap_err();

@@ -256,7 +256,7 @@ fn paths_are_relative_to_the_file_they_stand_in() {
     let surroundings = home.surroundings(&[("KUBECONFIG", "sub/k")]);
     let config = Kubeconfig::load(&surroundings, None).unwrap();
     let target = config.resolve(&Overrides::default(), &surroundings).unwrap();
-    let command = target.user.exec.unwrap().command;
+    let command = target.user.value.exec.unwrap().command;
     assert_eq!(Path::new(&command), home.path("sub/plugin"));
     // What is written again is what was read: it may be used from elsewhere.
     assert_eq!(config.users[0].value.exec.as_ref().unwrap().command, "./plugin");
@@ -305,7 +305,7 @@ fn credentials_stay_at_home_when_the_server_is_not_https() {
     for server in ["http://h:1", "h:1"] {
         let home = Home::with(&[(".kube/config", &EXEC.replace("https://h:1", server))]);
         let target = home.resolve(&Overrides::default()).unwrap();
-        assert!(target.user.exec.is_none());
+        assert!(target.user.value.exec.is_none());
         assert!(target.warnings[0].contains("are not sent"), "{:?}", target.warnings);
         let strict = Overrides { strict: true, ..Overrides::default() };
         assert_eq!(classes(&home.resolve(&strict).unwrap_err()), [Class::NotHttps]);
@@ -341,13 +341,13 @@ fn overrides_replace_and_clear_what_would_contradict_them() {
             ..Overrides::default()
         })
         .unwrap();
-    assert_eq!(target.cluster.server, "https://other/p");
-    assert_eq!(target.cluster.tls_server_name, "");
-    assert_eq!(target.cluster.proxy_url, "http://p:1");
-    assert!(target.cluster.certificate_authority_data.is_empty());
-    assert!(target.cluster.insecure_skip_tls_verify);
+    assert_eq!(target.cluster.value.server, "https://other/p");
+    assert_eq!(target.cluster.value.tls_server_name, "");
+    assert_eq!(target.cluster.value.proxy_url, "http://p:1");
+    assert!(target.cluster.value.certificate_authority_data.is_empty());
+    assert!(target.cluster.value.insecure_skip_tls_verify);
     assert!(target.namespace_overridden);
-    assert!(target.plugin().is_none() && target.user.exec.is_some());
+    assert!(target.plugin().is_none() && target.user.value.exec.is_some());
 }
 
 #[test]
@@ -437,7 +437,7 @@ fn ten_thousand_contexts_are_no_trouble() {
     let config = Kubeconfig::load(&surroundings, None).unwrap();
     assert_eq!(config.contexts.len(), 10_000);
     let target = config.resolve(&Overrides::default(), &surroundings).unwrap();
-    assert_eq!(target.cluster.server, "https://h9999");
+    assert_eq!(target.cluster.value.server, "https://h9999");
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn run(case: &Misbehaviour, counter: &Arc<Counter>, seen: &mut String) -> Result
 
 fn open(stage: &Stage, call: &Call, counter: &Arc<Counter>, seen: &mut String) -> Source {
     let mut target = stage.target();
-    let exec = target.user.exec.as_mut().expect("a plugin");
+    let exec = target.user.value.exec.as_mut().expect("a plugin");
     let text = |text: &std::ffi::OsString| text.to_str().expect("UTF-8").to_owned();
     exec.args = call.args.iter().map(text).collect();
     exec.env = call

@@ -125,16 +125,16 @@ fn a_plugin_is_told_every_field_the_kubeconfig_has_for_a_cluster() {
     let mut stage = Stage::answering(GOOD);
     stage.exec = "      provideClusterInfo: true\n".into();
     let mut target = stage.target();
-    target.cluster.tls_server_name = "name".into();
-    target.cluster.insecure_skip_tls_verify = true;
-    target.cluster.certificate_authority_data = b"ca".into();
-    target.cluster.proxy_url = "http://proxy".into();
-    target.cluster.disable_compression = true;
+    target.cluster.value.tls_server_name = "name".into();
+    target.cluster.value.insecure_skip_tls_verify = true;
+    target.cluster.value.certificate_authority_data = b"ca".into();
+    target.cluster.value.proxy_url = "http://proxy".into();
+    target.cluster.value.disable_compression = true;
     let plan = stage.draft(target).finish().unwrap();
     let told = plan.plugin().unwrap().request.as_ref().unwrap().to_json();
 
     // `Debug` names every field: its implementation takes the struct apart without a rest.
-    let shown = format!("{:#?}", plan.target().cluster);
+    let shown = format!("{:#?}", plan.target().cluster.value);
     let fields = shown.lines().filter_map(|line| line.strip_prefix("    ")?.split_once(": "));
     let names: Vec<String> = fields
         .map(|(name, _)| name.replace('_', "-"))

@@ -87,7 +87,7 @@ fn everything(script: &str) -> String {
         "      args: [--client-secret, {MARK}-argument, --token={MARK}-other]\n      env:\n      - {{name: PASSWORD, value: {MARK}-configured}}\n"
     );
     let mut target = stage.target();
-    target.user.password = keyward_protocol::Secret::new(format!("{MARK}-password"));
+    target.user.value.password = keyward_protocol::Secret::new(format!("{MARK}-password"));
     let mut seen = String::new();
     let mut see =
         |shown: &dyn std::fmt::Debug| write!(seen, "{shown:?} {shown:#?} ").expect("a text");

@@ -307,7 +307,7 @@ fn bind(
     let bound = if address.port() != 0 && route.name() == current {
         std::net::TcpListener::bind(address)
     } else {
-        ports.bind(address.ip(), route.name(), &mask(&route.target.cluster.server))
+        ports.bind(address.ip(), route.name(), &mask(&route.target.cluster.value.server))
     };
     bound
         .and_then(|socket| {

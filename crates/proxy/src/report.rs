@@ -165,8 +165,8 @@ fn context(served: &ServedContext) -> Value {
         "name": served.name,
         "url": served.url,
         "closed": null,
-        "server": url::mask(&route.target.cluster.server),
-        "user": route.target.user_name,
+        "server": url::mask(&route.target.cluster.value.server),
+        "user": route.target.user.name,
         "identity": credential.as_deref().and_then(identity),
         "credential": credential.as_ref().map(|credential| json!({
             "kind": kind(credential),

@@ -71,8 +71,8 @@ impl Route {
 /// All that a target says of its cluster and user.
 fn text(target: &Target) -> Secret {
     let mut config = Kubeconfig::default();
-    config.clusters.push(nameless(target.cluster.clone()));
-    config.users.push(nameless(target.user.clone()));
+    config.clusters.push(nameless(target.cluster.value.clone()));
+    config.users.push(nameless(target.user.value.clone()));
     config.to_json()
 }
 

@@ -123,12 +123,12 @@ impl Server {
         };
         let mut target = Target::default();
         if let Some(entry) = &entry {
-            target.user_name.clone_from(&entry.user);
-            target.user_place = Place { file: Some(entry.kubeconfig.as_path().into()), line: 0 };
+            target.user.name.clone_from(&entry.user);
+            target.user.place = Place { file: Some(entry.kubeconfig.as_path().into()), line: 0 };
         }
-        target.user.exec = Some(exec);
+        target.user.value.exec = Some(exec);
         if let Some(told) = &request.cluster {
-            target.cluster = Cluster {
+            target.cluster.value = Cluster {
                 server: told.server.clone(),
                 tls_server_name: told.tls_server_name.clone(),
                 insecure_skip_tls_verify: told.insecure_skip_tls_verify,

@@ -90,7 +90,7 @@ fn answer(version: Version, target: &Target, credential: &Credential) -> Result<
         return Err(needed(Failure::failed("there is no credential: the client is anonymous"))
             .hint("`keyward plan` shows how the user was chosen"));
     }
-    if !target.user.impersonate.user.is_empty() {
+    if !target.user.value.impersonate.user.is_empty() {
         tracing::warn!("the user acts as another one, which an `ExecCredential` cannot tell");
     }
     Ok(Answer { version, token: credential.token().cloned(), pair, expires: credential.expires() })

@@ -174,7 +174,7 @@ fn cluster(target: &Target) -> exec::Cluster {
         proxy_url,
         disable_compression,
         extensions: _,
-    } = &target.cluster;
+    } = &target.cluster.value;
     exec::Cluster {
         server: server.clone(),
         tls_server_name: tls_server_name.clone(),

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, path::Path};
 
-use super::{Class, Exec, Problem, Subject, Target, load::read, problem::report};
+use super::{Class, Exec, Problem, Target, load::read, problem::report, types::Entry};
 use crate::{
     Error,
     error::inline,
@@ -14,8 +14,8 @@ impl Target {
     /// The plugin of the user, unless something else in the configuration wins over it: a token, a
     /// token file, a user name, or a client certificate with its key (EX-15).
     pub fn plugin(&self) -> Option<&Exec> {
-        let fixed = StaticCredential::of(&self.user);
-        self.user.exec.as_ref().filter(|_| fixed.is_empty())
+        let fixed = StaticCredential::of(&self.user.value);
+        self.user.value.exec.as_ref().filter(|_| fixed.is_empty())
     }
 
     /// Whether a connection could be set up: [`Target::check_user`] and [`Target::check_tls`].
@@ -33,7 +33,7 @@ impl Target {
     /// of its cluster.
     pub fn check_user(&self) -> Result<(), Error> {
         let mut problems = Vec::new();
-        if self.user.exec.as_ref().is_some_and(|exec| exec.provide_cluster_info) {
+        if self.user.value.exec.as_ref().is_some_and(|exec| exec.provide_cluster_info) {
             self.judge_authority(&mut problems);
             problems.retain(|problem| problem.class == Class::CaUnreadable);
             if !problems.is_empty() {
@@ -47,15 +47,15 @@ impl Target {
 
     /// Where the certificate authority comes from, for messages: the field, its file, its place.
     pub fn authority_source(&self) -> String {
-        let file = &self.cluster.certificate_authority;
+        let file = &self.cluster.value.certificate_authority;
         let field =
             if file.is_empty() { "certificate-authority-data" } else { "certificate-authority" };
-        let mut source = format!("`{}`", self.cluster_lines.name(field));
+        let mut source = format!("`{}`", self.cluster.lines.name(field));
         if !file.is_empty() {
             let _ = write!(source, " `{}`", inline(file));
         }
-        let place = self.cluster_lines.place(field, &self.cluster_place);
-        if !self.cluster_lines.is_flag(field) && (place.file.is_some() || place.line > 0) {
+        let place = self.cluster.lines.place(field, &self.cluster.place);
+        if !self.cluster.lines.is_flag(field) && (place.file.is_some() || place.line > 0) {
             let _ = write!(source, " ({place})");
         }
         source
@@ -80,20 +80,18 @@ impl Target {
 
     /// The version must be known even if something wins over the plugin, as in the reference.
     fn judge_exec(&self, problems: &mut Vec<Problem>) {
-        let Some(exec) = &self.user.exec else { return };
+        let Some(exec) = &self.user.value.exec else { return };
         if exec.api_version.known().is_none() {
-            problems.push(self.user_lines.problem(
-                Class::ExecVersionUnsupported,
-                (&Subject::User(self.user_name.clone()), &exec.place),
-                "exec.apiVersion",
-                format!("is `{}`, a version nobody speaks", inline(exec.api_version.text())),
-            ));
+            let what = format!("is `{}`, a version nobody speaks", inline(exec.api_version.text()));
+            let entry = (&self.user.subject(), &exec.place);
+            let (class, field) = (Class::ExecVersionUnsupported, "exec.apiVersion");
+            problems.push(self.user.lines.problem(class, entry, field, what));
         }
     }
 
     /// Returns what to use in place of a provider that is gone.
     fn judge_provider(&self, problems: &mut Vec<Problem>) -> Option<&'static str> {
-        let provider = self.user.auth_provider.as_ref()?;
+        let provider = self.user.value.auth_provider.as_ref()?;
         let (class, message, hint) = match provider.name.as_str() {
             "oidc" | "externalSigner" => return None,
             "gcp" => (
@@ -118,14 +116,14 @@ impl Target {
         };
         problems.push(
             Problem::new(class, provider.place.clone(), message)
-                .about(Subject::User(self.user_name.clone()))
+                .about(self.user.subject())
                 .field("auth-provider"),
         );
         hint
     }
 
     fn judge_authority(&self, problems: &mut Vec<Problem>) {
-        let cluster = &self.cluster;
+        let cluster = &self.cluster.value;
         let file = &cluster.certificate_authority;
         let data = &cluster.certificate_authority_data;
         if file.is_empty() && data.is_empty() {
@@ -135,7 +133,7 @@ impl Target {
             if file.is_empty() { "certificate-authority-data" } else { "certificate-authority" };
         let (class, message) = if cluster.insecure_skip_tls_verify {
             // A flag for one of them clears what the file says of the other.
-            let other = if self.cluster_lines.is_flag(field) { "--" } else { "" };
+            let other = if self.cluster.lines.is_flag(field) { "--" } else { "" };
             let what = format!("and `{other}insecure-skip-tls-verify` are both set");
             (Class::CaWithInsecure, what)
         } else if data.is_empty() {
@@ -159,12 +157,11 @@ impl Target {
         } else {
             (Class::CaInvalid, "holds no certificate in PEM".to_owned())
         };
-        let entry = (&Subject::Cluster(self.cluster_name.clone()), &self.cluster_place);
-        problems.push(self.cluster_lines.problem(class, entry, field, message));
+        problems.push(self.cluster.problem(class, field, message));
     }
 
     fn judge_pair(&self, problems: &mut Vec<Problem>) {
-        let user = &self.user;
+        let user = &self.user.value;
         let in_files = user.client_certificate_data.is_empty() && user.client_key_data.is_empty();
         let has_key = !user.client_key.is_empty() || !user.client_key_data.is_empty();
         if !has_key {
@@ -185,8 +182,7 @@ impl Target {
             } else {
                 "client-certificate-data"
             };
-            let entry = (&Subject::User(self.user_name.clone()), &self.user_place);
-            problems.push(self.user_lines.problem(Class::PairInvalid, entry, field, message));
+            problems.push(self.user.problem(Class::PairInvalid, field, message));
         }
     }
 }

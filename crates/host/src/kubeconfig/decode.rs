@@ -23,47 +23,56 @@ pub(super) fn decode(
     file: Option<Arc<Path>>,
     problems: &mut Vec<Problem>,
 ) -> Kubeconfig {
-    if let Some(config) = decode_plain(bytes, file.clone()) {
-        return config;
-    }
     let mut reader = Reader::new(file, problems);
+    let (mut config, mut early) = (Kubeconfig::default(), Early::default());
+    // In plain style entry by entry: in a large document the nodes of all entries at once would take
+    // several times the room of what is made of them.
+    let plain = Node::from_plain_yaml(bytes, |list, item| {
+        let before = reader.problems.len();
+        let early = match list {
+            "clusters" => {
+                config.clusters.push(reader.cluster(item));
+                &mut early.clusters
+            }
+            "users" => {
+                config.users.push(reader.user(item));
+                &mut early.users
+            }
+            "contexts" => {
+                config.contexts.push(reader.context(item));
+                &mut early.contexts
+            }
+            _ => return Some(item),
+        };
+        early.extend(reader.problems.drain(before..));
+        None
+    });
+    if let Some(document) = plain {
+        return reader.document(document, config, early);
+    }
     match Node::from_yaml(bytes) {
-        Ok(document) => reader.document(document, Kubeconfig::default()),
+        Ok(document) => reader.document(document, Kubeconfig::default(), Early::default()),
         Err(error) => {
             let place = reader.place(error.line);
-            reader.problems.push(Problem::new(
-                Class::Load,
-                place,
-                format!("not a kubeconfig: {}", error.what),
-            ));
+            let message = format!("not a kubeconfig: {}", error.what);
+            reader.problems.push(Problem::new(Class::Load, place, message));
             Kubeconfig::default()
         }
     }
 }
 
-/// Reads a document in plain style without faults, entry by entry: in a large one the nodes of all
-/// entries at once would take several times the room of what is made of them. Faults are told by
-/// whoever reads the document as a whole, in the order of its keys.
-fn decode_plain(bytes: &[u8], file: Option<Arc<Path>>) -> Option<Kubeconfig> {
-    let mut problems = Vec::new();
-    let mut reader = Reader::new(file, &mut problems);
-    let mut config = Kubeconfig::default();
-    let document = Node::from_plain_yaml(bytes, |list, item| {
-        match list {
-            "clusters" => config.clusters.push(reader.cluster(item)),
-            "users" => config.users.push(reader.user(item)),
-            "contexts" => config.contexts.push(reader.context(item)),
-            _ => return Some(item),
-        }
-        None
-    })?;
-    let config = reader.document(document, config);
-    problems.is_empty().then_some(config)
+/// The problems of entries that were read before the rest of the document. They are reported in the
+/// order of its keys.
+#[derive(Default)]
+struct Early {
+    clusters: Vec<Problem>,
+    users: Vec<Problem>,
+    contexts: Vec<Problem>,
 }
 
 impl Reader<'_> {
     /// Adds what `document` says to `config`, which has the entries that were taken out of it.
-    fn document(&mut self, document: Node, mut config: Kubeconfig) -> Kubeconfig {
+    fn document(&mut self, document: Node, mut config: Kubeconfig, mut early: Early) -> Kubeconfig {
         let (mut version, mut kind) = (None, None);
         for entry in self.fields(document) {
             match entry.key.as_str() {
@@ -75,16 +84,19 @@ impl Reader<'_> {
                     config.current_context = self.text(entry);
                 }
                 "clusters" => {
+                    self.problems.append(&mut early.clusters);
                     let items = self.items(entry);
                     config.clusters.extend(items.into_iter().map(|item| self.cluster(item)));
                     self.unique(&config.clusters, "clusters", Subject::Cluster);
                 }
                 "users" => {
+                    self.problems.append(&mut early.users);
                     let items = self.items(entry);
                     config.users.extend(items.into_iter().map(|item| self.user(item)));
                     self.unique(&config.users, "users", Subject::User);
                 }
                 "contexts" => {
+                    self.problems.append(&mut early.contexts);
                     let items = self.items(entry);
                     config.contexts.extend(items.into_iter().map(|item| self.context(item)));
                     self.unique(&config.contexts, "contexts", Subject::Context);
@@ -416,7 +428,7 @@ current-context: x
 
     #[test]
     fn read_entry_by_entry_a_document_says_the_same() {
-        assert!(decode_plain(TEXT.as_bytes(), None).is_some());
+        assert!(Node::from_plain_yaml(TEXT.as_bytes(), |_, item| Some(item)).is_some());
         let [plain, whole] = both_ways(TEXT);
         assert!(plain.0.contains("t0ken"));
         assert_eq!(plain, whole);

@@ -9,6 +9,7 @@ use super::{
     load::{self, read},
     path,
     problem::report,
+    types::Entry,
 };
 use keyward_process::surroundings::Surroundings;
 
@@ -23,7 +24,7 @@ impl Kubeconfig {
         let mut problems = Vec::new();
         for user in &mut flat.users {
             let mut inliner = Inliner {
-                subject: Subject::User(user.name.clone()),
+                subject: user.subject(),
                 place: &user.place,
                 lines: user.lines,
                 surroundings,
@@ -43,7 +44,7 @@ impl Kubeconfig {
         }
         for cluster in &mut flat.clusters {
             let mut inliner = Inliner {
-                subject: Subject::Cluster(cluster.name.clone()),
+                subject: cluster.subject(),
                 place: &cluster.place,
                 lines: cluster.lines,
                 surroundings,

@@ -7,7 +7,7 @@ use std::{
 
 use keyward_protocol::Secret;
 
-use super::{Class, Cluster, Lines, Overrides, Place, Problem, Target, User, load::read};
+use super::{Class, Cluster, Named, Overrides, Place, Problem, Target, User, load::read};
 use keyward_process::surroundings::Surroundings;
 
 /// Where Kubernetes puts a pod's credentials.
@@ -93,21 +93,13 @@ impl<'a> Pod<'a> {
         }
         let over = overrides.namespace.clone().filter(|name| !name.is_empty());
         Ok(Target {
-            context: String::new(),
-            cluster_name: String::new(),
-            cluster_place: Place::default(),
-            cluster_lines: Lines::default(),
-            user_name: String::new(),
-            user_place: Place::default(),
-            user_lines: Lines::default(),
             namespace_overridden: over.is_some(),
             namespace: over.or_else(|| self.namespace()).unwrap_or_else(|| "default".to_owned()),
-            cluster,
-            user,
-            exec_config: None,
+            cluster: Named { value: cluster, ..Named::default() },
+            user: Named { value: user, ..Named::default() },
             in_cluster: true,
-            withheld: false,
             warnings,
+            ..Target::default()
         })
     }
 
@@ -141,10 +133,10 @@ mod tests {
         let (folder, surroundings) = pod("10.0.0.1");
         let pod = Pod::at(&surroundings, folder.path());
         let target = pod.target(&Overrides::default()).unwrap().unwrap();
-        assert_eq!(target.cluster.server, "https://10.0.0.1:443");
-        assert_eq!(target.cluster.certificate_authority_data, b"CA");
-        assert_eq!(Path::new(&target.user.token_file), folder.path().join("token"));
-        assert_eq!(target.user.token, Secret::new("t1"));
+        assert_eq!(target.cluster.value.server, "https://10.0.0.1:443");
+        assert_eq!(target.cluster.value.certificate_authority_data, b"CA");
+        assert_eq!(Path::new(&target.user.value.token_file), folder.path().join("token"));
+        assert_eq!(target.user.value.token, Secret::new("t1"));
         assert_eq!((target.namespace.as_str(), target.in_cluster), ("team", true));
     }
 
@@ -153,7 +145,7 @@ mod tests {
         let (folder, surroundings) = pod("fd00::1");
         let pod = Pod::at(&surroundings, folder.path());
         let target = pod.target(&Overrides::default()).unwrap().unwrap();
-        assert_eq!(target.cluster.server, "https://[fd00::1]:443");
+        assert_eq!(target.cluster.value.server, "https://[fd00::1]:443");
     }
 
     #[test]
@@ -163,8 +155,8 @@ mod tests {
         let token = Some(Secret::new("mine"));
         let overrides = Overrides { token, ..Overrides::default() };
         let target = pod.target(&overrides).unwrap().unwrap();
-        assert_eq!(target.user.token, Secret::new("mine"));
-        assert_eq!(target.user.token_file, "");
+        assert_eq!(target.user.value.token, Secret::new("mine"));
+        assert_eq!(target.user.value.token_file, "");
     }
 
     #[test]

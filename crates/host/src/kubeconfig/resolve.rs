@@ -1,8 +1,8 @@
 //! From a configuration and flags to the one cluster and user of a [`Target`].
 
 use super::{
-    Class, Cluster, Context, Kubeconfig, Lines, Named, Overrides, Place, Problem, Subject, Target,
-    User, incluster::Pod, overrides::set, path, problem::report, validate::Judge,
+    Class, Cluster, Context, Kubeconfig, Named, Overrides, Place, Problem, Subject, Target, User,
+    incluster::Pod, overrides::set, path, problem::report, types::Entry, validate::Judge,
 };
 use keyward_process::surroundings::Surroundings;
 
@@ -83,43 +83,26 @@ impl Kubeconfig {
                 .field("current-context"),
             );
         }
-        let (mut user, user_place, mut user_lines) = take(choice.user);
-        let (mut cluster, cluster_place, mut cluster_lines) = take(choice.cluster);
-        overrides.mark(&mut user_lines, &mut cluster_lines);
-        if let Err(problem) = path::settle_user(&mut user, &user_place, surroundings) {
-            problems.push(problem.about(Subject::User(choice.user_name.to_owned())));
+        let mut user = named(choice.user, choice.user_name);
+        let mut cluster = named(choice.cluster, choice.cluster_name);
+        overrides.mark(&mut user.lines, &mut cluster.lines);
+        if let Err(problem) = path::settle_user(&mut user.value, &user.place, surroundings) {
+            problems.push(problem.about(user.subject()));
         }
-        overrides.apply_user(&mut user);
-        let mut judge = Judge {
-            subject: Subject::User(choice.user_name.to_owned()),
-            place: user_place.clone(),
-            lines: user_lines,
-            surroundings,
-            problems: &mut problems,
-        };
-        judge.user(&user);
+        overrides.apply_user(&mut user.value);
+        Judge::of(&user, surroundings, &mut problems).user(&user.value);
 
-        let subject = Subject::Cluster(choice.cluster_name.to_owned());
-        if let Err(problem) = path::settle_cluster(&mut cluster, &cluster_place, surroundings) {
-            problems.push(problem.about(subject.clone()));
+        if let Err(problem) = path::settle_cluster(&mut cluster.value, &cluster.place, surroundings)
+        {
+            problems.push(problem.about(cluster.subject()));
         }
-        overrides.apply_cluster(&mut cluster);
-        if cluster_place.file.is_none() && cluster == Cluster::default() {
+        overrides.apply_cluster(&mut cluster.value);
+        if cluster.place.file.is_none() && cluster.value == Cluster::default() {
             problems.push(self.nothing(&choice, problems.is_empty()));
         } else {
-            let mut judge = Judge {
-                subject,
-                place: cluster_place.clone(),
-                lines: cluster_lines,
-                surroundings,
-                problems: &mut problems,
-            };
-            judge.cluster(&cluster);
+            Judge::of(&cluster, surroundings, &mut problems).cluster(&cluster.value);
         }
-        if !problems.is_empty() {
-            return Err(problems);
-        }
-        Ok(Judged { choice, user, user_place, user_lines, cluster, cluster_place, cluster_lines })
+        if problems.is_empty() { Ok(Judged { choice, user, cluster }) } else { Err(problems) }
     }
 
     /// There is no cluster. If that is the only problem, it is one of having nothing configured.
@@ -190,7 +173,7 @@ impl Kubeconfig {
         surroundings: &Surroundings,
         pod: &Pod<'_>,
     ) -> Result<Target, Vec<Problem>> {
-        let Judged { choice, user, cluster, .. } = judged;
+        let Judged { choice, user, cluster } = judged;
         let said = choice.context.map_or("", |c| &c.value.namespace);
         let over = set(overrides.namespace.as_ref());
         let namespace = match over {
@@ -200,20 +183,12 @@ impl Kubeconfig {
         };
         let mut target = Target {
             context: choice.context.map_or_else(String::new, |c| c.name.clone()),
-            cluster_name: choice.cluster_name.to_owned(),
-            cluster_place: judged.cluster_place,
-            cluster_lines: judged.cluster_lines,
-            user_name: choice.user_name.to_owned(),
-            user_place: judged.user_place,
-            user_lines: judged.user_lines,
-            namespace,
-            namespace_overridden: over.is_some(),
             cluster,
             user,
-            exec_config: None,
-            in_cluster: false,
-            withheld: false,
+            namespace,
+            namespace_overridden: over.is_some(),
             warnings: self.warnings.clone(),
+            ..Target::default()
         };
         let mut notices = Vec::new();
         if choice.user.is_none() && !choice.user_name.is_empty() {
@@ -252,21 +227,18 @@ struct Choice<'a> {
     cluster: Option<&'a Named<Cluster>>,
 }
 
-/// The same with overrides applied, found valid.
+/// The chosen entries with overrides applied, found valid.
 struct Judged<'a> {
     choice: Choice<'a>,
-    user: User,
-    user_place: Place,
-    user_lines: Lines,
-    cluster: Cluster,
-    cluster_place: Place,
-    cluster_lines: Lines,
+    user: Named<User>,
+    cluster: Named<Cluster>,
 }
 
 pub(super) fn find<'a, T>(list: &'a [Named<T>], name: &str) -> Option<&'a Named<T>> {
     list.iter().find(|named| named.name == name)
 }
 
-fn take<T: Clone + Default>(named: Option<&Named<T>>) -> (T, Place, Lines) {
-    named.map_or_else(Default::default, |n| (n.value.clone(), n.place.clone(), n.lines))
+/// The entry, or an empty one with the name that leads nowhere.
+fn named<T: Clone + Default>(found: Option<&Named<T>>, name: &str) -> Named<T> {
+    found.cloned().unwrap_or_else(|| Named { name: name.to_owned(), ..Named::default() })
 }

@@ -5,10 +5,11 @@ use std::{io::ErrorKind, path::Path};
 use keyward_protocol::{Secret, text, url};
 
 use super::{
-    Class, EXEC_EXTENSION, Problem, Subject, Target, User,
+    Class, EXEC_EXTENSION, Problem, Target, User,
     load::{self, read},
     resolve::find,
     server::{self, Transport},
+    types::Entry,
 };
 use keyward_process::surroundings::Surroundings;
 
@@ -17,7 +18,7 @@ use crate::error::inline;
 impl Target {
     /// Puts server and proxy in their final form, and drops what must not go over an open line.
     pub(super) fn address(&mut self, notices: &mut Vec<Problem>) {
-        let cluster = &mut self.cluster;
+        let cluster = &mut self.cluster.value;
         cluster.server = server::normalise(&cluster.server);
         if let Ok(proxy) = server::proxy(&cluster.proxy_url) {
             cluster.proxy_url = proxy;
@@ -39,29 +40,23 @@ impl Target {
             }
             Transport::Invalid => format!("`{shown}` is not an address"),
         };
-        let user = std::mem::take(&mut self.user);
-        self.user.impersonate = user.impersonate.clone();
+        let user = std::mem::take(&mut self.user.value);
+        self.user.value.impersonate = user.impersonate.clone();
         cluster.certificate_authority.clear();
         cluster.certificate_authority_data.clear();
         cluster.insecure_skip_tls_verify = false;
         cluster.tls_server_name.clear();
         self.withheld = has_credentials(&user);
         if self.withheld {
-            notices.push(self.cluster_lines.problem(
-                Class::NotHttps,
-                (&Subject::Cluster(self.cluster_name.clone()), &self.cluster_place),
-                "server",
-                format!(
-                    "{why}: the credentials of user `{}` are not sent",
-                    inline(&self.user_name)
-                ),
-            ));
+            let user = inline(&self.user.name);
+            let what = format!("{why}: the credentials of user `{user}` are not sent");
+            notices.push(self.cluster.problem(Class::NotHttps, "server", what));
         }
     }
 
     /// Reads the files whose content is needed now.
     pub(super) fn fetch(&mut self, surroundings: &Surroundings) -> Result<(), Problem> {
-        let (cluster, user) = (&mut self.cluster, &mut self.user);
+        let (cluster, user) = (&mut self.cluster.value, &self.user.value);
         if !cluster.certificate_authority.is_empty() {
             let file = surroundings.absolute(Path::new(&cluster.certificate_authority));
             // It could be opened. What is wrong with its content is said by
@@ -78,11 +73,11 @@ impl Target {
                 };
                 let file = inline(&user.token_file);
                 let message = format!("cannot be read: `{file}`: {}", load::reason(kind));
-                let entry = (&Subject::User(self.user_name.clone()), &self.user_place);
-                self.user_lines.problem(class, entry, "tokenFile", message)
+                self.user.problem(class, "tokenFile", message)
             })?;
-            user.token = Secret::from_bytes(std::mem::take(&mut *bytes));
+            self.user.value.token = Secret::from_bytes(std::mem::take(&mut *bytes));
         }
+        let user = &mut self.user.value;
         if user.client_certificate.is_empty() && user.client_certificate_data.is_empty() {
             user.client_key.clear();
             user.client_key_data = Secret::default();

@@ -8,7 +8,7 @@ use std::{
 
 use keyward_protocol::{Node, Secret, exec::Version, url};
 
-use super::Lines;
+use super::{Class, Lines, Problem, Subject};
 
 /// Where something was said: for messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -61,6 +61,38 @@ pub struct Named<T> {
     pub lines: Lines,
     /// What it is.
     pub value: T,
+}
+
+/// What problems say about an entry.
+pub(super) trait Entry {
+    /// Its name.
+    fn subject(&self) -> Subject;
+
+    /// A problem of one of its fields.
+    fn problem(&self, class: Class, field: &str, message: impl Into<String>) -> Problem;
+}
+
+impl<T: Listed> Entry for Named<T> {
+    fn subject(&self) -> Subject {
+        T::SUBJECT(self.name.clone())
+    }
+
+    fn problem(&self, class: Class, field: &str, message: impl Into<String>) -> Problem {
+        self.lines.problem(class, (&self.subject(), &self.place), field, message)
+    }
+}
+
+/// What a kubeconfig lists by name.
+pub(super) trait Listed {
+    const SUBJECT: fn(String) -> Subject;
+}
+
+impl Listed for Cluster {
+    const SUBJECT: fn(String) -> Subject = Subject::Cluster;
+}
+
+impl Listed for User {
+    const SUBJECT: fn(String) -> Subject = Subject::User;
 }
 
 /// A cluster, as its entry says: paths are made absolute when a [`Target`] is resolved.
@@ -252,29 +284,18 @@ pub struct Overrides {
 pub struct Target {
     /// Name of the context, empty when none was used.
     pub context: String,
-    /// Name of the cluster entry.
-    pub cluster_name: String,
-    /// Where the cluster entry stands.
-    pub cluster_place: Place,
-    /// Where the cluster's fields stand, and which of them flags say.
-    pub cluster_lines: Lines,
-    /// Name of the user entry, empty for none.
-    pub user_name: String,
-    /// Where the user entry stands.
-    pub user_place: Place,
-    /// Where the user's fields stand, and which of them flags say.
-    pub user_lines: Lines,
+    /// The cluster, with its name and where its fields are set. `server` and `proxy_url` are in the form
+    /// the reference gives to plugins; the content of a `certificate_authority` is in
+    /// `certificate_authority_data` too.
+    pub cluster: Named<Cluster>,
+    /// The user after overrides, paths absolute; its name is empty for none. Where `token_file` is set,
+    /// `token` is only its content of now (or a token given beside it), as in the reference: the file
+    /// is to be read again. All credentials are gone if the server is not HTTPS (KC-34), with a warning.
+    pub user: Named<User>,
     /// Namespace, `default` when nothing says otherwise.
     pub namespace: String,
     /// Whether the namespace came from an override.
     pub namespace_overridden: bool,
-    /// The cluster. `server` and `proxy_url` are in the form the reference gives to plugins; the
-    /// content of a `certificate_authority` is in `certificate_authority_data` too.
-    pub cluster: Cluster,
-    /// The user after overrides, paths absolute. Where `token_file` is set, `token` is only its
-    /// content of now (or a token given beside it), as in the reference: the file is to be read
-    /// again. All credentials are gone if the server is not HTTPS (KC-34), with a warning.
-    pub user: User,
     /// The reserved `client.authentication.k8s.io/exec` extension (KC-38).
     pub exec_config: Option<Node>,
     /// Whether this is the service account of the pod we run in, for want of a kubeconfig.

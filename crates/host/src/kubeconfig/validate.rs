@@ -5,7 +5,8 @@ use std::path::Path;
 use keyward_process::file;
 
 use super::{
-    Class, Cluster, Exec, InteractiveMode, Lines, Place, Problem, Subject, User, load, server,
+    Class, Cluster, Exec, InteractiveMode, Lines, Named, Place, Problem, Subject, User, load,
+    server, types::Entry,
 };
 use keyward_process::surroundings::Surroundings;
 
@@ -13,14 +14,26 @@ use crate::error::inline;
 
 /// An entry under judgement: its name, its place and where problems go.
 pub(super) struct Judge<'a> {
-    pub(super) subject: Subject,
-    pub(super) place: Place,
-    pub(super) lines: Lines,
-    pub(super) surroundings: &'a Surroundings,
-    pub(super) problems: &'a mut Vec<Problem>,
+    subject: Subject,
+    place: Place,
+    lines: Lines,
+    surroundings: &'a Surroundings,
+    problems: &'a mut Vec<Problem>,
 }
 
-impl Judge<'_> {
+impl<'a> Judge<'a> {
+    pub(super) fn of<T>(
+        entry: &Named<T>,
+        surroundings: &'a Surroundings,
+        problems: &'a mut Vec<Problem>,
+    ) -> Self
+    where
+        Named<T>: Entry,
+    {
+        let (subject, place) = (entry.subject(), entry.place.clone());
+        Self { subject, place, lines: entry.lines, surroundings, problems }
+    }
+
     /// Judges a cluster that says something (an empty one is no cluster, see `resolve`).
     pub(super) fn cluster(&mut self, cluster: &Cluster) {
         if cluster.server.is_empty() {

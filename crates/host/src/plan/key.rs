@@ -50,7 +50,7 @@ impl Row {
     }
 
     fn user(&mut self, draft: &Draft) {
-        let user = &draft.target.user;
+        let user = &draft.target.user.value;
         for part in [
             user.token.expose(),
             &user.token_file,
@@ -94,8 +94,8 @@ impl Row {
     /// A plugin that is told about the cluster may answer another credential for each; one that is
     /// not answers the same, and runs once for all of them.
     fn cluster(&mut self, draft: &Draft) {
-        let cluster = &draft.target.cluster;
-        let told = draft.target.user.exec.as_ref().is_some_and(|exec| {
+        let cluster = &draft.target.cluster.value;
+        let told = draft.target.user.value.exec.as_ref().is_some_and(|exec| {
             exec.provide_cluster_info && exec.api_version.known() != Some(Version::V1Alpha1)
         });
         self.number(usize::from(told));

@@ -92,10 +92,10 @@ impl Draft {
         surroundings: &Surroundings,
         settings: Settings,
     ) -> Self {
-        target.user.exec = target.user.exec.map(Exec::without_wrapper);
+        target.user.value.exec = target.user.value.exec.map(Exec::without_wrapper);
         let mut draft = Self {
             warnings: target.warnings.clone(),
-            method: Method::Static(StaticCredential::of(&target.user)),
+            method: Method::Static(StaticCredential::of(&target.user.value)),
             target,
             rules: rules.clone(),
             surroundings: surroundings.clone(),
@@ -184,11 +184,11 @@ impl Draft {
 
     /// `user `prod` in `config`, line 14`.
     pub(crate) fn needed_by(&self) -> String {
-        let user = match self.target.user_name.as_str() {
+        let user = match self.target.user.name.as_str() {
             "" => "the flags".to_owned(),
             name => format!("user `{}`", inline(name)),
         };
-        match &self.target.user_place {
+        match &self.target.user.place {
             Place { file: None, .. } => user,
             Place { file: Some(file), line: 0 } => format!("{user} in `{}`", file.display()),
             Place { file: Some(file), line } => {
@@ -198,9 +198,10 @@ impl Draft {
     }
 
     fn choose(&mut self) {
-        let fixed = StaticCredential::of(&self.target.user);
-        let exec = self.target.user.exec.clone().and_then(|exec| self.choose_exec(exec, &fixed));
-        self.method = match (exec, self.target.user.auth_provider.clone()) {
+        let fixed = StaticCredential::of(&self.target.user.value);
+        let exec =
+            self.target.user.value.exec.clone().and_then(|exec| self.choose_exec(exec, &fixed));
+        self.method = match (exec, self.target.user.value.auth_provider.clone()) {
             (None, None) => Method::Static(fixed),
             (Some(plugin), None) => Method::Exec(plugin),
             (Some(plugin), Some(_)) => {
@@ -317,7 +318,7 @@ impl Method {
 impl fmt::Debug for Draft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Draft")
-            .field("user", &self.target.user_name)
+            .field("user", &self.target.user.name)
             .field("method", &self.method)
             .field("faults", &self.faults.len())
             .finish_non_exhaustive()

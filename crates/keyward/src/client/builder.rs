@@ -196,7 +196,7 @@ impl Builder {
     ///
     /// Fails when the kubeconfig's URLs, names or certificates cannot be used.
     pub fn build(self, target: &Target, source: Source) -> Result<Client, Error> {
-        let origin = Origin::parse(&target.cluster.server)?;
+        let origin = Origin::parse(&target.cluster.value.server)?;
         let provider = self
             .provider
             .or_else(default_provider)
@@ -205,7 +205,7 @@ impl Builder {
         let connector = Connector::new(
             origin.clone(),
             trust,
-            &target.cluster.proxy_url,
+            &target.cluster.value.proxy_url,
             &self.surroundings,
             self.connect,
         )?;
@@ -215,9 +215,9 @@ impl Builder {
         let agent = HeaderValue::from_str(&agent).map_err(|error| {
             Error::because(Kind::BadConfig, "the user agent cannot be sent", error)
         })?;
-        let compression = !self.bare && !target.cluster.disable_compression;
+        let compression = !self.bare && !target.cluster.value.disable_compression;
         let agent = (!self.bare).then_some(agent);
-        let defaults = DefaultHeaders::new(agent, &target.user.impersonate, compression)?;
+        let defaults = DefaultHeaders::new(agent, &target.user.value.impersonate, compression)?;
         Ok(Client(Arc::new(Inner {
             config: Arc::new(Config {
                 source,

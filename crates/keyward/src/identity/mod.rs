@@ -86,7 +86,7 @@ impl Trust {
     /// Trusts what a kubeconfig's cluster entry configures.
     pub fn of(target: &Target, provider: Arc<CryptoProvider>) -> Result<Self, Error> {
         target.check_authority()?;
-        let cluster = &target.cluster;
+        let cluster = &target.cluster.value;
         let trust = if cluster.insecure_skip_tls_verify {
             Self::danger_any_server(provider)
         } else if cluster.certificate_authority_data.is_empty() {

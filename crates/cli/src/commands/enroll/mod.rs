@@ -142,7 +142,7 @@ fn bootstrap(args: &Args, globals: &Globals) -> Result<Globals, Failure> {
     } else if let Some(context) = &args.bootstrap_context {
         let mut there = globals.clone();
         there.flags.context = vec![context.clone()];
-        other.flags.user = Some(there.target()?.user_name);
+        other.flags.user = Some(there.target()?.user.name);
     } else if ![&globals.flags.token, &globals.flags.password].iter().any(|flag| flag.is_some())
         && globals.flags.client_certificate.is_none()
     {

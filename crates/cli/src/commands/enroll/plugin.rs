@@ -30,7 +30,7 @@ impl Enroller {
     /// The signer of the user that the flags lead to, found by the same rules as for signing.
     pub(super) fn of(globals: &Globals) -> Result<Self, Failure> {
         let plan = globals.plan(globals.target()?)?;
-        let user = plan.target().user_name.clone();
+        let user = plan.target().user.name.clone();
         let plugin = plan.signer().ok_or_else(|| {
             Failure::usage(format!(
                 "user `{}` has no external signer",

@@ -94,9 +94,9 @@ fn guess(into: &mut Explanation, globals: &Globals, config: &Kubeconfig) {
 }
 
 fn cluster(target: &Target) -> Cluster {
-    let cluster = &target.cluster;
+    let cluster = &target.cluster.value;
     Cluster {
-        name: target.cluster_name.clone(),
+        name: target.cluster.name.clone(),
         server: url::mask(&cluster.server),
         tls_server_name: cluster.tls_server_name.clone(),
         insecure_skip_tls_verify: cluster.insecure_skip_tls_verify,
@@ -107,10 +107,10 @@ fn cluster(target: &Target) -> Cluster {
 
 fn user(target: &Target) -> User {
     User {
-        name: target.user_name.clone(),
-        file: target.user_place.file.as_deref().map(Path::to_owned),
-        line: Some(target.user_place.line).filter(|line| *line > 0),
-        acts_as: target.user.impersonate.user.clone(),
+        name: target.user.name.clone(),
+        file: target.user.place.file.as_deref().map(Path::to_owned),
+        line: Some(target.user.place.line).filter(|line| *line > 0),
+        acts_as: target.user.value.impersonate.user.clone(),
     }
 }
 
@@ -142,8 +142,8 @@ fn source(globals: &Globals, draft: &Draft) -> Source {
         None if target.withheld => {
             "the server is not reached over HTTPS, so what the user has is not sent".to_owned()
         }
-        None if methods.is_empty() && target.user_name.is_empty() => "there is no user".to_owned(),
-        None if methods.is_empty() && target.user_place == Place::default() => {
+        None if methods.is_empty() && target.user.name.is_empty() => "there is no user".to_owned(),
+        None if methods.is_empty() && target.user.place == Place::default() => {
             "the context names a user that does not exist".to_owned()
         }
         None if methods.is_empty() => "the user has nothing to show".to_owned(),
