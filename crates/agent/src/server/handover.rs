@@ -19,25 +19,29 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags,
 };
 
-use super::{CannotStart, End, Place, Server, Settings, connection::Id};
+use super::{CannotStart, Place, Server, Settings, connection::Id};
 
 /// How often the agent compares its program file.
 const COMPARE: Duration = Duration::from_secs(5);
+
+/// How often a new program is started before the old one goes on for good.
+const TRIES: usize = 10;
 
 /// What the program file was, and whether it has been replaced.
 pub(super) struct Upgrade {
     program: Option<(PathBuf, Option<Identity>)>,
     compared: Duration,
-    tried: Option<Identity>,
+    tries: usize,
 }
 
 impl Upgrade {
     pub(super) fn new(program: Option<&Path>, now: Duration) -> Self {
         let program = program.map(|path| (path.to_owned(), Identity::read(path).ok()));
-        Self { program, compared: now, tried: None }
+        Self { program, compared: now, tries: 0 }
     }
 
-    /// The program, if its file is another one than the agent's and was not tried yet.
+    /// The program, if its file is another one than the agent's. One that cannot take over is not
+    /// tried for ever.
     fn due(&mut self, now: Duration) -> Option<PathBuf> {
         if now < self.compared + COMPARE {
             return None;
@@ -45,10 +49,10 @@ impl Upgrade {
         self.compared = now;
         let (path, own) = self.program.as_ref()?;
         let found = Identity::read(path).ok()?;
-        if Some(found) == *own || Some(found) == self.tried {
+        if Some(found) == *own || self.tries >= TRIES {
             return None;
         }
-        self.tried = Some(found);
+        self.tries += 1;
         Some(path.clone())
     }
 }
@@ -63,7 +67,8 @@ impl Server {
 
     /// Starts the new program once nothing is under way.
     pub(super) fn consider_upgrade(&mut self, now: Duration) {
-        if self.slots.values().any(|slot| !slot.is_idle()) || !self.secrets.is_empty() {
+        let busy = self.slots.values().any(|slot| !slot.is_idle()) || !self.secrets.is_empty();
+        if busy || self.handed_over.is_some() {
             return;
         }
         if let Some(program) = self.upgrade.due(now) {
@@ -76,15 +81,18 @@ impl Server {
 
     pub(super) fn hand_over(&mut self, id: Id) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let busy = self.slots.values().any(|slot| !slot.is_idle());
-        if busy {
+        let busy = self.slots.values().any(|slot| !slot.is_idle()) || !self.secrets.is_empty();
+        if busy || self.handed_over.is_some() {
             return connection.end_with(&Message::Direct("a plugin is running".into()));
         }
         connection.flush();
         let fds = [self.place.listener.as_fd(), self.place.lock.as_fd()];
-        match send(&connection.stream, fds) {
-            Ok(()) => self.end = Some(End::HandedOver),
-            Err(_) => self.close(id),
+        let sent = send(&connection.stream, fds);
+        self.close(id);
+        match sent {
+            // Whoever is connected is served to the end.
+            Ok(()) => self.handed_over = Some(self.settings.clock.elapsed()),
+            Err(_) => {}
         }
     }
 }

@@ -56,6 +56,8 @@ const QUESTION: Duration = Duration::from_secs(2);
 const TELL: Duration = Duration::from_secs(3);
 /// How often the agent looks after itself when nothing happens.
 const LOOK: Duration = Duration::from_secs(60);
+/// How long clients that are connected at a handover are served.
+const DRAIN: Duration = Duration::from_secs(60);
 /// How many clients may be connected.
 const MOST: usize = 1024;
 /// A credential that nobody asked for that long is forgotten.
@@ -120,6 +122,8 @@ pub struct Server {
     active: Duration,
     looked: Duration,
     upgrade: handover::Upgrade,
+    /// Since when a newer agent has the socket.
+    handed_over: Option<Duration>,
     end: Option<End>,
 }
 
@@ -163,6 +167,7 @@ impl Server {
             active: now,
             looked: now,
             upgrade: handover::Upgrade::new(settings.program.as_deref(), now),
+            handed_over: None,
             end: None,
             settings,
         })
@@ -187,6 +192,12 @@ impl Server {
             if self.stop.load(Ordering::SeqCst) {
                 self.end = Some(End::Stopped);
             }
+            if let Some(since) = self.handed_over {
+                let late = self.settings.clock.elapsed() >= since + DRAIN;
+                if self.connections.is_empty() || late {
+                    self.end = Some(End::HandedOver);
+                }
+            }
             if let Some(end) = self.end {
                 if end != End::HandedOver {
                     self.place.leave();
@@ -200,7 +211,8 @@ impl Server {
     /// Waits for the next event and takes what connections bring.
     fn wait(&mut self) -> io::Result<()> {
         let mut ids = Vec::with_capacity(self.connections.len());
-        let mut fds = vec![PollFd::new(&self.place.listener, PollFlags::IN)];
+        let listening = if self.handed_over.is_none() { PollFlags::IN } else { PollFlags::empty() };
+        let mut fds = vec![PollFd::new(&self.place.listener, listening)];
         let bell = self.desk.bell();
         fds.push(PollFd::from_borrowed_fd(bell, PollFlags::IN));
         for (id, connection) in &self.connections {
@@ -223,7 +235,7 @@ impl Server {
         for id in ready {
             self.serve(id);
         }
-        if new {
+        if new && self.handed_over.is_none() {
             self.accept();
         }
         Ok(())
@@ -237,7 +249,8 @@ impl Server {
             State::Waiting { noted: false, .. } => Some(connection.since + TELL),
             _ => None,
         });
-        let due = due.chain([self.looked + self.pace()]).min().unwrap_or(now + LOOK);
+        let drained = self.handed_over.map(|since| since + DRAIN);
+        let due = due.chain([self.looked + self.pace()]).chain(drained).min().unwrap_or(now + LOOK);
         due.saturating_sub(now).max(Duration::from_millis(1))
     }
 
@@ -362,7 +375,10 @@ impl Server {
         self.slots.retain(|_, slot| !slot.is_idle() || now < slot.last_ask + UNUSED);
         if !self.place.is_ours() {
             self.end = Some(End::Displaced);
-        } else if self.is_idle() && now >= self.active + self.settings.idle {
+        } else if self.handed_over.is_none()
+            && self.is_idle()
+            && now >= self.active + self.settings.idle
+        {
             self.end = Some(End::Idle);
         }
     }

@@ -8,6 +8,7 @@
 
 mod crash;
 mod foreign;
+mod handover;
 mod lease;
 mod many;
 mod off;

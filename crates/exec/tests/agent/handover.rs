@@ -1,0 +1,88 @@
+//! A program that is replaced while its agent runs.
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::Duration,
+};
+
+use keyward_agent::{Client, Obtained, obtain};
+use keyward_protocol::agent::{Ask, Message};
+
+use crate::stage::{Stage, eventually, exec, request};
+
+#[test]
+fn a_new_program_takes_the_socket_over_and_no_request_fails() {
+    let stage = Stage::new();
+    let bin = stage.dir.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let install = || {
+        for (from, name) in
+            [(keyward_testing::plugin::keyward(), "keyward"), (exec(), "keyward-exec")]
+        {
+            let new = bin.join(format!("{name}.new"));
+            fs::copy(from, &new).unwrap();
+            fs::rename(new, bin.join(name)).unwrap();
+        }
+    };
+    install();
+    let first = stage
+        .command(bin.join("keyward-exec"))
+        .arg("--")
+        .args(stage.words())
+        .env("KUBERNETES_EXEC_INFO", request(false))
+        .output()
+        .unwrap();
+    assert!(first.status.success(), "{first:?}");
+    let old = stage.agent();
+    let socket = stage.dir.path().join("run/keyward/agent.sock");
+    let inode = fs::metadata(&socket).unwrap().ino();
+
+    let question = Message::Ask(ask(&stage));
+    let (done, asked) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::SeqCst) {
+                get(&socket, &question);
+                asked.fetch_add(1, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        install();
+        eventually("the new agent is alone", || {
+            stage.agents().as_slice().first().is_some_and(|agent| *agent != old)
+                && stage.agents().len() == 1
+        });
+        let then = asked.load(Ordering::SeqCst);
+        eventually("the new agent serves", || asked.load(Ordering::SeqCst) > then + 20);
+        done.store(true, Ordering::SeqCst);
+    });
+    assert_eq!(fs::metadata(&socket).unwrap().ino(), inode, "the socket is the same");
+    assert_eq!(stage.status()["pid"], stage.agent());
+}
+
+fn get(socket: &Path, question: &Message) {
+    let mut client = Client::connect(socket).unwrap();
+    match obtain(&mut client, question, |_| {}).unwrap() {
+        Obtained::Answer(answer) => assert!(answer.stdout.expose().contains("t0ken")),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What `keyward-exec` would ask in this stage.
+fn ask(stage: &Stage) -> Ask {
+    let [command, script] = stage.words();
+    let mut environment: Vec<_> =
+        stage.vars.iter().map(|(n, v)| (n.clone().into_bytes(), v.clone().into_bytes())).collect();
+    environment.push((b"KUBERNETES_EXEC_INFO".to_vec(), request(false).into_bytes()));
+    Ask {
+        command: command.into_bytes(),
+        args: vec![script.into_bytes()],
+        environment,
+        directory: b"/".to_vec(),
+        terminal: Vec::new(),
+        login: false,
+    }
+}
