@@ -32,7 +32,7 @@ pub mod wrap;
 
 pub use self::address::{Address, Unusable};
 #[cfg(all(feature = "server", target_os = "linux"))]
-pub use self::server::{CannotStart, End, Server, Settings, Stopper};
+pub use self::server::{CannotStart, End, Server, Settings, Stopper, Verify};
 #[cfg(target_os = "linux")]
 pub use self::{
     client::{Client, PATIENCE, Unreachable},

@@ -41,13 +41,14 @@ const FAILED: i64 = 5;
 
 /// The variables of the client that the agent gets. It has no use for others, and they would be
 /// those of whoever came first.
-const KEPT: [&str; 9] = [
+const KEPT: [&str; 10] = [
     "HOME",
     "USER",
     "LOGNAME",
     "LANG",
     "PATH",
     "KEYWARD_AGENT_SOCK",
+    "KEYWARD_AGENT_VERIFY",
     "XDG_RUNTIME_DIR",
     "XDG_CONFIG_HOME",
     "XDG_STATE_HOME",

@@ -188,47 +188,61 @@ impl Server {
         {
             slot.clients.push(name);
         }
-        let attended = !asked.terminal.is_empty();
         if asked.login {
             // Whatever there is: the person wants another one.
             if let Some(credential) = slot.source.last() {
                 slot.source.refused(&credential, true, None);
             }
+            slot.source.reset();
         }
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.state = State::Waiting { key, terminal: asked.terminal, noted: false };
+        connection.since = now;
+        let Some(slot) = self.slots.get_mut(&key) else { return };
         if let Some(credential) = slot.source.current() {
             let client = client.and_then(super::peer::Peer::client);
             let given = client.and_then(|client| slot.given.get(&client)).copied();
             let again = given.is_some_and(|(serial, when)| {
                 serial == credential.serial() && now >= when + AT_ONCE
             });
-            if again {
-                slot.source.refused(&credential, false, None);
-            }
-            if let Some(credential) = slot.source.current() {
-                slot.hits += 1;
-                return self.give(&[id], key, &credential);
+            if again && !slot.acceptance.is_fresh(credential.serial(), now) {
+                if self.verify(id, key, &credential) {
+                    return;
+                }
+                if let Some(slot) = self.slots.get_mut(&key) {
+                    slot.source.refused(&credential, false, None);
+                }
             }
         }
+        self.answer_or_run(id, key);
+    }
+
+    /// Gives what there is, or lets whoever waits wait for a run.
+    pub(super) fn answer_or_run(&mut self, id: Id, key: Key) {
+        let Some(slot) = self.slots.get_mut(&key) else { return self.close(id) };
+        if let Some(credential) = slot.source.current() {
+            slot.hits += 1;
+            return self.give(&[id], key, &credential);
+        }
+        let attended = match self.connections.get(&id).map(|connection| &connection.state) {
+            Some(State::Waiting { terminal, .. }) => !terminal.is_empty(),
+            _ => return,
+        };
         let entry = slot.entry.as_ref().map(|entry| entry.digest());
         let signed_out = entry.is_some_and(|entry| self.signed_out.contains(&entry));
         if let Some(why) = slot.login_needed.clone().or(signed_out.then(|| signed_out_text(slot))) {
-            if !attended && !asked.login {
+            if !attended {
                 let failure = Failure { code: LOGIN, text: why, retry: 0 };
                 return self.end_with(id, &Message::Failure(failure));
             }
             slot.login_needed = None;
             slot.source.reset();
             self.signed_out.retain(|known| Some(*known) != entry);
-        } else if asked.login {
-            slot.source.reset();
         }
         let idle = slot.pending.is_none();
         if idle && self.slots.values().filter(|slot| slot.pending.is_some()).count() >= RUNS {
             return self.end_with(id, &Message::Direct("too many plugins are running".into()));
         }
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        connection.state = State::Waiting { key, terminal: asked.terminal, noted: false };
-        connection.since = now;
         let Some(slot) = self.slots.get_mut(&key) else { return };
         slot.waiting.push(id);
         if idle {

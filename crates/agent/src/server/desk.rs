@@ -7,7 +7,7 @@ use std::{
     task::{Wake, Waker},
 };
 
-use keyward_host::Error;
+use keyward_host::{Credential, Error};
 use keyward_process::runner::Output;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -19,6 +19,8 @@ pub(super) enum Event {
     RunnerWanted(Key, Sender<Runner>),
     /// What a slot waits for may be there.
     Ready(Key),
+    /// A server was asked whether it accepts a credential.
+    Verified(Key, Arc<Credential>, Option<bool>),
 }
 
 /// Who makes a run, or what came of it.

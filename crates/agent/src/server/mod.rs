@@ -16,6 +16,7 @@ mod secrets;
 mod slot;
 mod status;
 mod subject;
+mod verify;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -36,7 +37,6 @@ use rustix::{
     net::SocketFlags,
 };
 
-pub use self::life::CannotStart;
 use self::{
     connection::{Connection, Id, Incoming, State},
     desk::{Desk, Event},
@@ -45,6 +45,7 @@ use self::{
     secrets::Secrets,
     slot::Slot,
 };
+pub use self::{life::CannotStart, verify::Verify};
 use crate::{Address, client::timespec, entry::Entries, identity::Files};
 
 /// What a slot is found by.
@@ -76,6 +77,8 @@ pub struct Settings {
     pub idle: Duration,
     /// What plugins get as `BROWSER` when no person attends them.
     pub browser: Option<String>,
+    /// Asks a server whether it accepts a credential that a client asks for again.
+    pub verify: Option<Arc<dyn Verify>>,
     /// The program file of the agent, to notice an upgrade.
     pub program: Option<PathBuf>,
 }
@@ -84,7 +87,7 @@ impl Settings {
     /// The usual ones.
     pub fn new(address: Address, entries: PathBuf, clock: SharedClock) -> Self {
         let idle = Duration::from_secs(600);
-        Self { address, entries, clock, idle, browser: None, program: None }
+        Self { address, entries, clock, idle, browser: None, verify: None, program: None }
     }
 }
 
@@ -186,6 +189,9 @@ impl Server {
                 match event {
                     Event::RunnerWanted(key, reply) => self.runner_wanted(key, reply),
                     Event::Ready(key) => self.ready(key),
+                    Event::Verified(key, credential, accepted) => {
+                        self.verified(key, &credential, accepted);
+                    }
                 }
             }
             self.look();
@@ -340,6 +346,9 @@ impl Server {
             State::Waiting { key, .. } => {
                 if let Some(slot) = self.slots.get_mut(&key) {
                     slot.waiting.retain(|waiting| *waiting != id);
+                    if let Some((_, waiting)) = &mut slot.acceptance.asking {
+                        waiting.retain(|waiting| *waiting != id);
+                    }
                 }
             }
             State::Leased { key, .. } => self.lease_lost(key, id),

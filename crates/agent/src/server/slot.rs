@@ -27,6 +27,7 @@ use super::{
     peer,
     rules::Policy,
     subject,
+    verify::Acceptance,
 };
 use crate::{entry::Entry, identity::Profile};
 
@@ -58,6 +59,7 @@ pub(super) struct Slot {
     pub(super) wanted: Option<mpsc::Sender<Runner>>,
     /// Unattended asks are told so at once: a person has to log in.
     pub(super) login_needed: Option<String>,
+    pub(super) acceptance: Acceptance,
     pub(super) subject: Option<String>,
     /// What a person should know about it.
     pub(super) remark: Option<String>,
@@ -117,6 +119,7 @@ impl Slot {
             attended: false,
             wanted: None,
             login_needed: None,
+            acceptance: Acceptance::default(),
             subject: None,
             remark: None,
             asks: 0,
@@ -185,7 +188,10 @@ impl Slot {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.pending.is_none() && self.waiting.is_empty() && self.lease.is_none()
+        self.pending.is_none()
+            && self.waiting.is_empty()
+            && self.lease.is_none()
+            && self.acceptance.asking.is_none()
     }
 }
 

@@ -15,3 +15,4 @@ mod off;
 mod secrecy;
 mod shared;
 mod stage;
+mod verify;

@@ -92,7 +92,7 @@ impl Stage {
         ["sh".to_owned(), self.plugin("plugin").to_str().unwrap().to_owned()]
     }
 
-    pub(crate) fn register(&self) {
+    fn entry(&self) -> (Entry, Surroundings) {
         let surroundings = Surroundings::fixed(Fixed {
             vars: self.vars.iter().map(|(n, v)| (n.into(), v.into())).collect(),
             cwd: "/".into(),
@@ -108,9 +108,25 @@ impl Stage {
             provide_cluster_info: false,
         };
         let kubeconfig = self.dir.path().join("home/.kube/config");
-        let mut entry = Entry::new(&stanza, &kubeconfig, "ann", &surroundings).unwrap();
+        (Entry::new(&stanza, &kubeconfig, "ann", &surroundings).unwrap(), surroundings)
+    }
+
+    pub(crate) fn register(&self) {
+        let (mut entry, surroundings) = self.entry();
         entry.contexts = vec!["prod".into()];
-        Entries::new(Entries::directory(&surroundings).unwrap()).add(&entry).unwrap();
+        Self::register_as(&entry, &surroundings);
+    }
+
+    /// Registers the plugin for the server of this kubeconfig, which has one context `test`.
+    pub(crate) fn register_for(&self, server: &str) {
+        let (mut entry, surroundings) = self.entry();
+        entry.contexts = vec!["test".into()];
+        entry.server = server.into();
+        Self::register_as(&entry, &surroundings);
+    }
+
+    fn register_as(entry: &Entry, surroundings: &Surroundings) {
+        Entries::new(Entries::directory(surroundings).unwrap()).add(entry).unwrap();
     }
 
     /// A command in this stage.

@@ -6,6 +6,7 @@ mod login;
 mod run_plugin;
 mod status;
 mod unit;
+mod verify;
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -43,6 +44,11 @@ pub(crate) struct Args {
     /// Take the socket of the agent that is running
     #[arg(long, hide = true)]
     take_over: bool,
+
+    /// Do not ask the server about a credential that a client asks for again; the same as
+    /// KEYWARD_AGENT_VERIFY=off
+    #[arg(long)]
+    no_verify: bool,
 
     #[command(subcommand)]
     command: Option<Command>,
@@ -96,6 +102,10 @@ fn serve(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let own = std::env::current_exe().ok();
     settings.browser = own.as_deref().and_then(no_browser);
     settings.program = own;
+    let off = surroundings.var("KEYWARD_AGENT_VERIFY").is_some_and(|value| value == "off");
+    if !args.no_verify && !off {
+        settings.verify = Some(Arc::new(verify::Verifier));
+    }
     let begun = if args.take_over { Server::take_over(settings) } else { Server::bind(settings) };
     let server = begun.map_err(|error| Failure::failed(error.to_string()))?;
     if args.background {
