@@ -46,7 +46,7 @@ pub(crate) struct Args {
     take_over: bool,
 
     /// Do not ask the server about a credential that a client asks for again; the same as
-    /// KEYWARD_AGENT_VERIFY=off
+    /// `KEYWARD_AGENT_VERIFY=off`
     #[arg(long)]
     no_verify: bool,
 

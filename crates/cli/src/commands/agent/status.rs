@@ -1,6 +1,6 @@
 //! `keyward agent status`: what the agent keeps.
 
-use std::process::ExitCode;
+use std::{fmt::Write as _, process::ExitCode};
 
 use clap::ValueEnum;
 use keyward_protocol::agent::{Admin, Served};
@@ -78,9 +78,10 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
 impl Credential {
     fn describe(&self, text: &mut String) {
         let line = |text: &mut String, label: &str, value: &str| {
-            *text += &format!("  {label:<10} {}\n", output::inline(value));
+            let _ = writeln!(text, "  {label:<10} {}", output::inline(value));
         };
-        *text += &format!("\n{} ({})\n", output::inline(&self.name), output::inline(&self.plugin));
+        let (name, plugin) = (output::inline(&self.name), output::inline(&self.plugin));
+        let _ = writeln!(text, "\n{name} ({plugin})");
         line(text, "state", &self.state);
         for (label, value) in [
             ("subject", &self.subject),
