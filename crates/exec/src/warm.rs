@@ -18,12 +18,11 @@ const ATTEMPTS: usize = 4;
 /// The exit code for what the agent answered; `None` if the plugin has to run without it.
 pub(crate) fn ask(command: &OsStr, args: &[OsString]) -> Option<ExitCode> {
     let address = Address::find(var).ok()?;
-    let keyward = direct::keyward();
     let question = Message::Ask(question(command, args));
     for _ in 0..ATTEMPTS {
-        let connected = match &keyward {
-            Some(keyward) => connect_or_start(&address, keyward, var),
-            None => Client::connect(&address.socket),
+        let connected = match Client::connect(&address.socket) {
+            Err(Unreachable::Absent) => connect_or_start(&address, &direct::keyward()?, var),
+            connected => connected,
         };
         match talk(&mut connected.ok()?, &question) {
             // It died; the next one knows nothing, and one of us starts it.

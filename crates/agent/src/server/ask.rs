@@ -178,16 +178,9 @@ impl Server {
 
     fn answer_or_wait(&mut self, id: Id, key: Key, asked: Asked) {
         let now = self.settings.clock.elapsed();
-        let client = self.connections.get(&id).and_then(|connection| connection.peer);
         let Some(slot) = self.slots.get_mut(&key) else { return };
         slot.asks += 1;
         slot.last_ask = now;
-        if slot.clients.len() < NAMED
-            && let Some((_, name)) = client.and_then(super::peer::Peer::client_name)
-            && !slot.clients.contains(&name)
-        {
-            slot.clients.push(name);
-        }
         if asked.login {
             // Whatever there is: the person wants another one.
             if let Some(credential) = slot.source.last() {
@@ -198,9 +191,10 @@ impl Server {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.state = State::Waiting { key, terminal: asked.terminal, noted: false };
         connection.since = now;
+        connection.client = connection.peer.and_then(super::peer::Peer::client);
+        let client = connection.client;
         let Some(slot) = self.slots.get_mut(&key) else { return };
         if let Some(credential) = slot.source.current() {
-            let client = client.and_then(super::peer::Peer::client);
             let given = client.and_then(|client| slot.given.get(&client)).copied();
             let again = given.is_some_and(|(serial, when)| {
                 serial == credential.serial() && now >= when + AT_ONCE
@@ -331,12 +325,19 @@ impl Server {
             let Some(connection) = self.connections.get_mut(id) else { continue };
             connection.say_bytes(&frame);
             connection.end();
-            let client = connection.peer.and_then(super::peer::Peer::client);
+            let (client, peer) = (connection.client, connection.peer);
             if let (Some(client), Some(slot)) = (client, self.slots.get_mut(&key)) {
                 if slot.given.len() >= REMEMBERED {
                     slot.given.clear();
                 }
-                slot.given.insert(client, (credential.serial(), now));
+                let known = slot.given.insert(client, (credential.serial(), now)).is_some();
+                if !known
+                    && slot.clients.len() < NAMED
+                    && let Some((_, name)) = peer.and_then(super::peer::Peer::client_name)
+                    && !slot.clients.contains(&name)
+                {
+                    slot.clients.push(name);
+                }
             }
             self.flush(*id);
         }

@@ -9,7 +9,10 @@ use rustix::{
 };
 use zeroize::Zeroizing;
 
-use super::{Key, peer::Peer};
+use super::{
+    Key,
+    peer::{Client, Peer},
+};
 
 /// A connection, by a number that is never used again.
 pub(super) type Id = u64;
@@ -33,6 +36,8 @@ pub(super) struct Connection {
     pub(super) stream: UnixStream,
     pub(super) state: State,
     pub(super) peer: Option<Peer>,
+    /// The process that started it.
+    pub(super) client: Option<Client>,
     /// When it came, or began to wait.
     pub(super) since: Duration,
     inbox: Inbox,
@@ -55,6 +60,7 @@ impl Connection {
             stream,
             state: State::New,
             peer: None,
+            client: None,
             since,
             inbox: Inbox::default(),
             out: Zeroizing::default(),
