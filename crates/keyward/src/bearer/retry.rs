@@ -59,13 +59,14 @@ pin_project! {
 }
 
 pin_project! {
+    /// Boxed is what few requests need: the future of every request is moved.
     #[project = Projected]
     enum State<F, B, R> {
         /// There is no credential yet.
-        Fetching { fetching: CredentialFuture, request: Option<Request<B>> },
+        Fetching { fetching: CredentialFuture, request: Option<Box<Request<B>>> },
         Sending { #[pin] sending: F },
         /// The credential was refused; the caller gets the refusal unless a retry succeeds.
-        Renewing { fetching: CredentialFuture, refusal: Option<Response<R>> },
+        Renewing { fetching: CredentialFuture, refusal: Option<Box<Response<R>>> },
     }
 }
 
@@ -99,7 +100,7 @@ impl<C: Transport<B>, B: Replay> Retry<C, B> {
             credential = Some(current);
             State::Sending { sending }
         } else {
-            State::Fetching { fetching: fetch(&config), request: Some(request) }
+            State::Fetching { fetching: fetch(&config), request: Some(Box::new(request)) }
         };
         Self { config, transport, credential, saved, resends: 0, renewals: 0, state }
     }
@@ -118,7 +119,7 @@ impl<C: Transport<B>, B: Replay> Future for Retry<C, B> {
                         unreachable!("the request leaves this state with its credential");
                     };
                     *this.saved = SavedRequest::of(&request, this.config);
-                    let request = authorized(request, &current);
+                    let request = authorized(*request, &current);
                     let sending = this.transport.send(request, Some(&current));
                     *this.credential = Some(current);
                     State::Sending { sending }
@@ -145,7 +146,8 @@ impl<C: Transport<B>, B: Replay> Future for Retry<C, B> {
                         {
                             return Poll::Ready(Ok(response));
                         }
-                        State::Renewing { fetching: fetch(this.config), refusal: Some(response) }
+                        let refusal = Some(Box::new(response));
+                        State::Renewing { fetching: fetch(this.config), refusal }
                     }
                     Err(SendError { error, retryable }) => {
                         let saved = this.saved.as_ref().and_then(SavedRequest::replay);
@@ -168,7 +170,7 @@ impl<C: Transport<B>, B: Replay> Future for Retry<C, B> {
                     };
                     let (Some(used), Some(saved)) = (this.credential.take(), this.saved.take())
                     else {
-                        return Poll::Ready(Ok(refusal));
+                        return Poll::Ready(Ok(*refusal));
                     };
                     match renewed {
                         Ok(renewed) if differs(&used, &renewed) => {
@@ -183,10 +185,10 @@ impl<C: Transport<B>, B: Replay> Future for Retry<C, B> {
                             *this.renewals += 1;
                             State::Sending { sending }
                         }
-                        Ok(_) => return Poll::Ready(Ok(refusal)),
+                        Ok(_) => return Poll::Ready(Ok(*refusal)),
                         Err(error) => {
                             tracing::debug!(%error, "a refused credential could not be renewed");
-                            return Poll::Ready(Ok(refusal));
+                            return Poll::Ready(Ok(*refusal));
                         }
                     }
                 }
