@@ -27,10 +27,10 @@ impl Verify for Verifier {
             Overrides { context: Some(entry.contexts.first()?.clone()), ..Overrides::default() };
         let mut target = config.resolve(&overrides, &surroundings).ok()?;
         // It goes nowhere but to the server that was there when the plugin was registered.
-        if target.cluster.server != entry.server {
+        if target.cluster.value.server != entry.server {
             return None;
         }
-        target.user = User::default();
+        target.user.value = User::default();
         let (token, pair) = (credential.token().cloned(), credential.pair().cloned());
         let expires = credential.expires();
         let fetch = move |_: &Occasion| {
