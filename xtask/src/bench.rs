@@ -4,11 +4,12 @@ use std::process::Command;
 
 use keyward_testing::kubectl::VARIABLE;
 
-use crate::{kubectl, sh};
+use crate::{kubectl, packages, sh};
 
 /// Builds the program, the bench and, where Go is at hand, the peers in Go; then runs the bench;
 /// `args` go to it.
 pub fn run(args: &[String]) -> Result<bool, String> {
+    packages::install_for_bench()?;
     build_peers()?;
     if !sh::run(sh::cargo().args([
         "build",

@@ -1,8 +1,8 @@
 //! `cargo xtask check`: the gates for ourselves.
 
-use crate::sh;
+use crate::{sh, shipped};
 
-/// Format, lints, documentation, licences and sources; all of them run, whichever fails.
+/// Format, lints, documentation, features, packages, dependencies, licences and sources; all of them run, whichever fails.
 pub fn run() -> Result<bool, String> {
     let mut ok = sh::run(sh::cargo().args(["fmt", "--all", "--check"]))?;
     // Shipped code is held to every lint.
@@ -28,7 +28,11 @@ pub fn run() -> Result<bool, String> {
             .args(["doc", "--workspace", "--no-deps", "--document-private-items"])
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
-    ok &= deny(&["bans", "licenses", "sources"])?;
+    ok &= shipped::check_features()?;
+    ok &= shipped::check_packages()?;
+    // What a test depends on is no matter of the crates' order.
+    ok &= deny(&["--exclude-dev"], &["bans"])?;
+    ok &= deny(&[], &["licenses", "sources"])?;
     println!("check: {}", if ok { "clean" } else { "not clean, see above" });
     Ok(ok)
 }
@@ -36,7 +40,7 @@ pub fn run() -> Result<bool, String> {
 /// Known vulnerabilities of what we depend on. Needs the advisory database, which is no package
 /// registry: hence a command of its own.
 pub fn advisories() -> Result<bool, String> {
-    deny(&["advisories"])
+    deny(&[], &["advisories"])
 }
 
 const RELAXED_IN_TESTS: &[&str] = &[
@@ -47,10 +51,10 @@ const RELAXED_IN_TESTS: &[&str] = &[
     "missing_docs",
 ];
 
-fn deny(what: &[&str]) -> Result<bool, String> {
+fn deny(graph: &[&str], what: &[&str]) -> Result<bool, String> {
     if !sh::has("cargo-deny") && !sh::run(sh::cargo().args(["install", "--locked", "cargo-deny"]))?
     {
         return Err("cargo-deny is missing and could not be installed".into());
     }
-    sh::run(sh::cargo().args(["deny", "--log-level", "error", "check"]).args(what))
+    sh::run(sh::cargo().args(["deny", "--log-level", "error"]).args(graph).arg("check").args(what))
 }

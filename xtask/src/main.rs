@@ -1,5 +1,6 @@
 //! The project's gates and chores: `cargo xtask COMMAND`.
 
+mod api;
 mod attack;
 mod bench;
 mod check;
@@ -9,6 +10,7 @@ mod fuzz;
 mod kubectl;
 mod packages;
 mod sh;
+mod shipped;
 mod soak;
 mod test;
 
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
     let outcome = match command.as_str() {
         "test" => test::run(&rest),
         "check" => check::run(),
+        "api" => api::run(&rest),
         "advisories" => check::advisories(),
         "vectors" => vectors(rest.first()),
         "conformance" => conformance::run(&rest),
@@ -50,7 +53,8 @@ fn main() -> ExitCode {
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   test [FILTER]    install what the tests need, run all of them and the vectors
-  check            format, lints, documentation, licences and sources
+  check            format, lints, documentation, features, packages, dependencies, licences and sources
+  api              the public API of the libraries, beside docs/public-api.txt [--write]
   advisories       known vulnerabilities of the dependencies
   vectors [DIR]    run the reference's cases through the real code
   conformance      put the same made-up cases to us and to the reference [--cases N] [--seed N] [--area A]

@@ -40,6 +40,18 @@ pub fn install() -> Result<(), String> {
     install_missing(&missing)
 }
 
+/// What the bench starts beside ours.
+const BENCH: &[(&str, &str)] = &[("nginx", "nginx-light"), ("curl", "curl")];
+
+/// Installs what the bench needs, as [`install`] does for the tests.
+pub fn install_for_bench() -> Result<(), String> {
+    let mut missing = absent(BENCH, &[]);
+    if matches!(kubectl::find(0), Err(NotFound::Absent(_))) {
+        missing.push("kubernetes-client");
+    }
+    install_missing(&missing)
+}
+
 /// Installs what is missing of these programs and libraries, each named with its package.
 pub fn install_these(
     programs: &[(&str, &'static str)],
