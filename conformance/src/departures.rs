@@ -294,7 +294,7 @@ fn names_empty_authority(case: &Value) -> bool {
     let file = case["expect"]["ok"]["caFile"].as_str().unwrap_or_default();
     let files = case["extraFiles"].as_object().into_iter().flatten();
     files.filter(|(_, content)| content.as_str() == Some("")).any(|(name, _)| {
-        file.strip_suffix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with("/"))
+        file.strip_suffix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
     })
 }
 

@@ -9,6 +9,7 @@
 //!                               all of it ──► verdicts
 //! ```
 
+mod agent;
 mod gauge;
 mod proxy;
 mod scene;
@@ -46,11 +47,16 @@ fn main() -> ExitCode {
     let options = match Options::read(&args) {
         Ok(options) => options,
         Err(wrong) => {
-            eprintln!("soak: {wrong}\nusage: cargo xtask soak [--proxy] [--seconds N] [--seed N]");
+            eprintln!(
+                "soak: {wrong}\nusage: cargo xtask soak [--proxy | --agent] [--seconds N | --asks N] [--seed N]"
+            );
             return ExitCode::from(2);
         }
     };
-    println!("{} s, seed {}", options.length.as_secs(), options.seed);
+    match options.asks {
+        Some(asks) => println!("{asks} requests to the agent, seed {}", options.seed),
+        None => println!("{} s, seed {}", options.length.as_secs(), options.seed),
+    }
     match run(&options) {
         Ok(verdicts) => {
             for verdict in &verdicts {
@@ -75,6 +81,8 @@ struct Options {
     seed: u64,
     /// Over the local proxy rather than the library.
     proxy: bool,
+    /// So many requests to the agent rather than to a server.
+    asks: Option<usize>,
     /// Something to break on purpose; the tests see that it is noticed.
     sabotage: Option<Sabotage>,
 }
@@ -97,8 +105,12 @@ impl Options {
     fn read(args: &[String]) -> Result<Self, String> {
         let seed = RandomState::new().hash_one(0) >> 32;
         let proxy = args.iter().any(|arg| arg == "--proxy");
-        let mut options = Self { length: Duration::from_secs(60), seed, proxy, sabotage: None };
-        let args: Vec<&String> = args.iter().filter(|arg| *arg != "--proxy").collect();
+        let agent = args.iter().any(|arg| arg == "--agent");
+        let asks = agent.then_some(100_000);
+        let length = Duration::from_secs(60);
+        let mut options = Self { length, seed, proxy, asks, sabotage: None };
+        let words = ["--proxy", "--agent"];
+        let args: Vec<&String> = args.iter().filter(|arg| !words.contains(&arg.as_str())).collect();
         for pair in args.chunks(2) {
             let [name, value] = pair else {
                 return Err(format!("`{}` needs a value", pair[0]));
@@ -106,6 +118,9 @@ impl Options {
             let number = || value.parse().map_err(|_| format!("`{value}` is not a number"));
             match name.as_str() {
                 "--seconds" => options.length = Duration::from_secs(number()?),
+                "--asks" if agent => {
+                    options.asks = Some(usize::try_from(number()?).unwrap_or(usize::MAX));
+                }
                 "--seed" => options.seed = number()?,
                 "--sabotage" => options.sabotage = Some(Sabotage::named(value)?),
                 other => return Err(format!("`{other}` is not known")),
@@ -133,6 +148,9 @@ impl Sabotage {
 
 /// Runs it to the end. An error says that it could not begin.
 fn run(options: &Options) -> Result<Vec<Verdict>, Box<dyn Error + Send + Sync>> {
+    if let Some(asks) = options.asks {
+        return agent::soak(asks, options.seed);
+    }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     if options.proxy {

@@ -13,6 +13,12 @@ pub fn run(args: &[String]) -> Result<bool, String> {
     {
         return Ok(false);
     }
+    if args.iter().any(|arg| arg == "--agent") {
+        let packages = ["--package", "keyward-cli", "--package", "keyward-exec"];
+        if !sh::run(sh::cargo().args(["build", "--release", "--bins"]).args(packages))? {
+            return Ok(false);
+        }
+    }
     sh::run(
         sh::cargo()
             .args(["run", "--quiet", "--release", "--package", "keyward-soak", "--"])

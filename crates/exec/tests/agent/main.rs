@@ -9,6 +9,7 @@
 mod crash;
 mod foreign;
 mod handover;
+mod identity;
 mod lease;
 mod many;
 mod off;
