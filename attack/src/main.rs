@@ -104,7 +104,7 @@ const USAGE: &str =
   --binary PATH    the program `keyward`; the others are beside it
   --short          leave out what takes minutes
   --attempts N     how often a race is tried: 300 in a short run, else 10000
-  --jobs N         attacks at the same time: 2 unless said otherwise
+  --jobs N         attacks at the same time: 4 in a short run, where most of them wait, else 2
   --keep           leave the directories of the attacks in place
   WORD             only the attacks with this word in their id or description";
 
@@ -114,7 +114,7 @@ struct Options {
     binary: PathBuf,
     short: bool,
     attempts: Option<usize>,
-    jobs: usize,
+    jobs: Option<usize>,
     keep: bool,
     word: String,
     /// The attack that this process is for; its directory is `at`.
@@ -128,7 +128,7 @@ impl Options {
             binary: PathBuf::new(),
             short: false,
             attempts: None,
-            jobs: 2,
+            jobs: None,
             keep: false,
             word: String::new(),
             one: None,
@@ -143,7 +143,7 @@ impl Options {
                 "--binary" => options.binary = value()?.into(),
                 "--short" => options.short = true,
                 "--attempts" => options.attempts = Some(number(value()?)?),
-                "--jobs" => options.jobs = number(value()?)?.max(1),
+                "--jobs" => options.jobs = Some(number(value()?)?.max(1)),
                 "--keep" => options.keep = true,
                 "--one" => options.one = Some(value()?),
                 "--at" => options.at = value()?.into(),
@@ -159,6 +159,10 @@ impl Options {
 
     fn attempts(&self) -> usize {
         self.attempts.unwrap_or(if self.short { 300 } else { 10_000 })
+    }
+
+    fn jobs(&self) -> usize {
+        self.jobs.unwrap_or(if self.short { 4 } else { 2 })
     }
 
     fn wants(&self, attack: &Attack) -> bool {
@@ -217,7 +221,7 @@ fn all(options: &Options) -> Result<ExitCode, String> {
     let mut running: Vec<Running<'_>> = Vec::new();
     let began = Instant::now();
     while !waiting.is_empty() || !running.is_empty() {
-        if running.len() < options.jobs
+        if running.len() < options.jobs()
             && let Some(attack) = waiting.pop()
         {
             running.push(start(attack, options, base.path())?);

@@ -293,14 +293,14 @@ fn encoded(stage: &Stage) -> Outcome {
         let script = format!("#!/bin/sh\n{}\necho 'sent {form} away' >&2\nexit 1\n", prints(TOKEN));
         let user = stage.exec(&script)?;
         stage.write("config", kubeconfig(&user))?;
-        // A proxy shows what a plugin said after its run, when the answer is known.
+        // A proxy's answer repeats what a plugin said when its run is over and its token known. Its log has each
+        // line as it comes, which SECURITY.md says.
         let proxy = stage.proxy(&[])?;
         let answer = Card::read(&proxy.kubeconfig, 0)?.get("/version", "")?;
         if !answer.contains("sent ") {
             return untried(format!("the plugin's words are not shown: {answer}"));
         }
         texts.push(("answer", answer));
-        texts.push(("log", proxy.running.stderr()));
     }
     let words: Vec<&str> = forms.iter().map(String::as_str).collect();
     hidden(&texts, &words)

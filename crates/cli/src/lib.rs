@@ -6,6 +6,8 @@
 //! It is a library so that the bridges of [`Bridge`] can be programs of their own; nothing else is
 //! meant to be used.
 
+#[cfg(target_os = "linux")]
+mod allocator;
 mod args;
 mod asked;
 mod bridge;

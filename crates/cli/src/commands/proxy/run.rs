@@ -33,6 +33,8 @@ pub(crate) fn run(
 ) -> Result<ExitCode, Failure> {
     harden::raise_descriptors();
     let signals = signals::listen();
+    #[cfg(target_os = "linux")]
+    crate::allocator::return_memory();
     let done = start(options, until, globals, signals);
     // Plugins that are under way, and those that stay, end with us.
     runner::shut_down(LAST_BREATH);
