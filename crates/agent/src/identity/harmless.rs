@@ -110,7 +110,6 @@ pub const HARMLESS: &[&str] = &[
     "KUBERNETES_EXEC_INFO",
     "KEYWARD_AGENT",
     "KEYWARD_AGENT_SOCK",
-    "KEYWARD_LOG",
 ];
 
 /// Variables that load code into a program, or lead it to files that name programs to run. The agent
