@@ -9,10 +9,10 @@ use crate::{
     flags::Flags,
 };
 
-/// External credentials for Kubernetes: see what would run, run it, use it.
+/// Runs Kubernetes credential plugins once and shares the result.
 ///
 /// Keyward reads the same kubeconfig files as kubectl, finds the credential plugin of a user, and
-/// runs it with a time limit, a policy and a clear message when something is wrong.
+/// runs it with a time limit, a policy and clear errors.
 #[derive(Debug, Parser)]
 #[command(
     name = "keyward",
@@ -56,19 +56,19 @@ impl Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  # What would run for the current context, and why? Runs nothing.
+  # Show the plugin of the current context, its path, its policy and its input; run nothing.
   keyward plan
 
-  # The same for another context, for a script.
+  # For another context, as JSON.
   keyward plan --context prod -o json
 
-  # Run the plugin and print what it gives, at most 30 seconds long.
+  # Run the plugin for at most 30 seconds and print its credential.
   keyward credential --context prod --plugin-timeout 30s
 
 Exit codes:
   0  done
   1  failed
-  2  wrong use
+  2  wrong usage
   3  a plugin needs a terminal and there is none
   4  not allowed by the plugin policy or the state of the plugin's file";
 

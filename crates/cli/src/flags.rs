@@ -100,7 +100,7 @@ pub(crate) struct Flags {
     #[arg(long, global = true, value_name = "UID", help_heading = IDENTITY, hide_short_help = true)]
     pub(crate) as_uid: Option<String>,
 
-    /// How long one request to the server may take (5s, 2m; 0 is for ever)
+    /// How long one request to the server may take (5s, 2m; 0 for no limit)
     #[arg(long, global = true, value_name = "DURATION", help_heading = IDENTITY, hide_short_help = true, value_parser = duration::timeout)]
     pub(crate) request_timeout: Option<Duration>,
 
@@ -127,18 +127,18 @@ pub(crate) struct Flags {
     #[arg(long, global = true, help_heading = PLUGINS, hide_short_help = true)]
     pub(crate) proposal_form: bool,
 
-    /// Treat as errors what is otherwise a warning
+    /// Treat warnings as errors
     #[arg(long, global = true, help_heading = PLUGINS, hide_short_help = true)]
     pub(crate) strict: bool,
 
-    /// Say more on stderr; repeat it or give a level (-v, -vv, -v=2)
+    /// Print more on stderr; repeat it or give a level (-v, -vv, -v=2)
     #[arg(
         short, global = true, value_name = "N", help_heading = GENERAL,
         num_args = 0..=1, require_equals = true, default_missing_value = "1"
     )]
     pub(crate) verbose: Vec<u8>,
 
-    /// How the log is written: for people, or a JSON object a line
+    /// Log format: text, or one JSON object per line
     #[arg(
         long, global = true, value_name = "text|json", help_heading = GENERAL, value_enum,
         default_value_t, hide_default_value = true, hide_possible_values = true

@@ -24,7 +24,7 @@ use keyward_protocol::{Node, Secret, exec::Request, signer::pins, url};
 use crate::{
     failure::Failure,
     flags::{Flags, PluginEnv},
-    guard, output,
+    loop_guard, output,
     plugin_stderr::PluginStderr,
 };
 
@@ -127,8 +127,8 @@ impl Globals {
     /// Fails, as wrong use, for a kubeconfig that leads back to itself.
     pub(crate) fn draft(&self, target: Target, rules: &Rules) -> Result<Draft, Failure> {
         let mut settings = self.settings();
-        if let Some(chain) = guard::extend(&self.surroundings, &target)? {
-            settings.variables.push((guard::VARIABLE.to_owned(), Secret::new(chain)));
+        if let Some(chain) = loop_guard::extend(&self.surroundings, &target)? {
+            settings.variables.push((loop_guard::VARIABLE.to_owned(), Secret::new(chain)));
         }
         Ok(Draft::new(target, rules, &self.surroundings, settings))
     }

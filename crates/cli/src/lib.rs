@@ -9,16 +9,16 @@
 #[cfg(target_os = "linux")]
 mod allocator;
 mod args;
-mod asked;
 mod bridge;
 mod commands;
 mod duration;
+mod exec_request;
 mod failure;
 mod flags;
 mod globals;
-mod guard;
 mod log;
 mod log_limit;
+mod loop_guard;
 mod output;
 mod plugin_stderr;
 mod server;

@@ -107,7 +107,7 @@ pub(crate) fn tell(text: &str) {
     let lost = LOST.swap(0, Ordering::Relaxed);
     let text = match lost {
         0 => Cow::Borrowed(text),
-        _ => Cow::Owned(format!("({lost} messages that nobody read are lost)\n{text}")),
+        _ => Cow::Owned(format!("({lost} unread messages were dropped)\n{text}")),
     };
     let _ = stderr.write_all(&text.as_bytes()[..text.len().min(PIPE)]);
 }

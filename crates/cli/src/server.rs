@@ -184,7 +184,9 @@ pub(crate) fn refusal(status: StatusCode, body: &[u8]) -> Failure {
         failure = failure.note("it said", inline(&said));
     }
     match status {
-        StatusCode::FORBIDDEN => failure.hint("`keyward whoami` shows who the server takes us for"),
+        StatusCode::FORBIDDEN => {
+            failure.hint("`keyward whoami` shows who the server authenticates you as")
+        }
         _ => failure,
     }
 }

@@ -268,7 +268,7 @@ fn links_are_made_once_and_nothing_else_is_replaced_unasked() {
     let link = stage.path("bin/docker-credential-keyward");
     let program = fs::canonicalize(env!("CARGO_BIN_EXE_keyward")).unwrap();
     assert_eq!(fs::read_link(&link).unwrap(), program);
-    assert_eq!(stage.install(&[]).good().matches("is there already").count(), 3);
+    assert_eq!(stage.install(&[]).good().matches("exists already").count(), 3);
     let report = stage.install(&["-o", "json"]).json();
     assert_eq!(report["program"], program.to_str().unwrap());
     assert_eq!(report["links"][0], json!({ "path": link.to_str().unwrap(), "made": false }));
@@ -280,7 +280,7 @@ fn links_are_made_once_and_nothing_else_is_replaced_unasked() {
     assert_eq!(fs::read_link(&link).unwrap(), program);
     assert_eq!(fs::read_dir(stage.path("bin")).unwrap().count(), 3, "nothing is left behind");
     fs::remove_dir_all(stage.path("bin")).unwrap();
-    stage.install(&[]).bad(1, "is no folder");
+    stage.install(&[]).bad(1, "is not a directory");
 }
 
 #[test]

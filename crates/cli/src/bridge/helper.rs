@@ -161,7 +161,7 @@ fn nothing(server: &str, found: &Found) -> Failure {
             }
             if error.kind() == Kind::NotFound {
                 failure = failure
-                    .hint("`KEYWARD_IMAGE_BIN_DIR` names the folder of the providers' programs");
+                    .hint("`KEYWARD_IMAGE_BIN_DIR` names the directory of the providers' programs");
             }
             failure
         }

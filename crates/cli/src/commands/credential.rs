@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use keyward_host::{Credential, Sources, Target};
 use keyward_protocol::exec::{Answer, Version};
 
-use crate::{asked, failure::Failure, globals::Globals, output, waiting::Waiting};
+use crate::{exec_request, failure::Failure, globals::Globals, output, waiting::Waiting};
 
 /// Get the credential and print it as an `ExecCredential`
 ///
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "VERSION", value_parser = version)]
     api_version: Option<Version>,
 
-    /// How to print it; there is but one way
+    /// How to print it; `json` is the only one
     #[arg(short, long, value_name = "FORMAT", default_value = "json", value_parser = ["json"])]
     output: String,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Args {
 /// Gets the credential and prints it.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     // Whoever says the version does not depend on a request that makes sense.
-    let asked = match (asked::read(&globals.surroundings), args.api_version) {
+    let asked = match (exec_request::read(&globals.surroundings), args.api_version) {
         (Err(_), Some(_)) => None,
         (asked, _) => asked?,
     };

@@ -13,17 +13,17 @@ use crate::{
     server::{self, Server},
 };
 
-/// Ask the server who it takes us for
+/// Show who the server authenticates you as
 ///
 /// Prints what `kubectl auth whoami` prints: name, groups and extra attributes of the user that the
 /// credential stands for, after impersonation.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
-  # Who we are in the current context.
+  # In the current context.
   keyward whoami
 
-  # Who we are as somebody else, as the server's own object.
+  # After impersonation, as JSON.
   keyward whoami --as ann -o json")]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -16,12 +16,11 @@ use crate::{
     output::{self, Format, Output, inline},
 };
 
-/// Make the bridges in a folder: links to this program under their names
+/// Create the bridges in a directory, as symlinks to this program
 ///
 /// `docker-credential-keyward` lets docker, podman and skopeo ask image credential providers;
-/// `keyward-provider-docker` and `keyward-provider-token` are such providers. Links that lead here
-/// already are left alone; anything else of these names is left alone too, and said, unless
-/// `--force`.
+/// `keyward-provider-docker` and `keyward-provider-token` are such providers. Existing
+/// files are kept and reported, unless `--force`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -31,11 +30,11 @@ Examples:
   # Where the kubelet finds its providers (--image-credential-provider-bin-dir).
   keyward image install /etc/kubernetes/image-credential-provider")]
 pub(crate) struct Args {
-    /// The folder, which must be there
+    /// The directory, which must exist
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
-    /// Replace what stands there under these names
+    /// Replace existing files of these names
     #[arg(long)]
     force: bool,
 
@@ -65,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     })?;
     if !args.folder.is_dir() {
         let shown = inline(&args.folder.display().to_string());
-        return Err(Failure::failed(format!("`{shown}` is no folder")));
+        return Err(Failure::failed(format!("`{shown}` is not a directory")));
     }
     let mut links = Vec::new();
     for bridge in Bridge::ALL {
@@ -98,7 +97,7 @@ fn layout(links: &[Link]) -> String {
     let mut out = String::new();
     for link in links {
         let shown = inline(&link.path.display().to_string());
-        let done = if link.made { "made" } else { "is there already" };
+        let done = if link.made { "made" } else { "exists already" };
         _ = writeln!(out, "{shown}: {done}");
     }
     out

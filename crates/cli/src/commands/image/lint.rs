@@ -178,7 +178,7 @@ impl Report {
                 place: format!("`{}`", inline(&folder.display().to_string())),
                 provider: None,
                 field: "--bin-dir".to_owned(),
-                message: "there is no such folder".to_owned(),
+                message: "the directory does not exist".to_owned(),
             });
             return;
         }

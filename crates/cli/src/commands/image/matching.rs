@@ -10,7 +10,7 @@ use crate::{
     output::{self, Format, Output, inline},
 };
 
-/// Say by the exit code whether a pattern means an image
+/// Exit 0 if the pattern matches the image
 ///
 /// 0 if it does, 1 if it does not or if either of the two cannot be parsed, with the reason on
 /// stderr. The image is completed as for a pull: `nginx:1.27` is `docker.io/library/nginx`.

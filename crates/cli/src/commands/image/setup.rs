@@ -32,12 +32,12 @@ pub(crate) const TRUST: &str = "KEYWARD_TRUST_PLUGIN";
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
 pub(crate) struct Place {
-    /// The configuration of the providers, a file or a folder of files, instead of
+    /// The configuration of the providers, a file or a directory of files, instead of
     /// `$KEYWARD_IMAGE_CONFIG`
     #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,
 
-    /// The folder of the providers' programs, instead of `$KEYWARD_IMAGE_BIN_DIR`; without either
+    /// The directory of the providers' programs, instead of `$KEYWARD_IMAGE_BIN_DIR`; without either
     /// they are looked for in $PATH
     #[arg(long, value_name = "DIR")]
     bin_dir: Option<PathBuf>,
@@ -63,7 +63,7 @@ impl Place {
     /// The file or folder of the configuration.
     pub(crate) fn config(&self, surroundings: &Surroundings) -> Result<PathBuf, Failure> {
         said(self.config.as_ref(), CONFIG, surroundings).ok_or_else(|| {
-            Failure::usage("nothing says where the image credential providers are configured")
+            Failure::usage("no provider configuration given")
                 .hint(format!("`--config` or `{CONFIG}` names the file, as for the kubelet"))
         })
     }

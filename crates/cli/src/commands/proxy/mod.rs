@@ -44,19 +44,19 @@ pub(crate) struct Args {
     #[arg(long)]
     all_contexts: bool,
 
-    /// Where to listen; port 0 is one of the system's choice
+    /// Where to listen; with port 0 each context keeps a port of its own
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
 
-    /// Where to write the kubeconfig for clients, instead of a private folder; gone at the end
+    /// Where to write the kubeconfig for clients, instead of a private directory; removed at the end
     #[arg(long, value_name = "FILE")]
     write_kubeconfig: Option<PathBuf>,
 
-    /// End when there was no request for so long
+    /// Exit after this time without a request
     #[arg(long, value_name = "DURATION", value_parser = duration::budget)]
     idle_timeout: Option<Duration>,
 
-    /// How long requests that are under way may take to finish at the end
+    /// How long open requests may take to finish at the end
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::timeout)]
     grace: Duration,
 
@@ -68,7 +68,7 @@ pub(crate) struct Args {
     #[arg(long)]
     allow_authorization: bool,
 
-    /// Pass on requests that act as somebody else (`--as`)
+    /// Pass on requests that impersonate another user (`--as`)
     #[arg(long)]
     allow_impersonation: bool,
 

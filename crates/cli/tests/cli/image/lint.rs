@@ -107,7 +107,7 @@ fn a_folder_of_programs_that_is_not_there_is_an_error() {
     let stage = one();
     let ran = stage.run("image lint --config providers.yaml --bin-dir nowhere");
     assert_eq!(ran.code, Some(1), "{ran:#?}");
-    assert!(ran.stdout.contains("there is no such folder"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("the directory does not exist"), "{}", ran.stdout);
 }
 
 #[test]
