@@ -27,14 +27,13 @@
 //! # }
 //! ```
 //!
-//! Where to look: hangs → [`keyward_process::runner`]; asked twice → [`flight`], [`cell`]; wrong program → [`plan`],
+//! Where to look: hangs → [`keyward_process::runner`]; asked twice → `single_flight`, [`cell`]; wrong program → [`plan`],
 //! [`rules`]; bad field → `keyward_protocol::exec`; wrong user → [`kubeconfig`].
 
 pub mod cell;
 mod credential;
 mod error;
 pub mod exec;
-pub mod flight;
 pub mod image;
 pub mod kubeconfig;
 pub mod observer;
@@ -46,6 +45,7 @@ pub mod redact;
 pub mod reload;
 pub mod rules;
 pub mod signer;
+mod single_flight;
 mod source;
 mod static_credential;
 

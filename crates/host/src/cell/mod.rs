@@ -21,8 +21,8 @@
 //!   back-off has passed; until then it keeps being handed out, and the server's answer reaches the
 //!   caller.
 
-mod kept;
-mod pace;
+mod backoff;
+mod entry;
 #[cfg(test)]
 mod tests;
 
@@ -37,17 +37,16 @@ use arc_swap::ArcSwapOption;
 use jiff::Timestamp;
 use keyward_protocol::{Secret, exec::Response};
 
-pub use self::kept::lane;
-use self::{kept::Kept, pace::Pace};
+pub use self::entry::lane;
+use self::{backoff::Backoff, entry::Entry};
 use keyward_process::{
     clock::SharedClock,
     runner::{self, Cancel},
 };
 
 use crate::{
-    Error, Kind,
-    flight::{Boarding, Flight, Landing, Seat},
-    redact,
+    Error, Kind, redact,
+    single_flight::{Completer, Joined, SingleFlight, Waiter},
 };
 
 /// Gets a new value. Blocks: it is called on a thread that Keyward keeps, or on that of a caller that
@@ -155,8 +154,8 @@ impl<T: Keep> Cell<T> {
             clock,
             settings,
             kept: ArcSwapOption::empty(),
-            flight: Flight::new(lost),
-            pace: Mutex::default(),
+            flight: SingleFlight::new(lost),
+            backoff: Mutex::default(),
             history: Mutex::default(),
         }))
     }
@@ -180,8 +179,9 @@ impl<T: Keep> Cell<T> {
         for _ in 0..ROUNDS {
             match self.ask(Shared::launch) {
                 Asked::Known(result) => return result,
-                Asked::Wait(mut seat) => {
-                    let taken = poll_fn(|cx| seat.poll_with(cx, |landed| self.0.take(landed)));
+                Asked::Wait(mut waiter) => {
+                    let taken =
+                        poll_fn(|cx| waiter.poll_with(cx, |completed| self.0.take(completed)));
                     if let Some(result) = taken.await {
                         return result;
                     }
@@ -195,10 +195,10 @@ impl<T: Keep> Cell<T> {
     /// that wants one value another thread.
     pub fn value_blocking(&self) -> Result<Arc<T>, Error> {
         for _ in 0..ROUNDS {
-            match self.ask(|shared, occasion, landing| shared.fly(&occasion, landing)) {
+            match self.ask(|shared, occasion, completer| shared.fly(&occasion, completer)) {
                 Asked::Known(result) => return result,
-                Asked::Wait(seat) => {
-                    if let Some(result) = self.0.take(&seat.wait(None).unwrap_or_else(lost)) {
+                Asked::Wait(waiter) => {
+                    if let Some(result) = self.0.take(&waiter.wait(None).unwrap_or_else(lost)) {
                         return result;
                     }
                 }
@@ -213,12 +213,12 @@ impl<T: Keep> Cell<T> {
     pub fn refused(&self, serial: u64, accepted: bool, response: Option<Arc<Response>>) {
         let shared = &self.0;
         let now = shared.clock.elapsed();
-        let mut pace = shared.pace();
+        let mut backoff = shared.backoff();
         let kept = shared.kept.load();
         if kept.as_ref().is_none_or(|kept| kept.serial() != serial) {
             return;
         }
-        if pace.refuse(now, accepted, response) {
+        if backoff.refuse(now, accepted, response) {
             shared.kept.store(None);
         }
     }
@@ -226,7 +226,7 @@ impl<T: Keep> Cell<T> {
     /// Ends a back-off: the next question runs the fetch at once. For when the reason of the failure
     /// is known to be gone, such as after a login.
     pub fn reset(&self) {
-        *self.0.pace() = Pace::default();
+        *self.0.backoff() = Backoff::default();
     }
 
     /// The value that came last and was not refused, even past its end: to be told of, not to be used.
@@ -244,20 +244,23 @@ impl<T: Keep> Cell<T> {
         history
     }
 
-    fn ask(&self, run: impl FnOnce(&Arc<Shared<T>>, Occasion, Landing<Landed<T>>)) -> Asked<T> {
+    fn ask(
+        &self,
+        run: impl FnOnce(&Arc<Shared<T>>, Occasion, Completer<Completed<T>>),
+    ) -> Asked<T> {
         if let Some(value) = self.current() {
             return Asked::Known(Ok(value));
         }
         let known = || match self.0.peek() {
             Some(value) => Some(Ok(value)),
-            None => self.0.pace().error(self.0.clock.elapsed()).map(Err),
+            None => self.0.backoff().error(self.0.clock.elapsed()).map(Err),
         };
-        match self.0.flight.board_unless(known, |landing| {
-            let occasion = self.0.pace().occasion();
-            run(&self.0, occasion, landing);
+        match self.0.flight.join_unless(known, |completer| {
+            let occasion = self.0.backoff().occasion();
+            run(&self.0, occasion, completer);
         }) {
-            Boarding::Known(result) => Asked::Known(result),
-            Boarding::Seat(seat) => Asked::Wait(seat),
+            Joined::Known(result) => Asked::Known(result),
+            Joined::Waiter(waiter) => Asked::Wait(waiter),
         }
     }
 }
@@ -268,22 +271,22 @@ const ROUNDS: usize = 4;
 
 enum Asked<T> {
     Known(Result<Arc<T>, Error>),
-    Wait(Seat<Landed<T>>),
+    Wait(Waiter<Completed<T>>),
 }
 
 struct Shared<T> {
     fetch: Box<dyn Fetch<T>>,
     clock: SharedClock,
     settings: Settings,
-    kept: ArcSwapOption<Kept<T>>,
-    flight: Flight<Landed<T>>,
-    pace: Mutex<Pace>,
+    kept: ArcSwapOption<Entry<T>>,
+    flight: SingleFlight<Completed<T>>,
+    backoff: Mutex<Backoff>,
     history: Mutex<History>,
 }
 
 /// How a run ended, for everybody who waited.
-struct Landed<T> {
-    result: Result<Arc<Kept<T>>, Error>,
+struct Completed<T> {
+    result: Result<Arc<Entry<T>>, Error>,
     /// It was a renewal: its failure says nothing about a run with a person there.
     ahead: bool,
 }
@@ -298,33 +301,33 @@ impl<T: Keep> Shared<T> {
 
     /// What a call does after the due time of a value: renew it, and tell whether it is still good.
     #[cold]
-    fn past_due(self: &Arc<Self>, kept: &Arc<Kept<T>>, now: i64) -> Option<()> {
+    fn past_due(self: &Arc<Self>, kept: &Arc<Entry<T>>, now: i64) -> Option<()> {
         if !kept.is_good(now, &*self.clock) {
             return None;
         }
         if kept.claim_renewal(now) {
             // A run that is under way is as good as ours.
-            let _seat = self.flight.board_unless(
+            let _waiter = self.flight.join_unless(
                 || (!self.is_current(kept)).then_some(()),
-                |landing| self.launch(Occasion::Ahead, landing),
+                |completer| self.launch(Occasion::Ahead, completer),
             );
         }
         Some(())
     }
 
     /// Fetches on a kept thread.
-    fn launch(self: &Arc<Self>, occasion: Occasion, landing: Landing<Landed<T>>) {
+    fn launch(self: &Arc<Self>, occasion: Occasion, completer: Completer<Completed<T>>) {
         let shared = Arc::clone(self);
-        runner::spawn(move || shared.fly(&occasion, landing));
+        runner::spawn(move || shared.fly(&occasion, completer));
     }
 
     /// Fetches here and now.
-    fn fly(&self, occasion: &Occasion, landing: Landing<Landed<T>>) {
+    fn fly(&self, occasion: &Occasion, completer: Completer<Completed<T>>) {
         let cancel = Cancel::default();
         let ahead = matches!(occasion, Occasion::Ahead);
         if self.fetch.ends() && !ahead {
             let cancel = cancel.clone();
-            landing.when_abandoned(move || cancel.cancel());
+            completer.when_abandoned(move || cancel.cancel());
         }
         let begun = self.clock.elapsed();
         let fetched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -341,11 +344,11 @@ impl<T: Keep> Shared<T> {
             }
         };
         self.note(begun, result.as_ref().err());
-        landing.land(Landed { result, ahead });
+        completer.complete(Completed { result, ahead });
     }
 
     /// Makes a fresh value the current one.
-    fn keep(&self, fresh: &Fresh<T>) -> Arc<Kept<T>> {
+    fn keep(&self, fresh: &Fresh<T>) -> Arc<Entry<T>> {
         let wall = self.clock.wall_millis();
         // Before anybody has it, and so before anybody can repeat it.
         let lifetime = fresh.expires.map(|end| {
@@ -353,11 +356,11 @@ impl<T: Keep> Shared<T> {
             Duration::from_millis(rest.unwrap_or_default())
         });
         fresh.value.secrets(&mut |secret| redact::remember(secret, lifetime));
-        let mut pace = self.pace();
+        let mut backoff = self.backoff();
         let elapsed = self.clock.elapsed();
         let old = self.kept.load_full();
         let kept = if fresh.expires.is_some_and(|e| e.as_millisecond() < wall) {
-            let length = pace.expired(elapsed);
+            let length = backoff.expired(elapsed);
             let ago = fresh.expires.map_or(0, |end| (wall - end.as_millisecond()) / 1000);
             tracing::warn!(
                 "{} answered a credential that had expired {ago} s before: check this machine's \
@@ -365,10 +368,10 @@ impl<T: Keep> Shared<T> {
                 self.fetch.name(),
                 length.as_secs().max(1),
             );
-            Kept::expired(fresh, elapsed + length)
+            Entry::expired(fresh, elapsed + length)
         } else {
-            pace.succeed(elapsed);
-            Kept::new(fresh, wall, self.settings.ahead, old.as_deref())
+            backoff.succeed(elapsed);
+            Entry::new(fresh, wall, self.settings.ahead, old.as_deref())
         };
         let kept = Arc::new(kept);
         self.kept.store(Some(Arc::clone(&kept)));
@@ -389,22 +392,22 @@ impl<T: Keep> Shared<T> {
                 kept.postpone_renewal(self.clock.wall_millis());
             }
         } else {
-            self.pace().fail(self.clock.elapsed(), error);
+            self.backoff().fail(self.clock.elapsed(), error);
         }
     }
 
     /// What a caller that waited gets; `None` to ask again.
-    fn take(&self, landed: &Landed<T>) -> Option<Result<Arc<T>, Error>> {
-        match &landed.result {
+    fn take(&self, completed: &Completed<T>) -> Option<Result<Arc<T>, Error>> {
+        match &completed.result {
             Ok(kept) => {
                 kept.is_good(self.clock.wall_millis(), &*self.clock).then(|| Ok(kept.copy()))
             }
-            Err(_) if landed.ahead => None,
+            Err(_) if completed.ahead => None,
             Err(error) => Some(Err(error.clone())),
         }
     }
 
-    fn is_current(&self, kept: &Arc<Kept<T>>) -> bool {
+    fn is_current(&self, kept: &Arc<Entry<T>>) -> bool {
         self.kept.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, kept))
     }
 
@@ -413,19 +416,19 @@ impl<T: Keep> Shared<T> {
     }
 
     /// Nothing foreign runs under this lock, so what it guards is whole even after a panic.
-    fn pace(&self) -> MutexGuard<'_, Pace> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    fn backoff(&self) -> MutexGuard<'_, Backoff> {
+        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T> Clone for Landed<T> {
+impl<T> Clone for Completed<T> {
     fn clone(&self) -> Self {
         Self { result: self.result.clone(), ahead: self.ahead }
     }
 }
 
-fn lost<T>() -> Landed<T> {
-    Landed {
+fn lost<T>() -> Completed<T> {
+    Completed {
         result: Err(Error::new(Kind::Failed, "the system has no thread for another run")),
         ahead: false,
     }

@@ -79,8 +79,8 @@ impl Mint {
 
     /// Waits for the run in the background to land.
     fn settle(&self) {
-        if let Boarding::Seat(seat) = self.cell.0.flight.board_unless(|| Some(()), |_| {}) {
-            seat.wait(Some(Duration::from_secs(60))).unwrap();
+        if let Joined::Waiter(waiter) = self.cell.0.flight.join_unless(|| Some(()), |_| {}) {
+            waiter.wait(Some(Duration::from_secs(60))).unwrap();
         }
     }
 }
@@ -120,13 +120,13 @@ fn nothing_runs_until_somebody_asks() {
 fn a_cached_value_is_handed_out_while_every_lock_is_held() {
     let mint = Mint::new(&[Turn::ForEver]);
     mint.value();
-    let _pace = mint.cell.0.pace();
+    let _pace = mint.cell.0.backoff();
     let known = || {
-        // With the flight's gate held as well.
+        // With the flight's current held as well.
         assert_eq!(mint.cell.current().unwrap().0, 1);
         Some(())
     };
-    let _ = mint.cell.0.flight.board_unless(known, |_| {});
+    let _ = mint.cell.0.flight.join_unless(known, |_| {});
 }
 
 #[test]
@@ -218,12 +218,12 @@ fn a_failed_renewal_is_not_felt_and_tried_again_at_half_of_the_rest() {
 #[test]
 fn a_caller_that_joined_a_failing_renewal_gets_a_run_of_its_own() {
     let clock = Arc::new(HandClock::new(Timestamp::UNIX_EPOCH));
-    let (go, gate) = std::sync::mpsc::channel::<()>();
-    let gate = Mutex::new(gate);
+    let (go, current) = std::sync::mpsc::channel::<()>();
+    let current = Mutex::new(current);
     let now = Arc::clone(&clock);
     let fetch = move |occasion: &Occasion| match occasion {
         Occasion::Ahead => {
-            gate.lock().unwrap().recv().unwrap();
+            current.lock().unwrap().recv().unwrap();
             Err(Error::new(Kind::NeedsTerminal, "nobody is there"))
         }
         _ => Ok(Fresh { value: Coin(1), expires: Some(now.now() + Duration::from_secs(100)) }),
@@ -396,13 +396,13 @@ fn a_caller_that_may_block_runs_it_itself_and_others_share_it() {
     std::thread::scope(|scope| {
         let first = scope.spawn(|| cell.value_blocking().unwrap().0);
         begins.recv().unwrap();
-        // Under way already: this one finds a seat.
-        let Asked::Wait(seat) = cell.ask(|_, _, _| panic!("a second run")) else {
+        // Under way already: this one finds a waiter.
+        let Asked::Wait(waiter) = cell.ask(|_, _, _| panic!("a second run")) else {
             panic!("a value")
         };
         assert_eq!(*threads.lock().unwrap(), [first.thread().id()]);
         go.send(()).unwrap();
-        assert!(seat.wait(None).unwrap().result.is_ok());
+        assert!(waiter.wait(None).unwrap().result.is_ok());
         assert_eq!(first.join().unwrap(), 7);
     });
     assert_eq!(threads.lock().unwrap().len(), 1);

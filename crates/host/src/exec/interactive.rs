@@ -7,7 +7,7 @@ use crate::{Error, Kind, error::inline, kubeconfig::InteractiveMode};
 ///
 /// Fails with [`Kind::NeedsTerminal`] when `Always` cannot be had, and with [`Kind::BadConfig`] for a
 /// mode that does not exist.
-pub fn interactive(
+pub(super) fn interactive(
     mode: &InteractiveMode,
     stdin_is_terminal: bool,
     unavailable: Option<&str>,

@@ -27,7 +27,8 @@ use keyward_process::{
 use keyward_protocol::exec::{Answer, AnswerError, REQUEST_VARIABLE, Request};
 
 use self::hints::Hints;
-pub use self::{interactive::interactive, once::PluginRunner, plugin::ExecPlugin};
+use self::interactive::interactive;
+pub use self::{once::PluginRunner, plugin::ExecPlugin};
 use crate::{
     Credential, Error, Kind, Plan,
     cell::{Fetch, Fresh, Occasion},

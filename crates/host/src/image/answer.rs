@@ -9,8 +9,8 @@ use keyward_protocol::image::{
 
 use super::{
     Config,
+    cache::Hold,
     config::{Provider, Speech},
-    shelf::Hold,
 };
 
 /// An answer that may be used.

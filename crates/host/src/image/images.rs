@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! image ──► name ──► providers that match ──► answers ──► keyring ──► logins, best first
-//!      normalise                  shelf, flight, run          lookup
+//!      normalise                  cache, flight, run          lookup
 //! ```
 
 use std::{
@@ -17,21 +17,21 @@ use super::{
     Config, Keyring, Name, Pod, Reading, Settings,
     account::{Accounts, TokenRequest},
     answer::{Answer, Scope},
+    cache::{Cache, Hold, Key},
     config::{KnownKey, Provider, TokenCache},
     failure::needed_by,
-    found::{Asked, Found, FoundLogin, Outcome},
+    lookup::{Asked, Found, FoundLogin, Outcome},
     normalise,
     provider::{Runner, Told},
     question::{Client, Question, annotations, with_token},
-    shelf::{Hold, Key, Shelf},
 };
 use keyward_process::{clock::SharedClock, runner, surroundings::Surroundings};
 
 use crate::{
     Error, Kind,
-    flight::{Boarding, Flight, Seat},
     observer::Observer,
     redact,
+    single_flight::{Joined, SingleFlight, Waiter},
 };
 
 /// Asks image credential providers, and keeps what they answer.
@@ -41,13 +41,13 @@ use crate::{
 pub struct Images {
     runner: Runner,
     accounts: Option<Arc<dyn Accounts>>,
-    shelf: Shelf<Answer>,
+    cache: Cache<Answer>,
     /// Runs under way, by question.
-    flights: Mutex<HashMap<Key, Flight<Landed>>>,
+    flights: Mutex<HashMap<Key, SingleFlight<Shared>>>,
     /// What is known of providers, by provider.
     known: Mutex<HashMap<Key, KnownKey>>,
     /// The token of a pod, so that none is requested while it or its answer is good.
-    tokens: Shelf<Held>,
+    tokens: Cache<Held>,
 }
 
 /// A token of a pod.
@@ -58,7 +58,7 @@ struct Held {
     token: Option<Secret>,
 }
 
-type Landed = Result<Arc<Answer>, Error>;
+type Shared = Result<Arc<Answer>, Error>;
 
 impl Images {
     /// Nobody asked yet.
@@ -70,8 +70,8 @@ impl Images {
     ) -> Self {
         let most = settings.most;
         Self {
-            shelf: Shelf::new(Arc::clone(&clock), most),
-            tokens: Shelf::new(Arc::clone(&clock), most),
+            cache: Cache::new(Arc::clone(&clock), most),
+            tokens: Cache::new(Arc::clone(&clock), most),
             runner: Runner { settings, surroundings, clock, observer },
             accounts: None,
             flights: Mutex::default(),
@@ -163,7 +163,7 @@ impl Images {
             Ok(outcome) => outcome,
             Err(error) => {
                 tracing::warn!(provider = provider.name, %error, "a provider failed");
-                match self.shelf.last_good(&self.keys(&question)) {
+                match self.cache.last_good(&self.keys(&question)) {
                     Some(answer) => Outcome::LastGood(answer, error),
                     None => Outcome::Failed(error),
                 }
@@ -200,7 +200,7 @@ impl Images {
         Ok(Client { account: Some((pod.clone(), account, attributes.clone())), annotations })
     }
 
-    /// An answer from the shelf, or from a run that others may share.
+    /// An answer from the cache, or from a run that others may share.
     fn answer(self: &Arc<Self>, question: Question) -> Result<Outcome, Error> {
         let mut question = question;
         loop {
@@ -208,9 +208,9 @@ impl Images {
                 return Ok(kept);
             }
             let sharing = self.sharing(&question);
-            let answer = match self.board(&question, sharing) {
-                Boarding::Known(kept) => return Ok(kept),
-                Boarding::Seat(seat) => seat.wait(None).unwrap_or_else(|| Err(lost()))?,
+            let answer = match self.join(&question, sharing) {
+                Joined::Known(kept) => return Ok(kept),
+                Joined::Waiter(waiter) => waiter.wait(None).unwrap_or_else(|| Err(lost()))?,
             };
             // Whoever shared a run for a registry may find that the answer is for one image after
             // all; then it must ask for its own.
@@ -222,7 +222,7 @@ impl Images {
     }
 
     fn kept(&self, question: &Question) -> Option<Outcome> {
-        let (number, answer) = self.shelf.find(&self.keys(question))?;
+        let (number, answer) = self.cache.find(&self.keys(question))?;
         Some(Outcome::Kept(answer, Scope::ALL[number]))
     }
 
@@ -240,26 +240,26 @@ impl Images {
         }
     }
 
-    fn board(self: &Arc<Self>, question: &Question, sharing: Scope) -> Boarding<Landed, Outcome> {
+    fn join(self: &Arc<Self>, question: &Question, sharing: Scope) -> Joined<Shared, Outcome> {
         let key = question.key(sharing, &question.client_key());
         let images = Arc::clone(self);
         let asked = question.clone();
         let mut flights = lock(&self.flights);
-        let flight = flights.entry(key).or_insert_with(|| Flight::new(|| Err(lost())));
-        flight.board_unless(
+        let flight = flights.entry(key).or_insert_with(|| SingleFlight::new(|| Err(lost())));
+        flight.join_unless(
             || self.kept(question),
-            move |landing| {
+            move |completer| {
                 runner::spawn(move || {
                     let result = images.run(&asked);
-                    // Whoever comes from now on finds the answer on the shelf, or asks afresh.
+                    // Whoever comes from now on finds the answer on the cache, or asks afresh.
                     lock(&images.flights).remove(&key);
-                    landing.land(result);
+                    completer.complete(result);
                 });
             },
         )
     }
 
-    fn run(&self, question: &Question) -> Landed {
+    fn run(&self, question: &Question) -> Shared {
         let provider = &question.provider;
         let told = self.tell(question)?;
         let answer = self.runner.ask(provider, &question.image, &told)?;
@@ -275,7 +275,7 @@ impl Images {
             client = with_token(&client, &hash);
         }
         let key = question.key(answer.scope, &client);
-        self.shelf.put(key, &answer, answer.hold(), answer.own_expiry());
+        self.cache.put(key, &answer, answer.hold(), answer.own_expiry());
         Ok(answer)
     }
 
@@ -352,7 +352,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A lookup under way: a future of no particular runtime, or a blocking wait.
-pub type Looking = Seat<Result<Arc<Found>, Error>>;
+pub type Looking = Waiter<Result<Arc<Found>, Error>>;
 
 impl Images {
     /// Begins a lookup on a kept thread.
@@ -363,10 +363,10 @@ impl Images {
         pod: Option<Pod>,
     ) -> Looking {
         let (images, config) = (Arc::clone(self), Arc::clone(config));
-        Flight::new(|| Err(lost())).board(move |landing| {
+        SingleFlight::new(|| Err(lost())).join(move |completer| {
             runner::spawn(move || {
                 let found = images.lookup(&config, &image, pod.as_ref());
-                landing.land(found.map(Arc::new));
+                completer.complete(found.map(Arc::new));
             });
         })
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{
     account::{Account, Pod},
     answer::{Answer, Scope},
+    cache::Key,
     config::{Provider, TokenAttributes, TokenCache},
-    shelf::Key,
 };
 
 /// What is asked of a provider.

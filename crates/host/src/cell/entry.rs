@@ -9,11 +9,11 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::{Fresh, Keep, pace::jitter};
+use super::{Fresh, Keep, backoff::jitter};
 use keyward_process::clock::Clock;
 
 /// A value with the times that matter for it, in copies.
-pub(super) struct Kept<T> {
+pub(super) struct Entry<T> {
     copies: [Arc<T>; COPIES],
     serial: u64,
     /// From when on a call has more to do than to hand it out; wall-clock milliseconds. Never later
@@ -34,7 +34,7 @@ const SHORTEST: i64 = 2_000;
 /// After a failed renewal the next one is tried within this.
 const RETRY: i64 = 600_000;
 
-impl<T: Keep> Kept<T> {
+impl<T: Keep> Entry<T> {
     /// A value that came at `now`, after `old`.
     pub(super) fn new(fresh: &Fresh<T>, now: i64, ahead: bool, old: Option<&Self>) -> Self {
         let end = fresh.expires.map_or(i64::MAX, Timestamp::as_millisecond);
@@ -65,7 +65,7 @@ impl<T: Keep> Kept<T> {
     }
 }
 
-impl<T> Kept<T> {
+impl<T> Entry<T> {
     pub(super) fn serial(&self) -> u64 {
         self.serial
     }

@@ -13,7 +13,7 @@ use crate::Error;
 
 /// What is remembered between runs. All moments are of the monotonic clock.
 #[derive(Default)]
-pub(super) struct Pace {
+pub(super) struct Backoff {
     /// Runs in a row that brought nothing good.
     failures: u32,
     /// What callers get until the back-off is over.
@@ -61,7 +61,7 @@ struct Refusal(Option<Arc<Response>>);
 /// first again.
 const LONGEST: Duration = Duration::from_secs(60);
 
-impl Pace {
+impl Backoff {
     /// The error callers get instead of a run.
     pub(super) fn error(&self, now: Duration) -> Option<Error> {
         let (error, until) = self.error.as_ref()?;
@@ -158,23 +158,23 @@ mod tests {
 
     #[test]
     fn a_value_that_was_accepted_is_replaced_at_once_however_soon_it_is_refused() {
-        let mut pace = Pace::default();
+        let mut backoff = Backoff::default();
         for round in 0..30 {
-            assert!(pace.refuse(Duration::ZERO, round > 0, None), "round {round}");
-            pace.succeed(Duration::ZERO);
+            assert!(backoff.refuse(Duration::ZERO, round > 0, None), "round {round}");
+            backoff.succeed(Duration::ZERO);
         }
-        assert!(!pace.refuse(Duration::ZERO, false, None), "this one was never accepted");
+        assert!(!backoff.refuse(Duration::ZERO, false, None), "this one was never accepted");
     }
 
     #[test]
     fn a_server_that_accepts_and_refuses_in_turn_causes_one_run_a_second_on_average() {
-        let mut pace = Pace::default();
+        let mut backoff = Backoff::default();
         let mut runs = 0;
         for millis in (0..600_000).step_by(20) {
             let now = Duration::from_millis(millis);
-            if pace.refuse(now, true, None) {
+            if backoff.refuse(now, true, None) {
                 runs += 1;
-                pace.succeed(now);
+                backoff.succeed(now);
             }
         }
         // A minute's worth in a burst, then one a second; where the two limits overlap, a few more.

@@ -46,7 +46,7 @@ pub(super) enum Hold {
 }
 
 /// A bounded number of answers.
-pub(super) struct Shelf<V> {
+pub(super) struct Cache<V> {
     clock: SharedClock,
     most: usize,
     inner: Mutex<Inner<V>>,
@@ -72,7 +72,7 @@ struct Moment {
     elapsed: Duration,
 }
 
-impl<V> Shelf<V> {
+impl<V> Cache<V> {
     pub(super) fn new(clock: SharedClock, most: usize) -> Self {
         let swept = clock.elapsed();
         Self { clock, most, inner: Mutex::new(Inner { kept: HashMap::new(), swept }) }
@@ -163,9 +163,9 @@ mod tests {
     use super::*;
     use keyward_process::clock::HandClock;
 
-    fn shelf(most: usize) -> (Arc<HandClock>, Shelf<u8>) {
+    fn cache(most: usize) -> (Arc<HandClock>, Cache<u8>) {
         let clock = Arc::new(HandClock::new(Timestamp::UNIX_EPOCH));
-        (Arc::clone(&clock), Shelf::new(clock, most))
+        (Arc::clone(&clock), Cache::new(clock, most))
     }
 
     fn key(text: &str) -> Key {
@@ -176,64 +176,64 @@ mod tests {
 
     #[test]
     fn an_answer_is_good_at_its_end_and_not_after() {
-        let (clock, shelf) = shelf(10);
-        shelf.put(key("a"), &Arc::new(1), MINUTE, None);
+        let (clock, cache) = cache(10);
+        cache.put(key("a"), &Arc::new(1), MINUTE, None);
         clock.advance(Duration::from_secs(60));
-        assert!(shelf.find(&[key("a")]).is_some());
+        assert!(cache.find(&[key("a")]).is_some());
         clock.advance(Duration::from_millis(1));
-        assert!(shelf.find(&[key("a")]).is_none());
+        assert!(cache.find(&[key("a")]).is_none());
     }
 
     #[test]
     fn a_clock_set_back_makes_nothing_live_longer() {
-        let (clock, shelf) = shelf(10);
-        shelf.put(key("a"), &Arc::new(1), MINUTE, None);
+        let (clock, cache) = cache(10);
+        cache.put(key("a"), &Arc::new(1), MINUTE, None);
         clock.jump(SignedDuration::from_hours(-5));
         clock.advance(Duration::from_secs(61));
-        assert!(shelf.find(&[key("a")]).is_none());
+        assert!(cache.find(&[key("a")]).is_none());
     }
 
     #[test]
     fn the_first_key_wins() {
-        let (_, shelf) = shelf(10);
-        shelf.put(key("registry"), &Arc::new(2), MINUTE, None);
+        let (_, cache) = cache(10);
+        cache.put(key("registry"), &Arc::new(2), MINUTE, None);
         let keys = [key("image"), key("registry"), key("global")];
-        assert_eq!(shelf.find(&keys).map(|(n, v)| (n, *v)), Some((1, 2)));
-        shelf.put(key("image"), &Arc::new(1), MINUTE, None);
-        assert_eq!(shelf.find(&keys).map(|(n, v)| (n, *v)), Some((0, 1)));
+        assert_eq!(cache.find(&keys).map(|(n, v)| (n, *v)), Some((1, 2)));
+        cache.put(key("image"), &Arc::new(1), MINUTE, None);
+        assert_eq!(cache.find(&keys).map(|(n, v)| (n, *v)), Some((0, 1)));
     }
 
     #[test]
     fn what_nobody_asks_for_is_swept_by_any_lookup_after_a_quarter_of_an_hour() {
-        let (clock, shelf) = shelf(10);
-        shelf.put(key("a"), &Arc::new(1), MINUTE, None);
+        let (clock, cache) = cache(10);
+        cache.put(key("a"), &Arc::new(1), MINUTE, None);
         clock.advance(Duration::from_secs(15 * 60));
-        assert!(shelf.find(&[key("other")]).is_none());
-        assert_eq!(shelf.len(), 1);
+        assert!(cache.find(&[key("other")]).is_none());
+        assert_eq!(cache.len(), 1);
         clock.advance(Duration::from_millis(1));
-        assert!(shelf.find(&[key("other")]).is_none());
-        assert_eq!(shelf.len(), 0);
+        assert!(cache.find(&[key("other")]).is_none());
+        assert_eq!(cache.len(), 0);
     }
 
     #[test]
     fn what_is_still_valid_by_itself_is_the_last_good_one() {
-        let (clock, shelf) = shelf(10);
-        shelf.put(key("a"), &Arc::new(1), MINUTE, Some(3_600_000));
+        let (clock, cache) = cache(10);
+        cache.put(key("a"), &Arc::new(1), MINUTE, Some(3_600_000));
         clock.advance(Duration::from_secs(61));
-        assert!(shelf.find(&[key("a")]).is_none());
-        assert_eq!(shelf.last_good(&[key("a")]).as_deref(), Some(&1));
+        assert!(cache.find(&[key("a")]).is_none());
+        assert_eq!(cache.last_good(&[key("a")]).as_deref(), Some(&1));
         clock.advance(Duration::from_secs(3600));
-        assert!(shelf.last_good(&[key("a")]).is_none());
+        assert!(cache.last_good(&[key("a")]).is_none());
     }
 
     #[test]
     fn a_full_shelf_gives_up_what_ends_first() {
-        let (_, shelf) = shelf(2);
+        let (_, cache) = cache(2);
         for (name, seconds) in [("long", 90), ("short", 30), ("new", 60)] {
-            shelf.put(key(name), &Arc::new(1), Hold::For(Duration::from_secs(seconds)), None);
+            cache.put(key(name), &Arc::new(1), Hold::For(Duration::from_secs(seconds)), None);
         }
-        assert!(shelf.find(&[key("short")]).is_none());
-        assert!(shelf.find(&[key("long")]).is_some() && shelf.find(&[key("new")]).is_some());
+        assert!(cache.find(&[key("short")]).is_none());
+        assert!(cache.find(&[key("long")]).is_some() && cache.find(&[key("new")]).is_some());
     }
 
     #[test]
