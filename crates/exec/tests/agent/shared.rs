@@ -75,6 +75,24 @@ fn a_policy_holds_for_the_plugin_behind_the_wrapper() {
 }
 
 #[test]
+fn the_status_names_kubeconfigs_that_another_program_overwrote() {
+    let stage = Stage::new();
+    assert_eq!(stage.token(), "t0ken");
+    let kube = stage.dir.path().join("home/.kube");
+    std::fs::create_dir_all(&kube).unwrap();
+    let text = "users: [{name: ann, user: {exec: {command: sh}}}]\n";
+    std::fs::write(kube.join("config"), text).unwrap();
+    let wrapper = exec().to_str().unwrap();
+    let wrapped = stage.keyward(&["wrap", "--all", "--wrapper", wrapper]);
+    assert!(wrapped.status.success(), "{wrapped:?}");
+    assert_eq!(stage.status()["overwritten"], serde_json::json!([]));
+    std::fs::write(kube.join("config"), text).unwrap();
+    assert_eq!(stage.status()["overwritten"][0]["users"], serde_json::json!(["ann"]));
+    let told = stage.keyward(&["agent", "status"]);
+    assert!(String::from_utf8_lossy(&told.stdout).contains("no longer wrapped: `ann`"), "{told:?}");
+}
+
+#[test]
 fn a_locked_agent_keeps_and_gives_nothing() {
     let stage = Stage::new();
     assert_eq!(stage.token(), "t0ken");

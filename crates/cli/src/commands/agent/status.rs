@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, process::ExitCode};
 
 use clap::ValueEnum;
+use keyward_agent::wrap::Journal;
 use keyward_protocol::agent::{Admin, Served};
 use serde::Deserialize;
 
@@ -57,12 +58,17 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         }
         Some(_) => return Err(Failure::failed("the agent does not tell its status")),
     };
+    let overwritten = overwritten(globals);
     if args.output == Format::Json {
-        output::print(json.expose())?;
+        let mut status: serde_json::Value = serde_json::from_str(json.expose()).map_err(unread)?;
+        status["overwritten"] = overwritten
+            .iter()
+            .map(|(file, users)| serde_json::json!({ "kubeconfig": file, "users": users }))
+            .collect();
+        output::print_json(&status)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let status: Status = serde_json::from_str(json.expose())
-        .map_err(|_| Failure::failed("the agent's status cannot be read; try `-o json`"))?;
+    let status: Status = serde_json::from_str(json.expose()).map_err(unread)?;
     let locked = if status.locked { ", locked" } else { "" };
     let mut text = format!("agent {} (pid {}){locked}\n", status.version, status.pid);
     if status.credentials.is_empty() {
@@ -71,8 +77,28 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     for credential in &status.credentials {
         credential.describe(&mut text);
     }
+    for (file, users) in &overwritten {
+        let users: Vec<_> =
+            users.iter().map(|user| format!("`{}`", output::inline(user))).collect();
+        let (file, users) = (output::inline(file), users.join(", "));
+        let _ = writeln!(text, "\n{file}: no longer wrapped: {users}; run `keyward wrap` again");
+    }
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Wrapped kubeconfigs that another program wrote anew since, and the users it concerns.
+fn overwritten(globals: &Globals) -> Vec<(String, Vec<String>)> {
+    let journals = Journal::directory(&globals.surroundings);
+    let journals = journals.map(|directory| Journal::list(&directory)).unwrap_or_default();
+    let found = journals
+        .iter()
+        .map(|journal| (journal.kubeconfig.display().to_string(), journal.overwritten()));
+    found.filter(|(_, users)| !users.is_empty()).collect()
+}
+
+fn unread(_: serde_json::Error) -> Failure {
+    Failure::failed("the agent's status cannot be read")
 }
 
 impl Credential {
