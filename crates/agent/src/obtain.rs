@@ -47,7 +47,11 @@ pub fn obtain(
     client.ask(question)?;
     loop {
         return Ok(match client.receive(LONGEST)? {
-            Message::Answer(answer) => Obtained::Answer(answer),
+            Message::Answer(answer) => {
+                // Not sooner: the agent has to see who we are first.
+                harden::keep_memory_private();
+                Obtained::Answer(answer)
+            }
             Message::Failure(failure) => Obtained::Failure(failure),
             Message::Note(text) => {
                 note(&text);

@@ -4,11 +4,18 @@
 
 use std::{fs, os::unix::fs::DirBuilderExt as _, sync::Arc, thread::JoinHandle, time::Duration};
 
-use keyward_agent::{Address, CannotStart, Client, End, Server, Settings, Stopper, Unreachable};
-use keyward_process::clock::SystemClock;
+use keyward_agent::{
+    Address, CannotStart, Client, End, Obtained, Server, Settings, Stopper, Unreachable,
+    entry::{Entries, Entry, Stanza},
+    obtain,
+};
+use keyward_process::{
+    clock::{HandClock, SystemClock},
+    surroundings::{Fixed, Surroundings},
+};
 use keyward_protocol::{
     Secret,
-    agent::{Admin, Message, SecretRequest, Served},
+    agent::{Admin, Ask, Message, SecretRequest, Served},
 };
 use tempfile::TempDir;
 
@@ -164,4 +171,64 @@ fn what_is_no_question_ends_the_connection_and_nothing_else() {
     let mut client = agent.client();
     client.ask(&Message::Admin(Admin::Status)).unwrap();
     assert!(matches!(served(&mut client), Served::Done(_)));
+}
+
+/// An expired login that tools ask for every half a minute, by a clock in the test's hand.
+#[test]
+fn twelve_hours_of_background_requests_make_one_run_of_a_plugin_that_wants_a_browser() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = dir.path().join("run");
+    fs::DirBuilder::new().mode(0o700).create(&directory).unwrap();
+    let address = Address { socket: directory.join("agent.sock"), directory };
+    let script = dir.path().join("plugin");
+    let runs = dir.path().join("runs");
+    let text = format!("echo run >>{}\necho see https://idp.example >&2\nexit 1\n", runs.display());
+    fs::write(&script, text).unwrap();
+    let script = script.to_str().unwrap().to_owned();
+    let home = dir.path().to_str().unwrap().to_owned();
+    let vars = [("HOME", home), ("PATH", "/usr/bin:/bin".to_owned())];
+    let surroundings = Surroundings::fixed(Fixed {
+        vars: vars.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+        cwd: "/".into(),
+        ..Fixed::default()
+    });
+    let stanza = Stanza {
+        command: "sh",
+        args: std::slice::from_ref(&script),
+        env: &[],
+        api_version: "client.authentication.k8s.io/v1",
+        interactive_mode: "IfAvailable",
+        provide_cluster_info: false,
+    };
+    let entry = Entry::new(&stanza, &dir.path().join("config"), "ann", &surroundings).unwrap();
+    Entries::new(dir.path().join("entries")).add(&entry).unwrap();
+
+    let clock = Arc::new(HandClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
+    let settings = Settings::new(address.clone(), dir.path().join("entries"), clock.clone());
+    let server = Server::bind(settings).unwrap();
+    let stopper = server.stopper();
+    let thread = std::thread::spawn(|| server.run().unwrap());
+    let info = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"interactive":false}}"#;
+    let mut environment: Vec<_> =
+        vars.map(|(n, v)| (n.as_bytes().to_vec(), v.into_bytes())).to_vec();
+    environment.push((b"KUBERNETES_EXEC_INFO".to_vec(), info.as_bytes().to_vec()));
+    let question = Message::Ask(Ask {
+        command: b"sh".to_vec(),
+        args: vec![script.into_bytes()],
+        environment,
+        directory: b"/".to_vec(),
+        terminal: Vec::new(),
+        login: false,
+    });
+    for _ in 0..12 * 60 * 2 {
+        let mut client = Client::connect(&address.socket).unwrap();
+        match obtain(&mut client, &question, |_| {}).unwrap() {
+            Obtained::Failure(failure) => assert_eq!(failure.code, 3, "{failure:?}"),
+            other => panic!("{other:?}"),
+        }
+        clock.advance(Duration::from_secs(30));
+    }
+    assert_eq!(fs::read_to_string(&runs).unwrap().lines().count(), 1);
+    stopper.stop();
+    assert_eq!(thread.join().unwrap(), End::Stopped);
 }

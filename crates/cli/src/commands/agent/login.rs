@@ -1,6 +1,6 @@
 //! `keyward login` and `keyward logout`.
 
-use std::{io::IsTerminal as _, os::unix::ffi::OsStrExt as _, path::Path, process::ExitCode};
+use std::{io::IsTerminal as _, os::unix::ffi::OsStrExt as _, process::ExitCode};
 
 use keyward_agent::{Obtained, connect_or_start, obtain, terminal};
 use keyward_host::kubeconfig::Exec;
@@ -86,7 +86,6 @@ pub(crate) fn log_in(_args: &LoginArgs, globals: &Globals) -> Result<ExitCode, F
 
 /// What kubectl would ask through `keyward-exec`, so that both have one credential.
 fn question(globals: &Globals, exec: &Exec, request: Request) -> Ask {
-    let (command, args) = unwrapped(&exec.command, &exec.args);
     let mut environment: Vec<_> = globals
         .surroundings
         .vars()
@@ -103,21 +102,12 @@ fn question(globals: &Globals, exec: &Exec, request: Request) -> Ask {
     set(REQUEST_VARIABLE, &Request { interactive: true, ..request }.to_json());
     let directory = globals.surroundings.cwd().unwrap_or_default();
     Ask {
-        command: command.into(),
-        args: args.iter().map(|arg| arg.clone().into_bytes()).collect(),
+        command: exec.command.clone().into_bytes(),
+        args: exec.args.iter().map(|arg| arg.clone().into_bytes()).collect(),
         environment,
         directory: directory.as_os_str().as_bytes().to_vec(),
         terminal: terminal().unwrap_or_default(),
         login: true,
-    }
-}
-
-/// The plugin behind `keyward-exec --`.
-fn unwrapped<'a>(command: &'a str, args: &'a [String]) -> (&'a str, &'a [String]) {
-    let wrapped = Path::new(command).file_name().is_some_and(|name| name == "keyward-exec");
-    match args {
-        [dashes, inner, rest @ ..] if wrapped && dashes == "--" => (inner, rest),
-        _ => (command, args),
     }
 }
 
@@ -147,20 +137,5 @@ fn context(globals: &Globals) -> Result<String, Failure> {
     match globals.flags.context.first().or(globals.flags.user.as_ref()) {
         Some(name) => Ok(name.clone()),
         None => Ok(globals.target()?.context),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::unwrapped;
-
-    #[test]
-    fn the_plugin_behind_the_wrapper_is_what_counts() {
-        let args = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
-        let wrapped = args(&["--", "aws", "eks"]);
-        assert_eq!(unwrapped("/usr/bin/keyward-exec", &wrapped), ("aws", &args(&["eks"])[..]));
-        assert_eq!(unwrapped("aws", &wrapped), ("aws", &wrapped[..]));
-        let bare = args(&["--"]);
-        assert_eq!(unwrapped("keyward-exec", &bare), ("keyward-exec", &bare[..]));
     }
 }
