@@ -25,13 +25,14 @@ pub fn run(args: &[String]) -> Result<bool, String> {
         println!("api: not checked, because there is no nightly compiler to write rustdoc's JSON");
         return Ok(true);
     }
-    let mut text = String::new();
+    let mut sections = Vec::new();
     for library in shipped::crates()?.into_iter().filter(|one| one.is_library) {
         let document = document(&library.name)?;
         let lines = Walk::new(&document)?.lines();
         let items = lines.iter().filter(|line| !line.starts_with("  ")).count();
-        text += &format!("# {}: {items} items\n\n{}\n\n", library.name, lines.join("\n"));
+        sections.push(format!("# {}: {items} items\n\n{}\n\n", library.name, lines.join("\n")));
     }
+    let text = sections.concat();
     let path = list();
     if args.iter().any(|arg| arg == "--write") {
         fs::write(&path, text).map_err(|e| format!("cannot write `{}`: {e}", path.display()))?;

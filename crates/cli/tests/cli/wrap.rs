@@ -163,9 +163,9 @@ fn the_account_of_a_shell_can_be_pinned() {
     let wrapper = stage.path("bin/keyward-exec").display().to_string();
     let mut command = stage.command(["wrap", "--pin", "--wrapper", &wrapper]);
     command.env("AWS_PROFILE", "shop").env("AWS_SECRET_ACCESS_KEY", "canary").ran().good();
-    let wrapped = stage.read("home/.kube/config");
-    assert!(wrapped.contains("\"AWS_PROFILE\", \"value\": \"shop\""), "{wrapped}");
-    assert!(!wrapped.contains("canary"));
+    let pinned = stage.read("home/.kube/config");
+    assert!(pinned.contains("\"AWS_PROFILE\", \"value\": \"shop\""), "{pinned}");
+    assert!(!pinned.contains("canary"));
     stage.run("unwrap").good();
     assert_eq!(stage.read("home/.kube/config"), text);
 }
