@@ -83,8 +83,8 @@ fn the_status_names_kubeconfigs_that_another_program_overwrote() {
     let text = "users: [{name: ann, user: {exec: {command: sh}}}]\n";
     std::fs::write(kube.join("config"), text).unwrap();
     let wrapper = exec().to_str().unwrap();
-    let wrapped = stage.keyward(&["wrap", "--all", "--wrapper", wrapper]);
-    assert!(wrapped.status.success(), "{wrapped:?}");
+    let output = stage.keyward(&["wrap", "--all", "--wrapper", wrapper]);
+    assert!(output.status.success(), "{output:?}");
     assert_eq!(stage.status()["overwritten"], serde_json::json!([]));
     std::fs::write(kube.join("config"), text).unwrap();
     assert_eq!(stage.status()["overwritten"][0]["users"], serde_json::json!(["ann"]));

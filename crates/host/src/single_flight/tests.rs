@@ -126,7 +126,7 @@ fn all_are_woken_once_and_by_each_other_where_the_completion_is_held_up() {
     for waiter in &mut waiters {
         assert!(Pin::new(waiter).poll(&mut context).is_pending());
     }
-    let completed = thread::spawn(move || completer.complete("done"));
+    let thread = thread::spawn(move || completer.complete("done"));
     is_held.recv().unwrap();
     assert_eq!(count.0.load(Ordering::SeqCst), 0);
     for waiter in &mut waiters {
@@ -135,7 +135,7 @@ fn all_are_woken_once_and_by_each_other_where_the_completion_is_held_up() {
     let held_up = 1000 - count.0.load(Ordering::SeqCst);
     assert!(held_up < 16, "{held_up} are held up with the completion");
     go_on.send(()).unwrap();
-    completed.join().unwrap();
+    thread.join().unwrap();
     assert_eq!(count.0.load(Ordering::SeqCst), 1000);
 }
 
