@@ -54,6 +54,8 @@ pub struct Index {
     roots: Map<Vec<u8>, Vec<Option<usize>>>,
     levels: Vec<Level>,
     leaves: Vec<Chain<Vec<usize>>>,
+    /// Patterns of more than [`MOST_LABELS`] labels, with their numbers.
+    long: Vec<(Pattern, usize)>,
 }
 
 /// The choices at one label. A child is a level, or a leaf behind the last label.
@@ -80,6 +82,10 @@ struct Middles {
 /// Literals in their order, and the child they lead to.
 type Ordered = (Vec<Vec<u8>>, usize);
 
+/// Levels are built and walked by recursion, one call a label. A name in the DNS has at most 127
+/// labels; patterns with more are compared one by one instead, so that none exhausts the stack.
+const MOST_LABELS: usize = 128;
+
 /// A pattern and its number.
 type Numbered<'p> = (&'p Pattern, usize);
 
@@ -91,6 +97,10 @@ impl Index {
         let mut index = Self { reading, ..Self::default() };
         let mut groups: BTreeMap<(&[u8], usize), Vec<Numbered<'_>>> = BTreeMap::new();
         for (number, pattern) in patterns.into_iter().enumerate() {
+            if pattern.labels.len() > MOST_LABELS {
+                index.long.push((pattern.clone(), number));
+                continue;
+            }
             let group = (&pattern.port[..], pattern.labels.len());
             groups.entry(group).or_default().push((pattern, number));
         }
@@ -108,6 +118,11 @@ impl Index {
         self.each_of_port(name.port(), name, &mut found);
         if self.reading == Reading::Proposal && !name.port().is_empty() {
             self.each_of_port(b"", name, &mut found);
+        }
+        for (pattern, number) in &self.long {
+            if pattern.matches(name, self.reading) {
+                found(*number);
+            }
         }
     }
 
@@ -303,6 +318,18 @@ mod tests {
         let list = patterns(&["r.io", "r.io:80"]);
         assert_eq!(numbers(&Index::new(&list, Reading::Proposal), "r.io:80/x"), [0, 1]);
         assert_eq!(numbers(&Index::new(&list, Reading::Proposal), "r.io/x"), [0]);
+    }
+
+    #[test]
+    fn a_pattern_of_a_hundred_thousand_labels_is_compiled_and_found() {
+        let long = vec!["a"; 100_000].join(".");
+        let glob = long.replacen('a', "*", 1);
+        let list = patterns(&[&long, &glob, "a.a"]);
+        for reading in READINGS {
+            let index = Index::new(&list, reading);
+            assert_eq!(numbers(&index, &format!("{long}/app")), [0, 1]);
+            assert_eq!(numbers(&index, "a.a/app"), [2]);
+        }
     }
 
     proptest! {
