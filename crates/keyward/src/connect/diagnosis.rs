@@ -165,34 +165,53 @@ const fn is_about_certificates(alert: Alert) -> bool {
 pub(crate) struct Observed<T> {
     inner: T,
     diagnosis: Arc<Diagnosis>,
+    /// The error of a write, kept until the reason for it has been read.
+    failed: Option<io::Error>,
+    /// We ended our side, so a failed write says nothing about the server's.
+    is_shut_down: bool,
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Observed<T> {
     pub(crate) fn new(inner: T, diagnosis: &Arc<Diagnosis>) -> Self {
-        Self { inner, diagnosis: Arc::clone(diagnosis) }
+        Self { inner, diagnosis: Arc::clone(diagnosis), failed: None, is_shut_down: false }
     }
 
-    /// After a failed write the reason may be waiting to be read.
-    fn failed<R>(
+    /// Writes, and after a failure reads the reason, which the server sent before it closed the
+    /// connection. The runtime may not know yet that there is something to read; the failure waits for
+    /// that, and not in vain: a closed connection is always readable.
+    fn write<R>(
         &mut self,
         cx: &mut Context<'_>,
-        done: Poll<io::Result<R>>,
+        write: impl FnOnce(Pin<&mut T>, &mut Context<'_>) -> Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
-        if let Poll::Ready(Err(error)) = &done {
-            self.diagnosis.note(error);
-            if self.diagnosis.alert.get().is_none()
-                && !self.diagnosis.server_spoke.load(Ordering::Relaxed)
-            {
-                // Nothing is lost: a stream that cannot be written to is of no use to a reader either.
-                let mut rest = [0; 1];
-                let read = Pin::new(&mut self.inner).poll_read(cx, &mut ReadBuf::new(&mut rest));
-                if let Poll::Ready(Err(error)) = read {
-                    self.diagnosis.note(&error);
+        let error = match self.failed.take() {
+            Some(error) => error,
+            None => match write(Pin::new(&mut self.inner), cx) {
+                Poll::Ready(Err(error)) => error,
+                done => return done,
+            },
+        };
+        self.diagnosis.note(&error);
+        if self.diagnosis.alert.get().is_none()
+            && !self.diagnosis.server_spoke.load(Ordering::Relaxed)
+        {
+            // Nothing is lost: a stream that cannot be written to is of no use to a reader either.
+            let mut rest = [0; 1];
+            match Pin::new(&mut self.inner).poll_read(cx, &mut ReadBuf::new(&mut rest)) {
+                Poll::Ready(Err(reason)) => self.diagnosis.note(&reason),
+                Poll::Pending if !self.is_shut_down && is_closed_by_peer(&error) => {
+                    self.failed = Some(error);
+                    return Poll::Pending;
                 }
+                Poll::Ready(Ok(())) | Poll::Pending => {}
             }
         }
-        done
+        Poll::Ready(Err(error))
     }
+}
+
+fn is_closed_by_peer(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Observed<T> {
@@ -220,16 +239,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Observed<T> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let done = Pin::new(&mut self.inner).poll_write(cx, bytes);
-        self.failed(cx, done)
+        self.write(cx, |inner, cx| inner.poll_write(cx, bytes))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let done = Pin::new(&mut self.inner).poll_flush(cx);
-        self.failed(cx, done)
+        self.write(cx, |inner, cx| inner.poll_flush(cx))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.is_shut_down = true;
         Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 
@@ -238,8 +256,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Observed<T> {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let done = Pin::new(&mut self.inner).poll_write_vectored(cx, bytes);
-        self.failed(cx, done)
+        self.write(cx, |inner, cx| inner.poll_write_vectored(cx, bytes))
     }
 
     fn is_write_vectored(&self) -> bool {
