@@ -53,7 +53,7 @@ pub struct Line {
     pub label: &'static str,
     /// Sorted figures of all rounds, or why there are none.
     pub figures: Result<Vec<f64>, String>,
-    /// The same in the order of the rounds.
+    /// The figures in the order of the rounds.
     pub rounds: Vec<f64>,
 }
 

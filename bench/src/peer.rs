@@ -88,7 +88,7 @@ impl Peer {
 }
 
 impl Drop for Peer {
-    /// It ends when its stdin does.
+    /// Closes the peer's stdin, which ends it.
     fn drop(&mut self) {
         self.stdin = None;
         let _ = self.child.wait();

@@ -38,7 +38,7 @@ const ENDS: &[(&str, bool)] = &[("exit 0", true), ("exit 1", false), ("exit 7", 
 #[derive(Debug, PartialEq)]
 struct Trace {
     succeeded: bool,
-    /// Which of the texts to look for were shown.
+    /// For each text to look for: whether it was shown.
     shown: Vec<bool>,
     runs: usize,
     /// Where it is not mixed with stderr.

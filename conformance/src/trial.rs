@@ -36,7 +36,7 @@ const TERMINALS: usize = 7;
 pub struct Settings {
     /// Over all areas.
     pub cases: usize,
-    /// The same seed makes the same cases.
+    /// Equal seeds make equal cases.
     pub seed: u64,
     pub only: Option<Only>,
     /// Does without a judge that the machine lacks.

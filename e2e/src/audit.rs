@@ -10,7 +10,7 @@ use crate::{Outcome, steps::same};
 pub struct Request {
     /// As whom; empty for somebody who was refused at the door.
     pub user: String,
-    /// Which credential it was.
+    /// The credential that was used.
     pub credential: String,
     /// What for, as in a rule of RBAC.
     pub verb: String,

@@ -29,7 +29,7 @@ pub const TOKEN: &str = "static-token-of-tom";
 
 /// A running cluster. Dropping it ends its processes and removes its files.
 pub struct Cluster {
-    /// Its address.
+    /// The API server's address.
     pub address: String,
     /// Signs clients and servers.
     pub authority: Authority,

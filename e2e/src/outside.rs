@@ -9,7 +9,7 @@ use crate::{Outcome, child::Server, config, tools::Tools};
 
 /// The one key of the pretended AWS account.
 pub const ACCESS_KEY: &str = "AKIAKEYWARDE2E";
-/// Its secret, which never leaves this machine and opens nothing.
+/// A secret that never leaves this machine and opens nothing.
 pub const SECRET_KEY: &str = "e2e-secret-that-opens-nothing";
 
 /// Both, running.

@@ -63,7 +63,7 @@ fn gate(allowed: Allowed) -> Gate {
     Gate { names: NAMES.map(str::to_owned).to_vec(), scheme: Scheme::HTTPS, allowed }
 }
 
-/// It names us and nobody else, and two servers would read it in the same way.
+/// Asserts that a request names only us, and that any two servers would read it the same way.
 fn unambiguous(request: &Request<()>) {
     let headers = request.headers();
     assert_ne!(request.method(), Method::CONNECT);

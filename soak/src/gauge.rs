@@ -17,7 +17,7 @@ pub async fn read(ending: signal::Receiver<bool>) -> Vec<Reading> {
     read_of("self".to_owned(), ending).await
 }
 
-/// The same for another process.
+/// Reads another process several times a second until the end.
 pub async fn read_of(process: String, mut ending: signal::Receiver<bool>) -> Vec<Reading> {
     let mut ticks = tokio::time::interval(Duration::from_millis(200));
     let mut readings = Vec::new();

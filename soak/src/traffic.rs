@@ -35,7 +35,7 @@ pub struct Failed {
 }
 
 impl Traffic {
-    /// Those that failed.
+    /// The requests that failed.
     pub fn failed(&self) -> MutexGuard<'_, Vec<Failed>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -8,7 +8,7 @@ use crate::sh;
 
 /// A crate of the workspace that may be published.
 pub struct Crate {
-    /// Its name.
+    /// The crate's name.
     pub name: String,
     /// Whether others can depend on it.
     pub is_library: bool,
@@ -46,7 +46,7 @@ pub fn crates() -> Result<Vec<Crate>, String> {
     Ok(crates)
 }
 
-/// Their libraries exist for their own programs and tests.
+/// Crates whose libraries exist only for their own programs and tests.
 const PROGRAMS: [&str; 3] = ["keyward-cli", "keyward-exec", "keyward-pkcs11"];
 
 fn is_library(target: &Value) -> bool {

@@ -31,9 +31,9 @@ pub fn run(filter: &[String]) -> Result<bool, String> {
     Ok(total.failed == 0 && total.passed > 0)
 }
 
-/// The same command with the usual meaning of the signals that end programs. `nohup`, or a script
-/// that puts us into the background, makes us deaf to some; the tests send them to what they start,
-/// which would inherit that.
+/// Restores the default action of the signals that end programs. `nohup`, or a script that puts us
+/// into the background, makes us ignore some; the tests send them to the programs they start, which
+/// would inherit that.
 fn hearing(command: Command) -> Command {
     /// SIGHUP, SIGINT, SIGQUIT, SIGTERM, as bits counted from 1.
     const ENDING: u64 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14;

@@ -184,8 +184,8 @@ fn per_call<T: Sync, R>(threads: usize, subject: &T, call: fn(&T) -> R) -> f64 {
     slowest(threads, prepare) * 1e9 / f64::from(CALLS)
 }
 
-/// The same for a request through a service. Making the request is not counted, and is done by the thread
-/// that sends it: memory of another would be given back to that one.
+/// Allocations of a request through a service. Building the request is not counted; the thread that
+/// sends it also builds it, so that no memory is freed by another thread.
 fn per_request<S>(threads: usize, service: &S) -> f64
 where
     S: Service<Asked, Error = BoxError> + Clone + Send + Sync,

@@ -73,7 +73,7 @@ fn runs(callers: usize) -> Result<f64, String> {
     Ok(count)
 }
 
-/// The same with the plugin's own time, as a user feels it. No bar: what differs is in [`row`].
+/// How long 99 of 100 requests wait, including the plugin's own time. No bar: [`row`] has those.
 pub fn whole() -> Row {
     Row { unit: "ms", variants: variants(Part::Whole), bars: Vec::new() }
 }

@@ -1,4 +1,4 @@
-//! Which patterns mean an image: one, a thousand, ten thousand.
+//! Matching an image against one, a thousand and ten thousand patterns.
 
 use std::hint::black_box;
 

@@ -27,7 +27,7 @@ const REQUESTS: u32 = 200_000;
 /// Requests whose allocations are counted.
 const COUNTED: u32 = 1_000;
 
-/// The same request through nothing, through kube's layer and through ours.
+/// A request through no layer, through kube's layer and through ours.
 pub fn row() -> Row {
     let scene = Scene::new();
     let (ours, bare) = (ours(&scene), ours(&scene).without_replay());
@@ -76,7 +76,7 @@ pub fn row() -> Row {
     }
 }
 
-/// Those of a request through our layer, with replay.
+/// Allocations of a request through our layer, with replay.
 pub(super) fn allocations() -> f64 {
     count(&mut ours(&Scene::new()).layer(Nothing))
 }

@@ -22,7 +22,7 @@ use crate::{
 /// Runs in one round.
 const RUNS: u32 = 12;
 
-/// The same shell plugin, started both ways.
+/// A shell plugin, started both ways.
 pub fn row() -> Row {
     let folder = Folder::new();
     let path = folder.plugin.clone();

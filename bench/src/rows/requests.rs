@@ -113,7 +113,7 @@ pub fn in_turn() -> Row {
     }
 }
 
-/// This thread, and all that comes from it, is on one processor until this is dropped.
+/// Pins this thread, and every thread it starts, to one processor until dropped.
 struct Processor {
     before: CpuSet,
 }
@@ -135,8 +135,8 @@ impl Drop for Processor {
     }
 }
 
-/// The same by the time that the client has a processor for it: what a request costs the program that
-/// makes it. All of them speak HTTP/1.1 here, one request at a time.
+/// Processor time of the client per request: what a request costs the program that makes it. All
+/// clients use HTTP/1.1 here, one request at a time.
 pub fn work() -> Row {
     let stage = Stage::new();
     let theirs = stage.job();
@@ -175,7 +175,7 @@ struct Stage {
     runtime: Rc<Runtime>,
     scenes: Rc<[Scene; 2]>,
     processor: Option<Rc<Processor>>,
-    /// These three speak HTTP/1.1.
+    /// `kube`, `wrapped` and `lone` use HTTP/1.1.
     kube: kube::Client,
     wrapped: kube::Client,
     lone: Client,
@@ -330,7 +330,7 @@ pub async fn through_kube(client: &kube::Client) -> Result<(), String> {
     expect(&text)
 }
 
-/// The same by ours.
+/// A request by our client, and its answer.
 pub async fn ask(client: &Client) -> Result<(), String> {
     let response = client.get("/healthz").await.map_err(|e| e.to_string())?;
     expect(&response.into_body().text().await.map_err(|e| e.to_string())?)
@@ -414,7 +414,7 @@ where
     Ok(())
 }
 
-/// The same with several under way.
+/// Repeats a request with several at once.
 async fn abreast<F>(once: impl Fn() -> F) -> Result<f64, String>
 where
     F: Future<Output = Result<(), String>>,

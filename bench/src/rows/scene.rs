@@ -31,7 +31,7 @@ impl Folder {
         Self::running(&PLUGIN.replace("TOKEN", TOKEN))
     }
 
-    /// The same with this script as the plugin.
+    /// A folder whose plugin is this script.
     pub fn running(script: &str) -> Self {
         Self::with(script, |user| {
             json!({
@@ -101,7 +101,7 @@ fn write(path: &Path, text: &str) {
     fs::write(path, text).expect("a file in a temporary folder");
 }
 
-/// Its answers end, as those of all the clouds do.
+/// Answers with an expiry, as the plugins of all clouds do.
 const PLUGIN: &str = r#"#!/bin/sh
 echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"TOKEN","expirationTimestamp":"2099-01-01T00:00:00Z"}}'
 "#;

@@ -175,7 +175,7 @@ impl Scene {
         self.runtime.block_on(ask(&client))
     }
 
-    /// The same by kube, with the key in memory.
+    /// A handshake by kube, with the key in memory.
     fn shake_kube(&self, config: &kube::Config) -> Result<(), String> {
         self.runtime.block_on(async {
             let client = kube::Client::try_from(config.clone()).map_err(|e| e.to_string())?;
@@ -246,7 +246,7 @@ impl Scene {
     }
 }
 
-/// This program, which is a signer when it is asked as one.
+/// The path of this program, which also acts as a signer.
 fn program() -> String {
     std::env::current_exe().expect("a program").display().to_string()
 }

@@ -108,7 +108,7 @@ pub fn start(command: &mut Command) -> Result<f64, String> {
     starts(STARTS, command)
 }
 
-/// The same for something that takes its time.
+/// Milliseconds for one start, averaged over `times`: for programs too slow for [`start`].
 pub fn starts(times: u32, command: &mut Command) -> Result<f64, String> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let name = command.get_program().display().to_string();

@@ -97,7 +97,7 @@ impl Area {
 pub struct Tally {
     /// As the reference has it, or otherwise on purpose.
     pub passed: usize,
-    /// Those of them that are otherwise on purpose.
+    /// Cases that passed although we differ from the reference, on purpose.
     pub departed: usize,
     /// Neither.
     pub failed: usize,

@@ -23,7 +23,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// The same area, seeds and number make the same cases.
+    /// Equal areas, seeds and numbers make equal cases.
     pub fn new(area: &str, mut seeds: Vec<Value>, number: u64) -> Self {
         seeds.iter_mut().for_each(bare);
         let (make, words): (fn(&mut Rng) -> Value, _) = match area {

@@ -32,7 +32,7 @@ const QUERY: &str = "/version?b=2&a=x%20y&a=%2F&e=&pretty";
 pub(super) struct Certificates {
     /// Of the server's authority.
     good: Issued,
-    /// The same, and over since long.
+    /// Of the server's authority, long expired.
     over: Issued,
     /// Of an authority that the server does not know.
     strange: Issued,

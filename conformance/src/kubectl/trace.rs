@@ -138,7 +138,7 @@ impl Run {
 }
 
 impl Request {
-    /// The same with the query's names in order and no escapes in it.
+    /// The request with its query sorted by name and unescaped.
     fn plain(&self) -> Self {
         let (path, query) = self.target.split_once('?').unwrap_or((&self.target, ""));
         let plain = |text: &str| -> Vec<u8> {

@@ -29,11 +29,11 @@ pub enum Unreachable {
     Absent,
     /// Somebody listens who has another user id than ours.
     Foreign,
-    /// It listens and does not answer.
+    /// The agent listens but does not answer.
     Stuck,
-    /// It went away during the talk.
+    /// The agent closed the connection early.
     Gone,
-    /// It speaks no version that we speak, or not this protocol.
+    /// The agent speaks no version that we know, or another protocol.
     Version,
     /// The system refused.
     Io(io::Error),

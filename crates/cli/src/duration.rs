@@ -39,7 +39,7 @@ fn parse(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(nanos))
 }
 
-/// The same with every number small: what can be read then was too large.
+/// A duration with every number made small. If this parses, the original was too large.
 fn shrunk(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

@@ -20,7 +20,7 @@ struct Inner {
     stderr: Option<String>,
     /// The reader of stdout went away: nothing to say, and not our fault.
     quiet: bool,
-    /// The same may work in a while.
+    /// A retry later may work.
     passing: bool,
 }
 
@@ -43,12 +43,12 @@ impl From<TooFewDescriptors> for Failure {
 }
 
 impl Failure {
-    /// It was tried and did not work.
+    /// A command that was tried and failed.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self::new(Code::Failed, message)
     }
 
-    /// It makes no sense to try.
+    /// A command that cannot be tried as given.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::Usage, message)
     }

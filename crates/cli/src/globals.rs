@@ -56,7 +56,7 @@ pub(crate) struct Globals {
 }
 
 impl Globals {
-    /// Those of this process.
+    /// The globals of this process.
     pub(crate) fn new(flags: Flags) -> Self {
         for secret in [&flags.token, &flags.password].into_iter().flatten() {
             redact::remember(secret, None);
@@ -71,7 +71,7 @@ impl Globals {
         }
     }
 
-    /// The same for a program that is itself a plugin and was asked this.
+    /// Adds what a client asked for, if this program runs as its plugin.
     pub(crate) fn asked(mut self, asked: Option<Request>) -> Self {
         self.asked = asked;
         self
@@ -88,7 +88,7 @@ impl Globals {
         self.resolve_with(config, &self.overrides())
     }
 
-    /// The same with other words than the flags'.
+    /// Resolves with these overrides instead of the flags.
     pub(crate) fn resolve_with(
         &self,
         config: &Kubeconfig,
@@ -114,7 +114,7 @@ impl Globals {
         self.resolve(&self.kubeconfig()?)
     }
 
-    /// Which plugins may run.
+    /// The policy for plugins.
     pub(crate) fn rules(&self) -> Result<Rules, Failure> {
         let explicit = self.flags.kuberc.as_deref().filter(|p| !p.as_os_str().is_empty());
         let mut rules = Rules::load(&self.surroundings, explicit)?;

@@ -23,7 +23,7 @@ use crate::{Error, Kind, cell::Keep, pair::Pair, signer::Identity};
 pub struct Credential {
     /// What all copies share.
     body: Arc<Body>,
-    /// This copy's own header: eight copies spare the threads one contended reference count.
+    /// Each copy has its own header: eight copies spare the threads one contended reference count.
     authorization: Option<HeaderValue>,
 }
 
@@ -143,7 +143,7 @@ impl Credential {
 }
 
 impl Keep for Credential {
-    /// The same credential with a header of its own.
+    /// Copies the credential with a separate header.
     fn copy(&self) -> Self {
         let authorization = self.authorization.as_ref().map(|header| {
             let own = Zeroizing::new(header.as_bytes().to_vec());

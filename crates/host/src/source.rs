@@ -161,7 +161,7 @@ impl Source {
         }
     }
 
-    /// The same for a thread that may block.
+    /// Returns the credential like [`credential`](Self::credential), but blocks the thread.
     pub fn credential_blocking(&self) -> Result<Arc<Credential>, Error> {
         match &self.0.holder {
             Holder::Anonymous(credential) => Ok(Arc::clone(credential)),

@@ -1,4 +1,4 @@
-//! Which programs may run: real files, real folders, real kuberc files.
+//! The policy for plugins, with real programs, directories and kuberc files.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

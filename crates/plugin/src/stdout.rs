@@ -32,7 +32,8 @@ fn aside() -> io::Result<File> {
     Ok(File::from(real))
 }
 
-/// This system has no safe call to move stdout: the plugin has to keep it clean.
+/// Duplicates stdout. This system has no safe call to redirect it, so the plugin has to keep it
+/// clean.
 #[cfg(not(unix))]
 fn aside() -> io::Result<File> {
     use std::os::windows::io::AsHandle;

@@ -92,7 +92,7 @@ fn a_request_without_cluster_is_refused_by_the_strict_way() {
 /// A TLS server that only answers to [`NAME`].
 struct Server {
     address: SocketAddr,
-    /// Its authority's certificate, in PEM.
+    /// The authority's certificate, in PEM.
     ca: String,
     names: Arc<Mutex<Vec<String>>>,
 }

@@ -1,6 +1,6 @@
 use std::{fs::Metadata, io, path::Path};
 
-/// Which file it was, and in which state: replaced or rewritten, it is another one.
+/// Identifies a file and its state: a file that was replaced or rewritten has another identity.
 ///
 /// The [`trust`](crate::trust) check looks at a file, and later a path is run. Nobody else can change
 /// what was found good in between; comparing identities notices what we or root did ourselves, such as

@@ -111,7 +111,7 @@ impl Invocation {
 pub enum Stdin {
     /// The null device.
     Closed,
-    /// These bytes, then end of file.
+    /// Sends these bytes, then end of file.
     Request(Zeroizing<Vec<u8>>),
     /// Our own stdin. An unattended run gets the null device instead: it must not read what a
     /// person types for somebody else.

@@ -117,16 +117,16 @@ pub enum Problem {
     GroupWritable(u32),
     /// The access list lets these write, such as `user 1001`.
     Listed(Vec<String>),
-    /// It is on a mount whose files are what a process of this user says they are.
+    /// The file is on a mount whose content a process of this user controls.
     Mount {
         /// The kind of file system.
         kind: String,
         /// The user, where the system tells.
         user: Option<u32>,
     },
-    /// It is a link of `/proc`, which may lead elsewhere than it says.
+    /// The path goes through a link of `/proc`, which may lead elsewhere than it says.
     Magic,
-    /// It is named by a relative path, and so depends on the working directory.
+    /// The path is relative, and so depends on the working directory.
     Relative,
     /// Scripts name each other as interpreters without end.
     Nested,

@@ -34,7 +34,7 @@ fn sign_request() -> Request {
     Request::Sign(SignRequest { configuration: configuration(), digest, options })
 }
 
-/// The same message without the white space.
+/// The message without white space.
 fn compact(message: &str) -> String {
     Node::from_json(message.as_bytes()).unwrap().to_json()
 }

@@ -49,7 +49,7 @@ impl Authority {
         Ok(Self { issuer: Issuer::new(params, key), pem, der })
     }
 
-    /// Its own certificate, which clients are told to trust.
+    /// The proxy's own certificate, which clients are told to trust.
     pub(crate) fn pem(&self) -> &str {
         &self.pem
     }

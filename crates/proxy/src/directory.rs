@@ -85,7 +85,7 @@ impl Drop for Directory {
 /// A proxy of this user that runs now.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Running {
-    /// Its process id.
+    /// The proxy's process id.
     pub pid: u32,
     socket: PathBuf,
 }

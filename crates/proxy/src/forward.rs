@@ -38,12 +38,12 @@ const HOP_BY_HOP: [HeaderName; 4] = [
     TRANSFER_ENCODING,
 ];
 
-/// Which requests of a client are passed on.
+/// Decides which requests of a client are forwarded.
 #[derive(Clone)]
 pub(crate) enum Access {
-    /// Those that pass the gate of the port.
+    /// Forwards requests that pass the gate of the port.
     Checked(Arc<Gate>),
-    /// None: the port belongs to one context and the client's certificate to another.
+    /// Forwards none: the port belongs to one context and the client's certificate to another.
     MixedContexts,
 }
 

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use crate::body::Answer;
 
-/// The same as plain text. client-go reads no `Status` where it looks for the API's groups, and would
-/// say `unknown` to the person instead of our words.
+/// A refusal or failure as plain text. Where client-go discovers API groups it does not read a
+/// `Status`, and would print `unknown` instead of our message.
 pub(crate) fn text(code: StatusCode, message: &str) -> Response<Answer> {
     let mut response =
         Response::new(Answer::from(Bytes::from(format!("keyward proxy: {message}"))));

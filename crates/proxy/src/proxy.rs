@@ -42,7 +42,7 @@ const POLL: Duration = Duration::from_millis(100);
 /// How a proxy serves.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Which contexts of the kubeconfig it serves.
+    /// The contexts of the kubeconfig to serve.
     pub contexts: Contexts,
     /// Where it listens. A port is the current context's; with port 0 each context has one of its own that
     /// stays the same between starts.
@@ -60,12 +60,12 @@ pub struct Options {
     pub refresh_on_403: bool,
 }
 
-/// Which contexts of a kubeconfig are served.
+/// Selects the contexts to serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contexts {
     /// The current one.
     Current,
-    /// These.
+    /// The contexts with these names.
     Named(Vec<String>),
     /// Every one that can be used; a warning names the others.
     All,

@@ -101,7 +101,7 @@ pub(crate) const UNASKED_UPGRADE: Refusal =
 /// Where the body ends and the other protocol begins is told by nobody.
 pub(crate) const UPGRADE_WITH_BODY: Refusal =
     Refusal::bad("upgrade", "an upgrade with a body is not passed on");
-/// They come when everything has been looked at and sent.
+/// Trailers arrive after everything else was checked and sent.
 pub(crate) const TRAILERS: Refusal =
     Refusal::bad("trailers", "trailers after a request's body are not passed on");
 pub(crate) const BROKEN_BODY: Refusal =

@@ -123,7 +123,7 @@ impl Report {
 }
 
 impl Report {
-    /// Which version of the kubeconfig and kuberc is in force, and what is wrong with a newer one.
+    /// The version of the kubeconfig and kuberc in force, and what is wrong with a newer one.
     fn config(&self) -> Value {
         let last = self.reloads.last();
         json!({

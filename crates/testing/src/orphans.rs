@@ -16,8 +16,8 @@ pub fn rounds() -> u32 {
     env::var("KEYWARD_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(SHORT)
 }
 
-/// The same command, with all signals as they are by default: whoever started the tests in the
-/// background may have had SIGINT ignored.
+/// Copies a command with all signals at their defaults: whoever started the tests in the background
+/// may have had SIGINT ignored.
 #[expect(clippy::disallowed_methods, reason = "a program for a test")]
 pub fn with_default_signals(command: &Command) -> Command {
     let mut env = Command::new("/usr/bin/env");
@@ -38,7 +38,8 @@ pub fn hangs(file: &Path) -> String {
     )
 }
 
-/// The same with a child in a session of its own, which no signal to the group reaches.
+/// A shell script like that of [`hangs`], with a child in its own session, which no signal to the
+/// group reaches.
 pub fn hangs_in_sessions(file: &Path) -> String {
     format!(
         "trap '' INT TERM HUP; setsid sleep 600 & child=$!; \

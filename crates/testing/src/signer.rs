@@ -111,7 +111,7 @@ impl Token {
         pids
     }
 
-    /// Those of them that are alive.
+    /// The processes that are still alive.
     pub fn alive(&self) -> Vec<u32> {
         let ours =
             |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == path());

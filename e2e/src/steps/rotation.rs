@@ -209,7 +209,7 @@ async fn username(client: &Client) -> Outcome<String> {
     Ok(review["status"]["userInfo"]["username"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Which credential the server says it was.
+/// The credential that the server says was used.
 fn which(review: &Value) -> String {
     same::which(&review["status"]["userInfo"])
 }

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::{Outcome, cluster::Cluster, config, tools::Ran};
 
-/// Which credential it was: it differs from one token of a user to the next.
+/// The credential's id: it differs from one token of a user to the next.
 const WHICH: &str = "authentication.kubernetes.io/credential-id";
 
-/// Whose credential each program comes with.
+/// The credential that each program presents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential {
     /// Both have the same one, so that the server must name the same one.
@@ -137,7 +137,7 @@ pub fn line(user: &Value) -> String {
     format!("{} of {}", user["username"].as_str().unwrap_or_default(), groups.join(", "))
 }
 
-/// Which credential the server says it was, of a user's description.
+/// The credential that the server says was used, from a user's description.
 pub fn which(user: &Value) -> String {
     user["extra"][WHICH][0].as_str().unwrap_or_default().to_owned()
 }

@@ -1,4 +1,4 @@
-//! Which key of which token to use, and where its PIN is stored.
+//! The token and key to use, and where the PIN is stored.
 
 use std::path::{Path, PathBuf};
 

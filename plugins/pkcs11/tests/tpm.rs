@@ -1,4 +1,4 @@
-//! The same plugin with keys in a TPM, by tpm2-pkcs11.
+//! The plugin with keys in a TPM, by tpm2-pkcs11.
 #![allow(clippy::unwrap_used)]
 
 mod support;

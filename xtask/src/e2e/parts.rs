@@ -10,7 +10,7 @@ use crate::sh;
 
 /// Something in the cache.
 struct Part {
-    /// Its folder in the cache.
+    /// The part's directory in the cache.
     name: &'static str,
     /// The file it is made from, in `e2e/`; a copy of it in the folder says that it is complete.
     from: &'static str,

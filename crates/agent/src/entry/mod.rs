@@ -36,7 +36,7 @@ use crate::identity::{Asker, Profile, STEERING, find, is_in};
 pub struct Stanza<'a> {
     /// The command.
     pub command: &'a str,
-    /// Its arguments.
+    /// The command's arguments.
     pub args: &'a [String],
     /// The configured variables.
     pub env: &'a [(String, String)],
@@ -67,7 +67,7 @@ pub struct Entry {
     pub program: PathBuf,
     /// `PATH` at registration.
     pub path: String,
-    /// Which plugin it is.
+    /// The plugin, if we know it.
     pub profile: Profile,
     /// The kubeconfig that names it.
     pub kubeconfig: PathBuf,

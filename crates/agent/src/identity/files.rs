@@ -22,7 +22,7 @@ pub struct Files {
 #[derive(Clone, Copy)]
 struct Seen {
     digest: [u8; 32],
-    /// Which script it is, if it is one.
+    /// The interpreter, if the file is a script.
     script: Script,
     /// Whether it names programs for a cloud's tool to run.
     runs: bool,
@@ -31,7 +31,7 @@ struct Seen {
 /// What the first line of a program says about its interpreter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Script {
-    /// It has none: it is a binary.
+    /// No interpreter: a binary.
     None,
     Python,
     Other,
@@ -62,7 +62,7 @@ impl Files {
         }
     }
 
-    /// Which script a program is. It is a binary if it cannot be read.
+    /// The interpreter of a program. An unreadable file counts as a binary.
     pub(super) fn script(&mut self, path: &Path, identity: Identity) -> Script {
         self.seen(path, identity, 256).map_or(Script::None, |seen| seen.script)
     }

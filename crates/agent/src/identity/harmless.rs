@@ -1,4 +1,4 @@
-//! Which variables select no identity, and which ones can make a plugin run other code.
+//! Variables that select no identity, and variables that can make a plugin run other code.
 
 /// Variables that no plugin chooses an account by: they describe a terminal, a window, a shell or a
 /// session. Everything else counts for a plugin that we do not know. `docs/agent.md` publishes this list.

@@ -1,4 +1,4 @@
-//! Whose credential it is: the key under which the agent keeps one.
+//! The identity behind a credential: the key under which the agent caches it.
 //!
 //! The key covers everything that selects an identity: the command and its program file, the
 //! arguments, the configured environment, the cluster if the plugin is told, and the variables and
@@ -35,7 +35,7 @@ pub(crate) use harmless::{STEERING, is_in};
 pub struct Asker<'a> {
     /// The plugin's command, without `keyward-exec --` in front of it.
     pub command: &'a [u8],
-    /// Its arguments.
+    /// The plugin's arguments.
     pub args: &'a [Vec<u8>],
     /// The environment that the plugin would see, each name once.
     pub environment: &'a [(Vec<u8>, Vec<u8>)],
@@ -50,9 +50,9 @@ pub struct Asker<'a> {
 /// A key, and what follows from the same look at the asker.
 #[derive(Clone)]
 pub struct Selected {
-    /// The same for all who are the same identity. A digest: nothing can be read from it.
+    /// Equal for requests of the same identity. A digest, so it reveals nothing.
     pub key: [u8; 32],
-    /// Which plugin it is.
+    /// The plugin, if we know it.
     pub profile: Profile,
     /// The program, if it was found.
     pub program: Option<PathBuf>,

@@ -11,7 +11,7 @@ use super::{
 };
 use keyward_process::Identity;
 
-/// Which plugin it is, as far as we know it.
+/// The credential plugins that the agent knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Profile {
     /// `aws eks get-token`.
@@ -42,7 +42,7 @@ impl Profile {
         Self::Unknown,
     ];
 
-    /// Its name, for people and in registrations.
+    /// The plugin's name, for people and in registrations.
     pub fn name(self) -> &'static str {
         match self {
             Self::Aws => "aws",

@@ -20,15 +20,15 @@ pub(super) type Id = u64;
 /// What a connection is there for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum State {
-    /// It has to say what it wants.
+    /// The client has not sent its request yet.
     New,
-    /// It waits for a credential.
+    /// The client waits for a credential.
     Waiting { key: Key, terminal: Vec<u8>, noted: bool },
-    /// It runs a plugin for everybody.
+    /// The client runs the plugin on behalf of everyone who waits.
     Leased { key: Key, terminal: Vec<u8> },
-    /// It uses named secrets; `waits` for the lease of one.
+    /// The client uses named secrets; `waits` names the one whose lease it waits for.
     Secrets { waits: Option<String> },
-    /// It has been told everything, and is closed once it has read that.
+    /// The answer is complete; the connection is closed once the client has read it.
     Ending,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Connection {
 pub(super) enum Incoming {
     Message(Message),
     Nothing,
-    /// It is gone, or does not speak the protocol.
+    /// The client is gone, or does not speak the protocol.
     End,
 }
 

@@ -95,11 +95,11 @@ impl Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum End {
-    /// It had nothing to keep for a while.
+    /// There was nothing to keep for a while.
     Idle,
-    /// It was told to.
+    /// A person or a signal stopped the agent.
     Stopped,
-    /// Its socket was removed or replaced.
+    /// The agent's socket was removed or replaced.
     Displaced,
     /// A newer one has its socket.
     HandedOver,

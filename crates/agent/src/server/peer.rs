@@ -33,7 +33,7 @@ pub(super) struct Client {
 }
 
 impl Namespaces {
-    /// Those of the agent itself.
+    /// The agent's own namespaces.
     pub(super) fn own() -> io::Result<Self> {
         Self::of("self")
     }

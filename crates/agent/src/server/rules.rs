@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use keyward_host::{Error, rules::Rules};
 use keyward_process::{Identity, surroundings::Surroundings};
 
-/// Which policy file was in force, and in which state.
+/// The policy file in force, and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Policy {
     path: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! Whose credential it is, for people.
+//! Finds out whom a credential belongs to, for people.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use keyward_host::Credential;

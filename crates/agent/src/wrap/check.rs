@@ -8,7 +8,7 @@ use super::{Document, Edited, Refusal, Site, Wrapping, hint, inner, refuse};
 
 const OTHERWISE: &str = "the change would say something else than the wrapped command";
 
-/// That a wrapped kubeconfig says what the original says, but for the wrapped commands.
+/// Checks that a wrapped kubeconfig equals the original except for the wrapped commands.
 pub(super) fn wrapped(
     before: &Document<'_>,
     edited: &Edited,
@@ -38,7 +38,7 @@ pub(super) fn wrapped(
     same(before, &after, edited)
 }
 
-/// That an unwrapped kubeconfig says what the wrapped one says, but for the wrapped commands.
+/// Checks that an unwrapped kubeconfig equals the wrapped one except for the wrapped commands.
 pub(super) fn unwrapped(before: &Document<'_>, edited: &Edited) -> Result<(), Refusal> {
     let mut after = read(edited)?;
     let users: HashSet<_> = edited.users.iter().collect();

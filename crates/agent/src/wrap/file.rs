@@ -38,13 +38,13 @@ pub struct Outcome {
 /// Why a kubeconfig stays as it is.
 #[derive(Debug)]
 pub enum Failure {
-    /// It cannot be changed so.
+    /// The kubeconfig cannot be edited safely.
     Refused(Refusal),
-    /// Another program holds its lock.
+    /// Another program holds the kubeconfig's lock.
     Locked(PathBuf),
-    /// It changed while we worked on it.
+    /// The kubeconfig changed while we edited it.
     Changed,
-    /// It cannot be read or written.
+    /// The kubeconfig cannot be read or written.
     Io(&'static str, io::Error),
 }
 

@@ -21,18 +21,18 @@ use keyward_protocol::{
 pub use journal::Journal;
 use site::Site;
 
-/// Some bytes for others.
+/// A replacement of some bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
-    /// Whose.
+    /// The user whose stanza changes.
     pub user: String,
-    /// Which part of the stanza it is.
+    /// The part of the stanza that changes.
     pub part: Part,
-    /// Where it stands in the result.
+    /// The position in the result.
     pub at: usize,
-    /// What stands there now.
+    /// The new text.
     pub new: String,
-    /// What stood there.
+    /// The original text.
     pub old: String,
     /// The line of the original, counted from 1.
     pub line: u32,
@@ -56,7 +56,7 @@ pub enum Part {
 /// A kubeconfig after an edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edited {
-    /// Its bytes.
+    /// The file's bytes.
     pub bytes: Vec<u8>,
     /// What changed, in order.
     pub edits: Vec<Edit>,
@@ -88,11 +88,11 @@ pub struct Wrapping<'a> {
 /// A variable that a stanza sets from now on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pin {
-    /// Whose stanza.
+    /// The user whose stanza sets it.
     pub user: String,
-    /// Its name.
+    /// The variable's name.
     pub name: String,
-    /// Its value.
+    /// The variable's value.
     pub value: String,
 }
 

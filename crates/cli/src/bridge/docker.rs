@@ -27,11 +27,11 @@ struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// For how long a login from the file may be kept; somebody may change the file
+    /// How long to cache a login from the file; the file may change
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::budget)]
     cache_for: Duration,
 
-    /// The same for a login from a helper, which may be short-lived and does not say so
+    /// How long to cache a login from a helper; it may be short-lived without saying so
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration::budget)]
     cache_helper_for: Duration,
 

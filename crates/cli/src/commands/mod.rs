@@ -106,9 +106,9 @@ impl Command {
         }
     }
 
-    /// Those that run no plugin have nothing to clean up; `plugin` may become another program
-    /// before it starts any, and says itself when. One that serves until it is told to stop with
-    /// a handler of its own belongs to the exceptions too: what is watched reaches no other one.
+    /// Whether plugins have to be stopped when this process is. Commands that run no plugin have
+    /// none; `plugin` may become another program before it starts one, and installs the handler
+    /// itself. A command that serves until it is told to stop has its own handler.
     fn runs_plugins(&self) -> bool {
         match self {
             Self::Plan(_) | Self::Plugin(_) | Self::Completions(_) => false,

@@ -23,7 +23,7 @@ fn scene(token: &str) -> (Stage, Server) {
     (stage, server)
 }
 
-/// The same with a plugin that gives `token-1`, then `token-2`, and so on.
+/// A stage whose plugin returns `token-1`, then `token-2`, and so on.
 fn with_counting_plugin() -> (Stage, Server) {
     let (stage, server) = (Stage::new(), Server::setup().start().unwrap());
     let plugin = stage.plugin(

@@ -112,7 +112,7 @@ impl Stage {
 /// To the end, at last with everything it said.
 pub(crate) trait Run {
     fn ran(&mut self) -> Ran;
-    /// The same with something on stdin.
+    /// Runs the command with this stdin.
     fn ran_with(&mut self, stdin: &str) -> Ran;
 }
 
@@ -140,19 +140,19 @@ impl From<Output> for Ran {
 }
 
 impl Ran {
-    /// Its stdout, after it went well.
+    /// The stdout of a successful run.
     pub(crate) fn good(&self) -> &str {
         assert_eq!(self.code, Some(0), "{self:#?}");
         &self.stdout
     }
 
-    /// Its stderr, after it ended with this code and printed no data.
+    /// The stderr of a run that exited with this code and printed no data.
     pub(crate) fn bad(&self, code: i32) -> &str {
         assert_eq!((self.code, self.stdout.as_str()), (Some(code), ""), "{self:#?}");
         &self.stderr
     }
 
-    /// Its stdout as JSON, after it went well.
+    /// The stdout of a successful run, as JSON.
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(self.good()).unwrap()
     }

@@ -17,7 +17,7 @@ pub(crate) enum Read {
     Whole(Message, usize),
     /// More has to come.
     Partial,
-    /// It is no request, and nothing after it can be one.
+    /// Not a request, and nothing after it can be one.
     Wrong(&'static str),
 }
 

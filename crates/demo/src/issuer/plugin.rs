@@ -16,8 +16,8 @@ pub fn serve(socket: &Path, account: &str) -> ExitCode {
     keyward_plugin::serve(|_: &_| credential(socket, account))
 }
 
-/// The same for whoever pulls images: the account is the user's name, the token the password, for all
-/// images of a registry.
+/// Answers as an image credential provider: the account is the user name and the token the
+/// password, for all images of a registry.
 pub fn serve_images(socket: &Path, account: &str) -> ExitCode {
     keyward_plugin::serve_image(|_: &ImageQuestion| {
         let (answer, end) = fetch(socket, account)?;

@@ -52,7 +52,7 @@ pub(crate) struct Facts {
 /// A connection that lives as long as somebody holds it: the HTTP side, or an upgrade.
 #[derive(Debug)]
 pub struct Connection {
-    /// Its number, counted from one.
+    /// The connection's number, counted from one.
     pub id: u64,
     pub(crate) facts: Facts,
     requests: AtomicU64,

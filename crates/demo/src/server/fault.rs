@@ -25,9 +25,10 @@ pub struct Fault {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Deed {
-    /// This status is answered, with a Kubernetes status object.
+    /// Answers with this status and a Kubernetes `Status` object.
     Answer(StatusCode),
-    /// The same, with the `Authorization` header that was sent in its message.
+    /// Answers with this status and a `Status` whose message contains the request's `Authorization`
+    /// header.
     Repeat(StatusCode),
     /// The answer comes later.
     Delay(Duration),

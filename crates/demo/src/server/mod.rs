@@ -74,7 +74,7 @@ impl Server {
         self.address
     }
 
-    /// Its address as a URL, without a path.
+    /// The server's address as a URL, without a path.
     pub fn url(&self) -> String {
         format!("https://{}", self.address)
     }

@@ -18,7 +18,7 @@ use super::users::Proof;
 /// the credential.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// Which connection it came on. Connections are counted from one.
+    /// The number of the request's connection, counted from one.
     pub connection: u64,
     /// HTTP/1.1 or HTTP/2.
     pub version: Version,

@@ -1,4 +1,4 @@
-//! Which part of the server answers which path.
+//! Routes paths to the parts of the server.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -27,9 +27,9 @@ pub type Answering<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 /// Who asks, and on which connection.
 #[derive(Debug)]
 pub struct Caller {
-    /// Whose credential the request brought.
+    /// The user whose credential the request carried.
     pub user: User,
-    /// Which kind of credential that was.
+    /// The kind of that credential.
     pub proof: Proof,
     /// The connection it came on.
     pub connection: Arc<Connection>,

@@ -86,7 +86,7 @@ impl Setup {
         self
     }
 
-    /// Which versions of TLS are spoken.
+    /// The versions of TLS to speak.
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = tls;

@@ -18,7 +18,7 @@ use crate::{
     authority::{Authority, Issued},
 };
 
-/// Which versions of TLS the server speaks.
+/// The versions of TLS that the server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tls {
     /// Both versions.

@@ -14,7 +14,7 @@ fn needs_root() {
     assert!(rustix::process::geteuid().is_root(), "this test plays several users: run it as root");
 }
 
-/// The same command by another program, such as `setpriv`.
+/// Runs the command through another program, such as `setpriv`.
 fn by(stage: &Stage, words: &[&str]) -> Output {
     let inner = stage.kubectl();
     let mut command = stage.command(words[0]);

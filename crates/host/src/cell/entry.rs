@@ -21,7 +21,8 @@ pub(super) struct Entry<T> {
     due: AtomicI64,
     /// The last moment it is good; `i64::MAX` is for ever.
     end: i64,
-    /// It had expired when it came, and is served until then by the monotonic clock.
+    /// Set if the value had already expired on arrival: served until this point of the monotonic
+    /// clock.
     borrowed: Option<Duration>,
 }
 

@@ -191,8 +191,8 @@ impl<T: Keep> Cell<T> {
         Err(too_short())
     }
 
-    /// The same for a thread that may block: a run that it starts is its own, which spares a program
-    /// that wants one value another thread.
+    /// Returns the value like [`value`](Self::value), but blocks the thread. A run that it starts
+    /// happens on this thread, which spares a program that needs one value a second thread.
     pub fn value_blocking(&self) -> Result<Arc<T>, Error> {
         for _ in 0..ROUNDS {
             match self.ask(|shared, occasion, completer| shared.fly(&occasion, completer)) {
@@ -287,7 +287,7 @@ struct Shared<T> {
 /// How a run ended, for everybody who waited.
 struct Completed<T> {
     result: Result<Arc<Entry<T>>, Error>,
-    /// It was a renewal: its failure says nothing about a run with a person there.
+    /// The run was a renewal: its failure says nothing about a run with a person present.
     ahead: bool,
 }
 

@@ -245,7 +245,7 @@ fn bad_answer(run: &RunSettings<'_>, output: &Output, wrong: AnswerError) -> Err
     }
 }
 
-/// Which field makes the request too big for the environment.
+/// The field that makes the request too big for the environment.
 fn largest_field(part: &Part, request: &Request) -> Option<String> {
     let asked = matches!(part, Part::Variable(name) if name == REQUEST_VARIABLE);
     let cluster = request.cluster.as_ref().filter(|_| asked || *part == Part::Everything)?;

@@ -7,22 +7,22 @@ use keyward_protocol::Secret;
 /// The pod for which an image is pulled.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pod {
-    /// Its namespace.
+    /// The pod's namespace.
     pub namespace: String,
-    /// Its name.
+    /// The pod's name.
     pub name: String,
-    /// Its UID.
+    /// The pod's UID.
     pub uid: String,
-    /// Its service account; empty for a pod without one.
+    /// The pod's service account; empty for a pod without one.
     pub service_account: String,
 }
 
 /// What is known of a service account.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Account {
-    /// Its UID.
+    /// The service account's UID.
     pub uid: String,
-    /// Its annotations.
+    /// The service account's annotations.
     pub annotations: BTreeMap<String, String>,
 }
 

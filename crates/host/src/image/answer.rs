@@ -49,7 +49,8 @@ pub(super) enum Unusable {
     Response(ResponseError),
     /// `cacheKeyType` is not one of the three words.
     Key,
-    /// It contains the service account's token, but would be kept for the account's other pods.
+    /// The answer contains the service account's token, but would be cached for the account's other
+    /// pods.
     Echo,
 }
 

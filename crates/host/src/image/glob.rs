@@ -9,8 +9,8 @@ pub(super) enum Glob {
     Any,
     /// Literals with gaps between them.
     Gaps(Gaps),
-    /// It has characters that mean something else to the reference's matcher: `[` of an IPv6
-    /// address is read as the start of a class.
+    /// A host whose characters mean something else to the reference's matcher, which reads the `[`
+    /// of an IPv6 address as the start of a class.
     Odd(String),
 }
 

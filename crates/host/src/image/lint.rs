@@ -31,9 +31,9 @@ pub struct Finding {
 pub enum Weight {
     /// Good to know.
     Note,
-    /// It does something else than it seems to.
+    /// The entry does something other than it seems to.
     Warning,
-    /// It does not work.
+    /// The entry does not work.
     Error,
 }
 

@@ -51,15 +51,15 @@ pub struct Asked {
 pub enum Outcome {
     /// No pattern of it means the image.
     NoMatch,
-    /// It was passed over; the reason in words.
+    /// The provider was skipped, for this reason.
     Skipped(String),
-    /// An answer was there already, kept for this scope.
+    /// The cache had an answer for this scope.
     Kept(Arc<Answer>, Scope),
-    /// It was run, or somebody else's run was shared.
+    /// The provider ran, or another caller's run was shared.
     Answered(Arc<Answer>),
-    /// It failed, but its last answer says of itself that it is still good.
+    /// The provider failed, but its last answer has not expired yet.
     LastGood(Arc<Answer>, Error),
-    /// It failed; the pull goes on without it.
+    /// The provider failed; the pull goes on without it.
     Failed(Error),
 }
 

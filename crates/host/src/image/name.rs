@@ -67,7 +67,7 @@ fn plain(text: &[u8]) -> Option<[usize; 3]> {
     matches!(text[path_start..], [] | [b'/', ..]).then_some([host_end, port_start, path_start])
 }
 
-/// The same for names with a digest, and others of which a closer look is needed.
+/// Splits names with a digest, and others that need a closer look.
 fn unusual(text: &[u8]) -> Option<[usize; 3]> {
     let host_end = run(text, HOST, is_host);
     let (port_start, path_start) = port_and_path(text, host_end);

@@ -25,7 +25,7 @@ pub struct Pattern {
     text: String,
     /// The host's labels, from the right.
     pub(super) labels: Vec<Glob>,
-    /// Those of them that are no literals, from the right, and what stands between.
+    /// The labels that are not literals, from the right, each with the literal after it.
     gaps: Vec<Gap>,
     /// The literal left of them all: the whole host where there are none.
     first: Vec<u8>,
@@ -87,9 +87,9 @@ impl Pattern {
 /// A label that is no literal.
 #[derive(Debug, Clone)]
 struct Gap {
-    /// Its place among the labels.
+    /// The label's position.
     label: usize,
-    /// It is a bare `*`, which need not be looked up.
+    /// A bare `*`, which need not be looked up.
     any: bool,
     /// The literal between it and the next one on the right, with the dots.
     after: Vec<u8>,

@@ -71,7 +71,8 @@ impl Follow {
         Self::by(Patterns::Kubelet, path, pace, clock, observer)
     }
 
-    /// The same, with the kubelet's patterns read in another way ([`Config::from_files_by`]).
+    /// Reads the files for the first time, like [`new`](Self::new), but matches the kubelet's
+    /// patterns in another way ([`Config::from_files_by`]).
     pub fn by(
         reading: Patterns,
         path: impl Into<PathBuf>,

@@ -43,7 +43,7 @@ pub(super) fn last_dot(text: &[u8]) -> Option<usize> {
     last_dot_of(*first)
 }
 
-/// The same for eight bytes at once.
+/// The last dot among eight bytes.
 #[inline]
 fn last_dot_of(word: [u8; 8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 0xff;

@@ -17,7 +17,7 @@ pub(super) struct Reader<'a> {
     pub(super) subject: Option<Subject>,
     /// What stands before the names of the fields being read, for messages.
     pub(super) within: &'static str,
-    /// Which item of a list it is, where `within` names one.
+    /// The index of the list item being read, where `within` names a list.
     pub(super) item: Option<usize>,
     /// Where the fields of the entry being read stand.
     pub(super) lines: Lines,

@@ -16,9 +16,9 @@ use keyward_process::surroundings::Surroundings;
 use crate::{Error, error::inline};
 
 impl Kubeconfig {
-    /// The same configuration with certificate authorities, client certificates and keys in place
-    /// of their files (KC-41). Token files and commands are left alone: they are read and run where
-    /// the configuration is used.
+    /// Copies the configuration with certificate authorities, client certificates and keys inlined
+    /// from their files (KC-41). Token files and commands stay as they are: they are read and run
+    /// where the configuration is used.
     pub fn flatten(&self, surroundings: &Surroundings) -> Result<Self, Error> {
         let mut flat = self.clone();
         let mut problems = Vec::new();
@@ -60,8 +60,8 @@ impl Kubeconfig {
         if problems.is_empty() { Ok(flat) } else { Err(report(problems)) }
     }
 
-    /// The same configuration with only one context and the cluster and user it names (KC-42): the
-    /// current one, or the one a flag names.
+    /// Copies the configuration with only one context, and the cluster and user it names (KC-42):
+    /// the current context, or the one a flag names.
     pub fn minify(&self, context: Option<&str>) -> Result<Self, Error> {
         let fail = |class, message: String| {
             report(vec![Problem::new(class, self.current_context_place.clone(), message)])

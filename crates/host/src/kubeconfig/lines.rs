@@ -21,7 +21,7 @@ impl Lines {
         }
     }
 
-    /// The same for a field of `exec`, by its name in there.
+    /// Records the line of a field of `exec`.
     pub(super) fn note_exec(&mut self, field: &str, line: u32) {
         if let Some(slot) = slot_of_exec(field) {
             self.0[slot] = line;

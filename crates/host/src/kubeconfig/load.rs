@@ -1,4 +1,5 @@
-//! Which files are read, and what happens when one is not there (KC-01 to KC-06).
+//! Finds and reads the kubeconfig files; a missing file is no error unless it was named (KC-01 to
+//! KC-06).
 
 use std::{
     collections::HashSet,

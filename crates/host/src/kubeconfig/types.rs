@@ -53,7 +53,7 @@ pub struct Preferences {
 /// An entry of a list with its name and place.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Named<T> {
-    /// Its name.
+    /// The entry's name.
     pub name: String,
     /// Where it stands.
     pub place: Place,
@@ -65,7 +65,7 @@ pub struct Named<T> {
 
 /// What problems say about an entry.
 pub(super) trait Entry {
-    /// Its name.
+    /// The entry's kind and name, for messages.
     fn subject(&self) -> Subject;
 
     /// A problem of one of its fields.

@@ -58,13 +58,14 @@ impl Observer for Nobody {}
 /// `call_status` of client-go's counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallStatus {
-    /// It ended with code 0, whatever it printed (ME-03).
+    /// The plugin exited with code 0, whatever it printed (ME-03).
     NoError,
-    /// It ended with another code, or was ended (code -1).
+    /// The plugin exited with another code, or was killed (code -1).
     PluginExecutionError,
     /// There is no such program (code 1).
     PluginNotFoundError,
-    /// It could not be started for any other reason (code 1): client-go says "not found" here (D8).
+    /// The plugin could not be started for any other reason (code 1); client-go says "not found"
+    /// here (D8).
     ClientInternalError,
 }
 

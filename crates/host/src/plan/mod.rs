@@ -126,7 +126,7 @@ impl Draft {
         &self.target
     }
 
-    /// Which programs may run.
+    /// The policy for plugins.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }

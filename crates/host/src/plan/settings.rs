@@ -29,7 +29,7 @@ pub struct Settings {
     pub limits: runner::OutputLimits,
     /// Whether what is otherwise a warning stops us: a certificate that is not valid now.
     pub strict: bool,
-    /// Which shape of v1alpha1 plugins are asked in.
+    /// The form of v1alpha1 that plugins are asked in.
     pub form: Form,
     /// Who shows what an external signer wants the person to be told before a signature. Where
     /// complaints go to a sink, it goes there.

@@ -21,7 +21,7 @@ pub enum Environment {
 /// Who gave a plugin a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// It is our own.
+    /// Keyward's own environment.
     Inherited,
     /// The kubeconfig's `env`.
     Configured,

@@ -1,4 +1,4 @@
-//! Which values of a run are secrets: by the names they have, and by where they stand.
+//! Finds the secrets among a run's values: by their names, and by where they are.
 
 use keyward_protocol::{
     Node, Secret,

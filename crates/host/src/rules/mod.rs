@@ -1,4 +1,4 @@
-//! Which programs may run: kuberc's plugin policy, and the state of the file itself.
+//! The policy for plugins: kuberc's rules, and the state of the file itself.
 //!
 //! The policy decides exactly as kubectl's does. What kubectl lets pass with a warning, a kuberc that
 //! cannot be fully understood, stops every plugin here: a policy must not be lost by a typing error.
@@ -66,15 +66,15 @@ pub struct Program {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// It may run, because everything may.
+    /// Allowed, because everything is.
     Allowed,
-    /// It may run, because of this entry.
+    /// Allowed by this entry.
     Listed(String),
     /// Nothing may run.
     DeniedAll,
     /// No entry of the allowlist is this program.
     NotListed,
-    /// It is not listed by its text, and leads to no program that could be compared.
+    /// Not listed by its text, and the command leads to no program to compare.
     Unresolvable,
     /// The policy file is not understood, so nothing may run.
     Unknown,

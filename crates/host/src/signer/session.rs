@@ -15,7 +15,7 @@ use crate::{
 pub(super) struct Session {
     #[cfg(unix)]
     resident: Option<runner::Resident>,
-    /// It said that it knows nothing of unlocking.
+    /// The signer said that it does not support unlocking.
     lockless: bool,
 }
 
@@ -142,7 +142,7 @@ impl Session {
 enum Trouble {
     /// The plugin broke down, and may do better when it is started again.
     Run(Failure),
-    /// It answered, and this is what is wrong.
+    /// The signer answered, and the answer is wrong in this way.
     Answer(Error),
 }
 

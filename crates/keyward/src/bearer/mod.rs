@@ -40,7 +40,7 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
 #[derive(Clone)]
 pub struct Layer(Arc<Config>);
 
-/// Which requests get a credential, from where, and when it is renewed.
+/// Decides which requests get a credential, from where, and when it is renewed.
 #[derive(Clone)]
 pub(crate) struct Config {
     pub(crate) source: Source,

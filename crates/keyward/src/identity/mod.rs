@@ -40,7 +40,7 @@ pub use self::{
 };
 use crate::{Error, Origin, error::Kind};
 
-/// Which servers to trust: by which authorities, under which name.
+/// The servers to trust: by which authorities, under which name.
 #[derive(Clone)]
 pub struct Trust {
     provider: Arc<CryptoProvider>,

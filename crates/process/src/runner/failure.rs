@@ -14,11 +14,11 @@ pub enum Failure {
     NotFound,
     /// The file is not the one that was checked any more.
     Changed,
-    /// It is a directory.
+    /// The path is a directory.
     Directory,
     /// The system does not let us execute it: no permission, or a file system mounted `noexec`.
     Denied,
-    /// It is neither a program of this machine nor a script with a `#!` line.
+    /// The file is neither a program for this machine nor a script with a `#!` line.
     Format,
     /// The file is there, but not the interpreter of its `#!` line, or its loader.
     Interpreter(Option<String>),
@@ -28,20 +28,20 @@ pub enum Failure {
     Nul(Part),
     /// A string for the program is larger than the system takes, or all of them together are.
     TooBig {
-        /// Which one.
+        /// The string that is too large.
         part: Part,
-        /// Its size in bytes.
+        /// The string's size in bytes.
         size: usize,
         /// The system's limit.
         limit: usize,
     },
-    /// It could not be started for another reason.
+    /// The program could not be started for another reason.
     Start(io::Error),
     /// The time budget was used up; the program was killed.
     TimedOut(Left),
-    /// It printed more than the limit; it was killed.
+    /// The program printed more than the limit and was killed.
     TooMuchOutput(Left),
-    /// It ended, or answered out of turn, while it was asked line by line.
+    /// The program ended, or answered out of turn, while it was asked line by line.
     Gone(Left),
     /// The run was cancelled; the program was killed.
     Cancelled(Left),

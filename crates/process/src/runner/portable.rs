@@ -1,5 +1,5 @@
-//! The same with what the standard library has everywhere: a thread for each stream, and a look at
-//! the process now and then. Only the process itself is killed, not what it started.
+//! A runner that needs only the standard library: a thread for each stream, and a periodic look at
+//! the process. Only the process itself is killed, not what it started.
 
 use std::{
     io::{self, Read, Write},

@@ -1,4 +1,4 @@
-//! Which programs a script is run by.
+//! Finds the programs that run a script.
 
 use std::{
     ffi::OsStr,

@@ -22,7 +22,7 @@ const GROUP_WRITES: u32 = 0o020;
 /// The owner that stands for all whom a user namespace does not know.
 pub(super) const OVERFLOW: u32 = 65534;
 
-/// Whose files are good.
+/// The owners whose files are trusted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Us {
     pub(super) uid: u32,

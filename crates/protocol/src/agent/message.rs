@@ -66,7 +66,7 @@ impl Hello {
 pub struct Ask {
     /// The plugin's command, as the kubeconfig has it.
     pub command: Vec<u8>,
-    /// Its arguments.
+    /// The plugin's arguments.
     pub args: Vec<Vec<u8>>,
     /// The environment of the client, in order, each name once. Wiped when dropped.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
@@ -157,7 +157,7 @@ pub struct Done {
 /// A server answered 401 to a credential of this agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
-    /// Which one: the serial of its [`Answer`].
+    /// The serial of the credential's [`Answer`].
     pub serial: u64,
     /// The server had accepted it before.
     pub accepted: bool,
@@ -205,7 +205,7 @@ pub enum Served {
     Done(Secret),
     /// No secret has this name.
     Absent,
-    /// This connection is to put the secret.
+    /// The connection holds the lease and has to put the secret.
     Leased,
     /// Not done, and why.
     Not(String),

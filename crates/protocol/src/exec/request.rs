@@ -22,7 +22,7 @@ pub struct Request {
     pub cluster: Option<Cluster>,
     /// The server's response to the previous credential. Only in v1alpha1.
     pub response: Option<Response>,
-    /// Which shape of v1alpha1 to write.
+    /// The form of v1alpha1 to write.
     pub form: Form,
 }
 

@@ -7,7 +7,7 @@ use super::{Entry, Node, Value};
 /// A field that is not of the type it must be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeError {
-    /// Which field must be what, and what kind of thing it is instead.
+    /// Names the field, what it must be, and what it is instead.
     pub what: String,
     /// Line of the value, counted from 1; 0 when unknown.
     pub line: u32,

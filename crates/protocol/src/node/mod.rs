@@ -275,7 +275,7 @@ fn push_spelt(out: &mut String, text: &str, spelling: &Spelling) {
     }
 }
 
-/// Which entries have a key that an earlier one has, and the line of the last such, in order.
+/// Finds entries whose key an earlier entry has, and the line of the last such entry, in order.
 fn repeated(entries: &[Entry]) -> Vec<(usize, u32)> {
     let mut order: Vec<usize> = (0..entries.len()).collect();
     order.sort_unstable_by_key(|index| (entries[*index].key.as_str(), *index));

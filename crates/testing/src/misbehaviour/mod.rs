@@ -41,13 +41,13 @@ pub struct Misbehaviour {
 /// below it sees a normal end in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// It answers, whatever else it does.
+    /// The plugin answers, whatever else it does.
     Good,
-    /// It ends with code 0 and an answer that is none.
+    /// The plugin exits with code 0 and an invalid answer.
     BadAnswer,
-    /// It ends with this code.
+    /// The plugin exits with this code.
     Exit(i32),
-    /// It ends by this signal, which is not the host's.
+    /// The plugin ends by this signal, which the host did not send.
     Signal(i32),
     /// There is no such file.
     NotFound,
@@ -65,11 +65,11 @@ pub enum Class {
     Nul,
     /// What to give it is too big.
     TooBig,
-    /// It cannot be started for another reason.
+    /// The plugin cannot be started for another reason.
     Start,
-    /// It does not end in time.
+    /// The plugin does not end in time.
     TimedOut,
-    /// It prints too much.
+    /// The plugin prints too much.
     TooMuchOutput,
     /// The caller goes away, and the run is one to be ended then.
     Stopped,
@@ -87,15 +87,15 @@ impl Class {
 pub struct Call {
     /// The file to execute.
     pub program: PathBuf,
-    /// Its arguments.
+    /// The program's arguments.
     pub args: Vec<OsString>,
     /// The environment it needs.
     pub env: Vec<(OsString, OsString)>,
     /// What it is given to read.
     pub stdin: Option<Vec<u8>>,
-    /// It never ends, so a short time budget will do.
+    /// The program never ends, so a short time budget will do.
     pub hangs: bool,
-    /// It leaves a process behind that must be left alone.
+    /// The program leaves a process behind that must be left alone.
     pub leaves: bool,
     /// Held open during the run.
     hold: Vec<File>,

@@ -150,12 +150,12 @@ impl Proxy {
         self.address
     }
 
-    /// Its address as a URL, without a user.
+    /// The proxy's address as a URL, without a user.
     pub fn url(&self) -> String {
         self.url_of("")
     }
 
-    /// Its address as a URL with the user and password in it, as given (not escaped).
+    /// The proxy's address as a URL with the user and password in it, as given (not escaped).
     pub fn url_with(&self, user: &str, password: &str) -> String {
         self.url_of(&format!("{user}:{password}@"))
     }

@@ -38,7 +38,7 @@ pub const ALL: [Program; 6] = [
 ];
 
 impl Program {
-    /// Its name in messages.
+    /// The program's name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::PythonThreads => "python",

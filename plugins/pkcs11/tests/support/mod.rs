@@ -56,7 +56,7 @@ impl Lab {
         lab
     }
 
-    /// The same in a TPM, which swtpm plays.
+    /// A lab with a TPM, emulated by swtpm.
     pub fn tpm() -> Self {
         let mut lab = Self::new(module("libtpm2_pkcs11.so", "libtpm2-pkcs11-1"));
         for folder in ["state", "store"] {
@@ -256,7 +256,8 @@ impl Lab {
         self.keyward_as(server, &[("token", user)])
     }
 
-    /// The same with these users, each with a context of its name; the first is the current one.
+    /// The program `keyward` with these users, each with a context of its name; the first is the
+    /// current one.
     pub fn keyward_as(&self, server: &str, users: &[(&str, Value)]) -> Command {
         let path = self.path(&format!("kubeconfig-{}", users[0].0));
         let content = self.kubeconfig(server, users);

@@ -22,7 +22,7 @@ pub(super) enum Promise {
 }
 
 impl Promise {
-    /// Its name, in one word.
+    /// The promise's name, in one word.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Plan => "plan",

@@ -146,7 +146,7 @@ impl Scene {
         self.folder.path()
     }
 
-    /// This program, which is every plugin of the demo.
+    /// The path of this program, which acts as every plugin of the demo.
     pub(super) fn program(&self) -> &Path {
         &self.program
     }
@@ -173,7 +173,7 @@ impl Scene {
         self.client_with(context, settings())
     }
 
-    /// The same with settings of its own.
+    /// A client of this context with these settings.
     pub(super) fn client_with(&self, context: &str, settings: Settings) -> Result<Client, Failure> {
         let target = self.target(context)?;
         Ok(Client::builder().plan(settings).open(&target, &self.rules, &sources())?)

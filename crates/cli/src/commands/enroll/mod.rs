@@ -134,7 +134,7 @@ fn own(globals: &Globals) -> Globals {
     own
 }
 
-/// The same cluster for whoever asks.
+/// The cluster as seen by the user who may request certificates.
 fn bootstrap(args: &Args, globals: &Globals) -> Result<Globals, Failure> {
     let mut other = globals.clone();
     if let Some(user) = &args.bootstrap_user {

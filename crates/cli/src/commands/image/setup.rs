@@ -1,5 +1,5 @@
-//! Which providers there are and how they run: for the commands, and for the bridges, which have no
-//! flags and take both from the environment.
+//! Finds the configured providers and their settings: for the commands, and for the bridges, which
+//! have no flags and take both from the environment.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -121,7 +121,7 @@ impl Setup {
         Self::open_for(place, &PodArgs::default(), globals)
     }
 
-    /// The same for a pod, about which the cluster may be asked.
+    /// Like [`open`](Self::open), for a pod; may ask the cluster about it.
     pub(crate) fn open_for(
         place: &Place,
         pod: &PodArgs,

@@ -24,7 +24,7 @@ pub(super) struct Findings {
     times: Vec<Duration>,
 }
 
-/// It hung or did not start: no point in asking on.
+/// The plugin hung or did not start, so there is no point in asking again.
 pub(super) struct Hopeless;
 
 impl Findings {
@@ -49,7 +49,8 @@ impl Findings {
         }
     }
 
-    /// The same, unless there is no point in going on; `place` says where it was asked.
+    /// Keeps what a run showed and gave. Fails if the plugin hung or did not start; `place` says
+    /// where it was asked.
     pub(super) fn take_in<A: Reply>(
         &mut self,
         run: &Run<A>,
@@ -85,7 +86,8 @@ impl Findings {
         }
     }
 
-    /// The same for many at once.
+    /// Fails the concurrency check when one of many runs at once ended otherwise than the plain
+    /// one.
     pub(super) fn compare_crowd<A: Reply>(&mut self, runs: &[Run<A>], base: &Run<A>) {
         let odd: Vec<_> = runs.iter().filter(|run| !run.outcome.like(&base.outcome)).collect();
         if let Some(first) = odd.first() {

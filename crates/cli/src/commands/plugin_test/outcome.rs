@@ -21,9 +21,9 @@ pub(super) enum Outcome<A> {
     Answered(A),
     /// A failure, as the protocol wants it: a non-zero exit with a reason on stderr.
     Declined { code: i32 },
-    /// It went on until it was killed.
+    /// The plugin ran until it was killed.
     Hung,
-    /// It could not be started.
+    /// The plugin could not be started.
     NotStarted(String),
     /// Something that the protocol does not allow, the check that it fails, the answer that can be
     /// made out all the same, and what else is wrong with that.

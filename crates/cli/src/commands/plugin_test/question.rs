@@ -23,7 +23,7 @@ impl Question {
         Self::new(format!("asked in {name}"), &request(version, form, false))
     }
 
-    /// The same with a person at the terminal.
+    /// Nothing but the version, with a person at the terminal.
     pub(super) fn interactive(version: Version, form: Form) -> Self {
         Self::new("asked at a terminal".to_owned(), &request(version, form, true))
     }
@@ -73,7 +73,7 @@ impl Question {
         }
     }
 
-    /// The same question under another name.
+    /// Renames the question.
     pub(super) fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self

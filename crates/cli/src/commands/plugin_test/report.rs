@@ -10,35 +10,35 @@ use crate::output::Style;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Check {
-    /// It can be started.
+    /// The plugin can be started.
     Start,
-    /// It answers in the version it is asked in.
+    /// The plugin answers in the version it is asked in.
     Versions,
-    /// Its stdout carries the object alone.
+    /// Stdout carries the object and nothing else.
     Stdout,
-    /// There is something in it that a client can use.
+    /// The answer contains something that a client can use.
     Credential,
-    /// Its end is a time in a sensible future.
+    /// The expiry is a sensible time in the future.
     Expiry,
-    /// The certificate is the key's and valid.
+    /// The certificate is valid and matches the key.
     Certificate,
-    /// A signer's signatures are those of the certificate's key, in every scheme.
+    /// A signer's signatures match the certificate's key, in every scheme.
     Signatures,
-    /// A signer stays for as long as its client.
+    /// A signer runs for as long as its client.
     Resident,
     /// No secret is shown.
     Secrets,
-    /// It fails with a code and a reason.
+    /// The plugin fails with an exit code and a reason.
     Failure,
-    /// It takes requests with more or less in them.
+    /// The plugin accepts requests with missing or unknown fields.
     Requests,
-    /// It leaves stdin alone.
+    /// The plugin does not read stdin.
     Stdin,
-    /// It behaves in front of a terminal.
+    /// The plugin works at a terminal.
     Terminal,
-    /// Many at once do not disturb each other.
+    /// Many runs at once do not disturb each other.
     Concurrency,
-    /// It ends, and soon.
+    /// The plugin ends, and soon.
     Timing,
 }
 

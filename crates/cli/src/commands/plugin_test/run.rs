@@ -116,7 +116,7 @@ impl Run<Given> {
         Self::judge(&question.name, result, |stdout| answer::read(stdout, question.version))
     }
 
-    /// The same for a run whose words went to a terminal.
+    /// Judges a run whose stderr went to a terminal.
     pub(super) fn on_terminal(
         question: &Question,
         result: Result<runner::Output, runner::Failure>,

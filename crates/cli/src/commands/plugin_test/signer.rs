@@ -66,9 +66,9 @@ pub(super) struct Exam<'a> {
 /// What came of asking by hand.
 enum Outcome {
     Answered(Response),
-    /// It failed as a plugin should.
+    /// The signer failed as a plugin should.
     Refused,
-    /// It did neither, in words.
+    /// The signer did neither; describes what it did.
     Wrong(String),
 }
 

@@ -30,9 +30,9 @@ impl Person<'_> {
 /// A run in front of a terminal.
 pub(super) struct Visit {
     pub(super) run: Run<Given>,
-    /// It waited for keys that nobody had prepared.
+    /// The plugin waited for keys that nobody pressed.
     pub(super) waited: bool,
-    /// The terminal's modes were the same afterwards.
+    /// The terminal's modes were the same before and after.
     pub(super) restored: bool,
 }
 

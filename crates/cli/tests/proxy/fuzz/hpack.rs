@@ -16,9 +16,9 @@ const WORDS: [(&[u8], &[u8]); 3] = [
 ];
 
 pub(super) enum Wrong {
-    /// It is no header block.
+    /// Not a header block.
     Broken,
-    /// It may be one: there is something in the Huffman code.
+    /// Perhaps a header block: it contains Huffman codes.
     Unclear,
 }
 

@@ -90,7 +90,7 @@ impl Decoder<'_> {
         self.hard(error.line, "", message);
     }
 
-    /// Which form the file has, by kind and version.
+    /// The form of the file, by kind and version.
     fn dialect(&mut self, root: &Node, repeats: bool) -> Option<Form> {
         if root.is_null() {
             self.hard(root.line, "", "the file is empty");

@@ -95,7 +95,7 @@ const KUBELET: &str = "\
     topologyManagerPolicyOptions topologyManagerScope tracing userNamespaces volumePluginDir \
     volumeStatsAggPeriod";
 
-/// The same in the version that the kubelet keeps for itself.
+/// Fields of `KubeletConfiguration` in the version that the kubelet uses internally.
 const KUBELET_INTERNAL: &str = "\
     Address AllowedUnsafeSysctls Authentication Authorization CPUCFSQuota CPUCFSQuotaPeriod \
     CPUManagerPolicy CPUManagerPolicyOptions CPUManagerReconcilePeriod CgroupDriver CgroupRoot \

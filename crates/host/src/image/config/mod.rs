@@ -1,5 +1,5 @@
-//! Which providers there are: the kubelet's `CredentialProviderConfig`, and the form of the original
-//! proposal.
+//! Configuration of the providers: the kubelet's `CredentialProviderConfig`, and the form of the
+//! original proposal.
 //!
 //! ```text
 //! file or folder ──► bytes ──► Node ──► Config
@@ -46,9 +46,9 @@ pub struct Config {
 
 /// A program that knows logins for some images.
 pub struct Provider {
-    /// Its name, which is the name of its file too.
+    /// The provider's name, which is also its file name.
     pub name: String,
-    /// Which protocol it speaks.
+    /// The protocol that the provider speaks.
     pub speech: Speech,
     /// The version of `kubelet.config.k8s.io` of its file; none in the original proposal's form.
     pub form: Option<Version>,
@@ -56,7 +56,7 @@ pub struct Provider {
     pub patterns: Vec<Pattern>,
     /// How long an answer is kept that does not say so itself, in nanoseconds.
     pub default_duration: i64,
-    /// Its arguments.
+    /// The provider's arguments.
     pub args: Vec<String>,
     /// Environment variables besides ours.
     pub env: Vec<(String, Secret)>,
@@ -129,8 +129,8 @@ impl Config {
         Self::from_files_by(files, Reading::Kubelet)
     }
 
-    /// The same, with the kubelet's patterns read in another way, such as [`Reading::Strict`]. Those
-    /// of the original proposal's form keep their own.
+    /// Like [`from_files`](Self::from_files), but matches the kubelet's patterns in another way,
+    /// such as [`Reading::Strict`]. Patterns in the original proposal's form are matched as always.
     pub fn from_files_by(files: &Files, reading: Reading) -> Result<Self, Faults> {
         let (drafts, problems) = decode::all(files);
         problem::settle(Stage::Read, problems)?;
@@ -205,7 +205,7 @@ struct Draft {
     place: Place,
 }
 
-/// Which form a file has.
+/// The form of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dialect {
     /// The kubelet's, in a version of `kubelet.config.k8s.io`.

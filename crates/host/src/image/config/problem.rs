@@ -46,9 +46,9 @@ pub enum Class {
 /// How far a configuration got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// It could not be read or decoded.
+    /// The file could not be read or decoded.
     Read,
-    /// It was decoded, but may not be used.
+    /// The file was decoded but is not valid.
     Validate,
 }
 

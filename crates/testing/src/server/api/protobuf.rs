@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::store::now;
 
-/// Its media type.
+/// The media type of Kubernetes' protobuf encoding.
 pub(super) const MEDIA: &str = "application/vnd.kubernetes.protobuf";
 
 /// What Kubernetes writes before an object.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Which objects of a list or watch are wanted.
+/// Selects the objects of a list or watch.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Selector {
     terms: Vec<Term>,

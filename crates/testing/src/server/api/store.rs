@@ -432,7 +432,7 @@ fn begin(kind: &Kind, object: &mut Value) {
     }
 }
 
-/// This second, as Kubernetes writes it.
+/// The current second, as Kubernetes writes it.
 pub(crate) fn now() -> String {
     stamp(clock::now())
 }

@@ -20,7 +20,7 @@ use tokio::{
 /// How much is read from a port at once.
 const PIECE: usize = 32 * 1024;
 
-/// Which address stands for which port of the pods.
+/// Maps ports of the pods to addresses.
 #[derive(Debug, Default)]
 pub struct Ports {
     table: Mutex<HashMap<u16, SocketAddr>>,

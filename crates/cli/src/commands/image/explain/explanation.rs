@@ -140,7 +140,7 @@ impl Explanation {
         }
     }
 
-    /// It is no image.
+    /// Explains why a text is not an image.
     pub(super) fn refused(image: &str, config: &Config, error: &Error) -> Self {
         Self {
             image: image.to_owned(),

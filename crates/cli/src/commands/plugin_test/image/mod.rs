@@ -223,7 +223,7 @@ impl<'a> Exam<'a> {
         Ok(())
     }
 
-    /// The same for a question to which no login is owed.
+    /// Keeps what a run showed and gave, for a question that needs no login as its answer.
     fn take_in_quietly(&mut self, run: &Run) -> Result<(), Hopeless> {
         self.findings.take_in(run, self.plugin.budget, "")?;
         if let Outcome::Wrong { check, what, .. } = &run.outcome
