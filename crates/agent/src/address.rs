@@ -30,21 +30,21 @@ pub struct Address {
 pub enum Unusable {
     /// `KEYWARD_AGENT_SOCK` is longer than a socket's path can be, or not absolute.
     Path(PathBuf),
-    /// Neither a runtime directory nor a home can be used.
+    /// Neither a runtime directory nor a home directory is usable.
     Nowhere,
-    /// The directory belongs to somebody else, is a link, or lets others in.
+    /// The directory belongs to another user, is a symlink, or is open to others.
     Directory(PathBuf),
-    /// The directory cannot be made.
+    /// The directory cannot be created.
     Io(PathBuf, io::Error),
 }
 
 impl Address {
-    /// Finds the socket: `KEYWARD_AGENT_SOCK`, else `keyward/agent.sock` in `XDG_RUNTIME_DIR` or in
-    /// `/run/user/UID`, if that directory is ours, else in `.keyward/run/HOST` of the home, which
-    /// several machines may share.
+    /// Finds the socket: `KEYWARD_AGENT_SOCK`, else `keyward/agent.sock` in `XDG_RUNTIME_DIR` or
+    /// `/run/user/UID` if that directory is ours, else in `.keyward/run/HOST` in the home
+    /// directory, which several machines may share.
     ///
-    /// Never in `TMPDIR` or `/tmp`: they differ between shells, which makes two agents, and sandboxes
-    /// let programs see them.
+    /// Never in `TMPDIR` or `/tmp`: they differ between shells, which would start two agents, and
+    /// sandboxed programs can see them.
     pub fn find(var: impl Fn(&str) -> Option<OsString>) -> Result<Self, Unusable> {
         let path = |name: &str| var(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         if let Some(socket) = path("KEYWARD_AGENT_SOCK") {
@@ -69,14 +69,14 @@ impl Address {
             .ok_or(Unusable::Nowhere)
     }
 
-    /// Makes the directory, and checks that nobody else can put a socket into it.
+    /// Creates the directory, and checks that nobody else can put a socket into it.
     pub fn prepare(&self) -> Result<(), Unusable> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory);
         made.map_err(|error| Unusable::Io(self.directory.clone(), error))?;
         self.check()
     }
 
-    /// Checks that the directory is ours alone and no link.
+    /// Checks that the directory is ours alone and not a symlink.
     pub fn check(&self) -> Result<(), Unusable> {
         let found = fs::symlink_metadata(&self.directory)
             .map_err(|error| Unusable::Io(self.directory.clone(), error))?;
@@ -86,7 +86,7 @@ impl Address {
         if ours { Ok(()) } else { Err(Unusable::Directory(self.directory.clone())) }
     }
 
-    /// A file beside the socket.
+    /// A file next to the socket.
     pub fn beside(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
@@ -96,7 +96,7 @@ fn fits(socket: &Path) -> bool {
     socket.as_os_str().as_bytes().len() <= LONGEST
 }
 
-/// Tells machines that share a home apart. Short, because socket paths are.
+/// Distinguishes machines that share a home directory. Short, because socket paths are.
 fn host() -> String {
     let name = fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
     let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
@@ -113,12 +113,12 @@ impl fmt::Display for Unusable {
                 path.display()
             ),
             Self::Nowhere => f.write_str(
-                "there is no place for the agent's socket: `XDG_RUNTIME_DIR` and `HOME` are unset, \
-                 not ours or too long",
+                "no directory for the agent's socket: `XDG_RUNTIME_DIR` and `HOME` are unset, belong to \
+                 another user or are too long",
             ),
             Self::Directory(path) => write!(
                 f,
-                "`{}` must be a directory with mode 0700 that belongs to you, and no link",
+                "`{}` must be a directory with mode 0700 that belongs to you, and not a symlink",
                 path.display()
             ),
             Self::Io(path, error) => write!(f, "cannot use `{}`: {error}", path.display()),

@@ -15,10 +15,10 @@ use rustix::{
 };
 use zeroize::Zeroizing;
 
-/// How long an agent may take for its first frame. One that is slower is stuck.
+/// How long the agent may take to send its first frame. A slower one counts as stuck.
 pub const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long an agent that has no processor to run on may take for its first frame.
+/// How long an agent that gets no processor time may take to send its first frame.
 const CROWDED: Duration = Duration::from_secs(10);
 
 /// Why the agent cannot be asked.
@@ -27,7 +27,7 @@ const CROWDED: Duration = Duration::from_secs(10);
 pub enum Unreachable {
     /// Nobody listens.
     Absent,
-    /// Somebody listens who has another user id than ours.
+    /// The process that listens has another user id than ours.
     Foreign,
     /// The agent listens but does not answer.
     Stuck,
@@ -77,7 +77,7 @@ impl Client {
         })
     }
 
-    /// Greets and asks in one write.
+    /// Sends the greeting and the question in one write.
     pub fn ask(&mut self, question: &Message) -> Result<(), Unreachable> {
         let mut wire = Zeroizing::new(Vec::with_capacity(16 << 10));
         Message::Hello(Hello::ours(env!("CARGO_PKG_VERSION"))).write(&mut wire);
@@ -85,15 +85,15 @@ impl Client {
         self.write(&wire)
     }
 
-    /// Says something more.
+    /// Sends another message.
     pub fn send(&mut self, message: &Message) -> Result<(), Unreachable> {
         let mut wire = Zeroizing::new(Vec::new());
         message.write(&mut wire);
         self.write(&wire)
     }
 
-    /// The agent's next message. Waits [`PATIENCE`] for its greeting, and for what follows as long as
-    /// `limit`, unless its process is stopped.
+    /// The agent's next message. Waits [`PATIENCE`] for the greeting, and `limit` for later
+    /// messages unless the agent's process is stopped.
     pub fn receive(&mut self, limit: Duration) -> Result<Message, Unreachable> {
         loop {
             match self.inbox.next() {
@@ -136,8 +136,8 @@ impl Client {
         Ok(())
     }
 
-    /// Waits until the connection is ready. When an agent is late, its process tells why: one that is
-    /// stopped will not answer, one that has no processor to run on will.
+    /// Waits until the connection is ready. When the agent is late, the state of its process shows
+    /// why: a stopped process will not answer, one that waits for a processor will.
     fn wait(&self, flags: PollFlags, limit: Duration) -> Result<(), Unreachable> {
         let mut waited = Duration::ZERO;
         loop {
@@ -162,13 +162,13 @@ impl Client {
     /// The state of the agent's process, as the kernel abbreviates it.
     fn state(&self) -> Option<u8> {
         let stat = std::fs::read(format!("/proc/{}/stat", self.process?)).ok()?;
-        // The name before it may contain anything.
+        // The process name before the state may contain anything.
         let end = stat.iter().rposition(|byte| *byte == b')')?;
         stat.get(end + 2).copied()
     }
 }
 
-/// Waits for so many milliseconds, for lack of an event to wait for.
+/// Sleeps for so many milliseconds, where there is no event to wait for.
 pub(crate) fn pause(milliseconds: u64) -> Duration {
     let time = Duration::from_millis(milliseconds);
     let _ = poll(&mut [], Some(&timespec(time)));

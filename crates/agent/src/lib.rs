@@ -1,12 +1,12 @@
 //! The agent: one login shared by all processes of a user.
 //!
 //! `keyward wrap` puts `keyward-exec --` in front of the plugin commands of a kubeconfig and
-//! registers each of them as an `Entry`. The agent keeps the credentials of registered
-//! commands in memory, each under the key of its identity (`Selected`), and hands
-//! them to every process that asks for the same identity.
+//! registers each of them as an `Entry`. The agent keeps the credentials of registered commands in
+//! memory, each under the key of its identity (`Selected`), and returns them to every process that
+//! asks for the same identity.
 //!
-//! - [`Address`]: where its socket is.
-//! - `connect_or_start`, `obtain`: how a program asks it; they need no feature.
+//! - [`Address`]: where the agent's socket is.
+//! - `connect_or_start`, `obtain`: how a program asks the agent; they need no feature.
 //! - `Server`, with the feature `server`: the agent itself, one loop on one thread. Plugins run on the
 //!   threads that `keyward-host` keeps.
 //!

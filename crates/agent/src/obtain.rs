@@ -1,4 +1,5 @@
-//! Asks the agent for a credential, and runs the plugin for everybody where the agent says so.
+//! Asks the agent for a credential, and runs the plugin on behalf of all waiting processes if the
+//! agent asks for that.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -18,12 +19,12 @@ use keyward_protocol::{
 
 use crate::{Client, Unreachable};
 
-/// However long a person takes to log in elsewhere.
+/// Covers the longest login of a person elsewhere.
 const LONGEST: Duration = Duration::from_secs(620);
-/// How long the agent may take to read what the plugin printed.
+/// How long the agent may take to process the plugin's output.
 const READ: Duration = Duration::from_secs(10);
 
-/// What asking has brought.
+/// The result of asking the agent.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Obtained {
@@ -31,14 +32,14 @@ pub enum Obtained {
     Answer(Answer),
     /// The plugin failed, or needs a person.
     Failure(Failure),
-    /// The agent does not serve this process, and why. The plugin has to run without it.
+    /// The agent does not serve this process, for this reason. The plugin has to run without it.
     Direct(String),
 }
 
-/// Asks. `note` is told what a person should know while it takes long.
+/// Asks the agent. `note` is called with messages for the user while the answer takes long.
 ///
-/// With a lease of the agent, the plugin runs here: a child of this process, with the environment of
-/// the question and, if a person attends, the terminal.
+/// If the agent grants a lease, the plugin runs here: as a child of this process, with the
+/// environment of the question and, if a person attends, the terminal.
 pub fn obtain(
     client: &mut Client,
     question: &Message,
@@ -48,7 +49,7 @@ pub fn obtain(
     loop {
         return Ok(match client.receive(LONGEST)? {
             Message::Answer(answer) => {
-                // Not sooner: the agent has to see who we are first.
+                // Not sooner: the agent has to identify this process first.
                 harden::keep_memory_private();
                 Obtained::Answer(answer)
             }
@@ -67,9 +68,9 @@ pub fn obtain(
     }
 }
 
-/// Runs the plugin, tells the agent, and takes what everybody gets.
+/// Runs the plugin, reports to the agent, and returns the answer that everybody gets.
 fn run(client: &mut Client, lease: &Lease, ask: &Ask) -> Obtained {
-    // Only now: the agent has to see who we are first.
+    // Not sooner: the agent has to identify this process first.
     harden::keep_memory_private();
     let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     let mut invocation = Invocation::new(OsStr::from_bytes(&lease.program));
@@ -78,7 +79,7 @@ fn run(client: &mut Client, lease: &Lease, ask: &Ask) -> Obtained {
     invocation.env =
         ask.environment.iter().map(|(name, value)| (text(name), text(value))).collect();
     invocation.stdin = if lease.attended { Stdin::Terminal } else { Stdin::Closed };
-    // A person sees it at once; of a run without one, everybody who waits sees why it failed.
+    // A person sees stderr at once; without one, everybody who waits sees why the run failed.
     invocation.stderr = if lease.attended { Stderr::Shown } else { Stderr::Kept };
     invocation.budget = Duration::from_millis(lease.budget);
     invocation.attended = lease.attended;
@@ -105,7 +106,7 @@ fn run(client: &mut Client, lease: &Lease, ask: &Ask) -> Obtained {
             }
             Obtained::Failure(failure)
         }
-        // The agent died meanwhile. What the plugin printed is as good as ever.
+        // The agent died meanwhile, but the plugin's output is still good.
         _ if code == Some(0) => Obtained::Answer(Answer { stdout, serial: 0 }),
         _ => {
             let text = fault.unwrap_or_else(|| "the plugin failed".into());
@@ -114,8 +115,8 @@ fn run(client: &mut Client, lease: &Lease, ask: &Ask) -> Obtained {
     }
 }
 
-/// The terminal on stdin, if it is the one that controls this process: only there a plugin can ask a
-/// person.
+/// The terminal on stdin, if it is this process's controlling terminal: only there can a plugin
+/// prompt.
 pub fn terminal() -> Option<Vec<u8>> {
     use rustix::fs::{Mode, OFlags};
     let stdin = rustix::stdio::stdin();

@@ -1,8 +1,8 @@
-//! Starts the agent, once however many clients want it.
+//! Starts the agent, only once however many clients want it.
 //!
-//! Connect; if nobody listens, take the lock of the start, connect again, start the program and wait
-//! for its byte on a pipe. Without the lock, twenty clients start up to twenty agents that remove each
-//! other's sockets.
+//! Connect; if nobody listens, take the start lock, connect again, start the program and wait for
+//! its byte on a pipe. Without the lock, twenty clients would start up to twenty agents that remove
+//! each other's sockets.
 
 #![expect(
     clippy::disallowed_methods,
@@ -32,15 +32,15 @@ use crate::{
     client::{pause, timespec},
 };
 
-/// How long a client waits for another's start of the agent.
+/// How long a client waits while another one starts the agent.
 const OTHERS: Duration = Duration::from_secs(5);
-/// How long the agent may take to listen.
+/// How long the agent may take until it listens.
 const READY: Duration = Duration::from_secs(5);
-/// For how long nobody tries again after a start that failed.
+/// How long nobody tries again after a failed start, in seconds.
 const FAILED: i64 = 5;
 
-/// The variables of the client that the agent gets. It has no use for others, and they would be
-/// those of whoever came first.
+/// The variables of the client that the agent inherits. It needs no others, and their values would
+/// be those of whichever client came first.
 const KEPT: [&str; 10] = [
     "HOME",
     "USER",
@@ -54,7 +54,7 @@ const KEPT: [&str; 10] = [
     "XDG_STATE_HOME",
 ];
 
-/// Connects to the agent and starts it where there is none. `program` is `keyward`.
+/// Connects to the agent, and starts it if none is running. `program` is `keyward`.
 pub fn connect_or_start(
     address: &Address,
     program: &Path,
@@ -84,7 +84,7 @@ pub fn connect_or_start(
     }
 }
 
-/// Starts it, holding the lock.
+/// Starts the agent while holding the lock.
 fn start(
     address: &Address,
     program: &Path,
@@ -99,15 +99,16 @@ fn start(
         return Err(Unreachable::Absent);
     }
     let started = spawn(program, var);
-    // The file's length is the mark of a failure, its time the time of it. One that was killed says
-    // nothing about the next.
+    // A non-empty lock file marks a failure, and its modification time says when. A start that was
+    // interrupted says nothing about the next.
     let failed = started.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::Interrupted);
     let _ = lock.set_len(u64::from(failed));
     started.map_err(Unreachable::Io)?;
     Client::connect(&address.socket)
 }
 
-/// The program in the background: no terminal, no descriptor of ours, its word on stdout.
+/// Starts the program in the background: without a terminal or our descriptors, and with a pipe as
+/// its stdout.
 fn spawn(program: &Path, var: impl Fn(&str) -> Option<OsString>) -> io::Result<()> {
     let mut command = Command::new(program);
     command.args(["agent", "--background"]).current_dir("/").env_clear();
@@ -145,7 +146,8 @@ fn open(path: &Path) -> Result<File, Unreachable> {
     options.open(path).map_err(Unreachable::Io)
 }
 
-/// Whether another client has just tried in vain. Two hundred clients must not do so in turn.
+/// Whether another client has just failed to start the agent. Two hundred clients must not all try
+/// in turn.
 fn failed_lately(lock: &File) -> bool {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec;
     lock.metadata().is_ok_and(|found| {
@@ -153,14 +155,14 @@ fn failed_lately(lock: &File) -> bool {
     })
 }
 
-/// Starts a newer program, which takes the socket over by itself.
+/// Starts a newer program, which takes over the socket itself.
 #[cfg(feature = "server")]
 pub(crate) fn spawn_successor(program: &Path) -> io::Result<()> {
     let mut command = Command::new(program);
     command.args(["agent", "--background", "--take-over"]).current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn()?;
-    // It outlives us where all goes well; else somebody has to collect it.
+    // Normally it outlives us; if not, it has to be reaped.
     std::thread::Builder::new().spawn(move || child.wait())?;
     Ok(())
 }

@@ -9,8 +9,8 @@ use std::{
 
 use crate::{tell, var};
 
-/// Becomes `keyward`, which checks the policy and becomes the plugin; without `keyward`, becomes the
-/// plugin, unless there is a policy that nobody could check.
+/// Becomes `keyward`, which checks the policy and then becomes the plugin. Without `keyward`,
+/// becomes the plugin directly, unless a policy exists that nobody could check.
 pub(crate) fn run(command: &OsString, args: &[OsString]) -> ExitCode {
     if let Some(keyward) = keyward() {
         let words = ["run-plugin", "--"].map(OsString::from);
@@ -21,8 +21,8 @@ pub(crate) fn run(command: &OsString, args: &[OsString]) -> ExitCode {
     }
     if let Some(kuberc) = kuberc() {
         tell(&format!(
-            "`{}` may forbid this plugin, and `keyward`, which could tell, is not installed beside \
-             `keyward-exec` or on `PATH`",
+            "`{}` may forbid this plugin; install `keyward` next to `keyward-exec` or on `PATH`, so \
+             that the policy can be checked",
             kuberc.display()
         ));
         return ExitCode::from(4);
@@ -32,7 +32,7 @@ pub(crate) fn run(command: &OsString, args: &[OsString]) -> ExitCode {
     ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
 }
 
-/// `keyward` beside this program, or on `PATH`.
+/// `keyward` next to this program, or on `PATH`.
 pub(crate) fn keyward() -> Option<PathBuf> {
     let beside = env::current_exe().ok().and_then(|own| Some(own.parent()?.join("keyward")));
     let path = var("PATH").unwrap_or_default();

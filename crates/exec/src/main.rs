@@ -1,10 +1,12 @@
-//! `keyward-exec -- COMMAND ARGS…`: stands in front of a credential plugin in a kubeconfig.
+//! `keyward-exec -- COMMAND ARGS…`: wraps a credential plugin in a kubeconfig.
 //!
-//! It asks the agent for what the plugin would print. If there is no agent and none can be started, if
-//! it is stuck, or does not serve this process, the plugin runs as it would without us: then `keyward`
-//! checks the plugin policy first, and where there is no `keyward`, nothing runs under a policy.
+//! Asks the agent for what the plugin would print. If no agent is running and none can be started,
+//! or it is stuck, or it does not serve this process, the plugin runs as it would without Keyward.
+//! `keyward` checks the plugin policy first; if `keyward` is missing and a policy exists, nothing
+//! runs.
 //!
-//! Every kubectl starts it, so it does without whatever costs a fraction of a millisecond.
+//! Every kubectl call starts this program, so it avoids everything that costs a fraction of a
+//! millisecond.
 
 mod direct;
 #[cfg(target_os = "linux")]
@@ -17,7 +19,7 @@ Asks keyward's agent for the credential that a plugin would print.
 
 Usage: keyward-exec -- COMMAND [ARGS]...
 
-`keyward wrap` puts it into kubeconfigs. Set KEYWARD_AGENT=off to run the plugin each time.
+`keyward wrap` puts this program into kubeconfigs. Set KEYWARD_AGENT=off to run the plugin each time.
 ";
 
 fn main() -> ExitCode {
@@ -51,8 +53,8 @@ fn run(command: &OsString, args: &[OsString]) -> ExitCode {
     direct::run(command, args)
 }
 
-/// Where an agent would be left behind or is not wanted: continuous integration ends with whatever
-/// still runs, or waits for it.
+/// Whether the agent is switched off, or would be left behind: continuous integration kills
+/// programs that still run, or waits for them.
 #[cfg(target_os = "linux")]
 fn is_off() -> bool {
     let ci = var("CI").is_some_and(|value| !value.is_empty() && value != "false");

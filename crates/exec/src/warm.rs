@@ -12,10 +12,10 @@ use keyward_protocol::agent::{Ask, Message};
 
 use crate::{direct, print, tell, var};
 
-/// How often another agent is looked for after one went away.
+/// How often to look for another agent after one went away.
 const ATTEMPTS: usize = 4;
 
-/// The exit code for what the agent answered; `None` if the plugin has to run without it.
+/// The exit code for the agent's answer; `None` if the plugin has to run without the agent.
 pub(crate) fn ask(command: &OsStr, args: &[OsString]) -> Option<ExitCode> {
     let address = Address::find(var).ok()?;
     let question = Message::Ask(question(command, args));
@@ -25,7 +25,7 @@ pub(crate) fn ask(command: &OsStr, args: &[OsString]) -> Option<ExitCode> {
             connected => connected,
         };
         match talk(&mut connected.ok()?, &question) {
-            // It died; the next one knows nothing, and one of us starts it.
+            // The agent died; one of its clients starts the next one, whose cache is empty.
             Err(Unreachable::Gone) => {}
             Err(_) => return None,
             Ok(code) => return code,
@@ -58,7 +58,7 @@ fn question(command: &OsStr, args: &[OsString]) -> Ask {
     }
 }
 
-/// The environment, of a name that is set twice the first value, which is the one programs see.
+/// The environment. For a name that is set twice, the first value counts, as it does for programs.
 #[expect(clippy::disallowed_methods, reason = "this program is too small for made-up surroundings")]
 fn environment() -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut seen: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(64);

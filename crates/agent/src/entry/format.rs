@@ -78,7 +78,7 @@ fn texts<'a>(out: &mut String, key: &str, texts: impl Iterator<Item = &'a str>) 
     out.push(']');
 }
 
-/// Reads a registration; `None` for one of another version, or that somebody edited badly.
+/// Reads a registration; `None` if it has another version or is damaged.
 pub(super) fn read(bytes: &[u8]) -> Option<Entry> {
     let node = Node::from_json(bytes).ok()?;
     let text = |key: &str| as_text(node.get(key)?);

@@ -1,7 +1,7 @@
 //! The commands that the agent may run: registrations, one file each.
 //!
-//! `keyward wrap` writes them. They hold no secret values: arguments and environment are there as
-//! digests, which is enough to recognise them.
+//! `keyward wrap` writes them. They contain no secret values: arguments and environment are stored
+//! as digests, which is enough to recognise them.
 
 mod format;
 
@@ -31,7 +31,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::identity::{Asker, Profile, STEERING, find, is_in};
 
-/// The `exec` stanza of a kubeconfig's user, as far as it decides what runs.
+/// The `exec` stanza of a kubeconfig's user: the fields that decide what runs.
 #[derive(Clone, Copy)]
 pub struct Stanza<'a> {
     /// The command.
@@ -42,51 +42,51 @@ pub struct Stanza<'a> {
     pub env: &'a [(String, String)],
     /// The version of the protocol.
     pub api_version: &'a str,
-    /// Whether it wants a terminal.
+    /// Whether the plugin wants a terminal.
     pub interactive_mode: &'a str,
-    /// Whether it is told about the cluster.
+    /// Whether the plugin is told about the cluster.
     pub provide_cluster_info: bool,
 }
 
 /// One registration.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The command, as the kubeconfig says it.
+    /// The command, as written in the kubeconfig.
     pub command: String,
     /// A digest of command and arguments.
     pub arguments: [u8; 32],
     /// The names of the configured variables, with a digest of each value.
     pub environment: Vec<(String, [u8; 32])>,
-    /// Variables that can load code, as they were, in the same form.
+    /// Variables that can load code, with digests of their values at registration.
     pub steering: Vec<(String, [u8; 32])>,
     /// Variables that the user says select an identity.
     pub identity_env: Vec<String>,
     /// Files that the user says select an identity.
     pub identity_files: Vec<PathBuf>,
-    /// The program that the command led to.
+    /// The program that the command resolved to.
     pub program: PathBuf,
     /// `PATH` at registration.
     pub path: String,
     /// The plugin, if we know it.
     pub profile: Profile,
-    /// The kubeconfig that names it.
+    /// The kubeconfig that contains the command.
     pub kubeconfig: PathBuf,
-    /// The user in it.
+    /// The kubeconfig's user.
     pub user: String,
-    /// The contexts of the kubeconfig that use it.
+    /// The contexts of the kubeconfig that use this user.
     pub contexts: Vec<String>,
-    /// The server of the first of them: where a refused credential can be checked.
+    /// The server of the first context, where a rejected credential can be checked.
     pub server: String,
     /// The version of the protocol.
     pub api_version: String,
-    /// Whether it wants a terminal.
+    /// Whether the plugin wants a terminal.
     pub interactive_mode: String,
-    /// Whether it is told about the cluster.
+    /// Whether the plugin is told about the cluster.
     pub provide_cluster_info: bool,
 }
 
 impl Entry {
-    /// A registration of `stanza` for a user of a kubeconfig. Fails for a command that leads to no
+    /// A registration of `stanza` for a user of a kubeconfig. Fails if the command resolves to no
     /// program.
     pub fn new(
         stanza: &Stanza<'_>,
@@ -131,7 +131,7 @@ impl Entry {
         })
     }
 
-    /// What tells it from other registrations: the name of its file.
+    /// Identifies the registration: the name of its file.
     pub fn digest(&self) -> [u8; 32] {
         let mut digest = Sha256::new();
         digest.update(self.arguments);
@@ -153,16 +153,16 @@ impl Entry {
             || self.identity_env.iter().any(|known| known.as_bytes() == name)
     }
 
-    /// Whether an environment has every configured variable with its value.
+    /// Whether an environment contains every configured variable with its value.
     fn is_configured(&self, environment: &[(Vec<u8>, Vec<u8>)]) -> bool {
-        // Of a name that stands twice, the last one counts, as for the kubeconfig's reader.
+        // For a duplicated name the last value counts, as in the kubeconfig reader.
         self.environment.iter().enumerate().all(|(index, (name, digest))| {
             let later = self.environment[index + 1..].iter().any(|(other, _)| other == name);
             later || has(environment, name, digest)
         })
     }
 
-    /// Whether the variables that can load code are what they were at registration.
+    /// Whether the variables that can load code have the values they had at registration.
     pub(crate) fn steering_matches(&self, environment: &[(Vec<u8>, Vec<u8>)]) -> bool {
         let configured = |name: &[u8]| self.environment.iter().any(|(n, _)| n.as_bytes() == name);
         let now = environment.iter().filter(|(name, _)| is_in(STEERING, name) && !configured(name));
@@ -180,13 +180,13 @@ fn has(environment: &[(Vec<u8>, Vec<u8>)], name: &str, digest: &[u8; 32]) -> boo
 /// The registrations of a directory.
 pub struct Entries {
     directory: PathBuf,
-    /// The directory when it was read, if a later change would show.
+    /// The directory's state when it was read, if a later change would be visible in it.
     read: Option<Identity>,
     by_arguments: HashMap<[u8; 32], Vec<Arc<Entry>>>,
 }
 
 impl Entries {
-    /// The registrations in `directory`, which need not exist.
+    /// The registrations in `directory`, which may not exist yet.
     pub fn new(directory: PathBuf) -> Self {
         Self { directory, read: None, by_arguments: HashMap::new() }
     }
@@ -199,21 +199,21 @@ impl Entries {
         Some(config.join("keyward").join("entries"))
     }
 
-    /// The registration of what `asker` wants to run: same command and arguments, and every configured
+    /// The registration that matches `asker`: the same command and arguments, and every configured
     /// variable with its value.
     pub fn find(&mut self, asker: &Asker<'_>) -> Option<Arc<Entry>> {
         self.reload();
         let found = self.by_arguments.get(&arguments(asker.command, asker.args))?;
         let fits = |entry: &&Arc<Entry>| entry.is_configured(asker.environment);
         let own = asker.variable("PATH").unwrap_or_default();
-        // One that the agent may run by itself, rather than one for another shell.
+        // Prefer one that the agent may run itself over one made for another shell.
         let best = |entry: &&Arc<Entry>| {
             (entry.steering_matches(asker.environment), entry.path.as_bytes() == own)
         };
         found.iter().filter(fits).max_by_key(best).cloned()
     }
 
-    /// All of them.
+    /// All registrations.
     pub fn list(&mut self) -> Vec<Arc<Entry>> {
         self.reload();
         let mut all: Vec<_> = self.by_arguments.values().flatten().cloned().collect();
@@ -221,7 +221,7 @@ impl Entries {
         all
     }
 
-    /// Adds a registration, or replaces the same one.
+    /// Adds a registration, or replaces an equal one.
     pub fn add(&mut self, entry: &Entry) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         let path = self.path(entry);
@@ -235,7 +235,7 @@ impl Entries {
         Ok(())
     }
 
-    /// Removes a registration. It is no error if there is none.
+    /// Removes a registration. A missing one is no error.
     pub fn remove(&mut self, entry: &Entry) -> io::Result<()> {
         self.read = None;
         match fs::remove_file(self.path(entry)) {
@@ -265,7 +265,7 @@ impl Entries {
     }
 }
 
-/// Reads one file, if it is ours alone and what its name says.
+/// Reads one file, if it is ours alone and its content matches its name.
 fn read(path: &Path) -> Option<Entry> {
     const MOST: u64 = 1 << 20;
     let name = path.file_name()?.to_str().filter(|name| name.len() == 64)?;

@@ -109,7 +109,7 @@ fn what_is_removed_added_or_edited_by_hand_shows_at_once() {
     assert!(place.find(&["get"], &[]).is_none());
     place.entries.add(&entry).unwrap();
     assert!(place.find(&["get"], &[]).is_some());
-    // Another process does it, so that nothing tells us.
+    // Another process adds it, so we get no notification.
     let mut other = Entries::new(place.root.path().join("entries"));
     other.remove(&entry).unwrap();
     assert!(place.find(&["get"], &[]).is_none());

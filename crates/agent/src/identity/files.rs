@@ -1,4 +1,4 @@
-//! What files say, without reading them each time.
+//! Digests of files, cached so that files are not read each time.
 
 use std::{
     collections::HashMap,
@@ -12,8 +12,8 @@ use keyward_process::{
 };
 use sha2::{Digest, Sha256};
 
-/// Remembers digests of files, and the beginnings of programs. A file whose identity has not changed is
-/// not read again, unless it changed so lately that a second change might not show.
+/// Caches digests of files and the first lines of programs. A file whose identity has not changed
+/// is not read again, unless it changed so recently that a second change might not show.
 #[derive(Default)]
 pub struct Files {
     known: HashMap<PathBuf, (Identity, Seen)>,
@@ -24,11 +24,11 @@ struct Seen {
     digest: [u8; 32],
     /// The interpreter, if the file is a script.
     script: Script,
-    /// Whether it names programs for a cloud's tool to run.
+    /// Whether the file names programs for a cloud's tool to run.
     runs: bool,
 }
 
-/// What the first line of a program says about its interpreter.
+/// The interpreter named in the first line of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Script {
     /// No interpreter: a binary.
@@ -37,20 +37,20 @@ pub(super) enum Script {
     Other,
 }
 
-/// What is told of a file.
+/// The state of a file that selects an identity.
 pub(super) enum State {
     Missing,
     Unreadable,
     Content { digest: [u8; 32], runs: bool },
 }
 
-/// Files that select an identity are small. What is larger counts by its identity as well.
+/// Files that select an identity are small. For larger ones, size, times and inode count too.
 const MOST: u64 = 1 << 20;
-/// So many files are remembered: those of a person with many accounts.
+/// How many files are cached: enough for a person with many accounts.
 const KEPT: usize = 1024;
 
 impl Files {
-    /// What a file says now.
+    /// The current state of a file.
     pub(super) fn state(&mut self, path: &Path) -> State {
         let Ok(identity) = Identity::read(path) else {
             let missing = !path.symlink_metadata().is_ok_and(|found| found.is_file());
@@ -77,7 +77,7 @@ impl Files {
         if self.known.len() >= KEPT {
             self.known.clear();
         }
-        // Only if it is still that file, and a later change would make it another one.
+        // Only if it is still that file, and a later change would show.
         if identity.is_settled(SystemClock.now().as_second())
             && Identity::read(path).is_ok_and(|after| after == identity)
         {

@@ -1,7 +1,7 @@
 //! Variables that select no identity, and variables that can make a plugin run other code.
 
 /// Variables that no plugin chooses an account by: they describe a terminal, a window, a shell or a
-/// session. Everything else counts for a plugin that we do not know. `docs/agent.md` publishes this list.
+/// session. For an unknown plugin every other variable counts. `docs/agent.md` publishes this list.
 pub const HARMLESS: &[&str] = &[
     "PWD",
     "OLDPWD",
@@ -112,9 +112,10 @@ pub const HARMLESS: &[&str] = &[
     "KEYWARD_AGENT_SOCK",
 ];
 
-/// Variables that load code into a program, or lead it to files that name programs to run. The agent
-/// runs a plugin itself only if they are what they were when the command was registered: whoever
-/// reaches the socket must not be able to start something new through it.
+/// Variables that load code into a program, or point it to files that name programs to run. The
+/// agent runs a plugin itself only if they have the values they had when the command was
+/// registered: a process that reaches the socket must not be able to start something new through
+/// it.
 pub(crate) const STEERING: &[&str] = &[
     // Loaders and interpreters.
     "LD_*",
@@ -143,7 +144,8 @@ pub(crate) const STEERING: &[&str] = &[
     "GODEBUG",
     "VIRTUAL_ENV",
     "CONDA_*",
-    // Where configurations are, which may name programs (`credential_process`, `exec`, `executable`).
+    // Locations of configuration files, which may name programs (`credential_process`, `exec`,
+    // `executable`).
     "HOME",
     "XDG_CONFIG_HOME",
     "XDG_CONFIG_DIRS",
@@ -167,7 +169,7 @@ pub(crate) const STEERING: &[&str] = &[
     "BROWSER",
 ];
 
-/// Whether a list names a variable; an entry that ends in `*` names all that begin so.
+/// Whether a list contains a variable; an entry that ends in `*` matches a prefix.
 pub(crate) fn is_in(list: &[&str], name: &[u8]) -> bool {
     list.iter().any(|entry| match entry.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix.as_bytes()),

@@ -1,10 +1,10 @@
 //! The identity behind a credential: the key under which the agent caches it.
 //!
 //! The key covers everything that selects an identity: the command and its program file, the
-//! arguments, the configured environment, the cluster if the plugin is told, and the variables and
-//! files that the plugin chooses an account by. For a plugin that we do not know, every variable counts
-//! but for those of a published list. Two asks with the same key would get the same identity from the
-//! plugin; when in doubt, keys differ and the plugin runs again.
+//! arguments, the configured environment, the cluster if the plugin is told about it, and the
+//! variables and files that the plugin chooses an account by. For an unknown plugin every variable
+//! counts except those on a published list. Two requests with the same key would get the same
+//! identity from the plugin; when in doubt, keys differ and the plugin runs again.
 
 mod files;
 mod harmless;
@@ -30,7 +30,7 @@ use crate::entry::Entry;
 use files::State;
 pub(crate) use harmless::{STEERING, is_in};
 
-/// Who asks for a credential, and how the plugin would be run for them.
+/// A process that asks for a credential, and how the plugin would run for it.
 #[derive(Clone, Copy)]
 pub struct Asker<'a> {
     /// The plugin's command, without `keyward-exec --` in front of it.
@@ -41,13 +41,13 @@ pub struct Asker<'a> {
     pub environment: &'a [(Vec<u8>, Vec<u8>)],
     /// The working directory.
     pub directory: &'a Path,
-    /// The version of the protocol that is asked for.
+    /// The requested version of the protocol.
     pub api_version: &'a str,
-    /// What the plugin would be told about the cluster, if it would.
+    /// What the plugin would be told about the cluster, if anything.
     pub cluster: Option<&'a [u8]>,
 }
 
-/// A key, and what follows from the same look at the asker.
+/// A key, and what else was learned while computing it.
 #[derive(Clone)]
 pub struct Selected {
     /// Equal for requests of the same identity. A digest, so it reveals nothing.
@@ -56,13 +56,13 @@ pub struct Selected {
     pub profile: Profile,
     /// The program, if it was found.
     pub program: Option<PathBuf>,
-    /// The environment of a run by the agent: the registered `PATH` and what the plugin chooses by.
-    /// `KUBERNETES_EXEC_INFO` is not in it.
+    /// The environment for a run by the agent: the registered `PATH` and the variables that the
+    /// plugin chooses by. `KUBERNETES_EXEC_INFO` is not included.
     pub variables: Vec<(OsString, OsString)>,
     /// The files that select an identity.
     pub files: Vec<PathBuf>,
-    /// Why the agent must not run it itself for this asker: the run would not be the one that the asker
-    /// would make, or it might start something that was never registered.
+    /// Why the agent must not run the plugin itself for this asker: its run would differ from the
+    /// asker's own, or might start something that was never registered.
     pub lease_only: Option<&'static str>,
 }
 
@@ -73,13 +73,13 @@ impl Asker<'_> {
         Some(value)
     }
 
-    /// The path that a variable names; nothing for an empty one.
+    /// The path in a variable; `None` for an empty one.
     fn path(&self, name: &str) -> Option<PathBuf> {
         let value = self.variable(name).filter(|value| !value.is_empty())?;
         Some(self.absolute(value))
     }
 
-    /// The path that a flag names.
+    /// The path in a flag's value.
     fn flag(&self, name: &[u8]) -> Option<PathBuf> {
         let at = self.args.iter().position(|arg| arg.starts_with(name))?;
         let value = match self.args[at].strip_prefix(name)? {
@@ -90,7 +90,7 @@ impl Asker<'_> {
         Some(self.absolute(value))
     }
 
-    /// A path as a plugin takes it, with `~` for the home.
+    /// A path as a plugin reads it, with `~` for the home directory.
     fn absolute(&self, path: &[u8]) -> PathBuf {
         let home = self.variable("HOME").unwrap_or_default();
         match path.strip_prefix(b"~/") {
@@ -103,13 +103,13 @@ impl Asker<'_> {
 }
 
 impl Selected {
-    /// Looks at an asker. `entry` is the registration of the command, if there is one.
+    /// Computes the key of an asker. `entry` is the registration of the command, if there is one.
     pub fn of(entry: Option<&Entry>, asker: &Asker<'_>, files: &mut Files) -> Self {
         let mut look = Look { asker, entry, lease_only: None };
         let program = look.program();
         let found = program.as_deref().and_then(|p| Some((p, Identity::read(p).ok()?)));
         let profile = Profile::of_program(asker, found, files);
-        // What was not registered may have been configured by hand: the profile cannot tell.
+        // An unregistered command may have been configured by hand: the profile cannot know.
         let narrow = profile != Profile::Unknown && entry.is_some();
 
         let mut key = Row::new();
@@ -144,7 +144,7 @@ impl Selected {
     }
 }
 
-/// One look at one asker.
+/// The computation of one asker's key.
 struct Look<'a> {
     asker: &'a Asker<'a>,
     entry: Option<&'a Entry>,
@@ -156,8 +156,8 @@ impl<'a> Look<'a> {
         self.lease_only.get_or_insert(why);
     }
 
-    /// The program: the one that the asker would run, or the registered one where the asker would find
-    /// none, as a program that was started from a desktop.
+    /// The program: the one that the asker would run, or the registered one if the asker would find
+    /// none, such as a program started from a desktop.
     fn program(&mut self) -> Option<PathBuf> {
         let own = self.asker.variable("PATH").unwrap_or_default();
         let found = find(self.asker.command, own, self.asker.directory);
@@ -176,7 +176,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Where the program is, and which file; the working directory where that decides.
+    /// Adds the program's path and file, and the working directory if the choice depends on it.
     fn put_program(
         &mut self,
         key: &mut Row,
@@ -191,12 +191,13 @@ impl<'a> Look<'a> {
         let relative = command.contains(&b'/') && !command.starts_with(b"/");
         let shim = program.is_some_and(is_shim);
         if relative || shim {
-            self.only_by_lease("which program it is depends on the working directory");
+            self.only_by_lease("the working directory decides which program runs");
         }
         key.option((relative || shim).then(|| self.asker.directory.as_os_str().as_bytes()));
     }
 
-    /// Programs that the plugin starts by name: other ones may answer for another identity.
+    /// Adds the programs that the plugin starts by name: other programs may return another
+    /// identity.
     fn put_helpers(&mut self, key: &mut Row, profile: Profile) {
         for name in profile.helpers(self.asker) {
             let own = self.asker.variable("PATH").unwrap_or_default();
@@ -213,8 +214,8 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// The variables that select: those of the profile and of the registration, or all that are not
-    /// harmless. Sorted, because the order of an environment tells nothing.
+    /// The selecting variables: those of the profile and the registration, or all that are not
+    /// harmless. Sorted, because the order of an environment does not matter.
     fn selecting(&mut self, profile: Option<Profile>, runs: bool) -> BTreeMap<&'a [u8], &'a [u8]> {
         let selects = |name: &[u8]| {
             if name == b"KUBERNETES_EXEC_INFO" {
@@ -223,7 +224,7 @@ impl<'a> Look<'a> {
             let configured = self.entry.is_some_and(|entry| entry.names(name));
             configured
                 || match profile {
-                    // A configuration that names programs looks them up by `PATH`.
+                    // Programs named in a configuration are looked up in `PATH`.
                     Some(profile) => is_in(profile.variables(), name) || runs && name == b"PATH",
                     None => !is_in(HARMLESS, name),
                 }
@@ -235,12 +236,12 @@ impl<'a> Look<'a> {
             && *path != entry.path.as_bytes()
             && !entry.names(b"PATH")
         {
-            self.only_by_lease("the caller's `PATH` is another than the registered one");
+            self.only_by_lease("the caller's `PATH` differs from the registered one");
         }
         selecting
     }
 
-    /// The environment of a run by the agent.
+    /// The environment for a run by the agent.
     fn run_variables(
         &self,
         selecting: &BTreeMap<&[u8], &[u8]>,
@@ -262,16 +263,16 @@ impl<'a> Look<'a> {
         all.into_iter().map(|(name, value)| (text(name), text(value))).collect()
     }
 
-    /// Variables that can make the plugin run other code must be what they were at registration.
+    /// Checks that variables that can make the plugin run other code have their registered values.
     fn compare_steering(&mut self) {
         let Some(entry) = self.entry else { return };
         if !entry.steering_matches(self.asker.environment) {
-            self.only_by_lease("a variable that can load code is another than at registration");
+            self.only_by_lease("a variable that can load code has changed since registration");
         }
     }
 }
 
-/// Puts the state of each file into the key, and tells whether one of them names programs to run.
+/// Adds the state of each file to the key. Returns whether one of them names programs to run.
 fn put_files(key: &mut Row, paths: &[PathBuf], files: &mut Files) -> bool {
     let mut any = false;
     key.count(paths.len());
@@ -301,12 +302,12 @@ pub(crate) fn find(command: &[u8], path: &[u8], directory: &Path) -> Option<Path
     Some(surroundings.absolute(&found))
 }
 
-/// Whether two paths lead to one file, as `/bin/aws` and `/usr/bin/aws` do.
+/// Whether two paths lead to the same file, as `/bin/aws` and `/usr/bin/aws` do.
 fn is_same(one: &Path, other: &Path) -> bool {
     matches!((Identity::read(one), Identity::read(other)), (Ok(one), Ok(other)) if one == other)
 }
 
-/// Whether a version manager stands between a name and its program: pyenv, rbenv, asdf and mise decide
+/// Whether a path is the shim of a version manager: pyenv, rbenv, asdf and mise choose the program
 /// by files in the working directory.
 fn is_shim(path: &Path) -> bool {
     let is_shims = |path: &Path| path.components().any(|part| part.as_os_str() == "shims");
@@ -318,13 +319,14 @@ fn is_manager(path: &Path) -> bool {
         .is_some_and(|name| ["mise", "asdf", "volta-shim", "rtx"].iter().any(|m| name == *m))
 }
 
-/// Parts in a row, each with its length, so that no two rows of parts are the same bytes.
+/// A digest of parts, each with its length, so that different lists of parts never give the same
+/// bytes.
 struct Row(Sha256);
 
 impl Row {
     fn new() -> Self {
         let mut row = Self(Sha256::new());
-        // The scheme: a change to what follows is another one.
+        // The version of the scheme: change it with anything below.
         row.put(b"keyward identity 1");
         row
     }

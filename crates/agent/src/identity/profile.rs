@@ -1,7 +1,7 @@
-//! What known plugins choose an identity by.
+//! The inputs by which known plugins choose an identity.
 //!
-//! Each profile was checked against the source of its plugin; `docs/agent.md` says which files were
-//! read. A profile narrows: what it does not name, the plugin does not choose by.
+//! Each profile was checked against the source of its plugin; `docs/agent.md` lists the files that
+//! were read. A profile is complete: the plugin does not choose by anything else.
 
 use std::path::{Path, PathBuf};
 
@@ -26,12 +26,12 @@ pub enum Profile {
     Oidc,
     /// `tsh kube credentials`.
     Tsh,
-    /// Any other.
+    /// Any other plugin.
     Unknown,
 }
 
 impl Profile {
-    /// All of them.
+    /// All profiles.
     pub const ALL: [Self; 7] = [
         Self::Aws,
         Self::Authenticator,
@@ -55,22 +55,22 @@ impl Profile {
         }
     }
 
-    /// The profile of that name; [`Profile::Unknown`] for any other.
+    /// The profile with this name; [`Profile::Unknown`] for any other name.
     pub fn from_name(name: &str) -> Self {
         Self::ALL.into_iter().find(|profile| profile.name() == name).unwrap_or(Self::Unknown)
     }
 
-    /// Whether it may open a browser or show a code when its login has ended.
+    /// Whether the plugin may open a browser or show a code when its login has expired.
     pub fn may_open_browser(self) -> bool {
         matches!(self, Self::Azure | Self::Oidc | Self::Tsh)
     }
 
-    /// Whether it may run ahead of expiry with nobody there: it asks nobody anything.
+    /// Whether the plugin may run before expiry without a person: it never prompts.
     pub fn keep_warm(self) -> bool {
         matches!(self, Self::Aws | Self::Authenticator | Self::Gke)
     }
 
-    /// The profile of a command, by the name of its program and the shape of its arguments.
+    /// The profile of a command, by its program's name and the shape of its arguments.
     pub fn of_command(command: &[u8], args: &[Vec<u8>]) -> Self {
         let name = command.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let has = |wanted: &[u8]| args.iter().any(|arg| arg == wanted);
@@ -98,7 +98,7 @@ impl Profile {
         }
     }
 
-    /// The profile of a command whose program was found. A script that only bears the name of a known
+    /// The profile of a command whose program was found. A script that only has the name of a known
     /// plugin may choose by anything.
     pub(super) fn of_program(
         asker: &Asker<'_>,
@@ -114,7 +114,7 @@ impl Profile {
         }
     }
 
-    /// The variables it chooses by; an entry that ends in `*` stands for all that begin so.
+    /// The variables that the plugin chooses by; an entry that ends in `*` matches a prefix.
     pub(super) fn variables(self) -> &'static [&'static str] {
         match self {
             Self::Aws => &["AWS_*", "BOTO_*", "BOTOCORE_*", "HOME", "REQUESTS_CA_BUNDLE"],
@@ -144,7 +144,7 @@ impl Profile {
         }
     }
 
-    /// Variables that do not select an identity, but without which it may not reach anybody.
+    /// Variables that do not select an identity, but that the plugin may need to reach its servers.
     pub(super) fn network_variables() -> &'static [&'static str] {
         &[
             "HTTP_PROXY",
@@ -166,8 +166,8 @@ impl Profile {
         ]
     }
 
-    /// Variables that name an account or a configuration and are no secret: what `keyward wrap --pin`
-    /// writes into a kubeconfig.
+    /// Variables that name an account or a configuration and are not secret: `keyward wrap --pin`
+    /// writes them into a kubeconfig.
     pub fn pinnable(self) -> &'static [&'static str] {
         match self {
             Self::Aws | Self::Authenticator => &[
@@ -199,7 +199,7 @@ impl Profile {
         }
     }
 
-    /// Programs that it starts by name.
+    /// Programs that the plugin starts by name.
     pub(super) fn helpers(self, asker: &Asker<'_>) -> &'static [&'static str] {
         match self {
             Self::Gke => &["gcloud"],
@@ -209,7 +209,7 @@ impl Profile {
         }
     }
 
-    /// The files that it chooses by.
+    /// The files that the plugin chooses by.
     pub(super) fn files(self, asker: &Asker<'_>) -> Vec<PathBuf> {
         let home = asker.path("HOME").unwrap_or_default();
         let or = |name: &str, rest: &str| asker.path(name).unwrap_or_else(|| home.join(rest));
@@ -284,9 +284,9 @@ impl Profile {
     }
 }
 
-/// The files of a directory that end so, in order. Locks are no content.
+/// The files in a directory with this ending, sorted, without lock files.
 fn listed(directory: &Path, end: &str) -> Vec<PathBuf> {
-    /// More entries than anybody has; what is beyond them does not count.
+    /// More entries than anybody has; later ones are ignored.
     const MOST: usize = 4096;
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let fits = |path: &PathBuf| {

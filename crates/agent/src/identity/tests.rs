@@ -5,7 +5,7 @@ use std::{collections::HashMap, fs, os::unix::fs::PermissionsExt as _};
 use super::*;
 use crate::entry::Stanza;
 
-/// A home with a plugin in it, and an environment that can be changed.
+/// A home directory with a plugin in it, and an environment that can be changed.
 struct Shell {
     root: tempfile::TempDir,
     command: &'static str,
@@ -34,7 +34,7 @@ impl Shell {
         shell
     }
 
-    /// A program that is no script.
+    /// A program that is not a script.
     fn binary(&self, name: &str) {
         let path = self.root.path().join("bin").join(name);
         fs::copy("/bin/true", &path).unwrap();
@@ -93,7 +93,7 @@ impl Shell {
         self.look().key
     }
 
-    /// Whether `change` makes another identity.
+    /// Whether `change` leads to another identity.
     fn changes(&mut self, change: impl FnOnce(&mut Self)) -> bool {
         let before = self.key();
         change(self);
@@ -103,9 +103,9 @@ impl Shell {
 
 const EKS: &[&str] = &["--region", "eu-west-1", "eks", "get-token", "--cluster-name", "prod"];
 
-/// Random switches of eight variables and four files, as a plugin that echoes its inputs would see
-/// them: one key never stands for two answers, and what was seen before is found again, from four
-/// shells that differ in harmless variables.
+/// Switches eight variables and four files at random, as seen by a plugin that echoes its inputs: a
+/// key never maps to two answers, and earlier states are found again, from four shells that differ
+/// in harmless variables.
 fn random_switches(mut shell: Shell, variables: &[&str; 8], files: &[&str; 4], rounds: usize) {
     let mut chance = fastrand::Rng::with_seed(20_261_117);
     let mut answers: HashMap<[u8; 32], String> = HashMap::new();
@@ -119,7 +119,7 @@ fn random_switches(mut shell: Shell, variables: &[&str; 8], files: &[&str; 4], r
             } else {
                 shell.set(name, value);
             }
-            // Of one length, and often within one tick of the file system's clock.
+            // All of the same length, and often within one tick of the file system's clock.
             let file = chance.usize(..4);
             contents[file] = chance.usize(..2);
             shell.write(files[file], &format!("account {}", contents[file]));

@@ -1,4 +1,4 @@
-//! What the owner of the agent tells it, and secrets by name.
+//! Commands of the agent's owner, and secrets by name.
 
 use std::fmt::Write as _;
 
@@ -35,7 +35,7 @@ impl Server {
         self.end_with(id, &Message::Served(served));
     }
 
-    /// Forgets everything. Tokens are cheap to get again, which is why nothing is kept encrypted.
+    /// Forgets everything. Tokens are cheap to get again, so none is kept encrypted.
     fn lock(&mut self) {
         self.locked = true;
         self.secrets.forget_all();
@@ -63,7 +63,7 @@ impl Server {
             let until = match credential.expires() {
                 Some(end) if end <= self.settings.clock.now() => "have expired".to_owned(),
                 Some(end) => format!("remain valid until {end}"),
-                None => "remain valid: the plugin named no end".to_owned(),
+                None => "remain valid: the plugin gave no expiry".to_owned(),
             };
             let _ = writeln!(
                 said,

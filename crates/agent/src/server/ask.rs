@@ -1,4 +1,4 @@
-//! From a question to an answer: the identity, its slot, and a run where one is needed.
+//! From a question to an answer: finds the identity and its slot, and runs the plugin if needed.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -31,15 +31,15 @@ use super::{
 };
 use crate::identity::{Asker, Selected};
 
-/// Asks of one process for one credential that follow each other sooner than this are one
-/// program's way to start, not the answer to a 401.
+/// Requests of one process for one credential within this time belong to the program's start; they
+/// are not a reaction to a 401.
 const AT_ONCE: Duration = Duration::from_millis(15);
-/// How many runs may be under way.
+/// How many plugins may run at once.
 const RUNS: usize = 64;
-/// How many processes a slot remembers to have answered.
+/// How many answered processes a slot remembers.
 const REMEMBERED: usize = 256;
 
-/// How many names of clients a slot remembers.
+/// How many client names a slot remembers.
 const NAMED: usize = 4;
 
 /// Exit code for "a person has to log in".
@@ -61,7 +61,7 @@ impl Server {
         }
     }
 
-    /// The slot of whoever asks, made where there is none.
+    /// Finds the slot of an asker, or creates it.
     fn find(&mut self, mut ask: Ask) -> Result<(Key, Asked), Refusal> {
         let info = ask.variable(REQUEST_VARIABLE.as_bytes()).unwrap_or_default();
         let request = Request::read(info)
@@ -101,7 +101,7 @@ impl Server {
         (entry, selected)
     }
 
-    /// What a slot is made of; fails where the plugin may not run or is not there.
+    /// Collects what a slot needs; fails if the plugin may not run or does not exist.
     fn make(
         &self,
         key: Key,
@@ -152,8 +152,8 @@ impl Server {
         let verdict = rules.judge(&command, &surroundings).verdict;
         let plan = match Plan::new(target, &rules, &surroundings, settings) {
             Ok(plan) => plan,
-            // It may run, but not here: it does not exist, or others could change it. Without an
-            // agent it would be tried.
+            // The policy allows it, but the agent cannot run it: the program is missing, or others
+            // could change it. Without an agent the client would try it.
             Err(_) if matches!(verdict, Verdict::Allowed | Verdict::Listed(_)) => {
                 return Err(Refusal::Direct("the agent cannot run the plugin"));
             }
@@ -182,7 +182,7 @@ impl Server {
         slot.asks += 1;
         slot.last_ask = now;
         if asked.login {
-            // Whatever there is: the person wants another one.
+            // Whatever is cached: the person wants a new one.
             if let Some(credential) = slot.source.last() {
                 slot.source.refused(&credential, true, None);
             }
@@ -211,7 +211,7 @@ impl Server {
         self.answer_or_run(id, key);
     }
 
-    /// Gives what there is, or lets whoever waits wait for a run.
+    /// Answers from the cache, or lets the connection wait for a run.
     pub(super) fn answer_or_run(&mut self, id: Id, key: Key) {
         let Some(slot) = self.slots.get_mut(&key) else { return self.close(id) };
         if let Some(credential) = slot.source.current() {
@@ -246,7 +246,7 @@ impl Server {
         }
     }
 
-    /// What a slot waits for may be there, or has been renewed.
+    /// A slot's pending run or renewal may have finished.
     pub(super) fn ready(&mut self, key: Key) {
         let Some(slot) = self.slots.get_mut(&key) else { return };
         let Some(pending) = &mut slot.pending else {
@@ -266,7 +266,7 @@ impl Server {
         }
     }
 
-    /// A run has ended: everybody who waits is told.
+    /// A run has ended: answers everybody who waits.
     fn finish(&mut self, key: Key, result: Result<Arc<Credential>, Error>) {
         let same = self.is_same(key);
         let Some(slot) = self.slots.get_mut(&key) else { return };
@@ -275,7 +275,8 @@ impl Server {
             Ok(credential) => {
                 slot.login_needed = None;
                 self.give(&waiting, key, &credential);
-                // The account was switched during the run: nobody knows whose credential it is.
+                // The account was switched during the run, so we cannot know whose credential it
+                // is.
                 if !same {
                     self.slots.remove(&key);
                 }
@@ -297,7 +298,7 @@ impl Server {
         }
     }
 
-    /// Whether whoever asked first would still be the same identity.
+    /// Whether the first asker would still get the same identity.
     fn is_same(&mut self, key: Key) -> bool {
         let Some(slot) = self.slots.get_mut(&key) else { return false };
         let ask = std::mem::take(&mut slot.ask);
@@ -314,7 +315,7 @@ impl Server {
         let now = self.settings.clock.elapsed();
         let Some(slot) = self.slots.get_mut(&key) else { return };
         let Some((frame, _)) = slot.frame(credential, self.settings.clock.now()) else {
-            let text = "the plugin answered neither a token nor a certificate".to_owned();
+            let text = "the plugin returned neither a token nor a certificate".to_owned();
             for id in ids {
                 let failure = Failure { code: 1, text: text.clone(), retry: 0 };
                 self.end_with(*id, &Message::Failure(failure));
@@ -343,7 +344,7 @@ impl Server {
         }
     }
 
-    /// A program of ours was answered 401 by a server.
+    /// A server rejected one of our credentials with a 401.
     pub(super) fn refused(&mut self, id: Id, refused: Refused) {
         for slot in self.slots.values_mut() {
             if let Some(credential) = slot.source.last().filter(|c| c.serial() == refused.serial) {
@@ -380,7 +381,7 @@ impl From<Error> for Refusal {
     }
 }
 
-/// What the plugin would be told about the cluster, in one form for equal clusters.
+/// What the plugin would be told about the cluster, in a canonical form.
 fn cluster(request: &Request) -> Option<String> {
     request.cluster.as_ref().filter(|_| request.version != Version::V1Alpha1)?;
     let plain = Request { interactive: false, response: None, ..request.clone() };
@@ -397,7 +398,7 @@ fn surroundings(ask: &Ask, vars: Vec<(OsString, OsString)>) -> Surroundings {
     Surroundings::fixed(Fixed { vars, cwd, stdin_is_terminal: false, has_terminal: false })
 }
 
-/// As much of them as says where the kuberc is.
+/// The variables that determine where the kuberc is.
 fn policy_surroundings(ask: &Ask) -> Surroundings {
     let matter = |name: &[u8]| name == b"HOME" || name.starts_with(b"KUBE");
     let vars: Vec<_> = ask.environment.iter().filter(|(name, _)| matter(name)).cloned().collect();
@@ -417,7 +418,7 @@ pub(super) fn failure(error: &Error) -> Failure {
     Failure { code, text: format!("{error:?}"), retry: 0 }
 }
 
-/// Whether a person has to help: an unattended run failed in a plugin that may want a browser.
+/// Whether a person has to help: an unattended run of a plugin that may want a browser failed.
 fn needs_login(slot: &Slot, error: &Error) -> bool {
     if slot.attended || !matches!(error.kind(), Kind::Failed | Kind::TimedOut) {
         return false;
@@ -426,7 +427,7 @@ fn needs_login(slot: &Slot, error: &Error) -> bool {
         || error.stderr().is_some_and(|said| said.contains("https://") || said.contains(WANTED))
 }
 
-/// What `keyward-exec --no-browser` says, which plugins get as their browser.
+/// What `keyward-exec --no-browser` prints; plugins get it as their browser.
 const WANTED: &str = "keyward-exec: the plugin wants a browser";
 
 fn login_text(slot: &Slot) -> String {

@@ -1,4 +1,4 @@
-//! One client: what it said, what it is told, and what it waits for.
+//! One client connection: its state, and the bytes read and to be sent.
 
 use std::{os::unix::net::UnixStream, time::Duration};
 
@@ -17,7 +17,7 @@ use super::{
 /// A connection, by a number that is never used again.
 pub(super) type Id = u64;
 
-/// What a connection is there for.
+/// What a connection is used for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum State {
     /// The client has not sent its request yet.
@@ -36,9 +36,9 @@ pub(super) struct Connection {
     pub(super) stream: UnixStream,
     pub(super) state: State,
     pub(super) peer: Option<Peer>,
-    /// The process that started it.
+    /// The process that started the client.
     pub(super) client: Option<Client>,
-    /// When it came, or began to wait.
+    /// When the client connected, or started to wait.
     pub(super) since: Duration,
     inbox: Inbox,
     out: Zeroizing<Vec<u8>>,
@@ -46,7 +46,7 @@ pub(super) struct Connection {
     greeted: bool,
 }
 
-/// What reading brought.
+/// The result of a read.
 pub(super) enum Incoming {
     Message(Message),
     Nothing,
@@ -69,7 +69,7 @@ impl Connection {
         }
     }
 
-    /// The next message, reading what has arrived.
+    /// The next message; reads what has arrived.
     pub(super) fn read(&mut self) -> Incoming {
         loop {
             match self.inbox.next() {
@@ -97,15 +97,15 @@ impl Connection {
         }
     }
 
-    /// Says something, now or as soon as the client reads.
+    /// Sends a message, now or as soon as the client reads.
     pub(super) fn say(&mut self, message: &Message) {
-        // Grown by hand, so that no copy is left where it was.
+        // Grown by hand, so that no copy of a secret stays in freed memory.
         let mut more = Zeroizing::new(Vec::with_capacity(8 << 10));
         message.write(&mut more);
         self.say_bytes(&more);
     }
 
-    /// Says a frame that is ready.
+    /// Sends an encoded frame.
     pub(super) fn say_bytes(&mut self, frame: &[u8]) {
         let rest = &self.out[self.sent..];
         let mut out = Zeroizing::new(Vec::with_capacity(rest.len() + frame.len()));
@@ -115,18 +115,18 @@ impl Connection {
         self.sent = 0;
     }
 
-    /// Says the last thing.
+    /// Sends the last message.
     pub(super) fn end_with(&mut self, message: &Message) {
         self.say(message);
         self.end();
     }
 
-    /// Closes it once everything is sent.
+    /// Closes the connection once everything is sent.
     pub(super) fn end(&mut self) {
         self.state = State::Ending;
     }
 
-    /// Sends what can be sent. Whether the connection is still of use.
+    /// Sends what can be sent. Returns whether the connection is still usable.
     pub(super) fn flush(&mut self) -> bool {
         while self.sent < self.out.len() {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;

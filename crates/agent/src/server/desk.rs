@@ -13,23 +13,23 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::Key;
 
-/// Something that the loop has to look at.
+/// An event for the loop.
 pub(super) enum Event {
-    /// A run is due; somebody has to make it.
+    /// A plugin is due to run, and needs a runner.
     RunnerWanted(Key, Sender<Runner>),
-    /// What a slot waits for may be there.
+    /// A slot's pending run may have finished.
     Ready(Key),
     /// A server was asked whether it accepts a credential.
     Verified(Key, Arc<Credential>, Option<bool>),
 }
 
-/// Who makes a run, or what came of it.
+/// Who runs a plugin, or the result of the run.
 pub(super) enum Runner {
-    /// The agent, here.
+    /// The agent, on the calling thread.
     Agent,
-    /// A client made it under a lease.
+    /// A client ran it under a lease.
     Client(Output),
-    /// Nobody.
+    /// Nobody can run it.
     Nobody(Error),
 }
 
@@ -51,7 +51,7 @@ impl Desk {
     }
 
     pub(super) fn ring(&self) {
-        // It fails only when the bell has been rung very often and not heard yet.
+        // This fails only if the counter is full; then the loop will wake up anyway.
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 

@@ -21,13 +21,13 @@ use rustix::net::{
 
 use super::{CannotStart, Place, Server, Settings, connection::Id};
 
-/// How often the agent compares its program file.
+/// How often the agent checks whether its program file was replaced.
 const COMPARE: Duration = Duration::from_secs(5);
 
-/// How often a new program is started before the old one goes on for good.
+/// How often a new program is started before the old one gives up and keeps running.
 const TRIES: usize = 10;
 
-/// What the program file was, and whether it has been replaced.
+/// The program file at the start, and the attempts to start its replacement.
 pub(super) struct Upgrade {
     program: Option<(PathBuf, Option<Identity>)>,
     compared: Duration,
@@ -40,8 +40,7 @@ impl Upgrade {
         Self { program, compared: now, tries: 0 }
     }
 
-    /// The program, if its file is another one than the agent's. One that cannot take over is not
-    /// tried for ever.
+    /// The program, if its file was replaced. One that fails to take over is tried only so often.
     fn due(&mut self, now: Duration) -> Option<PathBuf> {
         if now < self.compared + COMPARE {
             return None;
@@ -58,21 +57,21 @@ impl Upgrade {
 }
 
 impl Server {
-    /// Takes the socket of the agent that is running at `settings.address`.
+    /// Takes over the socket of the agent that is running at `settings.address`.
     pub fn take_over(settings: Settings) -> Result<Self, CannotStart> {
         let (listener, lock) = receive(&settings.address.socket)?;
         let place = Place::with(settings.address.clone(), listener.into(), File::from(lock))?;
         Self::at(place, settings)
     }
 
-    /// Starts the new program once nothing is under way.
+    /// Starts the new program once nothing is running.
     pub(super) fn consider_upgrade(&mut self, now: Duration) {
         let busy = self.slots.values().any(|slot| !slot.is_idle()) || !self.secrets.is_empty();
         if busy || self.handed_over.is_some() {
             return;
         }
         if let Some(program) = self.upgrade.due(now) {
-            // It asks for the socket by itself; one that does not start changes nothing.
+            // The new program asks for the socket itself; if it does not start, nothing changes.
             if let Err(error) = crate::start::spawn_successor(&program) {
                 tracing::warn!(%error, program = %program.display(), "cannot start the new agent");
             }
@@ -90,7 +89,7 @@ impl Server {
         let sent = send(&connection.stream, fds);
         self.close(id);
         if sent.is_ok() {
-            // Whoever is connected is served to the end.
+            // Connected clients are still served to the end.
             self.handed_over = Some(self.settings.clock.elapsed());
         }
     }

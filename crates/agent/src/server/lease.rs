@@ -1,4 +1,4 @@
-//! Who runs a plugin: a client with a terminal, the agent, or any client.
+//! Decides who runs a plugin: a client with a terminal, the agent, or any client.
 
 use std::{sync::mpsc::Sender, time::Duration};
 
@@ -14,9 +14,9 @@ use super::{
     slot,
 };
 
-/// How long a person may take.
+/// How long a run with a person may take.
 const ATTENDED: Duration = Duration::from_secs(600);
-/// How long a plugin may take alone.
+/// How long a run without a person may take.
 const UNATTENDED: Duration = Duration::from_secs(60);
 
 impl Server {
@@ -27,7 +27,7 @@ impl Server {
         }
     }
 
-    /// Finds somebody to make the run that a slot wants, if it wants one.
+    /// Finds a runner for the run that a slot wants, if it wants one.
     fn assign(&mut self, key: Key) {
         let Some(slot) = self.slots.get_mut(&key) else { return };
         let Some(reply) = slot.wanted.take() else { return };
@@ -48,7 +48,7 @@ impl Server {
             .find(|id| terminal(id).is_some_and(|terminal| !busy(terminal)));
         match (free, person) {
             (Some(id), _) => self.lease(key, id, true, reply),
-            // Two prompts on one terminal cannot be told apart: this one waits.
+            // Two prompts on one terminal would be indistinguishable, so this one waits.
             (None, Some(_)) => slot.wanted = Some(reply),
             (None, None) if slot.runs_here => {
                 slot.runs += 1;
@@ -58,7 +58,7 @@ impl Server {
             (None, None) => match slot.waiting.first().copied() {
                 Some(id) => self.lease(key, id, false, reply),
                 None => {
-                    let error = Error::new(Kind::Failed, "nobody waits for the plugin any more");
+                    let error = Error::new(Kind::Failed, "no client waits for the plugin any more");
                     let _ = reply.send(Runner::Nobody(error));
                 }
             },
@@ -107,7 +107,7 @@ impl Server {
         else {
             return self.close(id);
         };
-        // It gets what everybody gets.
+        // The client gets the same answer as everybody else.
         connection.state = State::Waiting { key, terminal: Vec::new(), noted: true };
         slot.waiting.push(id);
         let runner = match done.code {
@@ -127,7 +127,7 @@ impl Server {
         self.terminal_is_free();
     }
 
-    /// Whoever ran the plugin is gone: the next one takes over.
+    /// The client that ran the plugin is gone: the next one takes over.
     pub(super) fn lease_lost(&mut self, key: Key, id: Id) {
         if let Some(slot) = self.slots.get_mut(&key)
             && let Some(lease) = slot.lease.take_if(|lease| lease.holder == id)
@@ -145,7 +145,7 @@ impl Server {
         }
     }
 
-    /// Tells those who have waited for a while whom they wait for.
+    /// Tells clients that have waited for a while what they are waiting for.
     pub(super) fn tell_waiting(&mut self, now: Duration) {
         let mut told = Vec::new();
         for (id, connection) in &mut self.connections {

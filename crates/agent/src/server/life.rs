@@ -1,4 +1,4 @@
-//! The agent's socket and lock: how it begins and ends.
+//! The agent's socket and lock: created at the start, removed at the end.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
@@ -16,22 +16,22 @@ use crate::{Address, Unusable};
 /// How many clients may wait to be accepted.
 const BACKLOG: i32 = 512;
 
-/// The socket that the agent listens on, and the lock that says that it does.
+/// The socket that the agent listens on, and the lock that only the listening agent holds.
 pub(super) struct Place {
     pub(super) address: Address,
     pub(super) listener: UnixListener,
     pub(super) lock: File,
-    /// The socket's file, as long as it is ours.
+    /// Device and inode of the socket, to notice when it is replaced.
     file: (u64, u64),
 }
 
-/// Why the agent cannot begin.
+/// Why the agent cannot start.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CannotStart {
-    /// Another agent has the lock.
+    /// Another agent holds the lock.
     Running,
-    /// There is no place for the socket.
+    /// No directory is usable for the socket.
     Unusable(Unusable),
     /// The system refused.
     Io(io::Error),
@@ -50,7 +50,7 @@ impl Place {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(CannotStart::Running),
             Err(error) => return Err(CannotStart::Io(error.into())),
         }
-        // Only who has the lock may do this: else it would be the socket of a rival.
+        // Only the holder of the lock may do this: otherwise the socket could be a rival's.
         match fs::remove_file(&address.socket) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
@@ -72,13 +72,13 @@ impl Place {
         Ok(Self { address, listener, lock, file: (found.dev(), found.ino()) })
     }
 
-    /// Whether clients still find us: the socket is there and is ours.
+    /// Whether clients still find us: the socket exists and is ours.
     pub(super) fn is_ours(&self) -> bool {
         fs::symlink_metadata(&self.address.socket)
             .is_ok_and(|found| (found.dev(), found.ino()) == self.file)
     }
 
-    /// Takes the socket away. The lock goes with the process.
+    /// Removes the socket. The lock ends with the process.
     pub(super) fn leave(&self) {
         if self.is_ours() {
             let _ = fs::remove_file(&self.address.socket);
@@ -95,7 +95,7 @@ impl From<io::Error> for CannotStart {
 impl std::fmt::Display for CannotStart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Running => f.write_str("another agent is running already"),
+            Self::Running => f.write_str("another agent is already running"),
             Self::Unusable(error) => write!(f, "{error}"),
             Self::Io(error) => write!(f, "the agent cannot listen: {error}"),
         }

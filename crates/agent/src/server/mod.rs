@@ -1,7 +1,7 @@
 //! The agent: one loop on one thread, which never waits for anything but the next event.
 //!
-//! Plugins run on the threads that `keyward-host` keeps, or at a client that has a lease. The loop
-//! hears from them through the [`Desk`].
+//! Plugins run on the threads of `keyward-host`, or in a client that holds a lease. The loop hears
+//! from them through the [`Desk`].
 
 mod admin;
 mod ask;
@@ -48,43 +48,43 @@ use self::{
 pub use self::{life::CannotStart, verify::Verify};
 use crate::{Address, client::timespec, entry::Entries, identity::Files};
 
-/// What a slot is found by.
+/// The key of a slot: the digest of an identity.
 pub(crate) type Key = [u8; 32];
 
-/// How long a client may take to say what it wants.
+/// How long a client may take to send its question.
 const QUESTION: Duration = Duration::from_secs(2);
-/// After how long somebody who waits is told for whom.
+/// After how long a waiting client is told what it waits for.
 const TELL: Duration = Duration::from_secs(3);
-/// How often the agent looks after itself when nothing happens.
+/// How often the agent does its housekeeping when nothing happens.
 const LOOK: Duration = Duration::from_secs(60);
-/// How long clients that are connected at a handover are served.
+/// How long clients that are connected at a handover are still served.
 const DRAIN: Duration = Duration::from_secs(60);
 /// How many clients may be connected.
 const MOST: usize = 1024;
-/// A credential that nobody asked for that long is forgotten.
+/// A credential that nobody has asked for in this time is forgotten.
 const UNUSED: Duration = Duration::from_secs(2 * 3600);
 
-/// How the agent behaves.
+/// The agent's settings.
 #[non_exhaustive]
 pub struct Settings {
-    /// Where it listens.
+    /// Where the agent listens.
     pub address: Address,
     /// The directory of the registrations.
     pub entries: PathBuf,
-    /// The time.
+    /// The clock.
     pub clock: SharedClock,
-    /// After how long without anything to keep it ends.
+    /// How long the agent stays without anything to keep.
     pub idle: Duration,
-    /// What plugins get as `BROWSER` when no person attends them.
+    /// The `BROWSER` of plugins that no person attends.
     pub browser: Option<String>,
     /// Asks a server whether it accepts a credential that a client asks for again.
     pub verify: Option<Arc<dyn Verify>>,
-    /// The program file of the agent, to notice an upgrade.
+    /// The agent's program file, to notice an upgrade.
     pub program: Option<PathBuf>,
 }
 
 impl Settings {
-    /// The usual ones.
+    /// The default settings.
     pub fn new(address: Address, entries: PathBuf, clock: SharedClock) -> Self {
         let idle = Duration::from_secs(600);
         Self { address, entries, clock, idle, browser: None, verify: None, program: None }
@@ -101,7 +101,7 @@ pub enum End {
     Stopped,
     /// The agent's socket was removed or replaced.
     Displaced,
-    /// A newer one has its socket.
+    /// A newer agent took over the socket.
     HandedOver,
 }
 
@@ -125,12 +125,12 @@ pub struct Server {
     active: Duration,
     looked: Duration,
     upgrade: handover::Upgrade,
-    /// Since when a newer agent has the socket.
+    /// When a newer agent took over the socket.
     handed_over: Option<Duration>,
     end: Option<End>,
 }
 
-/// Ends a server from a signal handler or another thread.
+/// Stops a server from a signal handler or another thread.
 #[derive(Clone)]
 pub struct Stopper {
     stop: Arc<AtomicBool>,
@@ -138,7 +138,7 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Ends it.
+    /// Stops the server.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.desk.ring();
@@ -146,7 +146,7 @@ impl Stopper {
 }
 
 impl Server {
-    /// Listens. Fails when another agent does already.
+    /// Starts to listen. Fails if another agent already does.
     pub fn bind(settings: Settings) -> Result<Self, CannotStart> {
         let place = Place::take(settings.address.clone())?;
         Self::at(place, settings)
@@ -176,7 +176,7 @@ impl Server {
         })
     }
 
-    /// Something that ends it.
+    /// A handle that stops the server.
     pub fn stopper(&self) -> Stopper {
         Stopper { stop: Arc::clone(&self.stop), desk: Arc::clone(&self.desk) }
     }
@@ -214,7 +214,7 @@ impl Server {
         }
     }
 
-    /// Waits for the next event and takes what connections bring.
+    /// Waits for the next event and handles what connections bring.
     fn wait(&mut self) -> io::Result<()> {
         let mut ids = Vec::with_capacity(self.connections.len());
         let listening = if self.handed_over.is_none() { PollFlags::IN } else { PollFlags::empty() };
@@ -247,7 +247,7 @@ impl Server {
         Ok(())
     }
 
-    /// How long nothing needs doing.
+    /// How long the loop may sleep.
     fn patience(&self) -> Duration {
         let now = self.settings.clock.elapsed();
         let due = self.connections.values().filter_map(|connection| match &connection.state {
@@ -266,7 +266,7 @@ impl Server {
             let stream = match rustix::net::accept_with(&self.place.listener, flags) {
                 Ok(stream) => stream,
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
-                // Out of descriptors: whoever is connected frees some.
+                // Out of descriptors: connected clients will free some.
                 Err(_) => return,
             };
             if self.connections.len() >= MOST {
@@ -277,12 +277,12 @@ impl Server {
             let now = self.settings.clock.elapsed();
             self.active = now;
             self.connections.insert(id, Connection::new(stream.into(), now));
-            // A client asks at once, so most of the time the question is there.
+            // Clients send their question at once, so usually it has arrived already.
             self.serve(id);
         }
     }
 
-    /// Closes the connection that has been there longest without a question.
+    /// Closes the oldest connection that has not sent a question.
     fn make_room(&mut self) {
         let new = self.connections.iter().filter(|(_, c)| matches!(c.state, State::New));
         if let Some(oldest) = new.map(|(id, _)| *id).min() {
@@ -290,7 +290,7 @@ impl Server {
         }
     }
 
-    /// Takes what a connection says, and sends what there is for it.
+    /// Handles what a connection sent, and sends what is queued for it.
     fn serve(&mut self, id: Id) {
         loop {
             let Some(connection) = self.connections.get_mut(&id) else { return };
@@ -361,7 +361,7 @@ impl Server {
         }
     }
 
-    /// What the agent does by the clock: late questions, notes for those who wait, its own end.
+    /// Housekeeping by the clock: late questions, notes for waiting clients, the agent's own end.
     fn look(&mut self) {
         let now = self.settings.clock.elapsed();
         let late: Vec<_> = self
@@ -392,12 +392,12 @@ impl Server {
         }
     }
 
-    /// How often the agent looks after itself.
+    /// How often the agent does its housekeeping.
     fn pace(&self) -> Duration {
         LOOK.min(self.settings.idle)
     }
 
-    /// Whether it keeps and does nothing.
+    /// Whether the agent keeps nothing and does nothing.
     fn is_idle(&self) -> bool {
         self.secrets.is_empty()
             && !self.locked

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, as the kernel tells it.
+//! Identifies the process at the other end of a connection, as the kernel reports it.
 
 use std::{
     fs,
@@ -17,14 +17,14 @@ const NAMESPACES: [&str; 3] = ["mnt", "pid", "user"];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Namespaces([(u64, u64); 3]);
 
-/// A process that asks.
+/// A process that asks for a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Peer {
     pub(super) pid: i32,
 }
 
-/// A process by more than its id, which may be used again: the program it runs, too, because a
-/// dispatcher replaces itself by the real client, which asks again.
+/// A process, identified by more than its id, which may be reused, and including the program it
+/// runs: a dispatcher replaces itself with the real client, which asks again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Client {
     pub(super) pid: i32,
@@ -50,14 +50,14 @@ impl Namespaces {
 
 impl Peer {
     /// The peer of a connection, or why it is not served. A user id alone does not keep containers
-    /// out: the root of a rootless one arrives with the user's own id.
+    /// out: root in a rootless container has the user's own id.
     pub(super) fn of(connection: impl AsFd, own: &Namespaces) -> Result<Self, &'static str> {
         let found = rustix::net::sockopt::socket_peercred(connection)
-            .map_err(|_| "the system does not tell who asks")?;
+            .map_err(|_| "the system cannot identify the process")?;
         if found.uid != rustix::process::geteuid() {
             return Err("it belongs to another user");
         }
-        // A process that has ended since must not be taken for the next one with its id.
+        // A process that has ended must not be mistaken for the next one with its id.
         let handle = pidfd_open(found.pid, PidfdFlags::empty()).map_err(|_| "it has ended")?;
         let pid = found.pid.as_raw_nonzero().get();
         let theirs = Namespaces::of(&pid.to_string())
@@ -88,7 +88,7 @@ impl Client {
     fn of(pid: i32) -> Option<Self> {
         Pid::from_raw(pid)?;
         let started = stat(pid)?.started;
-        // Not to be read for a program that keeps its memory private; then all are one.
+        // Unreadable for a program that keeps its memory private; those all count as one.
         let program = fs::metadata(format!("/proc/{pid}/exe")).map(|f| (f.dev(), f.ino()));
         Some(Self { pid, started, program: program.unwrap_or_default() })
     }
@@ -111,7 +111,7 @@ fn stat(pid: i32) -> Option<Stat> {
     Some(Stat { parent, started })
 }
 
-/// A small file of `/proc`, which is whole in one read. `fs::read` takes eight of them, for every
+/// A small file of `/proc`, which one read returns whole. `fs::read` needs eight calls, for every
 /// request.
 fn read<'a>(path: &str, space: &'a mut [u8]) -> Option<&'a [u8]> {
     let count = fs::File::open(path).ok()?.read(space).ok()?;

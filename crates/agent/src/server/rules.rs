@@ -1,4 +1,4 @@
-//! The kuberc policy of whoever asks, read again when its file changes.
+//! The kuberc policy of an asker, reloaded when its file changes.
 
 use std::path::PathBuf;
 
@@ -13,14 +13,14 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// The policy that holds in these surroundings.
+    /// The policy file for these surroundings.
     pub(super) fn of(surroundings: &Surroundings) -> Self {
         let path = Rules::path(surroundings, None);
         let state = path.as_deref().and_then(|path| Identity::read(path).ok());
         Self { path, state }
     }
 
-    /// The rules in it.
+    /// Loads the policy.
     pub(super) fn load(surroundings: &Surroundings) -> Result<Rules, Error> {
         Rules::load(surroundings, None)
     }

@@ -6,9 +6,9 @@ use keyward_protocol::{Secret, agent::Served};
 
 use super::connection::Id;
 
-/// For how long a secret is kept whose end nobody said, and at most.
+/// How long a secret without an expiry is kept, and any secret at most.
 const LONGEST: i64 = 12 * 3600 * 1000;
-/// How many are kept.
+/// How many secrets are kept.
 const MOST: usize = 1000;
 /// How long a name may be.
 const NAME: usize = 512;
@@ -31,7 +31,7 @@ struct Leased {
     waiting: VecDeque<Id>,
 }
 
-/// What follows from a change: who is to be told what.
+/// The answers that a change causes, with their connections.
 pub(super) type Told = Vec<(Id, Served)>;
 
 impl Secrets {
@@ -42,7 +42,7 @@ impl Secrets {
         }
     }
 
-    /// Keeps a secret and gives it to everybody who waits for it.
+    /// Keeps a secret and sends it to everybody who waits for it.
     pub(super) fn put(
         &mut self,
         name: String,
@@ -56,13 +56,13 @@ impl Secrets {
         }
         self.sweep(now);
         if self.kept.len() >= MOST && !self.kept.contains_key(&name) {
-            return vec![(who, Served::Not(format!("{MOST} secrets are kept already")))];
+            return vec![(who, Served::Not(format!("the agent already keeps {MOST} secrets")))];
         }
         let most = now.saturating_add(LONGEST);
         let until = if until == 0 { most } else { until.min(most) };
         let waiting = match self.leases.remove(&name) {
             Some(leased) if leased.holder == who => leased.waiting,
-            // Somebody else is about to bring it; that one is told when it does.
+            // Another client holds the lease; its waiters are answered when it puts the secret.
             Some(leased) => {
                 self.leases.insert(name.clone(), leased);
                 VecDeque::new()
@@ -108,14 +108,14 @@ impl Secrets {
         self.kept.clear();
     }
 
-    /// The names somebody holds a lease for.
+    /// The names with a lease.
     pub(super) fn pending(&self) -> Served {
         let mut names: Vec<_> = self.leases.keys().map(String::as_str).collect();
         names.sort_unstable();
         Served::Done(Secret::new(names.join("\n")))
     }
 
-    /// A connection has ended: its leases go to whoever waits longest.
+    /// A connection has ended: its leases go to those who have waited longest.
     pub(super) fn gone(&mut self, who: Id) -> Told {
         let mut told = Vec::new();
         self.leases.retain(|_, leased| {

@@ -1,4 +1,4 @@
-//! One identity: its credential, who waits for it, and who runs its plugin.
+//! One identity: its credential, the clients that wait for it, and the run of its plugin.
 
 use std::{
     collections::HashMap,
@@ -31,16 +31,16 @@ use super::{
 };
 use crate::{entry::Entry, identity::Profile};
 
-/// However long a credential lasts, it is kept for no longer.
+/// No credential is kept longer than this, whatever its expiry.
 pub(super) const LONGEST: Duration = Duration::from_secs(12 * 3600);
 
-/// A run that somebody waits for.
+/// A run that clients wait for.
 pub(super) type Pending = Pin<Box<dyn Future<Output = Result<Arc<Credential>, Error>> + Send>>;
 
 pub(super) struct Slot {
     pub(super) source: Source,
     pub(super) plan: Plan,
-    /// Who asked first: to look again whether the identity is still the same after a run.
+    /// The first question, to check after a run whether the identity is still the same.
     pub(super) ask: Ask,
     pub(super) entry: Option<Arc<Entry>>,
     pub(super) profile: Profile,
@@ -55,35 +55,35 @@ pub(super) struct Slot {
     pub(super) lease: Option<Lease>,
     /// Whether a person attended the last run.
     pub(super) attended: bool,
-    /// A run that waits for somebody to make it.
+    /// A run that waits for a runner.
     pub(super) wanted: Option<mpsc::Sender<Runner>>,
-    /// Unattended asks are told so at once: a person has to log in.
+    /// The message for unattended requests while a person has to log in.
     pub(super) login_needed: Option<String>,
     pub(super) acceptance: Acceptance,
     pub(super) subject: Option<String>,
-    /// What a person should know about it.
+    /// A note for the user, shown in the status.
     pub(super) remark: Option<String>,
     pub(super) asks: u64,
     pub(super) hits: u64,
     pub(super) runs: u64,
     pub(super) last_ask: Duration,
     pub(super) clients: Vec<String>,
-    /// Who was given which credential, and when.
+    /// The clients that got a credential: which one, and when.
     pub(super) given: HashMap<peer::Client, (u64, Duration)>,
     frame: Option<(u64, Arc<Zeroizing<Vec<u8>>>)>,
 }
 
-/// A client runs the plugin for everybody.
+/// The right of one client to run the plugin on behalf of all.
 pub(super) struct Lease {
     pub(super) holder: Id,
     pub(super) id: u64,
     pub(super) attended: bool,
     pub(super) reply: mpsc::Sender<Runner>,
-    /// Who holds it, for those who wait.
+    /// The holder's name, for those who wait.
     pub(super) who: String,
 }
 
-/// What a slot is made of.
+/// What a slot is created from.
 pub(super) struct Made {
     pub(super) key: Key,
     pub(super) plan: Plan,
@@ -132,7 +132,7 @@ impl Slot {
         }
     }
 
-    /// The name people know it by: the user of the kubeconfig, or the command.
+    /// The slot's name for people: the user of the kubeconfig, or the command.
     pub(super) fn name(&self) -> String {
         match &self.entry {
             Some(entry) => entry.user.clone(),
@@ -140,15 +140,15 @@ impl Slot {
         }
     }
 
-    /// Whether a person's word for it, a context or a user, is about this one.
+    /// Whether a context or user name refers to this slot.
     pub(super) fn is_called(&self, name: &str) -> bool {
         self.entry
             .as_ref()
             .is_some_and(|e| e.user == name || e.contexts.iter().any(|context| context == name))
     }
 
-    /// The frame of the answer, made once for each credential. `None` when it cannot be told as an
-    /// answer. The second is whether the credential is another one than the last time.
+    /// The frame of the answer, encoded once for each credential. `None` if the credential cannot
+    /// be expressed as an answer. The second value says whether the credential is a new one.
     pub(super) fn frame(
         &mut self,
         credential: &Credential,
@@ -182,7 +182,9 @@ impl Slot {
         if let (Some(old), Some(new)) = (&self.subject, &new)
             && old != new
         {
-            self.remark = Some(format!("the plugin now answers for `{new}`, before for `{old}`"));
+            self.remark = Some(format!(
+                "the plugin now returns credentials for `{new}`, no longer for `{old}`"
+            ));
         }
         self.subject = new.or(self.subject.take());
     }
@@ -195,7 +197,7 @@ impl Slot {
     }
 }
 
-/// What clients are told the end is: client-go asks again only after it, which is too late for the
+/// The expiry that clients are told: client-go asks again only after it, which is too late for a
 /// request that is under way then.
 fn told_end(end: Timestamp, now: Timestamp) -> Timestamp {
     let rest = end.duration_since(now).max(SignedDuration::ZERO);
@@ -203,7 +205,7 @@ fn told_end(end: Timestamp, now: Timestamp) -> Timestamp {
     end.checked_sub(early).unwrap_or(end)
 }
 
-/// Gets a credential: by a run here, or by one that a client makes.
+/// Gets a credential from a run here or in a client.
 struct SlotFetch {
     key: Key,
     runner: PluginRunner,
@@ -223,7 +225,7 @@ impl Fetch<Credential> for SlotFetch {
                 return Err(Error::new(Kind::NeedsTerminal, "only a client may run this plugin"));
             }
             let fresh = self.runner.fetch(occasion);
-            // The loop looks whether it is still the same identity.
+            // The loop checks whether the identity is still the same.
             self.desk.put(Event::Ready(self.key));
             fresh
         } else {

@@ -1,4 +1,4 @@
-//! What the agent keeps, as JSON. No secret is in it.
+//! The agent's status as JSON, without secrets.
 
 use std::fmt::Write as _;
 

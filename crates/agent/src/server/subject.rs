@@ -4,8 +4,8 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use keyward_host::Credential;
 use keyward_protocol::{Node, text, x509::Certificate};
 
-/// The subject of a token that is a JWT, or of a certificate. It is not verified: it is shown, and
-/// compared with the last one.
+/// The subject of a JWT or a certificate. It is not verified, only shown and compared with the
+/// previous one.
 pub(super) fn of(credential: &Credential) -> Option<String> {
     match (credential.token(), credential.pair()) {
         (Some(token), _) => of_token(token.expose()),

@@ -1,4 +1,4 @@
-//! Asks the server about a credential that seems to have been refused.
+//! Asks the server about a credential that seems to have been rejected.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,12 +8,13 @@ use keyward_process::runner;
 use super::{Key, Server, connection::Id, desk::Event};
 use crate::entry::Entry;
 
-/// For how long the server's word that it accepts a credential holds.
+/// How long the server's acceptance of a credential counts.
 const ACCEPTED: Duration = Duration::from_secs(30);
 
-/// Asks a server whether it accepts a credential. The agent knows no TLS; the program does.
+/// Asks a server whether it accepts a credential. The agent has no TLS; the program that hosts it
+/// does.
 pub trait Verify: Send + Sync + 'static {
-    /// `None` if the server cannot be asked. Called on a thread that may block; it should give up
+    /// `None` if the server cannot be reached. Called on a thread that may block; it should give up
     /// after two seconds.
     fn is_accepted(&self, entry: &Entry, credential: &Credential) -> Option<bool>;
 }
@@ -21,21 +22,21 @@ pub trait Verify: Send + Sync + 'static {
 /// What is known about the acceptance of a slot's credential.
 #[derive(Default)]
 pub(super) struct Acceptance {
-    /// The serial that is being asked about, and who waits for the answer.
+    /// The serial being checked, and the connections that wait for the result.
     pub(super) asking: Option<(u64, Vec<Id>)>,
     /// The serial that was accepted last, and when.
     accepted: Option<(u64, Duration)>,
 }
 
 impl Acceptance {
-    /// Whether the server has just accepted this one.
+    /// Whether the server accepted this serial a moment ago.
     pub(super) fn is_fresh(&self, serial: u64, now: Duration) -> bool {
         self.accepted.is_some_and(|(known, when)| known == serial && now < when + ACCEPTED)
     }
 }
 
 impl Server {
-    /// Asks the server in the background, if it is known. Whether somebody is asked.
+    /// Asks the server in the background, if it is known. Returns whether it was asked.
     pub(super) fn verify(&mut self, id: Id, key: Key, credential: &Arc<Credential>) -> bool {
         let Some(verify) = self.settings.verify.clone() else { return false };
         let Some(slot) = self.slots.get_mut(&key) else { return false };
@@ -58,7 +59,7 @@ impl Server {
         true
     }
 
-    /// The server has answered, or cannot.
+    /// The server has answered, or could not be reached.
     pub(super) fn verified(
         &mut self,
         key: Key,
@@ -70,8 +71,8 @@ impl Server {
         let Some((_, waiting)) = slot.acceptance.asking.take() else { return };
         match accepted {
             Some(true) => slot.acceptance.accepted = Some((credential.serial(), now)),
-            // One that was never accepted is replaced within the back-off, or a server that refuses
-            // everything would cost a run for each request.
+            // A credential that was never accepted is replaced only within the backoff; otherwise a
+            // server that rejects everything would cause a run for each request.
             _ => {
                 let before = slot.acceptance.accepted.take();
                 let before = before.is_some_and(|(known, _)| known == credential.serial());

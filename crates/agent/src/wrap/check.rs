@@ -1,4 +1,4 @@
-//! Reads what an edit made, and compares it with what was there.
+//! Reads the result of an edit, and compares it with the original.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use keyward_protocol::{Node, node::Value};
 
 use super::{Document, Edited, Refusal, Site, Wrapping, hint, inner, refuse};
 
-const OTHERWISE: &str = "the change would say something else than the wrapped command";
+const OTHERWISE: &str = "the edit would change more than the command";
 
 /// Checks that a wrapped kubeconfig equals the original except for the wrapped commands.
 pub(super) fn wrapped(
@@ -72,7 +72,11 @@ fn same(before: &Document<'_>, after: &Node, edited: &Edited) -> Result<(), Refu
     }
     let first = edited.edits.first();
     let (line, user) = first.map_or((1, ""), |edit| (edit.line, edit.user.as_str()));
-    Err(refuse(line, user, "the change would change something else, which shares it by an anchor"))
+    Err(refuse(
+        line,
+        user,
+        "the edit would also change another entry, which shares this one by an anchor",
+    ))
 }
 
 fn otherwise(before: &Document<'_>, site: &Site) -> Refusal {
@@ -80,7 +84,7 @@ fn otherwise(before: &Document<'_>, site: &Site) -> Refusal {
     refuse(node.map_or(1, |node| node.line), &site.user, OTHERWISE)
 }
 
-/// Puts the original's values where they may differ, and takes away what it did not have.
+/// Puts back the original's values where the edit may differ, and removes what it added.
 fn restore(own: &Node, new: &mut Node) {
     let Value::Map(entries) = &mut new.value else { return };
     entries.retain_mut(|entry| {
@@ -94,7 +98,7 @@ fn restore(own: &Node, new: &mut Node) {
     });
 }
 
-/// Whether the environment has the pinned variables before its own.
+/// Whether the environment has the pinned variables in front of its own.
 fn pinned(own: &Node, new: &Node, site: &Site, wrapping: &Wrapping<'_>) -> bool {
     let items = |node: &Node| match node.get("env").map(|env| &env.value) {
         Some(Value::List(items)) => items.iter().map(Node::to_json).collect::<Vec<_>>(),

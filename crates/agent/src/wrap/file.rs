@@ -16,26 +16,26 @@ use keyward_process::{
 
 use super::{Edit, Edited, Journal, Pin, Refusal, Wrapping, unwrap, wrap, wrapped_users};
 
-/// What became of a kubeconfig, or would become of it.
+/// What happened to a kubeconfig, or would happen to it.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The file, links followed.
+    /// The file, with symlinks resolved.
     pub file: PathBuf,
-    /// The changes to what the file said without any wrapper.
+    /// The changes, compared with the file without any wrapper.
     pub edits: Vec<Edit>,
-    /// The users that were wrapped, or unwrapped, by this.
+    /// The users that were wrapped or unwrapped now.
     pub changed: Vec<String>,
-    /// The chosen users that needed nothing.
+    /// The chosen users that needed no change.
     pub unchanged: Vec<String>,
-    /// Users that were unwrapped without a journal, so that the style may differ from the original.
+    /// Users that were unwrapped without a journal, so their style may differ from the original.
     pub restyled: Vec<String>,
-    /// Users that were wrapped once, until another program wrote the kubeconfig.
+    /// Users that were wrapped until another program rewrote the kubeconfig.
     pub overwritten: Vec<String>,
-    /// What the file says now.
+    /// The new content of the file.
     pub bytes: Vec<u8>,
 }
 
-/// Why a kubeconfig stays as it is.
+/// Why a kubeconfig was not changed.
 #[derive(Debug)]
 pub enum Failure {
     /// The kubeconfig cannot be edited safely.
@@ -48,7 +48,7 @@ pub enum Failure {
     Io(&'static str, io::Error),
 }
 
-/// Wraps the users of a kubeconfig file that `chosen` says. With `dry`, nothing is written.
+/// Wraps the users of a kubeconfig file that `chosen` selects. With `dry`, nothing is written.
 pub fn wrap_file(
     path: &Path,
     journals: &Path,
@@ -60,7 +60,7 @@ pub fn wrap_file(
     let journal = Journal::load(journals, &open.target);
     let before = wrapped_users(&open.bytes).map_err(Failure::Refused)?;
     let (base, known) = take_back(journal.as_ref(), &open.bytes);
-    // Those that were wrapped before keep what was pinned then.
+    // Users that were wrapped before keep their pins.
     let mut pins = wrapping.pins.to_vec();
     let is_new =
         |pin: &&Pin| !wrapping.pins.iter().any(|p| (&p.user, &p.name) == (&pin.user, &pin.name));
@@ -71,7 +71,7 @@ pub fn wrap_file(
     let (unchanged, changed): (Vec<_>, Vec<_>) =
         edited.users.iter().cloned().partition(|user| before.contains(user));
     let mut unchanged: Vec<_> = unchanged.into_iter().filter(|user| chosen(user)).collect();
-    // Those that were wrapped by hand, or on another machine.
+    // Users that were wrapped by hand, or on another machine.
     let by_others = before.iter().filter(|user| chosen(user) && !edited.users.contains(user));
     unchanged.extend(by_others.cloned());
     let overwritten = journal.iter().flat_map(|j| &j.users).filter(|user| !before.contains(user));
@@ -86,8 +86,8 @@ pub fn wrap_file(
     Ok(Outcome { file, edits, changed, unchanged, restyled: Vec::new(), overwritten, bytes })
 }
 
-/// Unwraps the users of a kubeconfig file that `chosen` says: byte for byte, if it has not changed
-/// otherwise. With `dry`, nothing is written.
+/// Unwraps the users of a kubeconfig file that `chosen` selects: byte for byte, unless something
+/// else in the file changed. With `dry`, nothing is written.
 pub fn unwrap_file(
     path: &Path,
     journals: &Path,
@@ -98,7 +98,7 @@ pub fn unwrap_file(
     let journal = Journal::load(journals, &open.target);
     let before = wrapped_users(&open.bytes).map_err(Failure::Refused)?;
     let (base, known) = take_back(journal.as_ref(), &open.bytes);
-    // Those that stay wrapped are wrapped as they were.
+    // Users that stay wrapped are wrapped again as they were.
     let stay: Vec<_> = known.iter().filter(|user| !chosen(user)).cloned().collect();
     let wrapping = Wrapping {
         wrapper: journal.as_ref().map_or("", |journal| &journal.wrapper),
@@ -148,7 +148,7 @@ fn take_back(journal: Option<&Journal>, bytes: &[u8]) -> (Vec<u8>, Vec<String>) 
 
 /// A kubeconfig that was read, and is locked if it will be written.
 struct Open {
-    /// The file itself, links followed.
+    /// The file itself, with symlinks resolved.
     target: PathBuf,
     bytes: zeroize::Zeroizing<Vec<u8>>,
     identity: Identity,
@@ -161,7 +161,8 @@ impl Open {
         let target = path.canonicalize().map_err(unreadable)?;
         let mut locks = Vec::new();
         if !dry {
-            // kubectl locks beside the name it was given; whoever follows the link, beside the file.
+            // kubectl puts its lock next to the path it was given; programs that resolve symlinks,
+            // next to the file.
             locks.push(Lock::take(path)?);
             if path.parent().and_then(|p| p.canonicalize().ok()).as_deref() != target.parent()
                 || path.file_name() != target.file_name()
@@ -174,8 +175,8 @@ impl Open {
         Ok(Self { target, bytes, identity, _locks: locks })
     }
 
-    /// Writes the file: beside it, and renamed, so that nobody reads half of it. A file that is a mount,
-    /// or has other names, is written in place.
+    /// Writes a temporary file next to the kubeconfig and renames it, so that nobody reads half of
+    /// it. A file that is a mount, or has hard links, is written in place.
     fn replace(&self, bytes: &[u8]) -> Result<(), Failure> {
         if bytes == self.bytes.as_slice() {
             return Ok(());
@@ -185,7 +186,7 @@ impl Open {
         if Identity::of(&found) != self.identity {
             return Err(Failure::Changed);
         }
-        // Whoever may not write it should not replace it either.
+        // A user who may not write the file should not replace it either.
         OpenOptions::new().write(true).open(&self.target).map_err(unwritable)?;
         let linked = found.nlink() > 1;
         match if linked {
@@ -203,7 +204,7 @@ impl Open {
         let mut options = OpenOptions::new();
         let mut file = match options.write(true).create_new(true).mode(0o600).open(&beside) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                // Left behind by a run that was killed: the lock is ours.
+                // Left behind by a run that was killed: we hold the lock.
                 fs::remove_file(&beside)?;
                 options.open(&beside)?
             }
@@ -269,7 +270,7 @@ impl fmt::Display for Failure {
             Self::Locked(lock) => {
                 write!(f, "another program is writing it: `{}` exists", lock.display())
             }
-            Self::Changed => f.write_str("another program wrote it meanwhile"),
+            Self::Changed => f.write_str("another program changed it meanwhile"),
             Self::Io(what, error) => write!(f, "{what}: {error}"),
         }
     }

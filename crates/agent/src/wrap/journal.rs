@@ -1,7 +1,7 @@
-//! What was changed in a kubeconfig, so that it can be taken back byte for byte.
+//! Records the changes to a kubeconfig, so that they can be undone byte for byte.
 //!
-//! One file for each kubeconfig, in the user's state directory. It holds the replaced bytes, which are
-//! commands and hints, and digests of the rest: nothing secret.
+//! There is one file per kubeconfig, in the user's state directory. It contains the replaced bytes,
+//! which are commands and hints, and digests of the rest: nothing secret.
 
 use std::{
     fmt::Write as _,
@@ -29,7 +29,7 @@ const VERSION: &str = "keyward wrap 1";
 /// The changes to one kubeconfig.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Journal {
-    /// The kubeconfig, links followed.
+    /// The kubeconfig, with symlinks resolved.
     pub kubeconfig: PathBuf,
     /// The users that were wrapped.
     pub users: Vec<String>,
@@ -41,10 +41,10 @@ pub struct Journal {
     edits: Vec<Edit>,
 }
 
-/// A kubeconfig with its journal's changes taken back.
+/// A kubeconfig with its journal's changes undone.
 pub(super) struct Base {
     pub(super) bytes: Vec<u8>,
-    /// The users whose changes were taken back.
+    /// The users whose changes were undone.
     pub(super) users: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ impl Journal {
         Some(state.join("keyward").join("wrap"))
     }
 
-    /// All journals of a directory.
+    /// All journals in a directory.
     pub fn list(directory: &Path) -> Vec<Self> {
         let names = fs::read_dir(directory).into_iter().flatten().flatten();
         let mut all: Vec<_> = names.filter_map(|entry| Self::read(&entry.path())).collect();
@@ -77,8 +77,8 @@ impl Journal {
         all
     }
 
-    /// The users whose commands are no longer wrapped, because another program wrote the kubeconfig
-    /// since.
+    /// The users whose commands are no longer wrapped, because another program has rewritten the
+    /// kubeconfig.
     pub fn overwritten(&self) -> Vec<String> {
         let bytes = file::read(&self.kubeconfig, &Limits::GIVEN);
         let wrapped = bytes.ok().and_then(|bytes| super::wrapped_users(&bytes).ok());
@@ -160,8 +160,8 @@ impl Journal {
         out
     }
 
-    /// Takes the changes back: byte for byte if nothing else changed, and otherwise where they still
-    /// stand.
+    /// Undoes the changes: byte for byte if nothing else changed, and otherwise wherever they still
+    /// are.
     pub(super) fn take_back(&self, bytes: &[u8]) -> Base {
         if digest(bytes) == self.result
             && let Some(bytes) = undo(bytes, &self.edits)
@@ -196,7 +196,7 @@ impl Journal {
         found.sort_by_key(|edit| edit.at);
         found.dedup();
         let bytes = undo(bytes, &found)?;
-        // Whatever was taken back must leave a kubeconfig in which these users are not wrapped.
+        // The result must be a kubeconfig in which these users are not wrapped.
         let left = super::wrapped_users(&bytes).ok()?;
         users.iter().all(|user| !left.contains(user)).then_some(Base { bytes, users })
     }

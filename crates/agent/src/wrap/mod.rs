@@ -1,8 +1,8 @@
-//! Puts `keyward-exec --` in front of the plugin commands of a kubeconfig, and takes it away again.
+//! Puts `keyward-exec --` in front of the plugin commands of a kubeconfig, and removes it again.
 //!
-//! Only the bytes of a command, of its arguments and of its hint change; comments, order, anchors and
-//! line endings stay. What would have to change more is refused. Every result is read again and compared
-//! with the original before anybody gets it, so an edit that turns out to say something else is refused
+//! Only the bytes of a command, its arguments and its hint change; comments, order, anchors and
+//! line endings stay. Edits that would have to change more are refused. Every result is parsed and
+//! compared with the original before it is returned, so an edit that changes the meaning is refused
 //! too.
 
 mod check;
@@ -41,7 +41,7 @@ pub struct Edit {
 /// A part of an `exec` stanza that an [`Edit`] changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Keys that were not there.
+    /// Keys that did not exist.
     Keys,
     /// The command.
     Command,
@@ -64,14 +64,14 @@ pub struct Edited {
     pub users: Vec<String>,
 }
 
-/// Why a kubeconfig stays as it is.
+/// Why a kubeconfig was not changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The line, counted from 1.
     pub line: u32,
-    /// The user whose stanza is there; empty for the whole file.
+    /// The user with the stanza at that line; empty if the whole file is concerned.
     pub user: String,
-    /// What is in the way.
+    /// What prevents the change.
     pub why: String,
 }
 
@@ -81,11 +81,11 @@ pub struct Wrapping<'a> {
     pub wrapper: &'a str,
     /// The directory of the kubeconfig: a relative command is relative to it.
     pub directory: &'a Path,
-    /// Variables to set in the stanzas that do not set them.
+    /// Variables to add to stanzas that do not set them.
     pub pins: &'a [Pin],
 }
 
-/// A variable that a stanza sets from now on.
+/// A variable added to a stanza.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pin {
     /// The user whose stanza sets it.
@@ -96,7 +96,8 @@ pub struct Pin {
     pub value: String,
 }
 
-/// Wraps the commands of the users that `chosen` says. Those that are wrapped already stay as they are.
+/// Wraps the commands of the users that `chosen` selects. Commands that are already wrapped stay as
+/// they are.
 pub fn wrap(
     bytes: &[u8],
     wrapping: &Wrapping<'_>,
@@ -117,8 +118,8 @@ pub fn wrap(
     Ok(edited)
 }
 
-/// Takes the wrapper away from the users that `chosen` says, with nothing known about how it came
-/// there. What comes out says what the original said, if perhaps in another style.
+/// Removes the wrapper from the users that `chosen` selects, without a journal. The result means
+/// the same as the original, but its style may differ.
 pub fn unwrap(bytes: &[u8], chosen: impl Fn(&str) -> bool) -> Result<Edited, Refusal> {
     let document = Document::read(bytes)?;
     let mut splices = Vec::new();
@@ -140,7 +141,7 @@ pub fn wrapped_users(bytes: &[u8]) -> Result<Vec<String>, Refusal> {
     Ok(document.sites().filter(Site::is_wrapped).map(|site| site.user).collect())
 }
 
-/// Takes edits back. `None` if the bytes are no longer there.
+/// Undoes edits. `None` if the edited bytes are gone.
 pub fn undo(bytes: &[u8], edits: &[Edit]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -156,7 +157,7 @@ pub fn undo(bytes: &[u8], edits: &[Edit]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// A kubeconfig, its meaning and its places.
+/// A kubeconfig, its meaning and the positions of its parts.
 struct Document<'a> {
     bytes: &'a [u8],
     node: Node,
@@ -186,7 +187,7 @@ impl<'a> Document<'a> {
         Ok(Self { bytes, node, users: users.unwrap_or_default(), layout })
     }
 
-    /// The users with a plugin. The reader of kubeconfigs goes by the last `users`, as this does.
+    /// The users with a plugin. Like the kubeconfig reader, this uses the last `users` key.
     fn sites(&self) -> impl Iterator<Item = Site> {
         let nodes = match self.node.get("users").map(|users| &users.value) {
             Some(Value::List(users)) => users.as_slice(),
@@ -195,10 +196,10 @@ impl<'a> Document<'a> {
         nodes.iter().enumerate().filter_map(|(index, node)| Site::find(self, index, node))
     }
 
-    /// Makes the changes.
+    /// Applies the changes.
     fn apply(&self, mut splices: Vec<Splice>, users: Vec<String>) -> Result<Edited, Refusal> {
         splices.sort_by_key(|splice| (splice.range.start, splice.range.end));
-        // Users that share a stanza by an anchor want the same change.
+        // Users that share a stanza by an anchor need the same change.
         splices.dedup_by(|a, b| (&a.range, &a.new) == (&b.range, &b.new));
         let mut bytes = Vec::with_capacity(self.bytes.len() + 256);
         let mut edits: Vec<Edit> = Vec::with_capacity(splices.len());
@@ -246,8 +247,8 @@ fn hint(own: &str) -> String {
     if own.is_empty() { WRAPPER_HINT.to_owned() } else { format!("{WRAPPER_HINT} {own}") }
 }
 
-/// The command as it stands behind `--`: absolute if it was relative to the kubeconfig, because
-/// nobody makes an argument so.
+/// The command as it is written after `--`: made absolute if it was relative to the kubeconfig,
+/// because arguments are not resolved that way.
 fn inner(command: &str, directory: &Path) -> String {
     let relative = command.contains(std::path::is_separator) && !Path::new(command).is_absolute();
     if relative {

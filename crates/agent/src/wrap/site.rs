@@ -1,4 +1,4 @@
-//! The stanza of one user: what it says and where, and the changes that wrap it.
+//! The stanza of one user: its content and position, and the changes that wrap it.
 
 use keyward_protocol::{
     Node,
@@ -14,17 +14,17 @@ pub(super) struct Site {
     pub(super) user: String,
     pub(super) index: usize,
     pub(super) command: String,
-    /// The arguments; `None` if they are not there.
+    /// The arguments; `None` if there is no such key.
     pub(super) args: Option<Vec<String>>,
     pub(super) hint: String,
     pub(super) variables: Vec<String>,
-    /// The mapping, any alias followed.
+    /// The mapping, with aliases resolved.
     exec: Place,
     line: u32,
 }
 
 impl Site {
-    /// The stanza of the user at `index`, if there is one whose fields are what they should be.
+    /// The stanza of the user at `index`, if it exists and its fields have the right types.
     pub(super) fn find(document: &Document<'_>, index: usize, node: &Node) -> Option<Self> {
         let exec = node.get("user")?.get("exec")?;
         let command = text(exec.get("command")?)?;
@@ -48,7 +48,7 @@ impl Site {
         let inside = |place: Option<Place>, key: &str| {
             layout.entry(layout.follow(place?), key).map(|(_, value)| value)
         };
-        // Not there as such if a merge key brings it; then every change is refused.
+        // A merge key may bring it from elsewhere; then every change is refused.
         let exec = inside(inside(item, "user"), "exec").unwrap_or(layout.root());
         let exec = layout.follow(exec);
         Some(Self { user, index, command, args, hint, variables, exec, line: node.line })
@@ -59,7 +59,7 @@ impl Site {
         is_wrapper(&self.command) && args.len() > 1 && args[0] == "--"
     }
 
-    /// The changes that wrap it.
+    /// The changes that wrap the stanza.
     pub(super) fn splice(
         &self,
         document: &Document<'_>,
@@ -98,7 +98,7 @@ impl Site {
         )
     }
 
-    /// The variables to set here.
+    /// The variables to add to this stanza.
     pub(super) fn pins<'a>(&self, wrapping: &Wrapping<'a>) -> impl Iterator<Item = &'a Pin> {
         let own = |pin: &&Pin| pin.user == self.user && !self.variables.contains(&pin.name);
         wrapping.pins.iter().filter(own)
@@ -106,16 +106,17 @@ impl Site {
 
     /// Key and value of the command.
     fn command_entry(&self, document: &Document<'_>) -> Result<(Place, Place), Refusal> {
-        document.layout.entry(self.exec, "command").ok_or_else(|| {
-            refuse(self.line, &self.user, "its command does not stand in the stanza itself")
-        })
+        document
+            .layout
+            .entry(self.exec, "command")
+            .ok_or_else(|| refuse(self.line, &self.user, "its command is not in the stanza itself"))
     }
 
     fn entry(&self, document: &Document<'_>, key: &str) -> Option<Place> {
         document.layout.entry(self.exec, key).map(|(_, value)| document.layout.follow(value))
     }
 
-    /// Keys that were not there go before the command: that place exists in every style.
+    /// New keys go before the command: that position exists in every style.
     fn add_keys(
         &self,
         document: &Document<'_>,
@@ -141,7 +142,7 @@ impl Site {
         self.push(Part::Keys, at..at, new, document.layout.line(key), splices);
     }
 
-    /// Puts items before those of a list, or a list where there was nothing.
+    /// Inserts items at the front of a list, or a new list where there was none.
     fn lead_list(
         &self,
         document: &Document<'_>,
@@ -167,7 +168,7 @@ impl Site {
                 return Err(refuse(
                     document.layout.line(place),
                     &self.user,
-                    "it is a list of an unusual form",
+                    "the list has an unusual form",
                 ));
             }
         };
@@ -175,7 +176,7 @@ impl Site {
         Ok(())
     }
 
-    /// Replaces a scalar, or puts one where there is nothing.
+    /// Replaces a scalar, or adds one where there was none.
     fn replace(
         &self,
         document: &Document<'_>,
@@ -185,11 +186,7 @@ impl Site {
     ) -> Result<(), Refusal> {
         let place = document.layout.follow(place);
         if !document.layout.is_scalar(place) {
-            return Err(refuse(
-                document.layout.line(place),
-                &self.user,
-                "a text was expected there",
-            ));
+            return Err(refuse(document.layout.line(place), &self.user, "a string was expected"));
         }
         let range = document.layout.span(place);
         let new = if range.is_empty() { format!(" {new}") } else { new };
@@ -208,7 +205,7 @@ impl Site {
         splices.push(Splice { user: self.user.clone(), part, range, new, line });
     }
 
-    /// The changes that unwrap it, with nothing known of what was there.
+    /// The changes that unwrap the stanza without a journal.
     pub(super) fn unsplice(
         &self,
         document: &Document<'_>,
@@ -228,13 +225,13 @@ impl Site {
             return Err(refuse(
                 self.line,
                 &self.user,
-                "its arguments do not stand in the stanza itself",
+                "its arguments are not in the stanza itself",
             ));
         };
         let list = document.layout.span(args);
         let range = match (document.bytes.get(list.start), items.get(2)) {
             (Some(b'['), Some(third)) => list.start + 1..document.node_start(*third),
-            // In JSON a list has no end of its own.
+            // A JSON list's end is not recorded.
             (Some(b'['), None) => list.start + 1..document.closing(items[1]),
             (_, Some(third)) => list.start..document.dash_before(*third),
             (_, None) => {
@@ -247,7 +244,7 @@ impl Site {
         Ok(())
     }
 
-    /// Where an edit of a wrapped stanza may stand now, for a kubeconfig that changed elsewhere.
+    /// Where an edit of a wrapped stanza may be now, in a kubeconfig that changed elsewhere.
     pub(super) fn candidates(
         &self,
         document: &Document<'_>,
@@ -272,7 +269,7 @@ impl Site {
 }
 
 impl Document<'_> {
-    /// A line break and as much indentation as what stands at `at` has.
+    /// A line break and the indentation of the text at `at`.
     fn next_line(&self, at: usize) -> String {
         let before = self.bytes.get(..at).unwrap_or_default();
         let line = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
@@ -285,8 +282,8 @@ impl Document<'_> {
         format!("{ending}{}", " ".repeat(indent - usize::from(marked)))
     }
 
-    /// Where a node starts; what stands before its content, an anchor or a tag, is found by the blank
-    /// or bracket before it.
+    /// Where a node starts. An anchor or a tag before its content is found by the blank or bracket
+    /// in front of it.
     fn node_start(&self, place: Place) -> usize {
         self.layout.span(place).start
     }
@@ -305,8 +302,7 @@ impl Document<'_> {
     }
 }
 
-/// A path as the file's style has it: without quotes only in YAML, and only where nothing can be
-/// mistaken.
+/// A path in the file's style: unquoted only in YAML, and only if it cannot be misread.
 fn scalar(document: &Document<'_>, text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
     let simple = text.starts_with('/') && text.chars().all(plain);

@@ -18,7 +18,7 @@ fn wrap_all(text: &str) -> Result<Edited, Refusal> {
     wrap(text.as_bytes(), &wrapping(&[]), |_| true)
 }
 
-/// Wraps one kubeconfig and takes it back, if it can be wrapped.
+/// Wraps and unwraps one kubeconfig, if it can be wrapped.
 fn there_and_back(
     bytes: &[u8],
     chosen: impl Fn(&str) -> bool,
@@ -37,12 +37,12 @@ fn there_and_back(
     Some(edited)
 }
 
-/// Wraps one kubeconfig, looks at it with every reader, and tells whether it could be wrapped.
+/// Wraps one kubeconfig, reads it with every reader, and returns whether it could be wrapped.
 fn round_trip(bytes: &[u8], chosen: impl Fn(&str) -> bool, shown: &dyn Fn() -> String) -> bool {
     let Some(edited) = there_and_back(bytes, &chosen, shown) else { return false };
     let again = wrap(&edited.bytes, &wrapping(&[]), &chosen).unwrap();
     assert!(again.edits.is_empty() && again.bytes == edited.bytes, "not idempotent:\n{}", shown());
-    // The reader of kubeconfigs, which knows nothing of edits, sees the same but for the command.
+    // The kubeconfig reader, which knows nothing of edits, sees no difference but the command.
     if let (Ok(before), Ok(after)) =
         (Kubeconfig::from_bytes(bytes), Kubeconfig::from_bytes(&edited.bytes))
     {
@@ -67,7 +67,7 @@ fn round_trip(bytes: &[u8], chosen: impl Fn(&str) -> bool, shown: &dyn Fn() -> S
         let both = (Kubeconfig::from_bytes(bytes), Kubeconfig::from_bytes(&edited.bytes));
         assert!(matches!(both, (Err(_), Err(_))), "{}", shown());
     }
-    // Without a journal the style may change, and nothing else.
+    // Without a journal only the style may change.
     if let Ok(loose) = unwrap(&edited.bytes, |user| edited.users.iter().any(|u| u == user)) {
         let left = wrapped_users(&loose.bytes).unwrap();
         assert!(edited.users.iter().all(|user| !left.contains(user)), "{}", shown());
@@ -95,7 +95,7 @@ fn ten_thousand_kubeconfigs_come_back_byte_for_byte_or_are_refused_with_a_line()
         let pick = generator.chance.u8(..4);
         let chosen = |user: &str| pick != 0 || user.ends_with('0');
         let shown = || format!("round {round}\n{text}");
-        // The edit reads its own result each time; the other readers look at some of them.
+        // Each edit checks its own result; the other readers check a sample.
         let done = match round % 8 {
             0 => round_trip(text.as_bytes(), chosen, &shown),
             _ => there_and_back(text.as_bytes(), chosen, &shown).is_some(),

@@ -1,11 +1,11 @@
-//! Makes up kubeconfigs in the styles that people and programs write, and some that nobody does.
+//! Generates kubeconfigs in the styles that people and programs use, and in some that nobody does.
 
 #![expect(clippy::format_push_string, reason = "what is made up here is a few lines long")]
 
-/// Makes up kubeconfigs.
+/// Generates kubeconfigs.
 pub(super) struct Generator {
     pub(super) chance: fastrand::Rng,
-    /// The line ending of the kubeconfig being made up.
+    /// The line ending of the kubeconfig being generated.
     end: &'static str,
 }
 
