@@ -36,5 +36,5 @@ fn shows(node: &Node, secret: bool) -> bool {
 
 fn is_secret(key: &str) -> bool {
     matches!(key, "auth" | "client-key-data" | "clientKeyData" | "pin" | "value")
-        || sounds_secret(key) && key != "tokenFile"
+        || sounds_secret(key) && !matches!(key, "tokenFile" | "tokenAttributes")
 }

@@ -14,8 +14,10 @@ pub(crate) fn check(input: &[u8]) {
         Err(error) => {
             // The name of an attribute is repeated, never a value.
             let rest = text.get(7..).unwrap_or_default();
-            let named = rest
-                .split(['?', ';', '&'])
+            let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+            let named = path
+                .split(';')
+                .chain(query.split('&'))
                 .any(|part| part.split_once('=').is_some_and(|(name, _)| name.contains(MARK)));
             if !named {
                 mark::hidden(&format!("{error} {error:?}"));

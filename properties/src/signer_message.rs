@@ -2,7 +2,7 @@
 
 use keyward_protocol::signer::{Configuration, Request, Response};
 
-use crate::{budget, mark};
+use crate::{MARK, budget, mark};
 
 pub(crate) fn check(input: &[u8]) {
     match budget::within(input, || Request::read(input)) {
@@ -11,13 +11,13 @@ pub(crate) fn check(input: &[u8]) {
             let written = request.to_json();
             assert!(!written.expose().contains('\n'), "a message is one line");
             assert_eq!(Request::read(written.expose().as_bytes()).as_ref(), Ok(&request));
-            for (name, value) in request.configuration().into_iter().flat_map(Configuration::iter) {
-                let shown = format!("{request:?}");
-                let value = value.expose();
-                assert!(
-                    value.len() < 8 || name.contains(value) || !shown.contains(value),
-                    "a value of the configuration is shown"
-                );
+            // A value may well be a word that is shown anyway, such as the name of a field; the mark is none.
+            let marked = |configuration: &Configuration| {
+                configuration.iter().any(|(_, value)| value.expose().contains(MARK))
+            };
+            let elsewhere = written.expose().matches(MARK).count() > 1;
+            if request.configuration().is_some_and(marked) && !elsewhere {
+                mark::hidden(&format!("{request:?}"));
             }
         }
     }

@@ -29,5 +29,11 @@ pub(crate) fn check(input: &[u8]) {
     assert_eq!(again.text(), written, "a URL changes whenever it is written");
     assert_eq!(again.scheme(), url.scheme());
     assert_eq!(again.authority(), url.authority());
-    assert_eq!(again.decoded_path(), url.decoded_path());
+    // A colon in the first part of a relative path would read as a scheme, so `./` is written in front.
+    let path = again.decoded_path();
+    let plain = path.strip_prefix(b"./").filter(|plain| plain.contains(&b':'));
+    assert!(
+        path == url.decoded_path() || plain == Some(url.decoded_path().as_ref()),
+        "a path changes when it is written: {path:?}"
+    );
 }
