@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use keyward_host::image::{Config, Name, Reading, config::Files};
+use keyward_image::{Config, Files, Name, Reading};
 use keyward_protocol::Node;
 
 use crate::{budget, mark};

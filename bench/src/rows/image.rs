@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use keyward_host::image::{Index, Name, Pattern, Reading};
+use keyward_image::{Index, Name, Pattern, Reading};
 use serde_json::json;
 
 use crate::{

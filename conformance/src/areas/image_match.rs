@@ -1,4 +1,4 @@
-use keyward_host::image::{Index, Name, Pattern, Reading};
+use keyward_image::{Index, Name, Pattern, Reading};
 use serde_json::Value;
 
 pub(super) fn check(case: &Value) -> Result<(), String> {

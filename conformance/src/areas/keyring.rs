@@ -1,4 +1,4 @@
-use keyward_host::image::{Keyring, read_auths};
+use keyward_image::Keyring;
 use keyward_protocol::Node;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ fn answer(case: &Value) -> Value {
         let Ok(node) = Node::from_json(config.to_string().as_bytes()) else {
             return json!({ "error": { "class": "decode" } });
         };
-        match read_auths(&node) {
+        match Keyring::read_auths(&node) {
             Ok(logins) => keyring.add(logins),
             Err(_) => return json!({ "error": { "class": "decode" } }),
         }

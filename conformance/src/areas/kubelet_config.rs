@@ -1,6 +1,6 @@
 use std::fs;
 
-use keyward_host::image::config::{Class, Config, Files, Problem, Speech, Stage, TokenCache};
+use keyward_image::{Class, Config, Files, Problem, Protocol, Stage, TokenCache};
 use serde_json::{Value, json};
 
 pub(super) fn check(case: &Value) -> Result<(), String> {
@@ -49,12 +49,11 @@ fn in_brief(mut seen: Value, wanted: &Value) -> Value {
 
 fn accepted(config: &Config) -> Value {
     let providers = config.providers.iter().map(|provider| {
-        let version = match provider.speech {
-            Speech::Kubelet(version) => version.api_version(),
-            Speech::Proposal => "proposal",
+        let version = match provider.protocol {
+            Protocol::Kubelet(version) => version.api_version(),
+            Protocol::Proposal => "proposal",
         };
-        let patterns: Vec<_> =
-            provider.patterns.iter().map(keyward_host::image::Pattern::text).collect();
+        let patterns: Vec<_> = provider.patterns.iter().map(keyward_image::Pattern::text).collect();
         let mut value = json!({
             "name": provider.name,
             "apiVersion": version,

@@ -75,10 +75,9 @@ impl Error {
     }
 }
 
-/// Builders, most of them for this crate only. Names and paths of strangers are made safe here,
-/// whoever forgot to.
+/// Builders. They make control characters in untrusted names and paths harmless.
 impl Error {
-    /// An error of a [`Fetch`](crate::cell::Fetch) of one's own.
+    /// An error with a message in lower case and without a full stop.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self(Arc::new(Inner {
             kind,
@@ -92,12 +91,15 @@ impl Error {
         }))
     }
 
-    pub(crate) fn note(self, label: &'static str, text: impl Into<String>) -> Self {
+    /// Adds a labelled fact for people.
+    #[must_use]
+    pub fn note(self, label: &'static str, text: impl Into<String>) -> Self {
         self.change(|inner| inner.notes.push((label, inline(&text.into()))))
     }
 
-    /// A note that comes before those already there: who needed it matters more than how it failed.
-    pub(crate) fn note_first(self, label: &'static str, text: impl Into<String>) -> Self {
+    /// Adds a fact before the others: who needed it matters more than how it failed.
+    #[must_use]
+    pub fn note_first(self, label: &'static str, text: impl Into<String>) -> Self {
         self.change(|inner| inner.notes.insert(0, (label, inline(&text.into()))))
     }
 
@@ -120,7 +122,9 @@ impl Error {
         self.change(|inner| inner.problems = problems)
     }
 
-    pub(crate) fn because(self, source: impl StdError + Send + Sync + 'static) -> Self {
+    /// Adds the cause.
+    #[must_use]
+    pub fn because(self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.change(|inner| inner.source = Some(Arc::new(source)))
     }
 

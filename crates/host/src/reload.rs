@@ -4,9 +4,7 @@
 //! place may be half written, so it is taken when nobody has touched it for a while: its times say so,
 //! or it was read twice with the same content.
 //!
-//! [`Reload`] applies this to a list of files, and [`image::Follow`](crate::image::Follow) to the
-//! configuration of image credential providers. What is broken about the new content, and what
-//! is in force meanwhile, is for those who read it to say.
+//! What is broken about the new content, and what is in force meanwhile, is for those who read it to say.
 
 use std::{
     fs,
@@ -36,48 +34,54 @@ impl Default for Pace {
     }
 }
 
-/// A list of files that is looked at again and again. Files that are not there count too: they may come.
+/// Files that are looked at again and again. A file that does not exist counts too: it may come.
 pub struct Reload {
-    paths: Vec<PathBuf>,
+    list: Box<dyn Fn() -> Vec<PathBuf> + Send>,
     confirm: Duration,
     clock: SharedClock,
-    settle: Settle<Digests>,
+    /// What was taken last.
+    taken: Snapshot,
+    /// What was read last and must be read once more.
+    pending: Option<Snapshot>,
+    /// Whether what was taken could have changed since without another mark.
+    fresh: bool,
 }
 
-/// The digest of each file, in the order of the list; `None` for one that cannot be read.
-#[derive(Clone, PartialEq, Eq)]
-struct Digests(Vec<Option<[u8; 32]>>);
-
 impl Reload {
-    /// Takes what the files say now as known. Files that are there and no regular files (a pipe of a
+    /// Takes what the files say now as known. Files that exist and are no regular files (a pipe of a
     /// shell) can be read once only, and are left out.
     pub fn new(paths: Vec<PathBuf>, confirm: Duration, clock: SharedClock) -> Self {
         let regular = |path: &PathBuf| fs::metadata(path).map_or(true, |found| found.is_file());
         let paths: Vec<PathBuf> = paths.into_iter().filter(regular).collect();
-        let settle = Settle::new(snapshot(&paths));
-        Self { paths, confirm, clock, settle }
+        Self::listed(move || paths.clone(), confirm, clock)
     }
 
-    /// The files that are followed.
-    pub fn paths(&self) -> &[PathBuf] {
-        &self.paths
+    /// Does what [`Reload::new`] does for files that are listed anew with each look, such as those of a
+    /// directory, which is one of them.
+    pub fn listed(
+        list: impl Fn() -> Vec<PathBuf> + Send + 'static,
+        confirm: Duration,
+        clock: SharedClock,
+    ) -> Self {
+        let taken = Snapshot::of(&list);
+        Self { list: Box::new(list), confirm, clock, taken, pending: None, fresh: true }
     }
 
     /// Looks at the files. Returns whether they say something else than what was taken last, and
     /// are whole; they are then known. `load` reads them, in whatever way: what it returns is given
     /// back if nobody touched a file meanwhile, else the next look tries again.
     pub fn look<T>(&mut self, load: impl FnOnce() -> T) -> Option<T> {
-        if self.settle.is_known(|| marks(&self.paths)) {
+        if !self.fresh && self.pending.is_none() && marks(&(self.list)()) == self.taken.marks {
             return None;
         }
-        let seen = snapshot(&self.paths);
-        if !self.settle.offer(&seen, self.clock.wall_millis(), self.confirm) {
+        let seen = Snapshot::of(&self.list);
+        if !self.offer(&seen) {
             return None;
         }
         let loaded = load();
-        let steady = marks(&self.paths) == seen.marks;
+        let steady = marks(&(self.list)()) == seen.marks;
         steady.then(|| {
-            self.settle.take(seen);
+            (self.taken, self.pending, self.fresh) = (seen, None, true);
             loaded
         })
     }
@@ -85,76 +89,14 @@ impl Reload {
     /// Whether something has changed that is not taken for whole yet, so that the next look should
     /// come soon.
     pub fn is_pending(&self) -> bool {
-        self.settle.is_pending()
-    }
-}
-
-fn snapshot(paths: &[PathBuf]) -> Snapshot<Digests> {
-    let digest = |path: &PathBuf| {
-        file::read(path, &Limits::GIVEN.regular())
-            .ok()
-            .map(|bytes| Sha256::digest(&bytes[..]).into())
-    };
-    Snapshot::of(
-        || {
-            (
-                marks(paths),
-                paths.iter().try_fold(i64::MIN, |last, path| Some(last.max(touched(path)?))),
-            )
-        },
-        || Digests(paths.iter().map(digest).collect()),
-    )
-}
-
-/// A mark for each path of a list.
-fn marks(paths: &[PathBuf]) -> Vec<Option<Mark>> {
-    paths.iter().map(|path| mark(path)).collect()
-}
-
-impl Content for Digests {
-    fn same(&self, old: &Self) -> Option<Vec<bool>> {
-        let pairs = self.0.iter().zip(&old.0);
-        // What comes or goes is no renaming over another file.
-        pairs.map(|(new, old)| (new.is_some() == old.is_some()).then(|| new == old)).collect()
-    }
-}
-
-/// What stands in files.
-pub(crate) trait Content: Clone + PartialEq {
-    /// For each file, in the order of the marks, whether it says the same as in `old`; `None` where
-    /// the files are not the same ones.
-    fn same(&self, old: &Self) -> Option<Vec<bool>>;
-}
-
-/// Decides when new content is whole.
-pub(crate) struct Settle<C> {
-    /// What was taken last.
-    taken: Snapshot<C>,
-    /// What was read last and must be read once more.
-    pending: Option<Snapshot<C>>,
-    /// Whether what was taken could have changed since without another mark.
-    fresh: bool,
-}
-
-impl<C: Content> Settle<C> {
-    pub(crate) fn new(taken: Snapshot<C>) -> Self {
-        Self { taken, pending: None, fresh: true }
-    }
-
-    /// Whether nothing can have changed since the last look, so that nothing need be read.
-    fn is_known(&self, marks: impl FnOnce() -> Vec<Option<Mark>>) -> bool {
-        !self.fresh && self.pending.is_none() && marks() == self.taken.marks
-    }
-
-    pub(crate) fn is_pending(&self) -> bool {
         self.pending.is_some()
     }
 
-    /// Whether this is something else than what was taken last, and whole. If so, whoever uses it
-    /// says so by [`Settle::take`].
-    pub(crate) fn offer(&mut self, seen: &Snapshot<C>, now: i64, confirm: Duration) -> bool {
+    /// Whether this is something else than what was taken last, and whole.
+    fn offer(&mut self, seen: &Snapshot) -> bool {
+        let settled = seen.settled(self.clock.wall_millis(), self.confirm);
         if seen.content == self.taken.content {
-            self.fresh = !seen.settled(now, confirm);
+            self.fresh = !settled;
             (self.taken, self.pending) = (seen.clone(), None);
             return false;
         }
@@ -162,36 +104,59 @@ impl<C: Content> Settle<C> {
             .pending
             .as_ref()
             .is_some_and(|p| p.content == seen.content && p.marks == seen.marks);
-        if twice || seen.settled(now, confirm) || seen.replaces(&self.taken) {
+        if twice || settled || seen.replaces(&self.taken) {
             return true;
         }
         self.pending = Some(seen.clone());
         false
     }
+}
 
-    pub(crate) fn take(&mut self, seen: Snapshot<C>) {
-        (self.taken, self.pending, self.fresh) = (seen, None, true);
+/// What a file says.
+#[derive(Clone, PartialEq, Eq)]
+enum Content {
+    /// There is no such file.
+    Absent,
+    /// It exists and cannot be read as a file.
+    Unreadable,
+    Digest([u8; 32]),
+}
+
+impl Content {
+    fn of(path: &Path) -> Self {
+        match file::read(path, &Limits::GIVEN.regular()) {
+            Ok(bytes) => Self::Digest(Sha256::digest(&bytes[..]).into()),
+            Err(_) if path.exists() => Self::Unreadable,
+            Err(_) => Self::Absent,
+        }
     }
 }
 
 /// What stood in files at one moment.
 #[derive(Clone)]
-pub(crate) struct Snapshot<C> {
-    pub(crate) content: C,
+struct Snapshot {
+    content: Vec<(PathBuf, Content)>,
     marks: Vec<Option<Mark>>,
     /// When anything was touched last, in milliseconds since 1970, if that can be told.
     touched: Option<i64>,
 }
 
-impl<C: Content> Snapshot<C> {
+impl Snapshot {
     /// Reads between two looks at the marks; if those differ, somebody is writing, and no later reading
     /// will be equal to this one.
-    pub(crate) fn of(
-        look: impl Fn() -> (Vec<Option<Mark>>, Option<i64>),
-        read: impl FnOnce() -> C,
-    ) -> Self {
+    fn of(list: impl Fn() -> Vec<PathBuf>) -> Self {
+        let look = || {
+            let paths = list();
+            let times =
+                paths.iter().try_fold(i64::MIN, |last, path| Some(last.max(touched(path)?)));
+            (marks(&paths), times)
+        };
         let before = look();
-        let content = read();
+        let content = list().into_iter().map(|path| {
+            let content = Content::of(&path);
+            (path, content)
+        });
+        let content = content.collect();
         let after = look();
         let steady = after == before;
         let (mut marks, touched) = after;
@@ -211,13 +176,26 @@ impl<C: Content> Snapshot<C> {
     /// Whether every file that differs from `old` was put there by renaming: another file than
     /// before, and not written since it got its name.
     fn replaces(&self, old: &Self) -> bool {
-        let Some(same) = self.content.same(&old.content) else { return false };
-        let lengths = [self.marks.len(), old.marks.len()];
-        lengths.iter().all(|length| *length == same.len())
-            && same.iter().zip(self.marks.iter().zip(&old.marks)).all(|(same, pair)| {
-                *same || matches!(pair, (Some(mark), Some(old_mark)) if mark.renamed_over(old_mark))
-            })
+        let count = self.content.len();
+        if [self.marks.len(), old.marks.len(), old.content.len()] != [count; 3] {
+            return false;
+        }
+        let files = self.content.iter().zip(&old.content);
+        files.zip(self.marks.iter().zip(&old.marks)).all(
+            |(((path, new), (old_path, old)), marks)| {
+                // What comes or goes is no renaming over another file.
+                path == old_path
+                    && (new == old
+                        || matches!((new, old), (Content::Digest(_), Content::Digest(_)))
+                            && matches!(marks, (Some(mark), Some(old)) if mark.renamed_over(old)))
+            },
+        )
     }
+}
+
+/// A mark for each path of a list.
+fn marks(paths: &[PathBuf]) -> Vec<Option<Mark>> {
+    paths.iter().map(|path| mark(path)).collect()
 }
 
 /// The clock of a file system is no finer than this.
@@ -225,7 +203,7 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// What tells a file from another one of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mark {
+struct Mark {
     inode: (u64, u64),
     written: (i64, i64),
     changed: (i64, i64),
@@ -242,7 +220,7 @@ impl Mark {
     }
 
     /// When its content or its name changed last, in milliseconds since 1970.
-    pub(crate) fn touched(&self) -> i64 {
+    fn touched(&self) -> i64 {
         let (seconds, nanos) = self.written.max(self.changed);
         // Some file systems keep whole seconds, or every other one.
         let later = if nanos == 0 { 2_000 } else { nanos / 1_000_000 };
@@ -251,7 +229,7 @@ impl Mark {
 }
 
 /// When a file was touched last; where there is none, when the directory was that had it.
-pub(crate) fn touched(path: &Path) -> Option<i64> {
+fn touched(path: &Path) -> Option<i64> {
     let times = |path: &Path| mark(path).map(|mark| mark.touched());
     if path.exists() {
         return times(path);
@@ -266,7 +244,7 @@ pub(crate) fn touched(path: &Path) -> Option<i64> {
 }
 
 #[cfg(unix)]
-pub(crate) fn mark(path: &Path) -> Option<Mark> {
+fn mark(path: &Path) -> Option<Mark> {
     use std::os::unix::fs::MetadataExt as _;
     let found = fs::metadata(path).ok()?;
     Some(Mark {
@@ -278,7 +256,7 @@ pub(crate) fn mark(path: &Path) -> Option<Mark> {
 
 /// Where files have no numbers, every change must be read twice.
 #[cfg(not(unix))]
-pub(crate) fn mark(path: &Path) -> Option<Mark> {
+fn mark(path: &Path) -> Option<Mark> {
     let found = fs::metadata(path).ok()?;
     let written = found.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
     let seconds = i64::try_from(written.as_secs()).ok()?;

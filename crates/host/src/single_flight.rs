@@ -12,18 +12,12 @@ use std::{
     time::Duration,
 };
 
+use keyward_process::runner;
+
 /// At most one run under way, and everybody who waits for it.
-pub(crate) struct SingleFlight<T> {
+pub struct SingleFlight<T> {
     lost: fn() -> T,
     current: Current<T>,
-}
-
-/// What came of [`SingleFlight::join_unless`].
-pub(crate) enum Joined<T, K> {
-    /// A result was there already.
-    Known(K),
-    /// A run is under way.
-    Waiter(Waiter<T>),
 }
 
 /// One who waits for a run: a future of no particular runtime, or a blocking wait. Dropped, it leaves
@@ -44,20 +38,20 @@ pub(crate) struct Completer<T> {
 
 impl<T: Clone> SingleFlight<T> {
     /// A single flight without a run. `lost` is the result when a run dies without one.
-    pub(crate) fn new(lost: fn() -> T) -> Self {
+    pub fn new(lost: fn() -> T) -> Self {
         Self { lost, current: Current::default() }
     }
 
     /// Joins the run under way, or starts one: `start` gets the completer and hands it to a thread.
     pub(crate) fn join(&self, start: impl FnOnce(Completer<T>)) -> Waiter<T> {
         match self.join_unless(|| None::<Infallible>, start) {
-            Joined::Waiter(waiter) => waiter,
-            Joined::Known(never) => match never {},
+            Ok(waiter) => waiter,
+            Err(never) => match never {},
         }
     }
 
     /// Joins the run under way. Where there is none, `known` is asked first, and only if it does not
-    /// know a result a run is started.
+    /// know a result, which is then the error, a run is started.
     ///
     /// Between a caller's own look at the result and its joining a run can have completed. Asked here,
     /// with the lock held, `known` sees everything such a run left behind before it completed. It must
@@ -66,21 +60,46 @@ impl<T: Clone> SingleFlight<T> {
         &self,
         known: impl FnOnce() -> Option<K>,
         start: impl FnOnce(Completer<T>),
-    ) -> Joined<T, K> {
+    ) -> Result<Waiter<T>, K> {
         let mut current = lock(&self.current);
         if let Some(run) = &*current {
-            return Joined::Waiter(Waiter::on(run));
+            return Ok(Waiter::on(run));
         }
         if let Some(known) = known() {
-            return Joined::Known(known);
+            return Err(known);
         }
         let run = Arc::new(Run::new(&self.current));
         let waiter = Waiter::on(&run);
         *current = Some(Arc::clone(&run));
         drop(current);
         start(Completer { run, lost: self.lost });
-        Joined::Waiter(waiter)
+        Ok(waiter)
     }
+}
+
+impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
+    /// Waits for the run under way, or for `work`, which is then run on one of Keyward's threads.
+    pub fn run(&self, work: impl FnOnce() -> T + Send + 'static) -> Waiter<T> {
+        self.join(|completer| spawn(completer, work))
+    }
+
+    /// Does what [`SingleFlight::run`] does unless `known` has a result, which is then the error. `known`
+    /// is called only when nothing runs, and sees everything that an earlier run left behind. It must not
+    /// use this flight.
+    pub fn run_unless<K>(
+        &self,
+        known: impl FnOnce() -> Option<K>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Waiter<T>, K> {
+        self.join_unless(known, |completer| spawn(completer, work))
+    }
+}
+
+fn spawn<T: Send + Sync + 'static>(
+    completer: Completer<T>,
+    work: impl FnOnce() -> T + Send + 'static,
+) {
+    runner::spawn(move || completer.complete(work()));
 }
 
 impl<T> Completer<T> {

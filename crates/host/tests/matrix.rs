@@ -38,7 +38,7 @@ impl Observer for Counter {
 
 #[test]
 fn every_misbehaviour_has_its_kind_its_count_and_no_secret() {
-    let log = support::listen();
+    let log = keyward_testing::log::listen();
     let counter = Arc::new(Counter::default());
     let mut expected = Counts::new();
     for case in TABLE.iter().filter(|case| !reads(case)) {

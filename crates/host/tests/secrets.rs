@@ -13,7 +13,7 @@ const MARK: &str = "s3cr3tm4rk";
 
 #[test]
 fn no_secret_is_shown_whatever_the_plugin_does_with_it() {
-    let log = support::listen();
+    let log = keyward_testing::log::listen();
     let key = Authority::new("x").and_then(|a| a.client("u").issue()).expect("a key");
     let key = key.key_pem().replace('\n', "\\n");
     let token = format!("{MARK}.opaque-token");

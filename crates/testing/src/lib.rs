@@ -3,6 +3,7 @@
 
 pub mod chance;
 pub mod kubectl;
+pub mod log;
 #[cfg(unix)]
 pub mod misbehaviour;
 #[cfg(target_os = "linux")]

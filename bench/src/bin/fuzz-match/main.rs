@@ -9,7 +9,7 @@ mod plain;
 
 use std::{env, process::ExitCode};
 
-use keyward_host::image::{Index, Name, Pattern, Reading};
+use keyward_image::{Index, Name, Pattern, Reading};
 
 use self::{
     pairs::{Chance, Group},

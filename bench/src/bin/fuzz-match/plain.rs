@@ -7,7 +7,7 @@
 
 use std::net::Ipv6Addr;
 
-use keyward_host::image::Reading;
+use keyward_image::Reading;
 
 /// A pattern or an image, taken apart.
 pub struct Plain {

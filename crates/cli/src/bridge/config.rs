@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use keyward_host::image::{Keyring, Reading, read_auths};
+use keyward_image::{Keyring, Reading};
 use keyward_plugin::Refusal;
 use keyward_process::file::{self, Limits};
 use keyward_process::surroundings::Surroundings;
@@ -80,7 +80,7 @@ impl DockerConfig {
             return Ok(None);
         };
         let place = |error: DecodeError| wrong(&self.path, &error.to_string());
-        let logins = read_auths(auths).map_err(place)?;
+        let logins = Keyring::read_auths(auths).map_err(place)?;
         // Docker itself knows hosts only. Those who write paths, podman and skopeo, mean whole segments.
         let mut keyring = Keyring::new(Reading::Strict);
         // With a helper docker leaves an empty entry behind.

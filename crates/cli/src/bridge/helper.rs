@@ -12,7 +12,8 @@ use std::{
     process::ExitCode,
 };
 
-use keyward_host::{Kind, image::Found, redact::redact};
+use keyward_host::{Kind, redact::redact};
+use keyward_image::Lookup;
 use serde::Serialize;
 
 use crate::{
@@ -150,7 +151,7 @@ fn get(globals: &Globals) -> Result<(), Failure> {
 
 /// No provider knows the server: docker goes on without a login. One failed: docker shall say so,
 /// instead of a refusal by the registry that names no cause.
-fn nothing(server: &str, found: &Found) -> Failure {
+fn nothing(server: &str, found: &Lookup) -> Failure {
     let mut failures = found.failures();
     match failures.next() {
         None => Failure::failed(NOT_FOUND),
@@ -177,7 +178,7 @@ fn list(globals: &Globals) -> Result<(), Failure> {
         .providers
         .iter()
         .flat_map(|provider| &provider.patterns)
-        .map(keyward_host::image::Pattern::text)
+        .map(keyward_image::Pattern::text)
         .filter(|text| !text.contains(['*', '/', '@', '?', '#']))
         .collect();
     servers.sort_unstable();

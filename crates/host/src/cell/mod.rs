@@ -46,7 +46,7 @@ use keyward_process::{
 
 use crate::{
     Error, Kind, redact,
-    single_flight::{Completer, Joined, SingleFlight, Waiter},
+    single_flight::{Completer, SingleFlight, Waiter},
 };
 
 /// Gets a new value. Blocks: it is called on a thread that Keyward keeps, or on that of a caller that
@@ -259,8 +259,8 @@ impl<T: Keep> Cell<T> {
             let occasion = self.0.backoff().occasion();
             run(&self.0, occasion, completer);
         }) {
-            Joined::Known(result) => Asked::Known(result),
-            Joined::Waiter(waiter) => Asked::Wait(waiter),
+            Err(result) => Asked::Known(result),
+            Ok(waiter) => Asked::Wait(waiter),
         }
     }
 }

@@ -79,7 +79,7 @@ impl Mint {
 
     /// Waits for the run in the background to land.
     fn settle(&self) {
-        if let Joined::Waiter(waiter) = self.cell.0.flight.join_unless(|| Some(()), |_| {}) {
+        if let Ok(waiter) = self.cell.0.flight.join_unless(|| Some(()), |_| {}) {
             waiter.wait(Some(Duration::from_secs(60))).unwrap();
         }
     }

@@ -11,7 +11,7 @@ use crate::{
 
 impl RunSettings<'_> {
     /// The plugin was not started, or we ended it.
-    pub(crate) fn not_run(&self, failure: Failure) -> Error {
+    pub fn not_run(&self, failure: Failure) -> Error {
         let it = self.it();
         let error = match &failure {
             Failure::NotFound => return Error::new(Kind::NotFound, format!("{it} was not found")),
@@ -48,7 +48,7 @@ impl RunSettings<'_> {
     }
 
     /// The plugin ended by itself, and not well.
-    pub(crate) fn ended(&self, status: Status, stderr: &[u8], stdout: &[u8]) -> Error {
+    pub fn ended(&self, status: Status, stderr: &[u8], stdout: &[u8]) -> Error {
         let how = match status {
             Status::Code(code) => format!("failed with exit code {code}"),
             Status::Signal(signal) => {
@@ -60,7 +60,7 @@ impl RunSettings<'_> {
     }
 
     /// The plugin answered, but nothing that can be used.
-    pub(crate) fn bad_answer(&self, what: &str, output: &Output) -> Error {
+    pub fn bad_answer(&self, what: &str, output: &Output) -> Error {
         let error = Error::new(Kind::BadAnswer, format!("{} {what}", self.it()));
         self.with_stderr(error, &output.stderr, &output.stdout)
     }
@@ -76,7 +76,7 @@ impl RunSettings<'_> {
 
     /// What a plugin wrote to stderr, without any secret we know of: those of the run, and of its own
     /// answer.
-    pub(crate) fn redacted(&self, stderr: &[u8], stdout: &[u8]) -> String {
+    pub fn redacted(&self, stderr: &[u8], stdout: &[u8]) -> String {
         let mut redactor = self.redactor();
         // Most words of an image credential provider's answer are names of registries.
         if self.spec.role != Role::Image || !redactor.add_passwords(stdout) {

@@ -6,8 +6,8 @@
 //!    prepare          run
 //! ```
 //!
-//! Each protocol has a module of its own ([`crate::exec`], [`crate::signer`], [`crate::image`]), which
-//! decides what a plugin is asked and reads what it answers.
+//! Each protocol has a module of its own ([`crate::exec`], [`crate::signer`], the crate `keyward-image`),
+//! which decides what a plugin is asked and reads what it answers.
 
 mod environment;
 mod failure;
@@ -16,10 +16,11 @@ mod spec;
 
 pub(crate) use self::{
     environment::Variable,
-    run::{RunSettings, counted},
+    run::counted,
     spec::{Context, Role, Spec},
 };
 pub use self::{
     environment::{Environment, Origin},
+    run::RunSettings,
     spec::{Preview, PreviewedRun},
 };

@@ -2,16 +2,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use keyward_process::runner::{
-    self, Cancel, Failure, Invocation, Output, OutputLimits, Sink, Status, Stderr, Stdin,
+use keyward_process::{
+    runner::{
+        self, Cancel, Failure, Invocation, Output, OutputLimits, Sink, Status, Stderr, Stdin,
+    },
+    surroundings::Surroundings,
 };
 use keyward_protocol::Secret;
+use zeroize::Zeroizing;
 
-use super::{Spec, Variable};
+use super::{Environment, Role, Spec, Variable};
 use crate::{observer::CallStatus, redact::Redactor, rules::Program};
 
-/// Everything decided for one run but the program.
-pub(crate) struct RunSettings<'a> {
+/// Everything decided for one run of a plugin but the program.
+pub struct RunSettings<'a> {
     pub(crate) spec: Spec<'a>,
     pub(crate) environment: Vec<Variable>,
     pub(crate) stdin: Stdin,
@@ -23,9 +27,30 @@ pub(crate) struct RunSettings<'a> {
     pub(crate) secrets: Vec<Secret>,
 }
 
-impl RunSettings<'_> {
+impl<'a> RunSettings<'a> {
+    /// A run of an image credential provider: unattended, with the request on its stdin, its stderr
+    /// kept for the error, and our environment below its own (LE-04). `secrets` are redacted in what
+    /// it writes.
+    pub fn image_provider(
+        (name, args, env): (&'a str, &'a [String], &'a [(String, Secret)]),
+        (environment, surroundings): (&Environment, &Surroundings),
+        request: &Secret,
+        (budget, limits): (Duration, OutputLimits),
+        secrets: Vec<Secret>,
+    ) -> Self {
+        Self {
+            spec: Spec { role: Role::Image, name, args, env },
+            environment: environment.compose(surroundings, env, &[], None),
+            stdin: Stdin::Request(Zeroizing::new(request.expose().as_bytes().to_vec())),
+            stderr: Stderr::Kept,
+            attended: false,
+            budget,
+            limits,
+            secrets,
+        }
+    }
     /// The program to run, with everything it is given.
-    pub(crate) fn invocation(&self, program: &Program) -> Invocation {
+    pub fn invocation(&self, program: &Program) -> Invocation {
         let mut invocation = Invocation::new(&program.path);
         invocation.identity = Some(program.identity);
         invocation.name = self.spec.name.into();
@@ -47,7 +72,7 @@ impl RunSettings<'_> {
     }
 
     /// Runs the plugin. Blocks.
-    pub(crate) fn run(&self, invocation: &Invocation, cancel: &Cancel) -> Result<Output, Failure> {
+    pub fn run(&self, invocation: &Invocation, cancel: &Cancel) -> Result<Output, Failure> {
         let (role, plugin) = (self.spec.role.name(), self.spec.name);
         let program = invocation.program.display();
         tracing::debug!(plugin, %program, attended = self.attended, "running a {role}");

@@ -59,7 +59,7 @@ fn a_run_that_dies_gives_everybody_the_fallback() {
 fn a_known_result_starts_no_run() {
     let flight = flight();
     let boarding = flight.join_unless(|| Some(5), |_| panic!("a run"));
-    assert!(matches!(boarding, Joined::Known(5)));
+    assert!(matches!(boarding, Err(5)));
     assert!(lock(&flight.current).is_none());
 }
 

@@ -2,10 +2,10 @@
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
 use std::{
-    fs, io,
+    fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 use keyward_host::{
@@ -167,29 +167,4 @@ pub(crate) fn answer(version: &str, status: &str) -> String {
 
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
-}
-
-/// Everything that is logged by anybody in this process.
-pub(crate) fn listen() -> Arc<Mutex<Vec<u8>>> {
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("whole").extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    let log = Log::default();
-    let writer = log.clone();
-    tracing_subscriber::fmt()
-        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
-        .with_writer(move || writer.clone())
-        .init();
-    log.0
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use keyward_host::image::{Found, FoundLogin};
+use keyward_image::{FoundLogin, Lookup};
 use keyward_protocol::image::Login;
 use serde::Serialize;
 use zeroize::Zeroizing;
@@ -75,8 +75,8 @@ pub(super) struct Note {
 
 impl<'a> Answer<'a> {
     /// Providers were asked.
-    pub(super) fn found(image: &'a str, found: &'a Found) -> Self {
-        let failed = |asked: &'a keyward_host::image::Asked| {
+    pub(super) fn found(image: &'a str, found: &'a Lookup) -> Self {
+        let failed = |asked: &'a keyward_image::ProviderResult| {
             let error = asked.outcome.failure()?;
             Some(Trouble::of(error.clone(), Some(&asked.provider.name)))
         };
@@ -84,7 +84,7 @@ impl<'a> Answer<'a> {
             image,
             name: Some(&found.image),
             logins: found.logins.iter().map(LoginView::new).collect(),
-            failures: found.asked.iter().filter_map(failed).collect(),
+            failures: found.results.iter().filter_map(failed).collect(),
             error: None,
         }
     }

@@ -3,7 +3,7 @@
 use std::{process::ExitCode, sync::Arc};
 
 use clap::ValueEnum;
-use keyward_host::image::{Found, Outcome};
+use keyward_image::{Lookup, Outcome};
 
 use super::{
     answer::{Answer, Answers, basic},
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         }
     }
     // Empty logins are shown as what was answered, and are of no use otherwise.
-    let lacks = |found: &Found| match args.output {
+    let lacks = |found: &Lookup| match args.output {
         Form::Json => found.logins.is_empty(),
         Form::Docker | Form::Basic => found.best().is_none(),
     };
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
 }
 
 /// A name with a colon or a line break in it would be read as another name with another password.
-fn speakable(found: &Found) -> Result<(), Failure> {
+fn speakable(found: &Lookup) -> Result<(), Failure> {
     let Some(best) = found.best() else { return Ok(()) };
     let odd = |c: char| c == ':' || c.is_control();
     if !best.login.username.contains(odd)
@@ -116,7 +116,7 @@ fn speakable(found: &Found) -> Result<(), Failure> {
 }
 
 /// Asks for all images at the same time.
-fn all(setup: &Setup, images: &[String]) -> Result<Vec<Arc<Found>>, Failure> {
+fn all(setup: &Setup, images: &[String]) -> Result<Vec<Arc<Lookup>>, Failure> {
     let config = setup.config()?;
     let begin = |image: &String| setup.images().begin(&config, image.clone(), setup.pod().cloned());
     let looking: Vec<_> = images.iter().map(begin).collect();
@@ -130,14 +130,14 @@ fn all(setup: &Setup, images: &[String]) -> Result<Vec<Arc<Found>>, Failure> {
 
 /// Why there is no login for an image: what the only provider that was asked says, or a line for
 /// each.
-fn nothing(image: &str, found: &Found) -> Failure {
+fn nothing(image: &str, found: &Lookup) -> Failure {
     let failures: Vec<_> = found.failures().collect();
     if let [only] = failures[..] {
         return Failure::from(only.clone()).note("image", inline(image));
     }
     let mut failure = Failure::failed(format!("there is no login for `{}`", inline(image)))
         .note("matched as", inline(&found.image));
-    for asked in &found.asked {
+    for asked in &found.results {
         let name = format!("provider `{}`", inline(&asked.provider.name));
         failure = match &asked.outcome {
             Outcome::NoMatch => continue,

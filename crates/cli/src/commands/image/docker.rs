@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use keyward_host::image::Found;
+use keyward_image::Lookup;
 use keyward_protocol::image::Login;
 use serde::Serialize;
 use zeroize::Zeroizing;
@@ -27,7 +27,7 @@ const DOCKER_HUB: &str = "https://index.docker.io/v1/";
 
 /// The best login of each image, under its registry. Where two images of one registry have different
 /// logins, the later stands under its full name, which podman, skopeo and the kubelet understand.
-pub(super) fn config(found: &[Arc<Found>]) -> Docker {
+pub(super) fn config(found: &[Arc<Lookup>]) -> Docker {
     let mut chosen: BTreeMap<String, &Login> = BTreeMap::new();
     for found in found {
         let Some(best) = found.best() else { continue };

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, path::Path, process::ExitCode};
 
 use clap::ValueEnum;
 use http::Request;
-use keyward_host::image::{Config, Weight, audiences, config::Files, lint, needs, permissions};
+use keyward_image::{Config, Files, Severity};
 use serde::Serialize;
 use serde_json::json;
 
@@ -136,7 +136,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
 impl Report {
     /// What is odd, and what is missing; as much as there is to see of a configuration with problems.
     fn look(&mut self, args: &Args, path: &Path, config: &Config, globals: &Globals) {
-        let odd = lint(config, path.is_dir(), args.kubelet);
+        let odd = config.lint(path.is_dir(), args.kubelet);
         self.findings.extend(odd.iter().map(Finding::odd));
         self.programs(args, config, globals);
     }
@@ -150,19 +150,19 @@ impl Report {
         globals: &Globals,
     ) -> Result<(), Failure> {
         let from_folder = path.is_dir();
-        let needs = needs(config, from_folder);
+        let needs = config.requirements(from_folder);
         // `None` is less than any number, and here it is more.
         if needs.iter().all(|need| need.since.is_some()) {
             let newest = needs.iter().filter_map(|need| need.since).max();
             self.kubelet = newest.map(|minor| format!("1.{minor}"));
         }
         self.needs = needs.into_iter().map(Need::of).collect();
-        let mut missing = audiences(config);
+        let mut missing = config.audiences();
         if args.ask_cluster && !missing.is_empty() {
             missing = denied(missing, globals)?;
         }
         if !missing.is_empty() {
-            self.manifest = Some(permissions(missing));
+            self.manifest = Some(permissions(&missing));
         }
         Ok(())
     }
@@ -174,7 +174,7 @@ impl Report {
             && !folder.is_dir()
         {
             self.findings.push(Finding {
-                weight: Weight::Error.to_string(),
+                weight: Severity::Error.to_string(),
                 place: format!("`{}`", inline(&folder.display().to_string())),
                 provider: None,
                 field: "--bin-dir".to_owned(),
@@ -193,7 +193,7 @@ impl Report {
             let words: Vec<_> =
                 std::iter::once(failure.message().to_owned()).chain(notes).collect();
             self.findings.push(Finding {
-                weight: Weight::Error.to_string(),
+                weight: Severity::Error.to_string(),
                 place: provider.place.to_string(),
                 provider: Some(provider.name.clone()),
                 field: String::new(),
@@ -261,9 +261,9 @@ impl Report {
 }
 
 impl Finding {
-    fn problem(problem: &keyward_host::image::config::Problem) -> Self {
+    fn problem(problem: &keyward_image::Problem) -> Self {
         Self {
-            weight: Weight::Error.to_string(),
+            weight: Severity::Error.to_string(),
             place: problem.place.to_string(),
             provider: None,
             field: problem.field.clone(),
@@ -271,9 +271,9 @@ impl Finding {
         }
     }
 
-    fn odd(finding: &keyward_host::image::Finding) -> Self {
+    fn odd(finding: &keyward_image::Finding) -> Self {
         Self {
-            weight: finding.weight.to_string(),
+            weight: finding.severity.to_string(),
             place: finding.place.to_string(),
             provider: Some(finding.provider.clone()),
             field: finding.field.to_owned(),
@@ -283,10 +283,32 @@ impl Finding {
 }
 
 impl Need {
-    fn of(need: keyward_host::image::Need) -> Self {
+    fn of(need: keyward_image::Requirement) -> Self {
         let since = need.since.map(|minor| format!("1.{minor}"));
         Self { provider: need.provider, since, field: need.field, what: need.what }
     }
+}
+
+/// The permission that nodes need to request tokens for these audiences, as a manifest to apply.
+fn permissions(audiences: &[&str]) -> String {
+    let mut out = String::from(
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  \
+         name: keyward-image-credential-audiences\nrules:\n- apiGroups: [\"\"]\n  \
+         verbs: [\"request-serviceaccounts-token-audience\"]\n  resources:\n",
+    );
+    for audience in audiences {
+        let mut quoted = String::new();
+        keyward_protocol::json::push_text(&mut quoted, audience);
+        _ = writeln!(out, "  - {quoted}");
+    }
+    out.push_str(
+        "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata:\n  \
+         name: keyward-image-credential-audiences\nroleRef:\n  \
+         apiGroup: rbac.authorization.k8s.io\n  kind: ClusterRole\n  \
+         name: keyward-image-credential-audiences\nsubjects:\n- \
+         apiGroup: rbac.authorization.k8s.io\n  kind: Group\n  name: system:nodes\n",
+    );
+    out
 }
 
 /// The audiences for which nodes may not request tokens, as the cluster sees it.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use keyward_host::image::{Name, Pattern, Reading, normalise};
+use keyward_image::{Name, Pattern, Reading, normalise};
 use serde::Serialize;
 
 use crate::{
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let parsed = Name::parse(&name).ok_or_else(|| {
         Failure::failed(unusable()).note("cause", "it must read as `host[:port][/path]`")
     })?;
-    let because = pattern.mismatch(&parsed, reading).map(|reason| reason.to_string());
+    let because = pattern.mismatch(&parsed, reading);
     let matches = because.is_none();
     match (args.output.format, because) {
         (Format::Json, because) => {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use http::Request;
-use keyward_host::image::{Account, Accounts, Pod, TokenRequest};
+use keyward_image::{Account, Accounts, Pod, TokenRequest};
 use keyward_process::clock::{Clock as _, SystemClock};
 use keyward_protocol::Secret;
 use serde_json::{Value, json};

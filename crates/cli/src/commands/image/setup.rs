@@ -3,12 +3,8 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use keyward_host::{
-    image::{Config, Follow, Found, Images, Pod, Reading, Settings},
-    observer::Nobody,
-    redact,
-    reload::Pace,
-};
+use keyward_host::{observer::Nobody, redact, reload::Pace};
+use keyward_image::{Config, Images, Lookup, Pod, Reading, ReloadingConfig, Settings};
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 
 use super::pod::PodArgs;
@@ -110,7 +106,7 @@ fn said(flag: Option<&PathBuf>, variable: &str, surroundings: &Surroundings) -> 
 
 /// Providers that can be asked, and their configuration, which may change while they are.
 pub(crate) struct Setup {
-    follow: Follow,
+    follow: ReloadingConfig,
     images: Arc<Images>,
     pod: Option<Pod>,
 }
@@ -135,7 +131,7 @@ impl Setup {
         }
         let reading = place.reading(&globals.surroundings)?;
         let (clock, observer) = (Arc::new(SystemClock), Arc::new(Nobody));
-        let follow = Follow::by(reading, path, Pace::default(), clock, observer);
+        let follow = ReloadingConfig::new(reading, path, Pace::default(), clock, observer);
         let pod = puller.map(|puller| puller.pod);
         let setup = Self { follow, images: Arc::new(images), pod };
         setup.config()?;
@@ -152,7 +148,7 @@ impl Setup {
     }
 
     /// The logins for an image, under the configuration in force now.
-    pub(crate) fn lookup(&self, image: &str) -> Result<Found, Failure> {
+    pub(crate) fn lookup(&self, image: &str) -> Result<Lookup, Failure> {
         Ok(self.images.lookup(&*self.config()?, image, self.pod())?)
     }
 

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use keyward_host::image::Found;
+use keyward_image::Lookup;
 use keyward_process::runner;
 
 use super::{answer::Answer, setup::Setup};
@@ -23,7 +23,7 @@ const AT_ONCE: usize = 1000;
 
 /// What reaches the one who prints.
 enum Event {
-    Answer(String, Result<Found, Failure>),
+    Answer(String, Result<Lookup, Failure>),
     /// No more lines can be read.
     Broken(io::Error),
 }
@@ -97,11 +97,11 @@ struct Reply {
 }
 
 impl Reply {
-    fn give(mut self, result: Result<Found, Failure>) {
+    fn give(mut self, result: Result<Lookup, Failure>) {
         self.send(result);
     }
 
-    fn send(&mut self, result: Result<Found, Failure>) {
+    fn send(&mut self, result: Result<Lookup, Failure>) {
         self.given = true;
         // When the reader of stdout has gone away there is nobody to tell.
         _ = self.tell.send(Event::Answer(std::mem::take(&mut self.image), result));

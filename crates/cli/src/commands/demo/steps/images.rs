@@ -5,11 +5,8 @@ use std::{fs, os::unix::fs::symlink, path::PathBuf, sync::Arc, time::Duration};
 use futures_util::future::join_all;
 use http::{Request, header};
 use keyward::Body;
-use keyward_host::{
-    image::{Config, Follow, Found, Images, Settings},
-    observer::Nobody,
-    reload::Pace,
-};
+use keyward_host::{observer::Nobody, reload::Pace};
+use keyward_image::{Config, Images, Lookup, Reading, ReloadingConfig, Settings};
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use serde_json::json;
 
@@ -102,7 +99,7 @@ struct Node {
     folder: PathBuf,
     path: PathBuf,
     on: String,
-    follow: Follow,
+    follow: ReloadingConfig,
 }
 
 impl Node {
@@ -133,7 +130,13 @@ impl Node {
         let path = scene.folder().join("providers.json");
         fs::write(&path, &on).map_err(bad)?;
         let pace = Pace { every: Duration::from_millis(20), confirm: Duration::from_millis(20) };
-        let follow = Follow::new(&path, pace, Arc::new(SystemClock), Arc::new(Nobody));
+        let follow = ReloadingConfig::new(
+            Reading::Kubelet,
+            &path,
+            pace,
+            Arc::new(SystemClock),
+            Arc::new(Nobody),
+        );
         Ok(Self { folder, path, on, follow })
     }
 
@@ -182,7 +185,7 @@ impl Node {
         let watch = Watch::start();
         while watch.time() < LIMIT {
             self.config()?;
-            if self.follow.standing().faults.is_some() {
+            if self.follow.faults().is_some() {
                 return Ok(true);
             }
             pause().await;
@@ -191,7 +194,7 @@ impl Node {
     }
 }
 
-fn password(found: &Found) -> Option<String> {
+fn password(found: &Lookup) -> Option<String> {
     Some(found.logins.first()?.login.password.expose().to_owned())
 }
 

@@ -4,9 +4,9 @@
 
 use std::path::PathBuf;
 
-use keyward_host::{
-    Error,
-    image::{Answer, Asked, Config, Found, Name, Outcome, Reading, Scope, config::Speech},
+use keyward_host::Error;
+use keyward_image::{
+    Answer, Config, Lookup, Name, Outcome, Protocol, ProviderResult, Reading, Scope,
 };
 use serde::Serialize;
 
@@ -114,8 +114,8 @@ pub(super) struct Login {
 
 impl Explanation {
     /// Providers were asked.
-    pub(super) fn of(image: &str, config: &Config, found: &Found, setup: &Setup) -> Self {
-        let login = |(number, found): (usize, &keyward_host::image::FoundLogin)| Login {
+    pub(super) fn of(image: &str, config: &Config, found: &Lookup, setup: &Setup) -> Self {
+        let login = |(number, found): (usize, &keyward_image::FoundLogin)| Login {
             registry: found.key.clone(),
             username: found.login.username.clone(),
             provider: found.provider.name.clone(),
@@ -124,17 +124,21 @@ impl Explanation {
             wins: number == 0,
         };
         let because =
-            found.asked.iter().filter_map(|asked| difference(asked, &found.image)).collect();
+            found.results.iter().filter_map(|asked| difference(asked, &found.image)).collect();
         Self {
             image: image.to_owned(),
             name: Some(found.image.clone()),
             config_hash: config.hash.clone(),
-            providers: found.asked.iter().map(|asked| Provider::of(asked, found, setup)).collect(),
+            providers: found
+                .results
+                .iter()
+                .map(|asked| Provider::of(asked, found, setup))
+                .collect(),
             logins: found.logins.iter().enumerate().map(login).collect(),
             kubelet_pulls_anonymously: !found
                 .logins
                 .iter()
-                .any(|login| found.asked.iter().any(|a| gives(a, &login.provider.name))),
+                .any(|login| found.results.iter().any(|a| gives(a, &login.provider.name))),
             because,
             error: None,
         }
@@ -157,19 +161,19 @@ impl Explanation {
 
 /// Whether the kubelet too would have the logins of this provider: it runs it once, and knows no
 /// last good answer and no other protocol than its own.
-fn gives(asked: &Asked, provider: &str) -> bool {
+fn gives(asked: &ProviderResult, provider: &str) -> bool {
     let once = match &asked.outcome {
         Outcome::Kept(answer, _) | Outcome::Answered(answer) => answer.runs == 1,
         _ => false,
     };
-    asked.provider.name == provider && once && asked.provider.speech != Speech::Proposal
+    asked.provider.name == provider && once && asked.provider.protocol != Protocol::Proposal
 }
 
 /// What the kubelet would have had of a provider, where that differs from what we have.
-fn difference(asked: &Asked, image: &str) -> Option<String> {
+fn difference(asked: &ProviderResult, image: &str) -> Option<String> {
     let name = inline(&asked.provider.name);
     match &asked.outcome {
-        _ if asked.provider.speech == Speech::Proposal && asked.pattern.is_some() => {
+        _ if asked.provider.protocol == Protocol::Proposal && asked.pattern.is_some() => {
             Some(format!("no kubelet knows the form in which `{name}` is configured"))
         }
         Outcome::NoMatch if by_text(asked, image) => Some(format!(
@@ -186,7 +190,7 @@ fn difference(asked: &Asked, image: &str) -> Option<String> {
 }
 
 /// Whether it was left out for whole segments alone.
-fn by_text(asked: &Asked, image: &str) -> bool {
+fn by_text(asked: &ProviderResult, image: &str) -> bool {
     let name = Name::parse(image).filter(|_| asked.provider.reading() == Reading::Strict);
     let means = |name: &Name<'_>| {
         asked.provider.patterns.iter().any(|pattern| pattern.matches(name, Reading::Kubelet))
@@ -195,12 +199,12 @@ fn by_text(asked: &Asked, image: &str) -> bool {
 }
 
 impl Provider {
-    fn of(asked: &Asked, found: &Found, setup: &Setup) -> Self {
+    fn of(asked: &ProviderResult, found: &Lookup, setup: &Setup) -> Self {
         let provider = &asked.provider;
         let parsed = Name::parse(&found.image);
-        let pattern = |pattern: &keyward_host::image::Pattern| {
+        let pattern = |pattern: &keyward_image::Pattern| {
             let because = match &parsed {
-                Some(name) => pattern.mismatch(name, provider.reading()).map(|m| m.to_string()),
+                Some(name) => pattern.mismatch(name, provider.reading()),
                 None => Some("the name does not read as `host[:port][/path]`".to_owned()),
             };
             Pattern { text: pattern.text().to_owned(), matches: because.is_none(), because }
@@ -218,9 +222,9 @@ impl Provider {
         Self {
             name: provider.name.clone(),
             place: provider.place.to_string(),
-            api_version: match provider.speech {
-                Speech::Kubelet(version) => version.api_version(),
-                Speech::Proposal => "v1alpha1",
+            api_version: match provider.protocol {
+                Protocol::Kubelet(version) => version.api_version(),
+                Protocol::Proposal => "v1alpha1",
             },
             program: located,
             patterns: provider.patterns.iter().map(pattern).collect(),

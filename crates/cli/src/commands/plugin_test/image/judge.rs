@@ -1,7 +1,7 @@
 //! What a node could do with an answer.
 
 use jiff::Timestamp;
-use keyward_host::image::{Keyring, Pattern};
+use keyward_image::{Keyring, Pattern};
 use keyward_protocol::{
     duration,
     image::{CacheKey, Response, token_expiry},

@@ -5,7 +5,7 @@ mod judge;
 
 use std::time::Duration;
 
-use keyward_host::image::normalise;
+use keyward_image::normalise;
 use keyward_process::{
     clock::{Clock as _, SystemClock},
     runner::{self, Cancel, Stdin},

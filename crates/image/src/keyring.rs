@@ -90,14 +90,16 @@ impl<L> Keyring<L> {
     }
 }
 
-/// Reads the logins of a docker configuration's `auths`: one entry that cannot be read fails all,
-/// because nobody can tell which image it was for.
-pub fn read_auths(auths: &Node) -> Result<Vec<(String, Login)>, DecodeError> {
-    let entries = auths.map("auths")?.unwrap_or_default();
-    entries
-        .iter()
-        .map(|entry| Ok((entry.key.clone(), read_login(&entry.value, &entry.key)?)))
-        .collect()
+impl Keyring {
+    /// Reads the logins of a docker configuration's `auths`: one entry that cannot be read fails all,
+    /// because nobody can tell which image it was for.
+    pub fn read_auths(auths: &Node) -> Result<Vec<(String, Login)>, DecodeError> {
+        let entries = auths.map("auths")?.unwrap_or_default();
+        entries
+            .iter()
+            .map(|entry| Ok((entry.key.clone(), read_login(&entry.value, &entry.key)?)))
+            .collect()
+    }
 }
 
 fn read_login(node: &Node, key: &str) -> Result<Login, DecodeError> {

@@ -12,10 +12,8 @@ use std::{
     time::Duration,
 };
 
-use keyward_host::{
-    image::{Config, Found, Images, Settings},
-    observer::Observer,
-};
+use keyward_host::observer::Observer;
+use keyward_image::{Config, Images, Lookup, Settings};
 use keyward_process::{clock::HandClock, surroundings::Surroundings};
 
 pub(crate) struct Stage {
@@ -102,8 +100,8 @@ pub(crate) fn answering(scope: &str, duration: &str, key: &str) -> String {
     )
 }
 
-pub(crate) fn users(found: &Found) -> Vec<String> {
-    let show = |l: &keyward_host::image::FoundLogin| {
+pub(crate) fn users(found: &Lookup) -> Vec<String> {
+    let show = |l: &keyward_image::FoundLogin| {
         format!("{} {}:{}", l.key, l.login.username, l.login.password.expose())
     };
     found.logins.iter().map(show).collect()

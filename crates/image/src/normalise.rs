@@ -11,7 +11,7 @@ pub struct NotAnImage(&'static str);
 /// The full name of an image, without tag and digest, as the kubelet matches it (IM-11).
 ///
 /// ```
-/// # use keyward_host::image::normalise;
+/// # use keyward_image::normalise;
 /// assert_eq!(normalise("nginx").unwrap(), "docker.io/library/nginx");
 /// assert_eq!(normalise("r.io:5000/team/app:1.2").unwrap(), "r.io:5000/team/app");
 /// assert!(normalise("Not An Image").is_err());

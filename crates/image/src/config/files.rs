@@ -88,7 +88,7 @@ impl Files {
 }
 
 /// The files of a folder that count, in order.
-pub(in crate::image) fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

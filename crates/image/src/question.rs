@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use keyward_protocol::text;
+
 use super::{
     account::{Account, Pod},
     answer::{Answer, Scope},
@@ -73,12 +75,12 @@ pub(super) fn with_token(client: &Key, hash: &Key) -> Key {
 
 /// What makes a provider the same one in two configurations: everything a run of it depends on.
 fn provider_key(provider: &Provider) -> Key {
-    let speech = format!("{:?}", provider.speech);
+    let protocol = format!("{:?}", provider.protocol);
     let tokens = format!("{:?}", provider.tokens);
     let duration = provider.default_duration.to_be_bytes();
     let count = provider.args.len().to_be_bytes();
     let mut parts: Vec<&[u8]> =
-        vec![provider.name.as_bytes(), speech.as_bytes(), tokens.as_bytes(), &duration, &count];
+        vec![provider.name.as_bytes(), protocol.as_bytes(), tokens.as_bytes(), &duration, &count];
     parts.extend(provider.args.iter().map(String::as_bytes));
     for (name, value) in &provider.env {
         parts.extend([name.as_bytes(), value.expose().as_bytes()]);
@@ -95,7 +97,7 @@ pub(super) fn annotations(
     let mut said = Vec::new();
     for key in &attributes.required_annotations {
         let value = account.annotations.get(key).ok_or_else(|| {
-            format!("the service account has no annotation `{}`", crate::error::inline(key))
+            format!("the service account has no annotation `{}`", text::inline(key))
         })?;
         said.push((key.clone(), value.clone()));
     }

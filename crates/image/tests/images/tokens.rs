@@ -12,7 +12,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use keyward_host::image::{Account, Accounts, Images, Outcome, Pod, Settings, TokenRequest};
+use keyward_image::{Account, Accounts, Images, Outcome, Pod, Settings, TokenRequest};
 use keyward_protocol::Secret;
 
 use crate::stage::{Stage, answering};
@@ -97,7 +97,7 @@ fn a_missing_account_or_annotation_passes_the_provider_over() {
     let config = stage.config();
     for pod in [None, Some(pod("one", "")), Some(pod("one", "sa"))] {
         let found = images.lookup(&config, "r.io/a", pod.as_ref()).unwrap();
-        assert!(matches!(found.asked[0].outcome, Outcome::Skipped(_)));
+        assert!(matches!(found.results[0].outcome, Outcome::Skipped(_)));
     }
     assert_eq!((stage.runs("p"), cluster.tokens.load(Ordering::SeqCst)), (0, 0));
 }

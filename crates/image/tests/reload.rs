@@ -16,10 +16,10 @@ use std::{
 
 use jiff::SignedDuration;
 use keyward_host::{
-    image::{Follow, Images, Settings},
     observer::{Nobody, Observer},
     reload::Pace,
 };
+use keyward_image::{Images, Reading, ReloadingConfig, Settings};
 use keyward_process::{
     clock::{Clock as _, HandClock, SystemClock},
     surroundings::Surroundings,
@@ -49,7 +49,7 @@ struct Stage {
     path: PathBuf,
     clock: Arc<HandClock>,
     seen: Arc<Hashes>,
-    follow: Follow,
+    follow: ReloadingConfig,
 }
 
 #[derive(Default)]
@@ -68,8 +68,13 @@ impl Stage {
         fs::write(&path, version(0)).unwrap();
         let clock = Arc::new(HandClock::default());
         let seen = Arc::new(Hashes::default());
-        let follow =
-            Follow::new(&path, Pace::default(), Arc::clone(&clock) as _, Arc::clone(&seen) as _);
+        let follow = ReloadingConfig::new(
+            Reading::Kubelet,
+            &path,
+            Pace::default(),
+            Arc::clone(&clock) as _,
+            Arc::clone(&seen) as _,
+        );
         Self { _folder: folder, path, clock, seen, follow }
     }
 
@@ -135,12 +140,11 @@ fn a_broken_one_leaves_the_last_good_one_in_force_and_says_so() {
     let stage = Stage::new();
     replace(&stage.path, &version(1).replace("name: second-1", "nam: x"));
     assert_eq!(stage.later(), ["first-0", "second-0"]);
-    let standing = stage.follow.standing();
-    let faults = standing.faults.as_ref().unwrap();
+    let faults = stage.follow.faults().unwrap();
     assert!(faults.to_string().contains("config.yaml`, line 8"), "{faults}");
     replace(&stage.path, &version(2));
     assert_eq!(stage.later(), ["first-2", "second-2"]);
-    assert!(stage.follow.standing().faults.is_none());
+    assert!(stage.follow.faults().is_none());
 }
 
 #[test]
@@ -170,7 +174,7 @@ fn the_first_look_long_after_a_change_is_enough() {
     assert_eq!(stage.long_after(), ["first-2", "second-2"], "back on");
     fs::write(&stage.path, "providers: [").unwrap();
     assert_eq!(stage.long_after(), ["first-2", "second-2"]);
-    assert!(stage.follow.standing().faults.is_some(), "broken, and that is known at once");
+    assert!(stage.follow.faults().is_some(), "broken, and that is known at once");
 }
 
 #[test]
@@ -180,7 +184,8 @@ fn a_file_taken_out_of_a_folder_long_ago_is_out_at_the_first_look() {
     fs::write(&second, version(1)).unwrap();
     let (clock, nobody) = (Arc::clone(&stage.clock), Arc::new(Nobody));
     let folder = stage.path.parent().unwrap();
-    let follow = Follow::new(folder, Pace::default(), clock as _, nobody);
+    let follow =
+        ReloadingConfig::new(Reading::Kubelet, folder, Pace::default(), clock as _, nobody);
     assert_eq!(follow.config().unwrap().providers.len(), 4);
     fs::remove_file(second).unwrap();
     stage.long_after();
@@ -211,7 +216,13 @@ fn a_file_that_never_was_good_is_an_error_until_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.yaml");
     let clock = Arc::new(HandClock::default());
-    let follow = Follow::new(&path, Pace::default(), Arc::clone(&clock) as _, Arc::new(Nobody));
+    let follow = ReloadingConfig::new(
+        Reading::Kubelet,
+        &path,
+        Pace::default(),
+        Arc::clone(&clock) as _,
+        Arc::new(Nobody),
+    );
     assert!(follow.config().is_err());
     fs::write(&path, version(1)).unwrap();
     for _ in 0..2 {
@@ -248,7 +259,13 @@ fn a_hundred_replacements_during_a_thousand_lookups_disturb_none() {
     let path = folder.path().join("config.yaml");
     fs::write(&path, speaking(0)).unwrap();
     let pace = Pace { every: Duration::ZERO, confirm: Duration::ZERO };
-    let follow = Follow::new(&path, pace, Arc::new(SystemClock), Arc::new(Nobody));
+    let follow = ReloadingConfig::new(
+        Reading::Kubelet,
+        &path,
+        pace,
+        Arc::new(SystemClock),
+        Arc::new(Nobody),
+    );
     let settings = Settings { bin_dir: Some(folder.path().into()), ..Settings::default() };
     let surroundings = Surroundings::process();
     let images =

@@ -10,7 +10,7 @@ use keyward_protocol::{
 };
 
 use super::{Class, Dialect, Draft, DraftTokens, Files, Problem, Said, kinds, proposal};
-use crate::kubeconfig::Place;
+use keyward_host::kubeconfig::Place;
 
 /// Decodes all files, and says what is wrong with them.
 pub(super) fn all(files: &Files) -> (Vec<Draft>, Vec<Problem>) {

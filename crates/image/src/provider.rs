@@ -2,29 +2,27 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use keyward_host::{
+    Error,
+    observer::Observer,
+    plugin::{Environment, RunSettings},
+    redact,
+    rules::{self, Program},
+};
+use keyward_process::{
+    clock::{Clock, SharedClock, SystemClock},
+    runner::{Cancel, Failure, OutputLimits},
+    surroundings::Surroundings,
+};
 use keyward_protocol::{
     Secret,
     image::{Request, Version},
 };
-use zeroize::Zeroizing;
 
 use super::{
     answer::{self, Answer, Unusable},
-    config::{Provider, Speech},
+    config::{Protocol, Provider},
     failure,
-};
-use keyward_process::{
-    clock::{Clock, SharedClock, SystemClock},
-    runner::{Cancel, Failure, OutputLimits, Stderr, Stdin},
-    surroundings::Surroundings,
-};
-
-use crate::{
-    Error,
-    observer::Observer,
-    plugin::{Environment, Role, RunSettings, Spec},
-    redact,
-    rules::{self, Program},
 };
 
 /// How providers are run.
@@ -181,9 +179,9 @@ impl Runner {
     }
 
     fn settings<'a>(&self, provider: &'a Provider, image: &str, told: &Told) -> RunSettings<'a> {
-        let version = match provider.speech {
-            Speech::Kubelet(version) => Some(version),
-            Speech::Proposal => None,
+        let version = match provider.protocol {
+            Protocol::Kubelet(version) => Some(version),
+            Protocol::Proposal => None,
         };
         let says = version == Some(Version::V1);
         let request = Request {
@@ -195,16 +193,12 @@ impl Runner {
         let request = request.to_json();
         let Provider { name, args, env, .. } = provider;
         let Settings { environment, budget, limits, .. } = &self.settings;
-        RunSettings {
-            spec: Spec { role: Role::Image, name, args, env },
-            // Ours and the configured ones, of which the later wins (LE-04).
-            environment: environment.compose(&self.surroundings, env, &[], None),
-            stdin: Stdin::Request(Zeroizing::new(request.expose().as_bytes().to_vec())),
-            stderr: Stderr::Kept,
-            attended: false,
-            budget: *budget,
-            limits: *limits,
-            secrets: told.token.iter().cloned().collect(),
-        }
+        RunSettings::image_provider(
+            (name, args, env),
+            (environment, &self.surroundings),
+            &request,
+            (*budget, *limits),
+            told.token.iter().cloned().collect(),
+        )
     }
 }

@@ -2,7 +2,7 @@ use std::{fmt, path::Path};
 
 use keyward_protocol::text;
 
-use crate::{Error, Kind, kubeconfig::Place};
+use keyward_host::{Error, Kind, kubeconfig::Place};
 
 /// One thing that is wrong with a configuration of providers. It never carries a value that may be
 /// secret.

@@ -23,16 +23,17 @@ use std::{fmt, path::Path, sync::Arc};
 
 use keyward_protocol::{Secret, image::Version};
 
+pub(crate) use self::files::list;
 pub use self::{
     files::Files,
     problem::{Class, Faults, Problem, Stage},
 };
-use super::{Index, Pattern, Reading};
-use crate::kubeconfig::Place;
+use super::{Index, Pattern, Reading, Scope};
+use keyward_host::kubeconfig::Place;
 
 /// An environment variable of a provider by which its configuration says which cache key its answers
 /// have, so that even the first run is shared by all images it will serve: `Registry` or `Global`.
-pub const CACHE_KEY_VARIABLE: &str = "KEYWARD_CACHE_KEY_TYPE";
+pub(crate) const CACHE_KEY_VARIABLE: &str = "KEYWARD_CACHE_KEY_TYPE";
 
 /// Providers, in the order in which they are asked.
 #[derive(Debug, Clone)]
@@ -49,7 +50,7 @@ pub struct Provider {
     /// The provider's name, which is also its file name.
     pub name: String,
     /// The protocol that the provider speaks.
-    pub speech: Speech,
+    pub protocol: Protocol,
     /// The version of `kubelet.config.k8s.io` of its file; none in the original proposal's form.
     pub form: Option<Version>,
     /// For which images it is asked.
@@ -62,8 +63,9 @@ pub struct Provider {
     pub env: Vec<(String, Secret)>,
     /// Whether it is told the pod's service account, and how.
     pub tokens: Option<TokenAttributes>,
-    /// The key its answers are known to have, from [`CACHE_KEY_VARIABLE`].
-    pub known_key: Option<KnownKey>,
+    /// What its answers are known to be good for, from the variable `KEYWARD_CACHE_KEY_TYPE`: more than
+    /// the image they were asked for.
+    pub known_key: Option<Scope>,
     /// Where it was said.
     pub place: Place,
     reading: Reading,
@@ -72,7 +74,7 @@ pub struct Provider {
 
 /// The protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Speech {
+pub enum Protocol {
     /// The kubelet's, in a version.
     Kubelet(Version),
     /// The original proposal's.
@@ -101,20 +103,6 @@ pub enum TokenCache {
     ServiceAccount,
     /// The token itself.
     Token,
-}
-
-/// A cache key that is worth waiting for: it serves more than the image it was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum KnownKey {
-    /// All images of a registry.
-    Registry,
-    /// All images.
-    Global,
-}
-
-/// The files of a folder that count, in the order in which they are read; none if it cannot be read.
-pub(super) fn files_of(folder: &Path) -> Vec<std::path::PathBuf> {
-    files::list(folder).unwrap_or_default()
 }
 
 impl Config {
@@ -243,22 +231,22 @@ impl Draft {
 
     /// The provider, once nothing is wrong with it.
     fn finish(self, reading: Reading) -> Option<Provider> {
-        let speech = match self.dialect {
-            Dialect::Proposal => Speech::Proposal,
-            Dialect::Kubelet(_) => Speech::Kubelet(Version::parse(&self.api_version.value)?),
+        let protocol = match self.dialect {
+            Dialect::Proposal => Protocol::Proposal,
+            Dialect::Kubelet(_) => Protocol::Kubelet(Version::parse(&self.api_version.value)?),
         };
         let parsed = self.patterns.value.iter().map(|p| Pattern::parse(&p.value));
         let patterns = parsed.collect::<Result<Vec<_>, _>>().ok()?;
         let known = self.env.iter().rfind(|(name, _)| name == CACHE_KEY_VARIABLE);
-        let reading = match speech {
-            Speech::Kubelet(_) => reading,
-            Speech::Proposal => Reading::Proposal,
+        let reading = match protocol {
+            Protocol::Kubelet(_) => reading,
+            Protocol::Proposal => Reading::Proposal,
         };
         Some(Provider {
             index: Index::new(&patterns, reading),
             reading,
             name: self.name.value,
-            speech,
+            protocol,
             form: match self.dialect {
                 Dialect::Kubelet(version) => Some(version),
                 Dialect::Proposal => None,
@@ -267,8 +255,8 @@ impl Draft {
             default_duration: self.duration.map_or(0, |duration| duration.value),
             args: self.args,
             known_key: known.and_then(|(_, value)| match value.expose() {
-                "Registry" => Some(KnownKey::Registry),
-                "Global" => Some(KnownKey::Global),
+                "Registry" => Some(Scope::Registry),
+                "Global" => Some(Scope::Global),
                 _ => None,
             }),
             env: self.env,

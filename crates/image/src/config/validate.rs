@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::Path};
 use keyward_protocol::{image::Version, text};
 
 use super::{Class, Dialect, Draft, DraftTokens, Files, Problem, Said};
-use crate::image::Pattern;
+use crate::Pattern;
 
 /// Two providers of one name, in whatever files.
 pub(super) fn names(drafts: &[Draft]) -> Vec<Problem> {

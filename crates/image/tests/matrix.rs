@@ -3,8 +3,6 @@
 //! behind, and that nothing tells a secret, at the most talkative level.
 #![cfg(target_os = "linux")]
 
-mod support;
-
 use std::{
     collections::BTreeMap,
     error::Error as StdError,
@@ -16,10 +14,9 @@ use std::{
     time::Duration,
 };
 
-use keyward_host::{
-    Error, Kind,
-    image::{Account, Accounts, Config, Found, Images, Outcome, Pod, Settings, TokenRequest, lint},
-    observer::Observer,
+use keyward_host::{Error, Kind, observer::Observer};
+use keyward_image::{
+    Account, Accounts, Config, Images, Lookup, Outcome, Pod, Settings, TokenRequest,
 };
 use keyward_process::{
     clock::SystemClock,
@@ -39,7 +36,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 fn log() -> Arc<Mutex<Vec<u8>>> {
     static LOG: OnceLock<Arc<Mutex<Vec<u8>>>> = OnceLock::new();
-    Arc::clone(LOG.get_or_init(support::listen))
+    Arc::clone(LOG.get_or_init(keyward_testing::log::listen))
 }
 
 fn no_secret_in_the_log() {
@@ -103,7 +100,12 @@ impl Stage {
     }
 
     /// The outcome of asking, and all that people and logs could see of it.
-    fn ask(&self, args: &[String], env: Vec<(String, String)>, weight: usize) -> (Outcome, String) {
+    fn ask(
+        &self,
+        args: &[String],
+        env: Vec<(String, String)>,
+        severity: usize,
+    ) -> (Outcome, String) {
         let env: Vec<Value> =
             env.into_iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
         let config = json!({
@@ -138,14 +140,14 @@ impl Stage {
         let observer = Arc::clone(&self.counter) as _;
         let images =
             Images::new(self.settings.clone(), surroundings, Arc::new(SystemClock), observer);
-        let images = Arc::new(images.with_accounts(Arc::new(Cluster(weight))));
+        let images = Arc::new(images.with_accounts(Arc::new(Cluster(severity))));
         let found = images.lookup(&config, "r.io/app", Some(&pod())).expect("an image");
-        let mut seen = format!("{config:?} {:?} {found:?}", lint(&config, false, Some(20)));
+        let mut seen = format!("{config:?} {:?} {found:?}", config.lint(false, Some(20)));
         for error in found.failures() {
             write!(seen, "{error} {error:#} {error:?} {:?}", error.stderr()).expect("a text");
         }
-        let Found { mut asked, .. } = found;
-        let outcome = asked.remove(0).outcome;
+        let Lookup { mut results, .. } = found;
+        let outcome = results.remove(0).outcome;
         if let Some(answer) = outcome.answer() {
             write!(seen, "{answer:?} {}", answer.stderr).expect("a text");
         }
@@ -194,8 +196,8 @@ fn run(case: &Misbehaviour, call: &Call) -> (Outcome, String, (usize, usize)) {
     env.push(("KEYWARD_TEST_ANSWER".into(), answer("u", &format!("{MARK}-answered"))));
     let args: Vec<_> = call.args.iter().map(text).collect();
     // The request is as long as the case wants what the provider is given to read.
-    let weight = call.stdin.as_ref().map_or(10, Vec::len);
-    let (outcome, seen) = stage.ask(&args, env, weight);
+    let severity = call.stdin.as_ref().map_or(10, Vec::len);
+    let (outcome, seen) = stage.ask(&args, env, severity);
     let counts = *stage.counter.0.lock().expect("whole");
     assert!(case.class != Class::Good || outcome.answer().is_some(), "{}: {outcome:?}", case.name);
     (outcome, seen, counts)

@@ -10,7 +10,7 @@ use keyward_protocol::image::{
 use super::{
     Config,
     cache::Hold,
-    config::{Provider, Speech},
+    config::{Protocol, Provider},
 };
 
 /// An answer that may be used.
@@ -89,12 +89,12 @@ pub(super) fn read(
     stdout: &[u8],
     now: Timestamp,
 ) -> Result<Answer, Unusable> {
-    let answer = match provider.speech {
-        Speech::Kubelet(version) => {
+    let answer = match provider.protocol {
+        Protocol::Kubelet(version) => {
             let response = Response::read(stdout, version).map_err(Unusable::Response)?;
             kubelet(provider, image, response)?
         }
-        Speech::Proposal => {
+        Protocol::Proposal => {
             let response = ProposalResponse::read(stdout).map_err(Unusable::Response)?;
             proposal(image, response, now)
         }

@@ -1,13 +1,13 @@
-//! Errors for people that only image credential providers have; [`crate::plugin`] has those of every
+//! Errors for people that only image credential providers have; [`RunSettings`] has those of every
 //! plugin.
 
 use std::time::Duration;
 
+use keyward_host::{Error, plugin::RunSettings};
 use keyward_process::runner::Output;
-use keyward_protocol::{duration, image::ResponseError};
+use keyward_protocol::{duration, image::ResponseError, text::inline};
 
 use super::{answer::Unusable, config::Provider};
-use crate::{Error, error::inline, plugin::RunSettings};
 
 /// Who needed it, as errors and reports name it.
 pub(super) fn needed_by(provider: &Provider) -> String {

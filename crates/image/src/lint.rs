@@ -1,13 +1,13 @@
 //! What is odd about a configuration that is valid: patterns that can never match or match more than
 //! they seem to, durations that make no sense, fields that a kubelet does not know yet.
 
-use std::{fmt, fmt::Write as _};
+use std::fmt;
 
 use keyward_protocol::{duration, image::Version, text};
 
 use super::{
     Config, Pattern, Reading,
-    config::{CACHE_KEY_VARIABLE, Provider, Speech, TokenCache},
+    config::{CACHE_KEY_VARIABLE, Protocol, Provider, TokenCache},
 };
 
 /// Something worth knowing about a provider.
@@ -15,9 +15,9 @@ use super::{
 #[non_exhaustive]
 pub struct Finding {
     /// How much it matters.
-    pub weight: Weight,
+    pub severity: Severity,
     /// Where: file and line of the provider.
-    pub place: crate::kubeconfig::Place,
+    pub place: keyward_host::kubeconfig::Place,
     /// The provider's name.
     pub provider: String,
     /// The field it is about.
@@ -28,7 +28,7 @@ pub struct Finding {
 
 /// How much a [`Finding`] matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Weight {
+pub enum Severity {
     /// Good to know.
     Note,
     /// The entry does something other than it seems to.
@@ -37,26 +37,10 @@ pub enum Weight {
     Error,
 }
 
-/// Looks for oddities. `kubelet` is the minor version (1.x) that must understand the configuration.
-pub fn lint(config: &Config, from_folder: bool, kubelet: Option<u32>) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for provider in &config.providers {
-        let mut linter = Linter { provider, findings: &mut findings };
-        for pattern in &provider.patterns {
-            linter.pattern(pattern);
-        }
-        linter.durations();
-        linter.tokens();
-        linter.known_key();
-        linter.versions(from_folder, kubelet);
-    }
-    findings
-}
-
 /// Something that not every kubelet knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Need {
+pub struct Requirement {
     /// The provider that needs it.
     pub provider: String,
     /// The first minor version (1.x) that knows it; `None` for what none does.
@@ -67,15 +51,42 @@ pub struct Need {
     pub what: &'static str,
 }
 
-/// Since which Kubernetes version everything in a configuration is known.
-pub fn needs(config: &Config, from_folder: bool) -> Vec<Need> {
-    config.providers.iter().flat_map(|provider| needs_of(provider, from_folder)).collect()
+impl Config {
+    /// Looks for oddities. `kubelet` is the minor version (1.x) that must understand the configuration.
+    pub fn lint(&self, from_folder: bool, kubelet: Option<u32>) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for provider in &self.providers {
+            let mut linter = Linter { provider, findings: &mut findings };
+            for pattern in &provider.patterns {
+                linter.pattern(pattern);
+            }
+            linter.durations();
+            linter.tokens();
+            linter.known_key();
+            linter.versions(from_folder, kubelet);
+        }
+        findings
+    }
+
+    /// What of the configuration not every kubelet knows.
+    pub fn requirements(&self, from_folder: bool) -> Vec<Requirement> {
+        self.providers.iter().flat_map(|provider| needs_of(provider, from_folder)).collect()
+    }
+
+    /// The audiences for which the configuration asks for tokens of service accounts, each once.
+    pub fn audiences(&self) -> Vec<&str> {
+        let tokens = self.providers.iter().filter_map(|provider| provider.tokens.as_ref());
+        let mut audiences: Vec<&str> = tokens.map(|tokens| tokens.audience.as_str()).collect();
+        audiences.sort_unstable();
+        audiences.dedup();
+        audiences
+    }
 }
 
-fn needs_of(provider: &Provider, from_folder: bool) -> Vec<Need> {
+fn needs_of(provider: &Provider, from_folder: bool) -> Vec<Requirement> {
     let mut needs = Vec::new();
     let mut need = |since, field, what| {
-        needs.push(Need { provider: provider.name.clone(), since, field, what });
+        needs.push(Requirement { provider: provider.name.clone(), since, field, what });
     };
     let since = |version| match version {
         Version::V1Alpha1 => Some(20),
@@ -95,7 +106,7 @@ fn needs_of(provider: &Provider, from_folder: bool) -> Vec<Need> {
             Version::V1 => "a file of `kubelet.config.k8s.io/v1`",
         },
     );
-    if let Speech::Kubelet(version) = provider.speech {
+    if let Protocol::Kubelet(version) = provider.protocol {
         need(since(version), "providers[].apiVersion", version.api_version());
     }
     if provider.tokens.is_some() {
@@ -108,37 +119,6 @@ fn needs_of(provider: &Provider, from_folder: bool) -> Vec<Need> {
     needs
 }
 
-/// The audiences for which a configuration asks for tokens of service accounts, each once.
-pub fn audiences(config: &Config) -> Vec<&str> {
-    let tokens = config.providers.iter().filter_map(|provider| provider.tokens.as_ref());
-    let mut audiences: Vec<&str> = tokens.map(|tokens| tokens.audience.as_str()).collect();
-    audiences.sort_unstable();
-    audiences.dedup();
-    audiences
-}
-
-/// The permission that nodes need to request tokens for these audiences, as a manifest to apply.
-pub fn permissions<'a>(audiences: impl IntoIterator<Item = &'a str>) -> String {
-    let mut out = String::from(
-        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  \
-         name: keyward-image-credential-audiences\nrules:\n- apiGroups: [\"\"]\n  \
-         verbs: [\"request-serviceaccounts-token-audience\"]\n  resources:\n",
-    );
-    for audience in audiences {
-        let mut quoted = String::new();
-        keyward_protocol::json::push_text(&mut quoted, audience);
-        _ = writeln!(out, "  - {quoted}");
-    }
-    out.push_str(
-        "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata:\n  \
-         name: keyward-image-credential-audiences\nroleRef:\n  \
-         apiGroup: rbac.authorization.k8s.io\n  kind: ClusterRole\n  \
-         name: keyward-image-credential-audiences\nsubjects:\n- \
-         apiGroup: rbac.authorization.k8s.io\n  kind: Group\n  name: system:nodes\n",
-    );
-    out
-}
-
 struct Linter<'a> {
     provider: &'a Provider,
     findings: &'a mut Vec<Finding>,
@@ -148,15 +128,15 @@ impl Linter<'_> {
     fn pattern(&mut self, pattern: &Pattern) {
         let shown = text::clean(pattern.text());
         let strict = self.provider.reading() == Reading::Strict;
-        for (weight, what) in oddities(pattern) {
+        for (severity, what) in oddities(pattern) {
             if strict && what == BY_TEXT {
                 continue;
             }
-            let field = match self.provider.speech {
-                Speech::Kubelet(_) => "matchImages",
-                Speech::Proposal => "imageMatchers",
+            let field = match self.provider.protocol {
+                Protocol::Kubelet(_) => "matchImages",
+                Protocol::Proposal => "imageMatchers",
             };
-            self.add(weight, field, format!("`{shown}` {what}"));
+            self.add(severity, field, format!("`{shown}` {what}"));
         }
     }
 
@@ -164,15 +144,15 @@ impl Linter<'_> {
         let nanos = self.provider.default_duration;
         let field = "defaultCacheDuration";
         match nanos {
-            _ if self.provider.speech == Speech::Proposal => {}
+            _ if self.provider.protocol == Protocol::Proposal => {}
             0 => {
                 let what = "is 0: an answer that does not say how long it is good is asked for \
                             again at every pull";
-                self.add(Weight::Note, field, what);
+                self.add(Severity::Note, field, what);
             }
             1..1_000_000_000 => {
                 let shown = duration::format(nanos);
-                self.add(Weight::Warning, field, format!("is {shown}, less than a second"));
+                self.add(Severity::Warning, field, format!("is {shown}, less than a second"));
             }
             _ => {}
         }
@@ -182,7 +162,7 @@ impl Linter<'_> {
         let Some(tokens) = &self.provider.tokens else { return };
         if tokens.cache == TokenCache::ServiceAccount {
             let what = "is `ServiceAccount`: an answer that contains the token itself is refused";
-            self.add(Weight::Note, "tokenAttributes.cacheType", what);
+            self.add(Severity::Note, "tokenAttributes.cacheType", what);
         }
     }
 
@@ -190,7 +170,7 @@ impl Linter<'_> {
         let variable = self.provider.env.iter().rfind(|(name, _)| name == CACHE_KEY_VARIABLE);
         if variable.is_some() && self.provider.known_key.is_none() {
             let what = format!("`{CACHE_KEY_VARIABLE}` must be `Registry` or `Global` to count");
-            self.add(Weight::Warning, "env", what);
+            self.add(Severity::Warning, "env", what);
         }
     }
 
@@ -200,26 +180,26 @@ impl Linter<'_> {
             match need.since {
                 None => {
                     let what = format!("{} is known to no kubelet", need.what);
-                    self.add(Weight::Error, need.field, what);
+                    self.add(Severity::Error, need.field, what);
                 }
                 Some(minor) if kubelet < minor => {
-                    let Need { what, field, .. } = need;
+                    let Requirement { what, field, .. } = need;
                     let what =
                         format!("{what} is known since 1.{minor}, not to a kubelet 1.{kubelet}");
-                    self.add(Weight::Error, field, what);
+                    self.add(Severity::Error, field, what);
                 }
                 Some(_) => {}
             }
         }
         if self.provider.tokens.is_some() && kubelet == 33 {
             let what = "needs the feature gate `KubeletServiceAccountTokenForCredentialProviders`";
-            self.add(Weight::Warning, "tokenAttributes", what);
+            self.add(Severity::Warning, "tokenAttributes", what);
         }
     }
 
-    fn add(&mut self, weight: Weight, field: &'static str, message: impl Into<String>) {
+    fn add(&mut self, severity: Severity, field: &'static str, message: impl Into<String>) {
         self.findings.push(Finding {
-            weight,
+            severity,
             place: self.provider.place.clone(),
             provider: self.provider.name.clone(),
             field,
@@ -232,8 +212,8 @@ impl Linter<'_> {
 const BY_TEXT: &str = "is compared by text: it also matches what its path merely begins";
 
 /// Why a pattern's host is not what it seems to be, in words that follow its text.
-pub(super) fn misread(pattern: &Pattern) -> Option<(Weight, &'static str)> {
-    use Weight::{Error, Warning};
+pub(super) fn misread(pattern: &Pattern) -> Option<(Severity, &'static str)> {
+    use Severity::{Error, Warning};
     let whole = pattern.text();
     let host = whole.split('/').next().unwrap_or(whole);
     if whole.contains("://") {
@@ -251,8 +231,8 @@ pub(super) fn misread(pattern: &Pattern) -> Option<(Weight, &'static str)> {
 }
 
 /// What is odd about a pattern, in words that follow its text.
-fn oddities(pattern: &Pattern) -> Vec<(Weight, &'static str)> {
-    use Weight::{Error, Note, Warning};
+fn oddities(pattern: &Pattern) -> Vec<(Severity, &'static str)> {
+    use Severity::{Error, Note, Warning};
     let whole = pattern.text();
     let (host, path) = whole.split_at(whole.find('/').unwrap_or(whole.len()));
     let mut odd: Vec<_> = misread(pattern).into_iter().collect();
@@ -292,7 +272,7 @@ fn oddities(pattern: &Pattern) -> Vec<(Weight, &'static str)> {
     odd
 }
 
-impl fmt::Display for Weight {
+impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Note => "note",
@@ -306,21 +286,21 @@ impl fmt::Display for Weight {
 mod tests {
     use super::*;
 
-    fn weight(pattern: &str) -> Option<Weight> {
+    fn severity(pattern: &str) -> Option<Severity> {
         oddities(&Pattern::parse(pattern).expect("a pattern")).iter().map(|(w, _)| *w).max()
     }
 
     #[test]
     fn patterns_that_never_match_are_errors_and_ordinary_ones_nothing() {
         for pattern in ["https://a.io", "a.io/x:1", "a.io/X", "index.docker.io", "[::1]", "/x"] {
-            assert_eq!(weight(pattern), Some(Weight::Error), "{pattern}");
+            assert_eq!(severity(pattern), Some(Severity::Error), "{pattern}");
         }
         for pattern in ["a.io", "*.a.io", "a.io:5000", "docker.io"] {
-            assert_eq!(weight(pattern), None, "{pattern}");
+            assert_eq!(severity(pattern), None, "{pattern}");
         }
-        assert_eq!(weight("a.io/foo"), Some(Weight::Warning));
-        assert_eq!(weight("registry.io/*"), Some(Weight::Warning));
-        assert_eq!(weight("docker.io/nginx"), Some(Weight::Warning));
-        assert_eq!(weight("a.io/foo/"), Some(Weight::Note));
+        assert_eq!(severity("a.io/foo"), Some(Severity::Warning));
+        assert_eq!(severity("registry.io/*"), Some(Severity::Warning));
+        assert_eq!(severity("docker.io/nginx"), Some(Severity::Warning));
+        assert_eq!(severity("a.io/foo/"), Some(Severity::Note));
     }
 }

@@ -14,11 +14,11 @@ use super::{
 /// A pattern such as `*.dkr.ecr.*.amazonaws.com/team`, parsed once.
 ///
 /// ```
-/// # use keyward_host::image::{Name, Pattern, Reading};
+/// # use keyward_image::{Name, Pattern, Reading};
 /// let pattern = Pattern::parse("*.registry.io:8080/team")?;
 /// let image = Name::parse("eu.registry.io:8080/team/app").unwrap();
 /// assert!(pattern.matches(&image, Reading::Kubelet));
-/// # Ok::<(), keyward_host::image::PatternError>(())
+/// # Ok::<(), keyward_image::PatternError>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Pattern {

@@ -11,27 +11,21 @@ use std::{
     time::Duration,
 };
 
-use keyward_protocol::{Secret, image::token_expiry};
+use keyward_host::{Error, Kind, SingleFlight, Waiter, observer::Observer, redact, rules::Program};
+use keyward_process::{clock::SharedClock, surroundings::Surroundings};
+use keyward_protocol::{Secret, image::token_expiry, text::inline};
 
 use super::{
     Config, Keyring, Name, Pod, Reading, Settings,
     account::{Accounts, TokenRequest},
     answer::{Answer, Scope},
     cache::{Cache, Hold, Key},
-    config::{KnownKey, Provider, TokenCache},
+    config::{Provider, TokenCache},
     failure::needed_by,
-    lookup::{Asked, Found, FoundLogin, Outcome},
+    lookup::{FoundLogin, Lookup, Outcome, ProviderResult},
     normalise,
     provider::{Runner, Told},
     question::{Client, Question, annotations, with_token},
-};
-use keyward_process::{clock::SharedClock, runner, surroundings::Surroundings};
-
-use crate::{
-    Error, Kind,
-    observer::Observer,
-    redact,
-    single_flight::{Joined, SingleFlight, Waiter},
 };
 
 /// Asks image credential providers, and keeps what they answer.
@@ -45,7 +39,7 @@ pub struct Images {
     /// Runs under way, by question.
     flights: Mutex<HashMap<Key, SingleFlight<Shared>>>,
     /// What is known of providers, by provider.
-    known: Mutex<HashMap<Key, KnownKey>>,
+    known: Mutex<HashMap<Key, Scope>>,
     /// The token of a pod, so that none is requested while it or its answer is good.
     tokens: Cache<Held>,
 }
@@ -87,7 +81,7 @@ impl Images {
     }
 
     /// The program that a provider would be run as.
-    pub fn locate(&self, provider: &Provider) -> Result<crate::rules::Program, Error> {
+    pub fn locate(&self, provider: &Provider) -> Result<Program, Error> {
         self.runner.locate(provider)
     }
 
@@ -98,9 +92,9 @@ impl Images {
         config: &Config,
         image: &str,
         pod: Option<&Pod>,
-    ) -> Result<Found, Error> {
+    ) -> Result<Lookup, Error> {
         let name = normalise(image).map_err(|wrong| {
-            let shown = crate::error::inline(image);
+            let shown = inline(image);
             Error::new(Kind::BadConfig, format!("`{shown}` cannot be pulled")).because(wrong)
         })?;
         Ok(self.lookup_name(config, name, pod))
@@ -112,12 +106,12 @@ impl Images {
         config: &Config,
         name: String,
         pod: Option<&Pod>,
-    ) -> Found {
+    ) -> Lookup {
         let parsed = Name::parse(&name);
         // Where providers are asked by whole segments, so are their answers.
         let strict = config.providers.iter().any(|p| p.reading() == Reading::Strict);
         let mut keyring = Keyring::new(if strict { Reading::Strict } else { Reading::Kubelet });
-        let mut asked = Vec::new();
+        let mut results = Vec::new();
         for provider in &config.providers {
             let pattern = parsed.as_ref().and_then(|parsed| provider.index().first(parsed));
             let outcome = match pattern {
@@ -128,7 +122,7 @@ impl Images {
                 let logins = answer.auth.iter();
                 keyring.add(logins.map(|(key, login)| (key.clone(), (login.clone(), provider))));
             }
-            asked.push(Asked { provider: Arc::clone(provider), pattern, outcome });
+            results.push(ProviderResult { provider: Arc::clone(provider), pattern, outcome });
         }
         let account = |provider: &Provider| {
             provider.tokens.as_ref()?;
@@ -144,7 +138,7 @@ impl Images {
                 account: account(provider),
             })
             .collect();
-        Found { image: name, logins, asked }
+        Lookup { image: name, logins, results }
     }
 
     fn ask(self: &Arc<Self>, provider: &Arc<Provider>, image: &str, pod: Option<&Pod>) -> Outcome {
@@ -209,8 +203,8 @@ impl Images {
             }
             let sharing = self.sharing(&question);
             let answer = match self.join(&question, sharing) {
-                Joined::Known(kept) => return Ok(kept),
-                Joined::Waiter(waiter) => waiter.wait(None).unwrap_or_else(|| Err(lost()))?,
+                Err(kept) => return Ok(kept),
+                Ok(waiter) => waiter.wait(None).unwrap_or_else(|| Err(lost()))?,
             };
             // Whoever shared a run for a registry may find that the answer is for one image after
             // all; then it must ask for its own.
@@ -233,28 +227,26 @@ impl Images {
             return Scope::Image;
         }
         let learnt = lock(&self.known).get(&question.provider_key()).copied();
-        match learnt.or(question.provider.known_key) {
-            None => Scope::Image,
-            Some(KnownKey::Registry) => Scope::Registry,
-            Some(KnownKey::Global) => Scope::Global,
-        }
+        learnt.or(question.provider.known_key).unwrap_or(Scope::Image)
     }
 
-    fn join(self: &Arc<Self>, question: &Question, sharing: Scope) -> Joined<Shared, Outcome> {
+    fn join(
+        self: &Arc<Self>,
+        question: &Question,
+        sharing: Scope,
+    ) -> Result<Waiter<Shared>, Outcome> {
         let key = question.key(sharing, &question.client_key());
         let images = Arc::clone(self);
         let asked = question.clone();
         let mut flights = lock(&self.flights);
         let flight = flights.entry(key).or_insert_with(|| SingleFlight::new(|| Err(lost())));
-        flight.join_unless(
+        flight.run_unless(
             || self.kept(question),
-            move |completer| {
-                runner::spawn(move || {
-                    let result = images.run(&asked);
-                    // Whoever comes from now on finds the answer on the cache, or asks afresh.
-                    lock(&images.flights).remove(&key);
-                    completer.complete(result);
-                });
+            move || {
+                let result = images.run(&asked);
+                // Whoever comes from now on finds the answer in the cache, or asks afresh.
+                lock(&images.flights).remove(&key);
+                result
             },
         )
     }
@@ -325,8 +317,7 @@ impl Images {
         let mut known = lock(&self.known);
         match answer.scope {
             Scope::Image => _ = known.remove(&question.provider_key()),
-            Scope::Registry => _ = known.insert(question.provider_key(), KnownKey::Registry),
-            Scope::Global => _ = known.insert(question.provider_key(), KnownKey::Global),
+            scope => _ = known.insert(question.provider_key(), scope),
         }
     }
 
@@ -351,9 +342,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A lookup under way: a future of no particular runtime, or a blocking wait.
-pub type Looking = Waiter<Result<Arc<Found>, Error>>;
-
 impl Images {
     /// Begins a lookup on a kept thread.
     pub fn begin(
@@ -361,13 +349,9 @@ impl Images {
         config: &Arc<Config>,
         image: String,
         pod: Option<Pod>,
-    ) -> Looking {
+    ) -> Waiter<Result<Arc<Lookup>, Error>> {
         let (images, config) = (Arc::clone(self), Arc::clone(config));
-        SingleFlight::new(|| Err(lost())).join(move |completer| {
-            runner::spawn(move || {
-                let found = images.lookup(&config, &image, pod.as_ref());
-                completer.complete(found.map(Arc::new));
-            });
-        })
+        SingleFlight::new(|| Err(lost()))
+            .run(move || images.lookup(&config, &image, pod.as_ref()).map(Arc::new))
     }
 }

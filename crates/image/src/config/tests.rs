@@ -31,7 +31,7 @@ fn problems(text: &str) -> Vec<String> {
 #[test]
 fn a_provider_says_which_key_its_answers_have() {
     let config = load(GOOD).unwrap();
-    assert_eq!(config.providers[0].known_key, Some(KnownKey::Registry));
+    assert_eq!(config.providers[0].known_key, Some(Scope::Registry));
     assert_eq!(config.providers[0].default_duration, 12 * 3600 * 1_000_000_000);
 }
 
@@ -160,7 +160,7 @@ fn the_proposals_sample_is_read_with_quotes() {
         );
         let config = load(&text).unwrap();
         let provider = &config.providers[0];
-        assert_eq!(provider.speech, Speech::Proposal);
+        assert_eq!(provider.protocol, Protocol::Proposal);
         assert_eq!(provider.args, ["get-credentials"]);
         assert_eq!(provider.env[0].0, "REGION");
         assert_eq!(provider.env[0].1.expose(), "us-west-2");

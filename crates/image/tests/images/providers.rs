@@ -10,10 +10,8 @@ use std::{
 };
 
 use jiff::Timestamp;
-use keyward_host::{
-    Kind,
-    image::{Config, Images, Outcome, Scope, Settings},
-};
+use keyward_host::Kind;
+use keyward_image::{Config, Images, Outcome, Scope, Settings};
 use keyward_process::{clock::HandClock, surroundings::Surroundings};
 
 use crate::stage::{Counts, Stage, answering, users};
@@ -26,7 +24,7 @@ fn an_image_is_normalised_matched_asked_for_and_kept() {
     let (config, images) = (stage.config(), stage.images());
     let found = images.lookup(&config, "r.io/team/app:1.2", None).unwrap();
     assert_eq!(users(&found), ["r.io u:pass-word"]);
-    assert!(matches!(found.asked[1].outcome, Outcome::NoMatch));
+    assert!(matches!(found.results[1].outcome, Outcome::NoMatch));
     let told = fs::read_to_string(stage.path("told")).unwrap();
     assert_eq!(
         told,
@@ -36,7 +34,7 @@ fn an_image_is_normalised_matched_asked_for_and_kept() {
     let again = images.lookup(&config, "r.io/team/app@sha256:00", None);
     assert_eq!(again.unwrap_err().kind(), Kind::BadConfig);
     let again = images.lookup(&config, "r.io/team/app:9", None).unwrap();
-    assert!(matches!(again.asked[0].outcome, Outcome::Kept(_, Scope::Image)));
+    assert!(matches!(again.results[0].outcome, Outcome::Kept(_, Scope::Image)));
     assert_eq!((stage.runs("one"), stage.runs("other")), (1, 0));
 }
 
@@ -196,11 +194,11 @@ fn the_last_answer_serves_while_its_own_token_is_valid() {
     fs::write(stage.path("fail"), "").unwrap();
     stage.clock.advance(Duration::from_secs(120));
     let found = images.lookup(&config, "r.io/a", None).unwrap();
-    assert!(matches!(found.asked[0].outcome, Outcome::LastGood(..)));
+    assert!(matches!(found.results[0].outcome, Outcome::LastGood(..)));
     assert_eq!(found.logins.len(), 1);
     stage.clock.advance(Duration::from_secs(3600));
     let found = images.lookup(&config, "r.io/a", None).unwrap();
-    assert!(matches!(found.asked[0].outcome, Outcome::Failed(_)) && found.logins.is_empty());
+    assert!(matches!(found.results[0].outcome, Outcome::Failed(_)) && found.logins.is_empty());
 }
 
 #[test]

@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
+use keyward_host::Error;
 use keyward_protocol::image::Login;
 
 use super::{
     answer::{Answer, Scope},
     config::Provider,
 };
-use crate::Error;
 
 /// What came of asking for an image.
 #[derive(Debug)]
-pub struct Found {
+pub struct Lookup {
     /// The image as it was matched: full name, no tag, no digest.
     pub image: String,
     /// The logins to try, best first.
     pub logins: Vec<FoundLogin>,
     /// Every provider of the configuration, in order, and what became of it.
-    pub asked: Vec<Asked>,
+    pub results: Vec<ProviderResult>,
 }
 
 /// A login and where it comes from.
@@ -36,7 +36,7 @@ pub struct FoundLogin {
 
 /// What became of one provider.
 #[derive(Debug)]
-pub struct Asked {
+pub struct ProviderResult {
     /// The provider.
     pub provider: Arc<Provider>,
     /// The number of its first pattern that matches.
@@ -91,7 +91,7 @@ impl FoundLogin {
     }
 }
 
-impl Found {
+impl Lookup {
     /// The best login that has both a name and a password.
     pub fn best(&self) -> Option<&FoundLogin> {
         self.logins.iter().find(|login| !login.is_empty())
@@ -99,6 +99,6 @@ impl Found {
 
     /// What failed on the way.
     pub fn failures(&self) -> impl Iterator<Item = &Error> {
-        self.asked.iter().filter_map(|asked| asked.outcome.failure())
+        self.results.iter().filter_map(|asked| asked.outcome.failure())
     }
 }

@@ -1,0 +1,174 @@
+//! A configuration that may change while it is used: picked up, kept when the new one is broken,
+//! switched off and on again.
+//!
+//! Nothing runs in the background: whoever asks for the configuration looks at the files, if that
+//! was not done a moment ago. [`Reload`] says when new content is whole.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use keyward_host::{
+    Error,
+    observer::Observer,
+    reload::{Pace, Reload},
+};
+use keyward_process::clock::SharedClock;
+
+use super::{
+    Config, Reading,
+    config::{Class, Faults, Files, Stage, list},
+};
+
+/// A configuration that is read again when its files change.
+pub struct ReloadingConfig {
+    path: PathBuf,
+    reading: Reading,
+    pace: Pace,
+    clock: SharedClock,
+    observer: Arc<dyn Observer>,
+    state: ArcSwap<State>,
+    /// When it is time to look again, in nanoseconds of the clock.
+    due: AtomicU64,
+    reload: Mutex<Reload>,
+}
+
+/// What is in force.
+#[derive(Clone, Default)]
+struct State {
+    /// The configuration; without providers while they are switched off, `None` when there never was
+    /// a good one.
+    config: Option<Arc<Config>>,
+    /// What is wrong with the newer files, because of which the older ones are still in force.
+    faults: Option<Faults>,
+}
+
+impl ReloadingConfig {
+    /// Reads the files for the first time. That they are missing or broken is not an error yet: they
+    /// may be good the next time. `reading` is how the kubelet's patterns are read
+    /// ([`Config::from_files_by`]).
+    pub fn new(
+        reading: Reading,
+        path: impl Into<PathBuf>,
+        pace: Pace,
+        clock: SharedClock,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        let path = path.into();
+        let listed = path.clone();
+        let reload = Reload::listed(move || files(&listed), pace.confirm, Arc::clone(&clock));
+        let due = AtomicU64::new(nanos(clock.elapsed() + pace.every));
+        let state = State::default().after(&path, reading);
+        if let Some(config) = &state.config {
+            observer.configured(Some(&config.hash), None);
+        }
+        let (state, reload) = (ArcSwap::from_pointee(state), Mutex::new(reload));
+        Self { path, reading, pace, clock, observer, state, due, reload }
+    }
+
+    /// The configuration in force, after a look at the files if it is time for one. Fails only when
+    /// there never was a good one.
+    pub fn config(&self) -> Result<Arc<Config>, Error> {
+        self.look();
+        let state = self.state.load();
+        match (&state.config, &state.faults) {
+            (Some(config), _) => Ok(Arc::clone(config)),
+            (None, Some(faults)) => Err(faults.clone().into()),
+            (None, None) => Ok(Arc::new(off())),
+        }
+    }
+
+    /// What is wrong with the newest files, because of which they are not in force.
+    pub fn faults(&self) -> Option<Faults> {
+        self.state.load().faults.clone()
+    }
+
+    /// Looks at the files if it is time. Whoever comes while another looks waits for what it finds:
+    /// a lookup must not go by a file that was gone long before.
+    fn look(&self) {
+        let early = || nanos(self.clock.elapsed()) < self.due.load(Ordering::Acquire);
+        if early() {
+            return;
+        }
+        let mut reload = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        if early() {
+            return;
+        }
+        let before = self.state.load_full();
+        if let Some(state) = reload.look(|| before.after(&self.path, self.reading)) {
+            self.take(state, &before);
+        }
+        let pause = if reload.is_pending() { self.pace.confirm } else { self.pace.every };
+        self.due.store(nanos(self.clock.elapsed() + pause), Ordering::Release);
+    }
+
+    fn take(&self, state: State, before: &State) {
+        match (&state.faults, &state.config) {
+            (Some(faults), _) => {
+                tracing::warn!(path = %self.path.display(), %faults, "a broken configuration is ignored");
+            }
+            (None, Some(config)) => tracing::info!(
+                path = %self.path.display(), hash = config.hash, providers = config.providers.len(),
+                "the configuration of image credential providers has changed"
+            ),
+            (None, None) => {}
+        }
+        let (new, old) = (state.hash(), before.hash());
+        if new != old {
+            self.observer.configured(new, old);
+        }
+        self.state.store(Arc::new(state));
+    }
+}
+
+impl State {
+    /// What is in force once the files were read again.
+    fn after(&self, path: &Path, reading: Reading) -> Self {
+        let on = |config| Self { config: Some(Arc::new(config)), faults: None };
+        let broken = |faults| Self { config: self.config.clone(), faults: Some(faults) };
+        let files = match Files::read(path) {
+            Ok(files) => files,
+            // A file that never existed is more likely a mistake than a switch.
+            Err(_) if !path.exists() && self.config.is_some() => return on(off()),
+            Err(faults) => return broken(faults),
+        };
+        match Config::from_files_by(&files, reading) {
+            Ok(config) => on(config),
+            Err(faults) if says_none(&faults) => {
+                on(Config { providers: Vec::new(), hash: files.hash() })
+            }
+            Err(faults) => broken(faults),
+        }
+    }
+
+    /// Without a file there is no hash either.
+    fn hash(&self) -> Option<&str> {
+        self.config.as_ref().map(|config| config.hash.as_str()).filter(|hash| !hash.is_empty())
+    }
+}
+
+/// Whether nothing is wrong but that there are no providers, which switches them off.
+fn says_none(faults: &Faults) -> bool {
+    faults.stage == Stage::Validate
+        && faults.problems.iter().all(|p| p.class == Class::Required && p.field == "providers")
+}
+
+fn off() -> Config {
+    Config { providers: Vec::new(), hash: String::new() }
+}
+
+/// What is looked at: the file, or the directory and its files.
+fn files(path: &Path) -> Vec<PathBuf> {
+    let inside = if path.is_dir() { list(path).unwrap_or_default() } else { Vec::new() };
+    [path.to_owned()].into_iter().chain(inside).collect()
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
