@@ -45,7 +45,7 @@ const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         rule: "a key of the keyring that is a host and `/` is the host",
-        file: "crates/host/src/image/keyring.rs",
+        file: "crates/image/src/keyring.rs",
         from: "if path != b\"/\" {",
         to: "if !path.is_empty() {",
         area: "keyring",
