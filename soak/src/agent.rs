@@ -97,7 +97,7 @@ impl Scene {
         }
         let programs = std::env::current_exe()?.parent().map(Path::to_owned).unwrap_or_default();
         let scene = Self { dir, programs };
-        for program in ["keyward", "keyward-exec"] {
+        for program in ["keyward", "keyward-agent", "keyward-exec"] {
             let path = scene.programs.join(program);
             if !path.exists() {
                 return Err(format!("`{}` is not built", path.display()).into());

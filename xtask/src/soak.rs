@@ -14,7 +14,8 @@ pub fn run(args: &[String]) -> Result<bool, String> {
         return Ok(false);
     }
     if args.iter().any(|arg| arg == "--agent") {
-        let packages = ["--package", "keyward-cli", "--package", "keyward-exec"];
+        let packages = ["keyward-agent", "keyward-cli", "keyward-exec"];
+        let packages = packages.into_iter().flat_map(|name| ["--package", name]);
         if !sh::run(sh::cargo().args(["build", "--release", "--bins"]).args(packages))? {
             return Ok(false);
         }

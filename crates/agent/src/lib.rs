@@ -8,7 +8,7 @@
 //! - [`Address`]: where the agent's socket is.
 //! - `connect_or_start`, `obtain`: how a program asks the agent; they need no feature.
 //! - `Server`, with the feature `server`: the agent itself, one loop on one thread. Plugins run on the
-//!   threads that `keyward-host` keeps.
+//!   threads that `keyward-host` keeps. The program `keyward-agent` is nothing more.
 //!
 //! Clients and the agent exist on Linux only; elsewhere `keyward-exec` runs the plugin itself.
 
@@ -32,7 +32,7 @@ pub mod wrap;
 
 pub use self::address::{Address, Unusable};
 #[cfg(all(feature = "server", target_os = "linux"))]
-pub use self::server::{CannotStart, End, Server, Settings, Stopper, Verify};
+pub use self::server::{CannotStart, End, ServeOptions, Server, Settings, Stopper, serve};
 #[cfg(target_os = "linux")]
 pub use self::{
     client::{Client, PATIENCE, Unreachable},

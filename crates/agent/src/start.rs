@@ -39,6 +39,9 @@ const READY: Duration = Duration::from_secs(5);
 /// How long nobody tries again after a failed start, in seconds.
 const FAILED: i64 = 5;
 
+/// The program that is the agent and nothing else.
+const PROGRAM: &str = "keyward-agent";
+
 /// The variables of the client that the agent inherits. It needs no others, and their values would
 /// be those of whichever client came first.
 const KEPT: [&str; 10] = [
@@ -107,11 +110,22 @@ fn start(
     Client::connect(&address.socket)
 }
 
+/// The agent: the program `keyward-agent`, given as such or beside `keyward`; else `keyward agent`.
+fn agent(program: &Path) -> Command {
+    let small = program.with_file_name(PROGRAM);
+    if small.is_file() {
+        return Command::new(small);
+    }
+    let mut command = Command::new(program);
+    command.arg("agent");
+    command
+}
+
 /// Starts the program in the background: without a terminal or our descriptors, and with a pipe as
 /// its stdout.
 fn spawn(program: &Path, var: impl Fn(&str) -> Option<OsString>) -> io::Result<()> {
-    let mut command = Command::new(program);
-    command.args(["agent", "--background"]).current_dir("/").env_clear();
+    let mut command = agent(program);
+    command.arg("--background").current_dir("/").env_clear();
     command.envs(KEPT.iter().filter_map(|name| Some((name, var(name)?))));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn()?;
@@ -158,8 +172,8 @@ fn failed_lately(lock: &File) -> bool {
 /// Starts a newer program, which takes over the socket itself.
 #[cfg(feature = "server")]
 pub(crate) fn spawn_successor(program: &Path) -> io::Result<()> {
-    let mut command = Command::new(program);
-    command.args(["agent", "--background", "--take-over"]).current_dir("/");
+    let mut command = agent(program);
+    command.args(["--background", "--take-over"]).current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn()?;
     // Normally it outlives us; if not, it has to be reaped.

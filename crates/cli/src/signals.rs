@@ -1,7 +1,7 @@
 //! Ctrl-C and friends while a plugin runs: first the terminal and the plugins, then we.
 
 #[cfg(unix)]
-pub(crate) use unix::{before_leaving, heard, leave_if_interrupted, on_stop, watch};
+pub(crate) use unix::{before_leaving, leave_if_interrupted, watch};
 
 #[cfg(unix)]
 mod unix {
@@ -14,8 +14,8 @@ mod unix {
         time::Duration,
     };
 
-    use keyward_process::runner;
-    use nix::sys::signal::{SigSet, Signal, raise};
+    use keyward_process::{runner, signals::heard};
+    use nix::sys::signal::{SigSet, raise};
 
     /// How long plugins may take to die. They are killed, so only the system can be slow.
     const LIMIT: Duration = Duration::from_secs(5);
@@ -32,34 +32,6 @@ mod unix {
         if signals.thread_block().is_ok() {
             thread::spawn(move || end(&signals));
         }
-    }
-
-    /// The signals that ask us to end, or are a person's word to the command in the foreground, less
-    /// those that whoever started us wants ignored: `nohup`, or a script that put us into the
-    /// background.
-    pub(crate) fn heard() -> SigSet {
-        let all = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
-        let ignored = ignored(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
-        all.into_iter().filter(|signal| ignored >> (*signal as u32 - 1) & 1 == 0).collect()
-    }
-
-    /// The mask of ignored signals, as Linux tells it.
-    fn ignored(status: &str) -> u64 {
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
-    }
-
-    /// Calls `stop` when a signal asks us to end; a hang-up is none. For a server that ends by itself
-    /// then. To be called before the first other thread starts.
-    pub(crate) fn on_stop(stop: impl Fn() + Send + 'static) {
-        let mut signals = heard();
-        let _ = signals.thread_block();
-        signals.remove(Signal::SIGHUP);
-        thread::spawn(move || {
-            while signals.wait().is_ok() {
-                stop();
-            }
-        });
     }
 
     /// What else is to be done when a signal ends us: nothing is dropped then.

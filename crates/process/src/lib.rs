@@ -7,6 +7,7 @@
 //!   time.
 //! - [`harden`]: keeps memory private, and limits where they belong.
 //! - [`runtime`]: finds the directory for sockets and locks.
+//! - `signals`, on Unix: which signals ask a process to end.
 //! - [`trust`]: tells who but root and us could change a program or a library.
 //!
 //! Kubernetes is unknown here, so that the host, the program and the plugins share one of each.
@@ -17,6 +18,8 @@ pub mod harden;
 mod identity;
 pub mod runner;
 pub mod runtime;
+#[cfg(unix)]
+pub mod signals;
 pub mod surroundings;
 pub mod trust;
 

@@ -58,6 +58,25 @@ pub fn keyward() -> &'static Path {
     })
 }
 
+/// The path of the program `keyward-agent`, which `keyward` and `keyward-exec` look for beside
+/// themselves.
+///
+/// # Panics
+///
+/// When it does not exist and cannot be built.
+pub fn agent() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        find(&Built {
+            package: "keyward-agent",
+            flag: "--bin",
+            name: "keyward-agent",
+            folder: "",
+            sources: &["../agent/src", "../host/src", "../process/src", "../protocol/src"],
+        })
+    })
+}
+
 /// The path of the program `keyward-pkcs11`, which `keyward demo` looks for beside `keyward`.
 ///
 /// # Panics

@@ -13,6 +13,7 @@ mod life;
 mod peer;
 mod rules;
 mod secrets;
+mod serve;
 mod slot;
 mod status;
 mod subject;
@@ -45,7 +46,10 @@ use self::{
     secrets::Secrets,
     slot::Slot,
 };
-pub use self::{life::CannotStart, verify::Verify};
+pub use self::{
+    life::CannotStart,
+    serve::{ServeOptions, serve},
+};
 use crate::{Address, client::timespec, entry::Entries, identity::Files};
 
 /// The key of a slot: the digest of an identity.
@@ -77,8 +81,9 @@ pub struct Settings {
     pub idle: Duration,
     /// The `BROWSER` of plugins that no person attends.
     pub browser: Option<String>,
-    /// Asks a server whether it accepts a credential that a client asks for again.
-    pub verify: Option<Arc<dyn Verify>>,
+    /// The program `keyward`, which asks a server whether it accepts a credential that a client asks
+    /// for again. The agent itself speaks no TLS.
+    pub verifier: Option<PathBuf>,
     /// The agent's program file, to notice an upgrade.
     pub program: Option<PathBuf>,
 }
@@ -87,7 +92,7 @@ impl Settings {
     /// The default settings.
     pub fn new(address: Address, entries: PathBuf, clock: SharedClock) -> Self {
         let idle = Duration::from_secs(600);
-        Self { address, entries, clock, idle, browser: None, verify: None, program: None }
+        Self { address, entries, clock, idle, browser: None, verifier: None, program: None }
     }
 }
 

@@ -12,6 +12,10 @@ impl Server {
         push_text(&mut out, env!("CARGO_PKG_VERSION"));
         let _ = write!(out, ",\"pid\":{},\"socket\":", std::process::id());
         push_text(&mut out, &self.place.address.socket.to_string_lossy());
+        if let Some(program) = &self.settings.program {
+            out += ",\"program\":";
+            push_text(&mut out, &program.to_string_lossy());
+        }
         let _ = write!(out, ",\"locked\":{},\"secrets\":{}", self.locked, self.secrets.count());
         out += ",\"credentials\":[";
         let mut slots: Vec<_> = self.slots.values().collect();

@@ -1,23 +1,22 @@
 //! Asks the server about a credential that seems to have been rejected.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use keyward_host::Credential;
-use keyward_process::runner;
+use keyward_process::{
+    runner::{self, Cancel, Invocation, Stdin},
+    surroundings::Surroundings,
+};
+use keyward_protocol::exec::{Answer, Form, Version};
+use zeroize::Zeroizing;
 
 use super::{Key, Server, connection::Id, desk::Event};
 use crate::entry::Entry;
 
 /// How long the server's acceptance of a credential counts.
 const ACCEPTED: Duration = Duration::from_secs(30);
-
-/// Asks a server whether it accepts a credential. The agent has no TLS; the program that hosts it
-/// does.
-pub trait Verify: Send + Sync + 'static {
-    /// `None` if the server cannot be reached. Called on a thread that may block; it should give up
-    /// after two seconds.
-    fn is_accepted(&self, entry: &Entry, credential: &Credential) -> Option<bool>;
-}
+/// How long the program that asks may take. It gives up on the server sooner.
+const BUDGET: Duration = Duration::from_secs(5);
 
 /// What is known about the acceptance of a slot's credential.
 #[derive(Default)]
@@ -38,7 +37,7 @@ impl Acceptance {
 impl Server {
     /// Asks the server in the background, if it is known. Returns whether it was asked.
     pub(super) fn verify(&mut self, id: Id, key: Key, credential: &Arc<Credential>) -> bool {
-        let Some(verify) = self.settings.verify.clone() else { return false };
+        let Some(verifier) = self.settings.verifier.clone() else { return false };
         let Some(slot) = self.slots.get_mut(&key) else { return false };
         let Some(entry) = slot.entry.clone().filter(|entry| !entry.server.is_empty()) else {
             return false;
@@ -51,7 +50,7 @@ impl Server {
                 slot.acceptance.asking = Some((serial, vec![id]));
                 let (desk, credential) = (Arc::clone(&self.desk), Arc::clone(credential));
                 runner::spawn(move || {
-                    let accepted = verify.is_accepted(&entry, &credential);
+                    let accepted = is_accepted(&verifier, &entry, &credential);
                     desk.put(Event::Verified(key, credential, accepted));
                 });
             }
@@ -82,5 +81,37 @@ impl Server {
         for id in waiting {
             self.answer_or_run(id, key);
         }
+    }
+}
+
+/// Lets `keyward` ask the server that the kubeconfig named at registration; `None` if it cannot be
+/// asked. The agent has no TLS of its own: it would double its memory. The credential goes through a
+/// pipe, because arguments and environment can be read by others.
+fn is_accepted(program: &Path, entry: &Entry, credential: &Credential) -> Option<bool> {
+    let answer = Answer {
+        version: Version::V1,
+        token: credential.token().cloned(),
+        pair: credential.pair().map(|pair| pair.pem.clone()),
+        expires: None,
+    };
+    let answer = answer.to_json(Form::ExecCredential);
+    let mut invocation = Invocation::new(program);
+    let context = entry.contexts.first()?;
+    invocation.args = vec![
+        "verify-credential".into(),
+        "--kubeconfig".into(),
+        entry.kubeconfig.clone().into_os_string(),
+        // In one word, because the kubeconfig may call it anything.
+        format!("--context={context}").into(),
+        format!("--registered-server={}", entry.server).into(),
+    ];
+    invocation.env = Surroundings::process().vars();
+    invocation.stdin = Stdin::Request(Zeroizing::new(answer.expose_bytes().to_vec()));
+    invocation.budget = BUDGET;
+    let output = runner::run(&invocation, &Cancel::default()).ok()?;
+    match (output.status.success(), output.stdout.trim_ascii()) {
+        (true, b"accepted") => Some(true),
+        (true, b"refused") => Some(false),
+        _ => None,
     }
 }

@@ -47,6 +47,9 @@ pub(crate) enum Command {
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
     RunPlugin(agent::RunPluginArgs),
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    VerifyCredential(agent::VerifyArgs),
     Sign(sign::Args),
     #[cfg(unix)]
     Wrap(wrap::Args),
@@ -87,6 +90,8 @@ impl Command {
             Self::Agent(args) => agent::run(&args, globals),
             #[cfg(target_os = "linux")]
             Self::RunPlugin(args) => agent::run_plugin(&args, globals),
+            #[cfg(target_os = "linux")]
+            Self::VerifyCredential(args) => agent::verify_credential(&args, globals),
             Self::Sign(args) => sign::run(&args, globals),
             #[cfg(unix)]
             Self::Wrap(args) => wrap::run(&args, globals),
@@ -113,7 +118,7 @@ impl Command {
         match self {
             Self::Plan(_) | Self::Plugin(_) | Self::Completions(_) => false,
             #[cfg(target_os = "linux")]
-            Self::Agent(_) | Self::RunPlugin(_) => false,
+            Self::Agent(_) | Self::RunPlugin(_) | Self::VerifyCredential(_) => false,
             Self::Image(args) => args.runs_plugins(),
             #[cfg(unix)]
             Self::Wrap(_) | Self::Unwrap(_) => false,

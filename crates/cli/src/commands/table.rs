@@ -34,6 +34,8 @@ const TABLE: &[(&str, Augment)] = &[
     ("agent", agent::Args::augment_args),
     #[cfg(target_os = "linux")]
     ("run-plugin", agent::RunPluginArgs::augment_args),
+    #[cfg(target_os = "linux")]
+    ("verify-credential", agent::VerifyArgs::augment_args),
     ("sign", sign::Args::augment_args),
     #[cfg(unix)]
     ("wrap", wrap::Args::augment_args),

@@ -15,19 +15,43 @@ use crate::stage::{Stage, eventually, exec, request};
 
 #[test]
 fn a_new_program_takes_the_socket_over_and_no_request_fails() {
+    replace("keyward-agent", "keyward-agent");
+}
+
+#[test]
+fn an_agent_inside_keyward_hands_over_too() {
+    replace("keyward", "keyward");
+}
+
+#[test]
+fn an_agent_inside_keyward_hands_over_to_the_program_that_a_new_version_brings() {
+    replace("keyward", "keyward-agent");
+}
+
+/// Replaces all programs under load. `before` and `after` are those that serve.
+fn replace(before: &str, after: &str) {
     let stage = Stage::new();
     let bin = stage.dir.path().join("bin");
     fs::create_dir(&bin).unwrap();
-    let install = || {
-        for (from, name) in
-            [(keyward_testing::plugin::keyward(), "keyward"), (exec(), "keyward-exec")]
-        {
+    let install = |serving: &str| {
+        let keyward = (keyward_testing::plugin::keyward(), "keyward");
+        let agent = (keyward_testing::plugin::agent(), "keyward-agent");
+        let programs = [(exec(), "keyward-exec"), agent, keyward];
+        let wanted = |name: &str| name != "keyward-agent" || serving == name;
+        for (from, name) in programs.into_iter().filter(|(_, name)| wanted(name)) {
             let new = bin.join(format!("{name}.new"));
             fs::copy(from, &new).unwrap();
             fs::rename(new, bin.join(name)).unwrap();
         }
     };
-    install();
+    let serving = || {
+        let mut command = stage.command(bin.join("keyward"));
+        let output = command.args(["agent", "status", "-o", "json"]).output().unwrap();
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let program = status["program"].as_str().unwrap().to_owned();
+        Path::new(&program).file_name().unwrap().to_str().unwrap().to_owned()
+    };
+    install(before);
     let first = stage
         .command(bin.join("keyward-exec"))
         .arg("--")
@@ -36,6 +60,7 @@ fn a_new_program_takes_the_socket_over_and_no_request_fails() {
         .output()
         .unwrap();
     assert!(first.status.success(), "{first:?}");
+    assert_eq!(serving(), before);
     let old = stage.agent();
     let socket = stage.dir.path().join("run/keyward/agent.sock");
     let inode = fs::metadata(&socket).unwrap().ino();
@@ -50,7 +75,7 @@ fn a_new_program_takes_the_socket_over_and_no_request_fails() {
                 std::thread::sleep(Duration::from_millis(5));
             }
         });
-        install();
+        install(after);
         eventually("the new agent is alone", || {
             stage.agents().as_slice().first().is_some_and(|agent| *agent != old)
                 && stage.agents().len() == 1
@@ -61,6 +86,7 @@ fn a_new_program_takes_the_socket_over_and_no_request_fails() {
     });
     assert_eq!(fs::metadata(&socket).unwrap().ino(), inode, "the socket is the same");
     assert_eq!(stage.status()["pid"], stage.agent());
+    assert_eq!(serving(), after);
 }
 
 fn get(socket: &Path, question: &Message) {

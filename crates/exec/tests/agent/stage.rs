@@ -185,7 +185,8 @@ impl Stage {
             let read = |name: &str| fs::read(format!("/proc/{id}/{name}")).unwrap_or_default();
             let words = String::from_utf8_lossy(&read("cmdline")).replace('\0', " ");
             let environment = String::from_utf8_lossy(&read("environ")).into_owned();
-            words.contains("keyward agent --background") && environment.contains(dir)
+            let agent = ["keyward agent --background", "keyward-agent --background"];
+            agent.iter().any(|agent| words.contains(agent)) && environment.contains(dir)
         })
         .collect()
     }
@@ -212,8 +213,9 @@ impl Drop for Stage {
 }
 
 pub(crate) fn exec() -> &'static Path {
-    // It has to be built, and newer than its sources.
+    // They have to be built, and newer than their sources.
     keyward_testing::plugin::keyward();
+    keyward_testing::plugin::agent();
     Path::new(env!("CARGO_BIN_EXE_keyward-exec"))
 }
 

@@ -1,6 +1,5 @@
 //! `keyward agent`: keeps credentials for all processes of this user, and tells what it keeps.
 
-mod background;
 mod client;
 mod login;
 mod run_plugin;
@@ -8,18 +7,19 @@ mod status;
 mod unit;
 mod verify;
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use std::{os::unix::process::CommandExt as _, path::Path, process::ExitCode};
 
 use clap::Subcommand;
-use keyward_agent::{Address, End, Server, Settings, entry::Entries};
-use keyward_process::clock::SystemClock;
+use keyward_agent::ServeOptions;
+use keyward_process::harden;
 use keyward_protocol::agent::{Admin, Served};
 
 pub(crate) use self::{
     login::{LoginArgs, LogoutArgs, log_in, log_out},
     run_plugin::{Args as RunPluginArgs, run as run_plugin},
+    verify::{Args as VerifyArgs, run as verify_credential},
 };
-use crate::{failure::Failure, globals::Globals, output, signals};
+use crate::{failure::Failure, globals::Globals, output};
 
 /// Keep credentials in memory for all processes of this user
 ///
@@ -87,46 +87,37 @@ fn tell(globals: &Globals, admin: &Admin) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The agent itself, until it ends.
+/// The agent itself, until it ends: as the program `keyward-agent` beside this one, which takes less
+/// memory; here, if it is not installed or a log is wanted, which it does not write.
 fn serve(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
-    if args.background {
-        background::detach();
+    if globals.flags.verbosity() == 0 {
+        become_agent(args);
     }
-    let surroundings = &globals.surroundings;
-    let address = Address::find(|name| surroundings.var(name))
-        .map_err(|error| Failure::failed(error.to_string()))?;
-    let socket = address.socket.clone();
-    let entries = Entries::directory(surroundings)
-        .ok_or_else(|| Failure::failed("there is no home for registrations: set `HOME`"))?;
-    let mut settings = Settings::new(address, entries, Arc::new(SystemClock));
-    let own = std::env::current_exe().ok();
-    settings.browser = own.as_deref().and_then(no_browser);
-    settings.program = own;
-    let off = surroundings.var("KEYWARD_AGENT_VERIFY").is_some_and(|value| value == "off");
-    if !args.no_verify && !off {
-        settings.verify = Some(Arc::new(verify::Verifier));
-    }
-    let begun = if args.take_over { Server::take_over(settings) } else { Server::bind(settings) };
-    let server = begun.map_err(|error| Failure::failed(error.to_string()))?;
-    if args.background {
-        background::ready()?;
-    } else {
-        output::tell(&format!("listening on `{}`\n", socket.display()));
-    }
-    let stopper = server.stopper();
-    signals::on_stop(move || stopper.stop());
-    match server.run() {
-        Ok(End::Displaced) => {
-            Err(Failure::failed(format!("`{}` is another agent's now, or gone", socket.display())))
-        }
-        Ok(_) => Ok(ExitCode::SUCCESS),
-        Err(error) => Err(Failure::failed(format!("the agent cannot go on: {error}"))),
-    }
+    let options = ServeOptions {
+        background: args.background,
+        take_over: args.take_over,
+        no_verify: args.no_verify,
+    };
+    let listening = |socket: &Path| output::tell(&format!("listening on `{}`\n", socket.display()));
+    keyward_agent::serve(options, &globals.surroundings, listening).map_err(Failure::failed)?;
+    Ok(ExitCode::SUCCESS)
 }
 
-/// What plugins get as their browser when nobody attends them: it opens nothing.
-fn no_browser(own: &std::path::Path) -> Option<String> {
-    let client: PathBuf = own.parent()?.join("keyward-exec");
-    let client = client.to_str().filter(|path| !path.contains(char::is_whitespace))?;
-    Some(format!("{client} --no-browser"))
+/// Becomes `keyward-agent`; returns only if that is not possible.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing is started: this process becomes the program"
+)]
+fn become_agent(args: &Args) {
+    let Ok(own) = std::env::current_exe() else { return };
+    let mut command = std::process::Command::new(own.with_file_name("keyward-agent"));
+    let flags = [
+        (args.background, "--background"),
+        (args.take_over, "--take-over"),
+        (args.no_verify, "--no-verify"),
+    ];
+    command.args(flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag));
+    harden::restore(std::process::id());
+    let _ = command.exec();
+    harden::keep_memory_private();
 }

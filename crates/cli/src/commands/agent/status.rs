@@ -30,6 +30,7 @@ enum Format {
 struct Status {
     version: String,
     pid: u32,
+    program: Option<String>,
     locked: bool,
     credentials: Vec<Credential>,
 }
@@ -70,7 +71,13 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     }
     let status: Status = serde_json::from_str(json.expose()).map_err(unread)?;
     let locked = if status.locked { ", locked" } else { "" };
-    let mut text = format!("agent {} (pid {}){locked}\n", status.version, status.pid);
+    let program = status.program.map(|path| format!(", `{}`", output::inline(&path)));
+    let mut text = format!(
+        "agent {} (pid {}{}){locked}\n",
+        status.version,
+        status.pid,
+        program.unwrap_or_default()
+    );
     if status.credentials.is_empty() {
         text += "no credentials\n";
     }

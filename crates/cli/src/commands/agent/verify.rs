@@ -1,65 +1,91 @@
-//! Asks an API server whether it accepts a credential of the agent.
+//! `keyward verify-credential`: asks an API server whether it accepts a credential of the agent.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    io::{self, Read as _},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use http::{Request, StatusCode, header};
 use keyward::{Body, Client};
-use keyward_agent::{Verify, entry::Entry};
 use keyward_host::{
-    Credential, Kubeconfig, Overrides, Source,
+    Credential, Source, Target,
     cell::{Fresh, Occasion},
     kubeconfig::User,
+    pair::Pair,
 };
-use keyward_process::{clock::SystemClock, surroundings::Surroundings};
+use keyward_process::clock::SystemClock;
+use keyward_protocol::exec::{Answer, Version};
 use serde_json::json;
+use zeroize::Zeroizing;
+
+use crate::{failure::Failure, globals::Globals, output};
 
 /// However slow a server is: somebody waits at a terminal.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The agent takes no larger answer from a plugin.
+const MOST: u64 = 2 << 20;
 
-/// Sends a `SelfSubjectReview` with the credential to the server that the kubeconfig names.
-pub(super) struct Verifier;
+/// Ask the server of a context whether it accepts the credential on standard input
+///
+/// Sends a `SelfSubjectReview`. Prints `accepted`, `refused`, or nothing if the server cannot be asked.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The server that the kubeconfig named when the plugin was registered; no other one is asked
+    #[arg(long, value_name = "URL")]
+    registered_server: String,
+}
 
-impl Verify for Verifier {
-    fn is_accepted(&self, entry: &Entry, credential: &Credential) -> Option<bool> {
-        let surroundings = Surroundings::process();
-        let config = Kubeconfig::load(&surroundings, Some(&entry.kubeconfig)).ok()?;
-        let overrides =
-            Overrides { context: Some(entry.contexts.first()?.clone()), ..Overrides::default() };
-        let mut target = config.resolve(&overrides, &surroundings).ok()?;
-        // It goes nowhere but to the server that was there when the plugin was registered.
-        if target.cluster.value.server != entry.server {
-            return None;
-        }
-        target.user.value = User::default();
-        let (token, pair) = (credential.token().cloned(), credential.pair().cloned());
-        let expires = credential.expires();
-        let fetch = move |_: &Occasion| {
-            let value = Credential::of(token.clone(), pair.clone(), expires)?;
-            Ok(Fresh { value, expires })
-        };
-        let source = Source::from_fetch(fetch, Arc::new(SystemClock));
-        let builder = Client::builder()
-            .user_agent(concat!("keyward/", env!("CARGO_PKG_VERSION")))
-            .response_timeout(PATIENCE);
-        let client = builder.build(&target, source).ok()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-        let review = json!({
-            "kind": "SelfSubjectReview",
-            "apiVersion": "authentication.k8s.io/v1",
-        });
-        let request = Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Body::from(review.to_string()))
-            .ok()?;
-        let answer = runtime.block_on(async {
-            tokio::time::timeout(PATIENCE, client.send(request)).await.ok()?.ok()
-        })?;
-        match answer.status() {
-            StatusCode::UNAUTHORIZED => Some(false),
-            // Whoever is not allowed to ask, or asks for what an old server does not know, is known.
-            status if status.is_success() => Some(true),
-            StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => Some(true),
-            _ => None,
-        }
+/// Asks.
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    let mut text = Zeroizing::new(Vec::with_capacity(64 << 10));
+    io::stdin().lock().take(MOST).read_to_end(&mut text)?;
+    let answer = Answer::read(&text, Version::V1)
+        .map_err(|error| Failure::usage(format!("standard input is no credential: {error}")))?;
+    let target = globals.target()?;
+    // It goes nowhere but to the server that was there when the plugin was registered.
+    if target.cluster.value.server == args.registered_server
+        && let Some(accepted) = is_accepted(target, &answer)
+    {
+        output::print(if accepted { "accepted\n" } else { "refused\n" })?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn is_accepted(mut target: Target, answer: &Answer) -> Option<bool> {
+    target.user.value = User::default();
+    let token = answer.token.clone();
+    let pair = match &answer.pair {
+        Some(pem) => Some(Arc::new(Pair::parse(&pem.certificate, &pem.key).ok()?)),
+        None => None,
+    };
+    let fetch = move |_: &Occasion| {
+        let value = Credential::of(token.clone(), pair.clone(), None)?;
+        Ok(Fresh { value, expires: None })
+    };
+    let source = Source::from_fetch(fetch, Arc::new(SystemClock));
+    let builder = Client::builder()
+        .user_agent(concat!("keyward/", env!("CARGO_PKG_VERSION")))
+        .response_timeout(PATIENCE);
+    let client = builder.build(&target, source).ok()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    let review = json!({
+        "kind": "SelfSubjectReview",
+        "apiVersion": "authentication.k8s.io/v1",
+    });
+    let request = Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from(review.to_string()))
+        .ok()?;
+    let answer = runtime.block_on(async {
+        tokio::time::timeout(PATIENCE, client.send(request)).await.ok()?.ok()
+    })?;
+    match answer.status() {
+        StatusCode::UNAUTHORIZED => Some(false),
+        // Whoever is not allowed to ask, or asks for what an old server does not know, is known.
+        status if status.is_success() => Some(true),
+        StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => Some(true),
+        _ => None,
     }
 }

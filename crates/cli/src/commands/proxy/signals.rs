@@ -2,10 +2,9 @@
 
 use std::thread;
 
+use keyward_process::signals;
 use nix::sys::signal::{SigSet, Signal};
 use tokio::sync::mpsc;
-
-use crate::signals;
 
 /// A signal that came.
 #[derive(Debug, Clone, Copy)]
