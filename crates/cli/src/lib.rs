@@ -25,6 +25,8 @@ mod server;
 mod signals;
 mod waiting;
 
+#[cfg(target_os = "linux")]
+use std::path::Path;
 use std::{env, process::ExitCode, time::Duration};
 
 use keyward_process::harden;
@@ -34,9 +36,14 @@ use crate::{args::Cli, failure::Failure, flags::Flags, globals::Globals};
 
 pub use crate::bridge::Bridge;
 
-/// The whole program: a bridge if it was started by the name of one, else what the command line
-/// says.
+/// The whole program: a bridge or `keyward-exec` if it was started by the name of one, else what the
+/// command line says.
 pub fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if env::args_os().next().is_some_and(|name| Path::new(&name).ends_with(keyward_exec::NAME)) {
+        // Its memory stays open until the agent has seen who asks.
+        return keyward_exec::main();
+    }
     let code = run();
     // Nothing that was started for an answer that nobody waits for any more outlives us.
     runner::shut_down(LAST_BREATH);

@@ -3,7 +3,7 @@
 use std::{
     io::{BufRead, BufReader},
     os::unix::fs::MetadataExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread,
 };
@@ -80,19 +80,49 @@ fn the_timeline_has_a_line_for_each_promise_and_the_folder_is_gone_afterwards() 
     std::fs::create_dir(&temporary).unwrap();
     let ran = stage.command(["demo"]).env("TMPDIR", &temporary).ran();
     let text = ran.good();
-    assert_eq!(text.lines().filter(|line| line.contains(" s  kept  ")).count(), 16, "{text}");
-    assert!(text.contains("16 of 16 promises kept in "), "{text}");
+    assert_eq!(text.lines().filter(|line| line.contains(" s  kept  ")).count(), 17, "{text}");
+    assert!(text.contains("17 of 17 promises kept in "), "{text}");
     assert_eq!(ran.stderr, "");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
+}
+
+/// The program without any other beside it, as `cargo run` builds it.
+fn alone() -> (tempfile::TempDir, PathBuf) {
+    // On the file system of the program, so that it can be linked.
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let program = place.path().join("keyward");
+    std::fs::hard_link(env!("CARGO_BIN_EXE_keyward"), &program).unwrap();
+    (place, program)
+}
+
+#[test]
+fn the_agent_is_shown_by_this_program_alone_whatever_the_environment_says_and_ends() {
+    let stage = Stage::new();
+    let (place, program) = alone();
+    let temporary = tempfile::Builder::new().prefix("kw").tempdir().unwrap();
+    let demo = Command::new(program)
+        .args(["demo", "-o", "json"])
+        .env("HOME", stage.path("home"))
+        .env("TMPDIR", temporary.path())
+        .envs([("CI", "true"), ("KEYWARD_AGENT", "off"), ("KEYWARD_AGENT_SOCK", "/nowhere")])
+        .output()
+        .unwrap();
+    let document: Value = serde_json::from_slice(&demo.stdout).unwrap();
+    let lines = document["lines"].as_array().unwrap();
+    let agent = lines.iter().find(|line| line["promise"] == "agent").unwrap();
+    assert_eq!(agent["kept"], true, "{agent:#}");
+    assert_eq!(agent["figures"]["client"], "this program, started as `keyward-exec`");
+    // Whatever ran from here has this path in its link.
+    let left = std::fs::read_dir("/proc").unwrap().flatten().filter(|process| {
+        std::fs::read_link(process.path().join("exe")).is_ok_and(|exe| exe.starts_with(&place))
+    });
+    assert_eq!(left.count(), 0, "no agent is left");
 }
 
 #[test]
 fn without_keyward_pkcs11_the_step_says_how_to_build_it() {
     let stage = Stage::new();
-    // On the file system of the program, so that it can be linked.
-    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let program = place.path().join("keyward");
-    std::fs::hard_link(env!("CARGO_BIN_EXE_keyward"), &program).unwrap();
+    let (_place, program) = alone();
     let demo = Command::new(program)
         .args(["demo", "--break", "softhsm", "-o", "json"])
         .env("HOME", stage.path("home"))

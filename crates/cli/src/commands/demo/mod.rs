@@ -34,7 +34,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
-  # Ten seconds, fifteen promises; one more where SoftHSM is installed.
+  # Twelve seconds, sixteen promises; one more where SoftHSM is installed.
   keyward demo
 
   # The same, and the server stays for you to try kubectl on it.

@@ -19,6 +19,7 @@ pub(super) enum Promise {
     Switch,
     Signer,
     Softhsm,
+    Agent,
 }
 
 impl Promise {
@@ -41,6 +42,7 @@ impl Promise {
             Self::Switch => "switch",
             Self::Signer => "signer",
             Self::Softhsm => "softhsm",
+            Self::Agent => "agent",
         }
     }
 
@@ -65,6 +67,9 @@ impl Promise {
             }
             Self::Signer => "a key that stays in another process signs, once for twenty requests",
             Self::Softhsm => "a key that was made inside a token and cannot leave it signs",
+            Self::Agent => {
+                "ten processes, one after another, share one plugin run through the agent"
+            }
         }
     }
 }

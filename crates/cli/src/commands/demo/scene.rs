@@ -7,8 +7,8 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use http::Response;
-use keyward::{Client, Incoming};
+use http::{Request, Response, header};
+use keyward::{Body, Client, Incoming};
 use keyward_demo::{
     authority::KeyKind,
     issuer::{Issuer, Manner},
@@ -20,9 +20,14 @@ use keyward_host::{
     plan::{Complaints, Settings},
     rules::Rules,
 };
-use keyward_process::{clock::SystemClock, surroundings::Surroundings};
+use keyward_process::{
+    clock::SystemClock,
+    runner::{self, Cancel, Invocation},
+    surroundings::Surroundings,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use zeroize::Zeroizing;
 
 use super::{leftovers, promise::Promise, softhsm::Softhsm};
 use crate::{failure::Failure, output, server, signals};
@@ -37,6 +42,8 @@ pub(super) const SOFTHSM: &str = "softhsm";
 pub(super) const ANONYMOUS: &str = "anonymous";
 /// The account of the image credential provider.
 pub(super) const IMAGES: &str = "images";
+/// The account of the plugin that the agent runs.
+pub(super) const AGENT: &str = "agent";
 
 /// The issuer's, in the folder.
 const SOCKET: &str = "issuer";
@@ -109,6 +116,7 @@ impl Scene {
         issuer.answer(HANGING, Manner::Silence);
         issuer.answer(FAILING, Manner::No);
         issuer.answer(IMAGES, Manner::Token(LONG));
+        issuer.answer(AGENT, Manner::Token(LONG));
         let surroundings = surroundings.clone();
         Ok(Self {
             server,
@@ -228,6 +236,28 @@ pub(super) async fn status(client: &Client, path: &str) -> Result<u16, Failure> 
 /// Who the server takes us for, on which connection, under which certificate.
 pub(super) async fn whoami(client: &Client) -> Result<Value, Failure> {
     told(client.get("/whoami").await?).await
+}
+
+/// What a program printed that has to end well.
+pub(super) fn printed(invocation: &Invocation) -> Result<Zeroizing<Vec<u8>>, Failure> {
+    let failed = || Failure::failed(format!("`{}` failed", invocation.program.display()));
+    let output = runner::run(invocation, &Cancel::default())
+        .map_err(|failure| failed().note("cause", failure.to_string()))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(failed().note("it says", said.trim().to_owned()));
+    }
+    Ok(output.stdout)
+}
+
+/// The user that the server takes the bearer of this token for.
+pub(super) async fn whoami_with(scene: &Scene, token: &str) -> Result<String, Failure> {
+    let request = Request::get("/whoami")
+        .header(header::AUTHORIZATION, format!("Bearer {token}"))
+        .body(Body::empty())
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    let who = told(scene.client(ANONYMOUS)?.send(request).await?).await?;
+    Ok(who["username"].as_str().unwrap_or_default().to_owned())
 }
 
 /// The object that the server answered with.

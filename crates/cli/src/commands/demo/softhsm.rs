@@ -11,13 +11,13 @@ use std::{
 use keyward_demo::authority::Authority;
 use keyward_host::rules;
 use keyward_process::{
-    runner::{self, Cancel, Invocation, Stdin},
+    runner::{Invocation, Stdin},
     surroundings::Surroundings,
 };
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::scene::{LONG, SOFTHSM};
+use super::scene::{LONG, SOFTHSM, printed};
 use crate::{failure::Failure, output};
 
 /// The token's PIN. It guards a key that nobody but this demo's server knows, for ten seconds.
@@ -135,13 +135,6 @@ impl Softhsm {
         invocation.env.clone_from(&self.env);
         invocation.stdin = stdin;
         invocation.budget = BUDGET;
-        let failed = || Failure::failed(format!("`{}` failed", program.display()));
-        let output = runner::run(&invocation, &Cancel::default())
-            .map_err(|failure| failed().note("cause", failure.to_string()))?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(failed().note("it says", said.trim().to_owned()));
-        }
-        Ok(output.stdout)
+        printed(&invocation)
     }
 }

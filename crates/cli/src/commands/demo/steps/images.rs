@@ -3,8 +3,6 @@
 use std::{fs, os::unix::fs::symlink, path::PathBuf, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use http::{Request, header};
-use keyward::Body;
 use keyward_host::{observer::Nobody, reload::Pace};
 use keyward_image::{Config, Images, Lookup, Reading, ReloadingConfig, Settings};
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
@@ -15,7 +13,7 @@ use crate::{
     commands::demo::{
         promise::Promise,
         report::Report,
-        scene::{ANONYMOUS, IMAGES, Scene, told},
+        scene::{IMAGES, Scene, whoami_with},
     },
     failure::Failure,
 };
@@ -46,7 +44,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         found.iter().filter_map(|found| password(found.as_ref().ok()?)).collect();
     let good = passwords.len();
     let who = match passwords.first() {
-        Some(password) => whoami(scene, password).await?,
+        Some(password) => whoami_with(scene, password).await?,
         None => "nobody".to_owned(),
     };
     report.see(
@@ -196,14 +194,4 @@ impl Node {
 
 fn password(found: &Lookup) -> Option<String> {
     Some(found.logins.first()?.login.password.expose().to_owned())
-}
-
-/// Who the server takes the bearer of this password for.
-async fn whoami(scene: &Scene, password: &str) -> Result<String, Failure> {
-    let request = Request::get("/whoami")
-        .header(header::AUTHORIZATION, format!("Bearer {password}"))
-        .body(Body::empty())
-        .map_err(|error| Failure::failed(error.to_string()))?;
-    let who = told(scene.client(ANONYMOUS)?.send(request).await?).await?;
-    Ok(who["username"].as_str().unwrap_or_default().to_owned())
 }

@@ -1,6 +1,7 @@
 //! The steps, one file each, in the order of the timeline. A new one is a file and an entry here,
 //! and a [`Promise`] for each line it adds.
 
+mod agent;
 mod certificate;
 mod crowd;
 mod expiry;
@@ -48,6 +49,7 @@ pub(super) const ALL: &[Step] = &[
     Step { promises: &[Promise::Images, Promise::Switch], run: |s, r| Box::pin(images::run(s, r)) },
     Step { promises: &[Promise::Signer], run: |s, r| Box::pin(signer::run(s, r)) },
     Step { promises: &[Promise::Softhsm], run: |s, r| Box::pin(softhsm::run(s, r)) },
+    Step { promises: &[Promise::Agent], run: |s, r| Box::pin(agent::run(s, r)) },
 ];
 
 /// Measures from now on.

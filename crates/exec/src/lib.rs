@@ -1,0 +1,86 @@
+//! `keyward-exec -- COMMAND ARGS…`: wraps a credential plugin in a kubeconfig.
+//!
+//! Asks the agent for what the plugin would print. If no agent is running and none can be started,
+//! or it is stuck, or it does not serve this process, the plugin runs as it would without Keyward.
+//! `keyward` checks the plugin policy first; if `keyward` is missing and a policy exists, nothing
+//! runs.
+//!
+//! Every kubectl call starts this program, so it avoids everything that costs a fraction of a
+//! millisecond.
+//!
+//! It is a library so that `keyward` can do the same when it is started by this name; nothing else is
+//! meant to be used.
+
+mod direct;
+#[cfg(target_os = "linux")]
+mod warm;
+
+use std::{env, ffi::OsString, io::Write as _, process::ExitCode};
+
+const USAGE: &str = "\
+Asks keyward's agent for the credential that a plugin would print.
+
+Usage: keyward-exec -- COMMAND [ARGS]...
+
+`keyward wrap` puts this program into kubeconfigs. Set KEYWARD_AGENT=off to run the plugin each time.
+";
+
+/// The name of the program.
+pub const NAME: &str = "keyward-exec";
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let mut words = env::args_os().skip(1);
+    let first = words.next().unwrap_or_default();
+    let rest: Vec<OsString> = words.collect();
+    match (first.to_str(), rest.split_first()) {
+        (Some("--"), Some((command, args))) => run(command, args),
+        (Some("--no-browser"), Some((url, _))) => {
+            tell(&format!("the plugin wants a browser for {}", url.to_string_lossy()));
+            ExitCode::FAILURE
+        }
+        (Some("--version" | "-V"), None) => {
+            print(concat!("keyward-exec ", env!("CARGO_PKG_VERSION"), "\n").as_bytes())
+        }
+        (Some("--help" | "-h"), None) => print(USAGE.as_bytes()),
+        _ => {
+            let _ = std::io::stderr().write_all(USAGE.as_bytes());
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(command: &OsString, args: &[OsString]) -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if !is_off()
+        && let Some(code) = warm::ask(command, args)
+    {
+        return code;
+    }
+    direct::run(command, args)
+}
+
+/// Whether the agent is switched off, or would be left behind: continuous integration kills
+/// programs that still run, or waits for them.
+#[cfg(target_os = "linux")]
+fn is_off() -> bool {
+    let ci = var("CI").is_some_and(|value| !value.is_empty() && value != "false");
+    ci || var("KEYWARD_AGENT").is_some_and(|value| value == "off")
+}
+
+#[expect(clippy::disallowed_methods, reason = "this program is too small for made-up surroundings")]
+fn var(name: &str) -> Option<OsString> {
+    env::var_os(name)
+}
+
+fn print(bytes: &[u8]) -> ExitCode {
+    let mut out = std::io::stdout();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "keyward-exec: {text}");
+}
