@@ -9,9 +9,13 @@ use std::{
 };
 
 use keyward_agent::{Client, Obtained, obtain};
-use keyward_protocol::agent::{Ask, Message};
+use keyward_protocol::agent::Message;
 
 use crate::stage::{Stage, eventually, exec, request};
+
+/// Together they ask some 200 times a second, or as often as the machine allows.
+const CLIENTS: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(18);
 
 #[test]
 fn a_new_program_takes_the_socket_over_and_no_request_fails() {
@@ -65,16 +69,18 @@ fn replace(before: &str, after: &str) {
     let socket = stage.dir.path().join("run/keyward/agent.sock");
     let inode = fs::metadata(&socket).unwrap().ino();
 
-    let question = Message::Ask(ask(&stage));
+    let question = Message::Ask(stage.question());
     let (done, asked) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::SeqCst) {
-                get(&socket, &question);
-                asked.fetch_add(1, Ordering::SeqCst);
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        });
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                while !done.load(Ordering::SeqCst) {
+                    get(&socket, &question);
+                    asked.fetch_add(1, Ordering::SeqCst);
+                    std::thread::sleep(PAUSE);
+                }
+            });
+        }
         install(after);
         eventually("the new agent is alone", || {
             stage.agents().as_slice().first().is_some_and(|agent| *agent != old)
@@ -94,21 +100,5 @@ fn get(socket: &Path, question: &Message) {
     match obtain(&mut client, question, |_| {}).unwrap() {
         Obtained::Answer(answer) => assert!(answer.stdout.expose().contains("t0ken")),
         other => panic!("{other:?}"),
-    }
-}
-
-/// What `keyward-exec` would ask in this stage.
-fn ask(stage: &Stage) -> Ask {
-    let [command, script] = stage.words();
-    let mut environment: Vec<_> =
-        stage.vars.iter().map(|(n, v)| (n.clone().into_bytes(), v.clone().into_bytes())).collect();
-    environment.push((b"KUBERNETES_EXEC_INFO".to_vec(), request(false).into_bytes()));
-    Ask {
-        command: command.into_bytes(),
-        args: vec![script.into_bytes()],
-        environment,
-        directory: b"/".to_vec(),
-        terminal: Vec::new(),
-        login: false,
     }
 }

@@ -3,7 +3,6 @@
 use std::{fs, path::PathBuf};
 
 use keyward_agent::entry::Entries;
-use keyward_process::surroundings::{Fixed, Surroundings};
 
 use crate::stage::{Stage, token};
 
@@ -25,9 +24,7 @@ printf '{{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1"
 
 /// A registration that names the files, as `keyward wrap --identity-file` makes it.
 fn name_files(stage: &Stage) {
-    let vars = stage.vars.iter().map(|(n, v)| (n.into(), v.into())).collect();
-    let surroundings = Surroundings::fixed(Fixed { vars, cwd: "/".into(), ..Fixed::default() });
-    let mut entries = Entries::new(Entries::directory(&surroundings).unwrap());
+    let mut entries = Entries::new(Entries::directory(&stage.surroundings()).unwrap());
     for entry in entries.list() {
         let mut entry = (*entry).clone();
         entry.identity_files = FILES.iter().map(|name| stage.plugin(name)).collect();

@@ -1,6 +1,6 @@
 //! Where there is no agent: nothing is worse than without Keyward.
 
-use std::{fs, os::unix::fs::symlink, path::Path};
+use std::{fs, os::unix::fs::symlink};
 
 use crate::stage::{Stage, exec, private, request, said, token};
 
@@ -23,25 +23,6 @@ fn there_is_no_agent_in_continuous_integration_or_where_it_is_switched_off() {
 fn a_socket_path_that_is_too_long_is_done_without() {
     let long = format!("/tmp/{}/agent.sock", "x".repeat(120));
     runs_directly(&Stage::new(), &[("KEYWARD_AGENT_SOCK", &long)]);
-}
-
-#[test]
-fn a_home_that_cannot_be_written_to_is_done_without() {
-    runs_directly(&Stage::new(), &[("XDG_RUNTIME_DIR", ""), ("HOME", "/proc/self/none")]);
-}
-
-#[test]
-fn without_a_runtime_directory_the_socket_is_in_the_home() {
-    let mut stage = Stage::new();
-    stage.vars.retain(|(name, _)| name != "XDG_RUNTIME_DIR");
-    if Path::new(&format!("/run/user/{}", rustix::process::geteuid().as_raw())).exists() {
-        // This machine has one for every user: nothing to try.
-        return;
-    }
-    assert_eq!(stage.token(), "t0ken");
-    assert_eq!(stage.token(), "t0ken");
-    assert_eq!(stage.runs(), 1);
-    assert!(stage.dir.path().join("home/.keyward/run").is_dir());
 }
 
 #[test]

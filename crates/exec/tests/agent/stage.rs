@@ -1,7 +1,7 @@
 //! A home, a runtime directory, a plugin that counts its runs, and the agent that belongs to them.
 
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs,
     os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
@@ -11,6 +11,7 @@ use std::{
 
 use keyward_agent::entry::{Entries, Entry, Stanza};
 use keyward_process::surroundings::{Fixed, Surroundings};
+use keyward_protocol::agent::Ask;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -64,10 +65,14 @@ impl Stage {
     }
 
     pub(crate) fn answer(&self, token: &str) {
+        self.answer_until(token, &"2099-01-01T00:00:00Z");
+    }
+
+    pub(crate) fn answer_until(&self, token: &str, end: &impl ToString) {
         let answer = serde_json::json!({
             "kind": "ExecCredential",
             "apiVersion": VERSION,
-            "status": { "token": token, "expirationTimestamp": "2099-01-01T00:00:00Z" },
+            "status": { "token": token, "expirationTimestamp": end.to_string() },
         });
         let new = self.plugin("new");
         fs::write(&new, answer.to_string()).unwrap();
@@ -92,12 +97,37 @@ impl Stage {
         ["sh".to_owned(), self.plugin("plugin").to_str().unwrap().to_owned()]
     }
 
-    fn entry(&self) -> (Entry, Surroundings) {
-        let surroundings = Surroundings::fixed(Fixed {
+    /// A variable of this stage.
+    pub(crate) fn var(&self, name: &str) -> Option<OsString> {
+        self.vars.iter().find(|(known, _)| known == name).map(|(_, value)| value.into())
+    }
+
+    pub(crate) fn surroundings(&self) -> Surroundings {
+        Surroundings::fixed(Fixed {
             vars: self.vars.iter().map(|(n, v)| (n.into(), v.into())).collect(),
             cwd: "/".into(),
             ..Fixed::default()
-        });
+        })
+    }
+
+    /// What `keyward-exec` would ask in this stage.
+    pub(crate) fn question(&self) -> Ask {
+        let [command, script] = self.words();
+        let bytes = |text: &String| text.clone().into_bytes();
+        let mut environment: Vec<_> = self.vars.iter().map(|(n, v)| (bytes(n), bytes(v))).collect();
+        environment.push((b"KUBERNETES_EXEC_INFO".to_vec(), request(false).into_bytes()));
+        Ask {
+            command: command.into_bytes(),
+            args: vec![script.into_bytes()],
+            environment,
+            directory: b"/".to_vec(),
+            terminal: Vec::new(),
+            login: false,
+        }
+    }
+
+    fn entry(&self) -> (Entry, Surroundings) {
+        let surroundings = self.surroundings();
         let [command, script] = self.words();
         let stanza = Stanza {
             command: &command,
