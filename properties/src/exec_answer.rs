@@ -1,6 +1,6 @@
 //! What a plugin prints, in all versions, and what it is told.
 
-use keyward_host::pair::Pair;
+use keyward_host::Pair;
 use keyward_protocol::{
     exec::{Answer, Form, Request, Version},
     time::whole_second,

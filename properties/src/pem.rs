@@ -1,6 +1,6 @@
 //! Certificates and keys, in PEM and in DER.
 
-use keyward_host::pair::{KeyDer, Pair};
+use keyward_host::{KeyDer, Pair};
 use keyward_protocol::{
     Secret,
     pem::{Blocks, encode},

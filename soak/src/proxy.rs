@@ -18,7 +18,7 @@ use std::{
 };
 
 use keyward::Client;
-use keyward_host::{Kubeconfig, Overrides, Sources, observer::Nobody, rules::Rules};
+use keyward_host::{Kubeconfig, NoopObserver, Overrides, Sources, rules::Rules};
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use tokio::{sync::watch as signal, task::JoinSet};
 
@@ -135,7 +135,7 @@ impl Proxy {
         let surroundings = Surroundings::process();
         let target = Kubeconfig::from_bytes(self.text.as_bytes())?
             .resolve(&Overrides::default(), &surroundings)?;
-        let sources = Sources::new(Arc::new(SystemClock), Arc::new(Nobody));
+        let sources = Sources::new(Arc::new(SystemClock), Arc::new(NoopObserver));
         Ok(Client::builder().open(&target, &Rules::default(), &sources)?)
     }
 

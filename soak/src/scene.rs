@@ -8,7 +8,7 @@ use std::{
 };
 
 use keyward::Client;
-use keyward_host::{Kubeconfig, Overrides, Sources, observer::Nobody, plan, rules::Rules};
+use keyward_host::{Kubeconfig, NoopObserver, Overrides, Sources, plan, rules::Rules};
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use keyward_testing::{
     issuer::{Issuer, Manner},
@@ -87,7 +87,7 @@ impl Scene {
         settings.person = false;
         let mut rules = Rules::default();
         rules.trusted.push(program);
-        let sources = Sources::new(Arc::new(SystemClock), Arc::new(Nobody));
+        let sources = Sources::new(Arc::new(SystemClock), Arc::new(NoopObserver));
         Ok(Client::builder().plan(settings).open(&target, &rules, &sources)?)
     }
 

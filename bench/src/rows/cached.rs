@@ -9,7 +9,7 @@ use std::{
 
 use keyward::{Origin, bearer};
 use keyward_host::{
-    Credential, Kubeconfig, Overrides, Plan, Source, Sources, observer::Nobody, plan::Settings,
+    Credential, Kubeconfig, NoopObserver, Overrides, Plan, Source, Sources, plan::Settings,
     rules::Rules,
 };
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
@@ -158,7 +158,7 @@ pub fn source(folder: &Folder) -> Source {
     let config = Kubeconfig::load(&surroundings, Some(&folder.config)).expect("a kubeconfig");
     let target = config.resolve(&Overrides::default(), &surroundings).expect("a target");
     let plan = Plan::new(target, &Rules::default(), &surroundings, Settings::default());
-    Sources::new(Arc::new(SystemClock), Arc::new(Nobody)).open(&plan.expect("a plan"))
+    Sources::new(Arc::new(SystemClock), Arc::new(NoopObserver)).open(&plan.expect("a plan"))
 }
 
 fn hand_out(source: &Source) -> Arc<Credential> {

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use keyward::Client;
-use keyward_host::{Kubeconfig, Overrides, Sources, Target, observer::Nobody, rules::Rules};
+use keyward_host::{Kubeconfig, NoopObserver, Overrides, Sources, Target, rules::Rules};
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use kube::config::{KubeConfigOptions, Kubeconfig as Theirs};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -318,7 +318,7 @@ fn ours(folder: &Folder) -> (Client, Target) {
     let surroundings = Surroundings::process();
     let config = Kubeconfig::from_bytes(folder.text().as_bytes()).expect("a kubeconfig");
     let target = config.resolve(&Overrides::default(), &surroundings).expect("a target");
-    let sources = Sources::new(Arc::new(SystemClock), Arc::new(Nobody));
+    let sources = Sources::new(Arc::new(SystemClock), Arc::new(NoopObserver));
     let client = Client::builder().open(&target, &Rules::default(), &sources);
     (client.expect("a client"), target)
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use keyward::Client;
-use keyward_host::{Kubeconfig, Overrides, Sources, Target, observer::Nobody, plan, rules::Rules};
+use keyward_host::{Kubeconfig, NoopObserver, Overrides, Sources, Target, plan, rules::Rules};
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use keyward_protocol::{
     Secret,
@@ -134,7 +134,7 @@ impl Scene {
                 .enable_all()
                 .build()
                 .expect("a runtime"),
-            sources: Sources::new(Arc::new(SystemClock), Arc::new(Nobody)),
+            sources: Sources::new(Arc::new(SystemClock), Arc::new(NoopObserver)),
             folder,
         }
     }

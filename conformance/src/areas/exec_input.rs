@@ -18,10 +18,9 @@ use std::{
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use keyward_host::{
-    Draft, Error, Kind, Sources, Target,
+    Draft, Error, Kind, NoopObserver, Sources, Target,
     kubeconfig::{ApiVersion, Cluster, Exec, InteractiveMode, Named, User},
-    observer::Nobody,
-    plan::{Complaints, Settings},
+    plan::{Settings, StderrMode},
     rules::Rules,
 };
 use keyward_process::{
@@ -70,7 +69,7 @@ fn run(case: &Value, folder: &Path) -> Result<Value, String> {
         ..Fixed::default()
     });
     let mut settings = Settings::default();
-    settings.complaints = Complaints::Kept;
+    settings.stderr = StderrMode::Kept;
     if case["stdinUnavailable"] == true {
         let why = case["stdinUnavailableMessage"].as_str().unwrap_or_default();
         settings.stdin_unavailable = Some(why.to_owned());
@@ -89,7 +88,7 @@ fn run(case: &Value, folder: &Path) -> Result<Value, String> {
     };
     let told = plan.plugin().and_then(|plugin| plugin.request.as_ref()).map(Request::to_json);
     let terminal = Terminal::on_stdin().map_err(|e| format!("no terminal for stdin: {e}"))?;
-    let sources = Sources::new(Arc::new(SystemClock), Arc::new(Nobody));
+    let sources = Sources::new(Arc::new(SystemClock), Arc::new(NoopObserver));
     let ended = sources.open(&plan).credential_blocking();
     drop(terminal);
     let Ok(environment) = fs::read(folder.join("environ")) else {
@@ -206,8 +205,8 @@ fn target(case: &Value, folder: &Path) -> Result<Target, String> {
     };
     Ok(Target {
         namespace: "default".into(),
-        cluster: Named { value: cluster, ..Named::default() },
-        user: Named { value: User { exec: Some(exec), ..User::default() }, ..Named::default() },
+        cluster: Named::new("", cluster),
+        user: Named::new("", User { exec: Some(exec), ..User::default() }),
         exec_config,
         ..Target::default()
     })

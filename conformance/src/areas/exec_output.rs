@@ -1,6 +1,6 @@
 //! What is made of a plugin's answer: `vectors/exec-output.json`.
 
-use keyward_host::pair::Pair;
+use keyward_host::Pair;
 use keyward_protocol::{
     exec::{Answer, AnswerError, Detail, Version},
     time::parse_rfc3339,

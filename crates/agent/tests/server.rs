@@ -10,7 +10,7 @@ use keyward_agent::{
     obtain,
 };
 use keyward_process::{
-    clock::{HandClock, SystemClock},
+    clock::{ManualClock, SystemClock},
     surroundings::{Fixed, Surroundings},
 };
 use keyward_protocol::{
@@ -203,7 +203,7 @@ fn twelve_hours_of_background_requests_make_one_run_of_a_plugin_that_wants_a_bro
     let entry = Entry::new(&stanza, &dir.path().join("config"), "ann", &surroundings).unwrap();
     Entries::new(dir.path().join("entries")).add(&entry).unwrap();
 
-    let clock = Arc::new(HandClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
+    let clock = Arc::new(ManualClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
     let settings = Settings::new(address.clone(), dir.path().join("entries"), clock.clone());
     let server = Server::bind(settings).unwrap();
     let stopper = server.stopper();

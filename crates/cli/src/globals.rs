@@ -13,7 +13,7 @@ use keyward::{
 use keyward_host::{
     Draft, Kubeconfig, Overrides, Plan, Sources, Target,
     kubeconfig::Impersonate,
-    plan::{Complaints, Settings},
+    plan::{Settings, StderrMode},
     plugin::Environment,
     redact,
     rules::Rules,
@@ -138,7 +138,7 @@ impl Globals {
     pub(crate) fn plan(&self, target: Target) -> Result<Plan, Failure> {
         let draft = self.draft(target, &self.rules()?)?;
         self.warn(draft.warnings());
-        tracing::info!(methods = ?draft.method().names(), "decided how to get a credential");
+        tracing::info!(methods = ?draft.methods(), "decided how to get a credential");
         Ok(draft.finish()?)
     }
 
@@ -183,10 +183,10 @@ impl Globals {
         settings.form = self.flags.form();
         settings.prompts = Some(Arc::clone(&PROMPTS));
         settings.exchange = Some(Https::shared());
-        settings.complaints = Complaints::PassThrough(Arc::clone(&self.plugin_stderr));
+        settings.stderr = StderrMode::PassThrough(Arc::clone(&self.plugin_stderr));
         if let Some(asked) = &self.asked {
             // Our stderr belongs to whoever runs us, as the plugin's does under kubectl.
-            settings.complaints = Complaints::Shown;
+            settings.stderr = StderrMode::Shown;
             if !asked.interactive {
                 settings.stdin_unavailable =
                     Some("keyward itself was told that nobody can be asked".to_owned());

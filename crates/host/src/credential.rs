@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use keyward_protocol::Secret;
 use zeroize::Zeroizing;
 
-use crate::{Error, Kind, cell::Keep, pair::Pair, signer::Identity};
+use crate::{Error, Kind, cell::CacheValue, pair::Pair, signer::Identity};
 
 /// A credential in memory: a bearer token (or basic auth), a certificate with its key, or both.
 ///
@@ -142,7 +142,7 @@ impl Credential {
     }
 }
 
-impl Keep for Credential {
+impl CacheValue for Credential {
     /// Copies the credential with a separate header.
     fn copy(&self) -> Self {
         let authorization = self.authorization.as_ref().map(|header| {

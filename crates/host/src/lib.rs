@@ -1,14 +1,14 @@
 //! Runs external credential providers: from a kubeconfig to a credential in memory.
 //!
 //! ```text
-//! kubeconfig ──► Target ──► Plan ──► Invocation ──► Answer ──► Fresh ──► Arc<Credential>
-//!           resolve    plan     ask            run        read      keep
+//! kubeconfig ──► Target ──► Plan ──► Invocation ──► Answer ──► Fetched ──► Arc<Credential>
+//!           resolve    plan     ask            run        read      cache
 //! ```
 //!
 //! One noun is one type, one verb one function, each in the file of that name: a [`Kubeconfig`]
 //! resolves to a [`Target`]; a [`Plan`] decides, by [`rules`], how its user gets credentials; a
 //! plugin is an [`Invocation`](keyward_process::runner::Invocation) that is run; its
-//! [`Answer`](keyward_protocol::exec::Answer) is kept in a [`Cell`](cell::Cell), and a [`Source`]
+//! [`Answer`](keyward_protocol::exec::Answer) is cached, and a [`Source`]
 //! hands out the [`Credential`] to everybody who is that user.
 //!
 //! ```no_run
@@ -27,32 +27,40 @@
 //! # }
 //! ```
 //!
-//! Where to look: hangs → [`keyward_process::runner`]; asked twice → `single_flight`, [`cell`]; wrong program → [`plan`],
+//! Where to look: hangs → [`keyward_process::runner`]; asked twice → `single_flight`, `cell`; wrong program → [`plan`],
 //! [`rules`]; bad field → `keyward_protocol::exec`; wrong user → [`kubeconfig`].
 
-pub mod cell;
+mod cell;
+mod copies;
 mod credential;
 mod error;
-pub mod exec;
+mod exec;
 pub mod kubeconfig;
-pub mod observer;
-pub mod oidc;
-pub mod pair;
+mod observer;
+mod oidc;
+mod pair;
 pub mod plan;
 pub mod plugin;
 pub mod redact;
-pub mod reload;
+mod reload;
 pub mod rules;
 pub mod signer;
 mod single_flight;
 mod source;
 mod static_credential;
 
+pub use cell::{Fetch, Fetched, History, Occasion};
+pub use copies::ThreadCopies;
 pub use credential::Credential;
 pub use error::{Error, Kind};
-pub use exec::PluginRunner;
-pub use kubeconfig::{Kubeconfig, Overrides, Target};
-pub use plan::{Draft, Plan};
+pub use exec::{ExecPlugin, PluginRunner};
+pub use kubeconfig::types::{Kubeconfig, Overrides, Target};
+#[cfg(feature = "metrics")]
+pub use observer::MetricsObserver;
+pub use observer::{CallStatus, NoopObserver, Observer};
+pub use oidc::OidcExchange;
+pub use pair::{KeyDer, Pair, read_authorities};
+pub use plan::draft::{Draft, Plan};
+pub use reload::{Reload, ReloadPace};
 pub use single_flight::{SingleFlight, Waiter};
 pub use source::{Source, Sources};
-pub use static_credential::{CertificateSource, HeaderSource, StaticCredential};

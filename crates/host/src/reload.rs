@@ -19,7 +19,7 @@ use keyward_process::clock::SharedClock;
 
 /// How often files are looked at.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
+pub struct ReloadPace {
     /// The least time between two looks.
     pub every: Duration,
     /// How long a file must be left alone before it is taken for whole: the least age of what is read
@@ -27,7 +27,7 @@ pub struct Pace {
     pub confirm: Duration,
 }
 
-impl Default for Pace {
+impl Default for ReloadPace {
     /// Every second, and a tenth of one to confirm.
     fn default() -> Self {
         Self { every: Duration::from_secs(1), confirm: Duration::from_millis(100) }

@@ -17,9 +17,9 @@ use crate::{
     Credential, Error, Plan,
     cell::{self, Cell, Fetch},
     exec::{self, Runner},
-    observer::{Ends, Nobody, Observer},
+    observer::{Ends, NoopObserver, Observer},
     oidc::Renewer,
-    plan::{Key, Method},
+    plan::{Choice, Key},
     signer::{Certificates, Pins, Signer},
     static_credential::StaticFetch,
 };
@@ -57,7 +57,7 @@ static GLOBAL: OnceLock<Sources> = OnceLock::new();
 impl Sources {
     /// The one most programs use: the system's clock, and nobody who measures.
     pub fn global() -> &'static Self {
-        GLOBAL.get_or_init(|| Self::new(Arc::new(SystemClock), Arc::new(Nobody)))
+        GLOBAL.get_or_init(|| Self::new(Arc::new(SystemClock), Arc::new(NoopObserver)))
     }
 
     /// A registry of its own, for tests and for programs that want isolation.
@@ -91,27 +91,27 @@ impl Sources {
         let observer = || Arc::clone(&self.observer);
         let keep = self.settings.clone();
         let (plan, kept) = (plan.clone(), Arc::clone(&clock));
-        let holder = match plan.method() {
-            Method::Static(fixed) if fixed.is_empty() => {
+        let holder = match plan.choice() {
+            Choice::Static(fixed) if fixed.is_empty() => {
                 Holder::Anonymous(Arc::new(Credential::anonymous()))
             }
-            Method::Static(fixed) => {
+            Choice::Static(fixed) => {
                 let fetch = StaticFetch::new(fixed.clone(), plan.clone(), Arc::clone(&clock));
                 Holder::Cell(Cell::new(fetch, kept, keep))
             }
-            Method::Exec(plugin) => {
+            Choice::Exec(plugin) => {
                 let watch = exec::Watch { id, observer: observer(), ends: Arc::clone(&self.ends) };
                 let plugin = Arc::clone(plugin);
                 let runner = Runner::new(plugin, plan.clone(), Arc::clone(&clock), watch);
                 Holder::Cell(Cell::new(runner, kept, keep))
             }
-            Method::Oidc(oidc, fixed) => {
+            Choice::Oidc(oidc, fixed) => {
                 let (oidc, fixed) = (Arc::clone(oidc), fixed.clone());
                 let renewer =
                     Renewer::new(oidc, fixed, plan.clone(), Arc::clone(&clock), observer());
                 Holder::Cell(Cell::new(renewer, kept, keep))
             }
-            Method::Signer(plugin, fixed) => {
+            Choice::Signer(plugin, fixed) => {
                 let (plugin, pins) = (Arc::clone(plugin), Arc::clone(&self.pins));
                 let signer = Signer::new(plugin, plan.clone(), observer(), pins);
                 let header = fixed.header(&plan.target().user.value);
@@ -131,7 +131,7 @@ impl Source {
     /// of it share its credentials, nothing else does.
     pub fn from_fetch(fetch: impl Fetch<Credential>, clock: SharedClock) -> Self {
         let cell = Cell::new(fetch, Arc::clone(&clock), cell::Settings::default());
-        let ends = Arc::new(Ends::new(Arc::new(Nobody)));
+        let ends = Arc::new(Ends::new(Arc::new(NoopObserver)));
         Self(Arc::new(Inner { id: next_id(), ends, clock, holder: Holder::Cell(cell) }))
     }
 

@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     Credential, Error, Kind, Plan,
-    cell::{Fetch, Fresh, Keep, Occasion},
+    cell::{CacheValue, Fetch, Fetched, Occasion},
     credential::{Header, Unsendable},
     kubeconfig::User,
     pair::Pair,
@@ -24,16 +24,16 @@ use crate::{
 
 /// What a user has without running anything. It wins over an exec plugin (EX-15).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct StaticCredential {
+pub(crate) struct StaticCredential {
     /// A client certificate with its key, for the handshake.
-    pub certificate: Option<CertificateSource>,
+    pub(crate) certificate: Option<CertificateSource>,
     /// What goes into the `Authorization` header.
-    pub header: Option<HeaderSource>,
+    pub(crate) header: Option<HeaderSource>,
 }
 
 /// Where a client certificate and its key are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CertificateSource {
+pub(crate) enum CertificateSource {
     /// Both in the kubeconfig.
     Kubeconfig,
     /// At least one of them in a file, read again as it changes.
@@ -42,7 +42,7 @@ pub enum CertificateSource {
 
 /// Where the content of an `Authorization` header comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HeaderSource {
+pub(crate) enum HeaderSource {
     /// A token, in the kubeconfig or a flag.
     Token,
     /// A token in a file, read again as it changes.
@@ -76,19 +76,8 @@ impl StaticCredential {
     }
 
     /// Whether there is nothing: the user is anonymous, or has a plugin.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.certificate.is_none() && self.header.is_none()
-    }
-
-    /// What it is, for people.
-    pub fn names(&self) -> Vec<&'static str> {
-        let certificate = self.certificate.map(|_| "a client certificate");
-        let header = self.header.as_ref().map(|header| match header {
-            HeaderSource::Token => "a token",
-            HeaderSource::TokenFile(_) => "a token file",
-            HeaderSource::Basic => "a user name with password",
-        });
-        certificate.into_iter().chain(header).collect()
     }
 
     /// The header, unless it is in a file.
@@ -178,7 +167,7 @@ impl StaticFetch {
 }
 
 impl Fetch<Credential> for StaticFetch {
-    fn fetch(&self, _occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
+    fn fetch(&self, _occasion: &Occasion) -> Result<Fetched<Credential>, Error> {
         let from_files = self.fixed.certificate == Some(CertificateSource::Files)
             || matches!(self.fixed.header, Some(HeaderSource::TokenFile(_)));
         let until = || self.clock.now().checked_add(REREAD).ok();
@@ -188,11 +177,11 @@ impl Fetch<Credential> for StaticFetch {
             (Ok(new), _) => {
                 let value = new.credential.copy();
                 *last = Some(new);
-                Ok(Fresh { value, expires })
+                Ok(Fetched { value, expires })
             }
             (Err(error), Some(old)) => {
                 tracing::warn!(%error, "the last good content is used");
-                Ok(Fresh { value: old.credential.copy(), expires })
+                Ok(Fetched { value: old.credential.copy(), expires })
             }
             (Err(error), None) => Err(error),
         }
@@ -243,7 +232,7 @@ pub(crate) fn read_pair(user: &User) -> Result<Pair, Unusable> {
         user.client_key_data.clone()
     };
     let certificate = String::from_utf8_lossy(&certificate);
-    Pair::parse(&certificate, &key).map_err(|error| Unusable::Pair(error.0))
+    Pair::parse(&certificate, &key).map_err(|error| Unusable::Pair(error.to_string()))
 }
 
 /// The files of a client certificate and its key, where they are not in the kubeconfig.

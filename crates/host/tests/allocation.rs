@@ -3,41 +3,27 @@
 
 use std::{sync::Arc, time::Duration};
 
-use keyward_host::{
-    Error,
-    cell::{Cell, Fresh, Keep, Occasion, Settings},
-};
-use keyward_process::clock::{Clock, SharedClock, SystemClock};
-
-struct Coin(Box<u64>);
-
-impl Keep for Coin {
-    fn copy(&self) -> Self {
-        Self(self.0.clone())
-    }
-
-    fn serial(&self) -> u64 {
-        *self.0
-    }
-}
+use keyward_host::{Credential, Error, Fetched, Occasion, Source};
+use keyward_process::clock::{Clock, SystemClock};
+use keyward_protocol::Secret;
 
 #[test]
 fn a_cached_value_is_handed_out_without_allocation() {
-    let fetch = |_: &Occasion| -> Result<Fresh<Coin>, Error> {
+    let fetch = |_: &Occasion| -> Result<Fetched<Credential>, Error> {
         let expires = SystemClock.now() + Duration::from_secs(3600);
-        Ok(Fresh { value: Coin(Box::new(1)), expires: Some(expires) })
+        let value = Credential::of(Some(Secret::new("t")), None, Some(expires))?;
+        Ok(Fetched { value, expires: Some(expires) })
     };
-    let clock: SharedClock = Arc::new(SystemClock);
-    let cell = Cell::new(fetch, clock, Settings::default());
+    let source = Source::from_fetch(fetch, Arc::new(SystemClock));
     let first = allocation_counter::measure(|| {
-        cell.value_blocking().unwrap();
+        source.credential_blocking().unwrap();
         // The first time, a thread gets its place among the readers.
-        cell.current().unwrap();
+        source.current().unwrap();
     });
     assert!(first.count_total > 0, "the allocator does count");
     let cached = allocation_counter::measure(|| {
         for _ in 0..10_000 {
-            assert!(cell.current().is_some());
+            assert!(source.current().is_some());
         }
     });
     assert_eq!((cached.count_total, cached.bytes_total), (0, 0));

@@ -10,7 +10,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use keyward_host::{Kind, Source, observer::Observer};
+use keyward_host::{Kind, Observer, Source};
 use keyward_testing::authority::{Authority, Issued};
 use support::{Stage, answer};
 

@@ -6,7 +6,7 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
-use keyward_host::{Kind, observer::Nobody, rules::Policy, rules::Rules};
+use keyward_host::{Kind, NoopObserver, rules::Policy, rules::Rules};
 use keyward_protocol::exec::Response;
 use support::{Stage, answer};
 
@@ -133,7 +133,7 @@ fn what_stderr_was_cut_from_and_the_passwords_of_addresses_are_hidden() {
     target.user.value.exec.as_mut().unwrap().provide_cluster_info = true;
     target.cluster.value.proxy_url = "http://ann:SECRET%2Fproxy@p".into();
     let plan = stage.draft(target).finish().unwrap();
-    let source = stage.sources(Arc::new(Nobody)).open(&plan);
+    let source = stage.sources(Arc::new(NoopObserver)).open(&plan);
     let error = source.credential_blocking().unwrap_err();
     assert_eq!(error.stderr(), Some("no session\nhttp://ann:[hidden]@p, [hidden]\n"));
 }
@@ -219,7 +219,7 @@ fn a_request_too_big_for_the_environment_names_the_field() {
     let mut target = stage.target();
     target.cluster.value.certificate_authority_data = vec![b'x'; 140 << 10];
     let plan = stage.draft(target).finish().unwrap();
-    let source = stage.sources(Arc::new(keyward_host::observer::Nobody)).open(&plan);
+    let source = stage.sources(Arc::new(keyward_host::NoopObserver)).open(&plan);
     let error = source.credential_blocking().unwrap_err();
     assert_eq!(error.kind(), Kind::Failed);
     let shown = format!("{error:#}");
@@ -231,7 +231,7 @@ fn a_request_too_big_for_the_environment_names_the_field() {
 #[test]
 fn equal_plans_share_one_source_and_any_difference_separates() {
     let stage = Stage::answering(r#"{"token":"t"}"#);
-    let sources = stage.sources(Arc::new(keyward_host::observer::Nobody));
+    let sources = stage.sources(Arc::new(keyward_host::NoopObserver));
     let first = sources.open(&stage.plan().unwrap());
     let second = sources.open(&stage.plan().unwrap());
     assert!(first.same(&second));

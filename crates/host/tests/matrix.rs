@@ -14,10 +14,7 @@ use std::{
     time::Duration,
 };
 
-use keyward_host::{
-    Error, Kind, Source,
-    observer::{CallStatus, Observer},
-};
+use keyward_host::{CallStatus, Error, Kind, Observer, Source};
 use keyward_protocol::{Secret, exec::REQUEST_VARIABLE};
 use keyward_testing::misbehaviour::{self, Call, Class, Misbehaviour, TABLE};
 use support::Stage;

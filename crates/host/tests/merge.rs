@@ -17,7 +17,7 @@ fn config() -> impl Strategy<Value = Kubeconfig> {
             let name = format!("c{name}");
             if config.clusters.iter().all(|known| known.name != name) {
                 let value = Cluster { server, ..Cluster::default() };
-                config.clusters.push(Named { name, value, ..Named::default() });
+                config.clusters.push(Named::new(name, value));
             }
         }
         config

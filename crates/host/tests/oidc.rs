@@ -11,12 +11,10 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use keyward_host::{
-    Error, Kind, Source,
-    observer::Nobody,
-    oidc::{Call, Exchange, Reply},
-};
+use keyward_host::{Error, Kind, NoopObserver, OidcExchange, Source};
+use keyward_protocol::Secret;
 use support::Stage;
+use zeroize::Zeroizing;
 
 /// Answers from a list and remembers what it was asked.
 #[derive(Default)]
@@ -25,13 +23,19 @@ struct Provider {
     asked: Mutex<Vec<String>>,
 }
 
-impl Exchange for Provider {
-    fn exchange(&self, call: &Call<'_>) -> Result<Reply, String> {
-        let form = call.form.map_or("", |form| form.expose());
-        let basic = call.basic.map_or("", |basic| basic.expose());
-        self.asked.lock().unwrap().push(format!("{} {form} {basic}", call.url));
+impl OidcExchange for Provider {
+    fn exchange(
+        &self,
+        url: &str,
+        _authorities: Option<&[u8]>,
+        form: Option<&Secret>,
+        basic: Option<&Secret>,
+    ) -> Result<(u16, Zeroizing<Vec<u8>>), String> {
+        let form = form.map_or("", |form| form.expose());
+        let basic = basic.map_or("", |basic| basic.expose());
+        self.asked.lock().unwrap().push(format!("{url} {form} {basic}"));
         let (status, body) = self.answers.lock().unwrap().pop_front().ok_or("nobody is at home")?;
-        Ok(Reply { status, body: body.into_bytes().into() })
+        Ok((status, body.into_bytes().into()))
     }
 }
 
@@ -68,7 +72,7 @@ fn open(
         "    auth-provider:\n      name: oidc\n      config:\n        idp-issuer-url: https://idp/\n        client-id: kube\n        client-secret: \"shh &\"\n        id-token: {id_token}\n{more}"
     );
     let plan = stage.draft(stage.plain_target()).finish()?;
-    Ok(stage.sources(Arc::new(Nobody)).open(&plan))
+    Ok(stage.sources(Arc::new(NoopObserver)).open(&plan))
 }
 
 const REFRESH: &str = "        refresh-token: refresh-1\n";

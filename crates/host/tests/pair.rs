@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use keyward_host::pair::{KeyDer, Pair};
+use keyward_host::{KeyDer, Pair};
 use keyward_protocol::{Node, Secret, node::Value};
 
 /// Throw-away pairs of the vectors: PEM of the certificate and of the key.

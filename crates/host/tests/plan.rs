@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use keyward_host::{
     Kind,
-    plan::Complaints,
+    plan::StderrMode,
     plugin::{Environment, Origin},
     rules::{Policy, Rules, Verdict},
 };
@@ -54,12 +54,12 @@ fn a_draft_explains_a_run_and_runs_nothing() {
 
 #[test]
 fn nobody_is_asked_where_nobody_can_be() {
-    let sink = Complaints::Sink(Arc::new(Screen));
-    for (person, complaints) in [(false, Complaints::Auto), (true, sink)] {
+    let sink = StderrMode::Sink(Arc::new(Screen));
+    for (person, complaints) in [(false, StderrMode::Auto), (true, sink)] {
         let mut stage = Stage::answering(GOOD);
         stage.stdin_is_terminal = true;
         stage.settings.person = person;
-        stage.settings.complaints = complaints;
+        stage.settings.stderr = complaints;
         stage.mode = "IfAvailable";
         let plan = stage.plan().unwrap();
         let plugin = plan.plugin().unwrap();

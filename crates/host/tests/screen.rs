@@ -12,7 +12,7 @@ use std::{
 
 use keyward_host::{
     Kind, Kubeconfig, Overrides, Plan, Sources,
-    plan::{Complaints, Settings},
+    plan::{Settings, StderrMode},
     rules::Rules,
 };
 use keyward_process::{runner::Sink, surroundings::Surroundings};
@@ -79,7 +79,7 @@ fn program() {
     let panel = Arc::new(Panel::default());
     let surroundings = Surroundings::process();
     let mut settings = Settings::default();
-    settings.complaints = Complaints::Sink(Arc::clone(&panel) as Arc<dyn Sink>);
+    settings.stderr = StderrMode::Sink(Arc::clone(&panel) as Arc<dyn Sink>);
     let config = Kubeconfig::load(&surroundings, None).unwrap();
     let target = config.resolve(&Overrides::default(), &surroundings).unwrap();
     let rules = Rules::load(&surroundings, None).unwrap();

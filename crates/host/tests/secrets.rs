@@ -5,7 +5,7 @@ mod support;
 
 use std::{fmt::Write as _, sync::Arc};
 
-use keyward_host::{Draft, Kubeconfig, observer::Nobody};
+use keyward_host::{Draft, Kubeconfig, NoopObserver};
 use keyward_testing::authority::Authority;
 use support::{Stage, answer};
 
@@ -100,7 +100,7 @@ fn everything(script: &str) -> String {
     see(&draft.plugin());
     let plan = draft.finish().unwrap_or_else(|error| panic!("{error:#}"));
     see(&plan);
-    let source = stage.sources(Arc::new(Nobody)).open(&plan);
+    let source = stage.sources(Arc::new(NoopObserver)).open(&plan);
     see(&source);
     match source.credential_blocking() {
         Ok(credential) => {

@@ -6,13 +6,13 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
-use keyward_host::{CertificateSource, HeaderSource, Kind, Source, observer::Nobody};
+use keyward_host::{Kind, NoopObserver, Source, plan::Method};
 use keyward_testing::authority::Authority;
 use support::{Stage, answer};
 
 fn open(stage: &Stage) -> Source {
     let plan = stage.draft(stage.plain_target()).finish().unwrap();
-    stage.sources(Arc::new(Nobody)).open(&plan)
+    stage.sources(Arc::new(NoopObserver)).open(&plan)
 }
 
 fn token(source: &Source) -> String {
@@ -28,11 +28,14 @@ fn minute(stage: &Stage) {
 fn what_the_user_has_wins_over_the_plugin() {
     let authority = Authority::new("test").unwrap();
     let client = authority.client("ann").issue().unwrap();
-    for (user, header) in [
-        ("    token: abc\n".to_owned(), Some(HeaderSource::Token)),
-        ("    username: ann\n    password: pw\n".to_owned(), Some(HeaderSource::Basic)),
-        ("    tokenFile: token\n".to_owned(), Some(HeaderSource::TokenFile("token".into()))),
-        ("    client-certificate: cert\n    client-key: key\n".to_owned(), None),
+    for (user, method) in [
+        ("    token: abc\n".to_owned(), Method::Token),
+        ("    username: ann\n    password: pw\n".to_owned(), Method::Basic),
+        ("    tokenFile: token\n".to_owned(), Method::TokenFile),
+        (
+            "    client-certificate: cert\n    client-key: key\n".to_owned(),
+            Method::ClientCertificate,
+        ),
     ] {
         let mut stage = Stage::with_plugin(&answer("v1", r#"{"token":"plugin"}"#));
         stage.file("token", "from a file\n");
@@ -40,15 +43,11 @@ fn what_the_user_has_wins_over_the_plugin() {
         stage.file("key", client.key_pem());
         stage.user = user;
         let plan = stage.plan().unwrap();
-        let fixed = plan.method().fixed().unwrap();
-        let certificate = header.is_none().then_some(CertificateSource::Files);
-        assert_eq!(fixed.certificate, certificate);
-        let kind = |header: &Option<HeaderSource>| header.as_ref().map(std::mem::discriminant);
-        assert_eq!(kind(&fixed.header), kind(&header));
+        assert_eq!(plan.methods(), [method]);
         assert!(plan.plugin().is_none());
         let why = plan.passed_over().unwrap();
         assert!(why.contains("plugin `plug` does not run"), "{why}");
-        let source = stage.sources(Arc::new(Nobody)).open(&plan);
+        let source = stage.sources(Arc::new(NoopObserver)).open(&plan);
         let credential = source.credential_blocking().unwrap();
         assert!(credential.authorization().is_some() || credential.pair().is_some());
         assert_eq!(stage.runs(), 0);

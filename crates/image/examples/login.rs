@@ -4,7 +4,7 @@
 
 use std::{error::Error, path::Path, sync::Arc};
 
-use keyward_host::observer::Nobody;
+use keyward_host::NoopObserver;
 use keyward_image::{Config, Images, Settings};
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let config = Config::load(Path::new(config))?;
     let surroundings = Surroundings::process();
-    let (clock, observer) = (Arc::new(SystemClock), Arc::new(Nobody));
+    let (clock, observer) = (Arc::new(SystemClock), Arc::new(NoopObserver));
     let images = Arc::new(Images::new(Settings::default(), surroundings, clock, observer));
     let lookup = images.lookup(&config, image, None)?;
     for found in &lookup.logins {

@@ -161,10 +161,10 @@ mod tests {
     use jiff::{SignedDuration, Timestamp};
 
     use super::*;
-    use keyward_process::clock::HandClock;
+    use keyward_process::clock::ManualClock;
 
-    fn cache(most: usize) -> (Arc<HandClock>, Cache<u8>) {
-        let clock = Arc::new(HandClock::new(Timestamp::UNIX_EPOCH));
+    fn cache(most: usize) -> (Arc<ManualClock>, Cache<u8>) {
+        let clock = Arc::new(ManualClock::new(Timestamp::UNIX_EPOCH));
         (Arc::clone(&clock), Cache::new(clock, most))
     }
 

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use keyward_host::{Error, Kind, SingleFlight, Waiter, observer::Observer, redact, rules::Program};
+use keyward_host::{Error, Kind, Observer, SingleFlight, Waiter, redact, rules::Program};
 use keyward_process::{clock::SharedClock, surroundings::Surroundings};
 use keyward_protocol::{Secret, image::token_expiry, text::inline};
 

@@ -3,8 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use keyward_host::{
-    Error,
-    observer::Observer,
+    Error, Observer,
     plugin::{Environment, RunSettings},
     redact,
     rules::{self, Program},

@@ -14,11 +14,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use keyward_host::{
-    Error,
-    observer::Observer,
-    reload::{Pace, Reload},
-};
+use keyward_host::{Error, Observer, Reload, ReloadPace};
 use keyward_process::clock::SharedClock;
 
 use super::{
@@ -30,7 +26,7 @@ use super::{
 pub struct ReloadingConfig {
     path: PathBuf,
     reading: Reading,
-    pace: Pace,
+    pace: ReloadPace,
     clock: SharedClock,
     observer: Arc<dyn Observer>,
     state: ArcSwap<State>,
@@ -56,7 +52,7 @@ impl ReloadingConfig {
     pub fn new(
         reading: Reading,
         path: impl Into<PathBuf>,
-        pace: Pace,
+        pace: ReloadPace,
         clock: SharedClock,
         observer: Arc<dyn Observer>,
     ) -> Self {

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use keyward_host::{Error, Kind, observer::Observer};
+use keyward_host::{Error, Kind, Observer};
 use keyward_image::{
     Account, Accounts, Config, Images, Lookup, Outcome, Pod, Settings, TokenRequest,
 };

@@ -15,13 +15,10 @@ use std::{
 };
 
 use jiff::SignedDuration;
-use keyward_host::{
-    observer::{Nobody, Observer},
-    reload::Pace,
-};
+use keyward_host::{NoopObserver, Observer, ReloadPace};
 use keyward_image::{Images, Reading, ReloadingConfig, Settings};
 use keyward_process::{
-    clock::{Clock as _, HandClock, SystemClock},
+    clock::{Clock as _, ManualClock, SystemClock},
     surroundings::Surroundings,
 };
 
@@ -47,7 +44,7 @@ const EMPTY: &str =
 struct Stage {
     _folder: tempfile::TempDir,
     path: PathBuf,
-    clock: Arc<HandClock>,
+    clock: Arc<ManualClock>,
     seen: Arc<Hashes>,
     follow: ReloadingConfig,
 }
@@ -66,12 +63,12 @@ impl Stage {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.yaml");
         fs::write(&path, version(0)).unwrap();
-        let clock = Arc::new(HandClock::default());
+        let clock = Arc::new(ManualClock::default());
         let seen = Arc::new(Hashes::default());
         let follow = ReloadingConfig::new(
             Reading::Kubelet,
             &path,
-            Pace::default(),
+            ReloadPace::default(),
             Arc::clone(&clock) as _,
             Arc::clone(&seen) as _,
         );
@@ -182,10 +179,10 @@ fn a_file_taken_out_of_a_folder_long_ago_is_out_at_the_first_look() {
     let stage = Stage::new();
     let second = stage.path.with_file_name("second.yaml");
     fs::write(&second, version(1)).unwrap();
-    let (clock, nobody) = (Arc::clone(&stage.clock), Arc::new(Nobody));
+    let (clock, nobody) = (Arc::clone(&stage.clock), Arc::new(NoopObserver));
     let folder = stage.path.parent().unwrap();
     let follow =
-        ReloadingConfig::new(Reading::Kubelet, folder, Pace::default(), clock as _, nobody);
+        ReloadingConfig::new(Reading::Kubelet, folder, ReloadPace::default(), clock as _, nobody);
     assert_eq!(follow.config().unwrap().providers.len(), 4);
     fs::remove_file(second).unwrap();
     stage.long_after();
@@ -215,13 +212,13 @@ fn everybody_who_asks_at_once_long_after_a_change_has_the_new_one() {
 fn a_file_that_never_was_good_is_an_error_until_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.yaml");
-    let clock = Arc::new(HandClock::default());
+    let clock = Arc::new(ManualClock::default());
     let follow = ReloadingConfig::new(
         Reading::Kubelet,
         &path,
-        Pace::default(),
+        ReloadPace::default(),
         Arc::clone(&clock) as _,
-        Arc::new(Nobody),
+        Arc::new(NoopObserver),
     );
     assert!(follow.config().is_err());
     fs::write(&path, version(1)).unwrap();
@@ -258,18 +255,22 @@ fn a_hundred_replacements_during_a_thousand_lookups_disturb_none() {
     }
     let path = folder.path().join("config.yaml");
     fs::write(&path, speaking(0)).unwrap();
-    let pace = Pace { every: Duration::ZERO, confirm: Duration::ZERO };
+    let pace = ReloadPace { every: Duration::ZERO, confirm: Duration::ZERO };
     let follow = ReloadingConfig::new(
         Reading::Kubelet,
         &path,
         pace,
         Arc::new(SystemClock),
-        Arc::new(Nobody),
+        Arc::new(NoopObserver),
     );
     let settings = Settings { bin_dir: Some(folder.path().into()), ..Settings::default() };
     let surroundings = Surroundings::process();
-    let images =
-        Arc::new(Images::new(settings, surroundings, Arc::new(SystemClock), Arc::new(Nobody)));
+    let images = Arc::new(Images::new(
+        settings,
+        surroundings,
+        Arc::new(SystemClock),
+        Arc::new(NoopObserver),
+    ));
     let (lookups, done) = (AtomicUsize::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         let workers = [(); 4].map(|()| {

@@ -13,9 +13,9 @@ use http::{
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION},
 };
 use http_body_util::{BodyExt, Limited};
-use keyward_host::oidc::{Call, Exchange, Reply};
+use keyward_host::OidcExchange;
 use keyward_process::surroundings::Surroundings;
-use keyward_protocol::{Url, url::mask};
+use keyward_protocol::{Secret, Url, url::mask};
 use rustls::crypto::CryptoProvider;
 use zeroize::Zeroizing;
 
@@ -49,7 +49,7 @@ impl Https {
     }
 
     /// The instance that clients share by default: only with one instance are equal plans one.
-    pub fn shared() -> Arc<dyn Exchange> {
+    pub fn shared() -> Arc<dyn OidcExchange> {
         static SHARED: OnceLock<Arc<Https>> = OnceLock::new();
         SHARED.get_or_init(|| Arc::new(Self::new())).clone()
     }
@@ -95,8 +95,15 @@ impl Https {
     }
 }
 
-impl Exchange for Https {
-    fn exchange(&self, call: &Call<'_>) -> Result<Reply, String> {
+impl OidcExchange for Https {
+    fn exchange(
+        &self,
+        url: &str,
+        authorities: Option<&[u8]>,
+        form: Option<&Secret>,
+        basic: Option<&Secret>,
+    ) -> Result<Reply, String> {
+        let call = &Call { url, authorities, form, basic };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -106,6 +113,17 @@ impl Exchange for Https {
             .map_err(|_| format!("it did not answer within {LIMIT:?}"))?
             .map_err(|error| chain(&error))
     }
+}
+
+/// Status code and body.
+type Reply = (u16, Zeroizing<Vec<u8>>);
+
+/// The arguments of [`OidcExchange::exchange`].
+struct Call<'a> {
+    url: &'a str,
+    authorities: Option<&'a [u8]>,
+    form: Option<&'a Secret>,
+    basic: Option<&'a Secret>,
 }
 
 fn request(call: &Call<'_>, origin: &Origin, url: &Url) -> Result<Request<Body>, Error> {
@@ -137,7 +155,7 @@ async fn reply(response: Response<Incoming>) -> Result<Reply, Error> {
     let body = Limited::new(response.into_body(), LARGEST).collect().await.map_err(|error| {
         Error::because(Kind::Lost, "the answer could not be read to its end", error)
     })?;
-    Ok(Reply { status, body: Zeroizing::new(body.to_bytes().into()) })
+    Ok((status, Zeroizing::new(body.to_bytes().into())))
 }
 
 /// Where a redirect leads: a whole URL, or a path of the server that answered. What begins under TLS
@@ -192,14 +210,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use http::StatusCode;
-    use keyward_protocol::Secret;
     use keyward_testing::server::{Deed, Fault, Server};
 
     use super::*;
 
-    fn call<'a>(url: &'a str, server: &'a Server, form: Option<&'a Secret>) -> Call<'a> {
+    fn exchange(url: &str, server: &Server, form: Option<&Secret>) -> Result<Reply, String> {
         let authorities = Some(server.authority().pem().as_bytes());
-        Call { url, authorities, form, basic: form }
+        Https::new().exchange(url, authorities, form, form)
     }
 
     #[test]
@@ -208,8 +225,8 @@ mod tests {
         server.users().password("client", "secret");
         let form = Secret::new("client:secret");
         let url = format!("{}/echo", server.url());
-        let reply = Https::new().exchange(&call(&url, &server, Some(&form))).unwrap();
-        assert_eq!((reply.status, reply.body.as_slice()), (200, &b"client:secret"[..]));
+        let reply = exchange(&url, &server, Some(&form)).unwrap();
+        assert_eq!((reply.0, reply.1.as_slice()), (200, &b"client:secret"[..]));
         let seen = server.recorder().last().unwrap();
         assert_eq!(seen.header("content-type"), Some("application/x-www-form-urlencoded"));
     }
@@ -221,11 +238,11 @@ mod tests {
         let there = "/healthz".to_owned();
         server.faults().add(Fault::on("/here", Deed::Redirect(StatusCode::FOUND, there)));
         let url = format!("{}/here", server.url());
-        let reply = Https::new().exchange(&call(&url, &server, None)).unwrap();
-        assert_eq!((reply.status, reply.body.as_slice()), (200, &b"ok"[..]));
+        let reply = exchange(&url, &server, None).unwrap();
+        assert_eq!((reply.0, reply.1.as_slice()), (200, &b"ok"[..]));
         let form = Secret::new("a:b");
-        let reply = Https::new().exchange(&call(&url, &server, Some(&form))).unwrap();
-        assert_eq!(reply.status, 302);
+        let reply = exchange(&url, &server, Some(&form)).unwrap();
+        assert_eq!(reply.0, 302);
     }
 
     #[test]
@@ -235,7 +252,7 @@ mod tests {
         let url = format!("{}/here", server.url());
         let there = server.url().replace("https", "http");
         server.faults().add(Fault::on("/here", Deed::Redirect(StatusCode::FOUND, there)));
-        let text = Https::new().exchange(&call(&url, &server, None)).map(drop).unwrap_err();
+        let text = exchange(&url, &server, None).map(drop).unwrap_err();
         assert!(text.contains("from HTTPS to plain HTTP"), "{text}");
     }
 
@@ -268,7 +285,7 @@ mod tests {
         server.users().open("/");
         let url = format!("{}/here", server.url());
         server.faults().add(Fault::on("/here", Deed::Redirect(StatusCode::FOUND, url.clone())));
-        let text = Https::new().exchange(&call(&url, &server, None)).map(drop).unwrap_err();
+        let text = exchange(&url, &server, None).map(drop).unwrap_err();
         assert!(text.contains("too many redirects"), "{text}");
     }
 
@@ -278,7 +295,7 @@ mod tests {
         let url = server.url();
         let form = Secret::new("hush=hush");
         server.faults().add(Fault::always(Deed::Cut));
-        let failed = Https::new().exchange(&call(&url, &server, Some(&form)));
+        let failed = exchange(&url, &server, Some(&form));
         let text = failed.map(drop).unwrap_err();
         assert!(!text.contains("hush"), "{text}");
     }

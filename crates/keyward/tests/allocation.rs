@@ -15,10 +15,7 @@ use futures_util::FutureExt;
 use http::{HeaderValue, Request, Response};
 use http_body_util::Empty;
 use keyward::{Origin, bearer};
-use keyward_host::{
-    Credential, Source,
-    cell::{Fresh, Occasion},
-};
+use keyward_host::{Credential, Fetched, Occasion, Source};
 use keyward_process::clock::SystemClock;
 use keyward_protocol::Secret;
 use tower::{Layer, Service};
@@ -59,7 +56,7 @@ fn allocations(work: impl FnOnce(Request<Empty<Bytes>>)) -> u64 {
 fn layer() -> bearer::Layer {
     let fetch = |_: &Occasion| {
         let value = Credential::of(Some(Secret::new("token")), None, None)?;
-        Ok(Fresh { value, expires: None })
+        Ok(Fetched { value, expires: None })
     };
     let source = Source::from_fetch(fetch, Arc::new(SystemClock));
     source.credential_blocking().unwrap();

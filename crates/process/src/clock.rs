@@ -48,19 +48,19 @@ impl Clock for SystemClock {
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use keyward_process::clock::{Clock, HandClock};
-/// let clock = HandClock::new("2026-01-01T00:00:00Z".parse().unwrap());
+/// # use keyward_process::clock::{Clock, ManualClock};
+/// let clock = ManualClock::new("2026-01-01T00:00:00Z".parse().unwrap());
 /// clock.advance(Duration::from_secs(90));
 /// assert_eq!(clock.now().to_string(), "2026-01-01T00:01:30Z");
 /// assert_eq!(clock.elapsed(), Duration::from_secs(90));
 /// ```
 #[derive(Debug, Default)]
-pub struct HandClock {
+pub struct ManualClock {
     wall: AtomicI64,
     elapsed: AtomicU64,
 }
 
-impl HandClock {
+impl ManualClock {
     /// A clock that shows `now`.
     pub fn new(now: Timestamp) -> Self {
         Self { wall: AtomicI64::new(now.as_millisecond()), elapsed: AtomicU64::new(0) }
@@ -81,7 +81,7 @@ impl HandClock {
     }
 }
 
-impl Clock for HandClock {
+impl Clock for ManualClock {
     fn wall_millis(&self) -> i64 {
         self.wall.load(Ordering::SeqCst)
     }
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_jump_moves_the_wall_clock_alone() {
-        let clock = HandClock::new(Timestamp::UNIX_EPOCH);
+        let clock = ManualClock::new(Timestamp::UNIX_EPOCH);
         clock.advance(Duration::from_secs(10));
         clock.jump(SignedDuration::from_secs(-4));
         assert_eq!(clock.wall_millis(), 6_000);

@@ -10,7 +10,7 @@ use std::{
 
 use keyward_host::{
     Kubeconfig,
-    kubeconfig::{Cluster, Context, Lines, Named, Place, User},
+    kubeconfig::{Cluster, Context, Named, User},
 };
 use keyward_process::file::{self, Limits};
 use keyward_process::surroundings::Surroundings;
@@ -80,7 +80,7 @@ fn writer(config: &Kubeconfig) -> Option<u32> {
 }
 
 fn named<T>(name: &str, value: T) -> Named<T> {
-    Named { name: name.to_owned(), place: Place::default(), lines: Lines::default(), value }
+    Named::new(name, value)
 }
 
 /// Writes it, for this user's eyes only.

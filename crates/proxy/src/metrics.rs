@@ -11,7 +11,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use keyward_host::observer::{CallStatus, Observer};
+use keyward_host::{CallStatus, Observer};
 
 use crate::request_stats::Histogram;
 

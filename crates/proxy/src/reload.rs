@@ -13,11 +13,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use keyward_host::{
-    Kubeconfig,
-    redact::redact,
-    reload::{Pace, Reload},
-};
+use keyward_host::{Kubeconfig, Reload, ReloadPace, redact::redact};
 use keyward_process::clock::{Clock, SystemClock};
 
 use crate::{
@@ -28,7 +24,8 @@ use crate::{
 };
 
 /// How often the files are looked at, and for how long one that is written in place must be left alone.
-const PACE: Pace = Pace { every: Duration::from_millis(250), confirm: Duration::from_millis(100) };
+const PACE: ReloadPace =
+    ReloadPace { every: Duration::from_millis(250), confirm: Duration::from_millis(100) };
 
 /// How many changes of the files are in force, and what is wrong with the last one.
 #[derive(Debug)]

@@ -3,11 +3,7 @@
 use std::sync::Arc;
 
 use keyward::{Client, client::Opened};
-use keyward_host::{
-    Kubeconfig, Source, Sources, Target,
-    kubeconfig::{Lines, Named, Place},
-    plan::Method,
-};
+use keyward_host::{Kubeconfig, Source, Sources, Target, kubeconfig::Named};
 use keyward_protocol::Secret;
 use tokio::sync::watch;
 
@@ -47,7 +43,7 @@ impl Routes {
         }
         let Opened { client, source, plan } = self.config.open(target, builder, &self.sources)?;
         let asks = plan.plugin().is_some_and(|plugin| plugin.preview.attended());
-        let runs = !matches!(plan.method(), Method::Static(_));
+        let runs = !plan.is_static();
         let target = plan.target().clone();
         let context = Some(target.context.clone()).filter(|name| !name.is_empty());
         let (closed, _) = watch::channel(false);
@@ -77,5 +73,5 @@ fn text(target: &Target) -> Secret {
 }
 
 fn nameless<T>(value: T) -> Named<T> {
-    Named { name: String::new(), place: Place::default(), lines: Lines::default(), value }
+    Named::new("", value)
 }

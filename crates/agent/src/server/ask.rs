@@ -146,7 +146,7 @@ impl Server {
         let rules = Policy::load(&theirs)?;
         let mut settings = plan::Settings::default();
         settings.person = false;
-        settings.complaints = plan::Complaints::Kept;
+        settings.stderr = plan::StderrMode::Kept;
         settings.form = request.form;
         settings.variables = self.settings.browser.iter().map(|command| browser(command)).collect();
         let verdict = rules.judge(&command, &surroundings).verdict;

@@ -9,10 +9,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use keyward_host::{
-    Credential, Error, Kind, Plan, PluginRunner, Source,
-    cell::{Fetch, Fresh, Occasion},
-};
+use keyward_host::{Credential, Error, Fetch, Fetched, Kind, Occasion, Plan, PluginRunner, Source};
 use keyward_process::clock::SharedClock;
 use keyward_protocol::{
     agent::{self, Ask, Message},
@@ -219,7 +216,7 @@ impl Fetch<Credential> for SlotFetch {
         self.runner.name()
     }
 
-    fn fetch(&self, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
+    fn fetch(&self, occasion: &Occasion) -> Result<Fetched<Credential>, Error> {
         let fresh = if matches!(occasion, Occasion::Ahead) {
             if !self.runs_here {
                 return Err(Error::new(Kind::NeedsTerminal, "only a client may run this plugin"));
@@ -243,7 +240,7 @@ impl Fetch<Credential> for SlotFetch {
             (Some(end), Some(most)) => Some(end.min(most)),
             (end, most) => end.or(most),
         };
-        Ok(Fresh { value: fresh.value, expires })
+        Ok(Fetched { value: fresh.value, expires })
     }
 }
 

@@ -12,7 +12,7 @@ mod site;
 
 use std::{ops::Range, path::Path};
 
-use keyward_host::kubeconfig::{WRAPPER, WRAPPER_HINT};
+use keyward_host::kubeconfig::Exec;
 use keyward_protocol::{
     Node, json,
     node::{Layout, Place, Value},
@@ -244,7 +244,7 @@ fn quoted(text: &str) -> String {
 
 /// The hint of a wrapped stanza.
 fn hint(own: &str) -> String {
-    if own.is_empty() { WRAPPER_HINT.to_owned() } else { format!("{WRAPPER_HINT} {own}") }
+    format!("{} {own}", Exec::WRAPPER_HINT).trim_end().to_owned()
 }
 
 /// The command as it is written after `--`: made absolute if it was relative to the kubeconfig,
@@ -259,7 +259,7 @@ fn inner(command: &str, directory: &Path) -> String {
 }
 
 fn is_wrapper(command: &str) -> bool {
-    Path::new(command).file_name().is_some_and(|name| name == WRAPPER)
+    Path::new(command).file_name().is_some_and(|name| name == Exec::WRAPPER)
 }
 
 #[cfg(test)]

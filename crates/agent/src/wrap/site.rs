@@ -1,5 +1,6 @@
 //! The stanza of one user: its content and position, and the changes that wrap it.
 
+use keyward_host::kubeconfig::Exec;
 use keyward_protocol::{
     Node,
     node::{Place, Value},
@@ -214,7 +215,7 @@ impl Site {
         let (_, command) = self.command_entry(document)?;
         let own = self.args.as_deref().unwrap_or_default().get(1).cloned().unwrap_or_default();
         self.replace(document, (Part::Command, command), scalar(document, &own), splices)?;
-        if let Some(rest) = self.hint.strip_prefix(super::WRAPPER_HINT)
+        if let Some(rest) = self.hint.strip_prefix(Exec::WRAPPER_HINT)
             && let Some(place) = self.entry(document, "installHint")
         {
             self.replace(document, (Part::Hint, place), quoted(rest.trim_start()), splices)?;

@@ -151,7 +151,7 @@ fn the_usual_kubeconfig_is_changed_as_a_person_would() {
             "      command: aws #",
             &format!(
                 "      installHint: {}\n      command: {WRAPPER_PATH} #",
-                quoted(WRAPPER_HINT)
+                quoted(Exec::WRAPPER_HINT)
             ),
         );
     assert_eq!(String::from_utf8(edited.bytes).unwrap(), expected);

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use keyward::identity;
-use keyward_host::{Sources, plan::Draft, signer::Identity};
+use keyward_host::{Draft, Sources, signer::Identity};
 use keyward_process::{
     clock::{Clock, SystemClock},
     runner::Cancel,

@@ -19,7 +19,7 @@ use keyward_agent::{
 };
 use keyward_host::{
     Kubeconfig,
-    kubeconfig::{Exec, Named, User, WRAPPER, WRAPPER_HINT},
+    kubeconfig::{Exec, Named, User},
     rules::Policy,
 };
 use keyward_protocol::Secret;
@@ -162,15 +162,15 @@ pub(super) fn by_file<'a>(
 
 /// The absolute path of the program to put in front.
 fn wrapper(explicit: Option<&Path>, globals: &Globals) -> Result<String, Failure> {
-    let beside = || Some(std::env::current_exe().ok()?.parent()?.join(WRAPPER));
+    let beside = || Some(std::env::current_exe().ok()?.parent()?.join(Exec::WRAPPER));
     let path = explicit.map(|path| globals.surroundings.absolute(path)).or_else(beside);
     let path = path.filter(|path| path.is_file()).ok_or_else(|| {
-        Failure::failed(format!("`{WRAPPER}` does not stand beside this program"))
+        Failure::failed(format!("`{}` does not stand beside this program", Exec::WRAPPER))
             .hint("install both in one directory")
     })?;
     path.into_os_string()
         .into_string()
-        .map_err(|_| Failure::failed(format!("the path of `{WRAPPER}` is not UTF-8")))
+        .map_err(|_| Failure::failed(format!("the path of `{}` is not UTF-8", Exec::WRAPPER)))
 }
 
 /// kubectl goes by its own policy before it runs the wrapper. Whoever has one must allow it.
@@ -181,16 +181,19 @@ fn admit(wrapper: &str, globals: &Globals) -> Result<(), Failure> {
         Policy::AllowAll => return Ok(()),
         Policy::DenyAll => "your kuberc allows no plugin",
         Policy::Allowlist(list)
-            if list.iter().any(|entry| entry == wrapper || entry == WRAPPER) =>
+            if list.iter().any(|entry| entry == wrapper || entry == Exec::WRAPPER) =>
         {
             return Ok(());
         }
         Policy::Allowlist(_) => "your kuberc does not allow it",
     };
     let origin = rules.origin.as_deref().unwrap_or(Path::new("kuberc"));
-    Err(Failure::new(Code::NotAllowed, format!("kubectl would refuse `{WRAPPER}`: {refused}"))
-        .note("kuberc", format!("`{}`", origin.display()))
-        .hint(format!("add to its `credentialPluginAllowlist`: - command: {wrapper}")))
+    Err(Failure::new(
+        Code::NotAllowed,
+        format!("kubectl would refuse `{}`: {refused}", Exec::WRAPPER),
+    )
+    .note("kuberc", format!("`{}`", origin.display()))
+    .hint(format!("add to its `credentialPluginAllowlist`: - command: {wrapper}")))
 }
 
 /// The variables that choose the account now and are no secret.
@@ -283,7 +286,7 @@ fn overlay_file(
         let mut user = user.clone();
         let Some(exec) = user.value.exec.take().map(Exec::without_wrapper) else { continue };
         let lead = ["--".to_owned(), exec.command.clone()];
-        let hint = format!("{WRAPPER_HINT} {}", exec.install_hint);
+        let hint = format!("{} {}", Exec::WRAPPER_HINT, exec.install_hint);
         user.value.exec = Some(Exec {
             command: wrapper.to_owned(),
             args: lead.into_iter().chain(exec.args.iter().cloned()).collect(),

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use keyward::Client;
-use keyward_host::{Kubeconfig, Overrides, Sources, observer::Nobody, rules::Rules};
+use keyward_host::{Kubeconfig, NoopObserver, Overrides, Sources, rules::Rules};
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use keyward_testing::{
     script::Script,
@@ -108,7 +108,7 @@ pub(crate) fn client(proxy: &Proxy) -> Client {
     let surroundings = Surroundings::process();
     let target = Kubeconfig::from_bytes(&text).unwrap();
     let target = target.resolve(&Overrides::default(), &surroundings).unwrap();
-    let sources = Sources::new(Arc::new(SystemClock), Arc::new(Nobody));
+    let sources = Sources::new(Arc::new(SystemClock), Arc::new(NoopObserver));
     Client::builder().open(&target, &Rules::default(), &sources).unwrap()
 }
 

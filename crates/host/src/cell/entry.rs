@@ -1,20 +1,20 @@
 use std::{
-    cell::Cell,
     sync::{
         Arc,
-        atomic::{AtomicI64, AtomicUsize, Ordering},
+        atomic::{AtomicI64, Ordering},
     },
     time::Duration,
 };
 
 use jiff::Timestamp;
 
-use super::{Fresh, Keep, backoff::jitter};
+use super::{CacheValue, Fetched, backoff::jitter};
+use crate::ThreadCopies;
 use keyward_process::clock::Clock;
 
 /// A value with the times that matter for it, in copies.
 pub(super) struct Entry<T> {
-    copies: [Arc<T>; COPIES],
+    copies: ThreadCopies<T>,
     serial: u64,
     /// From when on a call has more to do than to hand it out; wall-clock milliseconds. Never later
     /// than the first moment after the end, so until then the value is good.
@@ -26,8 +26,6 @@ pub(super) struct Entry<T> {
     borrowed: Option<Duration>,
 }
 
-/// Threads beyond this share.
-const COPIES: usize = 8;
 /// A renewal begins at the latest this long before the end.
 const MARGIN: i64 = 10_000;
 /// A remaining time not worth another renewal; the call after the end waits then.
@@ -35,9 +33,9 @@ const SHORTEST: i64 = 2_000;
 /// After a failed renewal the next one is tried within this.
 const RETRY: i64 = 600_000;
 
-impl<T: Keep> Entry<T> {
+impl<T: CacheValue> Entry<T> {
     /// A value that came at `now`, after `old`.
-    pub(super) fn new(fresh: &Fresh<T>, now: i64, ahead: bool, old: Option<&Self>) -> Self {
+    pub(super) fn new(fresh: &Fetched<T>, now: i64, ahead: bool, old: Option<&Self>) -> Self {
         let end = fresh.expires.map_or(i64::MAX, Timestamp::as_millisecond);
         let no_later = old.is_some_and(|old| end <= old.end);
         let renewal = if !ahead || end == i64::MAX {
@@ -51,13 +49,13 @@ impl<T: Keep> Entry<T> {
     }
 
     /// A value that had expired when it came, served until `until` by the monotonic clock.
-    pub(super) fn expired(fresh: &Fresh<T>, until: Duration) -> Self {
+    pub(super) fn expired(fresh: &Fetched<T>, until: Duration) -> Self {
         Self::with(&fresh.value, i64::MIN, Some(i64::MIN), Some(until))
     }
 
     fn with(value: &T, end: i64, renewal: Option<i64>, borrowed: Option<Duration>) -> Self {
         Self {
-            copies: std::array::from_fn(|_| Arc::new(value.copy())),
+            copies: ThreadCopies::new(|| value.copy()),
             serial: value.serial(),
             due: AtomicI64::new(renewal.unwrap_or(i64::MAX).min(after(end))),
             end,
@@ -79,7 +77,7 @@ impl<T> Entry<T> {
     /// The copy of this thread.
     #[inline]
     pub(super) fn copy(&self) -> Arc<T> {
-        Arc::clone(&self.copies[lane() % COPIES])
+        self.copies.mine()
     }
 
     /// Whether it may be handed out: up to its end and including it.
@@ -135,21 +133,4 @@ fn half_of_rest(end: i64, now: i64) -> Option<i64> {
 /// The first moment after the end.
 fn after(end: i64) -> i64 {
     end.saturating_add(1)
-}
-
-/// A small number that differs between threads, for picking this thread's own of several copies.
-#[inline]
-pub fn lane() -> usize {
-    thread_local! {
-        static LANE: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
-    LANE.with(|lane| match lane.get() {
-        usize::MAX => {
-            static NEXT: AtomicUsize = AtomicUsize::new(0);
-            let new = NEXT.fetch_add(1, Ordering::Relaxed);
-            lane.set(new);
-            new
-        }
-        known => known,
-    })
 }

@@ -24,6 +24,8 @@
 mod backoff;
 mod entry;
 #[cfg(test)]
+mod sharing_tests;
+#[cfg(test)]
 mod tests;
 
 use std::{
@@ -37,7 +39,6 @@ use arc_swap::ArcSwapOption;
 use jiff::Timestamp;
 use keyward_protocol::{Secret, exec::Response};
 
-pub use self::entry::lane;
 use self::{backoff::Backoff, entry::Entry};
 use keyward_process::{
     clock::SharedClock,
@@ -53,7 +54,7 @@ use crate::{
 /// may block.
 pub trait Fetch<T>: Send + Sync + 'static {
     /// One attempt.
-    fn fetch(&self, occasion: &Occasion) -> Result<Fresh<T>, Error>;
+    fn fetch(&self, occasion: &Occasion) -> Result<Fetched<T>, Error>;
 
     /// Where the values come from, in a few words for the log.
     fn name(&self) -> Cow<'_, str> {
@@ -66,7 +67,7 @@ pub trait Fetch<T>: Send + Sync + 'static {
     }
 
     /// One attempt that `cancel` ends; used where [`Fetch::ends`] says so.
-    fn fetch_until(&self, occasion: &Occasion, cancel: &Cancel) -> Result<Fresh<T>, Error> {
+    fn fetch_until(&self, occasion: &Occasion, cancel: &Cancel) -> Result<Fetched<T>, Error> {
         let _ = cancel;
         self.fetch(occasion)
     }
@@ -74,9 +75,9 @@ pub trait Fetch<T>: Send + Sync + 'static {
 
 impl<T, F> Fetch<T> for F
 where
-    F: Fn(&Occasion) -> Result<Fresh<T>, Error> + Send + Sync + 'static,
+    F: Fn(&Occasion) -> Result<Fetched<T>, Error> + Send + Sync + 'static,
 {
-    fn fetch(&self, occasion: &Occasion) -> Result<Fresh<T>, Error> {
+    fn fetch(&self, occasion: &Occasion) -> Result<Fetched<T>, Error> {
         self(occasion)
     }
 }
@@ -95,7 +96,7 @@ pub enum Occasion {
 
 /// A value as it came, with the time it may be kept until.
 #[derive(Debug)]
-pub struct Fresh<T> {
+pub struct Fetched<T> {
     /// The value.
     pub value: T,
     /// Until when; `None` is for ever.
@@ -103,7 +104,7 @@ pub struct Fresh<T> {
 }
 
 /// A value that can be kept in several copies, so that threads do not fight for one reference count.
-pub trait Keep: Send + Sync + 'static {
+pub(crate) trait CacheValue: Send + Sync + 'static {
     /// A copy with allocations of its own where it matters.
     #[must_use]
     fn copy(&self) -> Self;
@@ -131,10 +132,9 @@ pub struct History {
 
 /// How a cell behaves; the defaults are the design's.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Whether values are renewed ahead of their end. Without, the first call after the end waits.
-    pub ahead: bool,
+    pub(crate) ahead: bool,
 }
 
 impl Default for Settings {
@@ -144,11 +144,11 @@ impl Default for Settings {
 }
 
 /// Keeps one value of a [`Fetch`].
-pub struct Cell<T>(Arc<Shared<T>>);
+pub(crate) struct Cell<T>(Arc<Shared<T>>);
 
-impl<T: Keep> Cell<T> {
+impl<T: CacheValue> Cell<T> {
     /// An empty cell. Nothing runs until it is asked.
-    pub fn new(fetch: impl Fetch<T>, clock: SharedClock, settings: Settings) -> Self {
+    pub(crate) fn new(fetch: impl Fetch<T>, clock: SharedClock, settings: Settings) -> Self {
         Self(Arc::new(Shared {
             fetch: Box::new(fetch),
             clock,
@@ -163,7 +163,7 @@ impl<T: Keep> Cell<T> {
     /// The value, if one is there and valid: no lock, no allocation. Past its refresh time this
     /// also starts a run in the background.
     #[inline]
-    pub fn current(&self) -> Option<Arc<T>> {
+    pub(crate) fn current(&self) -> Option<Arc<T>> {
         let kept = self.0.kept.load();
         let kept = kept.as_ref()?;
         let now = self.0.clock.wall_millis();
@@ -175,11 +175,11 @@ impl<T: Keep> Cell<T> {
 
     /// The value, waiting for a run where one is needed. Dropping the future frees the caller and
     /// leaves the run to the next one.
-    pub async fn value(&self) -> Result<Arc<T>, Error> {
+    pub(crate) async fn value(&self) -> Result<Arc<T>, Error> {
         for _ in 0..ROUNDS {
             match self.ask(Shared::launch) {
-                Asked::Known(result) => return result,
-                Asked::Wait(mut waiter) => {
+                Joined::Known(result) => return result,
+                Joined::Wait(mut waiter) => {
                     let taken =
                         poll_fn(|cx| waiter.poll_with(cx, |completed| self.0.take(completed)));
                     if let Some(result) = taken.await {
@@ -193,11 +193,11 @@ impl<T: Keep> Cell<T> {
 
     /// Returns the value like [`value`](Self::value), but blocks the thread. A run that it starts
     /// happens on this thread, which spares a program that needs one value a second thread.
-    pub fn value_blocking(&self) -> Result<Arc<T>, Error> {
+    pub(crate) fn value_blocking(&self) -> Result<Arc<T>, Error> {
         for _ in 0..ROUNDS {
             match self.ask(|shared, occasion, completer| shared.fly(&occasion, completer)) {
-                Asked::Known(result) => return result,
-                Asked::Wait(waiter) => {
+                Joined::Known(result) => return result,
+                Joined::Wait(waiter) => {
                     if let Some(result) = self.0.take(&waiter.wait(None).unwrap_or_else(lost)) {
                         return result;
                     }
@@ -210,7 +210,7 @@ impl<T: Keep> Cell<T> {
     /// A server refused `serial`: forget it if it is still the current one, so that the next
     /// question runs the fetch: at once if the server had `accepted` this value, or another since the last
     /// refusal, within the back-off otherwise.
-    pub fn refused(&self, serial: u64, accepted: bool, response: Option<Arc<Response>>) {
+    pub(crate) fn refused(&self, serial: u64, accepted: bool, response: Option<Arc<Response>>) {
         let shared = &self.0;
         let now = shared.clock.elapsed();
         let mut backoff = shared.backoff();
@@ -225,18 +225,18 @@ impl<T: Keep> Cell<T> {
 
     /// Ends a back-off: the next question runs the fetch at once. For when the reason of the failure
     /// is known to be gone, such as after a login.
-    pub fn reset(&self) {
+    pub(crate) fn reset(&self) {
         *self.0.backoff() = Backoff::default();
     }
 
     /// The value that came last and was not refused, even past its end: to be told of, not to be used.
     /// Starts nothing.
-    pub fn last(&self) -> Option<Arc<T>> {
+    pub(crate) fn last(&self) -> Option<Arc<T>> {
         self.0.kept.load().as_ref().map(|kept| kept.copy())
     }
 
     /// What became of the last run. Starts nothing.
-    pub fn history(&self) -> History {
+    pub(crate) fn history(&self) -> History {
         let mut history = self.0.history().clone();
         if self.0.peek().is_none() {
             history.came = None;
@@ -247,9 +247,9 @@ impl<T: Keep> Cell<T> {
     fn ask(
         &self,
         run: impl FnOnce(&Arc<Shared<T>>, Occasion, Completer<Completed<T>>),
-    ) -> Asked<T> {
+    ) -> Joined<T> {
         if let Some(value) = self.current() {
-            return Asked::Known(Ok(value));
+            return Joined::Known(Ok(value));
         }
         let known = || match self.0.peek() {
             Some(value) => Some(Ok(value)),
@@ -259,8 +259,8 @@ impl<T: Keep> Cell<T> {
             let occasion = self.0.backoff().occasion();
             run(&self.0, occasion, completer);
         }) {
-            Err(result) => Asked::Known(result),
-            Ok(waiter) => Asked::Wait(waiter),
+            Err(result) => Joined::Known(result),
+            Ok(waiter) => Joined::Wait(waiter),
         }
     }
 }
@@ -269,7 +269,7 @@ impl<T: Keep> Cell<T> {
 /// does too. Each round is a run, so somebody who got nothing by then will not.
 const ROUNDS: usize = 4;
 
-enum Asked<T> {
+enum Joined<T> {
     Known(Result<Arc<T>, Error>),
     Wait(Waiter<Completed<T>>),
 }
@@ -291,7 +291,7 @@ struct Completed<T> {
     ahead: bool,
 }
 
-impl<T: Keep> Shared<T> {
+impl<T: CacheValue> Shared<T> {
     /// The value, if one is there and valid, and nothing else.
     fn peek(&self) -> Option<Arc<T>> {
         let kept = self.kept.load();
@@ -348,7 +348,7 @@ impl<T: Keep> Shared<T> {
     }
 
     /// Makes a fresh value the current one.
-    fn keep(&self, fresh: &Fresh<T>) -> Arc<Entry<T>> {
+    fn keep(&self, fresh: &Fetched<T>) -> Arc<Entry<T>> {
         let wall = self.clock.wall_millis();
         // Before anybody has it, and so before anybody can repeat it.
         let lifetime = fresh.expires.map(|end| {

@@ -7,13 +7,13 @@ use std::{
 };
 
 use super::*;
-use keyward_process::clock::{Clock, HandClock};
+use keyward_process::clock::{Clock, ManualClock};
 
 /// A value that is only its number.
 #[derive(Debug)]
 struct Coin(u64);
 
-impl Keep for Coin {
+impl CacheValue for Coin {
     fn copy(&self) -> Self {
         Self(self.0)
     }
@@ -38,7 +38,7 @@ enum Turn {
 /// A cell whose runs are counted, under a clock in our hand.
 struct Mint {
     cell: Cell<Coin>,
-    clock: Arc<HandClock>,
+    clock: Arc<ManualClock>,
     log: Arc<Log>,
 }
 
@@ -52,7 +52,7 @@ struct Log {
 
 impl Mint {
     fn new(turns: &[Turn]) -> Self {
-        let clock = Arc::new(HandClock::new(Timestamp::UNIX_EPOCH));
+        let clock = Arc::new(ManualClock::new(Timestamp::UNIX_EPOCH));
         let log =
             Arc::new(Log { turns: Mutex::new(turns.iter().copied().collect()), ..Log::default() });
         let (time, notes) = (Arc::clone(&clock), Arc::clone(&log));
@@ -86,7 +86,7 @@ impl Mint {
 }
 
 impl Log {
-    fn fetch(&self, occasion: &Occasion, clock: &HandClock) -> Result<Fresh<Coin>, Error> {
+    fn fetch(&self, occasion: &Occasion, clock: &ManualClock) -> Result<Fetched<Coin>, Error> {
         self.runs.fetch_add(1, Ordering::SeqCst);
         self.occasions.lock().unwrap().push(format!("{occasion:?}"));
         let turn = {
@@ -102,7 +102,7 @@ impl Log {
             Turn::Fails => return Err(Error::new(Kind::Failed, "no luck")),
             Turn::Panics => panic!("a bug in the fetch"),
         };
-        Ok(Fresh { value: Coin(self.serial.fetch_add(1, Ordering::SeqCst) + 1), expires })
+        Ok(Fetched { value: Coin(self.serial.fetch_add(1, Ordering::SeqCst) + 1), expires })
     }
 }
 
@@ -217,7 +217,7 @@ fn a_failed_renewal_is_not_felt_and_tried_again_at_half_of_the_rest() {
 
 #[test]
 fn a_caller_that_joined_a_failing_renewal_gets_a_run_of_its_own() {
-    let clock = Arc::new(HandClock::new(Timestamp::UNIX_EPOCH));
+    let clock = Arc::new(ManualClock::new(Timestamp::UNIX_EPOCH));
     let (go, current) = std::sync::mpsc::channel::<()>();
     let current = Mutex::new(current);
     let now = Arc::clone(&clock);
@@ -226,7 +226,7 @@ fn a_caller_that_joined_a_failing_renewal_gets_a_run_of_its_own() {
             current.lock().unwrap().recv().unwrap();
             Err(Error::new(Kind::NeedsTerminal, "nobody is there"))
         }
-        _ => Ok(Fresh { value: Coin(1), expires: Some(now.now() + Duration::from_secs(100)) }),
+        _ => Ok(Fetched { value: Coin(1), expires: Some(now.now() + Duration::from_secs(100)) }),
     };
     let cell = Cell::new(fetch, Arc::clone(&clock) as SharedClock, Settings::default());
     cell.value_blocking().unwrap();
@@ -389,15 +389,15 @@ fn a_caller_that_may_block_runs_it_itself_and_others_share_it() {
         seen.lock().unwrap().push(std::thread::current().id());
         begun.send(()).unwrap();
         gone.lock().unwrap().recv().unwrap();
-        Ok(Fresh { value: Coin(7), expires: None })
+        Ok(Fetched { value: Coin(7), expires: None })
     };
-    let clock = Arc::new(HandClock::new(Timestamp::UNIX_EPOCH));
+    let clock = Arc::new(ManualClock::new(Timestamp::UNIX_EPOCH));
     let cell = Cell::new(fetch, clock as SharedClock, Settings::default());
     std::thread::scope(|scope| {
         let first = scope.spawn(|| cell.value_blocking().unwrap().0);
         begins.recv().unwrap();
         // Under way already: this one finds a waiter.
-        let Asked::Wait(waiter) = cell.ask(|_, _, _| panic!("a second run")) else {
+        let Joined::Wait(waiter) = cell.ask(|_, _, _| panic!("a second run")) else {
             panic!("a value")
         };
         assert_eq!(*threads.lock().unwrap(), [first.thread().id()]);

@@ -1,7 +1,7 @@
 //! From an exec plan to a credential: ask, run, read.
 //!
 //! ```text
-//! Plan ──► Invocation ──► Output ──► Answer ──► Fresh<Credential>
+//! Plan ──► Invocation ──► Output ──► Answer ──► Fetched<Credential>
 //!     ask            run        read       keep
 //! ```
 //!
@@ -31,7 +31,7 @@ use self::interactive::interactive;
 pub use self::{once::PluginRunner, plugin::ExecPlugin};
 use crate::{
     Credential, Error, Kind, Plan,
-    cell::{Fetch, Fresh, Occasion},
+    cell::{Fetch, Fetched, Occasion},
     credential::{Header, Unsendable},
     error::inline,
     observer::{CallStatus, Ends, Observer},
@@ -71,7 +71,7 @@ impl Runner {
         Self { plugin, plan, clock, watch, hints: Hints::default(), pair: Mutex::new(None) }
     }
 
-    fn attempt(&self, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
+    fn attempt(&self, occasion: &Occasion) -> Result<Fetched<Credential>, Error> {
         let response = match occasion {
             Occasion::Refused(response) => response.as_deref(),
             _ => None,
@@ -89,7 +89,7 @@ impl Runner {
         run: &RunSettings<'_>,
         request: &Request,
         output: &Output,
-    ) -> Result<Fresh<Credential>, Error> {
+    ) -> Result<Fetched<Credential>, Error> {
         let answer = Answer::read(&output.stdout, request.version)
             .map_err(|wrong| bad_answer(run, output, wrong))?;
         self.keep(run, output, answer)
@@ -144,7 +144,7 @@ impl Runner {
         run: &RunSettings<'_>,
         output: &Output,
         answer: Answer,
-    ) -> Result<Fresh<Credential>, Error> {
+    ) -> Result<Fetched<Credential>, Error> {
         let wrong = |what: &str| run.bad_answer(what, output);
         let now = self.clock.now();
         let mut last = self.pair.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +153,7 @@ impl Runner {
             Some(pem) => {
                 let pair = Pair::parse(&pem.certificate, &pem.key).map_err(|why| {
                     wrong("answered a certificate and a key that are not a pair")
-                        .note("because", why.0)
+                        .note("because", why.to_string())
                 })?;
                 self.check_validity(&pair, now).map_err(|what| wrong(&what))?;
                 Some(keep_known(pair, last.as_ref()))
@@ -166,7 +166,7 @@ impl Runner {
             })?;
         self.tell(last.as_ref(), pair.as_ref(), answer.expires, now);
         *last = pair;
-        Ok(Fresh { value: credential, expires: answer.expires })
+        Ok(Fetched { value: credential, expires: answer.expires })
     }
 
     /// The proposal wants a certificate to be valid when it comes; the reference does not look.
@@ -211,7 +211,7 @@ impl Fetch<Credential> for Runner {
         format!("plugin `{}` of {}", self.plugin.command(), self.plan.needed_by()).into()
     }
 
-    fn fetch(&self, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
+    fn fetch(&self, occasion: &Occasion) -> Result<Fetched<Credential>, Error> {
         let start = self.clock.elapsed();
         let result = self.attempt(occasion);
         let took = self.clock.elapsed().saturating_sub(start);

@@ -152,7 +152,7 @@ impl Target {
                     (Class::CaUnreadable, format!("cannot be read: `{}`: {kind}", inline(file)))
                 }
             }
-        } else if !pair::authorities(data).is_empty() {
+        } else if !pair::read_authorities(data).is_empty() {
             return;
         } else {
             (Class::CaInvalid, "holds no certificate in PEM".to_owned())

@@ -12,7 +12,7 @@ use keyward_protocol::{
 
 use super::{
     ApiVersion, AuthProvider, Class, Cluster, Context, Exec, InteractiveMode, Kubeconfig, Lines,
-    Named, Place, Preferences, Problem, Subject, User,
+    Named, Place, Problem, Subject, User,
     field::{Reader, is_null},
 };
 
@@ -101,7 +101,7 @@ impl Reader<'_> {
                     config.contexts.extend(items.into_iter().map(|item| self.context(item)));
                     self.unique(&config.contexts, "contexts", Subject::Context);
                 }
-                "preferences" => config.preferences = self.preferences(entry),
+                "preferences" => self.preferences(entry, &mut config),
                 "extensions" => config.extensions = self.extensions(entry),
                 _ => {}
             }
@@ -287,16 +287,14 @@ impl Reader<'_> {
         context
     }
 
-    fn preferences(&mut self, entry: Entry) -> Preferences {
-        let mut preferences = Preferences::default();
+    fn preferences(&mut self, entry: Entry, config: &mut Kubeconfig) {
         for entry in self.inner(entry) {
             match entry.key.as_str() {
-                "colors" => preferences.colors = self.flag(entry),
-                "extensions" => preferences.extensions = self.extensions(entry),
+                "colors" => config.preferences_colors = self.flag(entry),
+                "extensions" => config.preferences_extensions = self.extensions(entry),
                 _ => {}
             }
         }
-        preferences
     }
 
     /// A list of `{name, extension}`. A name may come again after a null, as in the reference,

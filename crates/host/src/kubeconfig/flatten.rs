@@ -95,7 +95,8 @@ impl Kubeconfig {
             clusters: unless(chosen.value.cluster.is_empty(), clusters),
             users: unless(chosen.value.user.is_empty(), users),
             contexts,
-            preferences: self.preferences.clone(),
+            preferences_colors: self.preferences_colors,
+            preferences_extensions: self.preferences_extensions.clone(),
             extensions: self.extensions.clone(),
             warnings: self.warnings.clone(),
         })

@@ -7,7 +7,7 @@ use super::{Class, Place, Problem, Subject};
 /// A kubeconfig may have ten thousand entries, and hardly any has a problem: nothing is allocated
 /// here, and kinds of entries that have nothing in common share their slots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Lines([u32; SLOTS]);
+pub(crate) struct Lines([u32; SLOTS]);
 
 const SLOTS: usize = 15;
 

@@ -17,7 +17,7 @@ impl Kubeconfig {
         let mut clusters = Names::of(&merged.clusters);
         let mut users = Names::of(&merged.users);
         let mut contexts = Names::of(&merged.contexts);
-        let mut preferences = Names::of(&merged.preferences.extensions);
+        let mut preferences = Names::of(&merged.preferences_extensions);
         let mut extensions = Names::of(&merged.extensions);
         for config in configs {
             merged.files.extend(config.files);
@@ -29,8 +29,8 @@ impl Kubeconfig {
             clusters.add(&mut merged.clusters, config.clusters);
             users.add(&mut merged.users, config.users);
             contexts.add(&mut merged.contexts, config.contexts);
-            merged.preferences.colors |= config.preferences.colors;
-            preferences.add(&mut merged.preferences.extensions, config.preferences.extensions);
+            merged.preferences_colors |= config.preferences_colors;
+            preferences.add(&mut merged.preferences_extensions, config.preferences_extensions);
             extensions.add(&mut merged.extensions, config.extensions);
         }
         merged

@@ -19,18 +19,19 @@ mod problem;
 mod resolve;
 mod server;
 mod target;
-mod types;
+pub(crate) mod types;
 mod validate;
 mod wrapper;
 mod write;
 
-pub use lines::Lines;
-pub use problem::{Class, Problem, Subject};
+pub(crate) use lines::Lines;
+pub(crate) use problem::Subject;
+pub use problem::{Class, Problem};
 pub use types::{
-    ApiVersion, AuthProvider, Cluster, Context, Exec, Impersonate, InteractiveMode, Kubeconfig,
-    Named, Overrides, Place, Preferences, Target, User,
+    ApiVersion, AuthProvider, Cluster, Context, Exec, Impersonate, InteractiveMode, Named, Place,
+    User,
 };
-pub use wrapper::{WRAPPER, WRAPPER_HINT};
+pub(crate) use types::{Kubeconfig, Overrides, Target};
 
 /// The extension of a cluster that is handed to its plugins (KC-38).
-pub const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
+const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";

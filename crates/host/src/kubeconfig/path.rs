@@ -36,7 +36,7 @@ pub(super) fn settle_user(
         settle(&mut exec.command, &base, place)?;
     }
     if let Some(provider) = &mut user.auth_provider
-        && provider.name == crate::signer::PROVIDER
+        && provider.name == crate::signer::SignerPlugin::PROVIDER
     {
         // A command too, and found as one.
         for (name, value) in &mut provider.config {

@@ -14,7 +14,7 @@ pub struct Problem {
     /// Where it stands.
     pub place: Place,
     /// The entry it is about.
-    pub subject: Option<Subject>,
+    pub(crate) subject: Option<Subject>,
     /// The field it is about, in the kubeconfig's spelling; of a flag, the flag.
     pub field: Option<String>,
     /// What is wrong, in words.
@@ -23,8 +23,7 @@ pub struct Problem {
 
 /// An entry of a kubeconfig, by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are the kubeconfig's")]
-pub enum Subject {
+pub(crate) enum Subject {
     Cluster(String),
     User(String),
     Context(String),

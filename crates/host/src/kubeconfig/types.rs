@@ -34,20 +34,14 @@ pub struct Kubeconfig {
     pub users: Vec<Named<User>>,
     /// Contexts, in the order of the files.
     pub contexts: Vec<Named<Context>>,
-    /// Preferences, kept for whoever writes the configuration again.
-    pub preferences: Preferences,
+    /// `preferences.colors`, kept for whoever writes the configuration again.
+    pub preferences_colors: bool,
+    /// The extensions of `preferences`, by name, values unchanged.
+    pub preferences_extensions: Vec<Named<Node>>,
     /// Extensions of the whole, by name, values unchanged.
     pub extensions: Vec<Named<Node>>,
     /// What was odd about loading: shown with the warnings of a [`Target`].
     pub warnings: Vec<String>,
-}
-
-/// The `preferences` of a kubeconfig. Nothing here depends on them.
-#[derive(Debug, Clone, Default)]
-#[expect(missing_docs, reason = "the names are the kubeconfig's")]
-pub struct Preferences {
-    pub colors: bool,
-    pub extensions: Vec<Named<Node>>,
 }
 
 /// An entry of a list with its name and place.
@@ -58,9 +52,16 @@ pub struct Named<T> {
     /// Where it stands.
     pub place: Place,
     /// Where its fields stand.
-    pub lines: Lines,
+    pub(crate) lines: Lines,
     /// What it is.
     pub value: T,
+}
+
+impl<T> Named<T> {
+    /// An entry that stands in no file.
+    pub fn new(name: impl Into<String>, value: T) -> Self {
+        Self { name: name.into(), place: Place::default(), lines: Lines::default(), value }
+    }
 }
 
 /// What problems say about an entry.

@@ -4,29 +4,30 @@ use std::path::Path;
 
 use super::Exec;
 
-/// The name of the program that `keyward wrap` puts in front of plugin commands.
-pub const WRAPPER: &str = "keyward-exec";
-
-/// What `keyward wrap` writes as `installHint`, before the hint that was there.
-pub const WRAPPER_HINT: &str = "this kubeconfig was changed by `keyward wrap`: install Keyward and run \
-    `keyward wrap` again, or `keyward unwrap` to have the plugin's own command back.";
-
 impl Exec {
-    /// The plugin's own command and arguments, if the command is [`WRAPPER`].
+    /// The name of the program that `keyward wrap` puts in front of plugin commands.
+    pub const WRAPPER: &str = "keyward-exec";
+
+    /// What `keyward wrap` writes as `installHint`, before the hint that was there.
+    pub const WRAPPER_HINT: &str = "this kubeconfig was changed by `keyward wrap`: install Keyward \
+        and run `keyward wrap` again, or `keyward unwrap` to have the plugin's own command back.";
+
+    /// The plugin's own command and arguments, if the command is [`Exec::WRAPPER`].
     pub fn wrapped(&self) -> Option<(&str, &[String])> {
-        let is_wrapper = Path::new(&self.command).file_name().is_some_and(|name| name == WRAPPER);
+        let is_wrapper =
+            Path::new(&self.command).file_name().is_some_and(|name| name == Self::WRAPPER);
         match self.args.as_slice() {
             [dashes, command, args @ ..] if is_wrapper && dashes == "--" => Some((command, args)),
             _ => None,
         }
     }
 
-    /// The stanza without [`WRAPPER`]: what policy, plan and cache go by, because that is what runs.
+    /// The stanza without [`Exec::WRAPPER`]: what policy, plan and cache go by, because that is what runs.
     #[must_use]
     pub fn without_wrapper(mut self) -> Self {
         if let Some((command, args)) = self.wrapped() {
             (self.command, self.args) = (command.to_owned(), args.to_vec());
-            if let Some(hint) = self.install_hint.strip_prefix(WRAPPER_HINT) {
+            if let Some(hint) = self.install_hint.strip_prefix(Self::WRAPPER_HINT) {
                 self.install_hint = hint.trim_start().to_owned();
             }
         }
@@ -61,7 +62,7 @@ mod tests {
     fn the_hint_of_the_plugin_comes_back() {
         for (hint, own) in [("", ""), (" get it", "get it")] {
             let mut exec = exec("keyward-exec", &["--", "aws"]);
-            exec.install_hint = format!("{WRAPPER_HINT}{hint}");
+            exec.install_hint = format!("{}{hint}", Exec::WRAPPER_HINT);
             assert_eq!(exec.without_wrapper().install_hint, own);
         }
     }

@@ -15,11 +15,11 @@ impl Kubeconfig {
         out.open('{');
         out.text("kind", "Config");
         out.text("apiVersion", "v1");
-        if self.preferences.colors || !self.preferences.extensions.is_empty() {
+        if self.preferences_colors || !self.preferences_extensions.is_empty() {
             out.key("preferences");
             out.open('{');
-            out.flag("colors", self.preferences.colors);
-            out.extensions(&self.preferences.extensions);
+            out.flag("colors", self.preferences_colors);
+            out.extensions(&self.preferences_extensions);
             out.close('}');
         }
         out.list("clusters", "cluster", &self.clusters, Writer::cluster);

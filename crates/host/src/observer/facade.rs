@@ -22,14 +22,14 @@ const PROVIDER_ERRORS: &str = "kubelet_credential_provider_plugin_errors_total";
 const PROVIDER_SECONDS: &str = "kubelet_credential_provider_plugin_duration";
 const PROVIDER_CONFIG: &str = "kubelet_credential_provider_config_info";
 
-/// Tells the recorder of the `metrics` facade.
+/// Passes events to the recorder of the `metrics` facade.
 ///
 /// The facade cannot compute a value when it is asked for: the two `ttl` gauges are as old as the
-/// last refresh. [`Facade::ROTATION_BUCKETS`] are the reference's, for recorders that want them.
+/// last refresh. [`MetricsObserver::ROTATION_BUCKETS`] are the reference's, for recorders that want them.
 #[derive(Debug, Clone, Copy)]
-pub struct Facade(());
+pub struct MetricsObserver(());
 
-impl Facade {
+impl MetricsObserver {
     /// The reference's buckets of `rest_client_exec_plugin_certificate_rotation_age`, in seconds.
     pub const ROTATION_BUCKETS: [f64; 11] = [
         600.0,
@@ -64,13 +64,13 @@ impl Facade {
     }
 }
 
-impl Default for Facade {
+impl Default for MetricsObserver {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Observer for Facade {
+impl Observer for MetricsObserver {
     fn ran(&self, _plugin: &str, code: i32, status: CallStatus, took: Duration) {
         counter!(CALLS, "code" => code.to_string(), "call_status" => status.label()).increment(1);
         histogram!(RUN_SECONDS).record(took);
@@ -209,7 +209,7 @@ mod tests {
         let at = |second| Timestamp::from_second(second).ok();
         let now = Timestamp::from_second(100).expect("a time");
         metrics::with_local_recorder(&paper, || {
-            let facade = Facade::new();
+            let facade = MetricsObserver::new();
             assert!(
                 paper.0.lock().expect("whole")["rest_client_exec_plugin_ttl_seconds{}"]
                     .is_infinite()

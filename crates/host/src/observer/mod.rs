@@ -11,7 +11,7 @@ use jiff::Timestamp;
 #[cfg(feature = "metrics")]
 mod facade;
 #[cfg(feature = "metrics")]
-pub use facade::Facade;
+pub use facade::MetricsObserver;
 
 /// Receives events. All methods do nothing by default. They are called on the thread of a run, never
 /// on the way of a credential that is already there.
@@ -49,11 +49,11 @@ pub trait Observer: Send + Sync + 'static {
     fn configured(&self, _hash: Option<&str>, _before: Option<&str>) {}
 }
 
-/// Looks away.
+/// Ignores every event.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Nobody;
+pub struct NoopObserver;
 
-impl Observer for Nobody {}
+impl Observer for NoopObserver {}
 
 /// `call_status` of client-go's counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

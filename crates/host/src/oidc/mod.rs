@@ -1,6 +1,6 @@
 //! The `oidc` auth-provider: an id-token, refreshed in memory. The kubeconfig is never rewritten.
 //!
-//! This crate speaks no HTTP: an [`Exchange`] does, and is given with the settings of a plan.
+//! This crate speaks no HTTP: an [`OidcExchange`] does, and is given with the settings of a plan.
 
 mod renew;
 
@@ -33,35 +33,31 @@ const MARGIN: Duration = Duration::from_secs(10);
 const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// Talks HTTP for the `oidc` auth-provider. Called on a thread that may block.
-pub trait Exchange: Send + Sync + 'static {
-    /// Sends a request and brings the whole answer, whatever its status. Redirects of a `GET` are
-    /// followed. The text of a failure must not contain anything of the request's form.
-    fn exchange(&self, call: &Call<'_>) -> Result<Reply, String>;
-}
-
-/// A request to an identity provider: a `GET`, or a `POST` when there is a form.
-#[derive(Debug, Clone, Copy)]
-pub struct Call<'a> {
-    /// Where to.
-    pub url: &'a str,
-    /// Certificate authorities in PEM; `None` means the system's.
-    pub authorities: Option<&'a [u8]>,
-    /// The body, as `application/x-www-form-urlencoded`.
-    pub form: Option<&'a Secret>,
-    /// User name and password of basic auth, as the header has them.
-    pub basic: Option<&'a Secret>,
+pub trait OidcExchange: Send + Sync + 'static {
+    /// Sends a request, a `GET` or with a `form` a `POST`, and returns the status code and the whole
+    /// body, whatever the status. Redirects of a `GET` are followed. The text of a failure must not
+    /// contain anything of the form.
+    ///
+    /// `authorities` are certificate authorities in PEM, or the system's; `form` is a body of the type
+    /// `application/x-www-form-urlencoded`; `basic` is the user name and password of basic auth, as
+    /// the header has them.
+    fn exchange(
+        &self,
+        url: &str,
+        authorities: Option<&[u8]>,
+        form: Option<&Secret>,
+        basic: Option<&Secret>,
+    ) -> Result<(u16, Zeroizing<Vec<u8>>), String>;
 }
 
 /// What an identity provider answered.
-pub struct Reply {
-    /// HTTP status code.
-    pub status: u16,
-    /// The whole body.
-    pub body: Zeroizing<Vec<u8>>,
+struct Reply {
+    status: u16,
+    body: Zeroizing<Vec<u8>>,
 }
 
 /// The auth-provider's configuration, with the tokens as they are now.
-pub struct Oidc {
+pub(crate) struct Oidc {
     issuer: String,
     client_id: String,
     client_secret: Secret,
@@ -133,7 +129,7 @@ impl Oidc {
     /// if there is a way to a newer one.
     pub(crate) fn token(
         &self,
-        exchange: Option<&dyn Exchange>,
+        exchange: Option<&dyn OidcExchange>,
         now: Timestamp,
         renew: bool,
     ) -> Result<IdToken, Error> {
@@ -168,7 +164,7 @@ impl Oidc {
         }
     }
 
-    fn refresh(&self, exchange: &dyn Exchange, refresh: &Secret) -> Result<Tokens, Error> {
+    fn refresh(&self, exchange: &dyn OidcExchange, refresh: &Secret) -> Result<Tokens, Error> {
         let authorities = match &self.authority {
             Authority::System => None,
             Authority::Pem(pem) => Some(pem.clone().into()),
@@ -181,15 +177,13 @@ impl Oidc {
             })?),
         };
         let send = |url: &str, form: Option<&Secret>, basic: Option<&Secret>| {
-            let call = Call {
-                url,
-                authorities: authorities.as_ref().map(|pem| pem.as_slice()),
-                form,
-                basic,
-            };
-            exchange.exchange(&call).map_err(|why| {
-                self.failed("the identity provider cannot be reached").note("because", inline(&why))
-            })
+            let authorities = authorities.as_ref().map(|pem| pem.as_slice());
+            let (status, body) =
+                exchange.exchange(url, authorities, form, basic).map_err(|why| {
+                    self.failed("the identity provider cannot be reached")
+                        .note("because", inline(&why))
+                })?;
+            Ok(Reply { status, body })
         };
         let endpoint = self.endpoint(&send(&self.discovery(), None, None)?)?;
 
@@ -349,11 +343,5 @@ fn push_coded(out: &mut String, text: &str) {
 impl fmt::Debug for Oidc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Oidc").field("issuer", &self.issuer).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Reply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reply").field("status", &self.status).finish_non_exhaustive()
     }
 }

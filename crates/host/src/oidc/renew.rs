@@ -7,7 +7,7 @@ use keyward_process::clock::SharedClock;
 use super::Oidc;
 use crate::{
     Credential, Error, Kind, Plan,
-    cell::{Fetch, Fresh, Occasion},
+    cell::{Fetch, Fetched, Occasion},
     credential::{Header, Unsendable},
     observer::Observer,
     pair::Pair,
@@ -36,7 +36,7 @@ impl Renewer {
         Self { oidc, fixed, plan, clock, observer, pair: Mutex::new(None) }
     }
 
-    fn attempt(&self, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
+    fn attempt(&self, occasion: &Occasion) -> Result<Fetched<Credential>, Error> {
         let exchange = self.plan.settings().exchange.as_deref();
         let renew = !matches!(occasion, Occasion::Needed);
         let id = self.oidc.token(exchange, self.clock.now(), renew)?;
@@ -50,12 +50,12 @@ impl Renewer {
                     "the id-token contains a character that no header can carry",
                 )
             })?;
-        Ok(Fresh { value: credential, expires: Some(id.expires) })
+        Ok(Fetched { value: credential, expires: Some(id.expires) })
     }
 }
 
 impl Fetch<Credential> for Renewer {
-    fn fetch(&self, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
+    fn fetch(&self, occasion: &Occasion) -> Result<Fetched<Credential>, Error> {
         let start = self.clock.elapsed();
         let result = self.attempt(occasion);
         self.observer.refreshed(self.clock.elapsed().saturating_sub(start), result.is_ok());

@@ -16,6 +16,8 @@ use zeroize::Zeroizing;
 
 use key::Key;
 
+use crate::{Error, Kind, signer::KeyKind};
+
 /// A certificate chain with the key of its leaf.
 pub struct Pair {
     /// The chain in DER, leaf first. Only the leaf was parsed.
@@ -37,20 +39,10 @@ pub(crate) struct Leaf {
     pub(crate) not_before: Timestamp,
     pub(crate) not_after: Timestamp,
     pub(crate) common_name: Option<String>,
-    pub(crate) public: Public,
+    /// The kind of the key; `None` for one that no signer of TLS has.
+    pub(crate) kind: Option<KeyKind>,
     /// The content of the public key's bit string.
     pub(crate) public_key: Vec<u8>,
-}
-
-/// The kind of a public key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Public {
-    Rsa,
-    P256,
-    P384,
-    P521,
-    Ed25519,
-    Other,
 }
 
 impl Leaf {
@@ -58,13 +50,13 @@ impl Leaf {
     pub(crate) fn parse(der: &[u8]) -> Option<Self> {
         let certificate = parse(der)?;
         Some(Self {
-            public: match certificate.public_key.key {
-                PublicKey::Rsa { .. } => Public::Rsa,
-                PublicKey::Ec { curve: Curve::P256, .. } => Public::P256,
-                PublicKey::Ec { curve: Curve::P384, .. } => Public::P384,
-                PublicKey::Ec { curve: Curve::P521, .. } => Public::P521,
-                PublicKey::Ed25519(_) => Public::Ed25519,
-                PublicKey::Ec { curve: Curve::P224, .. } | PublicKey::Other => Public::Other,
+            kind: match certificate.public_key.key {
+                PublicKey::Rsa { .. } => Some(KeyKind::Rsa),
+                PublicKey::Ec { curve: Curve::P256, .. } => Some(KeyKind::P256),
+                PublicKey::Ec { curve: Curve::P384, .. } => Some(KeyKind::P384),
+                PublicKey::Ec { curve: Curve::P521, .. } => Some(KeyKind::P521),
+                PublicKey::Ed25519(_) => Some(KeyKind::Ed25519),
+                PublicKey::Ec { curve: Curve::P224, .. } | PublicKey::Other => None,
             },
             not_before: certificate.not_before,
             not_after: certificate.not_after,
@@ -88,21 +80,17 @@ pub enum KeyDer {
     Pkcs1(Zeroizing<Vec<u8>>),
 }
 
-/// Why a certificate and a key are not a pair. Carries no text of either.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PairError(pub String);
-
 impl Pair {
     /// Parses both as Go's `tls.X509KeyPair` does and checks that the key is the leaf's (OD-12, OD-14).
     ///
     /// Whether the certificate is valid today is not asked here.
-    pub fn parse(certificate: &str, key: &Secret) -> Result<Self, PairError> {
+    pub fn parse(certificate: &str, key: &Secret) -> Result<Self, Error> {
         let chain = certificates(certificate)?;
         let (block, is_encrypted) = key_block(key.expose())?;
         let leaf = parse(&chain[0]).ok_or_else(|| error("the first certificate is malformed"))?;
         let key_der = Key::parse(&block).map_err(|what| {
             let what = if is_encrypted { "it is encrypted" } else { what };
-            PairError(format!("the private key cannot be read: {what}"))
+            error(&format!("the private key cannot be read: {what}"))
         })?;
         key_der.key.check(leaf.public_key.key).map_err(error)?;
         let (not_before, not_after) = (leaf.not_before, leaf.not_after);
@@ -120,12 +108,12 @@ impl Pair {
 
 /// The certificates of a bundle of authorities in DER, as Go reads one: what is not a well-formed
 /// certificate is passed over. Empty if there is none.
-pub fn authorities(pem: &[u8]) -> Vec<Vec<u8>> {
+pub fn read_authorities(pem: &[u8]) -> Vec<Vec<u8>> {
     x509::bundle(pem).filter(|der| parse(der).is_some()).collect()
 }
 
 /// The `CERTIFICATE` blocks, at least one; others are skipped.
-fn certificates(text: &str) -> Result<Vec<Vec<u8>>, PairError> {
+fn certificates(text: &str) -> Result<Vec<Vec<u8>>, Error> {
     let mut chain = Vec::new();
     let mut skipped = Vec::new();
     for block in pem::Blocks::of(text.as_bytes()) {
@@ -147,7 +135,7 @@ fn certificates(text: &str) -> Result<Vec<Vec<u8>>, PairError> {
 
 /// The content of the first block that calls itself a private key, and whether it says that it is
 /// encrypted.
-fn key_block(text: &str) -> Result<(Zeroizing<Vec<u8>>, bool), PairError> {
+fn key_block(text: &str) -> Result<(Zeroizing<Vec<u8>>, bool), Error> {
     let mut labels = Vec::new();
     for block in pem::Blocks::of(text.as_bytes()) {
         if block.label == "PRIVATE KEY" || block.label.ends_with(" PRIVATE KEY") {
@@ -165,8 +153,9 @@ fn key_block(text: &str) -> Result<(Zeroizing<Vec<u8>>, bool), PairError> {
     }))
 }
 
-fn error(what: &str) -> PairError {
-    PairError(what.to_owned())
+/// Carries no text of the certificate or the key.
+fn error(what: &str) -> Error {
+    Error::new(Kind::BadConfig, what)
 }
 
 impl fmt::Debug for Pair {
@@ -180,11 +169,3 @@ impl fmt::Debug for KeyDer {
         f.write_str("[hidden]")
     }
 }
-
-impl fmt::Display for PairError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for PairError {}

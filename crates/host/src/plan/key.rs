@@ -8,7 +8,7 @@ use std::{
 use keyward_protocol::exec::Version;
 use zeroize::Zeroizing;
 
-use super::{Complaints, Draft};
+use super::{Draft, StderrMode};
 use crate::{plugin::Environment, rules::Policy};
 
 /// The fields of a plan in a row, each with its length, so that no two plans can be mistaken for one
@@ -50,7 +50,7 @@ impl Row {
     }
 
     fn user(&mut self, draft: &Draft) {
-        let user = &draft.target.user.value;
+        let user = &draft.target().user.value;
         for part in [
             user.token.expose(),
             &user.token_file,
@@ -94,8 +94,8 @@ impl Row {
     /// A plugin that is told about the cluster may answer another credential for each; one that is
     /// not answers the same, and runs once for all of them.
     fn cluster(&mut self, draft: &Draft) {
-        let cluster = &draft.target.cluster.value;
-        let told = draft.target.user.value.exec.as_ref().is_some_and(|exec| {
+        let cluster = &draft.target().cluster.value;
+        let told = draft.target().user.value.exec.as_ref().is_some_and(|exec| {
             exec.provide_cluster_info && exec.api_version.known() != Some(Version::V1Alpha1)
         });
         self.number(usize::from(told));
@@ -108,7 +108,7 @@ impl Row {
             self.number(usize::from(cluster.disable_compression));
             self.put(
                 draft
-                    .target
+                    .target()
                     .exec_config
                     .as_ref()
                     .map(keyward_protocol::Node::to_json)
@@ -118,7 +118,7 @@ impl Row {
     }
 
     fn rules(&mut self, draft: &Draft) {
-        let rules = &draft.rules;
+        let rules = draft.rules();
         self.put(rules.policy.name());
         if let Policy::Allowlist(list) = &rules.policy {
             self.number(list.len());
@@ -137,7 +137,7 @@ impl Row {
     }
 
     fn surroundings(&mut self, draft: &Draft) {
-        let Some(fixed) = draft.surroundings.made_up() else { return self.put("process") };
+        let Some(fixed) = draft.surroundings().made_up() else { return self.put("process") };
         self.put("fixed");
         self.put(fixed.cwd.as_os_str().as_encoded_bytes());
         self.put([u8::from(fixed.stdin_is_terminal), u8::from(fixed.has_terminal)]);
@@ -148,19 +148,19 @@ impl Row {
     }
 
     fn settings(&mut self, draft: &Draft) {
-        let settings = &draft.settings;
+        let settings = draft.settings();
         for budget in [settings.unattended, settings.attended] {
             self.put(budget.as_nanos().to_le_bytes());
         }
         self.number(usize::from(settings.person));
         self.put(settings.stdin_unavailable.as_deref().unwrap_or_default());
         self.number(usize::from(settings.stdin_unavailable.is_some()));
-        match &settings.complaints {
-            Complaints::Auto => self.put("auto"),
-            Complaints::Kept => self.put("kept"),
-            Complaints::Shown => self.put("shown"),
-            Complaints::Sink(sink) => self.number(Arc::as_ptr(sink).cast::<()>().addr()),
-            Complaints::PassThrough(sink) => {
+        match &settings.stderr {
+            StderrMode::Auto => self.put("auto"),
+            StderrMode::Kept => self.put("kept"),
+            StderrMode::Shown => self.put("shown"),
+            StderrMode::Sink(sink) => self.number(Arc::as_ptr(sink).cast::<()>().addr()),
+            StderrMode::PassThrough(sink) => {
                 self.put("pass through");
                 self.number(Arc::as_ptr(sink).cast::<()>().addr());
             }

@@ -4,7 +4,7 @@ use keyward_protocol::{Secret, exec::Form};
 
 use keyward_process::runner;
 
-use crate::{oidc::Exchange, plugin::Environment};
+use crate::{oidc::OidcExchange, plugin::Environment};
 
 /// How plugins are run; the defaults are the design's.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ pub struct Settings {
     /// IT-06). No plugin gets it then.
     pub stdin_unavailable: Option<String>,
     /// Where a plugin's stderr goes.
-    pub complaints: Complaints,
+    pub stderr: StderrMode,
     /// What a plugin sees of our environment.
     pub environment: Environment,
     /// Variables given to every plugin, over those of the kubeconfig.
@@ -32,15 +32,15 @@ pub struct Settings {
     /// The form of v1alpha1 that plugins are asked in.
     pub form: Form,
     /// Who shows what an external signer wants the person to be told before a signature. Where
-    /// complaints go to a sink, it goes there.
+    /// stderr goes to a sink, it goes there.
     pub prompts: Option<Arc<dyn runner::Sink>>,
     /// What the `oidc` auth-provider talks HTTP with. Without it an id-token cannot be refreshed.
-    pub exchange: Option<Arc<dyn Exchange>>,
+    pub exchange: Option<Arc<dyn OidcExchange>>,
 }
 
 /// Where a plugin's stderr goes.
 #[derive(Clone, Default)]
-pub enum Complaints {
+pub enum StderrMode {
     /// Attended runs write to our stderr, others are kept for the error.
     #[default]
     Auto,
@@ -63,7 +63,7 @@ impl Default for Settings {
             attended: Duration::from_secs(600),
             person: true,
             stdin_unavailable: None,
-            complaints: Complaints::Auto,
+            stderr: StderrMode::Auto,
             environment: Environment::Inherit,
             variables: Vec::new(),
             limits: runner::OutputLimits::default(),
@@ -82,7 +82,7 @@ impl Settings {
             Some("this run is ahead of time, and nobody waits for it")
         } else if !self.person {
             Some("this program asks nobody")
-        } else if matches!(self.complaints, Complaints::Sink(_)) {
+        } else if matches!(self.stderr, StderrMode::Sink(_)) {
             Some("this program has a screen of its own")
         } else {
             None
@@ -96,14 +96,14 @@ impl Settings {
 
     /// Where the stderr of such a run goes; `passed` is for those that may be passed through.
     pub(crate) fn stderr(&self, attended: bool, passed: bool) -> runner::Stderr {
-        match &self.complaints {
-            Complaints::Auto | Complaints::PassThrough(_) if attended => runner::Stderr::Shown,
-            Complaints::PassThrough(sink) if passed => runner::Stderr::Sink(sink.clone()),
-            Complaints::Auto | Complaints::Kept | Complaints::PassThrough(_) => {
+        match &self.stderr {
+            StderrMode::Auto | StderrMode::PassThrough(_) if attended => runner::Stderr::Shown,
+            StderrMode::PassThrough(sink) if passed => runner::Stderr::Sink(sink.clone()),
+            StderrMode::Auto | StderrMode::Kept | StderrMode::PassThrough(_) => {
                 runner::Stderr::Kept
             }
-            Complaints::Shown => runner::Stderr::Shown,
-            Complaints::Sink(sink) => runner::Stderr::Sink(sink.clone()),
+            StderrMode::Shown => runner::Stderr::Shown,
+            StderrMode::Sink(sink) => runner::Stderr::Sink(sink.clone()),
         }
     }
 }
@@ -115,7 +115,7 @@ impl fmt::Debug for Settings {
             .field("attended", &self.attended)
             .field("person", &self.person)
             .field("stdin_unavailable", &self.stdin_unavailable)
-            .field("complaints", &self.complaints)
+            .field("stderr", &self.stderr)
             .field("environment", &self.environment)
             .field("variables", &self.variables)
             .field("limits", &self.limits)
@@ -127,7 +127,7 @@ impl fmt::Debug for Settings {
     }
 }
 
-impl fmt::Debug for Complaints {
+impl fmt::Debug for StderrMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Auto => "Auto",

@@ -16,7 +16,7 @@ const LONG: usize = 12;
 impl Redactor {
     /// A variable that a plugin inherits from us: a secret if its name says so, and always the
     /// password of a URL in it.
-    pub fn add_inherited(&mut self, name: &str, value: &str) {
+    pub(crate) fn add_inherited(&mut self, name: &str, value: &str) {
         self.add_urls(value);
         // Names such as `SSH_AUTH_SOCK` and `AUTH_MODE` are not worth hiding a path or a word for.
         let likely = value.len() >= SHORTEST_VALUE && !value.starts_with('/');
@@ -26,7 +26,7 @@ impl Redactor {
     }
 
     /// A variable that the configuration gives to a plugin: a secret whatever its name is.
-    pub fn add_configured(&mut self, value: &str) {
+    pub(crate) fn add_configured(&mut self, value: &str) {
         self.add_urls(value);
         self.add(value);
     }
@@ -38,7 +38,7 @@ impl Redactor {
 
     /// The values of arguments that are called secret (`--client-secret=x`, `--token x`, `-p x`, `-px`),
     /// the passwords of URLs and of `name:password`, and what follows `Bearer` or `Basic`.
-    pub fn add_args(&mut self, args: &[String]) {
+    pub(crate) fn add_args(&mut self, args: &[String]) {
         for (index, arg) in args.iter().enumerate() {
             self.add_urls(arg);
             self.add_header(arg);
@@ -77,7 +77,7 @@ impl Redactor {
 
     /// The long words of an answer, whatever it was: a plugin that fails may have told its token on
     /// both channels.
-    pub fn add_answer(&mut self, stdout: &[u8]) {
+    pub(crate) fn add_answer(&mut self, stdout: &[u8]) {
         const ENOUGH: usize = 256 << 10;
         let text = String::from_utf8_lossy(&stdout[..stdout.len().min(ENOUGH)]);
         let of_token = |c: char| c.is_ascii_alphanumeric() || "-_.~+/=".contains(c);
@@ -91,7 +91,7 @@ impl Redactor {
     }
 
     /// Every `password` of a JSON answer, however short. `false` for an answer that has none.
-    pub fn add_passwords(&mut self, stdout: &[u8]) -> bool {
+    pub(crate) fn add_passwords(&mut self, stdout: &[u8]) -> bool {
         Node::from_json(stdout).is_ok_and(|node| self.add_passwords_of(&node))
     }
 
@@ -111,7 +111,7 @@ impl Redactor {
     }
 
     /// Secrets that are known as such.
-    pub fn add_all<'a>(&mut self, secrets: impl IntoIterator<Item = &'a Secret>) {
+    pub(crate) fn add_all<'a>(&mut self, secrets: impl IntoIterator<Item = &'a Secret>) {
         secrets.into_iter().for_each(|secret| self.add(secret.expose()));
     }
 }

@@ -72,17 +72,17 @@ pub fn redact(text: &str) -> Cow<'_, str> {
 
 /// The secrets of one run, beside those of the process.
 #[derive(Default)]
-pub struct Redactor(Known);
+pub(crate) struct Redactor(Known);
 
 impl Redactor {
     /// Also hides this text, and each of its lines.
-    pub fn add(&mut self, secret: &str) {
+    pub(crate) fn add(&mut self, secret: &str) {
         self.0.add(&Secret::new(secret), None, Duration::ZERO);
     }
 
     /// The text, safe to show: known secrets hidden, control characters by their names, and whatever
     /// looks like a token or a private key hidden too.
-    pub fn apply(&self, raw: &[u8]) -> String {
+    pub(crate) fn apply(&self, raw: &[u8]) -> String {
         let raw = String::from_utf8_lossy(raw);
         let known = PROCESS.read().unwrap_or_else(PoisonError::into_inner);
         let hidden = views::hide(&raw, &[&self.0, &known]);

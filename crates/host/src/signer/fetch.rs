@@ -2,12 +2,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use keyward_protocol::signer::{CertificateResponse, Request, Response};
 
-use super::{Identity, KeyKind, Signer};
+use super::{Identity, Signer};
 use keyward_process::{clock::SharedClock, runner::Cancel};
 
 use crate::{
     Credential, Error,
-    cell::{Fetch, Fresh, Occasion},
+    cell::{Fetch, Fetched, Occasion},
     credential::{Header, Unsendable},
     pair::Leaf,
 };
@@ -27,7 +27,7 @@ impl Certificates {
         Self { signer: Arc::new(signer), header, clock, last: Mutex::new(None) }
     }
 
-    fn attempt(&self, occasion: &Occasion, cancel: &Cancel) -> Result<Fresh<Credential>, Error> {
+    fn attempt(&self, occasion: &Occasion, cancel: &Cancel) -> Result<Fetched<Credential>, Error> {
         let request = Request::Certificate(self.signer.plugin.configuration().clone());
         let waited_for = !matches!(occasion, Occasion::Ahead);
         let response = match self.signer.ask(&request, waited_for, cancel)? {
@@ -38,7 +38,7 @@ impl Certificates {
         let expires = Some(identity.not_after);
         let credential = Credential::signed(self.header.clone(), identity, expires)
             .map_err(|Unsendable| self.signer.unsendable())?;
-        Ok(Fresh { value: credential, expires })
+        Ok(Fetched { value: credential, expires })
     }
 
     fn read(&self, response: CertificateResponse) -> Result<Identity, Error> {
@@ -48,7 +48,8 @@ impl Certificates {
         };
         let leaf = Leaf::parse(&response.certificate)
             .ok_or_else(|| wrong("answered a certificate that is malformed"))?;
-        let key = KeyKind::of(leaf.public)
+        let key = leaf
+            .kind
             .ok_or_else(|| wrong("answered a certificate for a kind of key that TLS cannot use"))?;
         let now = self.clock.now();
         if now > leaf.not_after {
@@ -93,7 +94,7 @@ impl Certificates {
 }
 
 impl Fetch<Credential> for Certificates {
-    fn fetch(&self, occasion: &Occasion) -> Result<Fresh<Credential>, Error> {
+    fn fetch(&self, occasion: &Occasion) -> Result<Fetched<Credential>, Error> {
         self.fetch_until(occasion, &Cancel::default())
     }
 
@@ -106,7 +107,7 @@ impl Fetch<Credential> for Certificates {
         &self,
         occasion: &Occasion,
         cancel: &Cancel,
-    ) -> Result<Fresh<Credential>, Error> {
+    ) -> Result<Fetched<Credential>, Error> {
         let start = self.clock.elapsed();
         let result = self.attempt(occasion, cancel);
         let took = self.clock.elapsed().saturating_sub(start);

@@ -21,7 +21,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use keyward_protocol::signer::{Request, Response, SignRequest, pins};
+use keyward_protocol::signer::{Hash, Options, Request, Response, SignRequest, pins};
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
 pub use self::plugin::SignerPlugin;
@@ -32,12 +32,8 @@ use keyward_process::{
     runner::{Cancel, Sink},
 };
 
-use crate::{Error, Kind, Plan, error::inline, observer::Observer, pair::Public, redact::Redactor};
+use crate::{Error, Kind, Plan, error::inline, observer::Observer, redact::Redactor};
 
-pub use keyward_protocol::signer::{Hash, Options};
-
-/// The auth-provider's name in a kubeconfig.
-pub const PROVIDER: &str = "externalSigner";
 /// The entry of its configuration that names the program.
 pub(crate) const PATH: &str = "pathExec";
 
@@ -161,8 +157,8 @@ impl Identity {
     fn show_prompt(&self) {
         let settings = self.signer.plan.settings();
         let Some(prompt) = &self.prompt else { return };
-        let sink: Option<&Arc<dyn Sink>> = match &settings.complaints {
-            crate::plan::Complaints::Sink(sink) => Some(sink),
+        let sink: Option<&Arc<dyn Sink>> = match &settings.stderr {
+            crate::plan::StderrMode::Sink(sink) => Some(sink),
             _ => settings.prompts.as_ref(),
         };
         if let Some(sink) = sink {
@@ -234,17 +230,6 @@ impl KeyKind {
             Self::P521 => "P-521",
             Self::Ed25519 => "Ed25519",
         }
-    }
-
-    fn of(public: Public) -> Option<Self> {
-        Some(match public {
-            Public::Rsa => Self::Rsa,
-            Public::P256 => Self::P256,
-            Public::P384 => Self::P384,
-            Public::P521 => Self::P521,
-            Public::Ed25519 => Self::Ed25519,
-            Public::Other => return None,
-        })
     }
 }
 

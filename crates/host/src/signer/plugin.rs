@@ -6,7 +6,7 @@ use keyward_protocol::{
     text::sounds_secret,
 };
 
-use super::{PATH, PROVIDER};
+use super::PATH;
 use crate::{
     Error, Kind,
     kubeconfig::AuthProvider,
@@ -41,14 +41,14 @@ impl Config {
         let command = configuration
             .get(PATH)
             .filter(|path| !path.is_empty())
-            .ok_or_else(|| wrong(format!("the `{PROVIDER}` auth-provider needs `{PATH}`")))?
+            .ok_or_else(|| wrong(format!("the `externalSigner` auth-provider needs `{PATH}`")))?
             .to_owned();
         let switch = |name: &str, usual: bool| match configuration.get(name) {
             None | Some("") => Ok(usual),
             Some("true" | "on") => Ok(true),
             Some("false" | "off") => Ok(false),
             Some(_) => {
-                Err(wrong(format!("`{name}` of `{PROVIDER}` is neither `true` nor `false`")))
+                Err(wrong(format!("`{name}` of `externalSigner` is neither `true` nor `false`")))
             }
         };
         Ok(Self {
@@ -99,6 +99,9 @@ impl Config {
 }
 
 impl SignerPlugin {
+    /// The name of the auth-provider in a kubeconfig.
+    pub const PROVIDER: &str = "externalSigner";
+
     /// Looks at everything a run would look at, and returns what is in its way.
     pub(crate) fn new(config: Config, context: &Context<'_>) -> (Self, Option<Error>) {
         let run = config.prepare(context, true, &Request::Session);

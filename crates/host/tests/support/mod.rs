@@ -9,13 +9,11 @@ use std::{
 };
 
 use keyward_host::{
-    Draft, Error, Kubeconfig, Overrides, Plan, Source, Sources, Target,
-    observer::{Nobody, Observer},
-    plan::Settings,
-    rules::Rules,
+    Draft, Error, Kubeconfig, NoopObserver, Observer, Overrides, Plan, Source, Sources, Target,
+    plan::Settings, rules::Rules,
 };
 use keyward_process::{
-    clock::HandClock,
+    clock::ManualClock,
     surroundings::{Fixed, Surroundings},
 };
 
@@ -23,7 +21,7 @@ pub(crate) const NOW: &str = "2026-01-01T00:00:00Z";
 
 pub(crate) struct Stage {
     folder: tempfile::TempDir,
-    pub(crate) clock: Arc<HandClock>,
+    pub(crate) clock: Arc<ManualClock>,
     pub(crate) settings: Settings,
     pub(crate) rules: Rules,
     pub(crate) vars: Vec<(String, String)>,
@@ -42,7 +40,7 @@ impl Stage {
     pub(crate) fn new() -> Self {
         Self {
             folder: tempfile::tempdir().expect("a temporary folder"),
-            clock: Arc::new(HandClock::new(NOW.parse().expect("a time"))),
+            clock: Arc::new(ManualClock::new(NOW.parse().expect("a time"))),
             settings: Settings::default(),
             rules: Rules::default(),
             vars: Vec::new(),
@@ -148,7 +146,7 @@ impl Stage {
 
     /// The source of the plugin's user.
     pub(crate) fn source(&self) -> Source {
-        self.sources(Arc::new(Nobody))
+        self.sources(Arc::new(NoopObserver))
             .open(&self.plan().unwrap_or_else(|error| panic!("{error:#}")))
     }
 

@@ -12,7 +12,7 @@ use std::{
 use jiff::Timestamp;
 use keyward_host::Kind;
 use keyward_image::{Config, Images, Outcome, Scope, Settings};
-use keyward_process::{clock::HandClock, surroundings::Surroundings};
+use keyward_process::{clock::ManualClock, surroundings::Surroundings};
 
 use crate::stage::{Counts, Stage, answering, users};
 
@@ -225,7 +225,7 @@ fn the_proposals_own_sample_runs_ecr_creds_from_the_path() {
         cwd: Path::new("/").into(),
         ..Default::default()
     });
-    let clock = Arc::new(HandClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
+    let clock = Arc::new(ManualClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
     let counts = Arc::new(Counts::default());
     let images =
         Arc::new(Images::new(Settings::default(), surroundings, clock.clone(), counts.clone()));

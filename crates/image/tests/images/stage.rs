@@ -12,13 +12,13 @@ use std::{
     time::Duration,
 };
 
-use keyward_host::observer::Observer;
+use keyward_host::Observer;
 use keyward_image::{Config, Images, Lookup, Settings};
-use keyward_process::{clock::HandClock, surroundings::Surroundings};
+use keyward_process::{clock::ManualClock, surroundings::Surroundings};
 
 pub(crate) struct Stage {
     pub(crate) folder: tempfile::TempDir,
-    pub(crate) clock: Arc<HandClock>,
+    pub(crate) clock: Arc<ManualClock>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) providers: String,
 }
@@ -40,7 +40,7 @@ impl Stage {
     pub(crate) fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
-            clock: Arc::new(HandClock::new("2026-01-01T00:00:00Z".parse().unwrap())),
+            clock: Arc::new(ManualClock::new("2026-01-01T00:00:00Z".parse().unwrap())),
             counts: Arc::default(),
             providers: String::new(),
         }

@@ -25,7 +25,7 @@ use std::{
 };
 
 use http::{Request, Response, StatusCode};
-use keyward_host::{Credential, Source, cell::lane};
+use keyward_host::{Credential, Source, ThreadCopies};
 use pin_project_lite::pin_project;
 use tower::{Service, util::Oneshot};
 
@@ -140,7 +140,10 @@ impl<S> tower::Layer<S> for Layer {
     type Service = Bearer<S>;
 
     fn layer(&self, inner: S) -> Bearer<S> {
-        Bearer { inner: ServiceTransport(inner), configs: ConfigCopies::of(&self.0) }
+        Bearer {
+            inner: ServiceTransport(inner),
+            configs: Arc::new(ThreadCopies::new(|| (*self.0).clone())),
+        }
     }
 }
 
@@ -150,25 +153,7 @@ impl<S> tower::Layer<S> for Layer {
 #[derive(Clone)]
 pub struct Bearer<S> {
     inner: ServiceTransport<S>,
-    configs: ConfigCopies,
-}
-
-/// Copies of a config, so that threads that send at the same time do not contend for one reference count.
-#[derive(Clone)]
-struct ConfigCopies(Arc<[Arc<Config>; COPIES]>);
-
-/// How many threads have a copy to themselves.
-const COPIES: usize = 8;
-
-impl ConfigCopies {
-    fn of(config: &Config) -> Self {
-        Self(Arc::new(std::array::from_fn(|_| Arc::new(config.clone()))))
-    }
-
-    /// The copy of this thread.
-    fn mine(&self) -> Arc<Config> {
-        self.0[lane() % COPIES].clone()
-    }
+    configs: Arc<ThreadCopies<Config>>,
 }
 
 impl<S, B, R> Service<Request<B>> for Bearer<S>

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use keyward_host::pair::{KeyDer, Pair};
+use keyward_host::{KeyDer, Pair};
 use keyward_protocol::{
     der::{self, Der},
     x509::oid,

@@ -18,11 +18,7 @@ mod verifier;
 
 use std::{fmt, sync::Arc};
 
-use keyward_host::{
-    Target,
-    pair::{self, Pair},
-    signer::Identity,
-};
+use keyward_host::{Pair, Target, read_authorities, signer::Identity};
 use keyward_process::clock::{Clock, SystemClock};
 use rustls::{
     ClientConfig, NamedGroup,
@@ -71,7 +67,7 @@ impl Trust {
     ) -> Result<Self, Error> {
         let source = Arc::from(source);
         let given: Vec<CertificateDer<'static>> =
-            pair::authorities(pem).into_iter().map(CertificateDer::from).collect();
+            read_authorities(pem).into_iter().map(CertificateDer::from).collect();
         let verifier = Verifier::new(&provider, Authorities::given(given.clone(), &source)?);
         let proxy = Verifier::new(&provider, Authorities::given(given, &source)?.or_system());
         Ok(Self { verifier: Arc::new(verifier), proxy: Arc::new(proxy), provider, name: None })

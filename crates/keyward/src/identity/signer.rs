@@ -2,8 +2,9 @@
 
 use std::{fmt, sync::Arc};
 
-use keyward_host::signer::{Hash, Identity, KeyKind, Options};
+use keyward_host::signer::{Identity, KeyKind};
 use keyward_process::runner::Cancel;
+use keyward_protocol::signer::{Hash, Options};
 use rustls::{
     Error as TlsError, OtherError, SignatureAlgorithm, SignatureScheme,
     crypto::CryptoProvider,

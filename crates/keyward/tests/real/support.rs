@@ -9,12 +9,10 @@ use std::{
 
 use keyward::{Client, client::Builder};
 use keyward_host::{
-    Kubeconfig, Overrides, Plan, Source, Sources, Target,
-    observer::{Nobody, Observer},
-    plan,
+    Kubeconfig, NoopObserver, Observer, Overrides, Plan, Source, Sources, Target, plan,
     rules::Rules,
 };
-use keyward_process::{clock::HandClock, surroundings::Surroundings};
+use keyward_process::{clock::ManualClock, surroundings::Surroundings};
 pub(crate) use keyward_testing::script::Script as Plugin;
 use keyward_testing::server::Server;
 use serde_json::Value;
@@ -24,18 +22,18 @@ pub(crate) const GUARD: Duration = Duration::from_secs(60);
 
 /// A registry of its own, with a clock in the hand: time passes when the test says so.
 pub(crate) struct Desk {
-    pub(crate) clock: Arc<HandClock>,
+    pub(crate) clock: Arc<ManualClock>,
     pub(crate) sources: Sources,
 }
 
 impl Desk {
     pub(crate) fn new() -> Self {
-        Self::observed(Arc::new(Nobody))
+        Self::observed(Arc::new(NoopObserver))
     }
 
     /// With somebody who is told of everything.
     pub(crate) fn observed(observer: Arc<dyn Observer>) -> Self {
-        let clock = Arc::new(HandClock::new(jiff::Timestamp::now()));
+        let clock = Arc::new(ManualClock::new(jiff::Timestamp::now()));
         Self { sources: Sources::new(clock.clone(), observer), clock }
     }
 

@@ -22,8 +22,8 @@ use std::{
 use futures_util::{Stream, StreamExt, future::join_all};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use keyward::Client;
-use keyward_host::{Kubeconfig, Overrides, Sources, observer::Nobody, plan, rules::Rules};
-use keyward_process::{clock::HandClock, surroundings::Surroundings};
+use keyward_host::{Kubeconfig, NoopObserver, Overrides, Sources, plan, rules::Rules};
+use keyward_process::{clock::ManualClock, surroundings::Surroundings};
 use keyward_testing::{
     authority::Issued,
     script::Script,
@@ -44,14 +44,14 @@ const STEP: Duration = Duration::from_millis(1200);
 
 /// A registry of its own, with a clock in the hand: time passes when the test says so.
 struct Desk {
-    clock: Arc<HandClock>,
+    clock: Arc<ManualClock>,
     sources: Sources,
 }
 
 impl Desk {
     fn new() -> Self {
-        let clock = Arc::new(HandClock::new(jiff::Timestamp::now()));
-        Self { sources: Sources::new(clock.clone(), Arc::new(Nobody)), clock }
+        let clock = Arc::new(ManualClock::new(jiff::Timestamp::now()));
+        Self { sources: Sources::new(clock.clone(), Arc::new(NoopObserver)), clock }
     }
 
     fn client(&self, server: &Server, user: &Value) -> kube::Client {

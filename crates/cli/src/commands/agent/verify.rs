@@ -9,12 +9,7 @@ use std::{
 
 use http::{Request, StatusCode, header};
 use keyward::{Body, Client};
-use keyward_host::{
-    Credential, Source, Target,
-    cell::{Fresh, Occasion},
-    kubeconfig::User,
-    pair::Pair,
-};
+use keyward_host::{Credential, Fetched, Occasion, Pair, Source, Target, kubeconfig::User};
 use keyward_process::clock::SystemClock;
 use keyward_protocol::exec::{Answer, Version};
 use serde_json::json;
@@ -62,7 +57,7 @@ fn is_accepted(mut target: Target, answer: &Answer) -> Option<bool> {
     };
     let fetch = move |_: &Occasion| {
         let value = Credential::of(token.clone(), pair.clone(), None)?;
-        Ok(Fresh { value, expires: None })
+        Ok(Fetched { value, expires: None })
     };
     let source = Source::from_fetch(fetch, Arc::new(SystemClock));
     let builder = Client::builder()

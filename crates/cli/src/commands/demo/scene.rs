@@ -15,9 +15,8 @@ use keyward_demo::{
     server::{ConfigMaps, Server},
 };
 use keyward_host::{
-    Kubeconfig, Overrides, Plan, Sources, Target,
-    observer::Nobody,
-    plan::{Complaints, Settings},
+    Kubeconfig, NoopObserver, Overrides, Plan, Sources, Target,
+    plan::{Settings, StderrMode},
     rules::Rules,
 };
 use keyward_process::{
@@ -216,13 +215,13 @@ the server runs on until Ctrl-C; in another terminal:
 pub(super) fn settings() -> Settings {
     let mut settings = Settings::default();
     settings.person = false;
-    settings.complaints = Complaints::Kept;
+    settings.stderr = StderrMode::Kept;
     settings
 }
 
 /// A registry of its own: what others have fetched does not count.
 pub(super) fn sources() -> Sources {
-    Sources::new(Arc::new(SystemClock), Arc::new(Nobody))
+    Sources::new(Arc::new(SystemClock), Arc::new(NoopObserver))
 }
 
 /// The status of a request, its body read to the end.

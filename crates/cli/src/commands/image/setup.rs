@@ -3,7 +3,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use keyward_host::{observer::Nobody, redact, reload::Pace};
+use keyward_host::{NoopObserver, ReloadPace, redact};
 use keyward_image::{Config, Images, Lookup, Pod, Reading, ReloadingConfig, Settings};
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 
@@ -74,7 +74,7 @@ impl Place {
             settings.budget = budget;
         }
         let surroundings = globals.surroundings.clone();
-        Images::new(settings, surroundings, Arc::new(SystemClock), Arc::new(Nobody))
+        Images::new(settings, surroundings, Arc::new(SystemClock), Arc::new(NoopObserver))
     }
 
     /// The folder of the programs; `None` is to look in `PATH`.
@@ -130,8 +130,8 @@ impl Setup {
             images = images.with_accounts(Arc::clone(&puller.accounts));
         }
         let reading = place.reading(&globals.surroundings)?;
-        let (clock, observer) = (Arc::new(SystemClock), Arc::new(Nobody));
-        let follow = ReloadingConfig::new(reading, path, Pace::default(), clock, observer);
+        let (clock, observer) = (Arc::new(SystemClock), Arc::new(NoopObserver));
+        let follow = ReloadingConfig::new(reading, path, ReloadPace::default(), clock, observer);
         let pod = puller.map(|puller| puller.pod);
         let setup = Self { follow, images: Arc::new(images), pod };
         setup.config()?;

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use keyward_host::{
-    Draft, HeaderSource, Kubeconfig, StaticCredential, Target,
-    exec::ExecPlugin,
+    Draft, ExecPlugin, Kubeconfig, Target,
     kubeconfig::Place,
     plan,
     plugin::{Environment as Base, Origin, Preview},
@@ -117,24 +116,24 @@ fn user(target: &Target) -> User {
 fn source(globals: &Globals, draft: &Draft) -> Source {
     let target = draft.target();
     let mut file = None;
-    let mut methods = Vec::new();
-    if let Some(StaticCredential { certificate, header }) = draft.method().fixed() {
-        methods.extend(certificate.map(|_| Method::ClientCertificate));
-        methods.extend(header.as_ref().map(|header| match header {
-            HeaderSource::TokenFile(path) => {
-                file = Some(path.clone());
-                if target.in_cluster { Method::ServiceAccount } else { Method::TokenFile }
-            }
-            HeaderSource::Token => Method::Token,
-            HeaderSource::Basic => Method::Basic,
-        }));
-    }
-    methods.extend(match draft.method() {
-        plan::Method::Exec(_) => Some(Method::Exec),
-        plan::Method::Oidc(..) => Some(Method::Oidc),
-        plan::Method::Signer(..) => Some(Method::Signer),
-        _ => None,
-    });
+    let methods = draft.methods().into_iter();
+    let methods: Vec<Method> = methods
+        .filter_map(|method| {
+            Some(match method {
+                plan::Method::ClientCertificate => Method::ClientCertificate,
+                plan::Method::TokenFile => {
+                    file = Some(target.user.value.token_file.clone().into());
+                    if target.in_cluster { Method::ServiceAccount } else { Method::TokenFile }
+                }
+                plan::Method::Token => Method::Token,
+                plan::Method::Basic => Method::Basic,
+                plan::Method::Exec => Method::Exec,
+                plan::Method::Oidc => Method::Oidc,
+                plan::Method::Signer => Method::Signer,
+                _ => return None,
+            })
+        })
+        .collect();
     let because = match draft.passed_over() {
         Some(why) => clean(why),
         None if target.in_cluster => "there is no kubeconfig, and we run in a pod".to_owned(),

@@ -4,7 +4,7 @@ use std::error::Error as _;
 
 use jiff::Timestamp;
 use keyward::identity::check_pair;
-use keyward_host::pair::Pair;
+use keyward_host::Pair;
 use keyward_protocol::{
     exec::{Answer, PemPair},
     image::token_expiry,
@@ -96,7 +96,7 @@ fn certificate(pair: &PemPair, answer: &Answer, now: Timestamp, report: &mut Rep
     let pair = match Pair::parse(&pair.certificate, &pair.key) {
         Ok(pair) => pair,
         Err(error) => {
-            let what = format!("certificate and key are no pair: {}", error.0);
+            let what = format!("certificate and key are no pair: {error}");
             report.fail(Check::Certificate, what);
             return;
         }

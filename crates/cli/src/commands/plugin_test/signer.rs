@@ -8,9 +8,9 @@ use std::{sync::Arc, time::Duration};
 use keyward::identity::schemes;
 use keyward_host::{
     Error, Kind, Kubeconfig, Overrides, Plan, Sources,
-    plan::{Complaints, Settings},
+    plan::{Settings, StderrMode},
     rules::Rules,
-    signer::{Identity, KeyKind, PROVIDER},
+    signer::{Identity, KeyKind, SignerPlugin},
 };
 use keyward_process::{
     runner::{self, Cancel, Invocation, Status, Stdin},
@@ -353,7 +353,7 @@ impl<'a> Exam<'a> {
                 "clusters": [{ "name": "test", "cluster": { "server": "https://127.0.0.1:9" } }],
                 "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
                 "users": [{ "name": "test", "user": {
-                    "auth-provider": { "name": PROVIDER, "config": config },
+                    "auth-provider": { "name": SignerPlugin::PROVIDER, "config": config },
                 } }],
             })
             .to_string(),
@@ -362,7 +362,7 @@ impl<'a> Exam<'a> {
         let target = kubeconfig.resolve(&Overrides::default(), self.surroundings)?;
         let mut settings = Settings::default();
         settings.unattended = self.plugin.budget;
-        settings.complaints = Complaints::Kept;
+        settings.stderr = StderrMode::Kept;
         let plan = Plan::new(target, &self.rules, self.surroundings, settings)?;
         let credential = Sources::global().open(&plan).credential_blocking()?;
         Ok(credential.signer().cloned())

@@ -10,7 +10,7 @@ use std::{
 
 use http::{Request, Response};
 use keyward_host::{
-    Kubeconfig, Overrides, Plan, Sources, observer::Nobody, plan, rules::Rules, signer::Identity,
+    Kubeconfig, NoopObserver, Overrides, Plan, Sources, plan, rules::Rules, signer::Identity,
 };
 use keyward_process::{
     clock::SystemClock,
@@ -135,7 +135,7 @@ fn identity(token: &Token) -> Arc<Identity> {
     let mut settings = plan::Settings::default();
     settings.person = false;
     let plan = Plan::new(target, &Rules::default(), &surroundings, settings).unwrap();
-    let sources = Sources::new(Arc::new(SystemClock), Arc::new(Nobody));
+    let sources = Sources::new(Arc::new(SystemClock), Arc::new(NoopObserver));
     let credential = sources.open(&plan).credential_blocking().unwrap();
     credential.signer().unwrap().clone()
 }

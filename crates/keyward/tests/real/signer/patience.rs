@@ -9,7 +9,7 @@ use std::{
 };
 
 use keyward::Client;
-use keyward_host::observer::Observer;
+use keyward_host::Observer;
 use keyward_testing::{authority::KeyKind, server::Server};
 
 use super::scene;

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::symlink, path::PathBuf, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use keyward_host::{observer::Nobody, reload::Pace};
+use keyward_host::{NoopObserver, ReloadPace};
 use keyward_image::{Config, Images, Lookup, Reading, ReloadingConfig, Settings};
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use serde_json::json;
@@ -127,20 +127,21 @@ impl Node {
         .to_string();
         let path = scene.folder().join("providers.json");
         fs::write(&path, &on).map_err(bad)?;
-        let pace = Pace { every: Duration::from_millis(20), confirm: Duration::from_millis(20) };
+        let pace =
+            ReloadPace { every: Duration::from_millis(20), confirm: Duration::from_millis(20) };
         let follow = ReloadingConfig::new(
             Reading::Kubelet,
             &path,
             pace,
             Arc::new(SystemClock),
-            Arc::new(Nobody),
+            Arc::new(NoopObserver),
         );
         Ok(Self { folder, path, on, follow })
     }
 
     fn images(&self) -> Arc<Images> {
         let settings = Settings { bin_dir: Some(self.folder.clone()), ..Settings::default() };
-        let (clock, nobody) = (Arc::new(SystemClock), Arc::new(Nobody));
+        let (clock, nobody) = (Arc::new(SystemClock), Arc::new(NoopObserver));
         Arc::new(Images::new(settings, Surroundings::process(), clock, nobody))
     }
 

@@ -1,5 +1,6 @@
 //! What would run, without running it.
 
+use keyward_host::plan::Method;
 use serde_json::json;
 
 use super::count;
@@ -18,7 +19,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
     if scene.breaks(Promise::Plan) {
         source.credential().await?;
     }
-    let methods = plan.method().names();
+    let methods: Vec<_> = plan.methods().into_iter().map(Method::name).collect();
     let program = plan.plugin().and_then(|plugin| plugin.preview.program.as_ref());
     let program = program.map(|program| program.path.display().to_string()).unwrap_or_default();
     let (runs, connections) = (scene.issuer.all_runs(), scene.server.counts().connections);

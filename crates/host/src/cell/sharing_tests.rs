@@ -1,5 +1,5 @@
 //! Ten thousand callers at once, threads and tasks of several runtimes, under a clock in our hand.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::{
     path::Path,
@@ -11,14 +11,11 @@ use std::{
     time::Duration,
 };
 
+use super::{CacheValue, Cell, Fetch, Fetched, Occasion, Settings};
+use crate::{Error, Kind, rules::Rules};
 use jiff::Timestamp;
-use keyward_host::{
-    Error, Kind,
-    cell::{Cell, Fetch, Fresh, Keep, Occasion, Settings},
-    rules::Rules,
-};
 use keyward_process::{
-    clock::{Clock, HandClock, SharedClock},
+    clock::{Clock, ManualClock, SharedClock},
     surroundings::{Fixed, Surroundings},
 };
 use tokio::runtime::{Builder, Runtime};
@@ -30,7 +27,7 @@ const LIFE: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 struct Coin(u64);
 
-impl Keep for Coin {
+impl CacheValue for Coin {
     fn copy(&self) -> Self {
         Self(self.0)
     }
@@ -77,21 +74,21 @@ impl Crowd {
 
 struct Slow {
     crowd: Arc<Crowd>,
-    clock: Arc<HandClock>,
+    clock: Arc<ManualClock>,
     serial: AtomicU64,
 }
 
 impl Fetch<Coin> for Slow {
-    fn fetch(&self, _: &Occasion) -> Result<Fresh<Coin>, Error> {
+    fn fetch(&self, _: &Occasion) -> Result<Fetched<Coin>, Error> {
         self.crowd.runs.fetch_add(1, Ordering::SeqCst);
         self.crowd.wait();
         let serial = self.serial.fetch_add(1, Ordering::SeqCst) + 1;
-        Ok(Fresh { value: Coin(serial), expires: Some(self.clock.now() + LIFE) })
+        Ok(Fetched { value: Coin(serial), expires: Some(self.clock.now() + LIFE) })
     }
 }
 
-fn slow_cell() -> (Arc<Cell<Coin>>, Arc<Crowd>, Arc<HandClock>) {
-    let clock = Arc::new(HandClock::new(Timestamp::UNIX_EPOCH));
+fn slow_cell() -> (Arc<Cell<Coin>>, Arc<Crowd>, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new(Timestamp::UNIX_EPOCH));
     let crowd = Arc::new(Crowd::default());
     let slow =
         Slow { crowd: Arc::clone(&crowd), clock: Arc::clone(&clock), serial: AtomicU64::new(0) };
@@ -163,14 +160,14 @@ fn ten_thousand_callers_share_a_failure() {
     let crowd = Arc::new(Crowd::default());
     crowd.expect(10_000);
     let (count, wait) = (Arc::clone(&runs), Arc::clone(&crowd));
-    let fetch = move |_: &Occasion| -> Result<Fresh<Coin>, Error> {
+    let fetch = move |_: &Occasion| -> Result<Fetched<Coin>, Error> {
         count.fetch_add(1, Ordering::SeqCst);
         wait.wait();
         let nowhere = Surroundings::fixed(Fixed::default());
         Rules::load(&nowhere, Some(Path::new("/nonexistent/kuberc")))?;
         panic!("a file that is not there was read")
     };
-    let clock = Arc::new(HandClock::default());
+    let clock = Arc::new(ManualClock::default());
     let cell = Arc::new(Cell::new(fetch, clock, Settings::default()));
     let runtime = runtime();
     let tasks: Vec<_> = (0..10_000)
