@@ -3,7 +3,7 @@
 use std::{fs, sync::Arc, time::Duration};
 
 use keyward_agent::{Address, Client, End, Obtained, Server, Settings, entry::Entries, obtain};
-use keyward_process::clock::{Clock as _, HandClock, SystemClock};
+use keyward_process::clock::{Clock as _, ManualClock, SystemClock};
 use keyward_protocol::agent::Message;
 
 use crate::stage::{Stage, exec};
@@ -34,7 +34,7 @@ fn night(registered: bool) -> (usize, usize) {
     if registered {
         stage.register();
     }
-    let clock = Arc::new(HandClock::new(SystemClock.now()));
+    let clock = Arc::new(ManualClock::new(SystemClock.now()));
     stage.answer_until("t0ken", &clock.now().checked_add(Duration::from_secs(600)).unwrap());
 
     let address = Address::find(|name| stage.var(name)).unwrap();
