@@ -1,8 +1,9 @@
 //! `cargo xtask check`: the gates for ourselves.
 
-use crate::{sh, shipped};
+use crate::{pages, sh, shipped};
 
-/// Format, lints, documentation, features, packages, dependencies, licences and sources; all of them run, whichever fails.
+/// Format, lints, documentation, pages, features, packages, dependencies, licences and sources; all of
+/// them run, whichever fails.
 pub fn run() -> Result<bool, String> {
     let mut ok = sh::run(sh::cargo().args(["fmt", "--all", "--check"]))?;
     // Shipped code is held to every lint.
@@ -28,6 +29,7 @@ pub fn run() -> Result<bool, String> {
             .args(["doc", "--workspace", "--no-deps", "--document-private-items"])
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
+    ok &= pages::check(crate::root())?;
     ok &= shipped::check_features()?;
     ok &= shipped::check_packages()?;
     // What a test depends on is no matter of the crates' order.

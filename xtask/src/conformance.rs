@@ -1,4 +1,4 @@
-//! `cargo xtask conformance`: builds the harness and the program, and runs the one beside the other.
+//! `cargo xtask conformance`: builds the harness and the program, and compares them.
 
 use std::{
     fs,

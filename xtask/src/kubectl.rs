@@ -1,4 +1,4 @@
-//! The kubectl that the chores run beside Keyward.
+//! The kubectl that is compared with Keyward.
 
 use std::path::PathBuf;
 

@@ -9,6 +9,7 @@ mod e2e;
 mod fuzz;
 mod kubectl;
 mod packages;
+mod pages;
 mod sh;
 mod shipped;
 mod soak;
@@ -53,18 +54,18 @@ fn main() -> ExitCode {
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   test [FILTER]    install what the tests need, run all of them and the vectors
-  check            format, lints, documentation, features, packages, dependencies, licences and sources
-  api              the public API of the libraries, beside docs/public-api.txt [--write]
+  check            format, lints, documentation, pages, features, packages, dependencies, licences and sources
+  api              compare the public API of the libraries with docs/public-api.txt [--write]
   advisories       known vulnerabilities of the dependencies
   vectors [DIR]    run the reference's cases through the real code
-  conformance      put the same made-up cases to us and to the reference [--cases N] [--seed N] [--area A]
+  conformance      run generated cases through the reference and through Keyward [--cases N] [--seed N] [--area A]
                    [--if-possible] [--mutations]
-  bench [ROW…]     measure ours beside the limits and the peers [--json] [--write]
+  bench [ROW…]     measure Keyward against its limits and its peers [--json] [--write]
   fuzz [TARGET…]   every reader of untrusted input, or those named [--seconds N | --runs N]
-  fuzz-match       the index of image patterns beside the plain rules [--pairs N] [--seed N]
-  e2e [OPTION…]    a real cluster on loopback, beside kubectl [--if-cached] [--build-only] [--limit SECONDS]
+  fuzz-match       compare the index of image patterns with the plain rules [--pairs N] [--seed N]
+  e2e [OPTION…]    a real cluster on loopback, next to kubectl [--if-cached] [--build-only] [--limit SECONDS]
                    [--keep] [WORD]
-  attack [OPTION…] everything an attacker has tried, on the built programs [--binary PATH] [--release] [--short]
+  attack [OPTION…] every known attack on the built programs [--binary PATH] [--release] [--short]
                    [--attempts N] [--jobs N] [--keep] [WORD]
   soak [OPTION…]   rotate, revoke and restart under load [--proxy | --agent] [--seconds N] [--seed N]
   fuzz-proxy       odd requests through the proxy [--seconds N] [--seed N]";

@@ -78,7 +78,7 @@ pub fn row() -> Row {
         ],
         bars: vec![
             Bar {
-                promise: "a request with a cached credential beside client-go's",
+                promise: "a request with a cached credential vs client-go's",
                 judge: |r| (r.middle([OUR_ONE, NONE, GO_ONE, GO_NONE], beyond), 1.0),
             },
             Bar {
@@ -86,11 +86,11 @@ pub fn row() -> Row {
                 judge: |r| (r.middle([OUR_TWO, NONE, GO_TWO, GO_NONE], beyond), 1.0),
             },
             Bar {
-                promise: "a request with a cached credential beside kube's",
+                promise: "a request with a cached credential vs kube's",
                 judge: |r| (r.middle([OUR_ONE, NONE, KUBE_ONE, NONE], beyond), 1.0),
             },
             Bar {
-                promise: "the same on two threads, beside kube's",
+                promise: "the same on two threads vs kube's",
                 judge: |r| (r.middle([OUR_TWO, NONE, KUBE_TWO, NONE], beyond), 1.0),
             },
             Bar {

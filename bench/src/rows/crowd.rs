@@ -38,19 +38,19 @@ use crate::{
 pub fn row() -> Row {
     let bars = vec![
         Bar {
-            promise: "what 10,000 callers wait besides the plugin's own time, beside client-go's",
+            promise: "what 10,000 callers wait besides the plugin's own time vs client-go's",
             judge: |r| (r.ratio("ours: 10,000", "client-go: 10,000"), 1.0),
         },
         Bar {
-            promise: "what 10,000 callers wait besides the plugin's own time, beside kube's",
+            promise: "what 10,000 callers wait besides the plugin's own time vs kube's",
             judge: |r| (r.ratio("ours: 10,000", "kube 5: 10,000"), 1.0),
         },
         Bar {
-            promise: "what 100 callers wait besides the plugin's own time, beside client-go's",
+            promise: "what 100 callers wait besides the plugin's own time vs client-go's",
             judge: |r| (r.ratio("ours: 100", "client-go: 100"), 1.0),
         },
         Bar {
-            promise: "what 100 callers wait besides the plugin's own time, beside kube's",
+            promise: "what 100 callers wait besides the plugin's own time vs kube's",
             judge: |r| (r.ratio("ours: 100", "kube 5: 100"), 1.0),
         },
         Bar {

@@ -22,11 +22,11 @@ pub fn row() -> Row {
         ],
         bars: vec![
             Bar {
-                promise: "get --raw /healthz beside kubectl's",
+                promise: "get --raw /healthz vs kubectl's",
                 judge: |r| (r.ratio("ours", "kubectl"), 1.0 / 3.0),
             },
             Bar {
-                promise: "get --raw /healthz beside curl with a ready token",
+                promise: "get --raw /healthz vs curl with a ready token",
                 judge: |r| (r.ratio("ours", "curl, with a ready token"), 1.3),
             },
         ],

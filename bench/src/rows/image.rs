@@ -34,7 +34,7 @@ pub fn one() -> Row {
         bars: vec![
             Bar { promise: "one match under 60 ns", judge: |r| (r.median("ours"), 60.0) },
             Bar {
-                promise: "one match beside the kubelet's",
+                promise: "one match vs the kubelet's",
                 judge: |r| (r.ratio("ours", "kubelet"), 1.0),
             },
         ],
@@ -63,15 +63,15 @@ pub fn many() -> Row {
                 judge: |r| (r.median("ours: of 10,000"), 2_000.0),
             },
             Bar {
-                promise: "a lookup in one pattern beside the kubelet's",
+                promise: "a lookup in one pattern vs the kubelet's",
                 judge: |r| (r.ratio("ours: of 1", "kubelet: of 1"), 1.0),
             },
             Bar {
-                promise: "a lookup in 1,000 patterns beside the kubelet's",
+                promise: "a lookup in 1,000 patterns vs the kubelet's",
                 judge: |r| (r.ratio("ours: of 1,000", "kubelet: of 1,000"), 1.0),
             },
             Bar {
-                promise: "a lookup in 10,000 patterns beside the kubelet's",
+                promise: "a lookup in 10,000 patterns vs the kubelet's",
                 judge: |r| (r.ratio("ours: of 10,000", "kubelet: of 10,000"), 1.0),
             },
             Bar {

@@ -95,7 +95,7 @@ pub fn row() -> Row {
                 },
             },
             Bar {
-                promise: "the program beside kubectl",
+                promise: "the program vs kubectl",
                 judge: |r| (r.ratio(PLAN_ALL, "kubectl config view, of 10,000"), 1.0),
             },
         ],

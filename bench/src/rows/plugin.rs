@@ -58,13 +58,10 @@ pub fn row() -> Row {
                 judge: |r| (r.ratio("ours", "bare spawn, read, wait"), 1.15),
             },
             Bar {
-                promise: "a plugin run beside client-go's",
+                promise: "a plugin run vs client-go's",
                 judge: |r| (r.ratio("ours", "client-go"), 1.0),
             },
-            Bar {
-                promise: "a plugin run beside kube's",
-                judge: |r| (r.ratio("ours", "kube 5"), 1.0),
-            },
+            Bar { promise: "a plugin run vs kube's", judge: |r| (r.ratio("ours", "kube 5"), 1.0) },
         ],
     }
 }

@@ -70,11 +70,11 @@ pub fn connection() -> Row {
         ],
         bars: vec![
             Bar {
-                promise: "32 at once, beside kube's on as many connections",
+                promise: "32 at once vs kube's on as many connections",
                 judge: |r| (r.ratio(OURS_ABREAST, KUBE_ABREAST), 1.0),
             },
             Bar {
-                promise: "32 at once, beside client-go's",
+                promise: "32 at once vs client-go's",
                 judge: |r| (r.ratio(OURS_ABREAST, CLIENT_GO_ABREAST), 1.0),
             },
         ],
@@ -98,15 +98,15 @@ pub fn in_turn() -> Row {
         variants: vec![kube, Variant { label: CLIENT_GO, run: Box::new(client_go) }, wrapped, ours],
         bars: vec![
             Bar {
-                promise: "one after another on one connection, beside client-go's",
+                promise: "one after another on one connection vs client-go's",
                 judge: |r| (r.ratio(OURS, CLIENT_GO), 1.0),
             },
             Bar {
-                promise: "one after another on one connection under kube::Client, beside kube's own",
+                promise: "one after another on one connection under kube::Client vs kube's own",
                 judge: |r| (r.ratio(WRAPPED, KUBE), 1.0),
             },
             Bar {
-                promise: "one after another on one connection, beside kube's own",
+                promise: "one after another on one connection vs kube's own",
                 judge: |r| (r.ratio(OURS, KUBE), 1.0),
             },
         ],
@@ -147,15 +147,15 @@ pub fn work() -> Row {
         variants: vec![kube, Variant { label: CLIENT_GO, run: Box::new(client_go) }, wrapped, ours],
         bars: vec![
             Bar {
-                promise: "the work of a request under kube::Client, beside kube's own",
+                promise: "the work of a request under kube::Client vs kube's own",
                 judge: |r| (r.ratio(WRAPPED, KUBE), 1.0),
             },
             Bar {
-                promise: "the work of a request, beside kube's own",
+                promise: "the work of a request vs kube's own",
                 judge: |r| (r.ratio(OURS, KUBE), 1.0),
             },
             Bar {
-                promise: "the work of a request, beside client-go's",
+                promise: "the work of a request vs client-go's",
                 judge: |r| (r.ratio(OURS, CLIENT_GO), 1.0),
             },
         ],
@@ -283,15 +283,15 @@ pub fn first() -> Row {
         ],
         bars: vec![
             Bar {
-                promise: "from nothing to the first answer under kube::Client, beside kube's own",
+                promise: "from nothing to the first answer under kube::Client vs kube's own",
                 judge: |r| (r.ratio("ours under kube::Client", "kube 5"), 1.0),
             },
             Bar {
-                promise: "from nothing to the first answer, beside kube's own",
+                promise: "from nothing to the first answer vs kube's own",
                 judge: |r| (r.ratio("ours", "kube 5"), 1.0),
             },
             Bar {
-                promise: "from nothing to the first answer, beside client-go's",
+                promise: "from nothing to the first answer vs client-go's",
                 judge: |r| (r.ratio("ours", "client-go"), 1.0),
             },
         ],

@@ -83,11 +83,11 @@ pub fn row() -> Row {
         ],
         bars: vec![
             Bar {
-                promise: "a handshake with a key in memory, beside kube's",
+                promise: "a handshake with a key in memory vs kube's",
                 judge: |r| (r.ratio(MEMORY, KUBE), 1.0),
             },
             Bar {
-                promise: "a handshake with a key in memory, beside client-go's",
+                promise: "a handshake with a key in memory vs client-go's",
                 judge: |r| (r.ratio(MEMORY, CLIENT_GO), 1.0),
             },
             Bar {

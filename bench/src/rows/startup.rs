@@ -38,7 +38,7 @@ pub fn version() -> Row {
                 judge: |r| (r.middle(["/bin/true", "ours"], |[bare, ours]| ours - bare), 2.0),
             },
             Bar {
-                promise: "--version beside kubectl's",
+                promise: "--version vs kubectl's",
                 judge: |r| (r.ratio("ours", "kubectl version --client"), 1.0),
             },
         ],

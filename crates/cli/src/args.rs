@@ -32,11 +32,11 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Reads the command line, the program's name included.
+    /// Parses the command line, including the program's name.
     ///
-    /// Building all commands with all flags takes longer than most of them do. What parses with
-    /// only those commands that occur among the words parses in the same way with all; whatever
-    /// does not is left to the whole, which knows more to say about it.
+    /// Building every command with all its flags takes longer than most commands run. So only those
+    /// commands are built whose names occur among the words. If that parses, the whole tree would
+    /// parse it the same way; if not, the whole tree is used, for its better error message.
     pub(crate) fn read(words: &[OsString]) -> Result<Self, clap::Error> {
         match Self::read_with_few(words) {
             Err(wrong) if wrong.kind() != ErrorKind::DisplayVersion => Self::try_parse_from(words),
@@ -80,7 +80,7 @@ mod tests {
 
     use super::Cli;
 
-    /// How it was read: all flags, all arguments; or what is said about it.
+    /// The parsed flags and arguments, or the error message.
     fn told(read: Result<Cli, clap::Error>) -> Result<String, String> {
         match read {
             Ok(cli) => Ok(format!("{cli:?}")),
@@ -132,8 +132,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// Every line of an `Examples:` block that starts with `keyward` must be a command line that
-    /// the program takes.
+    /// Every line of an `Examples:` block that starts with `keyward` must be a valid command line.
     #[test]
     fn every_example_of_the_help_is_accepted() {
         let mut seen = 0;
@@ -143,7 +142,7 @@ mod tests {
             let help = command.render_long_help().to_string();
             let examples = help.lines().map(str::trim).filter(|l| l.starts_with("keyward "));
             for example in examples {
-                // A pipe, a redirection and quotes belong to the shell.
+                // Pipes, redirections and quotes belong to the shell.
                 let words = example
                     .split_whitespace()
                     .take_while(|w| !matches!(*w, "|" | ">" | "#"))

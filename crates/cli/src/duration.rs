@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use keyward_protocol::duration;
 
-/// A request timeout as kubectl reads it: a Go duration, or a bare number of seconds. Zero is no
-/// limit.
+/// Parses a request timeout as kubectl does: a Go duration, or a bare number of seconds. Zero means
+/// no limit.
 pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
     match text.parse::<u64>() {
         Ok(seconds) if text.bytes().all(|b| b.is_ascii_digit()) => Ok(Duration::from_secs(seconds)),
@@ -13,15 +13,15 @@ pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A time that must not be zero: without any limit is what we are here to avoid, and at once is of no use.
+/// Parses a time limit. Zero is refused: neither "no limit" nor "at once" makes sense here.
 pub(crate) fn budget(text: &str) -> Result<Duration, String> {
     match parse(text)? {
-        Duration::ZERO => Err("must be more than nothing".to_owned()),
+        Duration::ZERO => Err("must not be zero".to_owned()),
         duration => Ok(duration),
     }
 }
 
-/// Writes a duration for people, to the millisecond.
+/// Formats a duration for people, to the millisecond.
 pub(crate) fn show(duration: Duration) -> String {
     let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
     duration::format(millis.saturating_mul(1_000_000))
@@ -30,9 +30,9 @@ pub(crate) fn show(duration: Duration) -> String {
 fn parse(text: &str) -> Result<Duration, String> {
     let nanos = duration::parse(text).ok_or_else(|| {
         if duration::parse(&shrunk(text)).is_some() {
-            "it is too long: 2562047h is the most"
+            "it is too long: the maximum is 2562047h"
         } else {
-            "say a number with a unit, such as `30s`, `1m30s` or `500ms`"
+            "use a number with a unit, such as `30s`, `1m30s` or `500ms`"
         }
     })?;
     let nanos = u64::try_from(nanos).map_err(|_| "a duration cannot be negative here")?;

@@ -1,4 +1,4 @@
-//! Why a command did not do what was asked, and how that is told.
+//! Why a command failed, and how that is reported.
 
 use std::{borrow::Cow, error::Error as _, io, process::ExitCode};
 
@@ -7,7 +7,7 @@ use keyward_process::harden::TooFewDescriptors;
 
 use crate::{globals::Globals, output, signals};
 
-/// The end of a command that could not do its work. Becomes a message on stderr and an exit code.
+/// The failure of a command. Becomes a message on stderr and an exit code.
 #[derive(Debug)]
 pub(crate) struct Failure(Box<Inner>);
 
@@ -18,7 +18,7 @@ struct Inner {
     notes: Vec<(Cow<'static, str>, String)>,
     hint: Option<String>,
     stderr: Option<String>,
-    /// The reader of stdout went away: nothing to say, and not our fault.
+    /// The reader of stdout went away: nothing to report, and not our fault.
     quiet: bool,
     /// A retry later may work.
     passing: bool,
@@ -31,14 +31,14 @@ pub(crate) enum Code {
     Usage = 2,
     NeedsTerminal = 3,
     NotAllowed = 4,
-    /// As shells end for a command that is there and cannot be run, and for one that is not.
+    /// The shell's codes for a command that cannot be run, and for one that does not exist.
     NotRun = 126,
     NotFound = 127,
 }
 
 impl From<TooFewDescriptors> for Failure {
     fn from(too_few: TooFewDescriptors) -> Self {
-        Self::failed(too_few.to_string()).hint("raise the limit, as by `ulimit -n 1024`")
+        Self::failed(too_few.to_string()).hint("raise the limit, for example with `ulimit -n 1024`")
     }
 }
 
@@ -53,7 +53,7 @@ impl Failure {
         Self::new(Code::Usage, message)
     }
 
-    /// With this exit code.
+    /// A failure with this exit code.
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             code,
@@ -76,24 +76,24 @@ impl Failure {
         self
     }
 
-    /// Says what to do next.
+    /// Adds what to do next.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self
     }
 
-    /// Says whether the same may work in a while, with nothing changed here.
+    /// Sets whether a retry later may work, with nothing changed here.
     pub(crate) fn passing(mut self, passing: bool) -> Self {
         self.0.passing = passing;
         self
     }
 
-    /// Whether the same may work in a while.
+    /// Whether a retry later may work.
     pub(crate) fn may_pass(&self) -> bool {
         self.0.passing
     }
 
-    /// What the plugin wrote to its stderr.
+    /// Adds what the plugin wrote to its stderr.
     pub(crate) fn quoting(mut self, stderr: &[u8]) -> Self {
         self.0.stderr = Some(String::from_utf8_lossy(stderr).into_owned());
         self
@@ -119,12 +119,12 @@ impl Failure {
         self.0.stderr.as_deref()
     }
 
-    /// The exit code it leads to.
+    /// The exit code of this failure.
     pub(crate) fn code(&self) -> Code {
         self.0.code
     }
 
-    /// Prints the message to stderr, secrets masked, and gives the exit code.
+    /// Prints the message to stderr, with secrets redacted, and returns the exit code.
     pub(crate) fn report(&self, globals: &Globals) -> ExitCode {
         if self.0.quiet {
             return ExitCode::SUCCESS;
@@ -136,14 +136,14 @@ impl Failure {
     }
 
     fn layout(&self, style: output::Style) -> String {
-        // Most texts were cleaned where they were made; none may reach a terminal without it.
+        // Most texts were cleaned where they were made; this makes sure of the rest.
         let mut lines =
             vec![format!("{} {}", style.error("error:"), output::inline(&self.0.message))];
         for (label, note) in self.notes() {
             lines.push(format!("  {label}: {}", output::block(note).replace('\n', "\n    ")));
         }
         if let Some(stderr) = self.0.stderr.as_deref().filter(|text| !text.trim().is_empty()) {
-            // The last words tell most, and the error above them must stay in sight.
+            // The last lines matter most, and the error above them must stay visible.
             let said: Vec<&str> = stderr.trim_end().lines().collect();
             let left_out = said.len().saturating_sub(MOST_SAID);
             lines.push(match left_out {
@@ -164,7 +164,7 @@ impl Failure {
 /// How many lines of a plugin are shown.
 const MOST_SAID: usize = 40;
 
-/// Each error of the chain says only its own part, so each gets a line.
+/// Each error of the chain describes only its own part, so each gets a line.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match error.kind() {
@@ -184,14 +184,14 @@ impl From<Error> for Failure {
         let patience = "`--plugin-timeout` says how long a plugin may take";
         let usual = (error.kind() == Kind::TimedOut).then_some(patience);
         failure.0.hint = error.hint().or(usual).map(str::to_owned);
-        // What a person has read already is not repeated.
+        // What a person has already seen is not repeated.
         let new = error.stderr().filter(|_| !error.stderr_shown());
         failure.0.stderr = new.map(str::to_owned);
         failure
     }
 }
 
-/// The errors of writing to stdout, the only thing the program writes to.
+/// Errors of writing to stdout: the program writes to nothing else.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         let mut failure =

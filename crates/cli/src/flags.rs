@@ -1,4 +1,4 @@
-//! The flags that every command takes, before or after its name, spelled as kubectl spells them.
+//! The flags that every command accepts, before or after its name, spelled as in kubectl.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -11,9 +11,9 @@ const IDENTITY: &str = "Cluster and identity (as kubectl spells them)";
 const PLUGINS: &str = "Plugins";
 const GENERAL: &str = "General";
 
-/// What can be said to every command.
+/// The flags of every command.
 ///
-/// An empty text means the same as a flag that is not there, as with kubectl.
+/// An empty value counts as unset, as with kubectl.
 #[derive(Args, Clone, Default)]
 pub(crate) struct Flags {
     /// Path to the kubeconfig file, instead of $KUBECONFIG or ~/.kube/config
@@ -40,7 +40,7 @@ pub(crate) struct Flags {
     #[arg(short, long, global = true, value_name = "URL", help_heading = IDENTITY, hide_short_help = true)]
     pub(crate) server: Option<String>,
 
-    /// Name to check the server's certificate against, where it is not the host of the address
+    /// Name to check the server's certificate against, if it is not the host of the address
     #[arg(long, global = true, value_name = "NAME", help_heading = IDENTITY, hide_short_help = true)]
     pub(crate) tls_server_name: Option<String>,
 
@@ -68,7 +68,7 @@ pub(crate) struct Flags {
     )]
     pub(crate) disable_compression: Option<bool>,
 
-    /// Bearer token; no plugin runs then
+    /// Bearer token; no plugin runs
     #[arg(long, global = true, value_name = "TOKEN", help_heading = IDENTITY, hide_short_help = true, value_parser = secret)]
     pub(crate) token: Option<Secret>,
 
@@ -114,15 +114,15 @@ pub(crate) struct Flags {
     pub(crate) plugin_timeout: Option<Duration>,
 
     /// What a plugin sees of our environment: `inherit` (all of it), `clean` (nothing), or names
-    /// with commas between them
+    /// separated by commas
     #[arg(long, global = true, value_name = "inherit|clean|NAME,…", help_heading = PLUGINS, hide_short_help = true)]
     pub(crate) plugin_env: Option<PluginEnv>,
 
-    /// Run this plugin although its file could be changed by others; can be repeated
+    /// Run this plugin although others could change its file; can be repeated
     #[arg(long, global = true, value_name = "PATH", help_heading = PLUGINS, hide_short_help = true)]
     pub(crate) trust_plugin: Vec<PathBuf>,
 
-    /// Ask plugins in the form of the original proposals: under v1alpha1 with `kind: ExecInfo`, and in
+    /// Ask plugins in the form of the original proposals: with v1alpha1 as `kind: ExecInfo`, and in
     /// `plugin test --image` without a version
     #[arg(long, global = true, help_heading = PLUGINS, hide_short_help = true)]
     pub(crate) proposal_form: bool,
@@ -153,7 +153,7 @@ pub(crate) enum PluginEnv {
     Inherit,
     /// Nothing of it.
     Clean,
-    /// The variables of these names.
+    /// The variables with these names.
     Only(Vec<String>),
 }
 
@@ -163,12 +163,12 @@ impl Flags {
         if self.proposal_form { Form::ExecInfo } else { Form::ExecCredential }
     }
 
-    /// The context to use; the last one where several are named, as with kubectl.
+    /// The context to use; the last one if several are given, as with kubectl.
     pub(crate) fn context(&self) -> Option<&str> {
         self.context.last().map(String::as_str)
     }
 
-    /// How much to say: 0 warnings, 1 what happens, 2 and more everything.
+    /// How much to log: 0 warnings, 1 what happens, 2 and more everything.
     pub(crate) fn verbosity(&self) -> u8 {
         self.verbose.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }
@@ -184,7 +184,10 @@ impl std::str::FromStr for PluginEnv {
             names => names
                 .split(',')
                 .map(|name| match name.trim() {
-                    "" => Err("a name is empty; say `inherit`, `clean`, or names with commas between them".to_owned()),
+                    "" => {
+                        Err("a name is empty; use `inherit`, `clean`, or names separated by commas"
+                            .to_owned())
+                    }
                     name if name.contains('=') => Err("names only, without values".to_owned()),
                     name => Ok(name.to_owned()),
                 })
@@ -194,7 +197,7 @@ impl std::str::FromStr for PluginEnv {
     }
 }
 
-/// Secrets are hidden because they are [`Secret`]s; the rest is of no use in a log.
+/// Secrets hide themselves because they are [`Secret`]s; the rest is of no use in a log.
 impl fmt::Debug for Flags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Flags").field("context", &self.context).finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! What every command stands on: the flags, the surroundings, and the way from them to a target.
+//! What every command needs: the flags, the surroundings, and the target that follows from them.
 
 use std::{
     collections::HashSet,
@@ -31,7 +31,7 @@ use crate::{
 /// One for the process, so that equal settings stay equal.
 static PROMPTS: LazyLock<Arc<dyn Sink>> = LazyLock::new(|| Arc::new(Prompter));
 
-/// Tells the person what a signer wants told before it signs.
+/// Shows what a signer wants to tell the person before it signs.
 struct Prompter;
 
 impl Sink for Prompter {
@@ -43,13 +43,13 @@ impl Sink for Prompter {
 /// The flags and surroundings of this run.
 #[derive(Clone)]
 pub(crate) struct Globals {
-    /// What was said on the command line.
+    /// The parsed flags.
     pub(crate) flags: Flags,
-    /// Where we run.
+    /// The process's surroundings.
     pub(crate) surroundings: Surroundings,
-    /// What a client asks of us, where we are its plugin.
+    /// The request of a client that runs this program as its plugin.
     pub(crate) asked: Option<Request>,
-    /// Passes on what plugins write to stderr. One for all, so that equal settings stay equal.
+    /// Forwards what plugins write to stderr. One for all, so that equal settings stay equal.
     plugin_stderr: Arc<dyn Sink>,
     /// The warnings given so far: several contexts of one kubeconfig share some.
     warned: Arc<Mutex<HashSet<String>>>,
@@ -83,7 +83,7 @@ impl Globals {
         Ok(Kubeconfig::load(&self.surroundings, explicit)?)
     }
 
-    /// The cluster and user that this kubeconfig and the flags lead to.
+    /// The cluster and user that this kubeconfig and the flags select.
     pub(crate) fn resolve(&self, config: &Kubeconfig) -> Result<Target, Failure> {
         self.resolve_with(config, &self.overrides())
     }
@@ -109,7 +109,7 @@ impl Globals {
         Ok(target)
     }
 
-    /// The cluster and user that files and flags lead to.
+    /// The cluster and user that files and flags select.
     pub(crate) fn target(&self) -> Result<Target, Failure> {
         self.resolve(&self.kubeconfig()?)
     }
@@ -122,9 +122,9 @@ impl Globals {
         Ok(rules)
     }
 
-    /// How to get credentials for a target, faults included.
+    /// How to get credentials for a target, including faults.
     ///
-    /// Fails, as wrong use, for a kubeconfig that leads back to itself.
+    /// Fails with a usage error for a kubeconfig that leads back to itself.
     pub(crate) fn draft(&self, target: Target, rules: &Rules) -> Result<Draft, Failure> {
         let mut settings = self.settings();
         if let Some(chain) = loop_guard::extend(&self.surroundings, &target)? {
@@ -133,8 +133,8 @@ impl Globals {
         Ok(Draft::new(target, rules, &self.surroundings, settings))
     }
 
-    /// How to get credentials for a target. Runs nothing, and warns of what deserves a look: a
-    /// credential that would not be sent, for one.
+    /// How to get credentials for a target. Runs nothing, and warns of likely mistakes, such as a
+    /// credential that would not be sent.
     pub(crate) fn plan(&self, target: Target) -> Result<Plan, Failure> {
         let draft = self.draft(target, &self.rules()?)?;
         self.warn(draft.warnings());
@@ -142,7 +142,7 @@ impl Globals {
         Ok(draft.finish()?)
     }
 
-    /// A client of a target's server, as its user. Runs no plugin and opens no connection.
+    /// A client for a target's server, as its user. Runs no plugin and opens no connection.
     pub(crate) fn open(
         &self,
         target: Target,
@@ -161,7 +161,7 @@ impl Globals {
         self.flags.request_timeout.filter(|limit| !limit.is_zero())
     }
 
-    /// Gives each warning once.
+    /// Prints each warning once.
     fn warn(&self, warnings: &[String]) {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         for warning in warnings {
@@ -185,11 +185,11 @@ impl Globals {
         settings.exchange = Some(Https::shared());
         settings.stderr = StderrMode::PassThrough(Arc::clone(&self.plugin_stderr));
         if let Some(asked) = &self.asked {
-            // Our stderr belongs to whoever runs us, as the plugin's does under kubectl.
+            // Our stderr belongs to the program that runs us, as the plugin's does under kubectl.
             settings.stderr = StderrMode::Shown;
             if !asked.interactive {
                 settings.stdin_unavailable =
-                    Some("keyward itself was told that nobody can be asked".to_owned());
+                    Some("the request to keyward says not to prompt".to_owned());
             }
         }
         settings
@@ -204,7 +204,7 @@ impl Globals {
         }
     }
 
-    /// What the flags say over the files. An empty text is no override, as with kubectl.
+    /// The flags' overrides of the files. An empty value is no override, as with kubectl.
     pub(crate) fn overrides(&self) -> Overrides {
         let flags = &self.flags;
         let text = |text: &Option<String>| text.clone().filter(|t| !t.is_empty());
@@ -234,14 +234,14 @@ impl Globals {
         }
     }
 
-    /// Whether colours are welcome where there is a terminal.
+    /// Whether to use colours on a terminal.
     pub(crate) fn colour(&self) -> bool {
         let set = |name: &str| self.surroundings.var(name).filter(|value| !value.is_empty());
         set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
     }
 }
 
-/// Hides every secret of a target in whatever this process says from now on.
+/// Redacts every secret of a target in all later output of this process.
 fn remember(target: &Target) {
     let user = &target.user.value;
     for secret in [&user.token, &user.password, &user.client_key_data] {

@@ -1,10 +1,10 @@
-//! The program `keyward`: explains, runs and carries external Kubernetes credentials.
+//! The program `keyward`: explains, gets and uses Kubernetes credentials from plugins.
 //!
 //! Each command is one file of `commands/` with its own `Args` and `run`. Only this crate prints:
 //! data to stdout, everything for people to stderr.
 //!
-//! It is a library so that the bridges of [`Bridge`] can be programs of their own; nothing else is
-//! meant to be used.
+//! This is a library so that the bridges of [`Bridge`] can be separate programs; it has no other
+//! users.
 
 #[cfg(target_os = "linux")]
 mod allocator;
@@ -45,7 +45,7 @@ pub fn main() -> ExitCode {
         return keyward_exec::main();
     }
     let code = run();
-    // Nothing that was started for an answer that nobody waits for any more outlives us.
+    // No plugin that is still running for an abandoned request outlives us.
     runner::shut_down(LAST_BREATH);
     code
 }
@@ -61,8 +61,7 @@ fn run() -> ExitCode {
     }
     let cli = match Cli::read(&words) {
         Ok(cli) => cli,
-        // Help and version are data and go to stdout; wrong use exits with 2, which is clap's own
-        // code for it too.
+        // Help and version are data and go to stdout; a usage error exits with 2, as with clap.
         Err(wrong) => {
             let code = u8::try_from(wrong.exit_code()).unwrap_or(2);
             return match wrong.print() {

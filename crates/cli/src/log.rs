@@ -1,4 +1,5 @@
-//! The log of `-v`: one line per event on stderr, as `level: message name=value` or in JSON, secrets masked.
+//! The log of `-v`: one line per event on stderr, as `level: message name=value` or in JSON, with
+//! secrets redacted.
 
 use std::{
     fmt::{self, Write as _},
@@ -25,7 +26,7 @@ use crate::{
     output::{self, Format},
 };
 
-/// Starts the log at the level the flags ask for; without any, warnings only.
+/// Starts the log at the level that the flags select; by default, warnings only.
 pub(crate) fn start(globals: &Globals) {
     let level = match globals.flags.verbosity() {
         0 => LevelFilter::WARN,
@@ -42,20 +43,20 @@ pub(crate) fn start(globals: &Globals) {
         })
         .with_writer(Stderr)
         .finish();
-    // Fails only if a log is there already, and then that one is as good.
+    // Fails only if a logger already exists, which then serves as well.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
-/// The look of a line.
+/// The layout of a line.
 struct Line {
     style: output::Style,
-    /// Say which module it comes from.
+    /// Whether to print the module.
     detailed: bool,
     format: Format,
     limit: LogLimit,
 }
 
-/// What an event says, in its order.
+/// The fields of an event, in order.
 #[derive(Default)]
 struct Said {
     message: String,
@@ -94,7 +95,7 @@ impl Visit for Said {
 }
 
 impl Said {
-    /// `message name=value`, a value in quotes unless it is one plain word.
+    /// `message name=value`, with the value in quotes unless it is a single plain word.
     fn text(&self) -> String {
         let mut out = self.message.clone();
         for (name, value) in &self.fields {
@@ -110,8 +111,7 @@ impl Said {
         out
     }
 
-    /// One object. Its texts are redacted before their quotes and backslashes hide a secret from the
-    /// writer.
+    /// One object. Its texts are redacted before escaping could hide a secret from the writer.
     fn json(self, level: Level, target: &str) -> Value {
         let mut object = Map::new();
         object.insert("time".to_owned(), SystemClock.now().to_string().into());
@@ -143,7 +143,7 @@ where
         let mut said = Said::default();
         event.record(&mut said);
         let metadata = event.metadata();
-        // What is asked for by `-v` is wanted whole.
+        // Events requested by `-v` are not limited.
         if *metadata.level() == Level::WARN {
             match self.limit.admit(&said.message, SystemClock.elapsed()) {
                 None => return Ok(()),
@@ -170,7 +170,8 @@ where
     }
 }
 
-/// Stderr, without secrets. The formatter hands over whole lines, so a secret is never cut in two.
+/// Stderr, with secrets redacted. The formatter writes whole lines, so a secret is never cut in
+/// two.
 struct Stderr;
 
 impl MakeWriter<'_> for Stderr {

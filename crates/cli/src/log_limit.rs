@@ -1,5 +1,5 @@
-//! Keeps a line that repeats from filling the log: anybody on this machine can connect to a proxy, and
-//! each attempt is worth a line.
+//! Keeps a repeated line from filling the log: any process on this machine can connect to a proxy,
+//! and each attempt logs a line.
 
 use std::{
     collections::HashMap,
@@ -8,11 +8,11 @@ use std::{
     time::Duration,
 };
 
-/// So many lines of one message are written in each window.
+/// How many lines of one message are written in each window.
 const LINES: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Messages that are told apart; with more, counting begins anew.
+/// How many messages are counted separately; with more, counting starts over.
 const MESSAGES: usize = 1000;
 
 /// Counts the lines of each message.
@@ -29,8 +29,8 @@ struct Window {
 }
 
 impl LogLimit {
-    /// Whether a line with this message is written now. If so, with the number of lines like it that were
-    /// not since the last one.
+    /// Whether to write a line with this message now; if so, with the number of such lines dropped
+    /// since the last one.
     pub(crate) fn admit(&self, message: &str, now: Duration) -> Option<u64> {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         let key = self.hasher.hash_one(message);

@@ -1,21 +1,20 @@
-//! Stops a kubeconfig whose plugin is `keyward` again and leads back to itself.
+//! Stops a kubeconfig whose plugin is `keyward` and leads back to itself.
 //!
-//! `keyward credential` may stand in a kubeconfig, and that kubeconfig may be the one it reads. Each
-//! run therefore tells the plugins below it for whom it runs; whoever finds itself in that list ends
-//! the chain before anything runs.
+//! `keyward credential` may be the plugin in a kubeconfig, even in the one it reads. Each run
+//! therefore tells its plugins whom it runs for; a run that finds itself in that list ends the
+//! chain before anything runs.
 
 use keyward_host::Target;
 use keyward_process::surroundings::Surroundings;
 
 use crate::failure::Failure;
 
-/// The variable that carries the list: a JSON array of texts, outermost first.
+/// The variable with the list: a JSON array of strings, outermost first.
 pub(crate) const VARIABLE: &str = "KEYWARD_CHAIN";
 
-/// The list with this target's plugin at its end, to be given to that plugin. `None` where there is
-/// no plugin.
+/// The list with this target's plugin appended, for that plugin. `None` if there is no plugin.
 ///
-/// Fails, as wrong use, when the list has it already.
+/// Fails with a usage error if the plugin is already in the list.
 pub(crate) fn extend(
     surroundings: &Surroundings,
     target: &Target,
@@ -43,8 +42,8 @@ pub(crate) fn extend(
     Ok(Some(serde_json::Value::from(chain).to_string()))
 }
 
-/// Names a plugin by the entry it stands in. The command is part of it because a file may be a
-/// pipe that has something else in it the next time.
+/// Names a plugin by its kubeconfig entry. The command is included because a file may be a pipe
+/// with other content the next time.
 fn link(target: &Target) -> Option<String> {
     let exec = target.user.value.exec.as_ref()?;
     let file = match &target.user.place.file {

@@ -1,4 +1,4 @@
-//! The way out: data to stdout, words for people to stderr.
+//! Output: data to stdout, messages to stderr.
 
 use std::{
     borrow::Cow,
@@ -23,7 +23,7 @@ pub(crate) struct Output {
     pub(crate) format: Format,
 }
 
-/// How data is printed.
+/// The output format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people
@@ -38,19 +38,19 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
 }
 
-/// Writes data that need not be text to stdout, all of it or an error, and at once.
+/// Writes bytes to stdout at once, all of them or an error.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;
     Ok(out.flush()?)
 }
 
-/// Writes data to stdout as indented JSON with a line break at its end.
+/// Writes data to stdout as indented JSON with a final line break.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     print(&json(value)?)
 }
 
-/// Data as indented JSON with a line break at its end.
+/// Data as indented JSON with a final line break.
 pub(crate) fn json(value: &impl Serialize) -> Result<String, Failure> {
     let mut json = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
     json.push('\n');
@@ -60,13 +60,13 @@ pub(crate) fn json(value: &impl Serialize) -> Result<String, Failure> {
 /// How JSON is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Width {
-    /// For one document.
+    /// For a single document.
     Indented,
-    /// For one of many.
+    /// For one of many documents.
     Line,
 }
 
-/// Writes data with secrets in it to stdout as JSON with a line break at its end. Our copy is wiped.
+/// Writes data with secrets to stdout as JSON with a final line break. Our copy is wiped.
 pub(crate) fn print_secret(value: &impl Serialize, width: Width) -> Result<(), Failure> {
     let mut text = Zeroizing::new(Vec::new());
     let done = match width {
@@ -78,22 +78,22 @@ pub(crate) fn print_secret(value: &impl Serialize, width: Width) -> Result<(), F
     print_bytes(&text)
 }
 
-/// A pipe that has room at all has room for so much.
+/// A pipe that is ready for writing has room for this many bytes.
 const PIPE: usize = 4096;
 
-/// Whether words that nobody reads are lost instead of waited for.
+/// Whether messages that nobody reads are dropped rather than waited for.
 static LOSSY: AtomicBool = AtomicBool::new(false);
 
-/// Words that were lost since the last that were not.
+/// Messages dropped since the last one that was written.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// From now on words for people wait for nobody. For a program that serves others: it must not stand
-/// still because whoever started it does not read what it says.
+/// Never blocks on messages from now on. For a program that serves others: it must not stop because
+/// the program that started it does not read its stderr.
 pub(crate) fn never_wait() {
     LOSSY.store(true, Ordering::Relaxed);
 }
 
-/// Writes words to stderr. When even that fails there is nobody left to tell.
+/// Writes a message to stderr. If that fails, nobody can be told.
 pub(crate) fn tell(text: &str) {
     let mut stderr = io::stderr().lock();
     if !LOSSY.load(Ordering::Relaxed) {
@@ -112,7 +112,7 @@ pub(crate) fn tell(text: &str) {
     let _ = stderr.write_all(&text.as_bytes()[..text.len().min(PIPE)]);
 }
 
-/// Whether it takes a few words without waiting.
+/// Whether stderr accepts a message without blocking.
 #[cfg(unix)]
 fn has_room(stderr: &io::StderrLock<'_>) -> bool {
     use rustix::{
@@ -133,7 +133,7 @@ fn has_room(_stderr: &io::StderrLock<'_>) -> bool {
     true
 }
 
-/// As a shell reads it back.
+/// Quotes a text for a shell.
 pub(crate) fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
     if text.chars().all(plain) {
@@ -143,7 +143,7 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
-/// Names the user of a target and where it stands, for messages.
+/// Names the user of a target and its position, for messages.
 pub(crate) fn user(target: &Target) -> String {
     let user = match target.user.name.as_str() {
         "" => "no user".to_owned(),
@@ -155,7 +155,7 @@ pub(crate) fn user(target: &Target) -> String {
     }
 }
 
-/// How words look: plain, or with colours that carry no meaning of their own.
+/// The look of messages: plain, or with colours that carry no meaning.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Style {
     colour: bool,
@@ -168,12 +168,12 @@ impl Style {
         Self { colour: false }
     }
 
-    /// What fits stderr.
+    /// The style for stderr.
     pub(crate) fn of_stderr(globals: &Globals) -> Self {
         Self { colour: globals.colour() && io::stderr().is_terminal() }
     }
 
-    /// What fits stdout.
+    /// The style for stdout.
     pub(crate) fn of_stdout(globals: &Globals) -> Self {
         Self { colour: globals.colour() && io::stdout().is_terminal() }
     }

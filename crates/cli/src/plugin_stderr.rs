@@ -1,11 +1,11 @@
-//! A plugin's stderr on ours, as it comes: a device code that is shown after the login is no use.
+//! Copies a plugin's stderr to ours at once: a device code is of no use after the login.
 
 use keyward_process::runner::Sink;
 
 use crate::output::{self, Format};
 
-/// Passes on what plugins write, which arrives redacted. A log in JSON gets an event for each line,
-/// because whoever reads it expects nothing else.
+/// Forwards what plugins write, already redacted. A JSON log gets an event for each line, because
+/// its readers expect nothing else.
 pub(crate) struct PluginStderr {
     log: Format,
 }

@@ -1,4 +1,4 @@
-//! The way to the server: a client for the target, and what its answers mean for an exit code.
+//! Requests to the server: a client for the target, and the exit codes for its answers.
 
 use std::{error::Error as _, time::Duration};
 
@@ -17,24 +17,24 @@ use crate::{
     waiting::Waiting,
 };
 
-/// Objects and the words of a refusal are small.
+/// Objects and error messages are small.
 const MOST: usize = 8 << 20;
 
-/// How long a small body may take, once its beginning is there.
+/// How long a small body may take after its first bytes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How to talk to the server, for the commands that do.
+/// How to connect to the server, for the commands that do.
 ///
-/// No group of clap's: it would have the name of the command's own.
+/// Not a clap group: it would have the same name as the command's own.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// Also get a new credential when the server answers 403, within the same back-off as for 401
+    /// Also get a new credential when the server answers 403, within the same backoff as for 401
     #[arg(long)]
     refresh_on_403: bool,
 }
 
-/// A server, as the user of the target.
+/// A server, with the user of the target.
 pub(crate) struct Server {
     opened: Opened,
     limit: Option<Duration>,
@@ -42,7 +42,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The server of the target. Runs nothing, connects to nobody.
+    /// The server of the target. Runs nothing and opens no connection.
     pub(crate) fn open(args: &Args, globals: &Globals) -> Result<Self, Failure> {
         let mut builder =
             Client::builder().user_agent(concat!("keyward/", env!("CARGO_PKG_VERSION")));
@@ -50,17 +50,17 @@ impl Server {
             builder = builder.refresh_on_403();
         }
         let opened = globals.open(globals.target()?, builder, Sources::global())?;
-        // One request at a time: one thread is all it needs.
+        // One request at a time needs only one thread.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Self { opened, limit: globals.request_timeout(), runtime })
     }
 
-    /// Does nothing for a while.
+    /// Waits.
     pub(crate) fn rest(&self, time: Duration) {
         self.runtime.block_on(async { tokio::time::sleep(time).await });
     }
 
-    /// Sends a request and gives the response to `read`, which may take its time over the body.
+    /// Sends a request and passes the response to `read`, which may take long for the body.
     pub(crate) fn ask<R>(
         &self,
         request: Request<Body>,
@@ -75,13 +75,13 @@ impl Server {
         })
     }
 
-    /// Says whom we waited for in vain.
+    /// Says which plugin or server did not answer in time.
     fn explain(&self, error: keyward::Error) -> Failure {
         let (Kind::TimedOut, Some(limit)) = (error.kind(), self.limit) else { return error.into() };
         let limit = duration::show(limit);
         let Opened { source, plan, .. } = &self.opened;
         let (what, label) = if source.current().is_none() {
-            (format!("there was no credential within {limit}"), "needed by")
+            (format!("no credential within {limit}"), "needed by")
         } else {
             let server = inline(&url::mask(&plan.target().cluster.value.server));
             (format!("server `{server}` did not answer within {limit}"), "asked by")
@@ -92,7 +92,7 @@ impl Server {
             .hint("`--request-timeout` sets the limit for plugin and server together")
     }
 
-    /// Sends a request, with an object where there is one, and reads the object that comes back.
+    /// Sends a request, with an object if given, and reads the object in the answer.
     pub(crate) fn ask_json(
         &self,
         request: http::request::Builder,
@@ -133,30 +133,30 @@ impl Server {
         };
         let name = inline(plugin.command());
         let tried = match source.history().error {
-            Some(error) => format!("plugin `{name}` was run again for it and failed: {error}"),
-            None => format!("plugin `{name}` was run again for it, and that did not help"),
+            Some(error) => format!("plugin `{name}` was run again and failed: {error}"),
+            None => format!("plugin `{name}` was run again, which did not help"),
         };
         failure.note("renewal", tried).hint(
-            "the server does not accept what the plugin answers: check the account it is logged in \
+            "the server does not accept the plugin's credential: check the account it is logged in \
              with; `keyward plan` shows what it is told",
         )
     }
 }
 
-/// Reads a whole body, of something small.
+/// Reads a whole small body.
 pub(crate) async fn bytes(body: Incoming) -> Result<Vec<u8>, Failure> {
     match tokio::time::timeout(PATIENCE, Limited::new(body, MOST).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes().into()),
         Ok(Err(error)) => Err(lost(&*error)),
         Err(_) => {
             let limit = duration::show(PATIENCE);
-            let what = format!("the answer began, and did not end within {limit}");
+            let what = format!("the answer did not end within {limit}");
             Err(Failure::failed(what).passing(true))
         }
     }
 }
 
-/// What a server's refusal says, if it ends.
+/// The message of a server's refusal, if its body ends.
 pub(crate) async fn refused(response: Response<Incoming>) -> Failure {
     let status = response.status();
     match bytes(response.into_body()).await {
@@ -165,14 +165,14 @@ pub(crate) async fn refused(response: Response<Incoming>) -> Failure {
     }
 }
 
-/// The response broke off.
+/// The failure for a response that broke off.
 pub(crate) fn lost(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Failure {
-    Failure::failed("the connection ended before the whole answer was there")
+    Failure::failed("the connection ended before the answer was complete")
         .note("cause", error.to_string())
         .passing(true)
 }
 
-/// What a server's refusal says: the message of a Kubernetes `Status`, or the text as it is.
+/// The message of a server's refusal: that of a Kubernetes `Status`, or the raw text.
 pub(crate) fn refusal(status: StatusCode, body: &[u8]) -> Failure {
     let said = serde_json::from_slice::<Value>(body)
         .ok()
@@ -191,7 +191,7 @@ pub(crate) fn refusal(status: StatusCode, body: &[u8]) -> Failure {
     }
 }
 
-/// Each error of the chain says only its own part, so each gets a line.
+/// Each error of the chain describes only its own part, so each gets a line.
 impl From<keyward::Error> for Failure {
     fn from(error: keyward::Error) -> Self {
         if let Some(credential) = error.credential() {

@@ -1,4 +1,4 @@
-//! Ctrl-C and friends while a plugin runs: first the terminal and the plugins, then we.
+//! Handles Ctrl-C and other signals while a plugin runs: restores the terminal, stops the plugins, then exits.
 
 #[cfg(unix)]
 pub(crate) use unix::{before_leaving, leave_if_interrupted, watch};
@@ -34,7 +34,7 @@ mod unix {
         }
     }
 
-    /// What else is to be done when a signal ends us: nothing is dropped then.
+    /// Registers an action for the end by a signal: nothing is dropped then.
     pub(crate) fn before_leaving(act: impl FnOnce() + Send + 'static) {
         LAST_ACTS.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(act));
     }
@@ -50,14 +50,14 @@ mod unix {
         #[cfg(target_os = "linux")]
         let _ =
             rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-        // As if we had never been in between: the shell sees which signal it was.
+        // The shell sees which signal it was, as without our handler.
         let _ = raise(signal);
         let _ = signals.thread_unblock();
-        // It was ignored, where that cannot be found out: our plugins are gone all the same.
+        // The signal was ignored, which some systems do not reveal; the plugins are stopped anyway.
         std::process::exit(128 + signal as i32);
     }
 
-    /// After a signal there is nothing to report: whoever sent it knows. Does not return then.
+    /// Exits without a report after a signal: its sender knows why. Returns if there was none.
     pub(crate) fn leave_if_interrupted() {
         while INTERRUPTED.load(Ordering::SeqCst) {
             thread::park();

@@ -1,4 +1,4 @@
-//! Tells a person who looks on whom the program waits for.
+//! Tells a person at the terminal what the program is waiting for.
 
 use std::{
     io::{self, IsTerminal},
@@ -15,10 +15,10 @@ use crate::{
     output::{self, inline},
 };
 
-/// Waiting for this long needs no words.
+/// A wait this short needs no message.
 const SHORT: Duration = Duration::from_secs(3);
 
-/// Somebody is waited for, until this is dropped.
+/// Announces a wait until dropped.
 pub(crate) struct Waiting {
     _end: Option<Sender<()>>,
 }
@@ -70,7 +70,7 @@ mod terminal {
 
     pub(super) fn person_is_asked() -> bool {
         let Ok(terminal) = fs::File::open("/dev/tty") else { return false };
-        // Nobody but one who asks for a password turns it off.
+        // Only a password prompt turns it off.
         let echoes =
             tcgetattr(&terminal).is_ok_and(|state| state.local_modes.contains(LocalModes::ECHO));
         let group = getpgrp().as_raw_nonzero().to_string();
@@ -79,14 +79,14 @@ mod terminal {
         !echoes || names.any(|pid| is_in(&pid, &group) && reads_terminal(&pid))
     }
 
-    /// Whether a process belongs to this process group. One that is attended belongs to ours.
+    /// Whether a process belongs to this process group. An attended plugin belongs to ours.
     fn is_in(pid: &str, group: &str) -> bool {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // The name before it is in parentheses and may contain anything, parentheses too.
+        // The name before it is in parentheses and may contain anything, even parentheses.
         stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.split(' ').nth(2) == Some(group))
     }
 
-    /// Whether a process waits in `read` for a terminal.
+    /// Whether a process is blocked reading a terminal.
     fn reads_terminal(pid: &str) -> bool {
         let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
         let mut words = call.split(' ');
@@ -101,7 +101,7 @@ mod terminal {
 
 #[cfg(not(target_os = "linux"))]
 mod terminal {
-    /// Nobody can tell, so nothing is said to a person who may be typing.
+    /// Assumes that the person may be typing, since this system cannot tell.
     pub(super) fn person_is_asked() -> bool {
         true
     }

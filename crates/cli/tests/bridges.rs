@@ -231,7 +231,7 @@ fn a_missing_configuration_is_said() {
     stage.helper("get", "").bad(1, "no credentials server URL");
     let mut command = stage.bridge("docker-credential-keyward");
     run(command.arg("get").env("KEYWARD_IMAGE_TIMEOUT", "soon"), "r.io")
-        .bad(1, "`KEYWARD_IMAGE_TIMEOUT` is no duration");
+        .bad(1, "`KEYWARD_IMAGE_TIMEOUT` is not a duration");
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn links_are_made_once_and_nothing_else_is_replaced_unasked() {
     assert_eq!(report["links"][0], json!({ "path": link.to_str().unwrap(), "made": false }));
     fs::remove_file(&link).unwrap();
     symlink("/bin/true", &link).unwrap();
-    stage.install(&[]).bad(1, "docker-credential-keyward` is something else");
+    stage.install(&[]).bad(1, "docker-credential-keyward` exists and is not a link");
     assert_eq!(fs::read_link(&link).unwrap(), Path::new("/bin/true"));
     stage.install(&["--force"]).good();
     assert_eq!(fs::read_link(&link).unwrap(), program);
@@ -337,7 +337,7 @@ fn a_helper_that_is_a_path_is_not_run() {
     });
     let mut provider = stage.bridge("keyward-provider-docker");
     provider.arg("--config").arg(path).current_dir(stage.folder.path());
-    run(&mut provider, &request.to_string()).bad(2, "`x/../bin/spy`, which is a path and no name");
+    run(&mut provider, &request.to_string()).bad(2, "`x/../bin/spy`, which is a path, not a name");
     assert!(!stage.path("ran").exists());
 }
 
@@ -379,7 +379,7 @@ fn dockers_helpers_are_asked_and_kept_for_a_minute() {
     assert_eq!(stage.docker(&config, "other.example/app").json()["auth"], json!({}));
     for (image, code, why) in [
         ("broken.example/x", 1, "failed with exit code 1: the keychain is locked"),
-        ("odd.example/x", 1, "no user name with a password"),
+        ("odd.example/x", 1, "without a user name and a password"),
         ("missing.example/x", 1, "`docker-credential-missing` was not found"),
         ("loop.example/x", 2, "would ask this provider again"),
     ] {
@@ -392,7 +392,7 @@ fn a_broken_file_of_docker_is_named_and_a_missing_one_has_no_logins() {
     let stage = Stage::new();
     let path = stage.write("docker.json", "{\"auths\": {\"r.io\": {\"auth\": \"s3cr3t\"}}}");
     let ask = |args: &[&str]| stage.ask("keyward-provider-docker", args, "r.io/x", &json!({}));
-    ask(&["--config", path.to_str().unwrap()]).bad(2, "docker.json` is no configuration of docker");
+    ask(&["--config", path.to_str().unwrap()]).bad(2, "docker.json` is not a docker configuration");
     ask(&["--config", "/no/such/file"]).bad(1, "`/no/such/file` cannot be read");
     assert_eq!(ask(&[]).json()["auth"], json!({}));
     ask(&["--what"]).bad(2, "--what");

@@ -126,7 +126,7 @@ fn one_version_for_all_questions_is_named() {
 
 #[test]
 fn an_expiry_in_the_past_is_named() {
-    broken(&expiring("2020-01-02T03:04:05Z"), "expiry", "over when it comes: 2020-01-02T03:04:05Z");
+    broken(&expiring("2020-01-02T03:04:05Z"), "expiry", "already expired: 2020-01-02T03:04:05Z");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_token_that_ends_before_it_is_said_to_is_named() {
     // {"alg":"none"} and {"exp":1700000000}
     let token = "eyJhbGciOiJub25lIn0.eyJleHAiOjE3MDAwMDAwMDB9.s3cr3t";
     let body = expiring("$(date -ud '+1 hour' +%FT%TZ)").replace("s3cr3t-token", token);
-    broken(&body, "expiry", "after the token's own end");
+    broken(&body, "expiry", "after the token expires");
 }
 
 #[test]
@@ -156,13 +156,13 @@ fn a_token_with_its_scheme_is_named() {
 fn a_key_of_another_certificate_is_named() {
     let (certificate, _) = pair(SystemTime::now() + DAY);
     let (_, key) = pair(SystemTime::now() + DAY);
-    broken(&certified(&certificate, &key, ""), "certificate", "no pair");
+    broken(&certified(&certificate, &key, ""), "certificate", "do not match");
 }
 
 #[test]
 fn a_certificate_that_has_ended_is_named() {
     let (certificate, key) = pair(SystemTime::now() - DAY);
-    broken(&certified(&certificate, &key, ""), "certificate", "the certificate ended at");
+    broken(&certified(&certificate, &key, ""), "certificate", "the certificate expired at");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_failure_that_exits_with_zero_is_named() {
 
 #[test]
 fn a_failure_without_a_word_is_named() {
-    broken("exit 3", "failure", "fails without a word");
+    broken("exit 3", "failure", "fails without a message");
 }
 
 #[test]

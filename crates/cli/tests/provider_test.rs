@@ -112,7 +112,7 @@ fn what_else_is_on_stdout_is_named() {
     fails("echo hello; answer Registry 10m \"$good\"", "stdout", "prints text before the object");
     fails("answer Registry 10m \"$good\"; echo bye", "stdout", "prints text after the object");
     fails("exit 0", "stdout", "prints nothing and exits with 0");
-    fails("echo none", "stdout", "no JSON object");
+    fails("echo none", "stdout", "not a JSON object");
     fails(
         "answer Registry 10m \"$good\" | sed 's/\"auth\"/\"auths\"/'",
         "stdout",
@@ -125,9 +125,13 @@ fn an_answer_that_serves_nobody_is_named() {
     fails("answer registry 10m \"$good\"", "credential", "without a `cacheKeyType`");
     fails("answer Registry 10m ''", "credential", "without a login for `registry.example:5000");
     let other = r#""other.example":{"username":"u","password":"s3cr3t-password"}"#;
-    fails(&format!("answer Registry 10m '{other}'"), "credential", "none of their patterns means");
+    fails(
+        &format!("answer Registry 10m '{other}'"),
+        "credential",
+        "none of their patterns matches",
+    );
     let scheme = r#""https://registry.example:5000":{"username":"u","password":"s3cr3t-password"}"#;
-    fails(&format!("answer Registry 10m '{scheme}'"), "credential", "no registry pattern");
+    fails(&format!("answer Registry 10m '{scheme}'"), "credential", "not a registry pattern");
     let empty = r#""registry.example:5000":{"username":"u","password":""}"#;
     fails(&format!("answer Registry 10m '{empty}'"), "credential", "is empty");
 }
@@ -139,9 +143,9 @@ fn a_duration_that_outlives_the_token_is_named() {
         format!(r#""registry.example:5000":{{"username":"u","password":"e30.{claims}.c2ln"}}"#)
     };
     let late = token("eyJleHAiOjQxMDI0NDQ4MDB9");
-    fails(&format!("answer Registry 2000000h '{late}'"), "expiry", "after the token's own end");
+    fails(&format!("answer Registry 2000000h '{late}'"), "expiry", "after the token expires");
     let over = token("eyJleHAiOjE3MDAwMDAwMDB9");
-    fails(&format!("answer Registry 10m '{over}'"), "expiry", "over when it comes");
+    fails(&format!("answer Registry 10m '{over}'"), "expiry", "already expired");
     fails("answer Registry -5m \"$good\"", "expiry", "negative");
 }
 
@@ -152,7 +156,7 @@ fn a_password_on_stderr_and_a_failure_without_a_word_are_named() {
         "secrets",
         "shows a password on stderr",
     );
-    fails("exit 1", "failure", "fails without a word");
+    fails("exit 1", "failure", "fails without a message");
     fails("kill -9 $$", "failure", "dies by signal 9");
     fails("echo 'no such account' >&2; exit 1", "credential", "it says: no such account");
 }

@@ -1,4 +1,4 @@
-//! Starts an API server that lets one token in, until Enter is pressed.
+//! Starts an API server that accepts one token, until Enter is pressed.
 //! `cargo run -p keyward-demo --example server`
 #![allow(clippy::print_stdout, reason = "printing is all it does")]
 

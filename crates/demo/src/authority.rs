@@ -1,4 +1,4 @@
-//! A throw-away certificate authority: made in memory, trusted by nobody but the tests.
+//! A temporary certificate authority: created in memory, trusted only by the demo and the tests.
 
 mod signing;
 
@@ -19,13 +19,13 @@ use time::OffsetDateTime;
 
 use crate::{Error, clock};
 
-/// The RSA key of every RSA certificate: making one takes longer than a test should.
+/// The RSA key of every RSA certificate: generating one takes longer than a test should.
 const RSA_KEY: &str = include_str!("../fixtures/rsa-2048.pem");
 
-/// What a certificate lives when nothing is said.
+/// The default lifetime of a certificate.
 const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Certificates are valid from a minute ago, so that a clock that is a little behind accepts them.
+/// Certificates are valid from a minute ago, so that a clock that is slightly behind accepts them.
 const LEEWAY: Duration = Duration::from_secs(60);
 
 /// Issues certificates for servers and clients.
@@ -37,7 +37,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Makes a new authority with its own key, named `name`.
+    /// Creates an authority with its own key, named `name`.
     pub fn new(name: &str) -> Result<Self, Error> {
         let key = KeyPair::generate().map_err(Error::of("make the authority's key"))?;
         let now = clock::now();
@@ -69,7 +69,7 @@ impl Authority {
         self.issuer.key().serialize_pem()
     }
 
-    /// A certificate for a server that is known by `names` (DNS names and IP addresses).
+    /// A certificate for a server with these `names` (DNS names and IP addresses).
     pub fn server(&self, names: &[&str]) -> Result<Issued, Error> {
         let now = clock::now();
         let mut params =
@@ -85,7 +85,7 @@ impl Authority {
         self.sign(params, KeyKind::default())
     }
 
-    /// Begins a certificate for the client `user` (its common name).
+    /// Starts a certificate for the client `user` (its common name).
     pub fn client(&self, user: &str) -> Request<'_> {
         let now = clock::now();
         Request {
@@ -125,7 +125,7 @@ impl fmt::Debug for Authority {
     }
 }
 
-/// A client certificate that is being asked for.
+/// A request for a client certificate.
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
     authority: &'a Authority,
@@ -158,14 +158,14 @@ impl Request<'_> {
         self
     }
 
-    /// The kind of the key. ECDSA P-256 when nothing is said.
+    /// The kind of the key; ECDSA P-256 by default.
     #[must_use]
     pub fn key(mut self, key: KeyKind) -> Self {
         self.key = key;
         self
     }
 
-    /// Makes the key and signs the certificate.
+    /// Creates the key and signs the certificate.
     pub fn issue(self) -> Result<Issued, Error> {
         if self.groups.len() > organisations().len() {
             return Err(Error::of("sign a certificate")("more than two groups"));
@@ -249,8 +249,8 @@ impl fmt::Debug for Issued {
     }
 }
 
-/// Kubernetes reads every organisation as a group. The library that writes the certificate keeps one
-/// value a type; spelling the same identifier in its two ways makes room for a second.
+/// Kubernetes reads every organisation as a group. The library that writes the certificate keeps
+/// one value per type; writing the identifier in two ways makes room for a second.
 fn organisations() -> [DnType; 2] {
     [DnType::OrganizationName, DnType::CustomDnType(vec![2, 5, 4, 10])]
 }

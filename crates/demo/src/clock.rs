@@ -1,5 +1,5 @@
-//! The time, for the server and its authority. They stand for other machines, which have a clock of their own:
-//! the product's clock, held still by a test, does not stop theirs.
+//! The clock of the server and its authority. They play other machines, which have their own clock:
+//! when a test stops the product's clock, theirs goes on.
 
 use std::time::SystemTime;
 

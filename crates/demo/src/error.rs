@@ -1,8 +1,8 @@
-//! The one error of this crate.
+//! The error of this crate.
 
 use std::{error::Error as StdError, fmt};
 
-/// Something here could not be set up: what, and why.
+/// What could not be set up, and why.
 #[derive(Debug)]
 pub struct Error {
     what: &'static str,
@@ -10,7 +10,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// Makes the function that puts a name to a failure, for `map_err`.
+    /// Returns the function that names a failure, for `map_err`.
     pub fn of<E>(what: &'static str) -> impl Fn(E) -> Self
     where
         E: Into<Box<dyn StdError + Send + Sync>>,

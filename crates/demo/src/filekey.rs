@@ -13,7 +13,7 @@ use keyward_protocol::{pem::Blocks, x509};
 use rustls::{SignatureScheme, crypto::ring::sign::any_eddsa_type, pki_types::PrivatePkcs8KeyDer};
 
 /// Answers the client that started this process. The signer's configuration names the files:
-/// `certificate` and `key` in PEM, and `log`, which gets a line per request: its kind and our
+/// `certificate` and `key` in PEM, and `log`, which gets a line per request with its kind and our
 /// process id. See [`keyward_plugin::serve_signer`] for the exit codes.
 pub fn serve() -> ExitCode {
     serve_signer(FileKey)
@@ -43,7 +43,7 @@ impl Signer for FileKey {
     }
 }
 
-/// What the signer does for a signature: reads the key, in PEM, and signs.
+/// Reads the key, in PEM, and signs.
 pub fn sign(pem: &str, message: &[u8]) -> Result<Vec<u8>, Refusal> {
     let block = Blocks::of(pem.as_bytes())
         .next()

@@ -1,6 +1,6 @@
-//! The stage of `keyward demo`, which the workspace's tests build on: a TLS API server that demands and
-//! checks credentials, a certificate authority for it, an issuer of credentials, and a plugin and a signer
-//! that get them.
+//! The parts of `keyward demo`, which the workspace's tests also use: a TLS API server that demands
+//! and checks credentials, its certificate authority, an issuer of credentials, and a plugin and a
+//! signer that get them.
 //!
 //! ```
 //! use keyward_demo::server::{Server, User};

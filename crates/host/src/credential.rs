@@ -43,7 +43,7 @@ pub(crate) enum Header {
     Basic(String, Secret),
 }
 
-/// A token that contains a character which no header can carry, such as a line break (EX-21).
+/// A token that contains a character which no header can contain, such as a line break (EX-21).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unsendable;
 
@@ -83,7 +83,7 @@ impl Credential {
 
     /// A credential of a provider of one's own: a bearer token, a certificate with its key, or both.
     ///
-    /// Fails when the token contains a character that no header can carry, such as a line break.
+    /// Fails when the token contains a character that no header can contain, such as a line break.
     pub fn of(
         token: Option<Secret>,
         pair: Option<Arc<Pair>>,
@@ -91,7 +91,7 @@ impl Credential {
     ) -> Result<Self, Error> {
         let header = token.map_or(Header::None, Header::Bearer);
         Self::new(header, pair, expires).map_err(|Unsendable| {
-            Error::new(Kind::BadAnswer, "the token contains a character that no header can carry")
+            Error::new(Kind::BadAnswer, "the token contains a character that no header can contain")
         })
     }
 

@@ -117,7 +117,7 @@ impl Reload {
 enum Content {
     /// There is no such file.
     Absent,
-    /// It exists and cannot be read as a file.
+    /// The path exists but cannot be read as a file.
     Unreadable,
     Digest([u8; 32]),
 }

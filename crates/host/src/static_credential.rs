@@ -137,7 +137,7 @@ impl StaticFetch {
             return Ok(Last { token, credential: last.credential.copy() });
         }
         let credential = Credential::new(header, pair, None).map_err(|Unsendable| {
-            self.wrong("the token contains a character that no header can carry")
+            self.wrong("the token contains a character that no header can contain")
         })?;
         Ok(Last { token, credential })
     }

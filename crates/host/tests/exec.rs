@@ -90,7 +90,7 @@ fn each_failure_has_its_kind_and_its_words() {
         ("echo '{\"kind\":'", Kind::BadAnswer, "not an `ExecCredential`"),
         (&answer("v1beta1", r#"{"token":"t"}"#), Kind::BadAnswer, "another version"),
         (&answer("v1", "{}"), Kind::BadAnswer, "without a credential"),
-        (&answer("v1", r#"{"token":"a\nb"}"#), Kind::BadAnswer, "no header can carry"),
+        (&answer("v1", r#"{"token":"a\nb"}"#), Kind::BadAnswer, "no header can contain"),
         (
             &answer("v1", r#"{"clientCertificateData":"x","clientKeyData":"y"}"#),
             Kind::BadAnswer,

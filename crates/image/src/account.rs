@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, error::Error as StdError};
 
 use keyward_protocol::Secret;
 
-/// The pod for which an image is pulled.
+/// The pod that an image is pulled for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pod {
     /// The pod's namespace.
@@ -17,7 +17,7 @@ pub struct Pod {
     pub service_account: String,
 }
 
-/// What is known of a service account.
+/// A service account.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Account {
     /// The service account's UID.
@@ -26,22 +26,22 @@ pub struct Account {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// A token of a service account that is wanted: bound to the pod, of default lifetime.
+/// A request for a service account token: bound to the pod, with the default lifetime.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenRequest<'a> {
-    /// The pod it is bound to; it names the account.
+    /// The pod that the token is bound to; it names the account.
     pub pod: &'a Pod,
-    /// The account, which must not have been replaced by another of its name meanwhile.
+    /// The account, which must not have been replaced by another with the same name.
     pub account: &'a Account,
-    /// For whom it is meant.
+    /// The token's audience.
     pub audience: &'a str,
 }
 
-/// Whoever can ask the cluster about service accounts. Calls may block.
+/// Asks the cluster about service accounts. Calls may block.
 pub trait Accounts: Send + Sync + 'static {
     /// The service account of a pod.
     fn account(&self, pod: &Pod) -> Result<Account, Box<dyn StdError + Send + Sync>>;
 
-    /// A token. Asked for only when no credential is cached.
+    /// A token. Requested only if no credential is cached.
     fn token(&self, request: &TokenRequest<'_>) -> Result<Secret, Box<dyn StdError + Send + Sync>>;
 }

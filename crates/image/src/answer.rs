@@ -1,4 +1,4 @@
-//! What a provider answered, made equal for both protocols.
+//! A provider's answer, in one form for both protocols.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use super::{
     config::{Protocol, Provider},
 };
 
-/// An answer that may be used.
+/// A usable answer.
 #[derive(Debug)]
 pub struct Answer {
-    /// The image it was asked for.
+    /// The image of the request.
     pub image: String,
-    /// What it is good for.
+    /// The images that the answer is for.
     pub scope: Scope,
-    /// For how long it is kept; `None` is not at all.
+    /// How long to cache it; `None` means not at all.
     pub kept_for: Option<Duration>,
     /// Logins by registry pattern.
     pub auth: Vec<(String, Login)>,
@@ -28,14 +28,14 @@ pub struct Answer {
     pub runs: usize,
     /// How long the last of them took.
     pub took: Duration,
-    /// What the provider wrote to its stderr all the same, masked.
+    /// What the provider wrote to stderr although it succeeded, redacted.
     pub stderr: String,
 }
 
-/// What an answer is good for.
+/// The images that an answer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// The image it was asked for.
+    /// The image of the request.
     Image,
     /// All images of the registry.
     Registry,
@@ -43,11 +43,11 @@ pub enum Scope {
     Global,
 }
 
-/// Why an answer may not be used. No variant carries text of it.
+/// Why an answer cannot be used. No variant contains text of the answer.
 #[derive(Debug)]
 pub(super) enum Unusable {
     Response(ResponseError),
-    /// `cacheKeyType` is not one of the three words.
+    /// `cacheKeyType` is not one of the three values.
     Key,
     /// The answer contains the service account's token, but would be cached for the account's other
     /// pods.
@@ -55,10 +55,10 @@ pub(super) enum Unusable {
 }
 
 impl Scope {
-    /// All of them, in the order of lookup (LK-05).
+    /// All scopes, in lookup order (LK-05).
     pub const ALL: [Self; 3] = [Self::Image, Self::Registry, Self::Global];
 
-    /// The word on the wire.
+    /// The value on the wire.
     pub fn name(self) -> &'static str {
         match self {
             Self::Image => "Image",
@@ -67,7 +67,7 @@ impl Scope {
         }
     }
 
-    /// The part of an image's name under which an answer is kept (LK-04).
+    /// The part of an image's name that an answer is cached under (LK-04).
     pub fn part(self, image: &str) -> &str {
         match self {
             Self::Image => image,
@@ -82,7 +82,7 @@ pub(super) fn registry(image: &str) -> &str {
     image.split('/').next().unwrap_or(image)
 }
 
-/// Reads what `provider` printed for `image`.
+/// Parses the output of `provider` for `image`.
 pub(super) fn read(
     provider: &Provider,
     image: &str,
@@ -114,7 +114,8 @@ fn kubelet(provider: &Provider, image: &str, response: Response) -> Result<Answe
     Ok(Answer::new(image, scope, kept_for, response.auth))
 }
 
-/// The one login is for the image's registry; no expiry means not to keep it.
+/// Converts an answer of the original proposal: its login is for the image's registry, and is not
+/// cached without an expiry.
 fn proposal(image: &str, response: ProposalResponse, now: Timestamp) -> Answer {
     let rest = response.expires.map(|at| at.duration_since(now));
     let kept_for = rest.and_then(|rest| Duration::try_from(rest).ok()).filter(|d| !d.is_zero());
@@ -138,15 +139,15 @@ impl Answer {
         self.kept_for.map_or(Hold::Never, Hold::For)
     }
 
-    /// Until when the credentials are good by what they say themselves, in wall-clock milliseconds:
-    /// the earliest `exp` of passwords that are all JSON Web Tokens. Others say nothing.
+    /// The expiry inside the credentials, in wall-clock milliseconds: the earliest `exp` if all
+    /// passwords are JSON Web Tokens.
     pub(super) fn own_expiry(&self) -> Option<i64> {
         let ends: Option<Vec<i64>> =
             self.auth.iter().map(|(_, login)| token_expiry(login.password.expose())).collect();
         ends?.into_iter().min().map(|seconds| seconds.saturating_mul(1000))
     }
 
-    /// Whether a service account's token stands in it, alone or inside something longer (D12).
+    /// Whether the answer contains a service account's token, alone or inside a longer text (D12).
     pub(super) fn echoes(&self, token: &str) -> bool {
         !token.is_empty()
             && self.auth.iter().any(|(_, login)| {

@@ -1,7 +1,7 @@
-//! Answers, kept under the keys that the answers themselves name.
+//! Answers, cached under the keys that the answers themselves name.
 //!
-//! For the kubelet the *answer* decides what it is good for: an image, a registry, everything. So a
-//! list of keys is looked up, and what is fetched says under which key and how long it is kept.
+//! For the kubelet the *answer* decides what it is for: an image, a registry, everything. So a list
+//! of keys is looked up, and the answer says under which key and for how long it is cached.
 
 use std::{
     collections::HashMap,
@@ -13,11 +13,11 @@ use sha2::{Digest as _, Sha256};
 
 use keyward_process::clock::SharedClock;
 
-/// How often expired entries that nobody asks for are thrown away (LK-07).
+/// How often expired entries that nobody asks for are removed (LK-07).
 const SWEEP: Duration = Duration::from_secs(15 * 60);
 
-/// What an entry is found by: the hash of its parts, each with its length. Parts may be of any size,
-/// and none can be mistaken for another; no secret is kept in it.
+/// The key of an entry: the hash of its parts, each with its length. Parts may have any size, none
+/// can be mistaken for another, and the key contains no secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Key([u8; 32]);
 
@@ -36,7 +36,7 @@ impl Key {
     }
 }
 
-/// How long an answer is kept.
+/// How long an answer is cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hold {
     /// Not at all.
@@ -59,10 +59,10 @@ struct Inner<V> {
 
 struct Kept<V> {
     value: Arc<V>,
-    /// Served until then: by the wall clock, and by the clock that nobody can set.
+    /// The end of its time, by the wall clock and by the monotonic clock.
     until: Moment,
-    /// What the credential says of itself: until then it is better than nothing, in wall-clock
-    /// milliseconds.
+    /// The expiry inside the credential, in wall-clock milliseconds: until then it is better than
+    /// nothing.
     valid: Option<i64>,
 }
 
@@ -78,7 +78,7 @@ impl<V> Cache<V> {
         Self { clock, most, inner: Mutex::new(Inner { kept: HashMap::new(), swept }) }
     }
 
-    /// The first of these keys under which something is kept that may still be served.
+    /// The first of these keys with an entry that may still be served.
     pub(super) fn find(&self, keys: &[Key]) -> Option<(usize, Arc<V>)> {
         let now = self.now();
         let mut inner = self.lock();
@@ -91,7 +91,7 @@ impl<V> Cache<V> {
         })
     }
 
-    /// What was last kept under one of these keys, if its own expiry has not come yet.
+    /// The last entry under one of these keys, if its credential has not expired.
     pub(super) fn last_good(&self, keys: &[Key]) -> Option<Arc<V>> {
         let now = self.now();
         let inner = self.lock();
@@ -100,7 +100,7 @@ impl<V> Cache<V> {
         keys.iter().find_map(|key| inner.kept.get(key).filter(good)).map(|k| Arc::clone(&k.value))
     }
 
-    /// Keeps an answer. `valid` is the expiry that the credential has in itself, if it has one.
+    /// Caches an answer. `valid` is the expiry inside the credential, if it has one.
     pub(super) fn put(&self, key: Key, value: &Arc<V>, hold: Hold, valid: Option<i64>) {
         let now = self.now();
         let Hold::For(time) = hold else { return };
@@ -116,7 +116,7 @@ impl<V> Cache<V> {
         inner.kept.insert(key, Kept { value: Arc::clone(value), until, valid });
     }
 
-    /// How many are kept.
+    /// The number of entries.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.lock().kept.len()
@@ -126,7 +126,7 @@ impl<V> Cache<V> {
         Moment { wall: self.clock.wall_millis(), elapsed: self.clock.elapsed() }
     }
 
-    /// Nothing foreign runs under this lock.
+    /// No foreign code runs under this lock.
     fn lock(&self) -> MutexGuard<'_, Inner<V>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -138,7 +138,7 @@ impl<V> Inner<V> {
         self.swept = now.elapsed;
     }
 
-    /// Throws away what is of no use, and if that is not enough what will be next.
+    /// Removes expired entries and, if that is not enough, those that expire next.
     fn make_room(&mut self, now: Moment, most: usize) {
         self.sweep(now);
         while self.kept.len() >= most {
@@ -150,7 +150,7 @@ impl<V> Inner<V> {
 }
 
 impl<V> Kept<V> {
-    /// At its very end it is still good (LK-06).
+    /// At the exact end of its time an entry is still good (LK-06).
     fn expired(&self, now: Moment) -> bool {
         now.wall > self.until.wall || now.elapsed > self.until.elapsed
     }

@@ -1,6 +1,6 @@
-//! Texts of which all that begin another text are found by one search.
+//! Finds all stored texts that are a prefix of another text, with one search.
 
-/// Sorted texts, each knowing the longest other one that it begins with.
+/// Sorted texts, each linked to the longest other one that is its prefix.
 #[derive(Debug)]
 pub(super) struct Chain<T>(Vec<Link<T>>);
 
@@ -16,7 +16,7 @@ impl<T> Chain<T> {
     pub(super) fn new(sorted: impl IntoIterator<Item = (Vec<u8>, T)>) -> Self {
         let mut links: Vec<Link<T>> = Vec::new();
         for (text, value) in sorted {
-            // Whatever begins this text begins the one before it too, or is that one.
+            // A prefix of this text is also a prefix of the text before it, or is that text.
             let mut parent = links.len().checked_sub(1);
             while let Some(at) = parent.filter(|at| !text.starts_with(&links[*at].text)) {
                 parent = links[at].parent;
@@ -26,7 +26,7 @@ impl<T> Chain<T> {
         Self(links)
     }
 
-    /// Calls `found` for every text of the chain that `text` begins with, the longest first.
+    /// Calls `found` for every stored text that is a prefix of `text`, the longest first.
     pub(super) fn each<'t, I>(&self, text: &I, mut found: impl FnMut(&[u8], &T))
     where
         I: Iterator<Item = &'t u8> + Clone,

@@ -1,4 +1,4 @@
-//! Errors for people that only image credential providers have; [`RunSettings`] has those of every
+//! Errors that only image credential providers have; [`RunSettings`] has those of every
 //! plugin.
 
 use std::time::Duration;
@@ -9,12 +9,12 @@ use keyward_protocol::{duration, image::ResponseError, text::inline};
 
 use super::{answer::Unusable, config::Provider};
 
-/// Who needed it, as errors and reports name it.
+/// The provider, as named in errors and reports.
 pub(super) fn needed_by(provider: &Provider) -> String {
     format!("image credential provider `{}` ({})", inline(&provider.name), provider.place)
 }
 
-/// How long the run took, unless there was none.
+/// Adds how long the run took, if there was one.
 pub(super) fn after(error: Error, took: Duration) -> Error {
     let millis = i64::try_from(took.as_millis()).unwrap_or(i64::MAX);
     match millis {
@@ -24,7 +24,7 @@ pub(super) fn after(error: Error, took: Duration) -> Error {
     }
 }
 
-/// A provider whose answer is not one.
+/// The error for an invalid answer.
 pub(super) fn bad_answer(run: &RunSettings<'_>, output: &Output, wrong: Unusable) -> Error {
     let what = match &wrong {
         _ if output.stdout.trim_ascii().is_empty() => "answered nothing",
@@ -53,7 +53,7 @@ pub(super) fn bad_answer(run: &RunSettings<'_>, output: &Output, wrong: Unusable
             error.because(place)
         }
         Unusable::Echo => error
-            .note("because", "the answer would be kept for other pods of the service account")
+            .note("because", "the answer would be cached for other pods of the service account")
             .with_hint("set `tokenAttributes.cacheType` to `Token`"),
         _ => error,
     }

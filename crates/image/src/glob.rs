@@ -3,9 +3,9 @@
 /// A compiled label.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Glob {
-    /// Just these bytes.
+    /// Exactly these bytes.
     Exact(Vec<u8>),
-    /// Anything, also nothing.
+    /// Anything, including nothing.
     Any,
     /// Literals with gaps between them.
     Gaps(Gaps),
@@ -59,7 +59,7 @@ impl Gaps {
     }
 }
 
-/// Whether the literals stand in `text` one after the other.
+/// Whether `text` contains the literals in this order.
 pub(super) fn in_order(literals: &[Vec<u8>], mut text: &[u8]) -> bool {
     literals.iter().all(|literal| match find(text, literal) {
         Some(at) => {
@@ -70,13 +70,13 @@ pub(super) fn in_order(literals: &[Vec<u8>], mut text: &[u8]) -> bool {
     })
 }
 
-/// Where `literal` first stands in `text`.
+/// The first position of `literal` in `text`.
 pub(super) fn find(text: &[u8], literal: &[u8]) -> Option<usize> {
     text.windows(literal.len()).position(|window| window == literal)
 }
 
-/// Shell matching as the reference does it, for the labels that are more than literals and `*`.
-/// A malformed pattern matches nothing.
+/// Shell matching as in the reference, for labels with more than literals and `*`. A malformed
+/// pattern matches nothing.
 pub(super) fn odd_matches(pattern: &str, label: &[u8]) -> bool {
     let text = String::from_utf8_lossy(label);
     let pattern: Vec<char> = pattern.chars().collect();
@@ -84,7 +84,7 @@ pub(super) fn odd_matches(pattern: &str, label: &[u8]) -> bool {
     odd(&pattern, &text).unwrap_or(false)
 }
 
-/// `None` is a malformed pattern.
+/// Matches; `None` for a malformed pattern.
 fn odd(mut pattern: &[char], mut text: &[char]) -> Option<bool> {
     while let Some((&head, rest)) = pattern.split_first() {
         match head {

@@ -28,34 +28,35 @@ use super::{
     question::{Client, Question, annotations, with_token},
 };
 
-/// Asks image credential providers, and keeps what they answer.
+/// Asks image credential providers, and caches their answers.
 ///
-/// What is kept belongs to a provider as it is configured, so a changed configuration loses only the
-/// answers of the providers that changed.
+/// A cached answer belongs to a provider with its exact configuration, so a changed configuration
+/// loses only the answers of the providers that changed.
 pub struct Images {
     runner: Runner,
     accounts: Option<Arc<dyn Accounts>>,
     cache: Cache<Answer>,
-    /// Runs under way, by question.
+    /// Runs in progress, by question.
     flights: Mutex<HashMap<Key, SingleFlight<Shared>>>,
-    /// What is known of providers, by provider.
+    /// The known cache keys of providers.
     known: Mutex<HashMap<Key, Scope>>,
-    /// The token of a pod, so that none is requested while it or its answer is good.
+    /// The tokens of pods, so that no new one is requested while the old one or its answer is
+    /// valid.
     tokens: Cache<Held>,
 }
 
 /// A token of a pod.
 struct Held {
-    /// What tells answers for it apart.
+    /// The part of the cache key that stands for the token.
     hash: Key,
-    /// The token itself, where it says how long it may be used.
+    /// The token itself, if it contains its expiry.
     token: Option<Secret>,
 }
 
 type Shared = Result<Arc<Answer>, Error>;
 
 impl Images {
-    /// Nobody asked yet.
+    /// An empty cache.
     pub fn new(
         settings: Settings,
         surroundings: Surroundings,
@@ -85,8 +86,8 @@ impl Images {
         self.runner.locate(provider)
     }
 
-    /// The logins for an image as people write it. Blocks while providers run; a provider that fails
-    /// does not fail the others.
+    /// The logins for an image as people write it. Blocks while providers run; a failed provider
+    /// does not affect the others.
     pub fn lookup(
         self: &Arc<Self>,
         config: &Config,
@@ -100,7 +101,7 @@ impl Images {
         Ok(self.lookup_name(config, name, pod))
     }
 
-    /// The logins for a name that is matched as it is, such as a registry's `host:port`.
+    /// The logins for a name that is matched unchanged, such as a registry's `host:port`.
     pub fn lookup_name(
         self: &Arc<Self>,
         config: &Config,
@@ -108,7 +109,7 @@ impl Images {
         pod: Option<&Pod>,
     ) -> Lookup {
         let parsed = Name::parse(&name);
-        // Where providers are asked by whole segments, so are their answers.
+        // If providers are matched by whole segments, so are their answers.
         let strict = config.providers.iter().any(|p| p.reading() == Reading::Strict);
         let mut keyring = Keyring::new(if strict { Reading::Strict } else { Reading::Kubelet });
         let mut results = Vec::new();
@@ -165,7 +166,7 @@ impl Images {
         }
     }
 
-    /// Who asks: nobody in particular, or a service account (SA-01 to SA-05).
+    /// The client: nobody in particular, or a service account (SA-01 to SA-05).
     fn client(&self, provider: &Provider, pod: Option<&Pod>) -> Result<Client, Outcome> {
         let Some(attributes) = &provider.tokens else { return Ok(Client::default()) };
         let pod = pod.filter(|pod| !pod.service_account.is_empty());
@@ -182,7 +183,7 @@ impl Images {
                 .note("service account", format!("{}/{}", pod.namespace, pod.service_account))
         };
         let Some(accounts) = &self.accounts else {
-            let error = failed("nobody can be asked about service accounts");
+            let error = failed("there is no access to service accounts");
             return Err(Outcome::Failed(error));
         };
         let account = accounts.account(pod).map_err(|source| {
@@ -206,8 +207,8 @@ impl Images {
                 Err(kept) => return Ok(kept),
                 Ok(waiter) => waiter.wait(None).unwrap_or_else(|| Err(lost()))?,
             };
-            // Whoever shared a run for a registry may find that the answer is for one image after
-            // all; then it must ask for its own.
+            // A caller that shared a run for a registry may find that the answer is for another
+            // image only; then it must ask again.
             if question.covered(&answer) {
                 return Ok(Outcome::Answered(Arc::clone(&answer)));
             }
@@ -220,8 +221,8 @@ impl Images {
         Some(Outcome::Kept(answer, Scope::ALL[number]))
     }
 
-    /// For what other images a run may answer too: as the provider answered before, or as its
-    /// configuration says.
+    /// The other images that a run may answer for: as in the provider's last answer, or as its
+    /// configuration declares.
     fn sharing(&self, question: &Question) -> Scope {
         if question.alone {
             return Scope::Image;
@@ -271,7 +272,7 @@ impl Images {
         Ok(answer)
     }
 
-    /// The token is requested here, where nothing kept could be used (SA-01 is wasteful).
+    /// The token is requested only here, after the cache had no usable answer (SA-01 is wasteful).
     fn tell(&self, question: &Question) -> Result<Told, Error> {
         let Some((pod, account, attributes)) = &question.client.account else {
             return Ok(Told::default());
@@ -289,13 +290,13 @@ impl Images {
         }
         let request = TokenRequest { pod, account, audience: &attributes.audience };
         let token = accounts.token(&request).map_err(|source| {
-            Error::new(Kind::Failed, "no token of the service account could be had")
+            Error::new(Kind::Failed, "cannot get a token of the service account")
                 .note("needed by", needed_by(&question.provider))
                 .note("service account", format!("{}/{}", pod.namespace, pod.service_account))
                 .note("cause", source.to_string())
                 .with_hint("`keyward image lint` prints the permission that nodes need for it")
         })?;
-        // It may be good for longer than it is held here; a day is the most that a server gives by default.
+        // It may be valid for longer than it is cached; servers grant a day at most by default.
         redact::remember(&token, Some(Duration::from_secs(24 * 3600)));
         if attributes.cache == TokenCache::Token {
             self.hold(client, &token);
@@ -303,8 +304,8 @@ impl Images {
         Ok(told(token))
     }
 
-    /// Keeps a pod's token for four fifths of its life, as the kubelet does, if it says how long that
-    /// is: answers for one image are not lost by asking for another.
+    /// Caches a pod's token for four fifths of its lifetime, as the kubelet does, if it contains
+    /// its expiry: so a lookup of another image does not lose the answers for the first.
     fn hold(&self, client: Key, token: &Secret) {
         let Some(end) = token_expiry(token.expose()) else { return };
         let rest = end.saturating_sub(self.runner.clock.now().as_second());
@@ -321,11 +322,11 @@ impl Images {
         }
     }
 
-    /// Where an answer may be kept, in the order of lookup.
+    /// The keys that an answer may be cached under, in lookup order.
     fn keys(&self, question: &Question) -> [Key; 3] {
         let mut client = question.client_key();
         if question.cache() == Some(TokenCache::Token) {
-            // Without a token that we remember there is nothing to be found.
+            // Without a cached token there can be no cached answer.
             let hash = self.tokens.find(&[client]);
             client = with_token(&client, &hash.map_or(Key::of([]), |(_, held)| held.hash));
         }
@@ -334,16 +335,16 @@ impl Images {
 }
 
 fn lost() -> Error {
-    Error::new(Kind::Failed, "the run of the provider was lost")
+    Error::new(Kind::Failed, "the provider's run was lost")
 }
 
-/// Nothing foreign runs under these locks.
+/// No foreign code runs under these locks.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Images {
-    /// Begins a lookup on a kept thread.
+    /// Starts a lookup on a pooled thread.
     pub fn begin(
         self: &Arc<Self>,
         config: &Arc<Config>,

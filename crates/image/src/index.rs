@@ -1,8 +1,8 @@
 //! Many patterns, compiled so that a lookup does not try them one by one.
 //!
-//! Patterns are sorted by port and number of labels, then by their labels from the right, as in a
-//! telephone book. At each label the index follows the child of exactly that name, the child of
-//! `*`, and those globs whose literals stand in the label. Nothing in a lookup allocates.
+//! Patterns are sorted by port and number of labels, then by their labels from the right. At each
+//! label the index follows the child with exactly that name, the child of `*`, and the globs whose
+//! literals occur in the label. A lookup does not allocate.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,12 +20,13 @@ use super::{
 /// How ports and paths are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reading {
-    /// As the kubelet does: ports equal, the path a prefix by text (`/foo` also means `/foobar`).
+    /// As the kubelet does: equal ports, and the path as a text prefix (`/foo` also matches
+    /// `/foobar`).
     #[default]
     Kubelet,
-    /// The kubelet's, but a path ends where a segment ends.
+    /// As the kubelet does, but a path matches whole segments only.
     Strict,
-    /// As the original proposal has it: a port counts only where the pattern has one.
+    /// As in the original proposal: a port counts only if the pattern has one.
     Proposal,
 }
 
@@ -46,11 +47,11 @@ impl Reading {
     }
 }
 
-/// Compiled patterns. A pattern's number is its place in the list it came from.
+/// Compiled patterns. A pattern's number is its position in the original list.
 #[derive(Debug, Default)]
 pub struct Index {
     reading: Reading,
-    /// By port, then by number of dots in the host: the level where the walk begins.
+    /// By port, then by number of dots in the host: the level where the walk starts.
     roots: Map<Vec<u8>, Vec<Option<usize>>>,
     levels: Vec<Level>,
     leaves: Vec<Chain<Vec<usize>>>,
@@ -58,7 +59,7 @@ pub struct Index {
     long: Vec<(Pattern, usize)>,
 }
 
-/// The choices at one label. A child is a level, or a leaf behind the last label.
+/// The choices at one label. A child is a level, or a leaf after the last label.
 #[derive(Debug, Default)]
 struct Level {
     exact: Map<Vec<u8>, usize>,
@@ -68,7 +69,7 @@ struct Level {
     odd: Vec<(String, usize)>,
 }
 
-/// The globs of one prefix and suffix, told apart by what stands between.
+/// The globs with the same prefix and suffix, by what is between.
 #[derive(Debug, Default)]
 struct Middles {
     /// `prefix*suffix`: nothing.
@@ -82,8 +83,8 @@ struct Middles {
 /// Literals in their order, and the child they lead to.
 type Ordered = (Vec<Vec<u8>>, usize);
 
-/// Levels are built and walked by recursion, one call a label. A name in the DNS has at most 127
-/// labels; patterns with more are compared one by one instead, so that none exhausts the stack.
+/// Levels are built and walked by recursion, one call per label. A DNS name has at most 127 labels;
+/// patterns with more are compared one by one instead, so that none exhausts the stack.
 const MOST_LABELS: usize = 128;
 
 /// A pattern and its number.
@@ -113,7 +114,7 @@ impl Index {
         index
     }
 
-    /// Calls `found` with the number of every pattern that means this image, in no order.
+    /// Calls `found` with the number of every pattern that matches this image, in no order.
     pub fn each(&self, name: &Name<'_>, mut found: impl FnMut(usize)) {
         self.each_of_port(name.port(), name, &mut found);
         if self.reading == Reading::Proposal && !name.port().is_empty() {
@@ -126,7 +127,7 @@ impl Index {
         }
     }
 
-    /// The lowest number of a pattern that means this image.
+    /// The lowest number of a pattern that matches this image.
     pub fn first(&self, name: &Name<'_>) -> Option<usize> {
         let mut first = None;
         self.each(name, |number| first = Some(first.map_or(number, |f: usize| f.min(number))));
@@ -157,7 +158,7 @@ impl Index {
         });
     }
 
-    /// Compiles patterns that agree in everything right of the label at `depth`.
+    /// Compiles patterns that are equal right of the label at `depth`.
     fn level(&mut self, patterns: &[Numbered<'_>], depth: usize) -> usize {
         let mut children: BTreeMap<&Glob, Vec<Numbered<'_>>> = BTreeMap::new();
         for (pattern, number) in patterns {
@@ -184,7 +185,7 @@ impl Index {
         self.levels.len() - 1
     }
 
-    /// Compiles patterns that differ in nothing but the path.
+    /// Compiles patterns that differ only in the path.
     fn leaf(&mut self, patterns: &[Numbered<'_>]) -> usize {
         let mut paths: BTreeMap<Vec<u8>, Vec<usize>> = BTreeMap::new();
         for (pattern, number) in patterns {
@@ -196,7 +197,7 @@ impl Index {
 }
 
 impl Level {
-    /// Calls `found` with every child that means this label.
+    /// Calls `found` with every child that matches this label.
     fn each(&self, label: &[u8], mut found: impl FnMut(usize)) {
         if let Some(child) = self.exact.get(label) {
             found(*child);

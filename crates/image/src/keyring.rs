@@ -16,7 +16,7 @@ use keyward_protocol::{
 
 use super::{Index, Name, Pattern, Reading};
 
-/// Where Docker Hub's login is kept, and what short names fall back to.
+/// The key of Docker Hub's login, and the fallback for short names.
 const DOCKER_HUB: &str = "index.docker.io";
 
 /// Logins from one or several sources.
@@ -29,7 +29,7 @@ pub struct Keyring<L = Login> {
     logins: BTreeMap<String, Vec<L>>,
     /// The keys in order of lookup, and their index.
     order: Vec<String>,
-    /// For each pattern of the index its place in `order`; keys that parse as no pattern have none.
+    /// For each pattern of the index its position in `order`; keys that are not patterns have none.
     places: Vec<usize>,
     index: Index,
 }
@@ -41,7 +41,7 @@ impl<L> Default for Keyring<L> {
 }
 
 impl<L> Keyring<L> {
-    /// No logins yet; keys will be compared with images in this way.
+    /// An empty keyring, which compares keys with images in this way.
     pub fn new(reading: Reading) -> Self {
         Self {
             reading,
@@ -53,7 +53,7 @@ impl<L> Keyring<L> {
     }
 
     /// Adds the logins of one source, such as a provider's answer or the `auths` of a docker
-    /// configuration. A key that is no URL is passed over.
+    /// configuration. Keys that are not URLs are skipped.
     pub fn add(&mut self, logins: impl IntoIterator<Item = (String, L)>) {
         for (location, login) in logins {
             if let Some(key) = key(&location) {
@@ -73,7 +73,7 @@ impl<L> Keyring<L> {
         self.order.iter().map(String::as_str)
     }
 
-    /// The logins to try for an image, best first, each with the key it stands under.
+    /// The logins to try for an image, best first, each with its key.
     pub fn lookup(&self, image: &str) -> Vec<(&str, &L)> {
         let mut places = Vec::new();
         if let Some(name) = Name::parse(image) {
@@ -91,8 +91,8 @@ impl<L> Keyring<L> {
 }
 
 impl Keyring {
-    /// Reads the logins of a docker configuration's `auths`: one entry that cannot be read fails all,
-    /// because nobody can tell which image it was for.
+    /// Reads the logins of a docker configuration's `auths`. One unreadable entry fails all, because it
+    /// could be for any image.
     pub fn read_auths(auths: &Node) -> Result<Vec<(String, Login)>, DecodeError> {
         let entries = auths.map("auths")?.unwrap_or_default();
         entries
@@ -103,7 +103,7 @@ impl Keyring {
 }
 
 fn read_login(node: &Node, key: &str) -> Result<Login, DecodeError> {
-    // Names in any case, and the last of each that is not null; the email must be a text too.
+    // Names in any case, and the last of each that is not null; the email must be a string too.
     let mut fields = [("auth", ""), ("username", ""), ("password", ""), ("email", "")];
     for entry in node.map(key)?.unwrap_or_default() {
         if let Some((name, text)) = fields.iter_mut().find(|(name, _)| same_name(&entry.key, name))
@@ -136,7 +136,7 @@ fn split_auth(auth: &str) -> Option<Login> {
     Some(Login { username: username.to_owned(), password: Secret::new(password) })
 }
 
-/// A text with U+FFFD for each byte that is none of it, as the reference shows it.
+/// A text with U+FFFD for each invalid byte, as the reference shows it.
 fn lossy(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -146,8 +146,8 @@ fn lossy(bytes: &[u8]) -> String {
     text
 }
 
-/// A location as it is compared: without `http://` or `https://`, and without the registry API's
-/// `/v1/` or `/v2/`. `None` for one that is no URL.
+/// A location in the form used for comparison: without `http://` or `https://`, and without the
+/// registry API's `/v1/` or `/v2/`. `None` if it is not a URL.
 fn key(location: &str) -> Option<String> {
     let schemed = location.starts_with("https://") || location.starts_with("http://");
     let url =
@@ -165,7 +165,7 @@ fn key(location: &str) -> Option<String> {
     Some(lossy(&key))
 }
 
-/// Whether a name without its registry's name means Docker Hub. It does for `localhost/x` too.
+/// Whether a name without a registry refers to Docker Hub. `localhost/x` does too.
 fn is_docker_hub(image: &str) -> bool {
     match image.split_once('/') {
         None => !image.is_empty(),

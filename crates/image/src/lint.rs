@@ -1,5 +1,5 @@
-//! What is odd about a configuration that is valid: patterns that can never match or match more than
-//! they seem to, durations that make no sense, fields that a kubelet does not know yet.
+//! Finds oddities in a valid configuration: patterns that can never match or match more than they
+//! seem to, durations that make no sense, fields that a kubelet does not know yet.
 
 use std::fmt;
 
@@ -10,19 +10,19 @@ use super::{
     config::{CACHE_KEY_VARIABLE, Protocol, Provider, TokenCache},
 };
 
-/// Something worth knowing about a provider.
+/// A finding about a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
     /// How much it matters.
     pub severity: Severity,
-    /// Where: file and line of the provider.
+    /// The provider's file and line.
     pub place: keyward_host::kubeconfig::Place,
     /// The provider's name.
     pub provider: String,
-    /// The field it is about.
+    /// The field.
     pub field: &'static str,
-    /// What is odd.
+    /// A description of the oddity.
     pub message: String,
 }
 
@@ -37,22 +37,22 @@ pub enum Severity {
     Error,
 }
 
-/// Something that not every kubelet knows.
+/// A feature that not every kubelet has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Requirement {
     /// The provider that needs it.
     pub provider: String,
-    /// The first minor version (1.x) that knows it; `None` for what none does.
+    /// The first minor version (1.x) that has it; `None` if none does.
     pub since: Option<u32>,
-    /// The field it is about.
+    /// The field.
     pub field: &'static str,
-    /// What it is.
+    /// A description of the feature.
     pub what: &'static str,
 }
 
 impl Config {
-    /// Looks for oddities. `kubelet` is the minor version (1.x) that must understand the configuration.
+    /// Finds oddities. `kubelet` is the minor version (1.x) that must support the configuration.
     pub fn lint(&self, from_folder: bool, kubelet: Option<u32>) -> Vec<Finding> {
         let mut findings = Vec::new();
         for provider in &self.providers {
@@ -68,12 +68,12 @@ impl Config {
         findings
     }
 
-    /// What of the configuration not every kubelet knows.
+    /// The features that the configuration uses and not every kubelet has.
     pub fn requirements(&self, from_folder: bool) -> Vec<Requirement> {
         self.providers.iter().flat_map(|provider| needs_of(provider, from_folder)).collect()
     }
 
-    /// The audiences for which the configuration asks for tokens of service accounts, each once.
+    /// The audiences of the service account tokens that the configuration requests, each once.
     pub fn audiences(&self) -> Vec<&str> {
         let tokens = self.providers.iter().filter_map(|provider| provider.tokens.as_ref());
         let mut audiences: Vec<&str> = tokens.map(|tokens| tokens.audience.as_str()).collect();
@@ -114,7 +114,7 @@ fn needs_of(provider: &Provider, from_folder: bool) -> Vec<Requirement> {
         need(Some(34), "providers[].tokenAttributes.cacheType", "`cacheType`");
     }
     if from_folder {
-        need(Some(34), "", "a folder of configurations");
+        need(Some(34), "", "a directory of configurations");
     }
     needs
 }
@@ -146,7 +146,7 @@ impl Linter<'_> {
         match nanos {
             _ if self.provider.protocol == Protocol::Proposal => {}
             0 => {
-                let what = "is 0: an answer that does not say how long it is good is asked for \
+                let what = "is 0: an answer without a duration is requested \
                             again at every pull";
                 self.add(Severity::Note, field, what);
             }
@@ -179,13 +179,13 @@ impl Linter<'_> {
         for need in needs_of(self.provider, from_folder) {
             match need.since {
                 None => {
-                    let what = format!("{} is known to no kubelet", need.what);
+                    let what = format!("{} is not supported by any kubelet", need.what);
                     self.add(Severity::Error, need.field, what);
                 }
                 Some(minor) if kubelet < minor => {
                     let Requirement { what, field, .. } = need;
                     let what =
-                        format!("{what} is known since 1.{minor}, not to a kubelet 1.{kubelet}");
+                        format!("{what} needs kubelet 1.{minor}, which is newer than 1.{kubelet}");
                     self.add(Severity::Error, field, what);
                 }
                 Some(_) => {}
@@ -208,29 +208,29 @@ impl Linter<'_> {
     }
 }
 
-/// What whole segments are not.
-const BY_TEXT: &str = "is compared by text: it also matches what its path merely begins";
+/// The finding about a path that is not matched by whole segments.
+const BY_TEXT: &str = "is compared as text: it also matches longer names that begin with its path";
 
-/// Why a pattern's host is not what it seems to be, in words that follow its text.
+/// Why a pattern's host is not what it seems to be, worded to follow its text.
 pub(super) fn misread(pattern: &Pattern) -> Option<(Severity, &'static str)> {
     use Severity::{Error, Warning};
     let whole = pattern.text();
     let host = whole.split('/').next().unwrap_or(whole);
     if whole.contains("://") {
-        return Some((Error, "begins with a scheme and never matches: write the registry alone"));
+        return Some((Error, "begins with a scheme and never matches: write only the registry"));
     }
     if host.is_empty() {
         return Some((Error, "has no registry and never matches"));
     }
     if host.starts_with('[') && !host.contains("]:") {
-        let what = "is an IPv6 address without a port and never matches: say the port";
+        let what = "is an IPv6 address without a port and never matches: add the port";
         return Some((Error, what));
     }
     let ignored = whole.contains(['?', '#']) || host.contains('@');
     ignored.then_some((Warning, "has a part that is ignored: a user, a query or a fragment"))
 }
 
-/// What is odd about a pattern, in words that follow its text.
+/// What is odd about a pattern, worded to follow its text.
 fn oddities(pattern: &Pattern) -> Vec<(Severity, &'static str)> {
     use Severity::{Error, Note, Warning};
     let whole = pattern.text();
@@ -240,11 +240,15 @@ fn oddities(pattern: &Pattern) -> Vec<(Severity, &'static str)> {
         return odd;
     }
     if path.contains('*') {
-        // A warning, because a kubelet accepts it, and a node must not fail for what a kubelet runs.
-        odd.push((Warning, "has a `*` in its path, where it means itself, and never matches"));
+        // A warning, because a kubelet accepts it, and a node must not fail for what a kubelet
+        // runs.
+        odd.push((Warning, "has a `*` in its path, where it is literal, and never matches"));
     }
     if path.contains([':', '@']) {
-        odd.push((Error, "has a tag or digest and never matches: both are removed before"));
+        odd.push((
+            Error,
+            "has a tag or digest and never matches: both are removed from the image first",
+        ));
     }
     if path.bytes().any(|b| b.is_ascii_uppercase()) {
         odd.push((Error, "has capitals in its path and never matches: repositories have none"));
@@ -256,7 +260,7 @@ fn oddities(pattern: &Pattern) -> Vec<(Severity, &'static str)> {
     {
         odd.push((
             Warning,
-            "does not mean the official image, which is called `docker.io/library/…`",
+            "does not match the official image, which is called `docker.io/library/…`",
         ));
     }
     if host == "*" {

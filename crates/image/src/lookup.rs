@@ -1,4 +1,4 @@
-//! What came of asking for an image, decision by decision.
+//! The result of a lookup, decision by decision.
 
 use std::sync::Arc;
 
@@ -10,46 +10,46 @@ use super::{
     config::Provider,
 };
 
-/// What came of asking for an image.
+/// The result of a lookup.
 #[derive(Debug)]
 pub struct Lookup {
-    /// The image as it was matched: full name, no tag, no digest.
+    /// The name that was matched: the full name without tag and digest.
     pub image: String,
     /// The logins to try, best first.
     pub logins: Vec<FoundLogin>,
-    /// Every provider of the configuration, in order, and what became of it.
+    /// Every provider of the configuration, in order, with its result.
     pub results: Vec<ProviderResult>,
 }
 
-/// A login and where it comes from.
+/// A login and its provider.
 #[derive(Debug, Clone)]
 pub struct FoundLogin {
-    /// The registry pattern of the answer that it stands under.
+    /// The registry pattern in the answer.
     pub key: String,
     /// The login.
     pub login: Login,
     /// The provider.
     pub provider: Arc<Provider>,
-    /// The service account it was given for: namespace and name.
+    /// The service account that it is for: namespace and name.
     pub account: Option<(String, String)>,
 }
 
-/// What became of one provider.
+/// One provider and its result.
 #[derive(Debug)]
 pub struct ProviderResult {
     /// The provider.
     pub provider: Arc<Provider>,
-    /// The number of its first pattern that matches.
+    /// The number of the first pattern that matches.
     pub pattern: Option<usize>,
-    /// What it came to.
+    /// The result.
     pub outcome: Outcome,
 }
 
-/// What became of a provider.
+/// The result of a provider.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// No pattern of it means the image.
+    /// No pattern matches the image.
     NoMatch,
     /// The provider was skipped, for this reason.
     Skipped(String),
@@ -84,8 +84,8 @@ impl Outcome {
 }
 
 impl FoundLogin {
-    /// Whether name or password is missing: providers may answer so, and the kubelet tries it; to
-    /// docker it is no login.
+    /// Whether the name or the password is missing. Providers may answer so, and the kubelet tries
+    /// it; docker does not accept it as a login.
     pub fn is_empty(&self) -> bool {
         self.login.username.is_empty() || self.login.password.is_empty()
     }
@@ -97,7 +97,7 @@ impl Lookup {
         self.logins.iter().find(|login| !login.is_empty())
     }
 
-    /// What failed on the way.
+    /// The failures of providers.
     pub fn failures(&self) -> impl Iterator<Item = &Error> {
         self.results.iter().filter_map(|asked| asked.outcome.failure())
     }

@@ -10,7 +10,7 @@ use super::{
 };
 
 impl Pattern {
-    /// The first thing about the pattern that does not fit an image, in words; `None` if it matches.
+    /// Describes the first part of the pattern that does not match an image; `None` if it matches.
     pub fn mismatch(&self, name: &Name<'_>, reading: Reading) -> Option<String> {
         if self.matches(name, reading) {
             return None;
@@ -41,11 +41,11 @@ impl Pattern {
                 theirs.len()
             ));
         }
-        // The globs are kept from the right.
+        // The globs are stored from the right.
         let pairs = self.labels.iter().rev().zip(ours.into_iter().zip(theirs));
         for (glob, (ours, theirs)) in pairs {
             if !glob.matches(theirs) {
-                return Some(format!("`{}` does not fit `{}`", show(theirs), show(ours)));
+                return Some(format!("`{}` does not match `{}`", show(theirs), show(ours)));
             }
         }
         let path = show(&self.path);
@@ -70,7 +70,7 @@ mod tests {
             ("a.io", "a.io:1/x", Reading::Proposal, None),
             ("a.io:1", "a.io:2/x", Reading::Kubelet, Some("port 1 and the image 2")),
             ("*.io", "a.b.io/x", Reading::Kubelet, Some("2 labels and the image's 3")),
-            ("a*.b.io", "c.b.io/x", Reading::Kubelet, Some("`c` does not fit `a*`")),
+            ("a*.b.io", "c.b.io/x", Reading::Kubelet, Some("`c` does not match `a*`")),
             ("https://a.io", "a.io/x", Reading::Kubelet, Some("pattern begins with a scheme")),
             ("a?b.io", "ab.io/x", Reading::Kubelet, Some("the pattern has a part that is ignored")),
             ("[::1]", "[::1]/x", Reading::Kubelet, Some("IPv6 address without a port")),

@@ -1,14 +1,14 @@
-//! An image's name, split as a URL without scheme.
+//! An image's name, split like a URL without a scheme.
 
 use std::borrow::Cow;
 
 use keyward_protocol::Url;
 use memchr::memchr2;
 
-/// An image's name, split as a URL without scheme.
+/// An image's name, split like a URL without a scheme.
 #[derive(Debug, Clone)]
 pub struct Name<'a> {
-    /// Host, port and path in this order. What is between them belongs to none.
+    /// Host, port and path in this order, with separators in between.
     text: Cow<'a, [u8]>,
     host_end: usize,
     port_start: usize,
@@ -16,7 +16,7 @@ pub struct Name<'a> {
 }
 
 impl<'a> Name<'a> {
-    /// Parses a name; `None` for one that nothing can match. Ordinary names cost no allocation.
+    /// Parses a name; `None` if nothing can match it. Ordinary names need no allocation.
     #[inline]
     pub fn parse(text: &'a str) -> Option<Self> {
         let Some([host_end, port_start, path_start]) = plain(text.as_bytes()) else {
@@ -50,8 +50,8 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Where the host ends and where port and path begin in a name of ordinary characters, which needs no
-/// URL parser.
+/// Where the host ends, and where port and path begin, in a name of ordinary characters, which
+/// needs no URL parser.
 #[expect(
     clippy::inline_always,
     reason = "a call, and its answer in memory, take a tenth of a match"
@@ -61,7 +61,7 @@ fn plain(text: &[u8]) -> Option<[usize; 3]> {
     if !all_usual(text) {
         return unusual(text);
     }
-    // Nothing else that is usual ends a host, and all of it may be in a path.
+    // No other ordinary character ends a host, and all of them may occur in a path.
     let host_end = memchr2(b'/', b':', text).unwrap_or(text.len());
     let (port_start, path_start) = port_and_path(text, host_end);
     matches!(text[path_start..], [] | [b'/', ..]).then_some([host_end, port_start, path_start])
@@ -87,7 +87,7 @@ fn port_and_path(text: &[u8], host_end: usize) -> (usize, usize) {
     }
 }
 
-/// Whether there is nothing but what most names are made of: letters, digits and `-./:_`.
+/// Whether all characters are ordinary: letters, digits and `-./:_`.
 #[inline]
 fn all_usual(text: &[u8]) -> bool {
     let usual = |block: &[u8; 16]| block.iter().fold(true, |ok, byte| ok & is_usual(*byte));
@@ -98,12 +98,13 @@ fn all_usual(text: &[u8]) -> bool {
     }
 }
 
-/// How many bytes at the start of `text` fit: many at once where that goes well, the others by `class`.
+/// How many bytes at the start of `text` fit: whole blocks while they fit, then byte by byte by
+/// `class`.
 #[inline]
 fn run(text: &[u8], class: u8, fits: impl Fn(u8) -> bool) -> usize {
     let mut at = 0;
     while let Some(block) = text[at..].first_chunk::<16>() {
-        // Without an early exit the compiler looks at the whole block in one step.
+        // Without an early exit the compiler checks the whole block in one step.
         if !block.iter().fold(true, |ok, byte| ok & fits(*byte)) {
             break;
         }
@@ -118,7 +119,7 @@ fn run(text: &[u8], class: u8, fits: impl Fn(u8) -> bool) -> usize {
 const HOST: u8 = 1;
 const PATH: u8 = 2;
 
-/// What every byte fits.
+/// The classes of every byte.
 static CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
     let mut byte = 0_u8;
@@ -131,7 +132,7 @@ static CLASSES: [u8; 256] = {
     classes
 };
 
-/// From `-` to `:` there is nothing else.
+/// Whether a byte is a letter, a digit or one of `-./:_`. The range from `-` to `:` has nothing else.
 #[expect(clippy::needless_bitwise_bool, reason = "no branches: the loop becomes vector code")]
 const fn is_usual(byte: u8) -> bool {
     let letter = (byte | 0x20).wrapping_sub(b'a') < 26;
@@ -148,14 +149,14 @@ const fn is_digit(byte: u8) -> bool {
     byte.wrapping_sub(b'0') < 10
 }
 
-/// A byte that stands for itself in the path of a URL.
+/// Whether a byte needs no escape in the path of a URL.
 #[expect(clippy::needless_bitwise_bool, reason = "no branches: the loop becomes vector code")]
 const fn is_path(byte: u8) -> bool {
     (byte > b' ') & (byte < 0x7f) & (byte != b'%') & (byte != b'?') & (byte != b'#')
 }
 
-/// Host and port of an authority, as Go's `net.SplitHostPort` sees them; where that fails, all of
-/// it is the host.
+/// Host and port of an authority, as Go's `net.SplitHostPort` splits them; if that fails, the whole
+/// is the host.
 pub(super) fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
     let whole = (authority, &[][..]);
     let Some(colon) = authority.iter().rposition(|b| *b == b':') else { return whole };

@@ -4,7 +4,7 @@ use std::fmt;
 
 const HUB: &str = "docker.io";
 
-/// Why a text is no image.
+/// Why a text is not an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotAnImage(&'static str);
 
@@ -18,7 +18,7 @@ pub struct NotAnImage(&'static str);
 /// ```
 pub fn normalise(image: &str) -> Result<String, NotAnImage> {
     if image.len() == 64 && image.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
-        return Err(NotAnImage("it is the number of an image, not its name"));
+        return Err(NotAnImage("it is an image ID, not a name"));
     }
     let (domain, rest) = split_domain(image);
     let (rest, digest) = match rest.split_once('@') {
@@ -39,22 +39,22 @@ pub fn normalise(image: &str) -> Result<String, NotAnImage> {
     }
     if !path.split('/').all(is_component) {
         return Err(NotAnImage(
-            "the repository's name must be letters, digits and single separators between them",
+            "the repository's name must consist of letters and digits with single separators",
         ));
     }
     if path.len() > 255 {
         return Err(NotAnImage("the repository's name is longer than 255 characters"));
     }
     if tag.is_some_and(|tag| !is_tag(tag)) {
-        return Err(NotAnImage("the tag is none"));
+        return Err(NotAnImage("the tag is not valid"));
     }
     if digest.is_some_and(|digest| !is_digest(digest)) {
-        return Err(NotAnImage("the digest is none"));
+        return Err(NotAnImage("the digest is not valid"));
     }
     Ok(format!("{domain}/{path}"))
 }
 
-/// What stands before the first slash is a registry only if it looks like one.
+/// The part before the first slash is a registry only if it looks like one.
 fn split_domain(image: &str) -> (&str, &str) {
     let (domain, rest) = match image.split_once('/') {
         Some((first, rest))

@@ -27,7 +27,7 @@ pub struct Pattern {
     pub(super) labels: Vec<Glob>,
     /// The labels that are not literals, from the right, each with the literal after it.
     gaps: Vec<Gap>,
-    /// The literal left of them all: the whole host where there are none.
+    /// The literal left of them all: the whole host if there are none.
     first: Vec<u8>,
     pub(super) port: Vec<u8>,
     pub(super) path: Vec<u8>,
@@ -38,7 +38,7 @@ pub struct Pattern {
 pub struct PatternError(());
 
 impl Pattern {
-    /// Parses a pattern. Globs are understood in the host only; a path is a literal prefix.
+    /// Parses a pattern. Globs work in the host only; a path is a literal prefix.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let url = Url::parse(&format!("https://{text}")).map_err(|_| PatternError(()))?;
         let (host, port) = split_port(url.authority());
@@ -54,12 +54,12 @@ impl Pattern {
         })
     }
 
-    /// The text it was parsed from.
+    /// The pattern's text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it means this image.
+    /// Whether the pattern matches this image.
     #[inline]
     pub fn matches(&self, name: &Name<'_>, reading: Reading) -> bool {
         reading.port_fits(&self.port, name.port())
@@ -67,13 +67,13 @@ impl Pattern {
             && self.host_fits(name.host())
     }
 
-    /// Takes off the right end of `host` what the pattern has there: a literal, one label for a glob,
+    /// Strips the pattern's parts from the right end of `host`: a literal, one label for a glob,
     /// and so on.
     #[inline]
     fn host_fits(&self, mut host: &[u8]) -> bool {
         for gap in &self.gaps {
             let Some(rest) = before(&gap.after, host) else { return false };
-            // Its dot stays: the literal on the left ends with one, if there is one.
+            // Its dot stays: the literal on the left, if there is one, ends with it.
             let start = last_dot(rest).map_or(0, |dot| dot + 1);
             if !gap.any && !self.labels[gap.label].matches(&rest[start..]) {
                 return false;
@@ -84,14 +84,14 @@ impl Pattern {
     }
 }
 
-/// A label that is no literal.
+/// A label that is not a literal.
 #[derive(Debug, Clone)]
 struct Gap {
     /// The label's position.
     label: usize,
     /// A bare `*`, which need not be looked up.
     any: bool,
-    /// The literal between it and the next one on the right, with the dots.
+    /// The literal up to the next gap on the right, with the dots.
     after: Vec<u8>,
 }
 
@@ -119,7 +119,7 @@ fn gaps(labels: &[Glob]) -> (Vec<Gap>, Vec<u8>) {
 
 impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a registry pattern: it must read as `host[:port][/path]` without scheme")
+        f.write_str("not a registry pattern: use the form `host[:port][/path]` without scheme")
     }
 }
 

@@ -1,4 +1,4 @@
-//! One run of a provider: locate, ask, run, read; and again after a pause if it failed quickly.
+//! One run of a provider: locate, ask, run, read; retried after a pause if it failed quickly.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -27,11 +27,11 @@ use super::{
 /// How providers are run.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The folder of the providers' programs; `None` is to look in `PATH`.
+    /// The directory of the providers' programs; `None` means `PATH`.
     pub bin_dir: Option<PathBuf>,
-    /// How long a provider may take, pauses and repetitions included.
+    /// How long a provider may take, including pauses and retries.
     pub budget: Duration,
-    /// Pauses after which a provider that failed is run again, while the budget lasts.
+    /// The pauses before each retry of a failed provider, while the budget lasts.
     pub retries: Vec<Duration>,
     /// How much a provider may print.
     pub limits: OutputLimits,
@@ -39,12 +39,12 @@ pub struct Settings {
     pub environment: Environment,
     /// Programs that run although others could change them, by name or path.
     pub trusted: Vec<PathBuf>,
-    /// How many answers are kept.
+    /// How many answers are cached.
     pub most: usize,
 }
 
 impl Default for Settings {
-    /// A minute, as the kubelet gives, with two repetitions inside it.
+    /// A minute, like the kubelet's limit, with two retries inside it.
     fn default() -> Self {
         Self {
             bin_dir: None,
@@ -63,7 +63,7 @@ impl Default for Settings {
 pub(super) struct Told {
     pub(super) token: Option<Secret>,
     pub(super) annotations: Vec<(String, String)>,
-    /// Whether the answer will serve other tokens too, so that this one must not stand in it.
+    /// Whether the answer will serve other tokens too, so that it must not contain this one.
     pub(super) shared: bool,
 }
 
@@ -96,7 +96,7 @@ impl Runner {
     }
 
     fn attempts(&self, provider: &Provider, image: &str, told: &Told) -> Result<Answer, Error> {
-        // One that is not there counts as one that failed, as in the kubelet.
+        // A missing program counts as a failed run, as in the kubelet.
         let program = self.locate(provider).inspect_err(|_| {
             self.observer.provided(&provider.name, Duration::ZERO, true);
         })?;
@@ -129,7 +129,7 @@ impl Runner {
         }
     }
 
-    /// Runs it once. An error says whether another run may help.
+    /// Runs the provider once. An error says whether a retry may help.
     fn run(
         &self,
         provider: &Provider,

@@ -1,4 +1,4 @@
-//! What is asked of a provider and for whom, and the keys that tell questions apart.
+//! The questions to providers, for whom they are asked, and their keys.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use super::{
     config::{Provider, TokenAttributes, TokenCache},
 };
 
-/// What is asked of a provider.
+/// A question to a provider.
 #[derive(Clone)]
 pub(super) struct Question {
     pub(super) provider: Arc<Provider>,
     pub(super) image: String,
     pub(super) client: Client,
-    /// Not to be shared with other images.
+    /// Whether the answer must not be shared with other images.
     pub(super) alone: bool,
 }
 
-/// For whom it is asked.
+/// For whom the question is asked.
 #[derive(Clone, Default)]
 pub(super) struct Client {
     pub(super) account: Option<(Pod, Account, TokenAttributes)>,
@@ -37,14 +37,14 @@ impl Question {
         provider_key(&self.provider)
     }
 
-    /// Where an answer of this scope is kept for a client.
+    /// The cache key of an answer with this scope for a client.
     pub(super) fn key(&self, scope: Scope, client: &Key) -> Key {
         let provider = self.provider_key();
         let part = scope.part(&self.image).as_bytes();
         Key::of([provider.bytes(), scope.name().as_bytes(), part, client.bytes()])
     }
 
-    /// What tells clients apart: the account and what is said of it; with a token of its own, the pod.
+    /// What distinguishes clients: the account and what is sent of it; with its own token, the pod.
     pub(super) fn client_key(&self) -> Key {
         let Some((pod, account, attributes)) = &self.client.account else { return Key::of([]) };
         let bound = match attributes.cache {
@@ -63,7 +63,7 @@ impl Question {
         Key::of(parts)
     }
 
-    /// Whether an answer, asked for this image or another, is one to this question.
+    /// Whether an answer, asked for this image or another, answers this question.
     pub(super) fn covered(&self, answer: &Answer) -> bool {
         answer.scope.part(&answer.image) == answer.scope.part(&self.image)
     }
@@ -73,7 +73,7 @@ pub(super) fn with_token(client: &Key, hash: &Key) -> Key {
     Key::of([client.bytes(), hash.bytes()])
 }
 
-/// What makes a provider the same one in two configurations: everything a run of it depends on.
+/// What identifies a provider across configurations: everything that a run of it depends on.
 fn provider_key(provider: &Provider) -> Key {
     let protocol = format!("{:?}", provider.protocol);
     let tokens = format!("{:?}", provider.tokens);
@@ -88,8 +88,8 @@ fn provider_key(provider: &Provider) -> Key {
     Key::of(parts)
 }
 
-/// The annotations that are said: all required ones, and the optional ones that are there. `Err` says
-/// which is missing.
+/// The annotations to send: all required ones, and the optional ones that exist. `Err` names a
+/// missing one.
 pub(super) fn annotations(
     attributes: &TokenAttributes,
     account: &Account,

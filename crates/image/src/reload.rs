@@ -1,8 +1,8 @@
-//! A configuration that may change while it is used: picked up, kept when the new one is broken,
-//! switched off and on again.
+//! A configuration that is reloaded when it changes: a broken new version is ignored, and removing
+//! the providers switches them off.
 //!
-//! Nothing runs in the background: whoever asks for the configuration looks at the files, if that
-//! was not done a moment ago. [`Reload`] says when new content is whole.
+//! Nothing runs in the background: a request for the configuration checks the files, unless that
+//! was done a moment ago. [`Reload`] decides when new content is complete.
 
 use std::{
     path::{Path, PathBuf},
@@ -30,24 +30,24 @@ pub struct ReloadingConfig {
     clock: SharedClock,
     observer: Arc<dyn Observer>,
     state: ArcSwap<State>,
-    /// When it is time to look again, in nanoseconds of the clock.
+    /// When to check the files again, in nanoseconds of the clock.
     due: AtomicU64,
     reload: Mutex<Reload>,
 }
 
-/// What is in force.
+/// The state in force.
 #[derive(Clone, Default)]
 struct State {
-    /// The configuration; without providers while they are switched off, `None` when there never was
-    /// a good one.
+    /// The configuration; without providers while they are switched off, `None` if there never was
+    /// a valid one.
     config: Option<Arc<Config>>,
-    /// What is wrong with the newer files, because of which the older ones are still in force.
+    /// What is wrong with newer files, which is why the older ones are still in force.
     faults: Option<Faults>,
 }
 
 impl ReloadingConfig {
-    /// Reads the files for the first time. That they are missing or broken is not an error yet: they
-    /// may be good the next time. `reading` is how the kubelet's patterns are read
+    /// Reads the files for the first time. Missing or broken files are no error yet: they may be valid
+    /// the next time. `reading` is how the kubelet's patterns are matched
     /// ([`Config::from_files_by`]).
     pub fn new(
         reading: Reading,
@@ -68,8 +68,8 @@ impl ReloadingConfig {
         Self { path, reading, pace, clock, observer, state, due, reload }
     }
 
-    /// The configuration in force, after a look at the files if it is time for one. Fails only when
-    /// there never was a good one.
+    /// The configuration in force, after checking the files if it is time to. Fails only if there
+    /// never was a valid one.
     pub fn config(&self) -> Result<Arc<Config>, Error> {
         self.look();
         let state = self.state.load();
@@ -80,13 +80,13 @@ impl ReloadingConfig {
         }
     }
 
-    /// What is wrong with the newest files, because of which they are not in force.
+    /// What is wrong with the newest files, if they are not in force.
     pub fn faults(&self) -> Option<Faults> {
         self.state.load().faults.clone()
     }
 
-    /// Looks at the files if it is time. Whoever comes while another looks waits for what it finds:
-    /// a lookup must not go by a file that was gone long before.
+    /// Checks the files if it is time to. Concurrent callers wait for the result: a lookup must not
+    /// use a file that is long gone.
     fn look(&self) {
         let early = || nanos(self.clock.elapsed()) < self.due.load(Ordering::Acquire);
         if early() {
@@ -124,7 +124,7 @@ impl ReloadingConfig {
 }
 
 impl State {
-    /// What is in force once the files were read again.
+    /// The state in force after the files were read again.
     fn after(&self, path: &Path, reading: Reading) -> Self {
         let on = |config| Self { config: Some(Arc::new(config)), faults: None };
         let broken = |faults| Self { config: self.config.clone(), faults: Some(faults) };
@@ -143,13 +143,13 @@ impl State {
         }
     }
 
-    /// Without a file there is no hash either.
+    /// The hash; none without a file.
     fn hash(&self) -> Option<&str> {
         self.config.as_ref().map(|config| config.hash.as_str()).filter(|hash| !hash.is_empty())
     }
 }
 
-/// Whether nothing is wrong but that there are no providers, which switches them off.
+/// Whether the only problem is that there are no providers, which switches them off.
 fn says_none(faults: &Faults) -> bool {
     faults.stage == Stage::Validate
         && faults.problems.iter().all(|p| p.class == Class::Required && p.field == "providers")
@@ -159,7 +159,7 @@ fn off() -> Config {
     Config { providers: Vec::new(), hash: String::new() }
 }
 
-/// What is looked at: the file, or the directory and its files.
+/// The paths to watch: the file, or the directory and its files.
 fn files(path: &Path) -> Vec<PathBuf> {
     let inside = if path.is_dir() { list(path).unwrap_or_default() } else { Vec::new() };
     [path.to_owned()].into_iter().chain(inside).collect()

@@ -1,4 +1,4 @@
-//! Comparing texts of a few bytes, where a call costs more than the comparison.
+//! Comparisons of texts of a few bytes, where a call costs more than the comparison.
 
 /// Whether both are the same.
 #[inline]
@@ -12,21 +12,21 @@ pub(super) fn same(one: &[u8], other: &[u8]) -> bool {
         }
 }
 
-/// What follows `start` in `text`.
+/// The part of `text` after `start`.
 #[inline]
 pub(super) fn after<'t>(start: &[u8], text: &'t [u8]) -> Option<&'t [u8]> {
     let (head, rest) = text.split_at_checked(start.len())?;
     same(head, start).then_some(rest)
 }
 
-/// What stands before `end` in `text`.
+/// The part of `text` before `end`.
 #[inline]
 pub(super) fn before<'t>(end: &[u8], text: &'t [u8]) -> Option<&'t [u8]> {
     let (rest, tail) = text.split_at_checked(text.len().checked_sub(end.len())?)?;
     same(tail, end).then_some(rest)
 }
 
-/// Where the last dot stands in `text`.
+/// The position of the last dot in `text`.
 #[inline]
 pub(super) fn last_dot(text: &[u8]) -> Option<usize> {
     let Some(first) = text.first_chunk() else {
@@ -39,7 +39,7 @@ pub(super) fn last_dot(text: &[u8]) -> Option<usize> {
         }
         left = rest;
     }
-    // What is left is the start of the first word, and the rest of that has no dot.
+    // The remaining bytes are the start of the first word; the rest of that has no dot.
     last_dot_of(*first)
 }
 
@@ -48,14 +48,13 @@ pub(super) fn last_dot(text: &[u8]) -> Option<usize> {
 fn last_dot_of(word: [u8; 8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 0xff;
     const LOW: u64 = ONES * 0x7f;
-    // Of each byte the highest bit is set where it is a dot.
+    // Sets the highest bit of each byte that is a dot.
     let others = u64::from_le_bytes(word) ^ (ONES * 0x2e);
     let dots = !(((others & LOW) + LOW) | others | LOW);
     dots.checked_ilog2().map(|bit| bit as usize / 8)
 }
 
-/// Whether the first and the last bytes are the same, which are all where there are at most twice as
-/// many.
+/// Whether the first and the last N bytes are equal: these are all bytes if there are at most 2N.
 #[inline]
 fn ends_agree<const N: usize>(one: &[u8], other: &[u8]) -> bool {
     one.first_chunk::<N>() == other.first_chunk() && one.last_chunk::<N>() == other.last_chunk()

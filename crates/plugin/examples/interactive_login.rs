@@ -14,7 +14,7 @@ impl Plugin for InteractiveLogin {
         let accounts = env::args()
             .nth(1)
             .ok_or_else(|| Refusal::BadConfig("usage: interactive_login ACCOUNTS".into()))?;
-        // Refuses with the right words when the client says that nobody can be asked.
+        // Fails with a helpful message if the client says that no prompt is possible.
         let mut terminal = Terminal::open(question)?;
         if question.refused().is_some() {
             terminal.say("The server did not accept the last login.")?;
@@ -36,7 +36,7 @@ fn look_up(accounts: &str, name: &str, password: &Secret) -> Result<Secret, Refu
             return Ok(Secret::new(fields.next().unwrap_or_default()));
         }
     }
-    // Which of the two was wrong is nobody's business.
+    // Do not reveal which of the two was wrong.
     Err(Refusal::NotAllowed("name or password is wrong".into()))
 }
 

@@ -1,9 +1,9 @@
 //! `registry_login FILE`
 //!
-//! Logs in to registries with what stands in a file, a line for each:
+//! Logs in to registries with the logins in a file, one per line:
 //!
 //! ```text
-//! # registry, user name, password, and when it ends if it does
+//! # registry, user name, password, and optionally when it expires
 //! registry.example:5000  puller  s3cr3t  2030-01-02T03:04:05Z
 //! ```
 //!
@@ -29,7 +29,7 @@ struct RegistryLogin;
 
 impl ImageProvider for RegistryLogin {
     fn logins(&self, question: &ImageQuestion) -> Result<Logins, Refusal> {
-        // The original proposal knows no arguments but its own, and sets variables.
+        // The original proposal has no arguments of its own choice, but sets variables.
         let path = env::args_os()
             .nth(1)
             .filter(|path| path != "get-credentials")
@@ -43,18 +43,20 @@ impl ImageProvider for RegistryLogin {
             (words.next()? == question.registry()).then(|| words.collect::<Vec<_>>())
         });
         match own.as_deref() {
-            // Not ours to say: others may be asked.
+            // Unknown here: other providers may have a login.
             None => Ok(Logins::none()),
             Some([name, password]) => Ok(Logins::for_registry(*name, *password)),
             Some([name, password, end]) => {
-                // Not shown: it may be a piece of a password with a blank.
+                // Not shown: it may be part of a password that contains a blank.
                 let end: Timestamp = end.parse().map_err(|_| {
-                    Refusal::BadConfig("an end must be a time such as 2030-01-02T03:04:05Z".into())
+                    Refusal::BadConfig(
+                        "the expiry must be a time such as 2030-01-02T03:04:05Z".into(),
+                    )
                 })?;
                 Ok(Logins::for_registry(*name, *password).expires_at(end))
             }
             Some(_) => Err(Refusal::BadConfig(format!(
-                "the line of `{}` must be: registry, user name, password, end",
+                "the line of `{}` must be: registry, user name, password, expiry",
                 question.registry()
             ))),
         }

@@ -1,7 +1,7 @@
-//! Makes a key and a certificate for it that is valid for ten minutes, signed with a certificate
+//! Creates a key and a certificate for it that is valid for ten minutes, signed with a certificate
 //! authority's key: `short_lived_certificate CA-KEY CA-NAME USER [GROUP…]`.
 //!
-//! The key is made afresh at each call and never written anywhere. Kubernetes reads the user from
+//! Each call creates a new key, which is never stored. Kubernetes reads the user from
 //! the common name and the groups from the organisations.
 
 use std::{env, error::Error, fs, path::Path, process::ExitCode, time::Duration, time::SystemTime};
@@ -9,11 +9,11 @@ use std::{env, error::Error, fs, path::Path, process::ExitCode, time::Duration, 
 use keyward_plugin::{Credential, Plugin, Question, Refusal, serve};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose};
 
-/// How long the certificate lasts, and what we tell: a little less, because clocks differ.
+/// How long the certificate lasts, and the lifetime we report: a little less, because clocks differ.
 const LIFETIME: Duration = Duration::from_secs(600);
 const TOLD: Duration = Duration::from_secs(570);
 
-/// The certificate begins a little before now, for the same reason.
+/// The certificate is valid from a little before now, for the same reason.
 const LEEWAY: Duration = Duration::from_secs(30);
 
 struct ShortLivedCertificate;

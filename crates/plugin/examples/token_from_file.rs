@@ -4,7 +4,7 @@ use std::{env, fs, path::Path, process::ExitCode, time::Duration};
 
 use keyward_plugin::{Credential, Plugin, Question, Refusal, serve};
 
-/// Hands out the token in a file that somebody else keeps fresh.
+/// Returns the token in a file that another program keeps up to date.
 struct TokenFromFile;
 
 impl Plugin for TokenFromFile {
@@ -15,7 +15,7 @@ impl Plugin for TokenFromFile {
         let token = fs::read_to_string(&path).map_err(|e| {
             Refusal::Failed(format!("cannot read `{}`: {e}", Path::new(&path).display()))
         })?;
-        // The client looks again in a minute.
+        // The client asks again in a minute.
         Ok(Credential::token(token.trim()).expires_in(Duration::from_secs(60)))
     }
 }

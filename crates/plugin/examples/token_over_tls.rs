@@ -1,4 +1,4 @@
-//! Fetches a token from the cluster it is asked for, with what the request says about the cluster
+//! Fetches a token from the cluster of the request, using only what the request says about the cluster
 //! and nothing else: address, name in the handshake, certificate authority, proxy, and the path
 //! in the kubeconfig's `client.authentication.k8s.io/exec` extension (`path`, else `/token`).
 
@@ -44,7 +44,7 @@ fn credential(question: &Question) -> Result<Credential, Refusal> {
     }
 }
 
-/// A TLS configuration that trusts the cluster's authorities and shows no certificate.
+/// A TLS configuration that trusts the cluster's authorities and sends no client certificate.
 fn config(endpoint: &Endpoint) -> Result<ClientConfig, Refusal> {
     let mut roots = RootCertStore::empty();
     for authority in endpoint.authorities()? {

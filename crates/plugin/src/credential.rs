@@ -83,7 +83,7 @@ impl Credential {
             }
             if !token.bytes().all(|b| (b'!'..=b'~').contains(&b)) {
                 return Err(Refusal::failed(
-                    "the token has a blank, a line break or another character that no header can carry",
+                    "the token has a blank, a line break or another character that no header can contain",
                 ));
             }
         }
@@ -145,7 +145,7 @@ mod tests {
         let chain = "-----BEGIN CERTIFICATE-----";
         for (credential, why) in [
             (Credential::token(""), "empty"),
-            (Credential::token("a\nb"), "no header can carry"),
+            (Credential::token("a\nb"), "no header can contain"),
             (Credential::token("a").expires_at(NOW), "expired at 1970-01-01T00:00:00Z"),
             (Credential::certificate("x", key), "the certificate is not in PEM"),
             (Credential::certificate(chain, "x"), "key is not in PEM"),

@@ -6,8 +6,8 @@ use crate::{QuestionError, tunnel};
 
 /// How to reach the cluster that a credential is for, ready for a client and without a credential.
 ///
-/// It holds what the kubeconfig says about the cluster, the proxy included, and nothing of the
-/// environment: `HTTPS_PROXY` is a matter between you and your HTTP library.
+/// It contains what the kubeconfig says about the cluster, including the proxy, and nothing of the
+/// environment: `HTTPS_PROXY` is up to your HTTP library.
 ///
 /// [`Endpoint::connect`] opens the connection, through the proxy where there is one. TLS on it is
 /// the plugin's: give your TLS library [`Endpoint::server_name`] and [`Endpoint::authorities`]. The
@@ -19,7 +19,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Fails when the proxy is not a URL. The server is looked at when it is used, as the reference
+    /// Fails if the proxy is not a URL. The server is checked when it is used, as the reference
     /// does.
     pub(crate) fn new(cluster: &Cluster) -> Result<Self, QuestionError> {
         let proxy = match cluster.proxy_url.as_str() {
@@ -32,7 +32,7 @@ impl Endpoint {
         Ok(Self { cluster: cluster.clone(), proxy })
     }
 
-    /// URL of the API server, as the kubeconfig has it.
+    /// URL of the API server, as written in the kubeconfig.
     pub fn server(&self) -> &str {
         &self.cluster.server
     }
@@ -42,7 +42,7 @@ impl Endpoint {
         Some(self.url().ok()?.host()?.to_owned())
     }
 
-    /// The port to connect to: the URL's, or what its scheme has by custom.
+    /// The port to connect to: the URL's, or the default of its scheme.
     pub fn port(&self) -> u16 {
         match self.url() {
             Ok(url) => url.port().unwrap_or(match url.scheme() {
@@ -62,7 +62,7 @@ impl Endpoint {
         }
     }
 
-    /// The cluster's `tls-server-name`, as the kubeconfig has it; empty when it says nothing.
+    /// The cluster's `tls-server-name`, as written in the kubeconfig; empty if it is not set.
     pub fn tls_server_name(&self) -> &str {
         &self.cluster.tls_server_name
     }
@@ -104,7 +104,7 @@ impl Endpoint {
     }
 
     /// Opens a connection to the server, through the proxy where there is one (`http` by CONNECT,
-    /// `socks5` and `socks5h`; a proxy that itself speaks TLS is out of this crate's reach and an
+    /// `socks5` and `socks5h`; a proxy that itself uses TLS is not supported and an
     /// error). Each step may take `patience`, which also becomes the stream's read and write limit.
     pub fn connect(&self, patience: Duration) -> io::Result<TcpStream> {
         let host = self.host().ok_or_else(|| {
@@ -127,7 +127,7 @@ impl Endpoint {
     }
 }
 
-/// Shows where it leads, not what the kubeconfig's author wrote for the plugin.
+/// Shows the server, but not the plugin's configuration in the kubeconfig.
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")

@@ -19,7 +19,7 @@
 //! | errors | [`Refusal`] |
 //! | prompts | [`Terminal`] |
 //! | calling the cluster | [`Endpoint`] |
-//! | signing handshakes with a key that stays where it is | [`Signer`], [`serve_signer`] |
+//! | signing handshakes with a key that cannot be exported | [`Signer`], [`serve_signer`] |
 //! | logins for registries | [`ImageProvider`], [`serve_image`], [`Logins`] |
 //!
 //! External signers speak another protocol: they sign with a key that they do not export (example

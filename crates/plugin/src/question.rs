@@ -110,14 +110,14 @@ impl fmt::Display for QuestionError {
             Self::NoCluster => f.write_str(
                 "the request names no cluster: set `provideClusterInfo: true` for this user in the kubeconfig",
             ),
-            Self::BadCluster(what) => write!(f, "the request's cluster is of no use: {what}"),
+            Self::BadCluster(what) => write!(f, "the request's cluster is not usable: {what}"),
         }
     }
 }
 
 impl Error for QuestionError {}
 
-/// An unusable request is a matter of configuration.
+/// An unusable request is a configuration error.
 impl From<QuestionError> for Refusal {
     fn from(error: QuestionError) -> Self {
         Self::BadConfig(error.to_string())

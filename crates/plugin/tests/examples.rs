@@ -64,7 +64,7 @@ fn a_failure_says_why_on_stderr_and_nothing_on_stdout() {
 #[test]
 fn a_credential_nobody_could_use_is_not_printed() {
     let request = request("v1", &json!({"interactive": false}));
-    for (content, complaint) in [("\n", "the token is empty"), ("a b", "no header can carry")] {
+    for (content, complaint) in [("\n", "the token is empty"), ("a b", "no header can contain")] {
         let token = file(content);
         let output = ask("token_from_file", &request).arg(token.path()).output().unwrap();
         assert_eq!(output.status.code(), Some(1));

@@ -118,7 +118,7 @@ fn a_failure_says_why_on_stderr_and_nothing_on_stdout() {
     for (request, code, why) in [
         (request("v1", "over.example/x").to_string(), 1, "expired at 2020-01-02T03:04:05Z"),
         (request("v1", "spoilt.example/x").to_string(), 2, "the line of `spoilt.example`"),
-        (request("v1", "odd.example/x").to_string(), 2, "an end must be a time"),
+        (request("v1", "odd.example/x").to_string(), 2, "the expiry must be a time"),
         (request("v9", "plain.example/x").to_string(), 2, "`apiVersion`"),
         ("{".to_owned(), 2, "cannot read the request"),
         (" \n".to_owned(), 2, "keyward plugin test --image"),

@@ -27,7 +27,7 @@ pub fn on_stop(stop: impl Fn() + Send + 'static) {
     });
 }
 
-/// The mask of ignored signals, as Linux tells it.
+/// The mask of ignored signals, as Linux reports it.
 fn ignored(status: &str) -> u64 {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Serves the current context to plain clients until Ctrl-C.
+//! Serves the current context to unmodified clients until Ctrl-C.
 //! `cargo run -p keyward-proxy --example serve`, then set `KUBECONFIG` as it says.
 #![allow(clippy::print_stdout, reason = "printing is all it does")]
 

@@ -1,4 +1,5 @@
-//! For the owner: a socket in the private directory, and a port for scrapers where one is asked for.
+//! The proxy's admin interface: a socket in the private directory, and an optional port for
+//! scrapers.
 
 use std::{
     convert::Infallible,
@@ -34,15 +35,15 @@ use crate::{
 /// Connections at once, on each channel.
 const CONNECTIONS: usize = 32;
 
-/// For one question and its answer.
+/// How long one request and its answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// After a connection that could not be accepted.
+/// How long to wait after cannot accept a connection.
 const PAUSE: Duration = Duration::from_millis(20);
 
 const NO_IDENTITY: &str = "this port is unauthenticated: send the request without credentials";
 
-/// Listens, and does not answer yet.
+/// Listeners that do not answer yet.
 pub(crate) struct Admin {
     socket: UnixListener,
     port: Option<TcpListener>,
@@ -65,7 +66,7 @@ impl Admin {
             let long = error.kind() == io::ErrorKind::InvalidInput;
             let error = failed(socket.display().to_string(), error);
             if long {
-                error.hint("set `XDG_RUNTIME_DIR` to a directory of yours with a shorter path")
+                error.hint("set `XDG_RUNTIME_DIR` to one of your directories with a shorter path")
             } else {
                 error
             }
@@ -79,12 +80,13 @@ impl Admin {
         Ok(Self { socket, port })
     }
 
-    /// The address of the port, where there is one.
+    /// The address of the port, if there is one.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.port.as_ref().and_then(|port| port.local_addr().ok())
     }
 
-    /// Answers until what it returns is dropped: on the port those who call it by one of these names.
+    /// Answers until the returned tasks are dropped. On the port, only requests for one of these
+    /// names.
     pub(crate) fn serve(self, report: Arc<Report>, names: Vec<String>) -> JoinSet<()> {
         let Self { socket, port } = self;
         let mut tasks = JoinSet::new();
@@ -107,7 +109,8 @@ impl Admin {
     }
 }
 
-/// Listens on a socket that its owner can use, whatever the umask. Others cannot enter its directory.
+/// Listens on a socket that its owner can use, whatever the umask. Others cannot enter its
+/// directory.
 fn listen(socket: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(socket)?;
     fs::set_permissions(socket, Permissions::from_mode(0o600))?;
@@ -140,8 +143,8 @@ impl AdminServer {
                 });
             }
             Err(error) => {
-                // Out of descriptors, or somebody who left already: others may fare better.
-                tracing::warn!(%error, "a connection to the owner's side could not be accepted");
+                // Out of descriptors, or the client has left already: the next one may work.
+                tracing::warn!(%error, "cannot accept a connection to the admin interface");
                 sleep(PAUSE).await;
             }
         }
@@ -154,7 +157,7 @@ async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, report: Arc<Report>, 
         async move { Ok::<_, Infallible>(response) }
     });
     let mut builder = http1::Builder::new();
-    // Whoever leaves in the middle needs no answer.
+    // A client that leaves early needs no answer.
     let _ = builder.keep_alive(false).serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -166,7 +169,7 @@ fn answer(
     if let Channel::Port(gate) = channel
         && let Err(refusal) = gate.check(request)
     {
-        // No switch of the proxy allows credentials on this port.
+        // No flag of the proxy allows credentials on this port.
         let identity = [OWN_AUTHORIZATION, IMPERSONATION].contains(&refusal);
         let message = if identity { NO_IDENTITY } else { &refusal.message };
         return text(refusal.code, "text/plain", format!("{message}\n"));

@@ -1,5 +1,5 @@
-//! What clients get: a response of the server as it comes, or words of our own. What they send: the
-//! body of a request, and how far it has come.
+//! Bodies. To clients: a response of the server, streamed, or a message of the proxy. From clients:
+//! the body of a request, and how much of it was read.
 
 use std::{
     error::Error as StdError,
@@ -23,9 +23,9 @@ use crate::{
 /// The body of a response to a client.
 #[expect(clippy::large_enum_variant, reason = "the large one is the usual one")]
 pub(crate) enum Answer {
-    /// Ours; `None` when it has been sent.
+    /// The proxy's own; `None` once it has been sent.
     Own(Option<Bytes>),
-    /// The server's. The request is open until it has been sent or is dropped.
+    /// The server's. The request counts as open until this is sent or dropped.
     Server { body: Incoming, _open: OpenRequest },
 }
 
@@ -72,7 +72,7 @@ impl Body for Answer {
     }
 }
 
-/// How far the body of a request has come; `None` when it has none.
+/// How much of a request's body was read; `None` if it has none.
 pub(crate) struct Progress(Option<Arc<AtomicU8>>);
 
 const UNDER_WAY: u8 = 0;
@@ -85,12 +85,12 @@ impl Progress {
         Self((!body.is_end_stream()).then(|| Arc::new(AtomicU8::new(UNDER_WAY))))
     }
 
-    /// Whether all of it has been read, and nothing but it.
+    /// Whether the whole body, and nothing else, was read.
     pub(crate) fn is_over(&self) -> bool {
         self.read() == OVER
     }
 
-    /// What is wrong with it, if it is that.
+    /// The fault of the body, if it has one.
     pub(crate) fn fault(&self) -> Option<Refusal> {
         match self.read() {
             BROKEN => Some(BROKEN_BODY),
@@ -104,9 +104,10 @@ impl Progress {
     }
 }
 
-/// The body of a request, without trailers: they would come to the server unlooked at. And over
-/// HTTP/1.1 hyper takes what follows `0\r\n\n` for them, up to the next empty line: a whole request
-/// would be lost in them.
+/// The body of a request, without trailers: they would reach the server unchecked. Also, over
+/// HTTP/1.1, hyper takes what follows `0\r
+///
+/// `, up to the next empty line, for trailers: a whole request could hide in them.
 pub(crate) struct Upload {
     body: hyper::body::Incoming,
     state: Arc<AtomicU8>,
@@ -114,7 +115,7 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    /// `http2` for one that came that way.
+    /// `http2` says whether the request came over HTTP/2.
     pub(crate) fn new(body: hyper::body::Incoming, progress: &Progress, http2: bool) -> Self {
         Self { body, state: progress.0.clone().unwrap_or_default(), http2 }
     }
@@ -134,7 +135,8 @@ impl Body for Upload {
             Some(Ok(frame)) if frame.is_trailers() => TRAILED,
             Some(Ok(_)) if self.body.is_end_stream() => OVER,
             Some(Ok(_)) => UNDER_WAY,
-            // hyper takes a client's reset without an error for the end, of which half may be missing.
+            // hyper takes a client's reset without an error for the end, although half may be
+            // missing.
             None if self.http2 && !self.body.is_end_stream() => BROKEN,
             None => OVER,
         };

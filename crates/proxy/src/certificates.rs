@@ -1,8 +1,8 @@
-//! Throw-away certificates: an authority that lives in memory only, the listener's certificate, and
+//! Temporary certificates: an authority that exists only in memory, the listener's certificate, and
 //! a client certificate for each context.
 //!
-//! The authority's key is dropped as soon as everything is signed. Nothing of an earlier start is
-//! accepted by a later one, and nobody else can ever sign for this one.
+//! The authority's key is dropped as soon as everything is signed. Certificates of an earlier start
+//! are not accepted by a later one, and nobody can sign others for this one.
 
 use jiff::{ToSpan, civil::Date, tz::TimeZone};
 use keyward_process::clock::{Clock, SystemClock};
@@ -14,17 +14,17 @@ use rcgen::{
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use zeroize::Zeroizing;
 
-/// What the authority and its clients are called in their certificates.
+/// The names of the authority and of clients in certificates.
 const AUTHORITY: &str = "keyward proxy";
 const CLIENT: &str = "keyward proxy client";
 
-/// P-256 everywhere: every client knows it, and it is the fastest to make, sign and check of those
-/// that every client knows.
+/// P-256 everywhere: every client supports it, and of the curves that all support it is the
+/// fastest.
 fn key() -> Result<KeyPair, Error> {
     KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)
 }
 
-/// Signs for the clients and the listener of one start.
+/// Signs the certificates of one start.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -58,7 +58,7 @@ impl Authority {
         &self.der
     }
 
-    /// For the listener, under these names.
+    /// The listener's certificate, for these names.
     pub(crate) fn listener(
         &self,
         names: Vec<SanType>,
@@ -73,7 +73,7 @@ impl Authority {
         Ok((certificate.der().clone(), key.into()))
     }
 
-    /// For the clients of a context.
+    /// A certificate for the clients of a context.
     pub(crate) fn client(&self) -> Result<ClientCertificate, Error> {
         let key = key()?;
         let mut params = params(CLIENT);
@@ -88,11 +88,11 @@ impl Authority {
     }
 }
 
-/// A P-256 key as `BEGIN EC PRIVATE KEY` (RFC 5915), which every client reads: fabric8 takes the PKCS#8
-/// form for an RSA key.
+/// A P-256 key as `BEGIN EC PRIVATE KEY` (RFC 5915), which every client reads; fabric8 takes the
+/// PKCS#8 form for an RSA key.
 fn sec1_pem(key: &KeyPair) -> Option<Secret> {
-    /// The end of a PKCS#8 key is an `ECPrivateKey` that leaves out the curve: its version, the
-    /// private key of 32 bytes and, tagged as `[1]`, the public one.
+    /// A PKCS#8 key ends with an `ECPrivateKey` without the curve: its version, the private key of
+    /// 32 bytes and, tagged `[1]`, the public key.
     const BEFORE_KEY: [u8; 5] = [2, 1, 1, 4, 32];
     const PUBLIC: usize = 70;
     let pkcs8 = Zeroizing::new(key.serialize_der());
@@ -106,24 +106,24 @@ fn sec1_pem(key: &KeyPair) -> Option<Secret> {
     Some(Secret::new(pem::encode("EC PRIVATE KEY", &Zeroizing::new(sec1))))
 }
 
-/// Whether this is the certificate of an authority that some start has made.
+/// Whether this is the certificate of an authority that a proxy created.
 pub(crate) fn is_authority(pem: &[u8]) -> bool {
     names(pem, AUTHORITY)
 }
 
-/// Whether this is a client's certificate that some start has made.
+/// Whether this is a client certificate that a proxy created.
 pub(crate) fn is_client(pem: &[u8]) -> bool {
     names(pem, CLIENT)
 }
 
-/// A name stands in a certificate as it is.
+/// Whether a certificate contains a name, which is stored as plain bytes.
 fn names(pem: &[u8], name: &str) -> bool {
     pem::Blocks::of(pem)
         .next()
         .is_some_and(|block| block.content.windows(name.len()).any(|part| part == name.as_bytes()))
 }
 
-/// The certificates are worth nothing after the process, so their end only has to be far away.
+/// The certificates are useless after the process ends, so their expiry only has to be far away.
 fn params(name: &str) -> CertificateParams {
     let today = SystemClock.now().to_zoned(TimeZone::UTC).date();
     let moment = |date: Date| {

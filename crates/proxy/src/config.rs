@@ -6,7 +6,7 @@ use keyward_process::surroundings::Surroundings;
 
 use crate::Error;
 
-/// What a proxy serves: the kubeconfig and the plugin policy as they are now.
+/// The configuration of a proxy: the current kubeconfig and plugin policy.
 ///
 /// A proxy calls these functions again whenever one of the [files](Config::files) changes.
 pub trait Config: Send + Sync + 'static {
@@ -23,7 +23,7 @@ pub trait Config: Send + Sync + 'static {
     /// The cluster and user of a context; for `None`, of the current one.
     fn target(&self, kubeconfig: &Kubeconfig, context: Option<&str>) -> Result<Target, Error>;
 
-    /// A client of the target's server, as its user, with the settings of `builder` and the credentials of
-    /// `sources`. Runs no plugin and opens no connection.
+    /// A client for the target's server, as its user, with the settings of `builder` and the
+    /// credentials of `sources`. Runs no plugin and opens no connection.
     fn open(&self, target: Target, builder: Builder, sources: &Sources) -> Result<Opened, Error>;
 }

@@ -1,4 +1,4 @@
-//! A limit on connections whose client has not asked for anything yet.
+//! A limit on connections that have not authenticated or sent a request yet.
 
 use std::{
     collections::VecDeque,
@@ -7,8 +7,8 @@ use std::{
 
 use tokio::sync::oneshot;
 
-/// Connections in the order in which they came. Beyond the limit the oldest is dropped: nobody keeps others
-/// out by saying nothing.
+/// Connections in the order of their arrival. Beyond the limit the oldest is dropped, so that
+/// silent clients cannot keep others out.
 pub(crate) struct ConnectionLimit {
     /// Dropping one closes its connection.
     taken: Mutex<VecDeque<oneshot::Sender<()>>>,
@@ -20,12 +20,12 @@ impl ConnectionLimit {
         Self { taken: Mutex::default(), most }
     }
 
-    /// Counts a connection until the returned receiver is dropped. The receiver resolves when the connection
-    /// has to close for others.
+    /// Counts a connection until the returned receiver is dropped. The receiver resolves when the
+    /// connection has to close to make room.
     pub(crate) fn enter(&self) -> oneshot::Receiver<()> {
         let (place, leave) = oneshot::channel();
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that closed on their own first.
+        // First forget those that have closed already.
         taken.retain(|place| !place.is_closed());
         if taken.len() >= self.most {
             taken.pop_front();

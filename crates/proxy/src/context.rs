@@ -1,4 +1,4 @@
-//! A context that is served: its address and its counters stay, its route changes with the kubeconfig.
+//! A served context: its address and counters stay, its route changes with the kubeconfig.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,10 +12,10 @@ use crate::{
     route::Route,
 };
 
-/// A context and everything that is counted for it.
+/// A context and its counters.
 pub(crate) struct ServedContext {
     pub(crate) name: String,
-    /// What it is called in the kubeconfig; `None` for flags alone, or the pod we run in.
+    /// The name in the kubeconfig; `None` if only flags, or the pod we run in, define it.
     pub(crate) entry: Option<String>,
     pub(crate) namespace: String,
     pub(crate) url: String,
@@ -24,10 +24,10 @@ pub(crate) struct ServedContext {
     last_error: Mutex<Option<(Timestamp, String)>>,
 }
 
-/// Whether requests are passed on.
+/// Whether requests are forwarded.
 pub(crate) enum State {
     Open(Arc<Route>),
-    /// The kubeconfig or the policy in force does not let them pass.
+    /// The kubeconfig or policy in force does not allow them.
     Closed(Refusal),
 }
 
@@ -44,12 +44,12 @@ impl ServedContext {
         }
     }
 
-    /// What is in force now.
+    /// The state in force.
     pub(crate) fn state(&self) -> Arc<State> {
         self.state.load_full()
     }
 
-    /// The route, unless there is none now.
+    /// The route, unless the context is closed.
     pub(crate) fn route(&self) -> Option<Arc<Route>> {
         match &*self.state() {
             State::Open(route) => Some(route.clone()),
@@ -57,8 +57,8 @@ impl ServedContext {
         }
     }
 
-    /// From now on this is in force. Requests that have no response yet get none by a route that was
-    /// closed; what has begun to answer goes on.
+    /// Puts a state in force. Requests without a response yet are not answered through a closed
+    /// route; responses that have begun continue.
     pub(crate) fn set(&self, state: State) {
         let closes = matches!(state, State::Closed(_));
         let before = self.state.swap(Arc::new(state));
@@ -69,7 +69,7 @@ impl ServedContext {
         }
     }
 
-    /// Remembers what went wrong last. Returns whether it is something else than before.
+    /// Remembers the last error. Returns whether it differs from the one before.
     pub(crate) fn note(&self, error: String) -> bool {
         let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
         let new = last.as_ref().is_none_or(|(_, before)| *before != error);
@@ -77,7 +77,7 @@ impl ServedContext {
         new
     }
 
-    /// What went wrong last, and when.
+    /// The last error, and when it happened.
     pub(crate) fn last_error(&self) -> Option<(Timestamp, String)> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -9,7 +9,7 @@
 //!     admin.sock   /metrics, /healthz, /status
 //! ```
 //!
-//! What a killed proxy left behind lets nobody in, and the next start takes it away.
+//! Files left by a killed proxy admit nobody, and the next start removes them.
 
 use std::{
     fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions},
@@ -27,10 +27,10 @@ use crate::Error;
 
 const PREFIX: &str = "proxy-";
 
-/// A proxy answers from memory; one that does not within this is stuck.
+/// How long a proxy may take to answer. It answers from memory, so a slower one is stuck.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A directory of our own, gone when dropped.
+/// The proxy's own directory, removed when dropped.
 pub(crate) struct Directory {
     base: PathBuf,
     path: PathBuf,
@@ -39,12 +39,12 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Makes one for this process.
+    /// Creates the directory of this process.
     pub(crate) fn make(surroundings: &Surroundings) -> Result<Self, Error> {
         let base = base(surroundings);
         let failed = |error: io::Error| unusable(&base, &error);
         private(&base).map_err(failed)?;
-        // Nobody takes a directory away between its making and its lock.
+        // Nobody may remove a directory between its creation and its lock.
         let all = lock_file(&base).map_err(failed)?;
         all.lock().map_err(failed)?;
         sweep(&base);
@@ -64,7 +64,7 @@ impl Directory {
         self.path.join("kubeconfig")
     }
 
-    /// Does something that no other proxy of this user does at the same time.
+    /// Runs `work` while no other proxy of this user does the same.
     pub(crate) fn alone<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let all = lock_file(&self.base).and_then(|all| all.lock().map(|()| all));
         let _all = all.map_err(|error| unusable(&self.base, &error))?;
@@ -82,7 +82,7 @@ impl Drop for Directory {
     }
 }
 
-/// A proxy of this user that runs now.
+/// A running proxy of this user.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Running {
     /// The proxy's process id.
@@ -91,8 +91,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// What it serves, as whom and until when; docs/cli.md has the schema. Fails when it does not answer
-    /// within five seconds.
+    /// The contexts served, their users and expiries; docs/cli.md has the schema. Fails if the
+    /// proxy does not answer within five seconds.
     pub fn status(&self) -> io::Result<Value> {
         let mut stream = UnixStream::connect(&self.socket)?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
@@ -100,11 +100,11 @@ impl Running {
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         let body = answer.split_once("\r\n\r\n").map(|(_, body)| body);
-        Ok(serde_json::from_str(body.ok_or_else(|| io::Error::other("there is no answer"))?)?)
+        Ok(serde_json::from_str(body.ok_or_else(|| io::Error::other("no answer"))?)?)
     }
 }
 
-/// Finds the proxies of this user that run now.
+/// Finds the running proxies of this user.
 pub fn running(surroundings: &Surroundings) -> Result<Vec<Running>, Error> {
     let base = base(surroundings);
     private(&base).map_err(|error| unusable(&base, &error))?;
@@ -136,11 +136,11 @@ fn base(surroundings: &Surroundings) -> PathBuf {
     runtime::directory(directory("XDG_RUNTIME_DIR").as_deref(), &temporary, home.as_deref())
 }
 
-/// Makes the directory unless it exists. It has to be ours and nobody else's: in `/tmp` anybody could
-/// have made it before us.
+/// Creates the directory unless it exists. It must belong to this user alone: in `/tmp` anybody
+/// could have created it first.
 fn private(path: &Path) -> io::Result<()> {
     if let Some(above) = path.parent() {
-        // In a home, what is above it may be missing too.
+        // In a home directory, its parents may be missing too.
         DirBuilder::new().recursive(true).mode(0o700).create(above)?;
     }
     match make(path) {
@@ -160,13 +160,13 @@ fn private(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a directory of ours, whatever the umask would take from it.
+/// Creates a directory with full access for us, whatever the umask.
 fn make(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)?;
     fs::set_permissions(path, Permissions::from_mode(0o700))
 }
 
-/// Gives us back what an umask took when somebody made it.
+/// Restores the access that a umask removed when the directory was created.
 fn unlock(path: &Path, found: &Metadata, mode: u32) -> io::Result<()> {
     if found.mode() & mode == mode {
         return Ok(());
@@ -174,8 +174,8 @@ fn unlock(path: &Path, found: &Metadata, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
-/// Makes a directory with our number. What is still there after sweeping is of a proxy that lives, in
-/// another pid namespace.
+/// Creates a directory with our process id. One that exists after sweeping belongs to a live proxy
+/// in another pid namespace.
 fn free(base: &Path) -> io::Result<PathBuf> {
     let pid = std::process::id();
     let mut path = base.join(format!("{PREFIX}{pid}"));
@@ -190,10 +190,10 @@ fn free(base: &Path) -> io::Result<PathBuf> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Takes away what killed proxies left. To be called with the lock of all.
+/// Removes the directories of killed proxies. The caller holds the common lock.
 fn sweep(base: &Path) {
     for (_, path) in directories(base) {
-        // Nothing can be taken out of one that its umask made of no use.
+        // Nothing can be removed from a directory that a umask made inaccessible.
         if let Ok(found) = fs::symlink_metadata(&path) {
             let _ = unlock(&path, &found, 0o700);
         }
@@ -218,7 +218,7 @@ fn lock_file(directory: &Path) -> io::Result<File> {
     }
     let file =
         OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
-    // For the next who opens it, whatever the umask took from it.
+    // For the next one to open it, whatever the umask.
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)
 }
@@ -238,7 +238,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let vars = vec![("XDG_RUNTIME_DIR".into(), place.path().into())];
         let surroundings = Surroundings::fixed(Fixed { vars, ..Fixed::default() });
-        // All of one number, as in pid namespaces, and all of them alive.
+        // All with the same process id, as in several pid namespaces, and all alive.
         let directories: Vec<Directory> = thread::scope(|scope| {
             let make =
                 || Directory::make(&surroundings).map_err(|f| f.message().to_owned()).unwrap();

@@ -50,14 +50,14 @@ impl Error {
         self
     }
 
-    /// Says what to do next.
+    /// Adds what to do next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self
     }
 
-    /// What a caller can do about it.
+    /// What a caller can do about the error.
     pub fn kind(&self) -> Kind {
         self.0.kind
     }

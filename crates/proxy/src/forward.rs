@@ -24,13 +24,13 @@ use crate::{
     tunnel,
 };
 
-/// How much of a body is kept until the response is there, to be sent again after a 401.
+/// How much of a body is kept until the response arrives, to be sent again after a 401.
 const REPLAY: usize = 256 * 1024;
 
-const UNASKED_CHANGE: &str = "the server changed to a protocol that nobody asked it for";
-const AMBIGUOUS: &str = "the server's response says in two ways how long it is";
+const UNASKED_CHANGE: &str = "the server upgraded to a protocol that was not requested";
+const AMBIGUOUS: &str = "the server's response has conflicting lengths";
 
-/// Headers that are about one connection, beside those that `Connection` names.
+/// Headers of a single connection, besides those that `Connection` names.
 const HOP_BY_HOP: [HeaderName; 4] = [
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
@@ -94,7 +94,7 @@ pub(crate) async fn forward(
     let took = SystemClock.elapsed().saturating_sub(begun);
     context.stats.answered(response.status(), took);
     if let Some((method, path)) = told {
-        // Without its query, which holds the words of commands.
+        // Without its query, which contains the words of commands.
         tracing::info!(
             context = context.name,
             %method,
@@ -123,12 +123,12 @@ async fn pass(
     let (mut head, body) = request.into_parts();
     let target = gate::target(&head.method, &head.uri)?;
     strip(&mut head.headers, connection);
-    // The server's own name is put there instead.
+    // Replaced by the server's own name.
     head.headers.remove(HOST);
     if head.headers.contains_key(ORIGIN)
         && let Ok(origin) = HeaderValue::from_str(&route.client.origin().to_string())
     {
-        // It was the address that the client calls: some servers compare it with the host.
+        // It was the proxy's address: some servers compare it with the host.
         head.headers.insert(ORIGIN, origin);
     }
     if let Some((protocol, _)) = &client {
@@ -164,13 +164,13 @@ async fn pass(
         return Err(failed(context, AMBIGUOUS));
     }
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        // To anything else than what was asked for it could carry whatever it likes.
+        // Any other protocol could carry unchecked requests.
         let agreed =
             client.filter(|(wanted, _)| wanted_upgrade(response.headers()) == Some(wanted));
         let (protocol, client) = agreed.ok_or_else(|| failed(context, UNASKED_CHANGE))?;
         let upstream = hyper::upgrade::on(&mut response);
         tunnel::open(context, protocol, client, upstream, open);
-        // Both headers of the change belong to it and are passed on.
+        // The headers of the upgrade are forwarded with it.
         return Ok(response.map(|_| Answer::empty()));
     }
     let connection = Connection::parse(response.headers());
@@ -181,8 +181,8 @@ async fn pass(
     Ok(Response::from_parts(head, Answer::Server { body, _open: open }))
 }
 
-/// Whether two readers could disagree about where a response ends. What is read here as one length would be
-/// passed on as another, or a coding be lost.
+/// Whether two readers could disagree about where a response ends. A length read here in one way
+/// could be forwarded in another, or a transfer coding be lost.
 fn is_ambiguous(headers: &HeaderMap) -> bool {
     let coded = headers.contains_key(TRANSFER_ENCODING);
     let measured = headers.contains_key(CONTENT_LENGTH);
@@ -190,7 +190,7 @@ fn is_ambiguous(headers: &HeaderMap) -> bool {
         || (measured && gate::length(headers).is_none())
 }
 
-/// Removes the headers that are about the connection a message came on.
+/// Removes the headers of the connection that a message came on.
 fn strip(headers: &mut HeaderMap, connection: &Connection) {
     for name in &connection.names {
         headers.remove(name);
@@ -207,7 +207,7 @@ fn strip(headers: &mut HeaderMap, connection: &Connection) {
     }
 }
 
-/// There is no response of the server: says why.
+/// Explains why there is no response of the server.
 fn lost(context: &ServedContext, error: &keyward::Error) -> Refusal {
     let code = match error.kind() {
         Kind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
@@ -233,26 +233,26 @@ fn lost(context: &ServedContext, error: &keyward::Error) -> Refusal {
     }
     let safe = |text: &str| inline(&redact(text));
     let told = safe(&format!("{message}{words}{hint}"));
-    // The plugin's own words were passed on to whoever reads the log when they came.
+    // The plugin's stderr was already copied to the log.
     let logged = if shown { safe(&format!("{message}{hint}")) } else { told.clone() };
     note(context, &logged);
     Refusal::server_failed(code, told)
 }
 
-/// There is no response of the server that can be passed on.
+/// Explains why the server's response cannot be forwarded.
 fn failed(context: &ServedContext, message: &'static str) -> Refusal {
     note(context, message);
     Refusal::server_failed(StatusCode::BAD_GATEWAY, message)
 }
 
-/// Clients ask again and again; whoever reads the log need not.
+/// Logs a message once: clients retry all the time.
 fn note(context: &ServedContext, message: &str) {
     if context.note(message.to_owned()) {
         tracing::warn!(context = context.name, "{message}");
     }
 }
 
-/// What a plugin said last, in one line.
+/// The last line of a plugin's stderr.
 fn last_words(stderr: &str) -> Option<String> {
     const LINES: usize = 3;
     let said: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

@@ -1,6 +1,6 @@
-//! Who is let through: a request that could act as somebody else, or that a browser was talked into
-//! sending, is refused. Nothing of a request is dropped in silence: without its `Impersonate-User` it
-//! would run as the whole identity.
+//! Decides which requests are forwarded. Refuses those that could act as somebody else, or that a
+//! web page made a browser send. Nothing is dropped silently: without its `Impersonate-User` a
+//! request would run with the full identity.
 
 use http::{
     HeaderMap, HeaderName, Method, Request, Uri, Version,
@@ -22,31 +22,31 @@ const IMPERSONATE: &str = "impersonate-";
 const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What `Connection` may name: headers and words that are about a connection, whatever they say.
+/// What `Connection` may name: headers and options that concern a single connection.
 const HOPS: [&str; 6] =
     ["close", "keep-alive", "upgrade", "te", "proxy-connection", "http2-settings"];
 
-/// What clients may do that is refused by default.
+/// Exceptions to what is refused by default.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Allowed {
-    /// Requests may bring their own `Authorization`, which is passed on as it is.
+    /// Forward requests with their own `Authorization`, unchanged.
     pub authorization: bool,
-    /// Requests may act as another user (`--as`).
+    /// Forward requests that impersonate another user (`--as`).
     pub impersonation: bool,
 }
 
 /// The rules of a listener.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// What clients may call us, in lower case.
+    /// The names of this proxy, in lower case.
     pub(crate) names: Vec<String>,
-    /// What the listener speaks, for targets that name it.
+    /// The listener's scheme, for targets that contain it.
     pub(crate) scheme: Scheme,
     pub(crate) allowed: Allowed,
 }
 
 impl Gate {
-    /// Checks a request before anything is done for it, and gives what its `Connection` names.
+    /// Checks a request before anything is done for it, and returns its `Connection` header.
     pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<Connection, Refusal> {
         if request.method() == Method::CONNECT {
             return Err(METHOD);
@@ -62,8 +62,8 @@ impl Gate {
         Ok(connection)
     }
 
-    /// Every place that names a host has to name us: whoever was led here by a name of his own
-    /// (DNS rebinding) does not.
+    /// Every part that names a host must name this proxy: a client that was led here by another
+    /// name (DNS rebinding) does not.
     fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
         let mut hosts = headers.get_all(HOST).iter();
         let header = match (hosts.next(), hosts.next()) {
@@ -81,8 +81,8 @@ impl Gate {
         if all { Ok(()) } else { Err(OTHER_HOST) }
     }
 
-    /// Whether the one `Origin` of a request is a name of this listener. Clients that are no browsers
-    /// send the address they call, and write `http` for it where the connection has TLS.
+    /// Whether a request has one `Origin`, which is a name of this listener. Clients other than
+    /// browsers send the address they call, with `http` although the connection has TLS.
     fn is_own_origin(&self, headers: &HeaderMap) -> bool {
         let mut origins = headers.get_all(ORIGIN).iter();
         let (Some(origin), None) = (origins.next(), origins.next()) else { return false };
@@ -100,7 +100,8 @@ impl Gate {
         headers: &HeaderMap,
         connection: &Connection,
     ) -> Result<(), Refusal> {
-        // The one byte that h2 takes in a name and that no name may have (RFC 9110, 5.6.2).
+        // The only byte that h2 accepts in a name although it is not allowed there (RFC 9110,
+        // 5.6.2).
         if name.as_str().contains('"') {
             return Err(NAME);
         }
@@ -138,20 +139,20 @@ impl Gate {
     }
 }
 
-/// The target as it goes to the server. HTTP/2 has targets of which nothing, or no path, would be left
-/// in a line of HTTP/1.1.
+/// The target to send to the server. Some HTTP/2 targets would leave nothing, or no path, in a
+/// request line of HTTP/1.1.
 pub(crate) fn target(method: &Method, uri: &Uri) -> Result<Uri, Refusal> {
     let path = uri.path_and_query().ok_or(PATH)?;
     let text = path.as_str();
     let target = Uri::from(path.clone());
     let whole = text == "*" && *method == Method::OPTIONS;
-    // What is empty calls itself `/`, and is written as nothing.
+    // An empty path reads as `/`, but is written as nothing.
     let good = text.starts_with('/') && !target.path().is_empty();
     if good || whole { Ok(target) } else { Err(PATH) }
 }
 
-/// The protocol a request wants to change to, if it is one that the server's streams are made of.
-/// Any other could carry requests that were never looked at.
+/// The protocol that a request wants to upgrade to, if the server uses it for streams. Any other
+/// could carry unchecked requests.
 pub(crate) fn wanted_upgrade(headers: &HeaderMap) -> Option<&'static str> {
     let mut values = headers.get_all(UPGRADE).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
@@ -162,15 +163,16 @@ pub(crate) fn wanted_upgrade(headers: &HeaderMap) -> Option<&'static str> {
         .find(|known| value.to_str().is_ok_and(|wanted| wanted.trim().eq_ignore_ascii_case(known)))
 }
 
-/// Any other coding, or the same twice, could be read in two ways.
+/// Whether the only transfer coding is `chunked`. Any other, or a repeated one, could be read in
+/// two ways.
 pub(crate) fn is_chunked(headers: &HeaderMap) -> bool {
     let mut values = headers.get_all(TRANSFER_ENCODING).iter();
     let (first, more) = (values.next(), values.next());
     more.is_none() && first.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"chunked"))
 }
 
-/// The length that a request says its body has. Over HTTP/2 nobody else looks at how it is written, and
-/// a server that reads it otherwise would find the next request elsewhere.
+/// The length that a request declares for its body. Over HTTP/2 nothing else checks how it is
+/// written, and a server that reads it differently would find the next request elsewhere.
 pub(crate) fn length(headers: &HeaderMap) -> Option<u64> {
     let mut values = headers.get_all(CONTENT_LENGTH).iter();
     let (value, None) = (values.next()?, values.next()) else { return None };
@@ -184,13 +186,13 @@ fn brings_authorization(name: &HeaderName, headers: &HeaderMap) -> bool {
         || (*name == SEC_WEBSOCKET_PROTOCOL && has_own_credential(headers))
 }
 
-/// What the `Connection` headers of a message say.
+/// The parsed `Connection` headers of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Connection {
     /// The headers that it names.
     pub(crate) names: Vec<HeaderName>,
-    /// Whether all of them are about a connection. What else it names would not be passed on, and that
-    /// may be what says who asks.
+    /// Whether all of them concern the connection. Others would not be forwarded, and one could be
+    /// what identifies the user.
     only_hops: bool,
 }
 
@@ -211,15 +213,15 @@ impl Connection {
     }
 }
 
-/// Whether a request that acts as somebody says who that is. Without it, or with nothing in its place, the
-/// user whom the kubeconfig names would stand beside the request's groups, or not stand there at all.
+/// Whether a request that impersonates names exactly one user. Otherwise the kubeconfig's user
+/// would be combined with the request's groups, or be missing.
 fn names_one_user(headers: &HeaderMap) -> bool {
     let mut users = headers.get_all(IMPERSONATE_USER).iter();
     let (user, more) = (users.next(), users.next());
     more.is_none() && user.is_some_and(|user| !user.as_bytes().trim_ascii().is_empty())
 }
 
-/// `Impersonate-…`, and what an authenticating proxy in front of a server says.
+/// `Impersonate-…`, and the headers of an authenticating proxy in front of a server.
 fn names_somebody(name: &str) -> bool {
     name.starts_with(IMPERSONATE) || name.starts_with("x-remote-")
 }
@@ -302,13 +304,13 @@ mod tests {
     #[test]
     fn a_client_that_names_our_own_address_as_its_origin_is_let_through() {
         for value in [
-            // As the official Python client's websocket library writes it.
+            // As the websocket library of the official Python client writes it.
             "http://127.0.0.1:8443",
             "https://127.0.0.1:8443",
             "https://LOCALHOST:8443",
         ] {
             assert_eq!(judge(&[("origin", value)]), None, "{value}");
-            // Another header of the same name, and a browser that tells of itself.
+            // A second header of the same name, and a browser that identifies itself.
             for second in [("origin", value), ("origin", "x"), ("sec-fetch-site", "same-origin")] {
                 assert_eq!(judge(&[("origin", value), second]), Some("origin"), "{second:?}");
             }

@@ -1,4 +1,4 @@
-//! Answers of the proxy itself, in the form every Kubernetes client knows how to show: a `Status`.
+//! The proxy's own answers, as a Kubernetes `Status`, which every client can show.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
@@ -33,7 +33,7 @@ pub(crate) fn response(code: StatusCode, message: &str) -> Response<Answer> {
     response
 }
 
-/// The word that stands for a code in a `Status`; what it does not name is an internal error.
+/// The `reason` of a code in a `Status`; other codes count as internal errors.
 fn reason(code: StatusCode) -> &'static str {
     match code {
         StatusCode::BAD_REQUEST => "BadRequest",

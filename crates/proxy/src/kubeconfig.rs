@@ -1,4 +1,4 @@
-//! The kubeconfig that clients use: one context for each that is served, under the same name.
+//! The clients' kubeconfig: one context for each that is served, under the same name.
 
 use std::{
     env,
@@ -22,16 +22,16 @@ use crate::{
     context::ServedContext,
 };
 
-/// The extension that tells our files from people's own, unless somebody merged the two.
+/// The extension that marks our files, unless they were merged with others.
 const MARK: &str = "keyward-proxy";
 
-/// A file that was written, and is taken away when this is dropped, if it is still ours.
+/// A written file, removed when this is dropped if it is still ours.
 pub(crate) struct Written {
     pub(crate) path: PathBuf,
     file: File,
 }
 
-/// What clients are given for one context.
+/// What clients need for one context.
 pub(crate) struct Entry<'a> {
     pub(crate) context: &'a ServedContext,
     pub(crate) certificate: &'a ClientCertificate,
@@ -72,7 +72,7 @@ fn mark(process: u32) -> Option<Named<Node>> {
     Node::from_json(text.as_bytes()).ok().map(|mark| named(MARK, mark))
 }
 
-/// The process that wrote a kubeconfig of ours.
+/// The process that wrote one of our kubeconfigs.
 fn writer(config: &Kubeconfig) -> Option<u32> {
     let mark = config.extensions.iter().find(|extension| extension.name == MARK)?;
     let mark: serde_json::Value = serde_json::from_str(&mark.value.to_json()).ok()?;
@@ -83,10 +83,10 @@ fn named<T>(name: &str, value: T) -> Named<T> {
     Named::new(name, value)
 }
 
-/// Writes it, for this user's eyes only.
+/// Writes the kubeconfig, readable by this user only.
 ///
-/// Fails where `path` is a file that we have not written, or a place where people's own kubeconfig is
-/// looked for: what we write is taken away at the end.
+/// Fails if `path` is a file that we did not write, or a place where the user's own kubeconfig is
+/// looked for: ours is deleted at the end.
 pub(crate) fn write(
     path: &Path,
     text: &Secret,
@@ -96,16 +96,16 @@ pub(crate) fn write(
     let path = surroundings.absolute(path);
     let shown = path.display();
     if from.files.iter().any(|(file, _)| same(&surroundings.absolute(file), &path)) {
-        return Err(Error::usage(format!("`{shown}` is the kubeconfig that is read"))
+        return Err(Error::usage(format!("`{shown}` is the kubeconfig that the proxy reads"))
             .hint("write it elsewhere, and set `KUBECONFIG` for the clients"));
     }
     if usual(surroundings).iter().any(|file| same(file, &path)) {
-        return Err(Error::usage(format!("`{shown}` is a place of your own kubeconfig"))
+        return Err(Error::usage(format!("`{shown}` is where your own kubeconfig is looked for"))
             .hint("name a file that is neither `~/.kube/config` nor listed in `KUBECONFIG`"));
     }
     if let Some(why) = path.parent().and_then(open_to_others) {
-        return Err(Error::usage(format!("`{shown}` would be in a directory {why}"))
-            .hint("others could put a kubeconfig of theirs there; name a directory of your own"));
+        return Err(Error::usage(format!("`{shown}` is in a directory {why}"))
+            .hint("others could put their own kubeconfig there; use a directory that only you can write to"));
     }
     if fs::symlink_metadata(&path).is_ok() {
         let Some(old) = ours(&path) else {
@@ -125,13 +125,13 @@ pub(crate) fn write(
     Ok(Written { path, file: written })
 }
 
-/// Why others could put files into a directory, or take them out of it: one that all may write to is
-/// not made safe by its sticky bit, because the name is free again at our end.
+/// Why others could add or remove files in a directory. A sticky bit does not make a world-writable
+/// directory safe, because the name is free again when the proxy ends.
 fn open_to_others(directory: &Path) -> Option<&'static str> {
     let found = fs::metadata(directory).ok()?;
     let (own, root) = (rustix::process::geteuid().as_raw(), 0);
     if found.mode() & 0o002 != 0 {
-        Some("that everybody can write to")
+        Some("that everyone can write to")
     } else if ![own, root].contains(&found.uid()) {
         Some("of another user")
     } else {
@@ -145,8 +145,8 @@ fn is_held(path: &Path) -> bool {
     File::open(path).is_ok_and(held)
 }
 
-/// A new file in the place of whatever is there: whoever has the old one open learns nothing. It is locked
-/// for as long as it is open.
+/// Replaces the file by a new one, so that processes that have the old one open learn nothing. The
+/// new one is locked while it is open.
 fn replace(path: &Path, text: &Secret) -> io::Result<File> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}", std::process::id()));
@@ -154,7 +154,7 @@ fn replace(path: &Path, text: &Secret) -> io::Result<File> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
     let done = file
         .lock()
-        // Whatever the umask took from it.
+        // Whatever the umask.
         .and_then(|()| file.set_permissions(fs::Permissions::from_mode(0o600)))
         .and_then(|()| file.write_all(text.expose().as_bytes()))
         .and_then(|()| fs::rename(&beside, path));
@@ -164,7 +164,7 @@ fn replace(path: &Path, text: &Secret) -> io::Result<File> {
     done.map(|()| file)
 }
 
-/// Where clients look for people's own kubeconfig, whether or not one is there.
+/// Where clients look for the user's own kubeconfig, whether or not it exists.
 fn usual(surroundings: &Surroundings) -> Vec<PathBuf> {
     let listed = surroundings.var("KUBECONFIG").unwrap_or_default();
     let default = surroundings.home().map(|home| home.join(".kube/config"));
@@ -175,7 +175,7 @@ fn usual(surroundings: &Surroundings) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether both are one file, or would be if it were there.
+/// Whether both are the same file, or would be if it existed.
 fn same(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     match (identity(one), identity(other)) {
@@ -190,8 +190,9 @@ fn same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// What stands in a file that has nothing in it that a proxy has not written: the mark alone comes along when
-/// people merge our kubeconfig into theirs. A client may have chosen another context or namespace.
+/// The content of a file that contains only what a proxy wrote. The mark alone is not enough: it is
+/// copied when users merge our kubeconfig into theirs. A client may have chosen another context or
+/// namespace.
 fn ours(path: &Path) -> Option<Kubeconfig> {
     fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
     let config = Kubeconfig::from_bytes(&file::read(path, &Limits::NAMED.regular()).ok()?).ok()?;
@@ -256,7 +257,7 @@ impl Drop for Written {
                 let _ = fs::remove_file(&self.path);
             } else {
                 let path = self.path.display();
-                tracing::warn!("`{path}` stays: it has more in it than the proxy has written");
+                tracing::warn!("`{path}` is kept: it contains more than the proxy wrote");
             }
         }
     }

@@ -7,10 +7,9 @@
 //!                  port, certificate ──► context ──► route ◄── reload
 //! ```
 //!
-//! Each context has an address of its own, which `ports` remembers. `reload` gives it another route when
-//! the kubeconfig or the plugin policy changes. `certificates` makes the certificates of one start,
-//! `kubeconfig` writes them down for clients, `directory` is where that happens, and `admin` answers its
-//! owner.
+//! Each context has its own address, which `ports` remembers. `reload` gives it a new route when
+//! the kubeconfig or the plugin policy changes. `certificates` creates the certificates of one
+//! start, `kubeconfig` writes them for clients into the `directory`, and `admin` answers its owner.
 #![cfg_attr(
     unix,
     doc = r#"

@@ -1,4 +1,4 @@
-//! Counts what is of the whole proxy: connections, rejected clients, and what the host reports of plugins.
+//! Counters of the whole proxy: connections, rejected clients, and the host's events about plugins.
 
 use std::{
     collections::BTreeMap,
@@ -15,8 +15,8 @@ use keyward_host::{CallStatus, Observer};
 
 use crate::request_stats::Histogram;
 
-/// Counters of one proxy. The names and labels of what the host tells are client-go's, as in the
-/// host's own adapter to the `metrics` facade.
+/// Counters of one proxy. Names and labels of the host's events are client-go's, as in the host's
+/// own adapter for the `metrics` facade.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     connections: AtomicU64,
@@ -76,7 +76,7 @@ impl Metrics {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A client was not let in.
+    /// A client was rejected.
     pub(crate) fn rejected(&self) {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }
@@ -85,7 +85,7 @@ impl Metrics {
         self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// In Prometheus' text format.
+    /// Writes Prometheus' text format.
     pub(crate) fn write(&self, out: &mut String, now: Timestamp) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let rest = self.rest();
@@ -108,7 +108,7 @@ impl Metrics {
             let _ = writeln!(out, "{name}{{outcome=\"{outcome}\"}} {count}");
         }
         let name = "rest_client_exec_plugin_ttl_seconds";
-        head(out, name, "gauge", "time to the earliest end of a plugin's certificate");
+        head(out, name, "gauge", "time to the earliest expiry of a plugin's certificate");
         let _ = writeln!(out, "{name} {}", seconds_to(rest.certificates_end, now));
         let name = "keyward_credential_ttl_seconds";
         head(out, name, "gauge", "time to the expiry of the last credential");
@@ -127,11 +127,11 @@ impl Metrics {
         for (name, help, value) in [
             (
                 "keyward_invalid_certificates_total",
-                "certificates not valid when they came",
+                "certificates that were not valid on arrival",
                 &self.invalid,
             ),
             ("keyward_proxy_connections_total", "connections of clients", &self.connections),
-            ("keyward_proxy_strangers_total", "connections that were not let in", &self.rejected),
+            ("keyward_proxy_strangers_total", "rejected connections", &self.rejected),
         ] {
             head(out, name, "counter", help);
             let _ = writeln!(out, "{name} {}", read(value));
@@ -174,12 +174,12 @@ impl Observer for Metrics {
     }
 }
 
-/// The lines before a metric.
+/// Writes the lines before a metric.
 pub(crate) fn head(out: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-/// A histogram's lines, each with these labels.
+/// Writes a histogram's lines, each with these labels.
 pub(crate) fn histogram(out: &mut String, name: &str, labels: &str, histogram: &Histogram) {
     let (buckets, sum) = histogram.read();
     let more = if labels.is_empty() { "" } else { "," };
@@ -192,7 +192,7 @@ pub(crate) fn histogram(out: &mut String, name: &str, labels: &str, histogram: &
     let _ = writeln!(out, "{name}_sum{braces} {sum}\n{name}_count{braces} {total}");
 }
 
-/// Negative when it is past, infinite when it never comes.
+/// The seconds until a time: negative if it is past, infinite if it never comes.
 fn seconds_to(at: Option<Timestamp>, now: Timestamp) -> String {
     at.map_or_else(|| "+Inf".to_owned(), |at| at.duration_since(now).as_secs_f64().to_string())
 }

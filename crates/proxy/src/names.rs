@@ -7,7 +7,7 @@ use rcgen::SanType;
 /// The names of one listener.
 pub(crate) struct Names {
     first: usize,
-    /// As they stand in a `Host` header.
+    /// As written in a `Host` header.
     pub(crate) hosts: Vec<String>,
     bare: Vec<String>,
 }
@@ -34,7 +34,7 @@ impl Names {
         Self { first: if bare.len() > 2 { 2 } else { 0 }, hosts, bare }
     }
 
-    /// The one that clients are given: the first of `remote`, or else the address.
+    /// The name that clients are given: the first of `remote`, or else the address.
     pub(crate) fn first(&self) -> &str {
         &self.hosts[self.first]
     }

@@ -1,8 +1,9 @@
-//! The port of each context: chosen once, kept, and taken again at every start.
+//! The port of each context: chosen once, stored, and reused at every start.
 //!
-//! Clients keep what they learn of a server under its address: kubectl, helm and k9s have their
-//! discovery cache in `~/.kube/cache/discovery/HOST_PORT`. Two contexts with one address would be taken
-//! for one server, and a context with a new port at every start would never find its cache again.
+//! Clients store what they learn of a server under its address: kubectl, helm and k9s have their
+//! discovery cache in `~/.kube/cache/discovery/HOST_PORT`. Two contexts with the same address would
+//! be mistaken for one server, and a context with a new port at every start would never find its
+//! cache again.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -24,35 +25,36 @@ const COUNT: u16 = 10_000;
 /// How many ports are tried for a context that has none.
 const TRIES: u16 = 256;
 
-/// How many ports of one context are kept: as many proxies can serve it at a time and find their cache.
+/// How many ports of one context are stored: that many proxies can serve it at once and find their
+/// cache.
 const PLACES: usize = 16;
 
-/// More than anybody's contexts. A larger file is not ours, or is begun anew.
+/// Larger than anybody's list. A larger file is not ours, and is replaced.
 const LARGEST: u64 = 1 << 20;
 
-/// The ports of contexts, locked for others while this lives.
+/// The ports of contexts, locked while this lives.
 pub(crate) struct Ports {
     kept: Kept,
-    /// Where they are kept, unless nothing can be.
+    /// Where they are stored, if that is possible.
     place: Option<(PathBuf, File)>,
     changed: bool,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Kept {
-    /// By context and server.
+    /// Keyed by context and server.
     ports: BTreeMap<String, Vec<u16>>,
 }
 
 impl Ports {
-    /// Reads what is kept. Where nothing can be kept ports are chosen all the same, the same ones as
-    /// long as nobody else has them.
+    /// Reads the stored ports. If none can be stored, ports are still chosen: the same ones as long
+    /// as nobody else uses them.
     pub(crate) fn open(surroundings: &Surroundings) -> Self {
         let place = directory(surroundings).and_then(|directory| match lock(&directory) {
             Ok(lock) => Some((directory.join("proxy-ports.json"), lock)),
             Err(error) => {
                 let directory = directory.display();
-                tracing::info!(%error, "the ports of contexts cannot be kept in `{directory}`");
+                tracing::info!(%error, "cannot store the ports of contexts in `{directory}`");
                 None
             }
         });
@@ -60,7 +62,7 @@ impl Ports {
         Self { kept, place, changed: false }
     }
 
-    /// Listens on a port of a context: one that it had before, or else one that no other context has.
+    /// Listens on a port of a context: one it had before, or one that no other context has.
     pub(crate) fn bind(
         &mut self,
         ip: IpAddr,
@@ -92,16 +94,16 @@ impl Ports {
         TcpListener::bind((ip, 0))
     }
 
-    /// Writes down what is new.
+    /// Stores new ports.
     pub(crate) fn keep(self) {
         let Some((path, _lock)) = self.place.filter(|_| self.changed) else { return };
         if let Err(error) = write(&path, &self.kept) {
-            tracing::warn!(%error, "the ports of contexts cannot be kept in `{}`", path.display());
+            tracing::warn!(%error, "cannot store the ports of contexts in `{}`", path.display());
         }
     }
 }
 
-/// A listener, or nothing where somebody else listens.
+/// A listener, or `None` if another process uses the port.
 fn free(ip: IpAddr, port: u16) -> io::Result<Option<TcpListener>> {
     match TcpListener::bind((ip, port)) {
         Ok(listener) => Ok(Some(listener)),
@@ -110,8 +112,8 @@ fn free(ip: IpAddr, port: u16) -> io::Result<Option<TcpListener>> {
     }
 }
 
-/// Where the search begins: elsewhere for each user and context, and the same each time, so that most
-/// get their port even where nothing can be kept.
+/// Where the search starts: different for each user and context but the same each time, so that
+/// most get their port even if nothing can be stored.
 fn start(key: &str) -> u16 {
     let mut hasher = DefaultHasher::new();
     (rustix::process::geteuid().as_raw(), key).hash(&mut hasher);
@@ -146,7 +148,7 @@ fn read(path: &Path) -> Kept {
             Kept::default()
         }
         Ok(_) => serde_json::from_slice(&text).unwrap_or_else(|_| {
-            tracing::warn!("`{}` is begun anew: it is no list of ports", path.display());
+            tracing::warn!("`{}` is replaced: it is not a list of ports", path.display());
             Kept::default()
         }),
     }
@@ -172,7 +174,7 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-    /// Binds each of these contexts, and gives their ports.
+    /// Binds each of these contexts, and returns their ports.
     fn ports(home: &Path, contexts: &[&str]) -> (Vec<u16>, Vec<TcpListener>) {
         let vars = vec![("HOME".into(), home.into())];
         let mut ports = Ports::open(&Surroundings::fixed(Fixed { vars, ..Fixed::default() }));
@@ -208,7 +210,7 @@ mod tests {
         let (first, _) = ports(home.path(), &["a"]);
         let path = home.path().join(".local/state/keyward/proxy-ports.json");
         fs::write(&path, "{").unwrap();
-        assert_eq!(ports(home.path(), &["a"]).0, first, "the search begins where it began");
+        assert_eq!(ports(home.path(), &["a"]).0, first, "the search starts at the same port");
         assert!(fs::read_to_string(&path).unwrap().contains("a at https://one"));
     }
 }

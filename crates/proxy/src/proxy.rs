@@ -1,4 +1,4 @@
-//! From the options to a proxy that serves, and to its end.
+//! Starts a proxy from its options, and ends it.
 
 use std::{
     collections::HashMap,
@@ -36,25 +36,25 @@ use crate::{
     server::{self, Acceptor, Listener, Stage},
 };
 
-/// How often open requests are looked at.
+/// How often open requests are counted.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How a proxy serves.
+/// The options of a proxy.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The contexts of the kubeconfig to serve.
     pub contexts: Contexts,
-    /// Where it listens. A port is the current context's; with port 0 each context has one of its own that
-    /// stays the same between starts.
+    /// Where to listen. A port other than 0 is for the current context; with port 0 each context
+    /// has its own, which stays the same between starts.
     pub listen: SocketAddr,
-    /// Where the kubeconfig for clients is written, instead of a private directory. It is removed at the
+    /// Where to write the clients' kubeconfig, instead of a private directory. It is deleted at the
     /// end.
     pub kubeconfig: Option<PathBuf>,
     /// Also serves `/metrics` and `/healthz` here, without TLS.
     pub admin: Option<SocketAddr>,
-    /// What clients may do that is refused by default.
+    /// Exceptions to what is refused by default.
     pub allowed: Allowed,
-    /// Listens beyond the loopback, under these names.
+    /// Listens on addresses other than loopback, under these names.
     pub danger_listen_remote: Option<Vec<String>>,
     /// Also gets a new credential when a server answers 403.
     pub refresh_on_403: bool,
@@ -67,12 +67,12 @@ pub enum Contexts {
     Current,
     /// The contexts with these names.
     Named(Vec<String>),
-    /// Every one that can be used; a warning names the others.
+    /// Every context that can be used; a warning names the others.
     All,
 }
 
 impl Default for Options {
-    /// The current context on a port of the loopback.
+    /// The current context on a loopback port.
     fn default() -> Self {
         Self {
             contexts: Contexts::Current,
@@ -98,15 +98,15 @@ pub struct Proxy {
     metrics_url: Option<String>,
     /// Removes the file.
     _kubeconfig: Written,
-    /// Last, so that it goes when everything in it has.
+    /// Last, so that it is removed after everything in it.
     _directory: Directory,
 }
 
 impl Proxy {
-    /// Listens, writes the kubeconfig for clients and begins to serve. Runs no plugin.
+    /// Listens, writes the clients' kubeconfig and starts to serve. Runs no plugin.
     pub async fn start(options: &Options, config: Arc<dyn Config>) -> Result<Self, Error> {
         check_listen(options)?;
-        // Before they are read: a change in between is noticed.
+        // Before they are read, so that a change in between is noticed.
         let files = reload::files(&*config);
         let kubeconfig = config.kubeconfig()?;
         let metrics = Arc::new(Metrics::new());
@@ -185,23 +185,24 @@ impl Proxy {
         &self.report.url
     }
 
-    /// The kubeconfig for clients.
+    /// The clients' kubeconfig.
     pub fn kubeconfig(&self) -> &Path {
         &self.report.kubeconfig
     }
 
-    /// Where metrics are, if [`Options::admin`] asked for a port.
+    /// The URL of the metrics, if [`Options::admin`] set a port.
     pub fn metrics_url(&self) -> Option<&str> {
         self.metrics_url.as_deref()
     }
 
-    /// What is served, as whom and until when; docs/cli.md has the schema.
+    /// The contexts served, their users and expiries; docs/cli.md has the schema.
     pub fn status(&self) -> Value {
         self.report.status()
     }
 
-    /// Gets the credential of the current context now if its plugin may ask a person at the terminal.
-    /// What fails here fails again, with an explanation, for the client that needs it.
+    /// Gets the credential of the current context now if its plugin may prompt at the terminal. An
+    /// error here is not reported: it happens again, explained, for the client that needs the
+    /// credential.
     pub async fn log_in(&self) {
         if let Some(route) = self.current.route().filter(|route| route.asks) {
             let _ = route.source.credential().await;
@@ -213,12 +214,12 @@ impl Proxy {
         self.activity.open_requests()
     }
 
-    /// Returns when nothing has been open for this long.
+    /// Returns when no request has been open for this long.
     pub async fn idle(&self, limit: Duration) {
         self.activity.idle_for(limit).await;
     }
 
-    /// Stops listening. What is open goes on.
+    /// Stops listening. Open requests continue.
     pub fn drain(&self) {
         self.stage.send_replace(Stage::Draining);
     }
@@ -232,7 +233,7 @@ impl Proxy {
     }
 }
 
-/// The routes of everything that was asked for, and the name of the one that is current.
+/// The routes of the chosen contexts, and the name of the current one.
 fn open_contexts(
     contexts: &Contexts,
     kubeconfig: &Kubeconfig,
@@ -251,7 +252,7 @@ fn open_contexts(
             for context in &kubeconfig.contexts {
                 match open(Some(&context.name)) {
                     Ok(route) => opened.push(route),
-                    // One broken context of many must not take the others away.
+                    // One broken context of many must not stop the others.
                     Err(error) => {
                         tracing::warn!("context `{}` is not served: {error}", context.name);
                     }
@@ -266,7 +267,7 @@ fn open_contexts(
     Ok((opened, current))
 }
 
-/// A listener for each context, and the names that are the same for all of them.
+/// A listener for each context, and the names that all share.
 fn listen(
     options: &Options,
     routes: Vec<Route>,
@@ -296,8 +297,8 @@ fn listen(
     Ok((listeners, first.ok_or_else(no_context)?))
 }
 
-/// The listener of a context. An address that was asked for is the current context's, and each of the
-/// others has a port of its own.
+/// The listener of a context. A requested address is for the current context; each of the others
+/// has its own port.
 fn bind(
     address: SocketAddr,
     route: &Route,
@@ -337,7 +338,7 @@ fn check_listen(options: &Options) -> Result<(), Error> {
 }
 
 fn no_context() -> Error {
-    Error::failed("there is no context to serve")
+    Error::failed("no context to serve")
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape that `map_err` asks for")]
@@ -346,5 +347,5 @@ fn unsigned(error: rcgen::Error) -> Error {
 }
 
 fn broken(what: &str, error: &dyn std::error::Error) -> Error {
-    Error::failed(format!("{what} could not be made")).note("cause", error.to_string())
+    Error::failed(format!("cannot create {what}")).note("cause", error.to_string())
 }

@@ -1,8 +1,8 @@
-//! Follows the kubeconfig and the kuberc while the proxy runs.
+//! Watches the kubeconfig and the kuberc while the proxy runs.
 //!
-//! A new version that can be used is in force at once, for every request that comes after it: what has
-//! begun to answer goes on. A version that cannot be used is told of, and the one before it stays. What
-//! the policy of a new version denies is closed, whatever credential is there already.
+//! A valid new version is in force at once, for every later request; responses that have begun
+//! continue. An invalid version is reported, and the previous one stays in force. A context that
+//! the policy of a new version denies is closed, even if it has a credential.
 
 use std::{
     sync::{
@@ -23,11 +23,11 @@ use crate::{
     route::Routes,
 };
 
-/// How often the files are looked at, and for how long one that is written in place must be left alone.
+/// How often the files are checked, and how long one that is written in place must stay unchanged.
 const PACE: ReloadPace =
     ReloadPace { every: Duration::from_millis(250), confirm: Duration::from_millis(100) };
 
-/// How many changes of the files are in force, and what is wrong with the last one.
+/// How many changes were applied, and what is wrong with the last one.
 #[derive(Debug)]
 pub(crate) struct ReloadStats {
     pub(crate) taken: AtomicU64,
@@ -37,9 +37,9 @@ pub(crate) struct ReloadStats {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Last {
-    /// Since when the version in force is.
+    /// When the version in force was loaded.
     pub(crate) since: Timestamp,
-    /// Why a newer version is not, and since when.
+    /// Why a newer version is not in force, and since when.
     pub(crate) fault: Option<(Timestamp, String)>,
 }
 
@@ -61,7 +61,7 @@ impl ReloadStats {
     }
 }
 
-/// The files to follow. What they say now counts as known, so this comes before they are read.
+/// The files to watch. Their current state counts as known, so call this before they are read.
 pub(crate) fn files(config: &dyn Config) -> Reload {
     Reload::new(config.files(), PACE.confirm, Arc::new(SystemClock))
 }
@@ -84,12 +84,12 @@ impl Reloader {
         Self { files, routes, contexts, reloads }
     }
 
-    /// Follows until it is dropped.
+    /// Watches until it is dropped.
     pub(crate) async fn run(mut self) {
         loop {
             let pause = if self.files.is_pending() { PACE.confirm } else { PACE.every };
             tokio::time::sleep(pause).await;
-            // Files may be on a slow disk, and hundreds of contexts take their time.
+            // Files may be on a slow disk, and hundreds of contexts take time.
             let looked = tokio::task::spawn_blocking(move || {
                 self.look();
                 self
@@ -110,13 +110,13 @@ impl Reloader {
                 }
                 self.reloads.taken.fetch_add(1, Ordering::Relaxed);
                 *self.reloads.lock() = Last { since: now, fault: None };
-                tracing::info!("the kubeconfig or the kuberc has changed, and is in force");
+                tracing::info!("the kubeconfig or the kuberc has changed and was reloaded");
             }
             Err(error) => {
                 self.reloads.broken.fetch_add(1, Ordering::Relaxed);
                 let message = redact(&error.line()).into_owned();
                 tracing::warn!(
-                    "the kubeconfig or the kuberc has changed and is not used: {message}"
+                    "the kubeconfig or the kuberc has changed but is not valid, so the old version stays in force: {message}"
                 );
                 self.reloads.lock().fault = Some((now, message));
             }
@@ -124,7 +124,7 @@ impl Reloader {
     }
 }
 
-/// What a new version means for each context; `None` where it stays as it is.
+/// The new state of each context; `None` if it does not change.
 fn read(routes: &Routes, contexts: &[Arc<ServedContext>]) -> Result<Vec<Option<State>>, Error> {
     let kubeconfig = routes.config.kubeconfig()?;
     contexts.iter().map(|context| state(context, &kubeconfig, routes)).collect()
@@ -139,13 +139,13 @@ fn state(
     if let Some(name) = name
         && !kubeconfig.contexts.iter().any(|context| context.name == name)
     {
-        let message = format!("context `{name}` is not in the kubeconfig any more");
+        let message = format!("context `{name}` is no longer in the kubeconfig");
         return Ok(Some(State::Closed(Refusal::closed("context", message))));
     }
     let target = routes.config.target(kubeconfig, name)?;
     if name.is_none() && !target.context.is_empty() {
-        return Err(Error::failed("a kubeconfig has come that was not there at the start")
-            .hint("start the proxy again to use it"));
+        return Err(Error::failed("a kubeconfig appeared that did not exist at the start")
+            .hint("restart the proxy to use it"));
     }
     match routes.open(target) {
         Ok(route) if context.route().is_some_and(|current| current.is_same(&route)) => Ok(None),

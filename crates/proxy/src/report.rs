@@ -1,4 +1,4 @@
-//! What the owner can ask: metrics, and who is served as whom.
+//! What the owner can query: metrics, and the status of the contexts.
 
 use std::{
     fmt::Write as _,
@@ -36,35 +36,35 @@ pub(crate) struct Report {
 type Count = fn(&RequestStats) -> u64;
 
 impl Report {
-    /// In Prometheus' text format.
+    /// Metrics in Prometheus' text format.
     pub(crate) fn metrics(&self) -> String {
         let mut out = String::new();
         self.metrics.write(&mut out, SystemClock.now());
         self.write_versions(&mut out);
         let name = "keyward_proxy_requests_total";
-        head(&mut out, name, "counter", "requests of clients, by the code they were answered with");
+        head(&mut out, name, "counter", "requests of clients, by response code");
         for (label, stats) in self.stats() {
             for (code, count) in stats.codes() {
                 let _ = writeln!(out, "{name}{{{label},code=\"{code}\"}} {count}");
             }
         }
         let name = "keyward_proxy_refusals_total";
-        head(&mut out, name, "counter", "requests that were not passed on");
+        head(&mut out, name, "counter", "requests that were not forwarded");
         for (label, stats) in self.stats() {
             for (reason, count) in stats.refusals().iter() {
                 let _ = writeln!(out, "{name}{{{label},reason=\"{reason}\"}} {count}");
             }
         }
         let name = "keyward_proxy_request_duration_seconds";
-        head(&mut out, name, "histogram", "time to the head of a response");
+        head(&mut out, name, "histogram", "time to the first byte of a response");
         for (label, stats) in self.stats() {
             histogram(&mut out, name, &label, &stats.latency);
         }
         let gauges: [(&str, &str, Count); 2] = [
-            ("keyward_proxy_requests_open", "requests under way, streams too", |stats| {
+            ("keyward_proxy_requests_open", "open requests, including streams", |stats| {
                 stats.open.load(Ordering::Relaxed)
             }),
-            ("keyward_proxy_upgrades_open", "streams under way", |stats| {
+            ("keyward_proxy_upgrades_open", "open streams", |stats| {
                 stats.tunnels.load(Ordering::Relaxed)
             }),
         ];
@@ -75,7 +75,7 @@ impl Report {
             }
         }
         let name = "keyward_proxy_upgrades_total";
-        head(&mut out, name, "counter", "streams, by the protocol they changed to");
+        head(&mut out, name, "counter", "streams, by protocol");
         for (label, stats) in self.stats() {
             for (protocol, count) in [("websocket", &stats.websocket), ("spdy", &stats.spdy)] {
                 let count = count.load(Ordering::Relaxed);
@@ -88,17 +88,22 @@ impl Report {
     fn write_versions(&self, out: &mut String) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let name = "keyward_proxy_config_reloads_total";
-        head(out, name, "counter", "changes of the kubeconfig or kuberc, by whether they are used");
+        head(
+            out,
+            name,
+            "counter",
+            "changes of the kubeconfig or kuberc, by whether they were applied",
+        );
         let (taken, broken) = (read(&self.reloads.taken), read(&self.reloads.broken));
         for (outcome, count) in [("failure", broken), ("success", taken)] {
             let _ = writeln!(out, "{name}{{outcome=\"{outcome}\"}} {count}");
         }
         let last = self.reloads.last();
         let name = "keyward_proxy_config_last_reload_successful";
-        head(out, name, "gauge", "whether the kubeconfig and kuberc are used as they are");
+        head(out, name, "gauge", "whether the current kubeconfig and kuberc are in force");
         let _ = writeln!(out, "{name} {}", u8::from(last.fault.is_none()));
         let name = "keyward_proxy_context_served";
-        head(out, name, "gauge", "whether the kubeconfig and kuberc let a context be served");
+        head(out, name, "gauge", "whether the kubeconfig and kuberc allow a context to be served");
         for context in &self.contexts {
             let open = u8::from(context.route().is_some());
             let _ = writeln!(out, "{name}{{{}}} {open}", label(&context.name));
@@ -109,7 +114,7 @@ impl Report {
         self.contexts.iter().map(|context| (label(&context.name), &*context.stats))
     }
 
-    /// For `keyward proxy status`; docs/cli.md has the schema.
+    /// The status for `keyward proxy status`; docs/cli.md has the schema.
     pub(crate) fn status(&self) -> Value {
         json!({
             "pid": std::process::id(),
@@ -150,7 +155,7 @@ fn context(served: &ServedContext) -> Value {
         }
     };
     let history = route.source.history();
-    // Whoever looks, looks most of all when it has expired and nothing came after it.
+    // The status matters most when the credential has expired and there is no new one.
     let credential = route.source.last();
     let now = SystemClock.now();
     let age = history.came.map(|came| now.duration_since(came).as_secs());
@@ -200,8 +205,7 @@ fn kind(credential: &Credential) -> &'static str {
     }
 }
 
-/// Whom the credential names, as far as it can be seen from here: the certificate's common name, or
-/// the subject of a token that tells one.
+/// The user that the credential names: the certificate's common name, or the subject of a JWT.
 fn identity(credential: &Credential) -> Option<String> {
     if let Some(name) = credential.pair().and_then(|pair| pair.common_name.clone()) {
         return Some(name);

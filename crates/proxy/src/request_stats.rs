@@ -1,4 +1,4 @@
-//! Counts what passes: requests, latencies, upgrades, refusals, and whether anything is under way.
+//! Counters of requests: latencies, upgrades, refusals, and whether any is open.
 
 use std::{
     collections::BTreeMap,
@@ -15,13 +15,13 @@ use keyward_process::clock::{Clock, SystemClock};
 /// How often idleness is checked, at most.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Upper bounds of the latency buckets, in microseconds: client-go's, and finer at the lower end.
+/// Upper bounds of the latency buckets, in microseconds: client-go's, with more at the lower end.
 const BOUNDS: [u64; 14] = [
     250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 4_000_000,
     15_000_000, 60_000_000,
 ];
 
-/// What passed through one context.
+/// The counters of one context.
 #[derive(Debug)]
 pub(crate) struct RequestStats {
     codes: Box<[AtomicU64]>,
@@ -48,7 +48,7 @@ impl RequestStats {
         }
     }
 
-    /// A response's head is there.
+    /// The head of a response has arrived.
     pub(crate) fn answered(&self, code: StatusCode, took: Duration) {
         if let Some(counter) = self.codes.get(usize::from(code.as_u16())) {
             counter.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +60,7 @@ impl RequestStats {
         *self.refusals().entry(reason).or_default() += 1;
     }
 
-    /// How many responses had which code, and refusals which reason.
+    /// How many responses had each code.
     pub(crate) fn codes(&self) -> impl Iterator<Item = (usize, u64)> {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         self.codes.iter().map(read).enumerate().filter(|(_, count)| *count > 0)
@@ -82,7 +82,7 @@ pub(crate) struct Histogram {
 }
 
 impl Default for Histogram {
-    /// For latencies.
+    /// A histogram for latencies.
     fn default() -> Self {
         Self::with(&BOUNDS)
     }
@@ -116,7 +116,7 @@ impl Histogram {
     }
 }
 
-/// Whether a request is open in the whole proxy or on one connection, and since when none is.
+/// Whether requests are open in the whole proxy or on one connection, and since when none is.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     open_requests: AtomicU64,
@@ -135,7 +135,7 @@ impl Activity {
         self.open_requests.load(Ordering::Acquire)
     }
 
-    /// For how long nothing has been under way.
+    /// How long no request has been open.
     pub(crate) fn idle(&self) -> Duration {
         if self.open_requests() > 0 {
             return Duration::ZERO;
@@ -169,7 +169,7 @@ impl Activity {
 #[derive(Debug)]
 pub(crate) struct OpenRequest {
     stats: Arc<RequestStats>,
-    /// Of the connection it came on.
+    /// The activity of its connection.
     connection: Arc<Activity>,
 }
 

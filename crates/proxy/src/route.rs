@@ -1,4 +1,4 @@
-//! The way to the server of a context, under its identity, as one version of the kubeconfig says.
+//! The route to a context's server, with its identity, from one version of the kubeconfig.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use tokio::sync::watch;
 
 use crate::{Config, Error};
 
-/// What a context is called that has no name: flags alone, or the pod we run in.
+/// The name of a context without one: defined by flags, or by the pod we run in.
 const NAMELESS: &str = "keyward";
 
-/// A way to a server.
+/// The route to a server.
 pub(crate) struct Route {
-    /// The name in the kubeconfig; `None` for flags alone, or the pod we run in.
+    /// The name in the kubeconfig; `None` if only flags, or the pod we run in, define it.
     pub(crate) context: Option<String>,
     pub(crate) target: Target,
     pub(crate) client: Client,
     pub(crate) source: Source,
-    /// Whether something is run, or asked, for a credential.
+    /// Whether a plugin or another source has to be asked for a credential.
     pub(crate) runs: bool,
-    /// Whether what is run may ask a person at the terminal.
+    /// Whether that may prompt at the terminal.
     pub(crate) asks: bool,
-    /// Told when nothing may pass any more.
+    /// Set when nothing may pass any more.
     pub(crate) closed: watch::Sender<bool>,
 }
 
-/// Opens routes: the parts that all of them share.
+/// Opens routes; holds what all of them share.
 pub(crate) struct Routes {
     pub(crate) config: Arc<dyn Config>,
     pub(crate) sources: Sources,
@@ -35,7 +35,7 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// The way to the server of a target. Runs nothing, connects to nobody.
+    /// The route to the server of a target. Runs nothing and opens no connection.
     pub(crate) fn open(&self, target: Target) -> Result<Route, Error> {
         let mut builder = Client::builder().without_defaults();
         if self.refresh_on_403 {
@@ -56,15 +56,15 @@ impl Route {
         self.context.as_deref().unwrap_or(NAMELESS)
     }
 
-    /// Whether another version of the kubeconfig leads to the same server, under the same identity and
-    /// by the same rules.
+    /// Whether a route of another version leads to the same server, with the same identity and
+    /// policy.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.source.same(&other.source)
             && text(&self.target).expose() == text(&other.target).expose()
     }
 }
 
-/// All that a target says of its cluster and user.
+/// Everything that a target says of its cluster and user.
 fn text(target: &Target) -> Secret {
     let mut config = Kubeconfig::default();
     config.clusters.push(nameless(target.cluster.value.clone()));

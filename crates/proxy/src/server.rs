@@ -36,47 +36,47 @@ use crate::{
 /// How long a handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Pending handshakes. One more, and the oldest is dropped: a client's takes milliseconds, and nobody keeps
-/// others out by saying nothing.
+/// How many handshakes may be pending. One more, and the oldest is dropped: a handshake takes
+/// milliseconds, and silent clients must not keep others out.
 const HANDSHAKES: usize = 256;
 
 /// The first byte of every TLS connection.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// Readers that pause must not stall others of the same connection.
+/// A client that reads slowly must not stall other streams of its connection.
 const CONNECTION_WINDOW: u32 = 1 << 30;
 const STREAM_WINDOW: u32 = 1 << 20;
 const STREAMS: u32 = 1000;
 const HEADERS: u32 = 256 * 1024;
 
-/// What is kept of a response that its client does not read, for each stream.
+/// How much of an unread response is buffered, for each stream.
 const SEND_BUFFER: usize = 64 * 1024;
 
-/// The read buffer of a connection over HTTP/1.1, which must hold a request's head, and what is kept of a
-/// response that its client does not read.
+/// The read buffer of an HTTP/1.1 connection, which must hold a request's head, and the buffer for
+/// an unread response.
 const BUFFER: usize = 256 * 1024;
 
-/// For the head of a request over HTTP/1.1, the wait for its first byte included, and for the next request over
-/// HTTP/2 when none is under way: so long is a connection kept that nobody uses.
+/// How long an idle connection is kept: the limit for the head of an HTTP/1.1 request, including
+/// the wait for its first byte, and for the next HTTP/2 request when none is open.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// For a client over HTTP/2 to hear that its idle connection ends.
+/// How long an HTTP/2 client may take to close its idle connection when told to.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How often a client over HTTP/1.1 is looked at. hyper reads nothing while it answers one request and
-/// has the next one already, and would not see that nobody waits for either.
+/// How often an HTTP/1.1 client is checked. hyper reads nothing while it answers one request and
+/// has the next one already, and would not notice that the client has left.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What somebody who speaks HTTP without TLS is told, as Go's servers do.
+/// The answer to a client that speaks HTTP without TLS, as in Go's servers.
 const PLAIN: &[u8] =
     b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n\
     keyward proxy: a plain HTTP request was sent to a TLS port\n";
 
-/// How far the end has come.
+/// The phase of the shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     Serving,
-    /// No new connections; what is under way is finished.
+    /// No new connections; open requests are finished.
     Draining,
 }
 
@@ -111,7 +111,7 @@ impl Acceptor {
         })
     }
 
-    /// The context of the certificate that was shown.
+    /// The context of the client's certificate.
     fn context(&self, stream: &TlsStream<Socket>) -> Option<&Arc<ServedContext>> {
         let (_, session) = stream.get_ref();
         self.contexts.get(session.peer_certificates()?.first()?)
@@ -133,18 +133,18 @@ fn settings(
         .with_client_cert_verifier(verifier)
         .with_single_cert(vec![certificate], key)?;
     settings.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // Few clients come back, and none of them has a secret of an earlier handshake to lose.
+    // Few clients reconnect, and without tickets no earlier handshake has a secret to lose.
     settings.session_storage = Arc::new(NoServerSessionStorage {});
     settings.send_tls13_tickets = 0;
     Ok(settings)
 }
 
-/// Returns when the end has begun.
+/// Returns when the shutdown has begun.
 async fn draining(mut stage: watch::Receiver<Stage>) {
     let _ = stage.wait_for(|stage| *stage >= Stage::Draining).await;
 }
 
-/// Accepts until the end, then waits for what is under way.
+/// Accepts connections until the end, then waits for open requests.
 pub(crate) async fn serve(
     acceptor: Arc<Acceptor>,
     listeners: Vec<Listener>,
@@ -166,7 +166,8 @@ async fn accept(acceptor: Arc<Acceptor>, listener: Listener, stage: watch::Recei
         tokio::select! {
             biased;
             () = &mut draining => break,
-            // At once, not with the next client: the memory of one that has ended is kept until then.
+            // At once, not with the next client: until then the memory of an ended connection is
+            // kept.
             Some(_) = connections.join_next() => {}
             accepted = socket.accept() => match accepted {
                 Ok((stream, peer)) => {
@@ -174,8 +175,8 @@ async fn accept(acceptor: Arc<Acceptor>, listener: Listener, stage: watch::Recei
                     connections.spawn(connect(acceptor.clone(), here, stream, peer, stage.clone()));
                 }
                 Err(error) => {
-                    // Out of descriptors, or a client that left already: others may fare better.
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    // Out of descriptors, or the client has left already: the next one may work.
+                    tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             },
@@ -185,7 +186,7 @@ async fn accept(acceptor: Arc<Acceptor>, listener: Listener, stage: watch::Recei
     while connections.join_next().await.is_some() {}
 }
 
-/// Serves one client that came to the port of a context.
+/// Serves one client on the port of a context.
 async fn connect(
     acceptor: Arc<Acceptor>,
     (here, gate): (Arc<ServedContext>, Arc<Gate>),
@@ -199,28 +200,28 @@ async fn connect(
         greeted = tokio::time::timeout(HANDSHAKE_TIMEOUT, greet(&acceptor, stream)) => greeted,
         _ = leave => {
             acceptor.metrics.rejected();
-            tracing::warn!(%peer, "a client had to leave: too many have not said who they are");
+            tracing::warn!(%peer, "dropped a client: too many pending handshakes");
             return;
         }
-        // Nothing of it is under way before the handshake.
+        // Before the handshake nothing is lost by closing.
         () = draining(stage.clone()) => return,
     };
     let stream = match greeted {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             acceptor.metrics.rejected();
-            tracing::info!(%peer, %error, "a client was not let in");
+            tracing::info!(%peer, %error, "rejected a client");
             return;
         }
         Err(_) => {
             acceptor.metrics.rejected();
-            tracing::info!(%peer, "a client took too long to say who it is");
+            tracing::info!(%peer, "a client's handshake timed out");
             return;
         }
     };
     let Some(context) = acceptor.context(&stream).cloned() else {
         acceptor.metrics.rejected();
-        tracing::warn!(%peer, "a client's certificate is for no context");
+        tracing::warn!(%peer, "a client's certificate belongs to no context");
         return;
     };
     let access =
@@ -228,21 +229,21 @@ async fn connect(
     talk(context, access, stream, stage).await;
 }
 
-/// Finds out who it is.
+/// Performs the handshake.
 async fn greet(acceptor: &Acceptor, mut stream: TcpStream) -> io::Result<TlsStream<Socket>> {
     stream.set_nodelay(true)?;
     let mut first = [0];
     if stream.peek(&mut first).await? == 1 && first[0] != TLS_HANDSHAKE {
         stream.write_all(PLAIN).await?;
         stream.shutdown().await?;
-        // What it sent is read, or the answer would be lost with a reset.
+        // Read what the client sent, or a reset would discard the answer.
         let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak TLS"));
     }
     acceptor.tls.accept(Socket::new(stream)).await
 }
 
-/// Returns when a client has ended its side.
+/// Returns when a client has closed its side.
 async fn left(socket: &Socket) {
     loop {
         tokio::time::sleep(LOOK).await;
@@ -252,7 +253,7 @@ async fn left(socket: &Socket) {
     }
 }
 
-/// Serves a client that is known, until it leaves or we end.
+/// Serves an authenticated client until it leaves or the proxy ends.
 async fn talk(
     context: Arc<ServedContext>,
     access: Access,
@@ -282,7 +283,7 @@ async fn talk(
             ended = connection.as_mut() => ended,
             () = activity.idle_for(IDLE) => {
                 connection.as_mut().graceful_shutdown();
-                // A request that was on its way already is answered.
+                // A request that was already on its way is answered.
                 let over = async {
                     tokio::time::sleep(FAREWELL).await;
                     activity.idle_for(FAREWELL).await;

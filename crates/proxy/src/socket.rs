@@ -1,4 +1,4 @@
-//! A client's socket that can be looked at while HTTP is spoken on it.
+//! A client's socket that can be inspected while HTTP uses it.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// A socket. Clones are the same one.
+/// A socket. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Socket(Arc<TcpStream>);
 
@@ -22,7 +22,7 @@ impl Socket {
         Self(Arc::new(stream))
     }
 
-    /// Whether the client has ended its side, whatever it sent before that nobody has read.
+    /// Whether the client has closed its side, even if unread data precedes that.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_left(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -31,7 +31,7 @@ impl Socket {
         poll(&mut asked, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
-    /// Elsewhere it is seen when everything before it has been read.
+    /// Whether the client has closed its side: on this system never known before all data is read.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn is_left(&self) -> bool {
         false

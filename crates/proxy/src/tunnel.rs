@@ -1,4 +1,4 @@
-//! An upgraded connection: bytes both ways, as they come, until both sides have ended.
+//! An upgraded connection: copies bytes both ways until both sides have ended.
 
 use std::{
     io,
@@ -14,11 +14,12 @@ use crate::{
     request_stats::{OpenRequest, RequestStats},
 };
 
-/// For each direction: a larger one saves system calls in long copies, and there are few tunnels.
+/// The buffer for each direction: a large one saves system calls in long copies, and there are few
+/// tunnels.
 const BUFFER: usize = 64 * 1024;
 
-/// Joins both sides once each has changed its protocol. One that ends its sending is passed on as
-/// such: the other may have more to say.
+/// Connects both sides once each has upgraded. If one side stops sending, the other is told and may
+/// continue to send.
 pub(crate) fn open(
     context: &ServedContext,
     protocol: &'static str,
@@ -34,7 +35,7 @@ pub(crate) fn open(
             Ok((sent, received)) => {
                 tracing::info!(context, protocol, sent, received, "a stream ended");
             }
-            // A peer that leaves in the middle is no news.
+            // A peer that leaves early is no news.
             Err(error) => tracing::debug!(context, protocol, %error, "a stream broke off"),
         }
     });

@@ -110,7 +110,7 @@ fn read_file(path: &Path) -> Result<Secret, Refusal> {
         io::ErrorKind::FileTooLarge => fault("it is longer than any PIN".to_owned()),
         _ => fault(e.to_string()),
     })?;
-    let text = str::from_utf8(&bytes).map_err(|_| fault("it is no text".to_owned()))?;
+    let text = str::from_utf8(&bytes).map_err(|_| fault("it is not valid UTF-8".to_owned()))?;
     let pin = text.trim_end_matches(['\r', '\n']);
     if pin.is_empty() {
         return Err(fault("it is empty".to_owned()));

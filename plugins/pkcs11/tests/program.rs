@@ -139,7 +139,7 @@ fn an_empty_token_is_enrolled_by_three_commands_and_one_approval() {
     let request = enrolling.name();
     decide(&lab, &server, "approve", &request);
     let said = enrolling.finish(0);
-    assert!(said.contains("user `jane` can be used"), "{said}");
+    assert!(said.contains("user `jane` is ready to use"), "{said}");
     let mut command = lab.keyward_as(&server.url(), &users);
     let output = ok(command.arg("whoami"));
     let shown = String::from_utf8(output.stdout).unwrap();
@@ -197,7 +197,7 @@ fn a_server_that_is_away_for_a_while_is_waited_for() {
     fs::set_permissions(lab.path("pin"), fs::Permissions::from_mode(0o644)).unwrap();
     decide(&lab, &server, "approve", &request);
     let said = enrolling.finish(1);
-    assert!(said.contains("waiting goes on"), "{said}");
+    assert!(said.contains("still waiting"), "{said}");
     assert!(said.contains("did not do its `import`"), "{said}");
     assert!(said.contains(&format!("--request {request}")), "{said}");
 
@@ -225,7 +225,7 @@ fn a_denied_request_and_a_token_without_a_key_are_told_as_that() {
 
     // Somebody has to be named who asks, and a user with a signer to ask for.
     for (arguments, why) in [
-        (&["enroll", "--name", "jane"][..], "nobody is named who may ask"),
+        (&["enroll", "--name", "jane"][..], "no user given who may request"),
         (&["enroll", "--bootstrap-user", "newcomer", "--name", ""], "--name"),
         (
             &["enroll", "--context", "newcomer", "--bootstrap-user", "newcomer", "--name", "x"],

@@ -1,4 +1,4 @@
-//! The agent as a process: how it begins, leaves whoever started it, and ends.
+//! The agent as a process: how it starts, detaches from the process that started it, and ends.
 
 use std::{
     fs, io,
@@ -14,16 +14,16 @@ use crate::{Address, entry::Entries};
 /// How the agent is started.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ServeOptions {
-    /// Leave the session of whoever starts it, and say `+` on stdout when it listens.
+    /// Detach from the session, and print `+` on stdout when the agent listens.
     pub background: bool,
-    /// Take the socket of the agent that is running.
+    /// Take over the socket of the running agent.
     pub take_over: bool,
-    /// Do not ask a server about a credential that a client asks for again.
+    /// Do not check with the server when a client asks for a credential again.
     pub no_verify: bool,
 }
 
-/// Serves until there is a reason to end. `listening` is told the socket of an agent in the
-/// foreground. To be called before the first other thread starts.
+/// Serves until there is a reason to end. Calls `listening` with the socket if the agent runs in the
+/// foreground. Must be called before any other thread starts.
 pub fn serve(
     options: ServeOptions,
     surroundings: &Surroundings,
@@ -36,7 +36,7 @@ pub fn serve(
         Address::find(|name| surroundings.var(name)).map_err(|error| error.to_string())?;
     let socket = address.socket.clone();
     let entries = Entries::directory(surroundings)
-        .ok_or_else(|| "there is no home for registrations: set `HOME`".to_owned())?;
+        .ok_or_else(|| "cannot locate the registrations: set `HOME`".to_owned())?;
     let mut settings = Settings::new(address, entries, Arc::new(SystemClock));
     let own = std::env::current_exe().ok();
     settings.browser = own.as_deref().and_then(no_browser);
@@ -49,7 +49,9 @@ pub fn serve(
         if options.take_over { Server::take_over(settings) } else { Server::bind(settings) };
     let server = begun.map_err(|error| error.to_string())?;
     if options.background {
-        ready().map_err(|error| format!("the agent cannot leave its starter: {error}"))?;
+        ready().map_err(|error| {
+            format!("the agent cannot detach from the process that started it: {error}")
+        })?;
     } else {
         listening(&socket);
     }
@@ -57,24 +59,24 @@ pub fn serve(
     signals::on_stop(move || stopper.stop());
     match server.run() {
         Ok(End::Displaced) => {
-            Err(format!("`{}` is another agent's now, or gone", socket.display()))
+            Err(format!("`{}` was removed or taken by another agent", socket.display()))
         }
         Ok(_) => Ok(()),
-        Err(error) => Err(format!("the agent cannot go on: {error}")),
+        Err(error) => Err(format!("the agent failed: {error}")),
     }
 }
 
-/// What plugins get as their browser when nobody attends them: it opens nothing.
+/// The `BROWSER` for plugins that nobody attends: it opens nothing.
 fn no_browser(own: &Path) -> Option<String> {
     let client: PathBuf = own.with_file_name("keyward-exec");
     let client = client.to_str().filter(|path| !path.contains(char::is_whitespace))?;
     Some(format!("{client} --no-browser"))
 }
 
-/// Leaves the session, and closes every descriptor but the first three. A descriptor that the agent
-/// kept would keep a pipeline of its first client waiting for as long as it lives.
+/// Leaves the session, and closes every descriptor except the first three. An inherited descriptor
+/// would keep a pipeline of the agent's first client waiting until the agent ends.
 fn detach() {
-    // A process that leads its group already, as after `setsid`, has nothing to leave.
+    // Fails for a process that already leads its group, as after `setsid`, and then is not needed.
     let _ = rustix::process::setsid();
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     harden::raise_descriptors();
@@ -82,13 +84,13 @@ fn detach() {
     let numbers = inherited.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     for number in numbers.collect::<Vec<_>>() {
         if number > 2 {
-            // The one that the list was read from is closed already.
+            // The descriptor of the directory listing is closed already.
             let _ = nix::unistd::close(number);
         }
     }
 }
 
-/// Tells whoever started us that we listen, and lets go of the pipe.
+/// Reports to the starting process that the agent listens, and closes the pipe.
 fn ready() -> io::Result<()> {
     rustix::io::write(rustix::stdio::stdout(), b"+")?;
     let null = fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;

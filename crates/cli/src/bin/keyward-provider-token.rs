@@ -1,4 +1,4 @@
-//! The image credential provider that passes the pod's service account token on.
+//! The image credential provider that returns the pod's service account token.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Docker's `config.json`: who has which login.
+//! Docker's `config.json`: logins by registry.
 
 use std::{
     io,
@@ -11,21 +11,21 @@ use keyward_process::file::{self, Limits};
 use keyward_process::surroundings::Surroundings;
 use keyward_protocol::{Node, image::Login, node::DecodeError};
 
-/// What it says, as far as logins are concerned.
+/// The parts of `config.json` that concern logins.
 pub(super) struct DockerConfig {
     path: PathBuf,
     root: Option<Node>,
 }
 
-/// A login of the file.
+/// A login from the file.
 pub(super) struct FileLogin {
     pub(super) login: Login,
-    /// Whether it is for every image of the registry, and nothing else in the file is for some.
+    /// Whether the login is for every image of the registry, and the file has no others for it.
     pub(super) whole_registry: bool,
 }
 
 impl DockerConfig {
-    /// Reads `explicit`, or the file where docker looks. Where docker finds none it has no logins.
+    /// Reads `explicit`, or the file that docker would read. A missing file means no logins.
     pub(super) fn load(
         explicit: Option<&Path>,
         surroundings: &Surroundings,
@@ -37,7 +37,7 @@ impl DockerConfig {
         let path = explicit.map(Path::to_owned).or_else(|| Some(folder()?.join("config.json")));
         let path = path.ok_or_else(|| {
             Refusal::BadConfig(
-                "nothing says where docker's configuration is: neither `--config` nor \
+                "docker's configuration was not found: neither `--config` nor \
                  `DOCKER_CONFIG` nor a home"
                     .into(),
             )
@@ -55,7 +55,7 @@ impl DockerConfig {
         Self::from_bytes(&path, &bytes)
     }
 
-    /// Reads what stood in the file at `path`.
+    /// Parses the content of the file at `path`.
     pub(super) fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Self, Refusal> {
         let root = Node::from_json(bytes)
             .map_err(|error| wrong(path, &format!("line {}: {}", error.line, error.what)))?;
@@ -74,16 +74,17 @@ impl DockerConfig {
         own.or_else(all).filter(|name| !name.is_empty())
     }
 
-    /// The login that `auths` has for an image.
+    /// The login in `auths` that matches an image.
     pub(super) fn login(&self, image: &str) -> Result<Option<FileLogin>, Refusal> {
         let Some(auths) = self.root.as_ref().and_then(|root| root.get("auths")) else {
             return Ok(None);
         };
         let place = |error: DecodeError| wrong(&self.path, &error.to_string());
         let logins = Keyring::read_auths(auths).map_err(place)?;
-        // Docker itself knows hosts only. Those who write paths, podman and skopeo, mean whole segments.
+        // Docker itself knows only hosts. Tools that write paths, podman and skopeo, match whole
+        // segments.
         let mut keyring = Keyring::new(Reading::Strict);
-        // With a helper docker leaves an empty entry behind.
+        // Docker leaves an empty entry behind when a helper has the login.
         keyring.add(
             logins
                 .into_iter()
@@ -100,5 +101,5 @@ impl DockerConfig {
 }
 
 fn wrong(path: &Path, why: &str) -> Refusal {
-    Refusal::BadConfig(format!("`{}` is no configuration of docker: {why}", path.display()))
+    Refusal::BadConfig(format!("`{}` is not a docker configuration: {why}", path.display()))
 }

@@ -1,5 +1,5 @@
 //! `keyward-provider-docker`: answers from docker's `config.json`, and from the credential helpers
-//! that it names.
+//! named there.
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -16,10 +16,10 @@ use zeroize::Zeroizing;
 use super::{Bridge, config::DockerConfig, helper::NOT_FOUND};
 use crate::{commands::image::setup::trusted_by_environment, duration, signals};
 
-/// Log in to registries with what docker's `config.json` has
+/// Log in to registries with the logins in docker's `config.json`
 ///
-/// An image credential provider. The kubelet starts it, or Keyward in its place. It answers from
-/// `auths`, and asks the credential helpers of `credHelpers` and `credsStore`.
+/// An image credential provider, started by the kubelet or by Keyward. It answers from `auths`, and
+/// asks the credential helpers of `credHelpers` and `credsStore`.
 #[derive(Debug, Parser)]
 #[command(name = "keyward-provider-docker", version)]
 struct Args {
@@ -50,8 +50,8 @@ pub(super) fn main(args: &[OsString]) -> ExitCode {
     serve_image(|question: &ImageQuestion| logins(&args, question))
 }
 
-/// Reads the arguments of a provider. `get-credentials`, the argument of the original proposal, says
-/// nothing that the request does not say.
+/// Parses a provider's arguments. `get-credentials`, the argument of the original proposal, is
+/// ignored: the request says the same.
 pub(super) fn parse<A: Parser>(bridge: Bridge, args: &[OsString]) -> Result<A, ExitCode> {
     let own = args.iter().filter(|arg| *arg != "get-credentials").cloned();
     A::try_parse_from(std::iter::once(bridge.name().into()).chain(own)).map_err(|wrong| {
@@ -81,7 +81,7 @@ fn logins(args: &Args, question: &ImageQuestion) -> Result<Logins, Refusal> {
     Ok(logins.kept_for(args.cache_for))
 }
 
-/// Under this name docker asks helpers for Docker Hub.
+/// The name under which docker asks helpers for Docker Hub.
 fn server(registry: &str) -> &str {
     match registry {
         "docker.io" | "index.docker.io" => "https://index.docker.io/v1/",
@@ -89,17 +89,17 @@ fn server(registry: &str) -> &str {
     }
 }
 
-/// Asks a credential helper; `None` when it has no login for the server.
+/// Asks a credential helper; `None` if it has no login for the server.
 fn ask(
     helper: &str,
     server: &str,
     budget: Duration,
     surroundings: &Surroundings,
 ) -> Result<Option<Login>, Refusal> {
-    // Its end of a program's name: with a path in it, it would be a program of any folder.
+    // The suffix of a program's name: with a slash in it, it could name a program in any directory.
     if helper.contains(['/', '\\']) {
         return Err(Refusal::BadConfig(format!(
-            "docker's configuration names the helper `{}`, which is a path and no name",
+            "docker's configuration names the helper `{}`, which is a path, not a name",
             text::clean(helper)
         )));
     }
@@ -124,12 +124,10 @@ fn ask(
         .map_err(|failure| Refusal::Failed(format!("helper `{name}`: {failure}")))?;
     if output.status.success() {
         return read(&output.stdout).map(Some).ok_or_else(|| {
-            Refusal::Failed(format!(
-                "helper `{name}` answered something that is no user name with a password"
-            ))
+            Refusal::Failed(format!("helper `{name}` answered without a user name and a password"))
         });
     }
-    // A helper complains on stdout. A login is there only when all went well.
+    // A helper prints errors on stdout too. It printed a login only if it succeeded.
     let said = String::from_utf8_lossy(&output.stdout);
     if said.trim() == NOT_FOUND {
         return Ok(None);
@@ -142,7 +140,7 @@ fn ask(
     Err(Refusal::Failed(format!("helper `{name}` {code}: {}", text::clean(line))))
 }
 
-/// What a helper answered. A user name of `<token>` marks a token that only docker can exchange.
+/// Parses a helper's answer. The user name `<token>` marks a token that only docker can exchange.
 fn read(stdout: &[u8]) -> Option<Login> {
     let node = Node::from_json(stdout).ok()?;
     let field = |name: &str| node.get(name)?.text(name).ok()?;

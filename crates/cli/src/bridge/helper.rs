@@ -1,8 +1,8 @@
-//! `docker-credential-keyward`: image credential providers for everything that knows docker's
+//! `docker-credential-keyward`: image credential providers for every program that supports docker's
 //! credential helpers.
 //!
-//! Docker's protocol has a word on the command line, the server on stdin, and the answer, be it a
-//! login or a complaint, on stdout.
+//! Docker's protocol has a verb on the command line, the server on stdin, and the answer on stdout,
+//! whether a login or an error.
 
 use std::{
     collections::BTreeMap,
@@ -27,10 +27,11 @@ use crate::{
     signals,
 };
 
-/// The words by which docker and others know that there is no login, and go on without one.
+/// The message by which docker and others recognise that there is no login; they continue without
+/// one.
 pub(super) const NOT_FOUND: &str = "credentials not found in native keychain";
 
-/// How long the providers may take; a minute without it.
+/// How long the providers may take; one minute by default.
 const TIMEOUT: &str = "KEYWARD_IMAGE_TIMEOUT";
 
 const USAGE: &str = "usage: docker-credential-keyward get|list|version
@@ -79,8 +80,7 @@ pub(super) fn main(args: &[OsString]) -> ExitCode {
     }
 }
 
-/// All that a person finds in docker's own message is our stdout, in one line; the whole goes to
-/// stderr.
+/// Docker's own message shows only our stdout, as one line; the full error goes to stderr.
 fn complain(failure: &Failure, globals: &Globals) -> ExitCode {
     let mut line = inline(failure.message());
     if line != NOT_FOUND {
@@ -94,7 +94,7 @@ fn complain(failure: &Failure, globals: &Globals) -> ExitCode {
     }
     signals::leave_if_interrupted();
     let _ = output::print(&redact(&format!("{line}\n")));
-    // Docker knows one code for every failure.
+    // Docker uses one exit code for every failure.
     ExitCode::FAILURE
 }
 
@@ -112,9 +112,9 @@ fn with_timeout(globals: &mut Globals) -> Result<(), Failure> {
     let Some(text) = globals.surroundings.var(TIMEOUT).filter(|text| !text.is_empty()) else {
         return Ok(());
     };
-    let budget = text.to_str().ok_or_else(|| "it is no text".to_owned());
+    let budget = text.to_str().ok_or_else(|| "it is not valid UTF-8".to_owned());
     let budget = budget.and_then(duration::budget);
-    let wrong = |why| Failure::usage(format!("`{TIMEOUT}` is no duration")).note("because", why);
+    let wrong = |why| Failure::usage(format!("`{TIMEOUT}` is not a duration")).note("because", why);
     globals.flags.plugin_timeout = Some(budget.map_err(wrong)?);
     Ok(())
 }
@@ -131,7 +131,7 @@ struct Answer<'a> {
 fn get(globals: &Globals) -> Result<(), Failure> {
     let mut server = String::new();
     io::stdin().lock().take(MOST).read_to_string(&mut server).map_err(|e| {
-        Failure::failed("the server could not be read from stdin").note("cause", e.to_string())
+        Failure::failed("cannot read the server from stdin").note("cause", e.to_string())
     })?;
     let server = server.trim();
     if server.is_empty() {
@@ -149,8 +149,8 @@ fn get(globals: &Globals) -> Result<(), Failure> {
     output::print_secret(&answer, Width::Line)
 }
 
-/// No provider knows the server: docker goes on without a login. One failed: docker shall say so,
-/// instead of a refusal by the registry that names no cause.
+/// If no provider matches the server, docker continues without a login. If one failed, docker
+/// should report that, rather than an unexplained refusal by the registry.
 fn nothing(server: &str, found: &Lookup) -> Failure {
     let mut failures = found.failures();
     match failures.next() {
@@ -169,7 +169,7 @@ fn nothing(server: &str, found: &Lookup) -> Failure {
     }
 }
 
-/// The logins of every registry that a provider names without a `*`; others cannot be listed.
+/// Lists the logins of every registry that a provider names without a `*`; others cannot be listed.
 fn list(globals: &Globals) -> Result<(), Failure> {
     signals::watch();
     let setup = Setup::open(&Place::default(), globals)?;
@@ -196,7 +196,7 @@ fn list(globals: &Globals) -> Result<(), Failure> {
     output::print_json(&users)
 }
 
-/// The name under which a server's images are matched. Docker Hub has several for its server.
+/// The name that a server's images are matched under. Docker Hub's server has several.
 fn name(server: &str) -> &str {
     let rest = server.strip_prefix("https://").or_else(|| server.strip_prefix("http://"));
     let rest = rest.unwrap_or(server);

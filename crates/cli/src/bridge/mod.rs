@@ -1,5 +1,5 @@
-//! Image credentials for programs that do not know them, and the other way round. Each bridge is a
-//! name under which the program is started, or a program of its own.
+//! Bridges between image credential providers and docker. Each bridge is a name that the program
+//! can be started by, or a separate program.
 
 mod config;
 mod docker;
@@ -16,7 +16,7 @@ use keyward_process::harden;
 
 use crate::{failure::Failure, flags::Flags, globals::Globals};
 
-/// A bridge between image credential providers and others.
+/// A bridge between image credential providers and docker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bridge {
     /// `docker-credential-keyward`: docker, podman and skopeo ask the kubelet's providers.
@@ -28,10 +28,10 @@ pub enum Bridge {
 }
 
 impl Bridge {
-    /// All of them.
+    /// All bridges.
     pub const ALL: [Self; 3] = [Self::Helper, Self::Docker, Self::Token];
 
-    /// The name it is started by.
+    /// The name that starts the bridge.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Helper => "docker-credential-keyward",
@@ -40,14 +40,14 @@ impl Bridge {
         }
     }
 
-    /// The bridge that a program started as `program` is.
+    /// The bridge with the name `program`.
     pub fn named(program: &OsStr) -> Option<Self> {
         let name = Path::new(program).file_name()?.to_str()?;
         let name = name.strip_suffix(std::env::consts::EXE_SUFFIX).unwrap_or(name);
         Self::ALL.into_iter().find(|bridge| bridge.name() == name)
     }
 
-    /// The whole `main` of it.
+    /// The bridge's whole `main`.
     pub fn main(self) -> ExitCode {
         harden::keep_memory_private();
         if let Err(too_few) = harden::require_descriptors() {

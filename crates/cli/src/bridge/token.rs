@@ -1,5 +1,5 @@
-//! `keyward-provider-token`: logs in with the pod's service account token, for registries that take
-//! it.
+//! `keyward-provider-token`: logs in with the pod's service account token, for registries that
+//! accept it.
 
 use std::{ffi::OsString, process::ExitCode, time::Duration};
 
@@ -11,17 +11,17 @@ use super::docker::parse;
 
 /// Log in to registries with the pod's service account token
 ///
-/// An image credential provider. The kubelet starts it, or Keyward in its place, with a token when
-/// the provider has `tokenAttributes` with `cacheType: Token`. The token is handed on as the
-/// password, and kept for as long as it lasts.
+/// An image credential provider, started by the kubelet or by Keyward, with a token if the
+/// provider's configuration has `tokenAttributes` with `cacheType: Token`. The token becomes the
+/// password, and is cached until it expires.
 #[derive(Debug, Parser)]
 #[command(name = "keyward-provider-token", version)]
 struct Args {
-    /// The user name that goes with the token; most registries do not look at it
+    /// The user name to send with the token; most registries ignore it
     #[arg(long, value_name = "NAME", default_value = "service-account")]
     username: String,
 
-    /// Take the user name from this annotation of the service account, where it has it
+    /// Take the user name from this annotation of the service account, if it has one
     #[arg(long, value_name = "KEY")]
     username_annotation: Option<String>,
 }
@@ -40,7 +40,7 @@ fn logins(args: &Args, question: &ImageQuestion) -> Result<Logins, Refusal> {
     let annotated = args.username_annotation.as_deref().and_then(|key| question.annotation(key));
     let logins = Logins::for_registry(annotated.unwrap_or(&args.username), token);
     Ok(match token_expiry(token) {
-        // Its own end counts.
+        // The token's own expiry counts.
         Some(_) => logins,
         None => logins.kept_for(Duration::ZERO),
     })

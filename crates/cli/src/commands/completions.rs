@@ -1,4 +1,4 @@
-//! `keyward completions`: a script for the shell.
+//! `keyward completions`: prints a completion script for a shell.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `keyward credential`: runs what the plan says and prints an `ExecCredential`.
+//! `keyward credential`: gets the planned credential and prints it as an `ExecCredential`.
 
 use std::process::ExitCode;
 
@@ -9,9 +9,9 @@ use crate::{exec_request, failure::Failure, globals::Globals, output, waiting::W
 
 /// Get the credential and print it as an `ExecCredential`
 ///
-/// The output is what a credential plugin prints, so `keyward credential` can itself be the command
-/// of a kubeconfig. It then answers in the version it is asked in, and asks a person only if it is
-/// told that one is there.
+/// The output is what a credential plugin prints, so `keyward credential` can itself be the plugin
+/// in a kubeconfig. It then answers in the requested version, and prompts only if the request says
+/// that a person is present.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -43,7 +43,7 @@ pub(crate) struct Args {
 
 /// Gets the credential and prints it.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
-    // Whoever says the version does not depend on a request that makes sense.
+    // With an explicit version, the request need not be readable.
     let asked = match (exec_request::read(&globals.surroundings), args.api_version) {
         (Err(_), Some(_)) => None,
         (asked, _) => asked?,
@@ -65,43 +65,48 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A key that stays where it is cannot be handed on, and a certificate without it is no credential.
+/// A key that cannot be exported cannot be printed, and a certificate without its key is no
+/// credential.
 fn unprintable(target: &Target) -> Failure {
-    Failure::failed("the key of an external signer never leaves it, so there is nothing to print")
-        .note("needed by", output::user(target))
-        .hint(
-            "`keyward get` and `keyward whoami` connect with it, `keyward sign` tries it; a program \
+    Failure::failed(
+        "the key of an external signer cannot be exported, so there is no credential to print",
+    )
+    .note("needed by", output::user(target))
+    .hint(
+        "`keyward get` and `keyward whoami` connect with it, `keyward sign` tries it; a program \
              that is to use it needs a connection that keyward makes",
-        )
+    )
 }
 
-/// What a plugin would say to give this credential.
+/// The answer of a plugin that returns this credential.
 fn answer(version: Version, target: &Target, credential: &Credential) -> Result<Answer, Failure> {
     let needed = |failure: Failure| failure.note("needed by", crate::output::user(target));
     let pair = credential.pair().map(|pair| pair.pem.clone());
     if credential.token().is_none() && credential.authorization().is_some() {
         return Err(needed(Failure::failed(
-            "a user name with a password cannot be told as an `ExecCredential`",
+            "a user name with a password cannot be printed as an `ExecCredential`",
         ))
-        .hint("only tokens and client certificates can; give the user one of these"));
+        .hint("give the user a token or a client certificate"));
     }
     if credential.token().is_none() && pair.is_none() {
-        // Why that is so was said as a warning.
-        return Err(needed(Failure::failed("there is no credential: the client is anonymous"))
+        // A warning has already said why.
+        return Err(needed(Failure::failed("no credential: the client is anonymous"))
             .hint("`keyward plan` shows how the user was chosen"));
     }
     if !target.user.value.impersonate.user.is_empty() {
-        tracing::warn!("the user acts as another one, which an `ExecCredential` cannot tell");
+        tracing::warn!(
+            "the user impersonates another one, which an `ExecCredential` cannot express"
+        );
     }
     Ok(Answer { version, token: credential.token().cloned(), pair, expires: credential.expires() })
 }
 
-/// Reads a version with or without its group.
+/// Parses a version with or without its group.
 fn version(text: &str) -> Result<Version, String> {
     Version::ALL
         .into_iter()
         .find(|version| text == version.api_version() || text == version.name())
-        .ok_or_else(|| "it is v1, v1beta1 or v1alpha1".to_owned())
+        .ok_or_else(|| "use v1, v1beta1 or v1alpha1".to_owned())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `keyward get --raw PATH`: one request, with everything that makes it work.
+//! `keyward get --raw PATH`: sends one request with the context's credential.
 
 use std::process::ExitCode;
 
@@ -13,9 +13,9 @@ use crate::{
     server::{self, Server},
 };
 
-/// Get a path of the server and print the answer as it comes
+/// Get a path of the server and print the answer as it arrives
 ///
-/// The exit code is 0 for a 2xx answer; otherwise 1, with what the server said on stderr.
+/// The exit code is 0 for a 2xx answer; otherwise 1, with the server's message on stderr.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -25,7 +25,7 @@ Examples:
   # Follow the pods of a namespace of another context.
   keyward get --context prod --raw '/api/v1/namespaces/web/pods?watch=true'")]
 pub(crate) struct Args {
-    /// The path, with its query
+    /// The path, including any query
     #[arg(long, value_name = "PATH", value_parser = path)]
     raw: String,
 
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     server: server::Args,
 }
 
-/// Gets it and prints it.
+/// Sends the request and prints the answer.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let server = Server::open(&args.server, globals)?;
     let request = Request::get(&args.raw)
@@ -54,11 +54,11 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     })
 }
 
-/// A path begins with a slash; anything else would be a URL, and the server is the kubeconfig's.
+/// Accepts a path, not a URL: the server is the kubeconfig's.
 fn path(text: &str) -> Result<String, String> {
     if text.starts_with('/') {
         Ok(text.to_owned())
     } else {
-        Err("a path begins with `/`; the server is the kubeconfig's".to_owned())
+        Err("a path begins with `/`; the server comes from the kubeconfig".to_owned())
     }
 }

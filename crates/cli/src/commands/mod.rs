@@ -1,4 +1,4 @@
-//! The commands, one file each: `Args` says what it takes, `run` does it.
+//! The commands, one file each: `Args` defines the arguments, `run` runs it.
 
 #[cfg(target_os = "linux")]
 mod agent;
@@ -29,7 +29,7 @@ use crate::{failure::Failure, globals::Globals, signals};
 
 pub(crate) use self::table::among;
 
-/// What to do. A new command is a file here, a variant, a line in [`Command::run`] and one in the
+/// The commands. To add one, add a file, a variant, a line in [`Command::run`] and one in the
 /// table.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -71,7 +71,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Does it.
+    /// Runs the command.
     pub(crate) fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         if self.runs_plugins() {
             signals::watch();

@@ -1,4 +1,4 @@
-//! `keyward sign`: asks a configured signer for its certificate and a signature of no use.
+//! `keyward sign`: asks a configured signer for its certificate and a test signature.
 
 use std::process::ExitCode;
 
@@ -19,8 +19,8 @@ use crate::{
 
 /// Ask the external signer of a user for its certificate and a test signature
 ///
-/// Connects to nobody. What is signed is a text that says so, never a handshake; the signature is
-/// checked with the certificate's key. A PIN is asked for as a connection would ask for it.
+/// Opens no connection. The signed text is a test message, never a handshake; the signature is
+/// verified with the certificate's key. A PIN is asked for as it would be for a connection.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -38,11 +38,11 @@ pub(crate) struct Args {
     output: output::Output,
 }
 
-/// What is signed. A TLS 1.3 handshake begins with 64 spaces and one of TLS 1.2 with two random
-/// numbers of 32 bytes, so this cannot be taken for either.
+/// The text to sign. A TLS 1.3 handshake begins with 64 spaces, and one of TLS 1.2 with two random
+/// numbers of 32 bytes, so this cannot be mistaken for either.
 const TEXT: &[u8] = b"keyward sign: a test, of no use to anybody";
 
-/// Asks, checks and prints.
+/// Asks the signer, verifies the signatures and prints the result.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let target = globals.target()?;
     let plan = globals.plan(target.clone())?;
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was seen.
+/// The result.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Proof {
@@ -112,7 +112,7 @@ struct Certificate {
     milliseconds: f64,
 }
 
-/// A signature that was checked.
+/// A verified signature.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Signature {

@@ -1,4 +1,4 @@
-//! The command line of each command by its name, so that the ones nobody asked for are not built.
+//! The arguments of each command by its name, so that only the requested ones are built.
 
 use std::ffi::OsString;
 
@@ -10,16 +10,16 @@ use super::{completions, credential, enroll, get, image, plan, plugin_test, sign
 #[cfg(unix)]
 use super::{demo, proxy, unwrap, wrap};
 
-/// The command lines of the commands whose names are among these words.
+/// The commands whose names occur among these words.
 pub(crate) fn among(words: &[OsString]) -> impl Iterator<Item = Command> {
     let named = TABLE.iter().filter(|(name, _)| words.iter().any(|word| word == name));
     named.map(|(name, augment)| augment(Command::new(name)))
 }
 
-/// Adds what a command takes.
+/// Adds a command's arguments.
 type Augment = fn(Command) -> Command;
 
-/// Must name what the variants of [`super::Command`] name; a test compares them.
+/// Must have the same names as the variants of [`super::Command`]; a test compares them.
 const TABLE: &[(&str, Augment)] = &[
     ("plan", plan::Args::augment_args),
     ("credential", credential::Args::augment_args),
@@ -60,7 +60,7 @@ mod tests {
 
     use super::{TABLE, among};
 
-    /// Everything but what only the list of all commands shows: whether to hide it there.
+    /// The help of a command, except for whether the list of commands hides it.
     fn described(mut command: Command) -> String {
         command = command.hide(false).bin_name("keyward");
         let mut text = command.render_long_help().to_string();

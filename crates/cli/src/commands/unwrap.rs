@@ -1,4 +1,4 @@
-//! `keyward unwrap`: gives plugins their own commands back.
+//! `keyward unwrap`: restores the plugin commands of a kubeconfig.
 
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
@@ -13,8 +13,8 @@ use crate::{failure::Failure, globals::Globals, output};
 
 /// Restore kubeconfigs that `keyward wrap` changed
 ///
-/// A kubeconfig that nobody changed since comes back byte for byte. One that changed elsewhere keeps
-/// those changes.
+/// A kubeconfig that has not changed since is restored byte for byte. If it has changed elsewhere,
+/// those changes are kept.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     dry_run: bool,
 }
 
-/// Unwraps what was asked for, and tells what became of it.
+/// Unwraps the chosen users and reports the changes.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let journals = Journal::directory(&globals.surroundings).ok_or_else(no_home)?;
     let mut told = Vec::new();
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         let is_wanted = |user: &str| users.as_ref().is_none_or(|u| u.iter().any(|u| u == user));
         let outcome = match wrapped::unwrap_file(&file, &journals, is_wanted, args.dry_run) {
             Ok(outcome) => outcome,
-            // One file that cannot be restored must not keep the others from it.
+            // A file that cannot be restored must not keep the others from being restored.
             Err(error) => {
                 failure.get_or_insert(failed(&file, &error));
                 continue;
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         }
         if !outcome.restyled.is_empty() {
             told.push(format!(
-                "{shown}: there is no record of {}, so the style may differ from what was there\n",
+                "{shown}: no record of {}, so the style may differ from the original\n",
                 list(&outcome.restyled)
             ));
         }
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     failure.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-/// The files to look at, with the users to unwrap; `None` for all of them.
+/// The files, with the users to unwrap; `None` for all of them.
 fn wanted(
     args: &Args,
     globals: &Globals,
@@ -101,7 +101,7 @@ fn wanted(
     Ok(files.into_iter().map(|(file, users)| (file, Some(names(users)))).collect())
 }
 
-/// Takes back the registrations of what is no longer wrapped.
+/// Removes the registrations of unwrapped users.
 fn forget(globals: &Globals, outcome: &wrapped::Outcome) -> Result<(), Failure> {
     let directory = Entries::directory(&globals.surroundings).ok_or_else(no_home)?;
     let mut entries = Entries::new(directory);

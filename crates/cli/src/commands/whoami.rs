@@ -1,4 +1,4 @@
-//! `keyward whoami`: asks the server who it takes us for.
+//! `keyward whoami`: asks the server who it authenticates us as.
 
 use std::process::ExitCode;
 
@@ -15,8 +15,8 @@ use crate::{
 
 /// Show who the server authenticates you as
 ///
-/// Prints what `kubectl auth whoami` prints: name, groups and extra attributes of the user that the
-/// credential stands for, after impersonation.
+/// Prints what `kubectl auth whoami` prints: name, groups and extra attributes of the credential's
+/// user, after impersonation.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -33,10 +33,10 @@ pub(crate) struct Args {
     output: output::Output,
 }
 
-/// The versions of the API, newest first; a server of some age knows the older ones only.
+/// The versions of the API, newest first; older servers have only the older ones.
 const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
 
-/// Asks and prints.
+/// Sends the request and prints the user.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let server = Server::open(&args.server, globals)?;
     let review = review(&server)?;
@@ -70,7 +70,7 @@ fn review(server: &Server) -> Result<Value, Failure> {
         });
     }
     Err(Failure::failed("the server does not know the SelfSubjectReview API")
-        .hint("it is there since Kubernetes 1.28, and before that when switched on"))
+        .hint("it exists since Kubernetes 1.28, and before that if enabled"))
 }
 
 /// Attributes and values in two columns, as kubectl lays them out.

@@ -30,7 +30,7 @@ use crate::{
     output,
 };
 
-/// Let the agent answer for the plugins of a kubeconfig
+/// Share the credentials of a kubeconfig's plugins through the agent
 ///
 /// Puts `keyward-exec --` in front of plugin commands, so that all programs share one login and get
 /// it in a millisecond. Comments, order and line endings of the kubeconfig stay as they are, and
@@ -52,7 +52,7 @@ Examples:
   keyward wrap --all --overlay ~/.kube/keyward.json
   export KUBECONFIG=~/.kube/keyward.json:~/.kube/config")]
 pub(crate) struct Args {
-    /// Wrap the plugins of all users, not only of the given or current contexts
+    /// Wrap the plugins of all users, not only those of the given or current contexts
     #[arg(long)]
     all: bool,
 
@@ -64,25 +64,25 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     overlay: Option<PathBuf>,
 
-    /// Variable by which the plugin chooses an account; may be repeated
+    /// Variable by which the plugin chooses an account; can be repeated
     #[arg(long, value_name = "NAME")]
     identity_env: Vec<String>,
 
-    /// File by which the plugin chooses an account; may be repeated
+    /// File by which the plugin chooses an account; can be repeated
     #[arg(long, value_name = "FILE")]
     identity_file: Vec<PathBuf>,
 
-    /// Write the variables that choose the account now into the kubeconfig, for programs that are
-    /// started without them
+    /// Write the current values of the variables that choose the account into the kubeconfig, for
+    /// programs that are started without them
     #[arg(long)]
     pin: bool,
 
-    /// The program to put in front, instead of the one beside this program
+    /// The program to put in front, instead of the `keyward-exec` next to this program
     #[arg(long, value_name = "FILE", hide = true)]
     wrapper: Option<PathBuf>,
 }
 
-/// Wraps what was asked for, and tells what became of it.
+/// Wraps the chosen users and reports the changes.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let config = globals.kubeconfig()?;
     let chosen = chosen(&config, globals, args.all)?;
@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The users with a plugin that were asked for. Fails if there is none.
+/// The chosen users that have a plugin. Fails if there is none.
 pub(super) fn chosen<'a>(
     config: &'a Kubeconfig,
     globals: &Globals,
@@ -133,7 +133,7 @@ pub(super) fn chosen<'a>(
             let found = config.contexts.iter().find(|named| named.name == *context);
             let unknown = || match *context {
                 "" => Failure::usage("there is no current context")
-                    .hint("name one by `--context`, or take all users by `--all`"),
+                    .hint("choose one with `--context`, or all users with `--all`"),
                 name => Failure::usage(format!("there is no context `{}`", output::inline(name))),
             };
             names.push(found.ok_or_else(unknown)?.value.user.clone());
@@ -141,12 +141,12 @@ pub(super) fn chosen<'a>(
         users.retain(|user| names.contains(&user.name));
     }
     if users.is_empty() {
-        return Err(Failure::failed("no user that was asked for has a plugin"));
+        return Err(Failure::failed("none of the chosen users has a plugin"));
     }
     Ok(users)
 }
 
-/// Users by the file they stand in.
+/// Groups users by file.
 pub(super) fn by_file<'a>(
     users: &[&'a Named<User>],
     globals: &Globals,
@@ -173,11 +173,11 @@ fn wrapper(explicit: Option<&Path>, globals: &Globals) -> Result<String, Failure
         .map_err(|_| Failure::failed(format!("the path of `{}` is not UTF-8", Exec::WRAPPER)))
 }
 
-/// kubectl goes by its own policy before it runs the wrapper. Whoever has one must allow it.
+/// kubectl applies its own policy before it runs the wrapper. A policy must allow it.
 fn admit(wrapper: &str, globals: &Globals) -> Result<(), Failure> {
     let rules = globals.rules()?;
     let refused = match &rules.policy {
-        _ if rules.fault.is_some() => "your kuberc is not understood",
+        _ if rules.fault.is_some() => "your kuberc is not valid",
         Policy::AllowAll => return Ok(()),
         Policy::DenyAll => "your kuberc allows no plugin",
         Policy::Allowlist(list)
@@ -196,7 +196,7 @@ fn admit(wrapper: &str, globals: &Globals) -> Result<(), Failure> {
     .hint(format!("add to its `credentialPluginAllowlist`: - command: {wrapper}")))
 }
 
-/// The variables that choose the account now and are no secret.
+/// The variables that choose the account now and are not secret.
 fn pins(users: &[&Named<User>], globals: &Globals) -> Vec<Pin> {
     let mut pins = Vec::new();
     for user in users {
@@ -271,7 +271,7 @@ fn register<'a>(
     Ok(())
 }
 
-/// Writes a kubeconfig of the wrapped users alone.
+/// Writes a kubeconfig with only the wrapped users.
 fn overlay_file(
     args: &Args,
     globals: &Globals,
@@ -325,7 +325,7 @@ fn write_overlay(path: &Path, text: &Secret) -> std::io::Result<()> {
     fs::rename(&beside, path)
 }
 
-/// What became of one file.
+/// Describes what happened to one file.
 fn describe(file: &Path, outcome: &Outcome, dry: bool) -> Vec<String> {
     let file = file.display();
     let mut told = Vec::new();
@@ -365,5 +365,5 @@ pub(super) fn failed(file: &Path, error: &wrapped::Failure) -> Failure {
 }
 
 pub(super) fn no_home() -> Failure {
-    Failure::failed("`HOME` is not set, so there is no place for registrations")
+    Failure::failed("`HOME` is not set, so registrations cannot be stored")
 }

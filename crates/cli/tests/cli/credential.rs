@@ -119,7 +119,7 @@ fn a_user_name_with_a_password_cannot_be_told() {
     let stage = Stage::new();
     stage.kubeconfig(&config("      username: ann\n      password: pa55word-of-ann"));
     let ran = stage.run("credential");
-    assert!(ran.bad(1).contains("cannot be told as an `ExecCredential`"), "{ran:?}");
+    assert!(ran.bad(1).contains("cannot be printed as an `ExecCredential`"), "{ran:?}");
     assert!(!ran.stderr.contains("pa55word"), "{ran:?}");
 }
 

@@ -152,7 +152,7 @@ fn a_token_that_no_renewal_helps_is_refused_after_two_runs() {
     assert!(ran.bad(1).contains("401 Unauthorized"), "{ran:?}");
     assert_eq!(stage.read("runs").lines().count(), 2);
     assert!(ran.stderr.contains("  refused is: user `"), "{ran:?}");
-    assert!(ran.stderr.contains("was run again for it, and that did not help\n"), "{ran:?}");
+    assert!(ran.stderr.contains("was run again, which did not help\n"), "{ran:?}");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_plugin_that_is_not_waited_for_any_more_ends_with_the_program() {
     } })));
     for limit in ["300ms", "3s", "30s"] {
         let ran = stage.run(&format!("get --raw /healthz --request-timeout {limit}"));
-        let said = format!("error: there was no credential within {limit}\n  needed by: user `");
+        let said = format!("error: no credential within {limit}\n  needed by: user `");
         assert!(ran.bad(1).starts_with(&said), "{ran:?}");
         let Ok(pid) = std::fs::read_to_string(stage.path("pid")) else { continue };
         let left = std::path::Path::new("/proc").join(pid.trim());

@@ -233,11 +233,11 @@ fn why_a_client_is_anonymous_is_told_as_it_is() {
     };
     let token = config("      token: t0ken");
     let open = because(&token.replace("https://", "http://"));
-    assert_eq!(open, "the server is not reached over HTTPS, so what the user has is not sent");
+    assert_eq!(open, "the server does not use HTTPS, so the user's credential is not sent");
     let lost = because(&token.replace("user: u}", "user: nobody}"));
     assert_eq!(lost, "the context names a user that does not exist");
     let bare = because(&config("      {}").replace("https://", "http://"));
-    assert_eq!(bare, "the user has nothing to show");
+    assert_eq!(bare, "the user has no credential");
 }
 
 #[test]

@@ -201,7 +201,7 @@ fn credential_says_why_there_is_nothing_to_print() {
     with(&stage, &server, &token);
     let ran = stage.run("credential");
     let said = ran.bad(1);
-    assert!(said.contains("never leaves it, so there is nothing to print"), "{said}");
+    assert!(said.contains("cannot be exported, so there is no credential to print"), "{said}");
     assert!(said.contains("`keyward get`"), "{said}");
     assert_eq!(token.log().len(), 0, "nobody was asked");
 }

@@ -50,16 +50,16 @@ fn a_place_where_people_look_for_their_own_is_not_taken_although_nothing_is_ther
     let absent = stage.path("absent");
     let listed = format!("{config}:{}", absent.display());
     let (code, said) = write(&stage, &absent, &listed);
-    assert!(code == Some(2) && said.contains("is the kubeconfig that is read"), "{said}");
+    assert!(code == Some(2) && said.contains("is the kubeconfig that the proxy reads"), "{said}");
     // By another way to the same folder.
     let (code, said) = write(&stage, &stage.path("run/../absent"), &listed);
-    assert!(code == Some(2) && said.contains("is the kubeconfig that is read"), "{said}");
+    assert!(code == Some(2) && said.contains("is the kubeconfig that the proxy reads"), "{said}");
     let (code, said) = write(&stage, &stage.path(".kube/config"), &config);
-    assert!(code == Some(2) && said.contains("a place of your own kubeconfig"), "{said}");
+    assert!(code == Some(2) && said.contains("where your own kubeconfig is looked for"), "{said}");
     let args = ["proxy", "--kubeconfig", &config, "--write-kubeconfig", "absent", "--", "true"];
     let output = stage.keyward(&args).env("KUBECONFIG", &absent).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("a place of your own kubeconfig"), "{said}");
+    assert!(said.contains("where your own kubeconfig is looked for"), "{said}");
     assert!(!absent.exists() && !stage.path(".kube/config").exists());
 }
 
@@ -93,7 +93,7 @@ fn a_directory_that_others_can_write_to_is_no_place_for_it() {
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, fs::Permissions::from_mode(mode)).unwrap();
         let (code, said) = write(&stage, &open.join("config"), &config);
-        assert!(code == Some(2) && said.contains("everybody can write to"), "{said}");
+        assert!(code == Some(2) && said.contains("everyone can write to"), "{said}");
         assert_eq!(fs::read_dir(&open).unwrap().count(), 0);
     }
 }
@@ -109,6 +109,6 @@ fn what_a_client_added_to_ours_stays() {
     let proxy = stage.proxy(&["--write-kubeconfig", written.to_str().unwrap()]);
     proxy.prints(&["config", "set-credentials", "mine", "--token", "precious"]);
     let (status, said) = proxy.end();
-    assert!(status.success() && said.contains("more in it"), "{said}");
+    assert!(status.success() && said.contains("contains more"), "{said}");
     assert!(fs::read_to_string(&written).unwrap().contains("precious"));
 }

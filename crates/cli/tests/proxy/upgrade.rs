@@ -61,7 +61,7 @@ fn an_upgrade_needs_the_connections_word() {
 #[test]
 fn a_change_that_nobody_asked_for_is_a_bad_answer() {
     let (_stage, proxy, card) = change("websocket");
-    let unasked = "a protocol that nobody asked it for";
+    let unasked = "a protocol that was not requested";
     let answer = card.get("/", "");
     assert!(answer.starts_with("HTTP/1.1 502 ") && answer.contains(unasked), "{answer}");
     // Over HTTP/2 there is no such change at all.

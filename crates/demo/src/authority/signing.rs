@@ -1,4 +1,4 @@
-//! Certificate requests (PKCS#10) of clients that made their key themselves.
+//! Certificate requests (PKCS#10) from clients that generated their own key.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use rustls::crypto::ring;
 use super::{Authority, LEEWAY, organisations, params};
 use crate::{Error, clock};
 
-/// A request whose signature was checked: whoever sent it has the key.
+/// A request whose signature was verified: its sender has the key.
 #[derive(Debug)]
 pub struct SigningRequest {
-    /// The common name it asks for.
+    /// The requested common name.
     pub name: String,
-    /// The organisations it asks for.
+    /// The requested organisations.
     pub groups: Vec<String>,
     key: Vec<u8>,
     algorithm: &'static SignatureAlgorithm,
 }
 
 impl SigningRequest {
-    /// Reads and checks a request in PEM.
+    /// Parses and verifies a request in PEM.
     pub fn read(pem: &str) -> Result<Self, &'static str> {
         let block = pem::Blocks::of(pem.as_bytes())
             .find(|block| block.label == "CERTIFICATE REQUEST")
@@ -87,14 +87,14 @@ fn algorithm_of(kind: &[u8]) -> Option<&'static SignatureAlgorithm> {
 }
 
 impl Authority {
-    /// The certificate for a client that asks with this certificate request, both in PEM.
+    /// The certificate for a certificate request, both in PEM.
     pub fn answer(&self, request: &str, lifetime: Duration) -> Result<String, Error> {
         let request =
             SigningRequest::read(request).map_err(Error::of("read a certificate request"))?;
         self.certify(&request, lifetime)
     }
 
-    /// The certificate for a client that asked with this, in PEM.
+    /// The certificate for a verified request, in PEM.
     pub fn certify(&self, request: &SigningRequest, lifetime: Duration) -> Result<String, Error> {
         if request.groups.len() > organisations().len() {
             return Err(Error::of("sign a certificate")("more than two groups"));

@@ -1,8 +1,8 @@
-//! Who hands out credentials: an identity provider for a [`Server`], behind a Unix socket.
+//! An identity provider for a [`Server`], behind a Unix socket.
 //!
-//! [`serve`] is the whole `main` of its plugin, for a program that can be its own, and
-//! [`serve_images`] that of its image credential provider. Each run of these is one connection, so
-//! runs are counted from outside of what is tested.
+//! [`serve`] is the whole `main` of its plugin, and [`serve_images`] that of its image credential
+//! provider. Each run of them opens one connection, so runs are counted outside of the code under
+//! test.
 
 mod plugin;
 
@@ -33,20 +33,20 @@ use crate::{
     server::{Server, User, Users},
 };
 
-/// The server takes a credential for a little longer than was told: clocks differ, and a request
-/// takes its time.
+/// The server accepts a credential a little longer than its expiry says: clocks differ, and a
+/// request takes time.
 const LEEWAY: Duration = Duration::from_secs(1);
 
-/// How an account's questions are answered.
+/// How the issuer answers an account.
 #[derive(Debug, Clone, Copy)]
 pub enum Manner {
-    /// With a token that lives so long, in whole seconds.
+    /// With a token of this lifetime, in whole seconds.
     Token(Duration),
-    /// With a certificate that lives so long.
+    /// With a certificate of this lifetime.
     Certificate(Duration),
     /// Never.
     Silence,
-    /// With a reason why not.
+    /// With an error.
     No,
 }
 
@@ -68,25 +68,25 @@ struct Shared {
 #[derive(Default)]
 struct Account {
     manner: Option<Manner>,
-    /// Says the same again, whatever has become of it.
+    /// Repeats the last answer, even if it has been revoked.
     stuck: bool,
     last: Option<Value>,
     issues: Vec<(Mark, Issue)>,
     runs: Vec<Option<Pid>>,
 }
 
-/// A credential that was handed out.
+/// An issued credential.
 #[derive(Debug, Clone, Copy)]
 pub struct Issue {
-    /// When.
+    /// When it was issued.
     pub at: SystemTime,
-    /// The end that was told.
+    /// The expiry that the client was told.
     pub end: SystemTime,
-    /// When the server was told to refuse it.
+    /// When it was revoked.
     pub revoked: Option<SystemTime>,
 }
 
-/// What the server knows a credential by.
+/// What the server recognises a credential by.
 enum Mark {
     Token(String),
     Serial(u64),
@@ -106,7 +106,7 @@ impl Issuer {
             while let Ok((stream, _)) = listener.accept().await {
                 let shared = serving.clone();
                 tokio::spawn(async move {
-                    // A plugin that was ended in the middle is no news.
+                    // A plugin that was killed half-way is no news.
                     let _ = shared.serve(stream).await;
                 });
             }
@@ -114,17 +114,17 @@ impl Issuer {
         Ok(Self(shared))
     }
 
-    /// How an account is answered from now on.
+    /// Sets how an account is answered from now on.
     pub fn answer(&self, account: &str, manner: Manner) {
         self.0.accounts().entry(account.to_owned()).or_default().manner = Some(manner);
     }
 
-    /// From now on the account gets the same answer again, whatever has become of it.
+    /// Repeats the account's last answer from now on, even if it has been revoked.
     pub fn repeat(&self, account: &str) {
         self.0.accounts().entry(account.to_owned()).or_default().stuck = true;
     }
 
-    /// Makes the server refuse every credential of the account. How many were good until now.
+    /// Revokes every credential of the account. Returns how many were valid until now.
     pub fn revoke(&self, account: &str) -> usize {
         let (users, now) = (&self.0.users, clock::now());
         let mut accounts = self.0.accounts();
@@ -143,7 +143,7 @@ impl Issuer {
         count
     }
 
-    /// What the account was given, in order.
+    /// The credentials issued to the account, in order.
     pub fn history(&self, account: &str) -> Vec<Issue> {
         let accounts = self.0.accounts();
         let issues = accounts.get(account).map(|account| &account.issues);
@@ -167,7 +167,7 @@ impl Issuer {
 }
 
 impl Shared {
-    /// One run of the plugin.
+    /// Serves one run of the plugin.
     async fn serve(&self, stream: UnixStream) -> io::Result<()> {
         let mut stream = BufReader::new(stream);
         let mut question = String::new();
@@ -176,7 +176,7 @@ impl Shared {
         let pid = pid.parse().ok().and_then(Pid::from_raw);
         match self.decide(account, pid)? {
             Some(answer) => stream.write_all(answer.to_string().as_bytes()).await,
-            // Until the other end is gone.
+            // Until the other end closes.
             None => stream.read_to_end(&mut Vec::new()).await.map(|_| ()),
         }
     }
@@ -220,7 +220,7 @@ impl Shared {
     }
 }
 
-/// The protocol tells ends in whole seconds, so a lifetime is cut to end with one.
+/// The protocol has whole seconds only, so a lifetime is cut to end on one.
 fn begin(lifetime: Duration) -> Issue {
     let at = clock::now();
     let end = UNIX_EPOCH + Duration::from_secs(seconds(at + lifetime));
@@ -231,7 +231,7 @@ fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Nobody else on this machine shall guess a token while the server runs.
+/// A random token: nobody else on this machine must be able to guess one while the server runs.
 fn random() -> io::Result<String> {
     let mut bytes = [0; 24];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

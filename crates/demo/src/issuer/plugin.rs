@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use keyward_plugin::{Credential, ImageQuestion, Logins, Refusal};
 use serde_json::Value;
 
-/// Answers the client that started this process with what the issuer at `socket` has for `account`.
-/// See [`keyward_plugin::serve`] for the exit codes.
+/// Answers the client that started this process with the credential that the issuer at `socket`
+/// returns for `account`. See [`keyward_plugin::serve`] for the exit codes.
 pub fn serve(socket: &Path, account: &str) -> ExitCode {
     keyward_plugin::serve(|_: &_| credential(socket, account))
 }
@@ -38,7 +38,7 @@ fn credential(socket: &Path, account: &str) -> Result<Credential, Refusal> {
     Ok(credential.expires_at(end))
 }
 
-/// What the issuer has for an account, and until when it is good.
+/// The issuer's credential for an account, and its expiry.
 fn fetch(socket: &Path, account: &str) -> Result<(Value, Timestamp), Refusal> {
     let answer = ask(socket, account).map_err(|error| {
         Refusal::Failed(format!("nobody issues credentials at `{}`: {error}", socket.display()))
@@ -55,7 +55,7 @@ fn fetch(socket: &Path, account: &str) -> Result<(Value, Timestamp), Refusal> {
     }
 }
 
-/// Says for whom, and by which process; the answer is all that comes back.
+/// Sends the account and our process id, and returns the whole answer.
 fn ask(socket: &Path, account: &str) -> io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
     writeln!(stream, "{account} {}", process::id())?;

@@ -1,4 +1,4 @@
-//! Answers the way Kubernetes writes them.
+//! Answers in the form of Kubernetes.
 
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ pub fn status_object(status: StatusCode, message: &str) -> Value {
     })
 }
 
-/// The usual words for a status that a fault asked for.
+/// The usual answer for a status that a fault demands.
 pub fn usual(status: StatusCode, user: Option<&str>, path: &str) -> Answer {
     match status {
         StatusCode::UNAUTHORIZED => failure(status, "Unauthorized"),
@@ -59,14 +59,14 @@ pub fn usual(status: StatusCode, user: Option<&str>, path: &str) -> Answer {
     }
 }
 
-/// No such path.
+/// The answer for an unknown path.
 pub fn not_found() -> Answer {
     failure(StatusCode::NOT_FOUND, "the server could not find the requested resource")
 }
 
 /// Sets a header.
 pub fn set(answer: &mut Answer, name: header::HeaderName, value: &str) {
-    // A value that is no header (a redirect to nonsense) is left out rather than a reason to fail.
+    // An invalid value (a redirect to nonsense) is left out rather than treated as an error.
     if let Ok(value) = HeaderValue::from_str(value) {
         answer.headers_mut().insert(name, value);
     }

@@ -11,31 +11,31 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
-/// What big bodies are made of.
+/// The content of large bodies.
 static FILL: [u8; 64 * 1024] = [b'k'; 64 * 1024];
 
 /// The body of an answer.
 #[derive(Debug)]
 pub enum Body {
-    /// All there is, at once.
+    /// The whole body at once.
     Whole(Option<Bytes>),
-    /// So many bytes, made while they are sent.
+    /// A number of bytes, generated while they are sent.
     Fill(u64),
-    /// Pieces as they come, until the sender is gone.
+    /// Pieces as they arrive, until the sender is dropped.
     Stream(mpsc::Receiver<Bytes>),
     /// The request's own body, sent back.
     Echo(Incoming),
-    /// A body that promises so many bytes and never comes.
+    /// A body that promises this many bytes and never sends them.
     Never(u64),
 }
 
 impl Body {
-    /// Nothing.
+    /// An empty body.
     pub fn empty() -> Self {
         Self::Whole(None)
     }
 
-    /// A body and the end to write it with. The sender waits while the client is slow.
+    /// A body and the sender that writes it. The sender waits while the client is slow.
     pub fn stream() -> (mpsc::Sender<Bytes>, Self) {
         let (sender, receiver) = mpsc::channel(16);
         (sender, Self::Stream(receiver))

@@ -1,6 +1,6 @@
-//! What the server reads in a client's certificate: serial number, names and validity.
+//! The serial number, names and validity of a client's certificate.
 //!
-//! Signatures and chains are the TLS library's business; this reads a certificate that it accepted.
+//! The TLS library checks signatures and chains; this reads a certificate that it accepted.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +17,7 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// Reads a certificate in DER. `None` when it is none, or lacks one of the parts.
+    /// Parses a certificate in DER. `None` if it is invalid or lacks one of the parts.
     pub(crate) fn read(der: &[u8]) -> Option<Self> {
         let read = x509::Certificate::parse(der)?;
         Some(Self {
@@ -25,7 +25,7 @@ impl Certificate {
             name: read.subject.common_name().unwrap_or_default().to_owned(),
             groups: read.subject.organizations().map(str::to_owned).collect(),
             from: read.not_before.into(),
-            // The last second counts as a whole.
+            // The whole last second is valid.
             until: SystemTime::from(read.not_after) + Duration::from_millis(999),
         })
     }

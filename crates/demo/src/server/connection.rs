@@ -26,30 +26,30 @@ use super::{
     serve,
 };
 
-/// What a connection is told to do.
+/// What a connection has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// Go on.
+    /// Continue.
     Serve,
-    /// Take no new request, finish what is under way.
+    /// Accept no new requests, finish the open ones.
     Drain,
-    /// End now, without a word.
+    /// Close at once.
     Cut,
 }
 
-/// What the handshake told about a connection.
+/// What the handshake revealed about a connection.
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) tls: Option<ProtocolVersion>,
     pub(crate) resumed: bool,
     pub(crate) server_name: Option<String>,
-    /// The serial number shown, of a good certificate or a bad one.
+    /// The serial number of the client's certificate, valid or not.
     pub(crate) serial: Option<u64>,
     /// The certificate, if the authority signed it.
     pub(crate) certificate: Option<Certificate>,
 }
 
-/// A connection that lives as long as somebody holds it: the HTTP side, or an upgrade.
+/// A connection that lives as long as it is referenced: by the HTTP side, or by an upgrade.
 #[derive(Debug)]
 pub struct Connection {
     /// The connection's number, counted from one.
@@ -72,17 +72,17 @@ impl Connection {
     /// Returns when the connection is to be cut.
     pub async fn ended(&self) {
         let mut signal = self.signal.subscribe();
-        // The sender is held by `self`, so this cannot fail before the signal comes.
+        // `self` holds the sender, so this cannot fail before the signal comes.
         let _ = signal.wait_for(|signal| *signal == Signal::Cut).await;
     }
 
-    /// Counts a request; how many there were with this one.
+    /// Counts a request, and returns the new count.
     pub(crate) fn request(&self) -> u64 {
         self.requests.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
-/// All open connections, to be told things.
+/// All open connections.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     next: AtomicU64,
@@ -97,7 +97,7 @@ impl Connections {
         }
     }
 
-    /// Waits until none is open, at most for `limit`. Whether none is.
+    /// Waits until none is open, at most for `limit`. Returns whether none is.
     pub(crate) fn wait_until_none(&self, limit: Duration) -> bool {
         let waited = self.closed.wait_timeout_while(self.open(), limit, |open| !open.is_empty());
         waited.unwrap_or_else(PoisonError::into_inner).0.is_empty()
@@ -108,7 +108,7 @@ impl Connections {
     }
 }
 
-/// A place in the list of open connections, given back on drop.
+/// An entry in the list of open connections, removed on drop.
 #[derive(Debug)]
 struct Entry {
     shared: Arc<Shared>,
@@ -157,13 +157,13 @@ pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream) {
     }
 }
 
-/// Ends in either protocol look alike; only the types differ.
+/// Both protocols end alike; only the types differ.
 macro_rules! serve_until_told {
     ($serving:expr, $told:expr) => {{
         let mut serving = pin!($serving);
         loop {
             tokio::select! {
-                // A client that goes away in the middle is no news.
+                // A client that leaves early is no news.
                 _ = serving.as_mut() => break,
                 changed = $told.changed() => {
                     let signal = *$told.borrow_and_update();
@@ -216,8 +216,8 @@ fn facts(shared: &Shared, session: &ServerConnection) -> Facts {
     let chain = session.peer_certificates().unwrap_or_default();
     let read = chain.first().and_then(|der| Certificate::read(der));
     let trusted = chain.split_first().is_some_and(|(first, rest)| {
-        // The authority's word is asked once a connection; validity is looked at for each
-        // request, so ask as of a moment at which the certificate is valid.
+        // The chain is checked once per connection and the validity with each request, so check the
+        // chain at a time when the certificate is valid.
         let moment = read
             .as_ref()
             .and_then(|certificate| certificate.from.duration_since(std::time::UNIX_EPOCH).ok())
@@ -234,7 +234,7 @@ fn facts(shared: &Shared, session: &ServerConnection) -> Facts {
     }
 }
 
-/// Tells a connection, unless it was told something stronger.
+/// Signals a connection, unless it already has a stronger signal.
 fn raise(sender: &watch::Sender<Signal>, signal: Signal) {
     sender.send_if_modified(|now| {
         let stronger = *now != Signal::Cut && *now != signal;

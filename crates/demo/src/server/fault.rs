@@ -1,4 +1,4 @@
-//! What goes wrong on purpose.
+//! Faults that the server has on purpose.
 
 use std::{
     sync::{
@@ -10,7 +10,7 @@ use std::{
 
 use http::{Method, StatusCode};
 
-/// A rule: requests like this meet that fate.
+/// A rule: what happens to which requests.
 #[derive(Debug, Clone)]
 pub struct Fault {
     path: String,
@@ -21,7 +21,7 @@ pub struct Fault {
     deed: Deed,
 }
 
-/// What happens to a request that meets a fault.
+/// What a fault does to a request.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Deed {
@@ -30,51 +30,51 @@ pub enum Deed {
     /// Answers with this status and a `Status` whose message contains the request's `Authorization`
     /// header.
     Repeat(StatusCode),
-    /// The answer comes later.
+    /// Answers later.
     Delay(Duration),
-    /// The client is sent elsewhere.
+    /// Redirects the client.
     Redirect(StatusCode, String),
-    /// The connection is cut without an answer.
+    /// Cuts the connection without an answer.
     Cut,
-    /// The answer's head is sent, then the connection is cut.
+    /// Sends the answer's head, then cuts the connection.
     CutAfterHead,
-    /// The answer comes, and the connection is asked to end (GOAWAY; `Connection: close`).
+    /// Answers, and asks the client to close the connection (GOAWAY; `Connection: close`).
     GoAway,
 }
 
 impl Fault {
-    /// Requests whose path begins with `path` meet `deed`.
+    /// Applies `deed` to requests whose path begins with `path`.
     pub fn on(path: &str, deed: Deed) -> Self {
         Self { path: path.to_owned(), method: None, user: None, skip: 0, times: None, deed }
     }
 
-    /// Every request meets `deed`.
+    /// Applies `deed` to every request.
     pub fn always(deed: Deed) -> Self {
         Self::on("", deed)
     }
 
-    /// Only requests of this method.
+    /// Only for requests with this method.
     #[must_use]
     pub fn method(mut self, method: Method) -> Self {
         self.method = Some(method);
         self
     }
 
-    /// Only requests of this user.
+    /// Only for requests of this user.
     #[must_use]
     pub fn user(mut self, user: &str) -> Self {
         self.user = Some(user.to_owned());
         self
     }
 
-    /// Lets the first so many requests pass.
+    /// Skips this many requests first.
     #[must_use]
     pub fn after(mut self, skip: u64) -> Self {
         self.skip = skip;
         self
     }
 
-    /// Only so many times.
+    /// Applies only this many times.
     #[must_use]
     pub fn times(mut self, times: u64) -> Self {
         self.times = Some(times);
@@ -99,24 +99,24 @@ impl Fault {
     }
 }
 
-/// The faults in force. All of it can change while the server runs.
+/// The faults in force. They can change while the server runs.
 #[derive(Debug, Default)]
 pub struct Faults {
     rules: Mutex<Vec<Fault>>,
-    /// Requests a connection carries before it is cut; 0 for no limit.
+    /// How many requests a connection carries before it is cut; 0 for no limit.
     cut_after: AtomicU64,
-    /// Requests a connection carries before it is asked to end; 0 for no limit.
+    /// How many requests a connection carries before it is asked to close; 0 for no limit.
     go_away_after: AtomicU64,
     skew: AtomicI64,
 }
 
 impl Faults {
-    /// Puts a fault in force, after those already there.
+    /// Adds a fault after the existing ones.
     pub fn add(&self, fault: Fault) {
         self.rules().push(fault);
     }
 
-    /// Ends all faults, limits and skew.
+    /// Removes all faults, limits and skew.
     pub fn clear(&self) {
         self.rules().clear();
         self.cut_after(None);
@@ -124,12 +124,12 @@ impl Faults {
         self.skew_date(0);
     }
 
-    /// Cuts each connection when it has answered so many requests.
+    /// Cuts each connection after this many requests.
     pub fn cut_after(&self, requests: Option<u64>) {
         self.cut_after.store(requests.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Asks each connection to end when it has answered so many requests.
+    /// Asks each connection to close after this many requests.
     pub fn go_away_after(&self, requests: Option<u64>) {
         self.go_away_after.store(requests.unwrap_or(0), Ordering::Relaxed);
     }
@@ -143,7 +143,7 @@ impl Faults {
         self.skew.load(Ordering::Relaxed)
     }
 
-    /// What happens to this request, in order.
+    /// The faults that apply to this request, in order.
     pub(crate) fn meet(&self, method: &Method, path: &str, user: Option<&str>) -> Vec<Deed> {
         self.rules()
             .iter_mut()
@@ -151,7 +151,7 @@ impl Faults {
             .collect()
     }
 
-    /// Whether a connection that carried so many requests is to be cut, and whether to be ended.
+    /// Whether to cut a connection after this many requests, and whether to ask it to close.
     pub(crate) fn worn(&self, requests: u64) -> (bool, bool) {
         let over = |limit: &AtomicU64| {
             let limit = limit.load(Ordering::Relaxed);

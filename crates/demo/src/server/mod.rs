@@ -1,8 +1,8 @@
 //! A TLS API server that really demands and checks credentials.
 //!
-//! It runs on a thread and a runtime of its own, so that a test on any runtime, or on none, can use
-//! it. A [`Server`] is its handle: what it accepts ([`Users`]), what goes wrong ([`Faults`]), what it
-//! saw ([`Recorder`], [`Counts`]).
+//! It runs on its own thread and runtime, so that a test on any runtime, or on none, can use it. A
+//! [`Server`] is its handle: what it accepts ([`Users`]), its faults ([`Faults`]), and what it saw
+//! ([`Recorder`], [`Counts`]).
 //!
 //! ```
 //! use keyward_demo::server::{Server, User};
@@ -64,12 +64,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Begins a server.
+    /// Starts to configure a server.
     pub fn setup() -> Setup {
         Setup::default()
     }
 
-    /// Where it listens.
+    /// The server's address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -79,13 +79,13 @@ impl Server {
         format!("https://{}", self.address)
     }
 
-    /// Who signed its certificate and whose client certificates it accepts.
+    /// The authority of the server's certificate and of the client certificates it accepts.
     pub fn authority(&self) -> &Arc<Authority> {
         &self.authority
     }
 
-    /// A kubeconfig (JSON, which is YAML) with one context `test` for this server and the user
-    /// `test`, who is written as given: `{"token": …}`, `{"exec": …}` and so on.
+    /// A kubeconfig (JSON, which is valid YAML) with one context `test` for this server and the
+    /// user `test`, which is copied as given: `{"token": …}`, `{"exec": …}` and so on.
     pub fn kubeconfig(&self, user: &Value) -> String {
         json!({
             "apiVersion": "v1",
@@ -101,38 +101,38 @@ impl Server {
         .to_string()
     }
 
-    /// The credentials it accepts.
+    /// The credentials that the server accepts.
     pub fn users(&self) -> &Arc<Users> {
         &self.shared.users
     }
 
-    /// What goes wrong on purpose.
+    /// The server's faults.
     pub fn faults(&self) -> &Faults {
         &self.shared.faults
     }
 
-    /// The requests it saw.
+    /// The requests that the server saw.
     pub fn recorder(&self) -> &Recorder {
         &self.shared.recorder
     }
 
-    /// How many of everything there were.
+    /// The server's counters.
     pub fn counts(&self) -> Counts {
         self.shared.counters.read()
     }
 
-    /// Cuts every open connection, without a word.
+    /// Cuts every open connection.
     pub fn cut_connections(&self) {
         self.shared.connections.tell_all(Signal::Cut);
     }
 
-    /// Asks every open connection to end: GOAWAY without an error in HTTP/2, `Connection: close` in
-    /// HTTP/1.1. What is under way is finished.
+    /// Asks every client to close its connection: GOAWAY without an error in HTTP/2, `Connection:
+    /// close` in HTTP/1.1. Open requests are finished.
     pub fn go_away(&self) {
         self.shared.connections.tell_all(Signal::Drain);
     }
 
-    /// Accepts no connection for now. The listener stays open: clients wait in its queue.
+    /// Stops accepting connections. The listener stays open: clients wait in its queue.
     pub fn pause(&self) {
         self.shared.gate.send_replace(Gate::Shut);
     }
@@ -142,9 +142,8 @@ impl Server {
         self.shared.gate.send_replace(Gate::Open);
     }
 
-    /// Ends like a killed process and starts anew: connections are cut, TLS sessions are forgotten,
-    /// the listener stays open. Between [`Server::pause`] and [`Server::resume`] the server looks
-    /// down for as long as wanted.
+    /// Restarts as after a crash: connections are cut, TLS sessions are forgotten, the listener
+    /// stays open. Between [`Server::pause`] and [`Server::resume`] the server looks down.
     pub fn restart(&self) -> Result<(), Error> {
         let settings = self.setup.settings(&self.authority)?;
         *self.shared.tls.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
@@ -152,15 +151,15 @@ impl Server {
         Ok(())
     }
 
-    /// Ends gracefully: no new connection, the open ones finish what they carry, at most for
-    /// `limit`. Whether all had finished by then.
+    /// Stops gracefully: accepts no new connections and lets open requests finish, at most for
+    /// `limit`. Returns whether all finished.
     pub fn drain(self, limit: Duration) -> bool {
         self.shared.gate.send_replace(Gate::Closed);
         self.go_away();
         self.shared.connections.wait_until_none(limit)
     }
 
-    /// Ends at once.
+    /// Stops at once.
     pub fn stop(self) {
         drop(self);
     }
@@ -171,7 +170,7 @@ impl Drop for Server {
         self.shared.gate.send_replace(Gate::Over);
         self.cut_connections();
         if let Some(thread) = self.thread.take() {
-            // A panic on that thread was already told by the thread itself.
+            // The thread itself reported a panic already.
             let _ = thread.join();
         }
     }
@@ -189,13 +188,13 @@ enum Gate {
     Open,
     /// Not now: clients wait in the queue.
     Shut,
-    /// Never again: clients are refused, while the open connections go on.
+    /// Never again: clients are refused, but open connections continue.
     Closed,
-    /// The end.
+    /// The server has ended.
     Over,
 }
 
-/// What the handle and the server's own thread share.
+/// State shared by the handle and the server's thread.
 pub(crate) struct Shared {
     api: Arc<dyn Api>,
     users: Arc<Users>,
@@ -221,7 +220,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Accepts connections until the server is over.
+/// Accepts connections until the server ends.
 async fn accept(shared: Arc<Shared>, listener: TcpListener) {
     let mut gate = shared.gate.subscribe();
     let mut listener = Some(listener);
@@ -249,7 +248,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
                 Ok((stream, _)) => {
                     tokio::spawn(connection::run(shared.clone(), stream));
                 }
-                // Out of descriptors, or a client that left already: others may fare better.
+                // Out of descriptors, or the client has left already: the next one may work.
                 Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
             },
         }

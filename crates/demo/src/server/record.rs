@@ -1,4 +1,4 @@
-//! What the server saw: every request, and how many of everything.
+//! What the server saw: every request, and counters.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -14,7 +14,7 @@ use super::users::Proof;
 
 /// One request as the server saw it.
 ///
-/// The headers are kept as they came, credentials too: that is what tests ask about. `Debug` hides
+/// The headers are kept unchanged, including credentials, because tests check them. `Debug` hides
 /// the credential.
 #[derive(Debug, Clone)]
 pub struct Record {
@@ -26,7 +26,7 @@ pub struct Record {
     pub tls: Option<rustls::ProtocolVersion>,
     /// Whether the connection resumed an earlier TLS session.
     pub resumed: bool,
-    /// The server name the client asked for.
+    /// The server name that the client requested.
     pub server_name: Option<String>,
     /// The request's method.
     pub method: Method,
@@ -36,11 +36,11 @@ pub struct Record {
     pub headers: HeaderMap,
     /// The serial number of the connection's client certificate.
     pub serial: Option<u64>,
-    /// The user it was taken for, if any.
+    /// The user it was authenticated as, if any.
     pub user: Option<String>,
-    /// How it proved that.
+    /// The kind of credential that proved it.
     pub proof: Option<Proof>,
-    /// What was answered; `None` when the connection was cut instead.
+    /// The status of the answer; `None` if the connection was cut instead.
     pub status: Option<StatusCode>,
 }
 
@@ -63,7 +63,7 @@ impl Recorder {
         Self { limit: AtomicUsize::new(limit), records: Mutex::default() }
     }
 
-    /// Keeps at most so many requests from now on; none makes the server faster.
+    /// Keeps at most this many requests from now on; zero makes the server faster.
     pub fn limit(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
         let mut records = self.records();
@@ -71,22 +71,22 @@ impl Recorder {
         records.drain(..excess);
     }
 
-    /// Everything kept, oldest first.
+    /// All records, oldest first.
     pub fn all(&self) -> Vec<Record> {
         self.records().iter().cloned().collect()
     }
 
-    /// What is kept of this path (without its query), oldest first.
+    /// The records of this path (without its query), oldest first.
     pub fn of(&self, path: &str) -> Vec<Record> {
         self.records().iter().filter(|record| record.uri.path() == path).cloned().collect()
     }
 
-    /// The latest request.
+    /// The latest record.
     pub fn last(&self) -> Option<Record> {
         self.records().back().cloned()
     }
 
-    /// Forgets everything kept.
+    /// Forgets all records.
     pub fn clear(&self) {
         self.records().clear();
     }
@@ -111,22 +111,22 @@ impl Recorder {
     }
 }
 
-/// How many of everything, since the server started.
+/// Counters since the start of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counts {
     /// TCP connections accepted.
     pub connections: u64,
-    /// Connections that are open now, those taken over by an upgrade too.
+    /// Open connections, including upgraded ones.
     pub open: u64,
-    /// TLS handshakes that went through, resumed ones too.
+    /// Successful TLS handshakes, including resumed ones.
     pub handshakes: u64,
     /// TLS handshakes that resumed an earlier session.
     pub resumed: u64,
     /// TLS handshakes that failed.
     pub failed: u64,
-    /// Requests that came in.
+    /// Requests received.
     pub requests: u64,
-    /// Requests that came in and have no answer yet.
+    /// Requests without an answer yet.
     pub waiting: u64,
     /// Answers by status code.
     pub statuses: BTreeMap<u16, u64>,

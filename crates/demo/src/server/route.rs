@@ -15,27 +15,27 @@ use super::{
     users::{Proof, User},
 };
 
-/// What a server answers to users that it has let in.
+/// The API that authenticated users get.
 pub trait Api: Send + Sync + 'static {
     /// Answers a request.
     fn answer(&self, caller: Caller, request: Request<Incoming>) -> Answering<'_>;
 }
 
-/// An answer on its way.
+/// A pending answer.
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
-/// Who asks, and on which connection.
+/// The user who sent a request, and its connection.
 #[derive(Debug)]
 pub struct Caller {
     /// The user whose credential the request carried.
     pub user: User,
     /// The kind of that credential.
     pub proof: Proof,
-    /// The connection it came on.
+    /// The request's connection.
     pub connection: Arc<Connection>,
 }
 
-/// The paths that [`common`] answers, and nothing else.
+/// Only the paths that [`common`] answers.
 #[derive(Debug)]
 pub struct SmallApi;
 
@@ -56,14 +56,14 @@ impl Default for ConfigMaps {
 }
 
 impl ConfigMaps {
-    /// Adds a config map, of which every open watch learns.
+    /// Adds a config map, and notifies every open watch.
     pub fn put(&self, name: &str) {
         let event = json!({ "type": "ADDED", "object": {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": { "name": name, "namespace": "default" },
         } });
-        // Nobody watches, or somebody does.
+        // Fails if nobody watches, which is fine.
         let _ = self.0.send(format!("{event}\n").into());
     }
 
@@ -100,8 +100,8 @@ impl Api for Arc<ConfigMaps> {
     }
 }
 
-/// Answers what every API here knows: health, version, who asks, and bodies for measurements. Gives other
-/// requests back.
+/// Answers what every API here has: health, version, whoami, and bodies for measurements. Returns
+/// other requests.
 #[expect(clippy::result_large_err, reason = "the request is given back, not an error")]
 pub fn common(caller: &Caller, request: Request<Incoming>) -> Result<Answer, Request<Incoming>> {
     let path = request.uri().path().to_owned();
@@ -160,7 +160,7 @@ fn review(caller: &Caller) -> Value {
     })
 }
 
-/// Every user who is let in may do everything, unless a fault says otherwise.
+/// Every authenticated user may do everything, unless a fault says otherwise.
 fn access() -> Value {
     json!({
         "kind": "SelfSubjectAccessReview",

@@ -17,10 +17,10 @@ use super::{
 };
 use crate::clock;
 
-/// How long an answer's head gets to leave before the connection is cut behind it.
+/// How long an answer's head gets to leave before the connection is cut after it.
 const HEAD_START: Duration = Duration::from_millis(20);
 
-/// Answers a request. An error makes the connection end without an answer.
+/// Answers a request. An error ends the connection without an answer.
 pub(crate) async fn answer(
     shared: Arc<Shared>,
     connection: Arc<Connection>,
@@ -98,7 +98,7 @@ async fn decide(
     Ok(answer.map(|_| Body::Never(1024)))
 }
 
-/// Cuts a connection when what is written has had time to leave.
+/// Cuts a connection once the written data has had time to leave.
 fn cut_soon(connection: Arc<Connection>) {
     tokio::spawn(async move {
         tokio::time::sleep(HEAD_START).await;
@@ -113,7 +113,7 @@ fn record(
 ) -> Record {
     let mut headers = request.headers().clone();
     if let Some(value) = headers.get_mut(header::AUTHORIZATION) {
-        // Still there for those who ask, hidden from those who print.
+        // Still readable by code, but hidden when printed.
         value.set_sensitive(true);
     }
     Record {
@@ -132,7 +132,7 @@ fn record(
     }
 }
 
-/// Moves the `Date` header when the server's clock is to look wrong.
+/// Changes the `Date` header if the server's clock should look wrong.
 fn dated(shared: &Shared, mut answer: Answer) -> Answer {
     let skew = shared.faults.skew();
     if skew != 0 {
@@ -145,7 +145,7 @@ fn dated(shared: &Shared, mut answer: Answer) -> Answer {
     answer
 }
 
-/// Counts a request as unanswered while it lives, also when the client gives up.
+/// Counts a request as unanswered while this lives, even if the client gives up.
 struct Waiting<'a>(&'a Shared);
 
 impl<'a> Waiting<'a> {

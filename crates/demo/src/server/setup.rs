@@ -1,4 +1,4 @@
-//! How a server is to be, before it starts.
+//! The configuration of a server before it starts.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{Error, authority::Authority};
 
-/// How long work on the server's own threads may take to end when the server stops.
+/// How long the server's threads may take to end when it stops.
 const LAST_BREATH: Duration = Duration::from_secs(2);
 
 /// A server that is about to start.
@@ -57,15 +57,14 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Where to listen. A free port of the loopback address when nothing is said.
+    /// Where to listen; a free loopback port by default.
     #[must_use]
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.address = address;
         self
     }
 
-    /// The authority that signs the server's certificate and the clients'. A new one when nothing is
-    /// said.
+    /// The authority that signs the server's certificate and the clients'; a new one by default.
     #[must_use]
     pub fn authority(mut self, authority: Arc<Authority>) -> Self {
         self.authority = Some(authority);
@@ -93,49 +92,49 @@ impl Setup {
         self
     }
 
-    /// Resumes no connection: each is a handshake of its own.
+    /// Resumes no TLS session: every connection needs a full handshake.
     #[must_use]
     pub fn forgetful(mut self) -> Self {
         self.forgetful = true;
         self
     }
 
-    /// Speaks HTTP/1.1 alone.
+    /// Speaks only HTTP/1.1.
     #[must_use]
     pub fn only_http1(mut self) -> Self {
         self.protocols = vec!["http/1.1"];
         self
     }
 
-    /// Speaks HTTP/2 alone.
+    /// Speaks only HTTP/2.
     #[must_use]
     pub fn only_http2(mut self) -> Self {
         self.protocols = vec!["h2"];
         self
     }
 
-    /// How many requests an HTTP/2 connection carries at once. 250 when nothing is said.
+    /// How many requests an HTTP/2 connection carries at once; 250 by default.
     #[must_use]
     pub fn streams(mut self, streams: u32) -> Self {
         self.streams = Some(streams);
         self
     }
 
-    /// How many requests the recorder keeps. 10,000 when nothing is said; 0 for benchmarks.
+    /// How many requests the recorder keeps: 10,000 by default; 0 for benchmarks.
     #[must_use]
     pub fn records(mut self, records: usize) -> Self {
         self.records = records;
         self
     }
 
-    /// How many threads serve. Two when nothing is said.
+    /// How many threads serve; two by default.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers.max(1);
         self
     }
 
-    /// Another cryptography than ring.
+    /// A cryptography provider other than ring.
     #[must_use]
     pub fn provider(mut self, provider: Arc<CryptoProvider>) -> Self {
         self.provider = Some(provider);
@@ -147,7 +146,8 @@ impl Setup {
         self.start_with(|_, _| Ok(Arc::new(SmallApi)))
     }
 
-    /// Starts the server with an API that knows its users and its authority; when this returns, it listens.
+    /// Starts the server with an API that gets its users and its authority; when this returns, it
+    /// listens.
     pub fn start_with(
         self,
         api: impl FnOnce(&Arc<Users>, &Arc<Authority>) -> Result<Arc<dyn Api>, Error>,

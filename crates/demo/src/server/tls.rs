@@ -24,9 +24,9 @@ pub enum Tls {
     /// Both versions.
     #[default]
     Both,
-    /// TLS 1.2 alone.
+    /// TLS 1.2 only.
     Only12,
-    /// TLS 1.3 alone.
+    /// TLS 1.3 only.
     Only13,
 }
 
@@ -35,15 +35,15 @@ pub enum Tls {
 pub enum ClientCertificates {
     /// Never asked for.
     Ignored,
-    /// Asked for; a connection without one, or with a bad one, goes through and its requests
-    /// need another credential. This is what a Kubernetes API server does.
+    /// Requested; a connection without one, or with an invalid one, is accepted, but its requests
+    /// need another credential. A Kubernetes API server does the same.
     #[default]
     Asked,
-    /// Demanded: the handshake fails without a good one.
+    /// Required: the handshake fails without a valid one.
     Demanded,
 }
 
-/// Makes the TLS settings, with an empty session store: what was resumable before is no longer.
+/// The TLS settings, with an empty session store: earlier sessions cannot be resumed.
 pub fn settings(
     provider: Arc<CryptoProvider>,
     authority: &Authority,
@@ -91,8 +91,8 @@ pub(crate) fn checker(
         .map_err(Error::of("trust the authority"))
 }
 
-/// Lets every certificate through whose key the client holds. Whether it is a good one is asked
-/// again for the connection, so that a bad one is answered with 401 as a real API server does.
+/// Accepts every certificate whose key the client holds. Its validity is checked again for the
+/// connection, so that a bad one gets a 401, as from a real API server.
 #[derive(Debug)]
 struct Lenient(Arc<dyn ClientCertVerifier>);
 

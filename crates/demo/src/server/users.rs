@@ -1,4 +1,4 @@
-//! Who may come in: tokens, passwords and certificates, and who they belong to.
+//! Accepted credentials: tokens, passwords and certificates, and their users.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,21 +13,21 @@ use serde_json::{Value, json};
 
 use super::certificate::Certificate;
 
-/// Who a credential belongs to.
+/// The owner of a credential.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct User {
     /// The user's name.
     pub name: String,
     /// The user's unique id, or empty.
     pub uid: String,
-    /// The groups beside `system:authenticated`.
+    /// The groups besides `system:authenticated`.
     pub groups: Vec<String>,
     /// More about the user, by key.
     pub extra: Vec<(String, Vec<String>)>,
 }
 
 impl User {
-    /// A user of this name, in no group.
+    /// A user with this name, in no group.
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
     }
@@ -54,7 +54,7 @@ impl User {
     }
 }
 
-/// How a request proved who it is.
+/// How a request was authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proof {
     /// A client certificate.
@@ -63,13 +63,13 @@ pub enum Proof {
     Token,
     /// User name and password.
     Basic,
-    /// A certificate and a token, where both are demanded.
+    /// A certificate and a token, if both are required.
     Both,
-    /// Nothing: the path is open to everybody.
+    /// Nothing: the path is open to everyone.
     Nothing,
 }
 
-/// The credentials that the server accepts. All of it can change while the server runs.
+/// The credentials that the server accepts. They can change while the server runs.
 #[derive(Default)]
 pub struct Users {
     table: Mutex<Table>,
@@ -90,7 +90,7 @@ struct Token {
 }
 
 impl Users {
-    /// Accepts a bearer token, without end.
+    /// Accepts a bearer token forever.
     pub fn token(&self, token: &str, user: User) {
         let entry = Token { user, until: None };
         self.with(|table| table.tokens.insert(token.to_owned(), entry));
@@ -102,12 +102,12 @@ impl Users {
         self.with(|table| table.tokens.insert(token.to_owned(), entry));
     }
 
-    /// Refuses a bearer token from now on. Whether it was known.
+    /// Rejects a bearer token from now on. Returns whether it was known.
     pub fn revoke_token(&self, token: &str) -> bool {
         self.with(|table| table.tokens.remove(token).is_some())
     }
 
-    /// Refuses every bearer token that is known now.
+    /// Rejects every bearer token that is known now.
     pub fn revoke_tokens(&self) {
         self.with(|table| table.tokens.clear());
     }
@@ -126,22 +126,22 @@ impl Users {
         self.with(|table| table.passwords.insert(name.to_owned(), password.to_owned()));
     }
 
-    /// Refuses the client certificate with this serial number from the next request on.
+    /// Rejects the client certificate with this serial number from the next request on.
     pub fn revoke_certificate(&self, serial: u64) {
         self.with(|table| table.revoked.insert(serial));
     }
 
-    /// Lets everybody in below this path, as `system:anonymous`.
+    /// Accepts everyone below this path, as `system:anonymous`.
     pub fn open(&self, path: &str) {
         self.with(|table| table.open.push(path.to_owned()));
     }
 
-    /// Demands a certificate *and* a token (or password) of every request.
+    /// Requires a certificate *and* a token (or password) for every request.
     pub fn demand_both(&self, both: bool) {
         self.with(|table| table.both = both);
     }
 
-    /// Who this request is from, and how it proved that.
+    /// The user of this request, and how it was authenticated.
     pub(crate) fn identify(
         &self,
         path: &str,
@@ -179,7 +179,7 @@ impl Table {
         let known = match (by_certificate, by_header) {
             (Some((user, _)), Some(_)) if self.both => Some((user, Proof::Both)),
             _ if self.both => None,
-            // The order of the real server: a good certificate is enough, whatever the token is.
+            // The order of the real server: a valid certificate is enough, whatever the token is.
             (by_certificate, by_header) => by_certificate.or(by_header),
         };
         known.or_else(|| self.anonymous(path))
@@ -223,7 +223,7 @@ impl Table {
     }
 }
 
-/// Who the request asks to be taken for.
+/// The user that the request impersonates.
 fn impersonated(headers: &HeaderMap) -> Option<User> {
     const EXTRA: &str = "impersonate-extra-";
     let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();

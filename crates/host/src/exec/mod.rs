@@ -162,7 +162,7 @@ impl Runner {
         let header = answer.token.map_or(Header::None, Header::Bearer);
         let credential =
             Credential::new(header, pair.clone(), answer.expires).map_err(|Unsendable| {
-                wrong("answered a token with a character that no header can carry")
+                wrong("answered a token with a character that no header can contain")
             })?;
         self.tell(last.as_ref(), pair.as_ref(), answer.expires, now);
         *last = pair;

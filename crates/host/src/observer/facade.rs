@@ -49,7 +49,11 @@ impl MetricsObserver {
     pub fn new() -> Self {
         describe_counter!(CALLS, "runs of credential plugins, by exit code and outcome");
         describe_counter!(JUDGED, "decisions of the plugin policy");
-        describe_gauge!(TTL, Unit::Seconds, "time to the earliest end of a plugin's certificate");
+        describe_gauge!(
+            TTL,
+            Unit::Seconds,
+            "time to the earliest expiry of a plugin's certificate"
+        );
         describe_histogram!(ROTATION_AGE, Unit::Seconds, "age of certificates when replaced");
         describe_histogram!(RUN_SECONDS, Unit::Seconds, "time that plugins took");
         describe_histogram!(REFRESH_SECONDS, Unit::Seconds, "time that a refresh took");

@@ -47,7 +47,7 @@ impl Renewer {
             .map_err(|Unsendable| {
                 Error::new(
                     Kind::BadAnswer,
-                    "the id-token contains a character that no header can carry",
+                    "the id-token contains a character that no header can contain",
                 )
             })?;
         Ok(Fetched { value: credential, expires: Some(id.expires) })

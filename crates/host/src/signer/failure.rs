@@ -107,7 +107,7 @@ impl Signer {
     }
 
     pub(super) fn unsendable(&self) -> Error {
-        Error::new(Kind::BadConfig, "the token contains a character that no header can carry")
+        Error::new(Kind::BadConfig, "the token contains a character that no header can contain")
             .note_first("needed by", self.plan.needed_by())
     }
 

@@ -1,4 +1,4 @@
-//! From bytes to drafts: strictly, and with every problem rather than the first.
+//! Decodes bytes into drafts: strictly, and with every problem rather than the first.
 
 use std::{path::Path, sync::Arc};
 
@@ -12,7 +12,7 @@ use keyward_protocol::{
 use super::{Class, Dialect, Draft, DraftTokens, Files, Problem, Said, kinds, proposal};
 use keyward_host::kubeconfig::Place;
 
-/// Decodes all files, and says what is wrong with them.
+/// Decodes all files, and collects their problems.
 pub(super) fn all(files: &Files) -> (Vec<Draft>, Vec<Problem>) {
     let (mut drafts, mut problems) = (Vec::new(), Vec::new());
     for (path, bytes) in files.iter() {
@@ -21,11 +21,12 @@ pub(super) fn all(files: &Files) -> (Vec<Draft>, Vec<Problem>) {
     (drafts, problems)
 }
 
-/// Decodes one file. What is wrong with it goes to `problems`.
+/// Decodes one file. Its problems go to `problems`.
 fn file(path: &Arc<Path>, bytes: &[u8], problems: &mut Vec<Problem>) -> Vec<Draft> {
     let mut decoder = Decoder { path, hard: Vec::new(), strict: Vec::new() };
     let drafts = decoder.file(bytes);
-    // What makes a file undecodable comes before what is merely not allowed, as in the reference.
+    // Problems that make a file undecodable come before values that are not allowed, as in the
+    // reference.
     problems.append(&mut decoder.hard);
     problems.append(&mut decoder.strict);
     drafts
@@ -48,13 +49,13 @@ impl Decoder<'_> {
         };
         let Some(dialect) = self.dialect(&root, !repeats.is_empty()) else { return Vec::new() };
         for Repeat { key, line, first } in repeats {
-            let message = format!("stands here a second time; the first is in line {first}");
+            let message = format!("is repeated; the first is in line {first}");
             self.strict(line, key, message);
         }
         if matches!(dialect, Form::Internal)
             && let Some(providers) = root.get("Providers")
         {
-            // Its name in that version: of the wrong type, it makes the file undecodable.
+            // Its name in that version; a wrong type makes the file undecodable.
             self.list(providers, "Providers");
         }
         let mut drafts = Vec::new();
@@ -77,15 +78,14 @@ impl Decoder<'_> {
         drafts
     }
 
-    /// Says what is wrong with the text, and in the case of an unquoted `*` what to do about it.
+    /// Reports a syntax error, and how to fix an unquoted `*`.
     fn syntax(&mut self, bytes: &[u8], error: &SyntaxError) {
         let line = usize::try_from(error.line).unwrap_or_default().saturating_sub(1);
         let text = bytes.split(|b| *b == b'\n').nth(line).unwrap_or_default();
         let message = if begins_with_star(&String::from_utf8_lossy(text)) {
-            "a pattern that begins with `*` must be put in quotes: to YAML a bare `*` is an alias"
-                .to_owned()
+            "a pattern that begins with `*` needs quotes: a bare `*` is an alias in YAML".to_owned()
         } else {
-            format!("the file is not readable: {}, column {}", error.what, error.column)
+            format!("the file is not valid: {}, column {}", error.what, error.column)
         };
         self.hard(error.line, "", message);
     }
@@ -140,8 +140,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// The text of a field whose name is compared without regard to case: so the reference finds
-    /// kind and version, before it refuses the wrong spelling.
+    /// The text of a field, found without regard to case: the reference finds kind and version this
+    /// way before it rejects the wrong spelling.
     fn folded<'n>(&mut self, root: &'n Node, field: &str) -> Option<(&'n str, u32)> {
         let Value::Map(entries) = &root.value else { return None };
         let mut found = ("", root.line);
@@ -263,13 +263,13 @@ impl Decoder<'_> {
         let parsed = duration::parse(text);
         if parsed.is_none() {
             let shown = clean(text);
-            let message = format!("is `{shown}`, which is no duration: `10m` or `1h30m` is one");
+            let message = format!("is `{shown}`, which is not a duration such as `10m` or `1h30m`");
             self.hard(entry.value.line, field, message);
         }
         parsed.map(|value| Said { value, line: entry.line })
     }
 
-    /// The entries of a mapping. Those that nobody knows are reported and left out.
+    /// The entries of a mapping. Unknown ones are reported and left out.
     pub(super) fn fields<'n>(
         &mut self,
         node: &'n Node,
@@ -351,22 +351,22 @@ impl Decoder<'_> {
     }
 }
 
-/// The form of a file, and what it knows.
+/// The form of a file, which determines its fields.
 #[derive(Clone, Copy)]
 enum Form {
     Kubelet(Version),
     Proposal,
-    /// The version that the kubelet keeps for itself: none of its fields has the name it has in files.
+    /// The kubelet's internal version: none of its fields has the same name as in files.
     Internal,
 }
 
-/// Words for a field that is not known, better ones for those of the other dialect.
+/// The message for an unknown field, with more detail for fields of the other form.
 fn unknown(key: &str) -> &'static str {
     match key {
         "imageMatchers" => "is a field of the original proposal; the kubelet's is `matchImages`",
         "extraArgs" => "is a field of the original proposal; the kubelet's are `args` and `env`",
         "matchImages" => "is the kubelet's field; a file of this kind has `imageMatchers`",
-        "tokenAttributes" => "is known to files of `kubelet.config.k8s.io/v1` only",
+        "tokenAttributes" => "exists only in files of `kubelet.config.k8s.io/v1`",
         _ => "is not a field",
     }
 }

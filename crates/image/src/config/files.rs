@@ -11,13 +11,13 @@ use zeroize::Zeroizing;
 
 use super::problem::{Class, Faults, Problem, Stage, settle};
 
-/// The bytes of a configuration, read and not looked at yet.
+/// The bytes of a configuration, not parsed yet.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Files(Vec<(Arc<Path>, Zeroizing<Vec<u8>>)>);
 
 impl Files {
-    /// Reads a file, or the `.json`, `.yaml` and `.yml` files of a folder in the order of their
-    /// names: hidden ones too, folders inside it not.
+    /// Reads a file, or the `.json`, `.yaml` and `.yml` files of a directory in the order of their
+    /// names, including hidden files but not subdirectories.
     pub fn read(path: &Path) -> Result<Self, Faults> {
         let fault = |what: &str, at: &Path, error: &io::Error| {
             let message = format!("{what} `{}` cannot be read: {error}", at.display());
@@ -36,10 +36,10 @@ impl Files {
             vec![path.to_owned()]
         };
         if paths.is_empty() {
-            let message = "there is no `.json`, `.yaml` or `.yml` file in this folder";
+            let message = "there is no `.json`, `.yaml` or `.yml` file in this directory";
             settle(Stage::Read, vec![Problem::new(Class::Unreadable, path, 0, "", message)])?;
         }
-        // A pipe in a directory would be waited for; one that was named may come from a shell.
+        // A pipe in a directory would block; one given by name may come from a shell.
         let limits = if found.is_dir() { Limits::GIVEN.regular() } else { Limits::GIVEN };
         let mut files = Self::none();
         let mut problems = Vec::new();
@@ -59,7 +59,7 @@ impl Files {
         Ok(files)
     }
 
-    /// One file whose bytes are here already; `path` is for messages.
+    /// One file whose bytes are already here; `path` is for messages.
     pub fn from_bytes(path: &Path, bytes: Vec<u8>) -> Self {
         Self(vec![(path.into(), Zeroizing::new(bytes))])
     }
@@ -87,7 +87,7 @@ impl Files {
     }
 }
 
-/// The files of a folder that count, in order.
+/// The relevant files of a directory, in order.
 pub(crate) fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -95,7 +95,7 @@ pub(crate) fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
         let name = entry.file_name();
         let suffix = name.as_encoded_bytes().rsplit(|b| *b == b'.').next();
         let has_dot = name.as_encoded_bytes().contains(&b'.');
-        // A link to a folder is no folder to the reference either; reading it then fails.
+        // For the reference, too, a link to a directory is not a directory; reading it fails then.
         if has_dot
             && matches!(suffix, Some(b"json" | b"yaml" | b"yml"))
             && !entry.file_type()?.is_dir()

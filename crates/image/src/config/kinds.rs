@@ -1,9 +1,9 @@
-//! The other kinds of file that the kubelet knows, for the one difference that their fields make.
+//! Other kinds of file that the kubelet knows: their fields decide which error comes first.
 
 use keyward_protocol::{Node, node::Value};
 
-/// For a file of another kind that the reference knows: whether it has a field that this kind has not. Then, as with a
-/// field that stands twice, the reference complains of the field first.
+/// For a file of another kind that the reference knows: whether it has a field that its kind does
+/// not have. Then the reference reports the field first, as with a duplicate field.
 pub(super) fn has_unknown_field(kind: &str, version: &str, root: &Node) -> Option<bool> {
     const PROVIDER: &str = "credentialprovider.kubelet.k8s.io/";
     let provider = version.strip_prefix(PROVIDER);
@@ -12,7 +12,7 @@ pub(super) fn has_unknown_field(kind: &str, version: &str, root: &Node) -> Optio
     let pulls = pulls.is_some_and(|v| matches!(v, "v1beta1" | "v1alpha1"));
     let provider_internal = version == "credentialprovider.kubelet.k8s.io/__internal";
     let internal = version == "kubelet.config.k8s.io/__internal";
-    // Without a version, or with one that cannot be read, it never gets as far as the fields.
+    // Without a valid version the reference does not look at the fields.
     if version.ends_with('/') || version.is_empty() || version.matches('/').count() > 1 {
         return None;
     }
@@ -22,7 +22,7 @@ pub(super) fn has_unknown_field(kind: &str, version: &str, root: &Node) -> Optio
         "APIGroup" => &["name", "versions", "preferredVersion", "serverAddressByClientCIDRs"],
         "APIGroupList" => &["groups"],
         "APIResourceList" => &["groupVersion", "resources"],
-        // It has neither kind nor version of its own.
+        // This type has neither kind nor version.
         "WatchEvent" if provider => return Some(true),
         "CredentialProviderResponse" if provider => &["cacheKeyType", "cacheDuration", "auth"],
         "CredentialProviderRequest" if provider => {
@@ -31,7 +31,7 @@ pub(super) fn has_unknown_field(kind: &str, version: &str, root: &Node) -> Optio
         "SerializedNodeConfigSource" if version == "kubelet.config.k8s.io/v1beta1" => &["source"],
         "ImagePullIntent" if pulls => &["image"],
         "ImagePulledRecord" if pulls => &["lastUpdatedTime", "imageRef", "credentialMapping"],
-        // In the versions that the kubelet keeps for itself fields have the names of Go's.
+        // In the kubelet's internal versions, fields have the names of Go's.
         "CredentialProviderResponse" if provider_internal => {
             &["CacheKeyType", "CacheDuration", "Auth"]
         }
@@ -52,13 +52,13 @@ pub(super) fn has_unknown_field(kind: &str, version: &str, root: &Node) -> Optio
     Some(has_other(root, |name| known.contains(&name)))
 }
 
-/// Whether an object has a field that is not known, `kind` and `apiVersion` aside.
+/// Whether an object has an unknown field, besides `kind` and `apiVersion`.
 fn has_other(root: &Node, known: impl Fn(&str) -> bool) -> bool {
     let Value::Map(entries) = &root.value else { return false };
     entries.iter().any(|entry| !matches!(&*entry.key, "apiVersion" | "kind") && !known(&entry.key))
 }
 
-/// Whether it is one of the words of a text.
+/// Whether a name is one of the words of a text.
 fn word(text: &str, name: &str) -> bool {
     text.split(' ').any(|word| word == name)
 }

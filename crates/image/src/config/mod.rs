@@ -2,12 +2,12 @@
 //! original proposal.
 //!
 //! ```text
-//! file or folder ──► bytes ──► Node ──► Config
-//!               read      parse    decode, merge, validate
+//! file or directory ──► bytes ──► Node ──► Config
+//!                  read      parse    decode, merge, validate
 //! ```
 //!
-//! Decoding is strict, as the kubelet's: a field nobody knows or that stands there twice is an error.
-//! Everything that is wrong is reported at once, each with its file, line and field.
+//! Decoding is as strict as the kubelet's: an unknown or duplicate field is an error. All problems
+//! are reported at once, each with its file, line and field.
 
 mod decode;
 mod files;
@@ -31,8 +31,9 @@ pub use self::{
 use super::{Index, Pattern, Reading, Scope};
 use keyward_host::kubeconfig::Place;
 
-/// An environment variable of a provider by which its configuration says which cache key its answers
-/// have, so that even the first run is shared by all images it will serve: `Registry` or `Global`.
+/// An environment variable in a provider's configuration that declares the cache key of its
+/// answers, `Registry` or `Global`, so that even the first run is shared by all images it will
+/// serve.
 pub(crate) const CACHE_KEY_VARIABLE: &str = "KEYWARD_CACHE_KEY_TYPE";
 
 /// Providers, in the order in which they are asked.
@@ -40,12 +41,12 @@ pub(crate) const CACHE_KEY_VARIABLE: &str = "KEYWARD_CACHE_KEY_TYPE";
 pub struct Config {
     /// The providers.
     pub providers: Vec<Arc<Provider>>,
-    /// What tells this configuration from any other, as the kubelet's metric has it:
-    /// `sha256:` and the digest of the files.
+    /// Identifies the configuration, as in the kubelet's metric: `sha256:` and the digest of the
+    /// files.
     pub hash: String,
 }
 
-/// A program that knows logins for some images.
+/// A program with logins for some images.
 pub struct Provider {
     /// The provider's name, which is also its file name.
     pub name: String,
@@ -53,20 +54,20 @@ pub struct Provider {
     pub protocol: Protocol,
     /// The version of `kubelet.config.k8s.io` of its file; none in the original proposal's form.
     pub form: Option<Version>,
-    /// For which images it is asked.
+    /// The images that it is asked for.
     pub patterns: Vec<Pattern>,
-    /// How long an answer is kept that does not say so itself, in nanoseconds.
+    /// How long to cache an answer without its own duration, in nanoseconds.
     pub default_duration: i64,
     /// The provider's arguments.
     pub args: Vec<String>,
-    /// Environment variables besides ours.
+    /// Environment variables to add to ours.
     pub env: Vec<(String, Secret)>,
-    /// Whether it is told the pod's service account, and how.
+    /// Whether and how it gets the pod's service account.
     pub tokens: Option<TokenAttributes>,
     /// What its answers are known to be good for, from the variable `KEYWARD_CACHE_KEY_TYPE`: more than
     /// the image they were asked for.
     pub known_key: Option<Scope>,
-    /// Where it was said.
+    /// The provider's position in its file.
     pub place: Place,
     reading: Reading,
     index: Index,
@@ -75,38 +76,38 @@ pub struct Provider {
 /// The protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// The kubelet's, in a version.
+    /// The kubelet's, in this version.
     Kubelet(Version),
     /// The original proposal's.
     Proposal,
 }
 
-/// How a provider gets tokens of service accounts.
+/// How a provider gets service account tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenAttributes {
-    /// For whom the tokens are meant.
+    /// The audience of the tokens.
     pub audience: String,
-    /// What tells cached answers apart.
+    /// What distinguishes cached answers.
     pub cache: TokenCache,
-    /// Whether pods without a service account are passed over.
+    /// Whether pods without a service account are skipped.
     pub require: bool,
-    /// Annotations without which a service account is passed over.
+    /// Annotations without which a service account is skipped.
     pub required_annotations: Vec<String>,
-    /// Annotations that are said if they are there.
+    /// Annotations that are sent if they exist.
     pub optional_annotations: Vec<String>,
 }
 
-/// What tells cached answers for service accounts apart.
+/// What distinguishes cached answers for service accounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenCache {
-    /// The account: all its pods share.
+    /// The account: all its pods share answers.
     ServiceAccount,
     /// The token itself.
     Token,
 }
 
 impl Config {
-    /// Reads a file, or the `.json`, `.yaml` and `.yml` files of a folder in the order of their
+    /// Reads a file, or the `.json`, `.yaml` and `.yml` files of a directory in the order of their
     /// names, and checks them.
     pub fn load(path: &Path) -> Result<Self, Faults> {
         Self::from_files(&Files::read(path)?)
@@ -131,9 +132,8 @@ impl Config {
 }
 
 impl Config {
-    /// Everything that is wrong with what was read, not only what ends the first stage, and as much
-    /// of the providers as can be told. For those who look at a configuration: with a problem it is
-    /// not to be used.
+    /// All problems, not only those of the first stage, and as much of the providers as can be
+    /// decoded. For inspection only: a configuration with a problem must not be used.
     pub fn review(files: &Files, reading: Reading) -> (Self, Vec<Problem>) {
         let (mut drafts, mut problems) = decode::all(files);
         let decoding = problems.len();
@@ -142,7 +142,7 @@ impl Config {
             rest.extend(validate::all(&drafts, files));
         }
         for problem in rest {
-            // What could not be decoded looks as if it were missing.
+            // A field that could not be decoded looks like a missing one.
             if !problems[..decoding].iter().any(|earlier| earlier.explains(&problem)) {
                 problems.push(problem);
             }
@@ -166,7 +166,7 @@ impl Provider {
         &self.index
     }
 
-    /// How its patterns are read.
+    /// How the patterns are matched.
     pub fn reading(&self) -> Reading {
         self.reading
     }
@@ -178,7 +178,7 @@ impl fmt::Debug for Provider {
     }
 }
 
-/// A provider as it was written, not checked yet.
+/// A provider as written, not validated yet.
 struct Draft {
     dialect: Dialect,
     /// `providers[0]`, in its file.
@@ -196,12 +196,12 @@ struct Draft {
 /// The form of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dialect {
-    /// The kubelet's, in a version of `kubelet.config.k8s.io`.
+    /// The kubelet's, in this version of `kubelet.config.k8s.io`.
     Kubelet(Version),
     Proposal,
 }
 
-/// A value and the line it stood on.
+/// A value and its line.
 #[derive(Clone, Default)]
 struct Said<T> {
     value: T,
@@ -218,10 +218,10 @@ struct DraftTokens {
 }
 
 impl Draft {
-    /// Puts something harmless in the place of what is wrong, and leaves out patterns that are none.
+    /// Replaces invalid values by harmless ones, and drops invalid patterns.
     fn mend(&mut self) {
         if Version::parse(&self.api_version.value).is_none() {
-            // The one that every kubelet knows.
+            // The version that every kubelet supports.
             Version::V1Alpha1.api_version().clone_into(&mut self.api_version.value);
         }
         let usable = |text: &str| !text.is_empty() && Pattern::parse(text).is_ok();
@@ -229,7 +229,7 @@ impl Draft {
         self.duration.get_or_insert(Said { value: 60_000_000_000, line: 0 });
     }
 
-    /// The provider, once nothing is wrong with it.
+    /// The validated provider.
     fn finish(self, reading: Reading) -> Option<Provider> {
         let protocol = match self.dialect {
             Dialect::Proposal => Protocol::Proposal,

@@ -4,46 +4,45 @@ use keyward_protocol::text;
 
 use keyward_host::{Error, Kind, kubeconfig::Place};
 
-/// One thing that is wrong with a configuration of providers. It never carries a value that may be
-/// secret.
+/// A problem in a provider configuration. It never contains a value that may be secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
-    /// What kind of problem it is.
+    /// The kind of problem.
     pub class: Class,
-    /// Where it stands.
+    /// The problem's position.
     pub place: Place,
     /// The field, in the file's spelling: `providers[1].matchImages`.
     pub field: String,
-    /// What is wrong, in words.
+    /// A description of the problem.
     pub message: String,
 }
 
-/// The kinds of [`Problem`], as the kubelet tells them apart.
+/// The kinds of [`Problem`], as the kubelet distinguishes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Class {
-    /// The file or folder is not there, or cannot be read.
+    /// The file or directory does not exist, or cannot be read.
     Unreadable,
     /// Not a configuration: syntax, kind, version, or the type of a field.
     Decode,
-    /// A field that nobody knows, or that stands there twice.
+    /// An unknown or duplicate field.
     StrictDecode,
-    /// Two providers of one name.
+    /// Two providers with the same name.
     DuplicateProvider,
-    /// A field that must be there is not.
+    /// A missing field.
     Required,
-    /// A value that is not possible.
+    /// An invalid value.
     Invalid,
-    /// A value that is not one of those that are possible.
+    /// A value that is not one of the allowed ones.
     NotSupported,
-    /// A value that stands there twice.
+    /// A duplicate value.
     Duplicate,
-    /// A field that must not be there, with what else is said.
+    /// A field that is not allowed in combination with others.
     Forbidden,
 }
 
-/// How far a configuration got.
+/// The stage that a configuration failed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stage {
     /// The file could not be read or decoded.
@@ -52,12 +51,12 @@ pub enum Stage {
     Validate,
 }
 
-/// Everything that is wrong with a configuration; at least one problem.
+/// All problems of a configuration; at least one.
 #[derive(Debug, Clone)]
 pub struct Faults {
-    /// How far it got.
+    /// The stage that failed.
     pub stage: Stage,
-    /// All of it, in the order of the files.
+    /// All problems, in the order of the files.
     pub problems: Vec<Problem>,
 }
 
@@ -77,8 +76,8 @@ impl Problem {
         }
     }
 
-    /// Whether this, a field that could not be decoded, is why `later` is said of it, of a part of it
-    /// or of the list it stands in.
+    /// Whether this problem, a field that could not be decoded, is the cause of `later`: a problem
+    /// of the same field, of a part of it, or of the list that contains it.
     pub(super) fn explains(&self, later: &Self) -> bool {
         let part = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
         let list = self.field.rsplit_once('[').map(|(list, _)| list);
@@ -89,7 +88,7 @@ impl Problem {
     }
 }
 
-/// Problems end a stage.
+/// Fails a stage if it has problems.
 pub(super) fn settle(stage: Stage, problems: Vec<Problem>) -> Result<(), Faults> {
     if problems.is_empty() { Ok(()) } else { Err(Faults { stage, problems }) }
 }

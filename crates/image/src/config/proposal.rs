@@ -1,7 +1,7 @@
 //! A provider in the form of the original proposal.
 //!
-//! Its sample has `extraArgs` as a mapping, its types have a list: both are read. They become
-//! environment variables in upper case.
+//! The proposal's sample has `extraArgs` as a mapping, its types have a list: both are accepted.
+//! They become environment variables in upper case.
 
 use keyward_protocol::{Node, Secret, node::Value};
 

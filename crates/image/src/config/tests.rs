@@ -71,7 +71,7 @@ providers:
             "12 providers[2].defaultCacheDuration",
         ]
     );
-    assert!(problems[2].message.contains("`5x`, which is no duration"), "{}", problems[2]);
+    assert!(problems[2].message.contains("`5x`, which is not a duration"), "{}", problems[2]);
     let patterns: Vec<_> =
         config.providers.iter().flat_map(|p| &p.patterns).map(Pattern::text).collect();
     assert_eq!(patterns, ["r.io/team", "s.io"]);
@@ -117,7 +117,7 @@ fn unknown_repeated_and_misspelt_fields_are_told_together() {
     assert_eq!(
         problems(&text),
         [
-            "8 name: stands here a second time; the first is in line 4",
+            "8 name: is repeated; the first is in line 4",
             "10 providers[0].imageMatchers: is a field of the original proposal; the kubelet's is \
              `matchImages`",
             "9 providers[0].matchimages: is not a field; did you mean `matchImages`?",

@@ -1,4 +1,4 @@
-//! The kubelet's rules for a configuration that could be decoded.
+//! The kubelet's rules for a decoded configuration.
 
 use std::{collections::HashMap, path::Path};
 
@@ -7,20 +7,20 @@ use keyward_protocol::{image::Version, text};
 use super::{Class, Dialect, Draft, DraftTokens, Files, Problem, Said};
 use crate::Pattern;
 
-/// Two providers of one name, in whatever files.
+/// Finds providers with the same name, even in different files.
 pub(super) fn names(drafts: &[Draft]) -> Vec<Problem> {
     let mut seen: HashMap<&str, &Draft> = HashMap::new();
     let mut problems = Vec::new();
     for draft in drafts {
         let Some(first) = seen.insert(&draft.name.value, draft) else { continue };
         let field = format!("{}.name", draft.field);
-        let message = format!("is the name of another provider too ({})", first.place);
+        let message = format!("is also the name of another provider ({})", first.place);
         problems.push(problem(Class::DuplicateProvider, draft, draft.name.line, field, message));
     }
     problems
 }
 
-/// Everything else. A configuration without providers is not usable either.
+/// Finds all other problems. A configuration without providers is not valid either.
 pub(super) fn all(drafts: &[Draft], files: &Files) -> Vec<Problem> {
     if drafts.is_empty() {
         let file = files.iter().next().map_or(Path::new(""), |(path, _)| path);
@@ -59,13 +59,13 @@ impl Judge {
             self.add(Class::Invalid, draft, draft.name.line, ".name", message);
         };
         if name.contains('/') {
-            wrong("must not contain `/`: it is the name of a file in the folder of providers");
+            wrong("must not contain `/`: it is the name of a file in the directory of providers");
         }
         if name.contains(' ') {
             wrong("must not contain a space");
         }
         if matches!(name, "." | "..") {
-            wrong("must be the name of a file, not of a folder");
+            wrong("must be the name of a file, not of a directory");
         }
     }
 
@@ -103,7 +103,7 @@ impl Judge {
         let field = ".defaultCacheDuration";
         match &draft.duration {
             None => {
-                let message = "is missing; `0s` means not to keep answers that do not say how long";
+                let message = "is missing; `0s` means not to cache answers without a duration";
                 self.add(Class::Required, draft, draft.place.line, field, message);
             }
             Some(duration) if duration.value < 0 => {
@@ -128,7 +128,8 @@ impl Judge {
             );
         }
         if tokens.require.is_none() {
-            let message = "is missing: say whether pods without a service account are passed over";
+            let message =
+                "is missing: it decides whether pods without a service account are skipped";
             self.add(Class::Required, draft, said.line, field(".requireServiceAccount"), message);
         }
         if Version::parse(&draft.api_version.value) != Some(Version::V1) {
@@ -167,7 +168,7 @@ impl Judge {
         for (number, key) in keys.value.iter().enumerate() {
             let shown = text::clean(&key.value);
             for wrong in qualified_name(&lower(&key.value)) {
-                let message = format!("has `{shown}`, which is no annotation key: {wrong}");
+                let message = format!("has `{shown}`, which is not an annotation key: {wrong}");
                 self.add(Class::Invalid, draft, key.line, field, message);
             }
             if keys.value[..number].iter().any(|earlier| earlier.value == key.value) {
@@ -195,7 +196,7 @@ fn problem(class: Class, draft: &Draft, line: u32, field: String, message: Strin
     Problem::new(class, file, line, field, message)
 }
 
-/// What is wrong with a key of an annotation: `[prefix/]name`.
+/// What is wrong with an annotation key: `[prefix/]name`.
 fn qualified_name(key: &str) -> Vec<&'static str> {
     let mut wrong = Vec::new();
     let name = match key.split_once('/') {
@@ -203,13 +204,13 @@ fn qualified_name(key: &str) -> Vec<&'static str> {
         Some((_, rest)) if rest.contains('/') => return vec!["it has more than one `/`"],
         Some((prefix, name)) => {
             if prefix.is_empty() {
-                wrong.push("nothing stands before the `/`");
+                wrong.push("there is nothing before the `/`");
             } else {
                 if prefix.len() > 253 {
-                    wrong.push("what stands before the `/` is longer than 253 characters");
+                    wrong.push("the part before the `/` is longer than 253 characters");
                 }
                 if !prefix.split('.').all(is_label) {
-                    wrong.push("what stands before the `/` is no DNS name");
+                    wrong.push("the part before the `/` is not a DNS name");
                 }
             }
             name
@@ -224,12 +225,12 @@ fn qualified_name(key: &str) -> Vec<&'static str> {
     let ends = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = name.as_bytes();
     if !(bytes.iter().all(|b| inner(*b)) && ends(bytes.first()) && ends(bytes.last())) {
-        wrong.push("it must be letters, digits, `-`, `_` and `.`, a letter or digit at both ends");
+        wrong.push("it must consist of letters, digits, `-`, `_` and `.`, with a letter or digit at both ends");
     }
     wrong
 }
 
-/// Letters in lower case, one for one as the reference has them.
+/// Lower-case letters, one for one as in the reference.
 fn lower(text: &str) -> String {
     let one = |letter: char| match letter {
         '\u{130}' => 'i',

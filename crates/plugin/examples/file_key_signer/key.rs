@@ -1,4 +1,4 @@
-//! A private key in memory, and every signature that TLS knows for it.
+//! A private key in memory, and every signature scheme that TLS has for it.
 
 use getrandom::{SysRng, rand_core::UnwrapErr};
 use keyward_plugin::{Hash, Options, Refusal};
@@ -27,7 +27,7 @@ impl Key {
             .or_else(|_| DecodePrivateKey::from_pkcs8_der(der).map(Self::P384))
             .or_else(|_| DecodePrivateKey::from_pkcs8_der(der).map(|key| Self::P521(Box::new(key))))
             .or_else(|_| DecodePrivateKey::from_pkcs8_der(der).map(Self::Ed25519))
-            .map_err(|_| Refusal::BadConfig("the key is of a kind that is not known here".into()))
+            .map_err(|_| Refusal::BadConfig("the key is of an unsupported kind".into()))
     }
 
     pub(crate) fn sign(&self, digest: &[u8], options: Options) -> Result<Vec<u8>, Refusal> {

@@ -1,8 +1,8 @@
 //! An external signer with a key in a file: `certificate` and `key` of the kubeconfig's
 //! configuration name the files, both in PEM, the key in PKCS#8.
 //!
-//! A key in a file is no better kept here than in the kubeconfig. What is worth reading is the
-//! shape; put a token, a TPM or a key service in its place.
+//! A key in a file is no safer here than in the kubeconfig. The example shows the
+//! structure; use a token, a TPM or a key service instead.
 
 mod key;
 
@@ -28,9 +28,9 @@ impl Signer for FileKey {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|_| Refusal::BadConfig("`certificate` is not in PEM".into()))?
             .into_iter();
-        let certificate = chain
-            .next()
-            .ok_or_else(|| Refusal::BadConfig("there is none in the file `certificate`".into()))?;
+        let certificate = chain.next().ok_or_else(|| {
+            Refusal::BadConfig("the file `certificate` contains no certificate".into())
+        })?;
         let prompt = configuration.get("prompt").map(str::to_owned);
         Ok(CertificateResponse { certificate, chain: chain.collect(), prompt })
     }
@@ -40,7 +40,7 @@ impl Signer for FileKey {
     }
 }
 
-/// The file that `name` names.
+/// The content of the file in the configuration entry `name`.
 fn read(configuration: &Configuration, name: &str) -> Result<String, Refusal> {
     let path = configuration
         .get(name)

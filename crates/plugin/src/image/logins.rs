@@ -189,7 +189,7 @@ fn check(
         }
         if login.username.contains(|c: char| c == ':' || c.is_control()) {
             return Err(Refusal::failed(
-                "the user name has a colon or a control character, which no registry can be sent",
+                "the user name has a colon or a control character, which cannot be sent to a registry",
             ));
         }
         if login.password.is_empty() {
@@ -201,7 +201,7 @@ fn check(
             }
             _ => {
                 return Err(Refusal::Failed(format!(
-                    "`{pattern}` is no registry pattern: it must read as `host[:port][/path]`"
+                    "`{pattern}` is not a registry pattern: use the form `host[:port][/path]`"
                 )));
             }
         };
@@ -211,7 +211,7 @@ fn check(
         let elsewhere = !host.contains(&b'*') && host != question.registry().as_bytes();
         if *key != CacheKey::Global && elsewhere {
             return Err(Refusal::Failed(format!(
-                "a login for `{pattern}` is of no use in an answer that is kept for `{}` alone; \
+                "a login for `{pattern}` is of no use in an answer that is cached for `{}` only; \
                  `Logins::everywhere` makes one for all",
                 question.registry()
             )));
@@ -221,7 +221,7 @@ fn check(
         && pattern.contains('/')
     {
         return Err(Refusal::Failed(format!(
-            "an answer for a whole registry has a login for `{pattern}` alone"
+            "an answer for a whole registry has a login for only `{pattern}`"
         )));
     }
     Ok(())
@@ -235,7 +235,7 @@ fn proposal(
     now: Timestamp,
 ) -> Result<Secret, Refusal> {
     let Some((_, login)) = auth.into_iter().next() else {
-        return Err(Refusal::NotAllowed(format!("nothing is known about `{}`", question.image())));
+        return Err(Refusal::NotAllowed(format!("there is no login for `{}`", question.image())));
     };
     let kept = duration.filter(|time| !time.is_zero());
     Ok(ProposalResponse { login, expires: kept.map(|time| expiry(now, time)) }.to_json())
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(answer["expirationTimestamp"], "1970-01-01T00:09:00Z");
         let answer = printed(Logins::for_registry("u", "p"), "").unwrap();
         assert!(answer.get("expirationTimestamp").is_none());
-        assert!(printed(Logins::none(), "").unwrap_err().contains("nothing is known"));
+        assert!(printed(Logins::none(), "").unwrap_err().contains("there is no login"));
     }
 
     #[test]
@@ -350,8 +350,8 @@ mod tests {
             (registry().expires_at(NOW), "expired at"),
             (registry().and("r.io:5000", "u", "p"), "two logins"),
             (registry().and("s.io", "u", "p"), "of no use"),
-            (Logins::everywhere("https://r.io", "u", "p"), "no registry pattern"),
-            (Logins::everywhere("a b", "u", "p"), "no registry pattern"),
+            (Logins::everywhere("https://r.io", "u", "p"), "not a registry pattern"),
+            (Logins::everywhere("a b", "u", "p"), "not a registry pattern"),
         ] {
             let refusal = printed(logins, "v1").unwrap_err();
             assert!(refusal.contains(why), "`{refusal}` does not say `{why}`");

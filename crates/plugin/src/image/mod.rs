@@ -41,21 +41,21 @@ where
     }
 }
 
-/// Answers the kubelet, or whoever else pulls an image: the whole `main` of a provider.
+/// Answers the kubelet, or another program that pulls an image: the whole `main` of a provider.
 ///
 /// Reads the question from stdin, asks the provider, and prints the answer in the version of the
 /// question, or in the form of the original proposal where the question has that. Until then
-/// stdout is moved aside, as [`serve`](crate::serve()) does it. The exit codes are those of
+/// stdout is redirected, as by [`serve`](crate::serve()). The exit codes are those of
 /// [`serve`](crate::serve()).
 ///
-/// Logins that no registry could take (empty, expired, a colon in the user's name) are not
+/// Logins that no registry could accept (empty, expired, a colon in the user's name) are not
 /// printed; they become a failure that explains why.
 #[expect(clippy::needless_pass_by_value, reason = "`serve_image(Provider)` is the whole `main`")]
 pub fn serve_image(provider: impl ImageProvider) -> ExitCode {
     end(answer(&provider))
 }
 
-/// A request is an image's name, a token and annotations: far less than this.
+/// A request contains an image's name, a token and annotations: far less than this.
 const MOST: u64 = 1 << 20;
 
 #[expect(clippy::disallowed_methods, reason = "a plugin lives by the real clock")]

@@ -54,7 +54,7 @@ fn below(root: Pid) -> Vec<(Pid, Pid)> {
 
 fn parent_of(pid: i32) -> Option<Pid> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it is in parentheses and may contain anything, parentheses too.
+    // The name before it is in parentheses and may contain anything, even parentheses.
     let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?;
     Pid::from_raw(parent.parse().ok()?)
 }

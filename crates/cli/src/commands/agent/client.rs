@@ -1,4 +1,4 @@
-//! How commands speak to the agent.
+//! Connects commands to the agent.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{failure::Failure, globals::Globals};
 /// How long a command waits for an answer that needs no plugin.
 const SOON: Duration = Duration::from_secs(5);
 
-/// The agent's answer; `None` when none is running.
+/// The agent's answer; `None` if no agent is running.
 pub(super) fn admin(globals: &Globals, admin: &Admin) -> Result<Option<Served>, Failure> {
     let address = address(globals)?;
     let mut client = match connect(&address) {
@@ -26,9 +26,9 @@ pub(super) fn admin(globals: &Globals, admin: &Admin) -> Result<Option<Served>, 
         Ok(Message::Direct(why)) => {
             Err(Failure::failed(format!("the agent does not serve this process: {why}")))
         }
-        Ok(_) => Err(Failure::failed("the agent answered something else")),
+        Ok(_) => Err(Failure::failed("the agent sent an unexpected answer")),
         Err(error) => Err(Failure::failed(error.to_string())
-            .hint("end it: `kill` the process that listens on its socket")),
+            .hint("`kill` the process that listens on its socket")),
     }
 }
 
@@ -37,8 +37,8 @@ pub(super) fn address(globals: &Globals) -> Result<Address, Failure> {
         .map_err(|error| Failure::failed(error.to_string()))
 }
 
-/// Connects. The agent looks at the namespaces of whoever asks, which it cannot while our memory is
-/// private; nothing is in it yet. The caller makes it private again.
+/// Connects. The agent has to read this process's namespaces, which it cannot do while our memory
+/// is private; there is nothing secret in it yet. The caller makes it private again.
 pub(super) fn connect(address: &Address) -> Result<Client, Unreachable> {
     harden::allow_inspection();
     Client::connect(&address.socket)

@@ -19,8 +19,8 @@ use crate::{
 
 /// Log in now, for all processes of this user
 ///
-/// Runs the credential plugin of the context in this terminal and gives the agent what it brings.
-/// Whatever waits for this login goes on.
+/// Runs the credential plugin of the context in this terminal and gives its credential to the
+/// agent. Everything that waits for this login continues.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -33,8 +33,9 @@ pub(crate) struct LoginArgs {}
 
 /// Make the agent forget credentials
 ///
-/// Background requests do not log in again until somebody runs `keyward login` or a command in a
-/// terminal. Credentials that were issued remain valid until their end, which is printed.
+/// Background requests do not log in again until you run `keyward login` or a command in a
+/// terminal. Credentials that were already issued stay valid until they expire; their expiry is
+/// printed.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -64,8 +65,9 @@ pub(crate) fn log_in(_args: &LoginArgs, globals: &Globals) -> Result<ExitCode, F
     let request = plugin.request.clone().unwrap_or(Request::new(plugin.version()));
     let question = Message::Ask(question(globals, plugin.exec(), request));
     let address = client::address(globals)?;
-    let own = std::env::current_exe()
-        .map_err(|error| Failure::failed(format!("where is this program? {error}")))?;
+    let own = std::env::current_exe().map_err(|error| {
+        Failure::failed(format!("cannot find the path of this program: {error}"))
+    })?;
     harden::allow_inspection();
     let mut agent = connect_or_start(&address, &own, |name| globals.surroundings.var(name))
         .map_err(|error| Failure::failed(error.to_string()))?;
@@ -80,11 +82,11 @@ pub(crate) fn log_in(_args: &LoginArgs, globals: &Globals) -> Result<ExitCode, F
         Obtained::Direct(why) => {
             Err(Failure::failed(format!("the agent does not serve this process: {why}")))
         }
-        _ => Err(Failure::failed("the agent answered something else")),
+        _ => Err(Failure::failed("the agent sent an unexpected answer")),
     }
 }
 
-/// What kubectl would ask through `keyward-exec`, so that both have one credential.
+/// The question that kubectl would ask through `keyward-exec`, so that both share one credential.
 fn question(globals: &Globals, exec: &Exec, request: Request) -> Ask {
     let mut environment: Vec<_> = globals
         .surroundings
@@ -116,7 +118,7 @@ pub(crate) fn log_out(args: &LogoutArgs, globals: &Globals) -> Result<ExitCode, 
     let name = if args.all { None } else { Some(context(globals)?) };
     match client::admin(globals, &Admin::Forget(name.clone()))? {
         None => {
-            output::tell("no agent is running, so nothing is kept\n");
+            output::tell("no agent is running, so there is nothing to forget\n");
             Ok(ExitCode::SUCCESS)
         }
         Some(Served::Done(said)) => {
@@ -124,12 +126,12 @@ pub(crate) fn log_out(args: &LogoutArgs, globals: &Globals) -> Result<ExitCode, 
             Ok(ExitCode::SUCCESS)
         }
         Some(Served::Absent) => Err(Failure::failed(format!(
-            "the agent keeps nothing for context `{}`",
+            "the agent has no credentials for context `{}`",
             output::inline(&name.unwrap_or_default())
         ))
         .hint("`keyward agent status` shows what it keeps; `--all` forgets everything")),
         Some(Served::Not(why)) => Err(Failure::failed(why)),
-        Some(_) => Err(Failure::failed("the agent answered something else")),
+        Some(_) => Err(Failure::failed("the agent sent an unexpected answer")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `keyward agent`: keeps credentials for all processes of this user, and tells what it keeps.
+//! `keyward agent`: keeps credentials for all processes of this user, and shows them.
 
 mod client;
 mod login;
@@ -23,8 +23,9 @@ use crate::{failure::Failure, globals::Globals, output};
 
 /// Keep credentials in memory for all processes of this user
 ///
-/// `keyward-exec`, which `keyward wrap` puts into kubeconfigs, starts the agent when it is needed. It
-/// ends after ten minutes without anything to keep. Without a subcommand, it runs in the foreground.
+/// `keyward-exec`, which `keyward wrap` puts into kubeconfigs, starts the agent when it is needed.
+/// The agent exits after ten minutes with nothing to keep. Without a subcommand, it runs in the
+/// foreground.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -41,11 +42,11 @@ pub(crate) struct Args {
     #[arg(long, hide = true)]
     background: bool,
 
-    /// Take the socket of the agent that is running
+    /// Take over the socket of the running agent
     #[arg(long, hide = true)]
     take_over: bool,
 
-    /// Do not ask the server about a credential that a client asks for again; the same as
+    /// Do not check with the server when a client asks for a credential again; same as
     /// `KEYWARD_AGENT_VERIFY=off`
     #[arg(long)]
     no_verify: bool,
@@ -57,7 +58,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     Status(status::Args),
-    /// Forget everything and end
+    /// Forget everything and exit
     Stop,
     /// Forget everything, and refuse until `unlock`
     Lock,
@@ -66,7 +67,7 @@ enum Command {
     InstallUnit(unit::Args),
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     match &args.command {
         None => serve(args, globals),
@@ -81,14 +82,16 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
 fn tell(globals: &Globals, admin: &Admin) -> Result<ExitCode, Failure> {
     match client::admin(globals, admin)? {
         None if *admin == Admin::Stop => Ok(ExitCode::SUCCESS),
-        None => Err(Failure::failed("no agent is running").hint("the next kubectl starts one")),
+        None => {
+            Err(Failure::failed("no agent is running").hint("the next kubectl call starts one"))
+        }
         Some(Served::Not(why)) => Err(Failure::failed(why)),
         Some(_) => Ok(ExitCode::SUCCESS),
     }
 }
 
-/// The agent itself, until it ends: as the program `keyward-agent` beside this one, which takes less
-/// memory; here, if it is not installed or a log is wanted, which it does not write.
+/// Runs the agent until it ends: as `keyward-agent` next to this program, which needs less memory; or
+/// in this process, if that is not installed or a log is wanted, which `keyward-agent` does not write.
 fn serve(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     if globals.flags.verbosity() == 0 {
         become_agent(args);
@@ -103,7 +106,7 @@ fn serve(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Becomes `keyward-agent`; returns only if that is not possible.
+/// Becomes `keyward-agent`; returns only if that fails.
 #[expect(
     clippy::disallowed_methods,
     reason = "nothing is started: this process becomes the program"

@@ -1,4 +1,4 @@
-//! `keyward run-plugin`: what `keyward-exec` becomes where the agent cannot help.
+//! `keyward run-plugin`: what `keyward-exec` becomes when the agent cannot help.
 
 use std::{ffi::OsString, io, os::unix::process::CommandExt as _, process::ExitCode};
 
@@ -10,7 +10,7 @@ use crate::{
     globals::Globals,
 };
 
-/// Check a plugin against the policy, and become it
+/// Check a plugin against the policy, then become it
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The plugin and its arguments
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let rules = globals.rules()?;
     let judgement = rules.judge(name, &globals.surroundings);
     let program = match (judgement.verdict, judgement.found) {
-        // The state of its file is not judged: a wrapped plugin runs wherever it ran before.
+        // The file's owner and mode are not checked: a wrapped plugin runs wherever it ran before.
         (Verdict::Allowed | Verdict::Listed(_), Ok(found)) => globals.surroundings.absolute(&found),
         _ => rules.admit(name, &globals.surroundings)?.path,
     };

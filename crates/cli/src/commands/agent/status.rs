@@ -1,4 +1,4 @@
-//! `keyward agent status`: what the agent keeps.
+//! `keyward agent status`: shows what the agent keeps.
 
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -12,7 +12,7 @@ use crate::{failure::Failure, globals::Globals, output};
 
 /// Show what the agent keeps, for whom, and until when
 ///
-/// No secret is shown. Exits with 1 when no agent is running.
+/// Shows no secrets. Exits with 1 if no agent is running.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// How to print it
@@ -54,10 +54,10 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         Some(Served::Done(json)) => json,
         None => {
             return Err(Failure::failed("no agent is running").hint(
-                "a kubectl with a wrapped kubeconfig starts one; see `keyward wrap --help`",
+                "kubectl starts one if the kubeconfig is wrapped; see `keyward wrap --help`",
             ));
         }
-        Some(_) => return Err(Failure::failed("the agent does not tell its status")),
+        Some(_) => return Err(Failure::failed("the agent does not report its status")),
     };
     let overwritten = overwritten(globals);
     if args.output == Format::Json {
@@ -94,7 +94,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Wrapped kubeconfigs that another program wrote anew since, and the users it concerns.
+/// Wrapped kubeconfigs that another program has rewritten, and the users affected.
 fn overwritten(globals: &Globals) -> Vec<(String, Vec<String>)> {
     let journals = Journal::directory(&globals.surroundings);
     let journals = journals.map(|directory| Journal::list(&directory)).unwrap_or_default();

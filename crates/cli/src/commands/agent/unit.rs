@@ -1,4 +1,4 @@
-//! `keyward agent install-unit`: lets the session manager keep the agent.
+//! `keyward agent install-unit`: lets the session manager run the agent.
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
@@ -6,22 +6,23 @@ use crate::{failure::Failure, globals::Globals, output};
 
 /// Write a unit for the session manager, so that the agent outlives the terminal that started it
 ///
-/// Without one, the agent is started by the first client that needs it. The unit is a systemd user
-/// service, or a launchd agent on macOS; it is written and not enabled.
+/// Without one, the first client that needs the agent starts it. The unit is a systemd user
+/// service, or a launchd agent on macOS; it is written but not enabled.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Print it instead of writing it
+    /// Print the unit instead of writing it
     #[arg(long)]
     dry_run: bool,
 }
 
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::failed(format!("where is this program? {error}")))?;
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::failed(format!("cannot find the path of this program: {error}"))
+    })?;
     let program = program
         .to_str()
         .filter(|path| !path.contains(char::is_control))
-        .ok_or_else(|| Failure::failed("the path of this program is not text"))?;
+        .ok_or_else(|| Failure::failed("the path of this program is not UTF-8"))?;
     let home = globals.surroundings.home().ok_or_else(|| Failure::failed("set `HOME`"))?;
     let (path, text, next) = if cfg!(target_os = "macos") {
         let path = home.join("Library/LaunchAgents/keyward.agent.plist");

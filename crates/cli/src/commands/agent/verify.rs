@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 use crate::{failure::Failure, globals::Globals, output};
 
-/// However slow a server is: somebody waits at a terminal.
+/// Even for a slow server: a person may be waiting at a terminal.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The agent takes no larger answer from a plugin.
 const MOST: u64 = 2 << 20;
@@ -39,7 +39,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let answer = Answer::read(&text, Version::V1)
         .map_err(|error| Failure::usage(format!("standard input is no credential: {error}")))?;
     let target = globals.target()?;
-    // It goes nowhere but to the server that was there when the plugin was registered.
+    // The credential goes only to the server that was configured when the plugin was
+    // registered.
     if target.cluster.value.server == args.registered_server
         && let Some(accepted) = is_accepted(target, &answer)
     {
@@ -78,7 +79,8 @@ fn is_accepted(mut target: Target, answer: &Answer) -> Option<bool> {
     })?;
     match answer.status() {
         StatusCode::UNAUTHORIZED => Some(false),
-        // Whoever is not allowed to ask, or asks for what an old server does not know, is known.
+        // A user who may not ask, or whose old server does not know the API, is still
+        // authenticated.
         status if status.is_success() => Some(true),
         StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => Some(true),
         _ => None,

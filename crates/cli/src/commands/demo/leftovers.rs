@@ -1,4 +1,4 @@
-//! Directories of demos that were killed: they hold a key and a PIN, and nobody else takes them away.
+//! Removes the directories of demos that were killed: they contain a key and a PIN.
 
 use std::{
     fs::{self, File},
@@ -7,15 +7,15 @@ use std::{
     path::Path,
 };
 
-/// How the name of every demo's directory begins.
+/// The prefix of every demo's directory.
 pub(super) const PREFIX: &str = "keyward-demo-";
 
-/// Held by a demo for as long as it lives.
+/// The file that a running demo keeps locked.
 const LOCK: &str = "lock";
 
-/// Marks a directory as one of a demo that lives, until the file is closed.
+/// Marks a directory as in use by a running demo, until the file is closed.
 pub(super) fn mark(directory: &Path) -> io::Result<File> {
-    // Under its name it is locked from the first moment.
+    // Locked before it gets its name, so that nobody sees it unlocked.
     let draft = directory.join("lock.new");
     let file = File::create_new(&draft)?;
     file.lock()?;
@@ -23,7 +23,7 @@ pub(super) fn mark(directory: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Removes the directories of this user's demos that no longer live.
+/// Removes the directories of this user's demos that are no longer running.
 pub(super) fn sweep(base: &Path) {
     let user = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {

@@ -1,11 +1,11 @@
-//! `keyward demo`: the main job on a server of its own, for somebody without a cluster.
+//! `keyward demo`: shows the main features on a local server, for users without a cluster.
 //!
 //! ```text
 //! Scene: server + issuer + kubeconfig ──► steps, one file each ──► Report: a line for each promise
 //! ```
 //!
-//! Nothing is played: the server demands and checks credentials, the plugin is this program in a
-//! process of its own, and every figure was measured. A step says what it saw and whether that is
+//! Nothing is faked: the server demands and checks credentials, the plugin is this program in a
+//! separate process, and every figure is measured. A step reports what it saw and whether that is
 //! what was promised.
 
 mod leftovers;
@@ -25,12 +25,12 @@ use crate::{
     output::{self, Format, Output},
 };
 
-/// See it all work on a server of its own: no cluster, no network needed
+/// See it all work on a local server: no cluster, no network needed
 ///
 /// Starts a TLS API server inside this process that demands and checks tokens and client
 /// certificates, uses this program as the credential plugin, and walks through what Keyward
-/// promises. Each line is something that was observed just now; the exit code is 1 if any of it is
-/// not as promised.
+/// promises. Each line reports something that was just observed; the exit code is 1 if a promise
+/// was broken.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -43,11 +43,11 @@ Examples:
   # For a script.
   keyward demo -o json")]
 pub(crate) struct Args {
-    /// Leave server and kubeconfig in place afterwards, until Ctrl-C
+    /// Keep the server and the kubeconfig afterwards, until Ctrl-C
     #[arg(long)]
     keep: bool,
 
-    /// Break this promise on purpose, to see that the demo notices; runs its step alone
+    /// Break this promise on purpose, to see that the demo notices; runs only its step
     #[arg(long = "break", value_name = "PROMISE", hide = true, conflicts_with = "keep")]
     broken: Option<Promise>,
 
@@ -55,10 +55,10 @@ pub(crate) struct Args {
     output: Output,
 }
 
-/// How long a step may take before what it has not shown by then counts as broken.
+/// How long a step may take; promises not shown by then count as broken.
 const STEP: Duration = Duration::from_secs(12);
 
-/// Walks through the steps.
+/// Runs the steps.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     // The requests of a step and the issuer that answers its plugins run at the same time.
     let runtime =
@@ -94,7 +94,7 @@ async fn walk(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         if args.output.format == Format::Text {
             output::print(&scene.invitation())?;
         }
-        // Until a signal ends us; the folder goes with it.
+        // Until a signal ends us, and the directory with us.
         std::future::pending::<()>().await;
     }
     Ok(ExitCode::SUCCESS)

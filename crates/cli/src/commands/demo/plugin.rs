@@ -1,4 +1,4 @@
-//! The plugin of the demo: asks the issuer in the demo's process, and is a real plugin otherwise.
+//! The plugin of the demo: a real plugin that asks the issuer in the demo's process.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -11,7 +11,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
 
-    /// For whom to get a credential
+    /// The account to get a credential for
     #[arg(long, value_name = "NAME")]
     account: String,
 

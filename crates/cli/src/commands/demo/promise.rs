@@ -1,6 +1,6 @@
 use clap::ValueEnum;
 
-/// What the demo shows, each with a line of its own.
+/// The promises that the demo checks, one line each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Promise {
     Plan,
@@ -46,27 +46,31 @@ impl Promise {
         }
     }
 
-    /// What is promised.
+    /// The promise, as a sentence.
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::Plan => "planning runs nothing and connects to nobody",
-            Self::Door => "the server lets nobody in without a credential",
-            Self::First => "the first request runs the plugin once and comes in as its user",
+            Self::Door => "the server rejects requests without a credential",
+            Self::First => {
+                "the first request runs the plugin once and is authenticated as its user"
+            }
             Self::Crowd => "a thousand requests at once share one plugin run",
-            Self::Expiry => "tokens are replaced at their end and no caller notices",
+            Self::Expiry => "tokens are replaced before they expire and no caller notices",
             Self::Revoked => "a revoked token is replaced before the caller sees a 401",
             Self::Watch => "a new certificate does not cut an open watch",
-            Self::Identity => "connections after a rotation show the new certificate only",
-            Self::Deadline => "a plugin that hangs does not hold its caller",
-            Self::Budget => "a plugin that hangs is ended at its time limit and nothing is left",
-            Self::Backoff => "a plugin that fails is not run again for every request",
-            Self::Recovery => "it is asked again after one step of back-off",
-            Self::Images => "fifty images of a registry at once share one run of their provider",
-            Self::Switch => {
-                "providers go off and on with their file, and a broken one changes nothing"
+            Self::Identity => "connections after a rotation use only the new certificate",
+            Self::Deadline => "a plugin that hangs does not block its caller",
+            Self::Budget => {
+                "a plugin that hangs is killed at its time limit and leaves nothing behind"
             }
-            Self::Signer => "a key that stays in another process signs, once for twenty requests",
-            Self::Softhsm => "a key that was made inside a token and cannot leave it signs",
+            Self::Backoff => "a plugin that fails is not run again for every request",
+            Self::Recovery => "it runs again after one step of backoff",
+            Self::Images => "fifty images of a registry at once share one provider run",
+            Self::Switch => {
+                "editing the configuration switches providers off and on; a broken file changes nothing"
+            }
+            Self::Signer => "a key in another process signs once for twenty requests",
+            Self::Softhsm => "a key generated in a token, which cannot be exported, signs",
             Self::Agent => {
                 "ten processes, one after another, share one plugin run through the agent"
             }

@@ -10,7 +10,7 @@ use crate::{
     output::{self, Format, Style},
 };
 
-/// What was seen, told as it happens.
+/// The results, printed as they come.
 pub(super) struct Report {
     format: Format,
     style: Style,
@@ -39,16 +39,16 @@ impl Report {
         }
     }
 
-    /// Says where we are.
+    /// Prints where the server and the kubeconfig are.
     pub(super) fn begin(&self, scene: &Scene) -> Result<(), Failure> {
         self.say(&format!(
-            "server      {}, in this process\nkubeconfig  {}\nplugin      this program, in a process of its own\n\n",
+            "server      {}, in this process\nkubeconfig  {}\nplugin      this program, in a separate process\n\n",
             scene.server.url(),
             scene.kubeconfig().display(),
         ))
     }
 
-    /// Takes note of what was seen, with its figures, and whether that is what was promised.
+    /// Records what was seen, with figures, and whether it is what was promised.
     pub(super) fn see(
         &mut self,
         promise: Promise,
@@ -68,26 +68,26 @@ impl Report {
         Ok(())
     }
 
-    /// What cannot be shown on this machine, and why.
+    /// Records a promise that cannot be shown on this machine, and why.
     pub(super) fn leave_out(&mut self, promise: Promise, why: &str) -> Result<(), Failure> {
         self.say(&format!("{:17}{:<8}  not shown: {why}\n", "", promise.name()))?;
         self.left_out.push((promise, why.to_owned()));
         Ok(())
     }
 
-    /// What was promised could not be seen at all.
+    /// Records a promise that could not be observed at all.
     pub(super) fn fail(&mut self, promise: Promise, failure: &Failure) -> Result<(), Failure> {
         let causes = failure.notes().map(|(_, note)| format!("; {note}"));
         let seen = output::inline(&causes.fold(failure.message().to_owned(), |a, b| a + &b));
         self.see(promise, false, seen, json!({}))
     }
 
-    /// Whether there is a line about it.
+    /// Whether the promise has a line already.
     pub(super) fn has(&self, promise: Promise) -> bool {
         self.lines.iter().any(|line| line.promise == promise)
     }
 
-    /// Sums up. Where the scene is kept, says where it is.
+    /// Prints the summary and, if the scene is kept, where it is.
     pub(super) fn end(&self, kept: Option<&Scene>) -> Result<(), Failure> {
         let took = SystemClock.elapsed().saturating_sub(self.start);
         let good = self.lines.iter().filter(|line| line.kept).count();
@@ -108,7 +108,7 @@ impl Report {
         output::print_json(&document)
     }
 
-    /// An error if anything was not as promised.
+    /// Fails if any promise was broken.
     pub(super) fn verdict(&self) -> Result<(), Failure> {
         let broken: Vec<&Line> = self.lines.iter().filter(|line| !line.kept).collect();
         if broken.is_empty() {
@@ -137,7 +137,7 @@ impl Line {
         if self.kept {
             return seen;
         }
-        // Under the words above.
+        // Aligned with the text above.
         format!("{seen}{:27}promised: {}\n", "", self.promise.words())
     }
 
@@ -157,7 +157,7 @@ fn absent((promise, why): &(Promise, String)) -> Value {
     json!({ "promise": promise.name(), "words": promise.words(), "why": why })
 }
 
-/// Seconds, to the millisecond.
+/// Seconds, rounded to milliseconds.
 pub(super) fn rounded(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e3).round() / 1e3
 }

@@ -44,10 +44,10 @@ pub(super) const IMAGES: &str = "images";
 /// The account of the plugin that the agent runs.
 pub(super) const AGENT: &str = "agent";
 
-/// The issuer's, in the folder.
+/// The issuer's socket, in the scene's directory.
 const SOCKET: &str = "issuer";
 
-/// How long credentials live when nobody looks at their end.
+/// How long credentials live in steps that do not test their expiry.
 pub(super) const LONG: Duration = Duration::from_secs(600);
 
 /// Everything a step works with: the server, the issuer, and a kubeconfig for both.
@@ -55,7 +55,7 @@ pub(super) struct Scene {
     pub(super) server: Server,
     pub(super) config_maps: Arc<ConfigMaps>,
     pub(super) issuer: Issuer,
-    /// Or what is missing for it.
+    /// The token, or what is missing for it.
     pub(super) softhsm: Result<Softhsm, &'static str>,
     broken: Option<Promise>,
     kubeconfig: PathBuf,
@@ -64,12 +64,12 @@ pub(super) struct Scene {
     surroundings: Surroundings,
     program: PathBuf,
     folder: TempDir,
-    /// Tells the next demo that this one lives.
+    /// Shows other demos that this one is running.
     _alive: fs::File,
 }
 
 impl Scene {
-    /// Starts the server and the issuer and writes the kubeconfig. Runs no plugin.
+    /// Starts the server and the issuer, and writes the kubeconfig. Runs no plugin.
     pub(super) fn open(
         surroundings: &Surroundings,
         broken: Option<Promise>,
@@ -85,7 +85,7 @@ impl Scene {
             .start_with(|_, _| Ok(Arc::new(config_maps.clone())))
             .map_err(|e| bad("the server")(&e))?;
         leftovers::sweep(&std::env::temp_dir());
-        // Only this user may look into it.
+        // Readable by this user only.
         let folder = tempfile::Builder::new()
             .prefix(leftovers::PREFIX)
             .permissions(Permissions::from_mode(0o700))
@@ -108,7 +108,7 @@ impl Scene {
         fs::write(&kubeconfig, text).map_err(|e| bad("the kubeconfig")(&e))?;
         let config = Kubeconfig::load(surroundings, Some(&kubeconfig))?;
         let mut rules = Rules::default();
-        // Whoever could change this program has already done so.
+        // Anyone who could change this program could have changed the demo already.
         rules.trusted.push(program.clone());
         issuer.answer(TOKEN, Manner::Token(LONG));
         issuer.answer(CERTIFICATE, Manner::Certificate(LONG));
@@ -148,7 +148,7 @@ impl Scene {
         &self.kubeconfig
     }
 
-    /// The folder of everything that is written.
+    /// The directory with all files of the demo.
     pub(super) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -163,7 +163,7 @@ impl Scene {
         self.folder.path().join(SOCKET)
     }
 
-    /// Cluster and user of a context.
+    /// The cluster and user of a context.
     pub(super) fn target(&self, context: &str) -> Result<Target, Failure> {
         let overrides = Overrides { context: Some(context.to_owned()), ..Overrides::default() };
         Ok(self.config.resolve(&overrides, &self.surroundings)?)
@@ -175,7 +175,7 @@ impl Scene {
         Ok(Plan::new(target, &self.rules, &self.surroundings, settings())?)
     }
 
-    /// A client for a context that shares its credentials with nobody.
+    /// A client for a context, which shares its credentials with no other client.
     pub(super) fn client(&self, context: &str) -> Result<Client, Failure> {
         self.client_with(context, settings())
     }
@@ -186,7 +186,7 @@ impl Scene {
         Ok(Client::builder().plan(settings).open(&target, &self.rules, &sources())?)
     }
 
-    /// After the steps: accounts that a person can try.
+    /// Sets up accounts for the user to try after the steps.
     pub(super) fn settle(&self) {
         self.issuer.answer(TOKEN, Manner::Token(LONG));
         self.issuer.answer(CERTIFICATE, Manner::Certificate(LONG));
@@ -194,7 +194,7 @@ impl Scene {
         self.issuer.answer(FAILING, Manner::No);
     }
 
-    /// What to try.
+    /// Commands for the user to try.
     pub(super) fn invitation(&self) -> String {
         let path = self.kubeconfig.display();
         format!(
@@ -211,7 +211,7 @@ the server runs on until Ctrl-C; in another terminal:
     }
 }
 
-/// As in a daemon: nobody is asked.
+/// The settings of a daemon: no prompts.
 pub(super) fn settings() -> Settings {
     let mut settings = Settings::default();
     settings.person = false;
@@ -219,12 +219,12 @@ pub(super) fn settings() -> Settings {
     settings
 }
 
-/// A registry of its own: what others have fetched does not count.
+/// A separate registry, which shares no credentials with others.
 pub(super) fn sources() -> Sources {
     Sources::new(Arc::new(SystemClock), Arc::new(NoopObserver))
 }
 
-/// The status of a request, its body read to the end.
+/// The status of a request whose body was read to the end.
 pub(super) async fn status(client: &Client, path: &str) -> Result<u16, Failure> {
     let response = client.get(path).await?;
     let status = response.status().as_u16();
@@ -232,7 +232,7 @@ pub(super) async fn status(client: &Client, path: &str) -> Result<u16, Failure> 
     Ok(status)
 }
 
-/// Who the server takes us for, on which connection, under which certificate.
+/// The user that the server authenticates us as, with the connection and certificate.
 pub(super) async fn whoami(client: &Client) -> Result<Value, Failure> {
     told(client.get("/whoami").await?).await
 }
@@ -259,7 +259,7 @@ pub(super) async fn whoami_with(scene: &Scene, token: &str) -> Result<String, Fa
     Ok(who["username"].as_str().unwrap_or_default().to_owned())
 }
 
-/// The object that the server answered with.
+/// The object in the server's answer.
 pub(super) async fn told(response: Response<Incoming>) -> Result<Value, Failure> {
     let status = response.status();
     if !status.is_success() {
@@ -273,7 +273,7 @@ fn signer_file(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{SIGNER}-{name}"))
 }
 
-/// A certificate, its key, and this program as the signer that holds it; the user that has them.
+/// A user with a certificate, whose key this program holds as the signer.
 fn signer(server: &Server, program: &Path, folder: &Path) -> Result<Value, Failure> {
     let bad = |error: &dyn std::error::Error| {
         Failure::failed("the signer could not be set up").note("cause", error.to_string())
@@ -281,7 +281,7 @@ fn signer(server: &Server, program: &Path, folder: &Path) -> Result<Value, Failu
     let request = server.authority().client(SIGNER).key(KeyKind::Ed25519);
     let issued = request.issue().map_err(|e| bad(&e))?;
     let file = |name: &str| signer_file(folder, name);
-    // A kubeconfig has no place for a signer's arguments.
+    // A kubeconfig cannot hold a signer's arguments.
     let program = output::quoted(&program.display().to_string());
     let script = format!("#!/bin/sh\nexec {program} demo-signer\n");
     let files = [
@@ -305,8 +305,8 @@ fn signer(server: &Server, program: &Path, folder: &Path) -> Result<Value, Failu
     } } }))
 }
 
-/// The kubeconfig, as JSON, which is YAML. The version of the plugin's protocol is one that every
-/// kubectl speaks, that of Debian too.
+/// The kubeconfig, as JSON, which is valid YAML. Its protocol version is one that every kubectl
+/// speaks, including Debian's.
 fn written(server: &Server, program: &Path, socket: &Path, signers: Vec<Value>) -> String {
     let user = |name: &str| {
         json!({ "name": name, "user": { "exec": {

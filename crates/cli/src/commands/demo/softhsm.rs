@@ -1,4 +1,4 @@
-//! A `SoftHSM` token of the demo's own, and `keyward-pkcs11`, the token's plugin.
+//! The demo's own `SoftHSM` token, and `keyward-pkcs11`, the plugin for it.
 
 use std::{
     ffi::OsString,
@@ -20,16 +20,16 @@ use zeroize::Zeroizing;
 use super::scene::{LONG, SOFTHSM, printed};
 use crate::{failure::Failure, output};
 
-/// The token's PIN. It guards a key that nobody but this demo's server knows, for ten seconds.
+/// The token's PIN. It protects, for ten seconds, a key that only the demo's server accepts.
 const PIN: &str = "demo-1234";
 
-/// The token's plugin.
+/// The plugin for the token.
 const PLUGIN: &str = "keyward-pkcs11";
 
 /// How long one command to the token may take.
 const BUDGET: Duration = Duration::from_secs(10);
 
-/// `SoftHSM`, with everything of the token in the demo's folder.
+/// `SoftHSM`, with all its files in the demo's directory.
 pub(super) struct Softhsm {
     util: PathBuf,
     program: PathBuf,
@@ -38,8 +38,8 @@ pub(super) struct Softhsm {
 }
 
 impl Softhsm {
-    /// If it is installed, and `keyward-pkcs11` too: beside this program or in `PATH`. Else what is
-    /// missing.
+    /// Finds `SoftHSM`, and `keyward-pkcs11` next to this program or in `PATH`. Returns what is
+    /// missing otherwise.
     pub(super) fn find(
         surroundings: &Surroundings,
         program: &Path,
@@ -60,7 +60,7 @@ impl Softhsm {
         Ok(Self { util, program, folder, env })
     }
 
-    /// The user of the kubeconfig whose key is in the token.
+    /// The kubeconfig user whose key is in the token.
     pub(super) fn user(&self) -> Value {
         json!({ "name": SOFTHSM, "user": { "auth-provider": {
             "name": "externalSigner",
@@ -68,7 +68,7 @@ impl Softhsm {
         } } })
     }
 
-    /// Makes the token, a key inside it, and has its certificate signed and stored.
+    /// Creates the token with a key in it, and stores a signed certificate there.
     pub(super) fn enrol(&self, authority: &Authority) -> Result<(), Failure> {
         self.lay_out()?;
         let label = ["--init-token", "--free", "--label", "demo", "--pin", PIN, "--so-pin", PIN];
@@ -84,7 +84,7 @@ impl Softhsm {
         self.plugin(&["import", "-", &uri], certificate).map(drop)
     }
 
-    /// Writes down a PIN that is not the token's.
+    /// Replaces the stored PIN by a wrong one.
     pub(super) fn forget_pin(&self) -> Result<(), Failure> {
         Ok(fs::write(self.folder.join("pin"), "wrong")?)
     }
@@ -96,8 +96,8 @@ impl Softhsm {
             "directories.tokendir = {}\nobjectstore.backend = file\nlog.level = ERROR\n",
             tokens.display()
         );
-        // A kubeconfig has no place for a signer's arguments and environment. The runtime folder is
-        // where it keeps its locks.
+        // A kubeconfig cannot hold a signer's arguments and environment. The runtime directory is
+        // where the signer keeps its locks.
         let quoted = |path: &Path| output::quoted(&path.display().to_string());
         let script = format!(
             "#!/bin/sh\nexport SOFTHSM2_CONF={} XDG_RUNTIME_DIR={}\nexec {} \"$@\"\n",

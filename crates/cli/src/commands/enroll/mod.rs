@@ -1,4 +1,4 @@
-//! `keyward enroll`: a certificate of the cluster for a key that stays in its token.
+//! `keyward enroll`: gets a certificate from the cluster for a key that stays in its token.
 
 mod plugin;
 mod request;
@@ -18,10 +18,10 @@ use crate::{
 
 /// Get a certificate from the cluster for a key that stays in its token
 ///
-/// The user of the context has an external signer, such as `keyward-pkcs11`, whose token holds a key
-/// and no certificate yet. The signer makes a certificate request, signed inside the token; it is
-/// sent to the cluster under another credential; an administrator approves it; the certificate is
-/// stored in the token. From then on the context works.
+/// The user of the context has an external signer, such as `keyward-pkcs11`, whose token contains a
+/// key but no certificate yet. The signer creates a certificate request, signed inside the token.
+/// Keyward sends it to the cluster with another credential, an administrator approves it, and the
+/// certificate is stored in the token. From then on the context works.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -33,15 +33,16 @@ Examples:
   # Go on with a request that was made before.
   keyward enroll --context prod --bootstrap-context prod-login --request keyward-jane-x2v9q")]
 pub(crate) struct Args {
-    /// The kubeconfig user whose credential asks
+    /// The kubeconfig user whose credential sends the request
     #[arg(long, value_name = "USER", conflicts_with = "bootstrap_context")]
     bootstrap_user: Option<String>,
 
-    /// The kubeconfig context whose user's credential asks; the cluster stays that of --context
+    /// The kubeconfig context whose user's credential sends the request; the cluster is still that
+    /// of --context
     #[arg(long, value_name = "CONTEXT")]
     bootstrap_context: Option<String>,
 
-    /// The user name to ask for (the certificate's common name)
+    /// The user name to request (the certificate's common name)
     #[arg(
         long,
         value_name = "NAME",
@@ -50,7 +51,7 @@ pub(crate) struct Args {
     )]
     name: Option<String>,
 
-    /// A group to ask for (an organisation in the certificate); can be repeated
+    /// A group to request (an organisation in the certificate); can be repeated
     #[arg(
         long = "group",
         value_name = "NAME",
@@ -59,7 +60,7 @@ pub(crate) struct Args {
     )]
     groups: Vec<String>,
 
-    /// Who in the cluster is to sign
+    /// The cluster's signer that should sign it
     #[arg(
         long,
         value_name = "SIGNER",
@@ -68,7 +69,7 @@ pub(crate) struct Args {
     )]
     signer_name: String,
 
-    /// How long the certificate is to hold; the signer may make it shorter
+    /// How long the certificate should be valid; the cluster's signer may make it shorter
     #[arg(long, value_name = "DURATION", value_parser = duration::budget, conflicts_with = "request")]
     expiration: Option<Duration>,
 
@@ -76,7 +77,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", value_parser = duration::budget, default_value = "1h")]
     wait: Duration,
 
-    /// Go on with this request, made by an earlier run, instead of making one
+    /// Continue with this request, created by an earlier run, instead of creating one
     #[arg(
         long,
         value_name = "NAME",
@@ -89,13 +90,14 @@ pub(crate) struct Args {
     server: server::Args,
 }
 
-/// Asks, waits, and has the certificate stored.
+/// Requests the certificate, waits for it, and has it stored.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let enroller = Enroller::of(&own(globals))?;
     let server = Server::open(&args.server, &bootstrap(args, globals)?)?;
     let name = if let Some(name) = &args.request {
         if !request::is_name(name) {
-            let what = format!("`{}` is no name of a certificate request", output::inline(name));
+            let what =
+                format!("`{}` is not a valid name of a certificate request", output::inline(name));
             return Err(Failure::usage(what));
         }
         name.clone()
@@ -119,11 +121,11 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let certificate = request::wait(&server, &name, args.wait, args.request.is_none())?;
     enroller.import(&certificate).map_err(|failure| request::later(failure, &name))?;
     let user = output::inline(enroller.user());
-    output::tell(&format!("the certificate is in the token; user `{user}` can be used\n"));
+    output::tell(&format!("the certificate is in the token; user `{user}` is ready to use\n"));
     Ok(ExitCode::SUCCESS)
 }
 
-/// The user with the signer: what the flags say of other credentials is for the one who asks.
+/// The user with the signer: flags for other credentials concern the bootstrap user.
 fn own(globals: &Globals) -> Globals {
     let mut own = globals.clone();
     let flags = &mut own.flags;
@@ -146,7 +148,7 @@ fn bootstrap(args: &Args, globals: &Globals) -> Result<Globals, Failure> {
     } else if ![&globals.flags.token, &globals.flags.password].iter().any(|flag| flag.is_some())
         && globals.flags.client_certificate.is_none()
     {
-        return Err(Failure::usage("nobody is named who may ask the cluster for a certificate")
+        return Err(Failure::usage("no user given who may request a certificate")
             .hint("name another user of the kubeconfig with `--bootstrap-user`, or its context with `--bootstrap-context`"));
     }
     Ok(other)

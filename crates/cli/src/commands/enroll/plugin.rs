@@ -1,7 +1,7 @@
-//! The signer's part: it makes the request, and it stores the certificate.
+//! The signer's part: it creates the request, and it stores the certificate.
 //!
-//! It is run with the command `csr` or `import`, and with its configuration where a request stands
-//! otherwise, in the environment: a PIN may be in it, which has no place among arguments.
+//! The signer runs with the command `csr` or `import`. Its configuration is in the environment,
+//! like a request otherwise: it may contain a PIN, which must not be an argument.
 
 use std::ffi::OsString;
 
@@ -15,19 +15,19 @@ use crate::{
     globals::Globals,
 };
 
-/// What a certificate request in PEM begins with.
+/// The first line of a certificate request in PEM.
 const BEGINNING: &str = "-----BEGIN CERTIFICATE REQUEST-----";
 
 /// A signer that can be enrolled.
 pub(super) struct Enroller {
-    /// With everything but arguments and stdin.
+    /// Everything but arguments and stdin.
     invocation: Invocation,
     command: String,
     user: String,
 }
 
 impl Enroller {
-    /// The signer of the user that the flags lead to, found by the same rules as for signing.
+    /// The signer of the user that the flags select, found by the same rules as for signing.
     pub(super) fn of(globals: &Globals) -> Result<Self, Failure> {
         let plan = globals.plan(globals.target()?)?;
         let user = plan.target().user.name.clone();
@@ -58,7 +58,7 @@ impl Enroller {
         Ok(Self { invocation, command: plugin.command().to_owned(), user })
     }
 
-    /// The kubeconfig user it belongs to.
+    /// The kubeconfig user of the signer.
     pub(super) fn user(&self) -> &str {
         &self.user
     }
@@ -77,7 +77,7 @@ impl Enroller {
         }
     }
 
-    /// Has the certificate stored beside the key.
+    /// Stores the certificate next to the key.
     pub(super) fn import(&self, certificate: &str) -> Result<(), Failure> {
         let stdin = Stdin::Request(Zeroizing::new(certificate.as_bytes().to_vec()));
         self.run(vec!["import".into(), "-".into()], stdin).map(drop)
@@ -89,7 +89,7 @@ impl Enroller {
         let invocation = Invocation { args, stdin, ..self.invocation.clone() };
         let name = self.name();
         let output = runner::run(&invocation, &Cancel::default()).map_err(|failure| {
-            let what = format!("signer `{name}` could not be run to the end");
+            let what = format!("signer `{name}` did not finish");
             Failure::failed(what).note("cause", failure.to_string())
         })?;
         let code = match output.status {
@@ -98,7 +98,7 @@ impl Enroller {
             Status::Code(4 | 5) => Code::NotAllowed,
             _ => Code::Failed,
         };
-        let failure = Failure::new(code, format!("signer `{name}` did not do its `{doing}`"));
+        let failure = Failure::new(code, format!("signer `{name}` failed to run `{doing}`"));
         Err(self.incapable(failure.quoting(&output.stderr)))
     }
 

@@ -1,4 +1,4 @@
-//! The cluster's part: a `CertificateSigningRequest`, and what becomes of it.
+//! The cluster's part: creates a `CertificateSigningRequest` and waits for the decision.
 
 use std::time::Duration;
 
@@ -17,21 +17,21 @@ use crate::{
 
 const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
-/// How long to wait between two looks, at first and at most. Whoever may ask for a certificate may
-/// often look at one request, and not watch them all.
+/// How long to wait between two polls, at first and at most. A user who may create a request may
+/// often read that one, but not watch them all.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
 
-/// What is asked for.
+/// The certificate to request.
 pub(super) struct Wish<'a> {
     pub(super) user: &'a str,
-    /// The request of the key, in PEM.
+    /// The certificate request, in PEM.
     pub(super) request: &'a str,
     pub(super) signer: &'a str,
     pub(super) expiration: Option<Duration>,
 }
 
 impl Wish<'_> {
-    /// Sends it. Gives the name that the cluster has for it.
+    /// Sends the request. Returns the name that the cluster gave it.
     pub(super) fn send(&self, server: &Server) -> Result<String, Failure> {
         let mut object = json!({
             "apiVersion": "certificates.k8s.io/v1",
@@ -53,7 +53,7 @@ impl Wish<'_> {
         match made["metadata"]["name"].as_str().filter(|name| !name.is_empty()) {
             None => Err(Failure::failed("the server gave the certificate request no name")),
             Some(name) if !is_name(name) => {
-                let what = "the server gave the certificate request a name that no object can have";
+                let what = "the server gave the certificate request an invalid name";
                 Err(Failure::failed(what).note("name", format!("`{}`", inline(name))))
             }
             Some(name) => Ok(name.to_owned()),
@@ -61,8 +61,8 @@ impl Wish<'_> {
     }
 }
 
-/// Whether this is a name that Kubernetes gives to objects: a DNS subdomain (RFC 1123). Nothing else goes
-/// into a path, or into a command that a person may paste.
+/// Whether this is a valid name of a Kubernetes object: a DNS subdomain (RFC 1123). Nothing else
+/// may go into a path, or into a command that a person may paste.
 pub(super) fn is_name(name: &str) -> bool {
     let of_label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let label = |label: &str| {
@@ -74,8 +74,8 @@ pub(super) fn is_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(label)
 }
 
-/// Waits until the request has its certificate, in PEM, or never will. A server that was heard is
-/// waited for too when it is away for a while.
+/// Waits until the request has its certificate, in PEM, or has been denied. Once the server has
+/// answered, outages are waited out.
 pub(super) fn wait(
     server: &Server,
     name: &str,
@@ -119,7 +119,7 @@ pub(super) fn wait(
             Err(failure) => {
                 if !told {
                     told = true;
-                    tell(&format!("{}; waiting goes on\n", inline(failure.message())));
+                    tell(&format!("{}; still waiting\n", inline(failure.message())));
                 }
             }
         }
@@ -128,9 +128,9 @@ pub(super) fn wait(
     }
 }
 
-/// Says how to go on after a failure: the request is still there.
+/// Adds how to continue after a failure: the request still exists.
 pub(super) fn later(failure: Failure, name: &str) -> Failure {
-    let go_on = format!("go on with it later by `--request {}`", quoted(&inline(name)));
+    let go_on = format!("continue later with `--request {}`", quoted(&inline(name)));
     let hint = match failure.advice() {
         Some(first) => format!("{first}\n{go_on}"),
         None => go_on,
@@ -138,7 +138,7 @@ pub(super) fn later(failure: Failure, name: &str) -> Failure {
     failure.hint(hint)
 }
 
-/// What was decided against the request, if anything was.
+/// The denial or failure of the request, if any.
 fn refusal(name: &str, status: &Value) -> Option<Failure> {
     let conditions = status["conditions"].as_array()?;
     let against = conditions.iter().find(|c| c["type"] == "Denied" || c["type"] == "Failed")?;
@@ -154,7 +154,7 @@ fn refusal(name: &str, status: &Value) -> Option<Failure> {
 
 fn ask(server: &Server, request: http::Result<Request<Body>>) -> Result<Value, Failure> {
     let mut request =
-        request.map_err(|_| Failure::usage("the name of the request is no part of a path"))?;
+        request.map_err(|_| Failure::usage("the name of the request is not valid in a path"))?;
     let json = header::HeaderValue::from_static("application/json");
     request.headers_mut().insert(header::ACCEPT, json);
     let (status, body) = server.ask(request, async |response| {
@@ -168,7 +168,7 @@ fn ask(server: &Server, request: http::Result<Request<Body>>) -> Result<Value, F
     })
 }
 
-/// A name that says whose request it is, of what a name may consist of.
+/// A name for the request that shows its user, with valid characters only.
 fn prefix(user: &str) -> String {
     let mut plain = String::new();
     for character in user.chars().take(40) {

@@ -1,5 +1,5 @@
-//! The shape of what `keyward image credentials` prints. The JSON is documented in `docs/cli.md`; a
-//! field that does not apply is left out.
+//! The output format of `keyward image credentials`. `docs/cli.md` documents the JSON; fields that
+//! do not apply are left out.
 
 use std::fmt::Write as _;
 
@@ -16,21 +16,21 @@ pub(super) struct Answers<'a> {
     pub(super) images: Vec<Answer<'a>>,
 }
 
-/// What came of asking for one image.
+/// The answer for one image.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Answer<'a> {
-    /// As it was asked for.
+    /// The image as given.
     image: &'a str,
-    /// As it was matched.
+    /// The name that was matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
-    /// Best first.
+    /// The logins, best first.
     logins: Vec<LoginView<'a>>,
     /// Providers that failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     failures: Vec<Trouble>,
-    /// Why nobody was asked.
+    /// Why no provider was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Trouble>,
 }
@@ -49,18 +49,18 @@ struct LoginView<'a> {
     service_account: Option<&'a str>,
 }
 
-/// What went wrong, in the parts of every message of the program.
+/// An error, in the parts that every message of the program has.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Trouble {
-    /// Of which provider, where it is about one.
+    /// The provider, if the error concerns one.
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<String>,
     pub(super) message: String,
     pub(super) notes: Vec<Note>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hint: Option<String>,
-    /// What the provider wrote, masked.
+    /// What the provider wrote to stderr, redacted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stderr: Option<String>,
 }
@@ -74,7 +74,7 @@ pub(super) struct Note {
 }
 
 impl<'a> Answer<'a> {
-    /// Providers were asked.
+    /// The answer after providers were asked.
     pub(super) fn found(image: &'a str, found: &'a Lookup) -> Self {
         let failed = |asked: &'a keyward_image::ProviderResult| {
             let error = asked.outcome.failure()?;
@@ -89,7 +89,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// There was nothing to ask for.
+    /// The answer for a text that is no image.
     pub(super) fn failed(image: &'a str, error: impl Into<Failure>) -> Self {
         let error = Some(Trouble::of(error, None));
         Self { image, name: None, logins: Vec::new(), failures: Vec::new(), error }
@@ -111,7 +111,7 @@ impl<'a> LoginView<'a> {
 }
 
 impl Trouble {
-    /// An error of a provider, or of the whole question.
+    /// An error of a provider, or of the whole request.
     pub(super) fn of(error: impl Into<Failure>, provider: Option<&str>) -> Self {
         let failure = error.into();
         let note = |(label, text): (&str, &str)| Note { label: label.into(), text: text.into() };
@@ -125,11 +125,11 @@ impl Trouble {
     }
 }
 
-/// `name:password`, as HTTP's basic authentication and docker's `auth` have it, and what follows it.
+/// `name:password`, as in HTTP basic authentication and docker's `auth`, followed by `end`.
 pub(super) fn basic(login: &Login, end: &str) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::new());
     let size = login.username.len() + login.password.expose().len() + 1 + end.len();
-    // In one piece, so that no copy is left behind by growing.
+    // Allocated at once, so that growing leaves no copy behind.
     text.reserve_exact(size);
     _ = write!(text, "{}:{}{end}", login.username, login.password.expose());
     text

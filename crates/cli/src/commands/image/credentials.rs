@@ -1,4 +1,4 @@
-//! `keyward image credentials IMAGE…`: the logins that a pull would try.
+//! `keyward image credentials IMAGE…`: prints the logins that a pull would try.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -20,8 +20,8 @@ use crate::{
 
 /// Print the logins that a pull of these images would try, best first
 ///
-/// Asks the providers whose patterns mean the images, all at the same time. The exit code is 1 if
-/// there is no login for one of the images: a kubelet would pull it anonymously.
+/// Asks the providers whose patterns match the images. All images are looked up at the same time.
+/// The exit code is 1 if one of the images has no login: a kubelet would pull it anonymously.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -37,35 +37,35 @@ pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
 
-    /// The images; `-` reads them from stdin, one in a line, and answers each as a line of JSON as
-    /// soon as it can
+    /// The images; `-` reads them from stdin, one per line, and prints each answer as a line of
+    /// JSON as soon as it is ready
     #[arg(value_name = "IMAGE", required = true)]
     images: Vec<String>,
 
     #[command(flatten)]
     pod: PodArgs,
 
-    /// How to print them
+    /// How to print the logins
     #[arg(short, long, value_name = "FORMAT", default_value = "json")]
     output: Form,
 }
 
-/// How logins are printed.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// All of them, with where they come from; docs/cli.md has the schema
+    /// All logins, with their providers; docs/cli.md has the schema
     Json,
-    /// The best of each image, as docker's `config.json`
+    /// The best login of each image, as docker's `config.json`
     Docker,
-    /// The best of each image as `name:password`, one in a line
+    /// The best login of each image as `name:password`, one per line
     Basic,
 }
 
-/// Asks for all images at once and prints what came.
+/// Looks up all images at once and prints their logins.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let from_stdin = args.images.iter().any(|image| image == "-");
     if from_stdin && (args.images.len() > 1 || args.output != Form::Json) {
-        return Err(Failure::usage("`-` stands alone and is answered in JSON"));
+        return Err(Failure::usage("`-` must be the only image, and needs `-o json`"));
     }
     let setup = Setup::open_for(&args.place, &args.pod, globals)?;
     if from_stdin {
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
             }
         }
     }
-    // Empty logins are shown as what was answered, and are of no use otherwise.
+    // JSON shows empty logins as they are; the other formats cannot use them.
     let lacks = |found: &Lookup| match args.output {
         Form::Json => found.logins.is_empty(),
         Form::Docker | Form::Basic => found.best().is_none(),
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     }
 }
 
-/// A name with a colon or a line break in it would be read as another name with another password.
+/// A colon or a line break in the name would split it from the password in the wrong place.
 fn speakable(found: &Lookup) -> Result<(), Failure> {
     let Some(best) = found.best() else { return Ok(()) };
     let odd = |c: char| c == ':' || c.is_control();
@@ -109,13 +109,13 @@ fn speakable(found: &Lookup) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::failed(format!(
-        "the login for `{}` has a character that `name:password` cannot carry",
+        "the login for `{}` has a character that `name:password` cannot contain",
         inline(&found.image)
     ))
     .hint("`-o json` shows it as it is"))
 }
 
-/// Asks for all images at the same time.
+/// Looks up all images at the same time.
 fn all(setup: &Setup, images: &[String]) -> Result<Vec<Arc<Lookup>>, Failure> {
     let config = setup.config()?;
     let begin = |image: &String| setup.images().begin(&config, image.clone(), setup.pod().cloned());
@@ -128,8 +128,7 @@ fn all(setup: &Setup, images: &[String]) -> Result<Vec<Arc<Lookup>>, Failure> {
     Ok(found)
 }
 
-/// Why there is no login for an image: what the only provider that was asked says, or a line for
-/// each.
+/// Why an image has no login: the message of the only provider asked, or a line for each.
 fn nothing(image: &str, found: &Lookup) -> Failure {
     let failures: Vec<_> = found.failures().collect();
     if let [only] = failures[..] {
@@ -141,7 +140,7 @@ fn nothing(image: &str, found: &Lookup) -> Failure {
         let name = format!("provider `{}`", inline(&asked.provider.name));
         failure = match &asked.outcome {
             Outcome::NoMatch => continue,
-            Outcome::Skipped(reason) => failure.note(name, format!("passed over: {reason}")),
+            Outcome::Skipped(reason) => failure.note(name, format!("skipped: {reason}")),
             Outcome::Failed(error) | Outcome::LastGood(_, error) => {
                 failure.note(name, error.to_string())
             }
@@ -152,7 +151,7 @@ fn nothing(image: &str, found: &Lookup) -> Failure {
         };
     }
     if failure.notes().count() == 1 {
-        failure = failure.note("because", "no provider has a pattern that means it");
+        failure = failure.note("because", "no provider has a pattern that matches it");
     }
-    failure.hint("`keyward image explain` tells every decision")
+    failure.hint("`keyward image explain` shows every decision")
 }

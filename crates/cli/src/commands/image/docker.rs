@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use super::answer::basic;
 
-/// What docker, podman, skopeo and pull secrets understand.
+/// The format that docker, podman, skopeo and pull secrets understand.
 #[derive(Serialize)]
 pub(super) struct Docker {
     auths: BTreeMap<String, Auth>,
@@ -22,11 +22,12 @@ struct Auth {
     auth: Zeroizing<String>,
 }
 
-/// Under this name docker keeps the login of Docker Hub.
+/// The key of Docker Hub's login in `config.json`.
 const DOCKER_HUB: &str = "https://index.docker.io/v1/";
 
-/// The best login of each image, under its registry. Where two images of one registry have different
-/// logins, the later stands under its full name, which podman, skopeo and the kubelet understand.
+/// The best login of each image, keyed by its registry. If two images of one registry have
+/// different logins, the later one is keyed by its full name, which podman, skopeo and the kubelet
+/// understand.
 pub(super) fn config(found: &[Arc<Lookup>]) -> Docker {
     let mut chosen: BTreeMap<String, &Login> = BTreeMap::new();
     for found in found {

@@ -1,4 +1,4 @@
-//! `keyward image explain IMAGE…`: every decision on the way from an image to a login.
+//! `keyward image explain IMAGE…`: explains how an image gets its login.
 
 mod explanation;
 mod text;
@@ -20,9 +20,9 @@ use crate::{
 
 /// Explain every decision on the way from an image to a login
 ///
-/// Asks the providers as `credentials` does, and tells the name that is matched, each pattern and why
-/// it does not mean the image, the cache key of the answer, each provider's exit, stderr and
-/// duration, who won, and whether a kubelet would have pulled anonymously. Shows no password.
+/// Asks the providers as `credentials` does. Shows the name that is matched, why each pattern
+/// matches or not, the cache key of the answer, each provider's exit code, stderr and duration,
+/// which login wins, and whether a kubelet would have pulled anonymously. Shows no password.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
 
-    /// The images, asked for one after the other
+    /// The images, looked up one after the other
     #[arg(value_name = "IMAGE", required = true)]
     images: Vec<String>,
 
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     output: Output,
 }
 
-/// Explains on stdout, as far as it goes; the exit code is 1 if there is no login for an image.
+/// Prints the explanation; the exit code is 1 if an image has no login.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let setup = Setup::open_for(&args.place, &args.pod, globals)?;
     let mut explanations = Vec::new();
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
             Err(error) => Explanation::refused(image, &config, error),
         });
     }
-    // Nothing in it is meant to be secret; a provider may have said a password all the same.
+    // Nothing in it should be secret, but a provider may have printed a password.
     let text = match args.output.format {
         Format::Json => output::json(&Explanations { images: &explanations })?,
         Format::Text => {

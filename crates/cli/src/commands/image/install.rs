@@ -1,4 +1,4 @@
-//! `keyward image install DIR`: the bridges as links to this program.
+//! `keyward image install DIR`: creates the bridges as symlinks to this program.
 
 use std::{
     env,
@@ -42,10 +42,10 @@ pub(crate) struct Args {
     output: Output,
 }
 
-/// What was done. Documented in `docs/cli.md`.
+/// The result. Documented in `docs/cli.md`.
 #[derive(Serialize)]
 struct Report {
-    /// The program that the links lead to.
+    /// The target of the links.
     program: PathBuf,
     links: Vec<Link>,
 }
@@ -53,14 +53,14 @@ struct Report {
 #[derive(Serialize)]
 struct Link {
     path: PathBuf,
-    /// Whether it was made just now; else it was there already.
+    /// Whether the link was created now; otherwise it existed already.
     made: bool,
 }
 
-/// Makes the links and says which.
+/// Creates the links and reports them.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let program = env::current_exe().and_then(fs::canonicalize).map_err(|error| {
-        Failure::failed("this program does not know its own file").note("cause", error.to_string())
+        Failure::failed("cannot find the path of this program").note("cause", error.to_string())
     })?;
     if !args.folder.is_dir() {
         let shown = inline(&args.folder.display().to_string());
@@ -73,12 +73,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let made = match look(&path, &program) {
             Found::Ours => false,
             Found::Other if !args.force => {
-                return Err(Failure::failed(format!("`{shown}` is something else"))
-                    .hint("`--force` replaces it"));
+                return Err(Failure::failed(format!(
+                    "`{shown}` exists and is not a link to this program"
+                ))
+                .hint("`--force` replaces it"));
             }
             Found::Other | Found::Nothing => {
                 link(&program, &path).map_err(|error| {
-                    Failure::failed(format!("`{shown}` cannot be made"))
+                    Failure::failed(format!("`{shown}` cannot be created"))
                         .note("cause", error.to_string())
                 })?;
                 true
@@ -117,7 +119,8 @@ fn look(path: &Path, program: &Path) -> Found {
     }
 }
 
-/// Makes it beside and renames it: whoever starts it meanwhile finds the old or the new.
+/// Creates a temporary link and renames it, so that the name always leads to the old or the new
+/// one.
 fn link(program: &Path, path: &Path) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! `keyward image lint`: what a kubelet would say about a configuration, and what it would not.
+//! `keyward image lint`: checks a configuration by the kubelet's rules, and beyond them.
 
 use std::{fmt::Write as _, path::Path, process::ExitCode};
 
@@ -16,12 +16,12 @@ use crate::{
     server::{self, Server},
 };
 
-/// Check a configuration of providers: the kubelet's rules, and what they let pass
+/// Check a provider configuration: the kubelet's rules, and mistakes that they allow
 ///
-/// Reports every problem with file, line and field; patterns that can never match or match more than
-/// they seem to; programs that are missing or may not be executed; since which Kubernetes version
-/// each part is known; and the permission that nodes need for service-account tokens, as a manifest.
-/// Runs nothing. The exit code is 1 if there is an error, with `--strict` for a warning too.
+/// Reports every problem with file, line and field; patterns that can never match or match more
+/// than they seem to; programs that are missing or not executable; the Kubernetes version that
+/// introduced each part; and, as a manifest, the permission that nodes need for service account
+/// tokens. Runs nothing. The exit code is 1 if there is an error or, with `--strict`, a warning.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -41,36 +41,36 @@ pub(crate) struct Args {
     #[arg(long, value_name = "1.N", value_parser = minor)]
     kubelet: Option<u32>,
 
-    /// Ask the cluster of the current context which permissions its nodes have already
+    /// Ask the cluster of the current context which permissions its nodes already have
     #[arg(long)]
     ask_cluster: bool,
 
-    /// How to print it
+    /// How to print the findings
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Form,
 }
 
-/// How findings are printed.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
     /// For people
     Text,
     /// For programs; docs/cli.md has the schema
     Json,
-    /// The missing permissions alone, to be applied; the findings go to stderr
+    /// Only the missing permissions, ready to apply; the findings go to stderr
     Manifest,
 }
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {
     findings: Vec<Finding>,
-    /// The oldest kubelet that understands everything, as `1.N`; left out when none does.
+    /// The oldest kubelet that supports everything, as `1.N`; left out if none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     kubelet: Option<String>,
     needs: Vec<Need>,
-    /// What to apply so that nodes may request the tokens.
+    /// The manifest that lets nodes request the tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     manifest: Option<String>,
 }
@@ -134,14 +134,14 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
 }
 
 impl Report {
-    /// What is odd, and what is missing; as much as there is to see of a configuration with problems.
+    /// Adds oddities and missing parts, as far as a configuration with problems can be read.
     fn look(&mut self, args: &Args, path: &Path, config: &Config, globals: &Globals) {
         let odd = config.lint(path.is_dir(), args.kubelet);
         self.findings.extend(odd.iter().map(Finding::odd));
         self.programs(args, config, globals);
     }
 
-    /// What a configuration that is good needs.
+    /// Adds what a valid configuration needs.
     fn fill(
         &mut self,
         args: &Args,
@@ -151,7 +151,7 @@ impl Report {
     ) -> Result<(), Failure> {
         let from_folder = path.is_dir();
         let needs = config.requirements(from_folder);
-        // `None` is less than any number, and here it is more.
+        // `None` sorts below any number, but means more than any here.
         if needs.iter().all(|need| need.since.is_some()) {
             let newest = needs.iter().filter_map(|need| need.since).max();
             self.kubelet = newest.map(|minor| format!("1.{minor}"));
@@ -167,7 +167,7 @@ impl Report {
         Ok(())
     }
 
-    /// The kubelet wants every program to be there when it starts.
+    /// The kubelet requires every program to exist when it starts.
     fn programs(&mut self, args: &Args, config: &Config, globals: &Globals) {
         let images = args.place.images(globals);
         if let Some(folder) = args.place.bin_dir(&globals.surroundings)
@@ -183,7 +183,7 @@ impl Report {
             return;
         }
         for provider in &config.providers {
-            // Names that are none were told already.
+            // Invalid names were reported already.
             if Path::new(&provider.name).file_name() != Some(provider.name.as_ref()) {
                 continue;
             }
@@ -206,8 +206,8 @@ impl Report {
         let mut out = self.findings_text(style);
         if !self.needs.is_empty() {
             let kubelet = self.kubelet.as_deref().map_or_else(
-                || "no kubelet understands this configuration".to_owned(),
-                |version| format!("kubelets from {version} on understand this configuration"),
+                || "no kubelet supports this configuration".to_owned(),
+                |version| format!("kubelets from {version} on support this configuration"),
             );
             _ = writeln!(out, "{kubelet}");
             let mut told: Vec<&str> = Vec::new();
@@ -240,7 +240,7 @@ impl Report {
             };
             let provider = finding.provider.as_deref().map(|name| format!("{}: ", inline(name)));
             let field = match finding.field.as_str() {
-                // What begins with a name says itself what it is about.
+                // A message that begins with a name needs no field.
                 "" => String::new(),
                 _ if finding.message.starts_with('`') => String::new(),
                 field => format!("`{}` ", inline(field)),
@@ -254,7 +254,7 @@ impl Report {
             );
         }
         if self.findings.is_empty() {
-            out.push_str("nothing is wrong\n");
+            out.push_str("no problems found\n");
         }
         out
     }
@@ -311,7 +311,7 @@ fn permissions(audiences: &[&str]) -> String {
     out
 }
 
-/// The audiences for which nodes may not request tokens, as the cluster sees it.
+/// The audiences that nodes may not request tokens for, according to the cluster.
 fn denied<'a>(audiences: Vec<&'a str>, globals: &Globals) -> Result<Vec<&'a str>, Failure> {
     let server = Server::open(&server::Args::default(), globals)?;
     let mut denied = Vec::new();
@@ -346,7 +346,7 @@ fn minor(text: &str) -> Result<u32, String> {
         Some(_) => "",
         None => version,
     };
-    minor.parse().map_err(|_| "say a version such as `1.27`".to_owned())
+    minor.parse().map_err(|_| "use a version such as `1.27`".to_owned())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `keyward image match PATTERN IMAGE`: whether a pattern means an image.
+//! `keyward image match PATTERN IMAGE`: tells whether a pattern matches an image.
 
 use std::process::ExitCode;
 
@@ -29,15 +29,15 @@ pub(crate) struct Args {
     /// The image
     image: String,
 
-    /// Let a pattern's path end where a segment of the image's path ends, stricter than the kubelet
+    /// Match whole path segments, which is stricter than the kubelet
     #[arg(long, conflicts_with = "proposal")]
     segments: bool,
 
-    /// Match as the original proposal has it: a port counts only where the pattern has one
+    /// Match as in the original proposal: a port counts only if the pattern has one
     #[arg(long)]
     proposal: bool,
 
-    /// Take the image as it is, without completing its name
+    /// Use the image as given, without completing its name
     #[arg(long)]
     literal: bool,
 
@@ -45,21 +45,21 @@ pub(crate) struct Args {
     output: Output,
 }
 
-/// Whether the pattern means the image. Documented in `docs/cli.md`.
+/// The result. Documented in `docs/cli.md`.
 #[derive(Serialize)]
 struct Verdict<'a> {
     pattern: &'a str,
-    /// As it was asked for.
+    /// The image as given.
     image: &'a str,
-    /// As it was matched.
+    /// The name that was matched.
     name: &'a str,
     matches: bool,
-    /// Why not.
+    /// Why the pattern does not match.
     #[serde(skip_serializing_if = "Option::is_none")]
     because: Option<String>,
 }
 
-/// Matches; the answer is the exit code, in JSON on stdout too.
+/// Matches; the result is the exit code, and JSON on stdout if requested.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let reading = match (args.segments, args.proposal) {
         (true, _) => Reading::Strict,
@@ -67,10 +67,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         _ => Reading::Kubelet,
     };
     let pattern = Pattern::parse(&args.pattern).map_err(|wrong| {
-        Failure::failed(format!("`{}` is no pattern", inline(&args.pattern)))
+        Failure::failed(format!("`{}` is not a pattern", inline(&args.pattern)))
             .note("cause", wrong.to_string())
     })?;
-    let unusable = || format!("`{}` is no image", inline(&args.image));
+    let unusable = || format!("`{}` is not an image", inline(&args.image));
     let name = if args.literal {
         args.image.clone()
     } else {
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             .map_err(|wrong| Failure::failed(unusable()).note("cause", wrong.to_string()))?
     };
     let parsed = Name::parse(&name).ok_or_else(|| {
-        Failure::failed(unusable()).note("cause", "it must read as `host[:port][/path]`")
+        Failure::failed(unusable()).note("cause", "use the form `host[:port][/path]`")
     })?;
     let because = pattern.mismatch(&parsed, reading);
     let matches = because.is_none();
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
         (Format::Text, Some(reason)) => {
             let (pattern, name) = (inline(&args.pattern), inline(&name));
-            output::tell(&format!("`{pattern}` does not mean `{name}`: {reason}\n"));
+            output::tell(&format!("`{pattern}` does not match `{name}`: {reason}\n"));
         }
         (Format::Text, None) => {}
     }

@@ -24,8 +24,8 @@ use crate::{failure::Failure, globals::Globals};
 
 /// Get, explain and check credentials for pulling images
 ///
-/// Runs the image credential providers of a kubelet's configuration as the kubelet does, outside
-/// of it: the same matching, the same cache, the same order of logins.
+/// Runs the image credential providers of a kubelet's configuration as the kubelet does, but
+/// outside of it: with the same matching, the same cache and the same order of logins.
 #[derive(Debug, clap::Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Args {
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     action: Action,
 }
 
-/// What to do. A new one is a file here, a variant, and a line in [`run`].
+/// The subcommands. To add one, add a file, a variant, and a line in [`run`].
 #[derive(Debug, Subcommand)]
 enum Action {
     Match(matching::Args),
@@ -43,7 +43,7 @@ enum Action {
     Install(install::Args),
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     match &args.action {
         Action::Match(args) => matching::run(args),
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
 }
 
 impl Args {
-    /// Whether providers may run, so that a signal has to end them.
+    /// Whether providers may run, so that a signal has to stop them.
     pub(crate) fn runs_plugins(&self) -> bool {
         !matches!(self.action, Action::Match(_) | Action::Lint(_) | Action::Install(_))
     }

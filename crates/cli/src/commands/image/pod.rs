@@ -1,4 +1,4 @@
-//! The pod for which an image is pulled, and what the cluster says about it.
+//! The pod that pulls an image, completed with data from the cluster.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,14 +20,14 @@ use crate::{
     server::{self, Server},
 };
 
-/// For which pod. Its namespace is that of `--namespace` or of the context.
+/// The pod that pulls. Its namespace is that of `--namespace` or of the context.
 ///
-/// No group of clap's: it would have the name of the command's own.
+/// Not a clap group: it would have the same name as the command's own.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
 pub(crate) struct PodArgs {
-    /// The pod that pulls: providers get tokens of its service account, bound to it. What is not
-    /// said of it is asked of the cluster
+    /// The pod that pulls: providers get tokens of its service account, bound to the pod. What is
+    /// not given is read from the cluster
     #[arg(long, value_name = "NAME", help_heading = HEADING)]
     pod: Option<String>,
 
@@ -35,21 +35,21 @@ pub(crate) struct PodArgs {
     #[arg(long, value_name = "UID", requires = "pod", help_heading = HEADING)]
     pod_uid: Option<String>,
 
-    /// The service account of the pod; without `--pod` the tokens are bound to none
+    /// The service account of the pod; without `--pod` its tokens are not bound to a pod
     #[arg(long, value_name = "NAME", help_heading = HEADING)]
     service_account: Option<String>,
 }
 
 const HEADING: &str = "Pod (for providers with tokenAttributes)";
 
-/// A pod, and who answers for its service account.
+/// A pod, and the source of its service account's data and tokens.
 pub(super) struct Puller {
     pub(super) pod: Pod,
     pub(super) accounts: Arc<dyn Accounts>,
 }
 
 impl PodArgs {
-    /// The pod that was named, if one was. Asks the cluster for what was not said of it.
+    /// The given pod, if any. Reads what was not given from the cluster.
     pub(super) fn find(&self, globals: &Globals) -> Result<Option<Puller>, Failure> {
         let said = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let (name, account) = (said(&self.pod), said(&self.service_account));
@@ -70,13 +70,13 @@ impl PodArgs {
     }
 }
 
-/// How long what the cluster said of a service account is believed.
+/// How long a service account that was read from the cluster is cached.
 const BELIEVED: Duration = Duration::from_secs(10);
 
 /// The cluster of the current context.
 struct Cluster {
     server: Server,
-    /// By namespace and name, with when it was read.
+    /// By namespace and name, with the time of reading.
     known: Mutex<HashMap<(String, String), (Duration, Account)>>,
 }
 
@@ -86,7 +86,7 @@ impl Cluster {
         Ok(Self { server, known: Mutex::default() })
     }
 
-    /// Fills in what was not said of a pod.
+    /// Fills in what was not given of a pod.
     fn complete(&self, pod: &mut Pod) -> Result<(), Failure> {
         let path = path(&pod.namespace, "pods", &pod.name)?;
         let object = self.ask(Request::get(path), None)?;
@@ -160,19 +160,19 @@ impl Accounts for Cluster {
     }
 }
 
-/// A failure as a cause of another one: its message and what the server said.
+/// A failure as the cause of another one: its message and the server's.
 fn told(failure: &Failure) -> Box<dyn StdError + Send + Sync> {
     let notes = failure.notes().map(|(_, text)| text);
     let words: Vec<&str> = std::iter::once(failure.message()).chain(notes).collect();
     words.join(": ").into()
 }
 
-/// The path of an object. A name of other characters would lead somewhere else.
+/// The path of an object. Other characters in the name would lead to another path.
 fn path(namespace: &str, resource: &str, name: &str) -> Result<String, Failure> {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b);
     for text in [namespace, name] {
         if text.is_empty() || text.starts_with('.') || !text.bytes().all(plain) {
-            return Err(Failure::usage(format!("`{}` is no name of an object", inline(text))));
+            return Err(Failure::usage(format!("`{}` is not a valid object name", inline(text))));
         }
     }
     Ok(format!("/api/v1/namespaces/{namespace}/{resource}/{name}"))

@@ -10,42 +10,43 @@ use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use super::pod::PodArgs;
 use crate::{failure::Failure, globals::Globals};
 
-/// The variable that names the configuration where no flag does.
+/// The variable with the configuration, if no flag gives it.
 pub(crate) const CONFIG: &str = "KEYWARD_IMAGE_CONFIG";
-/// The variable that names the folder of the programs where no flag does.
+/// The variable with the directory of the programs, if no flag gives it.
 pub(crate) const BIN_DIR: &str = "KEYWARD_IMAGE_BIN_DIR";
 
-/// The variable that asks for whole segments where no flag does.
+/// The variable that enables matching by whole segments.
 pub(crate) const SEGMENTS: &str = "KEYWARD_IMAGE_SEGMENTS";
 
-/// The variable that trusts programs although others could change them, for the bridges, which have no
-/// flags.
+/// The variable that trusts programs although others could change them; for the bridges, which have
+/// no flags.
 pub(crate) const TRUST: &str = "KEYWARD_TRUST_PLUGIN";
 
-/// Where the providers are. Without flags ([`Place::default`]) the environment says it.
+/// The configuration and programs of the providers. Without flags ([`Place::default`]) they come
+/// from the environment.
 ///
-/// No group of clap's: it would have the name of the command's own.
+/// Not a clap group: it would have the same name as the command's own.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
 pub(crate) struct Place {
-    /// The configuration of the providers, a file or a directory of files, instead of
+    /// The provider configuration, a file or a directory of files, instead of
     /// `$KEYWARD_IMAGE_CONFIG`
     #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,
 
-    /// The directory of the providers' programs, instead of `$KEYWARD_IMAGE_BIN_DIR`; without either
-    /// they are looked for in $PATH
+    /// The directory of the providers' programs, instead of `$KEYWARD_IMAGE_BIN_DIR`; without
+    /// either, they are looked up in $PATH
     #[arg(long, value_name = "DIR")]
     bin_dir: Option<PathBuf>,
 
-    /// Let a pattern's path end where a segment of the image's path ends, stricter than the kubelet:
-    /// `/team` does not mean `/teammates`; instead of `$KEYWARD_IMAGE_SEGMENTS`
+    /// Match whole path segments, which is stricter than the kubelet: `/team` does not match
+    /// `/teammates`; instead of `$KEYWARD_IMAGE_SEGMENTS`
     #[arg(long)]
     segments: bool,
 }
 
 impl Place {
-    /// How the patterns of the kubelet's form are read.
+    /// How patterns in the kubelet's form are matched.
     pub(crate) fn reading(&self, surroundings: &Surroundings) -> Result<Reading, Failure> {
         let said = surroundings.var(SEGMENTS).unwrap_or_default();
         match said.to_str() {
@@ -56,7 +57,7 @@ impl Place {
         }
     }
 
-    /// The file or folder of the configuration.
+    /// The file or directory of the configuration.
     pub(crate) fn config(&self, surroundings: &Surroundings) -> Result<PathBuf, Failure> {
         said(self.config.as_ref(), CONFIG, surroundings).ok_or_else(|| {
             Failure::usage("no provider configuration given")
@@ -64,7 +65,7 @@ impl Place {
         })
     }
 
-    /// Who asks the providers, whatever they are.
+    /// An [`Images`] that asks the providers.
     pub(crate) fn images(&self, globals: &Globals) -> Images {
         let mut settings =
             Settings { bin_dir: self.bin_dir(&globals.surroundings), ..Settings::default() };
@@ -77,34 +78,34 @@ impl Place {
         Images::new(settings, surroundings, Arc::new(SystemClock), Arc::new(NoopObserver))
     }
 
-    /// The folder of the programs; `None` is to look in `PATH`.
+    /// The directory of the programs; `None` means `PATH`.
     pub(crate) fn bin_dir(&self, surroundings: &Surroundings) -> Option<PathBuf> {
         said(self.bin_dir.as_ref(), BIN_DIR, surroundings)
     }
 }
 
-/// Programs that run although others could change them: what the flag says, and the variable, which
-/// lists them as `PATH` lists directories.
+/// Programs that run although others could change them: those of the flag and of the variable,
+/// which lists them as `PATH` lists directories.
 fn trusted(globals: &Globals) -> Vec<PathBuf> {
     let mut trusted = globals.flags.trust_plugin.clone();
     trusted.extend(trusted_by_environment(&globals.surroundings));
     trusted
 }
 
-/// What [`TRUST`] lists.
+/// The programs in [`TRUST`].
 pub(crate) fn trusted_by_environment(surroundings: &Surroundings) -> Vec<PathBuf> {
     let listed = surroundings.var(TRUST).unwrap_or_default();
     std::env::split_paths(&listed).filter(|path| !path.as_os_str().is_empty()).collect()
 }
 
-/// A flag, or else the variable. An empty text says nothing.
+/// The flag, else the variable. An empty value counts as unset.
 fn said(flag: Option<&PathBuf>, variable: &str, surroundings: &Surroundings) -> Option<PathBuf> {
     let variable = || surroundings.var(variable).map(PathBuf::from);
     let full = |path: &PathBuf| !path.as_os_str().is_empty();
     flag.cloned().filter(full).or_else(|| variable().filter(full))
 }
 
-/// Providers that can be asked, and their configuration, which may change while they are.
+/// The providers and their configuration, which may change at any time.
 pub(crate) struct Setup {
     follow: ReloadingConfig,
     images: Arc<Images>,
@@ -112,7 +113,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Reads the configuration. Runs nothing. Fails when there is none that is good.
+    /// Reads the configuration. Runs nothing. Fails if there is no valid one.
     pub(crate) fn open(place: &Place, globals: &Globals) -> Result<Self, Failure> {
         Self::open_for(place, &PodArgs::default(), globals)
     }
@@ -138,7 +139,7 @@ impl Setup {
         Ok(setup)
     }
 
-    /// The configuration in force now.
+    /// The configuration in force.
     pub(crate) fn config(&self) -> Result<Arc<Config>, Failure> {
         let config = self.follow.config()?;
         for (_, value) in config.providers.iter().flat_map(|provider| &provider.env) {
@@ -147,17 +148,17 @@ impl Setup {
         Ok(config)
     }
 
-    /// The logins for an image, under the configuration in force now.
+    /// The logins for an image under the configuration in force.
     pub(crate) fn lookup(&self, image: &str) -> Result<Lookup, Failure> {
         Ok(self.images.lookup(&*self.config()?, image, self.pod())?)
     }
 
-    /// The pod that pulls, if one was named.
+    /// The pod that pulls, if given.
     pub(crate) fn pod(&self) -> Option<&Pod> {
         self.pod.as_ref()
     }
 
-    /// Who asks the providers.
+    /// The [`Images`] that asks the providers.
     pub(crate) fn images(&self) -> &Arc<Images> {
         &self.images
     }

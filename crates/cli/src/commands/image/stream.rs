@@ -1,4 +1,5 @@
-//! `keyward image credentials -`: images line by line, each answered by a line as soon as it can be.
+//! `keyward image credentials -`: reads images line by line and prints each answer as soon as it is
+//! ready.
 
 use std::{
     io::{self, BufRead as _},
@@ -18,24 +19,24 @@ use crate::{
     output::{self, Width},
 };
 
-/// How many images are asked for at the same time; further lines wait. Each has a thread.
+/// How many images are looked up at the same time; further lines wait. Each has a thread.
 const AT_ONCE: usize = 1000;
 
-/// What reaches the one who prints.
+/// An event for the thread that prints.
 enum Event {
     Answer(String, Result<Lookup, Failure>),
-    /// No more lines can be read.
+    /// Stdin cannot be read any further.
     Broken(io::Error),
 }
 
-/// Reads until stdin ends and answers every line, in the order in which the answers come. The
-/// configuration may change meanwhile.
+/// Answers every line until stdin ends, in the order in which the answers arrive. The configuration
+/// may change meanwhile.
 pub(super) fn run(setup: Setup) -> Result<ExitCode, Failure> {
     let setup = Arc::new(setup);
     let (tell, events) = mpsc::channel();
     let (take, places) = mpsc::sync_channel(AT_ONCE);
     let reader = Arc::clone(&setup);
-    // It may wait for a line for ever; then it ends with the program.
+    // This thread may wait for a line until the program ends.
     runner::spawn(move || read(&reader, &tell, &take));
     let mut broken = None;
     for event in events {
@@ -54,7 +55,7 @@ pub(super) fn run(setup: Setup) -> Result<ExitCode, Failure> {
                 output::print_secret(&Answer::failed(&image, error), Width::Line)?;
             }
         }
-        // One line more may be read. Nobody takes places any more when all are read.
+        // One more line may be read. This fails once all lines have been read.
         _ = places.recv();
     }
     match broken {
@@ -89,7 +90,7 @@ fn read(setup: &Arc<Setup>, tell: &Sender<Event>, take: &SyncSender<()>) {
     }
 }
 
-/// An image that is answered in any case, even if there is no thread for it.
+/// An image that gets an answer in any case, even if no thread can be started for it.
 struct Reply {
     image: String,
     tell: Sender<Event>,
@@ -103,7 +104,7 @@ impl Reply {
 
     fn send(&mut self, result: Result<Lookup, Failure>) {
         self.given = true;
-        // When the reader of stdout has gone away there is nobody to tell.
+        // If stdout was closed, the answer has nowhere to go.
         _ = self.tell.send(Event::Answer(std::mem::take(&mut self.image), result));
     }
 }

@@ -1,4 +1,4 @@
-//! From the flags to an [`Explanation`], as far as it goes.
+//! Builds an [`Explanation`] from the flags, as far as possible.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{duration, failure::Failure, globals::Globals};
 
-/// Explains everything up to the first error, and gives that error too.
+/// Explains everything up to the first error, and returns that error too.
 pub(super) fn explain(globals: &Globals, show_args: bool) -> (Explanation, Option<Failure>) {
     let mut explanation = Explanation::default();
     let outcome = fill(&mut explanation, globals, show_args);
@@ -51,7 +51,7 @@ fn fill(into: &mut Explanation, globals: &Globals, show_args: bool) -> Result<()
     into.namespace = Some(target.namespace.clone());
     into.warnings.clone_from(&target.warnings);
 
-    // Told before the rules are read: a broken kuberc should not hide which user it would be.
+    // Before the rules are read: a broken kuberc should not hide the user.
     let rules = globals.rules();
     let nothing = Rules::default();
     let draft = globals.draft(target, rules.as_ref().unwrap_or(&nothing))?;
@@ -66,7 +66,7 @@ fn fill(into: &mut Explanation, globals: &Globals, show_args: bool) -> Result<()
     }
 }
 
-/// After a failed resolution: the entries that flags and context name, where there are such.
+/// After a failed resolution: the entries that flags and context name, if they exist.
 fn guess(into: &mut Explanation, globals: &Globals, config: &Kubeconfig) {
     into.context = into.context.take().filter(|name| !name.is_empty());
     let context = config.contexts.iter().find(|c| Some(&c.name) == into.context.as_ref());
@@ -136,20 +136,20 @@ fn source(globals: &Globals, draft: &Draft) -> Source {
         .collect();
     let because = match draft.passed_over() {
         Some(why) => clean(why),
-        None if target.in_cluster => "there is no kubeconfig, and we run in a pod".to_owned(),
-        None if globals.overrides().token.is_some() => "`--token` says so".to_owned(),
+        None if target.in_cluster => "there is no kubeconfig, and keyward runs in a pod".to_owned(),
+        None if globals.overrides().token.is_some() => "`--token` was given".to_owned(),
         None if target.withheld => {
-            "the server is not reached over HTTPS, so what the user has is not sent".to_owned()
+            "the server does not use HTTPS, so the user's credential is not sent".to_owned()
         }
         None if methods.is_empty() && target.user.name.is_empty() => "there is no user".to_owned(),
         None if methods.is_empty() && target.user.place == Place::default() => {
             "the context names a user that does not exist".to_owned()
         }
-        None if methods.is_empty() => "the user has nothing to show".to_owned(),
+        None if methods.is_empty() => "the user has no credential".to_owned(),
         None if methods == [Method::Exec] => {
-            "the user has `exec`, and nothing that comes before it".to_owned()
+            "the user has `exec` and nothing that takes precedence".to_owned()
         }
-        None => "the user has nothing that comes before it".to_owned(),
+        None => "the user has nothing that takes precedence".to_owned(),
     };
     Source { methods, because, file }
 }
@@ -163,7 +163,7 @@ fn plugin(
 ) -> Plugin {
     let (exec, preview) = (plugin.exec(), &plugin.preview);
     let mode = exec.interactive_mode.text();
-    // Where there is nobody to ask, a run is not even prepared.
+    // If a person is needed and none is present, no run is prepared.
     let run = preview.run.as_ref();
     let stdin = run.is_some_and(|run| run.stdin);
     Plugin {
@@ -207,13 +207,13 @@ fn signer(globals: &Globals, rules: &Rules, plugin: &SignerPlugin, show_args: bo
     }
 }
 
-/// A value of a signer's configuration. A PIN is shown to nobody, be it in a URI.
+/// A value of a signer's configuration. A PIN is never shown, not even in a URI.
 fn configured(name: &str, value: &str, show_args: bool) -> String {
     const HARMLESS: [&str; 6] =
         ["pathExec", "pathLib", "slotId", "objectId", "resident", "resumption"];
     let pins = pins(name, value);
     if name == "uri" {
-        // It names the library that would be loaded, which is for everybody to see.
+        // The library that would be loaded must be visible.
         let mut uri = clean(value);
         for pin in pins.iter().filter(|pin| !pin.is_empty()) {
             uri = uri.replace(pin.expose(), HIDDEN);
@@ -224,7 +224,7 @@ fn configured(name: &str, value: &str, show_args: bool) -> String {
     if shown { clean(value) } else { HIDDEN.to_owned() }
 }
 
-/// What the plugin would be told, without any secret.
+/// The request to the plugin, without secrets.
 fn told(request: &Request) -> Option<serde_json::Value> {
     let mut request = request.clone();
     if let Some(cluster) = &mut request.cluster {
@@ -238,7 +238,7 @@ fn told(request: &Request) -> Option<serde_json::Value> {
     Some(shown)
 }
 
-/// Hides what stands under names that sound secret, whatever it is.
+/// Hides all values with names that sound secret.
 fn hide_secrets(config: &mut serde_json::Value) {
     use serde_json::Value;
     match config {
@@ -256,7 +256,8 @@ fn hide_secrets(config: &mut serde_json::Value) {
     }
 }
 
-/// The file that the command leads to and that would not be executed, by policy or for what it is.
+/// The file that the command resolves to but that would not run, because of the policy or its own
+/// state.
 fn refused(preview: &Preview) -> Option<PathBuf> {
     match &preview.judgement.found {
         _ if preview.program.is_some() => None,
@@ -271,7 +272,7 @@ fn refused(preview: &Preview) -> Option<PathBuf> {
     }
 }
 
-/// Where the program was looked for. A search stops at the first folder that has it.
+/// Where the program was looked for. A search stops at the first directory that has it.
 fn looked_in(globals: &Globals, command: &str, preview: &Preview) -> Vec<PathBuf> {
     match &preview.judgement.found {
         Err(Missing::Nowhere { looked, .. }) => looked.clone(),
@@ -309,16 +310,18 @@ fn policy(rules: &Rules, preview: &Preview) -> Policy {
     let verdict = &preview.judgement.verdict;
     let allowed = matches!(verdict, Verdict::Allowed | Verdict::Listed(_));
     let because = match verdict {
-        Verdict::Allowed if rules.origin.is_some() => "everything may run".to_owned(),
+        Verdict::Allowed if rules.origin.is_some() => "every plugin may run".to_owned(),
         Verdict::Allowed => match rules.switched_off {
             Some(variable) => format!("`{variable}` switches kuberc off"),
-            None => "no kuberc says otherwise".to_owned(),
+            None => "there is no kuberc with a policy".to_owned(),
         },
-        Verdict::Listed(entry) => format!("the list has `{}`", clean(entry)),
+        Verdict::Listed(entry) => format!("the allowlist contains `{}`", clean(entry)),
         Verdict::DeniedAll => "nothing may run".to_owned(),
-        Verdict::NotListed => "it is not in the list".to_owned(),
-        Verdict::Unresolvable => "it is not in the list by its name, and was not found".to_owned(),
-        _ => "the kuberc is not understood, so nothing may run".to_owned(),
+        Verdict::NotListed => "it is not in the allowlist".to_owned(),
+        Verdict::Unresolvable => {
+            "its name is not in the allowlist, and it was not found".to_owned()
+        }
+        _ => "the kuberc is not valid, so nothing may run".to_owned(),
     };
     let refused = allowed && preview.program.is_none() && preview.judgement.found.is_ok();
     Policy {

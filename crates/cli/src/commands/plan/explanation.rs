@@ -1,12 +1,12 @@
-//! The shape of what `keyward plan` says: one tree for people and for programs.
+//! The data of `keyward plan`, for text and JSON alike.
 //!
-//! The JSON form is documented in `docs/cli.md`; a field that does not apply is left out.
+//! `docs/cli.md` documents the JSON; fields that do not apply are left out.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::Serialize;
 
-/// Everything that is known before anything runs. After an error it ends where the error came up.
+/// Everything that is known before anything runs. After an error, what was known until then.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Explanation {
@@ -26,7 +26,7 @@ pub(super) struct Explanation {
     pub(super) plugin: Option<Plugin>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) signer: Option<Signer>,
-    /// What works but deserves a look.
+    /// What works but may be a mistake.
     pub(super) warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<Problem>,
@@ -37,11 +37,11 @@ pub(super) struct Explanation {
 #[serde(rename_all = "camelCase")]
 pub(super) struct ConfigFile {
     pub(super) path: PathBuf,
-    /// Whether it was there.
+    /// Whether the file exists.
     pub(super) found: bool,
 }
 
-/// The cluster that would be talked to.
+/// The cluster to connect to.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Cluster {
@@ -50,14 +50,14 @@ pub(super) struct Cluster {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) tls_server_name: String,
     pub(super) insecure_skip_tls_verify: bool,
-    /// Whether it has certificate authorities of its own; the system's count otherwise.
+    /// Whether the cluster has its own certificate authorities; otherwise the system's are used.
     pub(super) own_certificate_authority: bool,
-    /// Any password in it hidden.
+    /// With any password hidden.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) proxy_url: String,
 }
 
-/// The user one would be.
+/// The user to authenticate as.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct User {
@@ -71,20 +71,20 @@ pub(super) struct User {
     pub(super) acts_as: String,
 }
 
-/// Where the credential comes from, and why from there.
+/// Where the credential comes from, and why.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Source {
-    /// What is used: at most a certificate for the handshake and something for the header. Nothing
-    /// for an anonymous client.
+    /// The methods in use: at most a certificate for the handshake and a value for the header.
+    /// Empty for an anonymous client.
     pub(super) methods: Vec<Method>,
     pub(super) because: String,
-    /// The file it is read from, for `tokenFile` and `serviceAccount`.
+    /// The file of `tokenFile` or `serviceAccount`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) file: Option<PathBuf>,
 }
 
-/// The ways to a credential.
+/// The methods to get a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Method {
@@ -102,106 +102,106 @@ pub(super) enum Method {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Plugin {
-    /// As the kubeconfig says it.
+    /// The command, as in the kubeconfig.
     pub(super) command: String,
     /// The file that would be executed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) program: Option<PathBuf>,
-    /// The file that the command leads to, where it would not be executed.
+    /// The file that the command resolves to, if it would not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) refused: Option<PathBuf>,
-    /// The folders (or the one path) that were searched, in order, up to the one that had it.
+    /// The directories (or the one path) that were searched, in order, up to the one that has it.
     pub(super) looked_in: Vec<PathBuf>,
     /// Values are `[hidden]` unless `--show-args` was given.
     pub(super) args: Vec<String>,
-    /// Not there when nothing would run because there is nobody to ask.
+    /// Left out if nothing would run because a person is needed and none is present.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) environment: Option<Environment>,
     pub(super) policy: Policy,
     pub(super) api_version: String,
     pub(super) interactive: Interactive,
-    /// Whether a person attends the run: it then has more time, and the terminal.
+    /// Whether a person attends the run: it then gets more time, and the terminal.
     pub(super) attended: bool,
-    /// As Go writes durations.
+    /// A Go duration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) time_limit: Option<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) install_hint: String,
-    /// What `KUBERNETES_EXEC_INFO` would be.
+    /// The value of `KUBERNETES_EXEC_INFO`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) request: Option<serde_json::Value>,
 }
 
-/// The external signer that would be asked for a certificate, and for a signature per handshake.
+/// The external signer to ask for a certificate, and for a signature per handshake.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Signer {
-    /// As the kubeconfig says it.
+    /// The command, as in the kubeconfig.
     pub(super) command: String,
     /// The file that would be executed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) program: Option<PathBuf>,
-    /// The file that the command leads to, where it would not be executed.
+    /// The file that the command resolves to, if it would not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) refused: Option<PathBuf>,
-    /// The folders (or the one path) that were searched, in order, up to the one that had it.
+    /// The directories (or the one path) that were searched, in order, up to the one that has it.
     pub(super) looked_in: Vec<PathBuf>,
-    /// What it is told. Values are `[hidden]` unless they are known to be harmless or `--show-args`
-    /// was given; those of a PIN always.
+    /// The signer's configuration. Values are `[hidden]` unless they are known to be harmless or
+    /// `--show-args` was given; PINs always are.
     pub(super) configuration: BTreeMap<String, String>,
     pub(super) policy: Policy,
-    /// Whether it stays for as long as the client lives; else it is run for each request.
+    /// Whether the signer keeps running as long as the client; otherwise it runs once per request.
     pub(super) resident: bool,
-    /// Whether connections are resumed without a signature.
+    /// Whether TLS sessions are resumed without a signature.
     pub(super) resumption: bool,
-    /// Whether a person attends the run: it then has more time, and the terminal.
+    /// Whether a person attends the run: it then gets more time, and the terminal.
     pub(super) attended: bool,
-    /// As Go writes durations; for each request.
+    /// A Go duration, for each request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) time_limit: Option<String>,
 }
 
-/// What the plugin would see in its environment; names only.
+/// The names of the plugin's environment variables.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Environment {
-    /// `inherit`, `clean` or `only`: what is taken over from ours.
+    /// `inherit`, `clean` or `only`: what is inherited from our environment.
     pub(super) base: &'static str,
-    /// The names taken over from ours.
+    /// The inherited names.
     pub(super) inherited: Vec<String>,
-    /// The names set by the kubeconfig and by us.
+    /// The names set by the kubeconfig and by Keyward.
     pub(super) set: Vec<String>,
 }
 
-/// What the plugin policy and the state of the file say.
+/// The verdict of the plugin policy and of the file checks.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Policy {
     /// `AllowAll`, `DenyAll` or `Allowlist`.
     pub(super) name: &'static str,
-    /// The kuberc it comes from.
+    /// The kuberc that contains the policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) file: Option<PathBuf>,
     pub(super) allowed: bool,
     pub(super) because: String,
 }
 
-/// Whether the plugin may talk to a person.
+/// Whether the plugin may prompt.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Interactive {
     /// `Never`, `IfAvailable` or `Always`.
     pub(super) mode: String,
-    /// Whether it gets our stdin.
+    /// Whether the plugin gets our stdin.
     pub(super) stdin: bool,
     pub(super) because: String,
 }
 
-/// Why it would not work.
+/// Why the plan would not work.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Problem {
-    /// The exit code that goes with it.
+    /// The exit code of this problem.
     pub(super) exit_code: u8,
     pub(super) message: String,
     pub(super) notes: Vec<Note>,

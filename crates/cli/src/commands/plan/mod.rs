@@ -1,4 +1,4 @@
-//! `keyward plan`: what would run for this context, and why. Runs nothing.
+//! `keyward plan`: shows what would run for this context, and why. Runs nothing.
 
 mod arguments;
 mod explain;
@@ -13,7 +13,7 @@ use crate::{
     output::{self, Format, Output, Style},
 };
 
-/// Explain which credential would be used and what would run, and run nothing
+/// Show which credential would be used and what would run, without running anything
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     output: Output,
 }
 
-/// Explains the plan on stdout, as far as it goes; then comes the error, if there is one.
+/// Prints the plan as far as it goes, then the error, if there is one.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let (explanation, failure) = explain::explain(globals, args.show_args);
     match args.output.format {

@@ -1,4 +1,4 @@
-//! The explanation for people: labels on the left, facts on the right.
+//! The plan as text: labels on the left, facts on the right.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use super::explanation::{
 };
 use crate::output::{Style, block, inline};
 
-/// A text of the request longer than this is cut: a certificate authority fills the screen.
+/// Longer texts in the request are cut: a certificate authority would fill the screen.
 const LONGEST: usize = 72;
 
-/// Lays the explanation out. The error is not in it: it goes to stderr.
+/// Lays out the explanation, without the error, which goes to stderr.
 pub(super) fn layout(explanation: &Explanation, style: Style) -> String {
     let mut page = Page { style, text: String::new() };
     page.rows("", &overview(explanation));
@@ -49,7 +49,7 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// Labels in one column, facts in the next; a fact may have several lines.
+    /// Prints labels in one column and facts in the next; a fact may have several lines.
     fn rows(&mut self, indent: &str, rows: &[(&str, String)]) {
         let width = rows.iter().map(|(label, _)| label.len()).max().unwrap_or(0) + 2;
         for (label, fact) in rows {
@@ -102,7 +102,7 @@ fn cluster_text(cluster: &Cluster) -> String {
         lines.push(format!("through {}", inline(&cluster.proxy_url)));
     }
     if cluster.insecure_skip_tls_verify {
-        lines.push("its certificate is not checked".to_owned());
+        lines.push("the certificate is not checked".to_owned());
     }
     lines.join("\n")
 }
@@ -187,15 +187,15 @@ fn signer_rows(signer: &Signer) -> Vec<(&'static str, String)> {
     rows.push(("told", entries.collect::<Vec<_>>().join("\n")));
     rows.push(("policy", policy(&signer.policy)));
     let mode = if signer.resident {
-        "stays for as long as the client lives, and is unlocked before it connects"
+        "runs as long as the client, and is unlocked before it connects"
     } else {
-        "run for the certificate, and for the signature of each handshake"
+        "run once for the certificate, and once for each handshake"
     };
     rows.push(("mode", mode.to_owned()));
     let resumption = if signer.resumption {
         "without a signature, where the server allows it"
     } else {
-        "no: every connection is signed afresh"
+        "no: every connection needs a new signature"
     };
     rows.push(("resumption", resumption.to_owned()));
     if let Some(limit) = &signer.time_limit {
@@ -215,9 +215,9 @@ fn program(runs: Option<&Path>, refused: Option<&Path>) -> String {
 
 fn environment(environment: &Environment) -> String {
     let base = match environment.base {
-        "clean" => "nothing of ours".to_owned(),
-        "only" => format!("of ours {}", environment.inherited.join(", ")),
-        _ => format!("all {} variables of ours", environment.inherited.len()),
+        "clean" => "nothing inherited".to_owned(),
+        "only" => format!("inherited: {}", environment.inherited.join(", ")),
+        _ => format!("all {} inherited variables", environment.inherited.len()),
     };
     format!("{base}; set: {}", environment.set.join(", "))
 }
@@ -238,7 +238,7 @@ fn list(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// An argument as a shell would need it, so that its borders can be seen.
+/// An argument quoted for a shell, so that its ends are visible.
 fn quote(arg: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@%+[]".contains(c);
     if !arg.is_empty() && arg.chars().all(plain) {

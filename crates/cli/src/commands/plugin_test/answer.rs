@@ -1,4 +1,4 @@
-//! What the stdout of a run means.
+//! Interprets the stdout of a run.
 
 use keyward_protocol::{
     Secret,
@@ -25,7 +25,7 @@ impl Reply for Given {
         let mut parts = Vec::new();
         for secret in self.answer.token.iter().chain(key) {
             parts.push(secret.clone());
-            // A key may be told line by line.
+            // A key may be leaked line by line.
             let lines = secret.expose().lines();
             let telling = lines.filter(|line| line.len() > 7 && !line.starts_with("-----"));
             parts.extend(telling.map(Secret::new));
@@ -34,10 +34,10 @@ impl Reply for Given {
     }
 }
 
-/// What came of a question.
+/// The result of a question.
 pub(super) type Outcome = outcome::Outcome<Given>;
 
-/// Reads what was printed by a run that said all went well.
+/// Reads the output of a run that exited with 0.
 pub(super) fn read(stdout: &[u8], version: Option<Version>) -> Outcome {
     let yaml = stdout.trim_ascii_start().first() != Some(&b'{');
     let mut last = None;
@@ -67,7 +67,7 @@ fn explain(error: &AnswerError, stdout: &[u8], version: Option<Version>) -> Outc
                 answer: Some(Given { answer, yaml: false }),
                 also: None,
             },
-            // The object by itself has no noise around it.
+            // The object without the noise around it.
             Some(Err(error)) => noisy.and(explain(&error, object, version)),
             None => noisy,
         };

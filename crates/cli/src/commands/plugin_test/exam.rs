@@ -1,4 +1,4 @@
-//! The questions in their order, and what to make of the answers.
+//! Asks the questions in order, and judges the answers.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use super::{
     terminal::{Person, Seat, Visit},
 };
 
-/// What came of one run.
+/// One run and its result.
 type Run = run::Run<Given>;
 
-/// A person notices this with every command.
+/// Long enough for a person to notice with every command.
 const SLOW: Duration = Duration::from_secs(5);
 
-/// A plugin that works says something within this, or five times what it took before.
+/// A working plugin prints something within this time, or five times what it took before.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// An examination of a plugin.
@@ -33,13 +33,13 @@ pub(super) struct Exam<'a> {
 }
 
 impl<'a> Exam<'a> {
-    /// Prepares one.
+    /// Prepares an examination.
     pub(super) fn new(plugin: &'a Plugin, at_once: usize, clock: &'a dyn Clock) -> Self {
         let findings = Findings::new(Report::new(&plugin.name));
         Self { plugin, at_once, clock, findings }
     }
 
-    /// Asks everything, unless it is hopeless.
+    /// Asks everything, unless the plugin hangs or does not start.
     pub(super) fn run(mut self) -> Report {
         if self.ask_all().is_ok() {
             self.findings
@@ -73,7 +73,8 @@ impl<'a> Exam<'a> {
         Ok(())
     }
 
-    /// Every version, answered in itself or declined. Gives the newest that works, and its run.
+    /// Asks in every version; each must be answered in that version or declined. Returns the newest
+    /// that works, and its run.
     fn ask_versions(&mut self) -> Result<(Version, Run), Hopeless> {
         let mut versions = Versions::new();
         let asked: &[Version] = match self.plugin.form {
@@ -89,12 +90,12 @@ impl<'a> Exam<'a> {
         versions.sum_up(&mut self.findings.report, " without a person", who)
     }
 
-    /// Requests with more or less in them than usual must not change how it ends.
+    /// Missing or unknown fields in a request must not change the result.
     fn ask_variants(&mut self, version: Version, base: &Run) -> Result<(), Hopeless> {
         let run = self.plugin.alone(&Question::with_unknown_fields(version, self.plugin.form));
         self.take_in(&run, false)?;
         self.findings.compare(Check::Requests, &run, base);
-        // These may well be declined: some plugins need a cluster they can reach, or a question.
+        // These may be declined: some plugins need a reachable cluster, or a request.
         for question in [
             Question::with_cluster(version, self.plugin.form),
             Question::missing(),
@@ -105,11 +106,11 @@ impl<'a> Exam<'a> {
         }
         self.findings
             .report
-            .pass(Check::Requests, "takes unknown fields, a cluster, and nothing at all");
+            .pass(Check::Requests, "accepts unknown fields, a cluster, and no request at all");
         Ok(())
     }
 
-    /// The request is in the environment; stdin belongs to the person.
+    /// The request is in the environment; stdin belongs to the user.
     fn ask_with_stdin(&mut self, version: Version, base: &Run) {
         let question =
             Question::plain(version, self.plugin.form).named("asked with something on stdin");
@@ -127,7 +128,7 @@ impl<'a> Exam<'a> {
         self.findings.report.pass(Check::Stdin, "does not need stdin and is not disturbed by it");
     }
 
-    /// A terminal is there, but the request says nobody is to be asked.
+    /// There is a terminal, but the request says not to prompt.
     fn ask_unasked_at_terminal(&mut self, version: Version, base: &Run, budget: Duration) {
         let question = Question::plain(version, self.plugin.form).named("told not to ask anybody");
         let Some(visit) = self.visit(&question, budget, None) else {
@@ -143,7 +144,7 @@ impl<'a> Exam<'a> {
         }
     }
 
-    /// A person is there and may be asked.
+    /// There is a terminal, and the plugin may prompt.
     fn ask_at_terminal(&mut self, version: Version, base: &Run) {
         let question = Question::interactive(version, self.plugin.form);
         let person = Person {
@@ -213,7 +214,7 @@ impl<'a> Exam<'a> {
                 Some(visit)
             }
             Err(error) => {
-                let message = format!("no terminal to be had: {error}");
+                let message = format!("cannot open a terminal: {error}");
                 self.findings.report.skip(Check::Terminal, message);
                 None
             }
@@ -224,7 +225,7 @@ impl<'a> Exam<'a> {
     fn take_in(&mut self, run: &Run, versioned: bool) -> Result<(), Hopeless> {
         self.findings.take_in(run, self.plugin.budget, ", without a terminal")?;
         match &run.outcome {
-            // What is wrong with the plain questions need not be said of the others again.
+            // Faults of the plain questions are not reported again for the others.
             Outcome::Wrong { check, what, .. } if !versioned => {
                 if !self.findings.report.failed(*check) {
                     self.findings.report.fail(*check, format!("{}, it {what}", run.name));
@@ -235,7 +236,7 @@ impl<'a> Exam<'a> {
         Ok(())
     }
 
-    /// Looks at what one run led to.
+    /// Judges the result of one run.
     fn judge(&mut self, outcome: &Outcome) {
         match outcome {
             Outcome::Answered(given) => {

@@ -1,4 +1,4 @@
-//! What is found in the runs, whatever the protocol, and what is kept of them for the end.
+//! Findings about the runs, for every protocol, and what the checks at the end need.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::duration;
 /// The findings of an examination.
 pub(super) struct Findings {
     pub(super) report: Report,
-    /// What was handed out, to look for where it must not be.
+    /// The secrets that the plugin gave, to look for where they must not be.
     secrets: Vec<Secret>,
     /// What was shown to people, with the name of the question.
     shown: Vec<(String, Zeroizing<Vec<u8>>)>,
@@ -28,12 +28,12 @@ pub(super) struct Findings {
 pub(super) struct Hopeless;
 
 impl Findings {
-    /// None yet.
+    /// No findings yet.
     pub(super) fn new(report: Report) -> Self {
         Self { report, secrets: Vec::new(), shown: Vec::new(), times: Vec::new() }
     }
 
-    /// Whether no run has handed out a secret.
+    /// Whether no run has given a secret.
     pub(super) fn nothing_given(&self) -> bool {
         self.secrets.is_empty()
     }
@@ -77,7 +77,7 @@ impl Findings {
         }
     }
 
-    /// Fails a check when a run ended otherwise than the plain one.
+    /// Fails a check if a run ended otherwise than the plain one.
     pub(super) fn compare<A: Reply>(&mut self, check: Check, run: &Run<A>, base: &Run<A>) {
         if !run.outcome.like(&base.outcome) {
             let (this, plain) = (run.outcome.describe(), base.outcome.describe());
@@ -102,7 +102,7 @@ impl Findings {
         self.report.pass(Check::Concurrency, format!("{} at the same time end alike", runs.len()));
     }
 
-    /// Nothing secret where people and logs can see it; `noun` is what the secrets are called.
+    /// Checks that no secret was shown to people or logs; `noun` is the word for the secrets.
     pub(super) fn check_secrets(&mut self, noun: &str) {
         if self.nothing_given() {
             for check in [Check::Stdout, Check::Expiry, Check::Secrets] {
@@ -121,7 +121,7 @@ impl Findings {
         self.report.pass(Check::Secrets, "none on stderr");
     }
 
-    /// Half of the runs took no longer than `slow`; `harm` is what else people have of it.
+    /// Checks that half of the runs took no longer than `slow`; `harm` says whom slowness affects.
     pub(super) fn check_timing(&mut self, slow: Duration, harm: &str) {
         self.times.sort();
         let (Some(slowest), Some(median)) =
@@ -138,21 +138,21 @@ impl Findings {
     }
 }
 
-/// How the versions of a protocol were taken.
+/// The results for the versions of a protocol.
 pub(super) struct Versions<V, A> {
     answered: Vec<&'static str>,
     declined: Vec<&'static str>,
-    /// The newest that works, or else the newest, and its run.
+    /// The newest version that works, or else the newest, and its run.
     best: Option<(V, Run<A>)>,
 }
 
 impl<V, A> Versions<V, A> {
-    /// None was asked in yet.
+    /// No version asked yet.
     pub(super) fn new() -> Self {
         Self { answered: Vec::new(), declined: Vec::new(), best: None }
     }
 
-    /// Takes note of a run that was asked in this version; they come oldest first.
+    /// Records a run in this version; versions come oldest first.
     pub(super) fn add(&mut self, version: V, name: &'static str, run: Run<A>) {
         if matches!(run.outcome, Outcome::Declined { .. }) {
             self.declined.push(name);
@@ -165,8 +165,8 @@ impl<V, A> Versions<V, A> {
         }
     }
 
-    /// Says which are answered; `alone` is how it was asked when all are declined, `who` asks for
-    /// v1, if that was asked. Gives the best.
+    /// Reports which versions are answered, and returns the best. `alone` says how the plugin was
+    /// asked if it declined all; `who` asks for v1, if that was asked.
     pub(super) fn sum_up(
         self,
         report: &mut Report,

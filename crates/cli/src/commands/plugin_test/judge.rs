@@ -1,4 +1,4 @@
-//! What a client could do with an answer.
+//! Judges whether a client could use an answer.
 
 use std::error::Error as _;
 
@@ -13,16 +13,16 @@ use keyward_protocol::{
 
 use super::report::{Check, Report};
 
-/// Less is over before the client has used it.
+/// Less expires before the client has used it.
 const TOO_SHORT: i64 = 5;
-/// Less makes clients start the plugin all the time.
+/// Less makes clients run the plugin all the time.
 const SHORT: i64 = 30;
-/// More is a mistake in the unit.
+/// More must be a mistake in the unit.
 const TOO_LONG: i64 = 10 * 365 * 86_400;
-/// More is not what people mean by short-lived.
+/// More is not short-lived.
 const LONG: i64 = 366 * 86_400;
 
-/// Looks at everything in an answer.
+/// Judges everything in an answer.
 pub(super) fn answer(answer: &Answer, now: Timestamp, report: &mut Report) {
     credential(answer, report);
     expiry(answer, now, report);
@@ -40,7 +40,7 @@ fn credential(answer: &Answer, report: &mut Report) {
             report.fail(
                 Check::Credential,
                 "the token has a blank, a line break or another character that no header can \
-                 carry",
+                 contain",
             );
         }
     }
@@ -56,19 +56,18 @@ fn expiry(answer: &Answer, now: Timestamp, report: &mut Report) {
     let own = answer.token.as_ref().and_then(|token| token_expiry(token.expose()));
     let Some(end) = answer.expires else {
         if own.is_some() {
-            let what =
-                "the token has an end and the answer says none: clients find out by a refusal";
+            let what = "the token expires but the answer has no expiry: clients notice only when it is rejected";
             report.warn(Check::Expiry, what);
         }
-        report.pass(Check::Expiry, "none: clients keep it until they end or it is refused");
+        report.pass(Check::Expiry, "none: clients keep it until they exit or it is rejected");
         return;
     };
     let left = end.as_second() - now.as_second();
     let when = format_rfc3339(end);
     if left <= 0 {
-        report.fail(Check::Expiry, format!("it is over when it comes: {when}"));
+        report.fail(Check::Expiry, format!("it has already expired: {when}"));
     } else if left <= TOO_SHORT {
-        report.fail(Check::Expiry, format!("it is over in {left} s, before it can be used"));
+        report.fail(Check::Expiry, format!("it expires in {left} s, before it can be used"));
     } else if left < SHORT {
         let what = format!("it is only {left} s away: clients will run the plugin all the time");
         report.warn(Check::Expiry, what);
@@ -85,7 +84,7 @@ fn expiry(answer: &Answer, now: Timestamp, report: &mut Report) {
         report.fail(
             Check::Expiry,
             format!(
-                "it is {} s after the token's own end: clients would keep a dead token",
+                "it is {} s after the token expires: clients would keep an expired token",
                 end.as_second() - own
             ),
         );
@@ -96,29 +95,30 @@ fn certificate(pair: &PemPair, answer: &Answer, now: Timestamp, report: &mut Rep
     let pair = match Pair::parse(&pair.certificate, &pair.key) {
         Ok(pair) => pair,
         Err(error) => {
-            let what = format!("certificate and key are no pair: {error}");
+            let what = format!("certificate and key do not match: {error}");
             report.fail(Check::Certificate, what);
             return;
         }
     };
-    // What a client does with the pair before its first handshake.
+    // The checks that a client makes before its first handshake.
     if let Err(error) = check_pair(&pair) {
         let cause = error.source().map(|cause| format!(" ({cause})")).unwrap_or_default();
         report.fail(Check::Certificate, format!("{error}{cause}"));
         return;
     }
     if now >= pair.not_after {
-        let what = format!("the certificate ended at {}", format_rfc3339(pair.not_after));
+        let what = format!("the certificate expired at {}", format_rfc3339(pair.not_after));
         report.fail(Check::Certificate, what);
     } else if now < pair.not_before {
-        let what = format!("the certificate begins at {}", format_rfc3339(pair.not_before));
+        let what =
+            format!("the certificate is not valid before {}", format_rfc3339(pair.not_before));
         report.fail(Check::Certificate, what);
     } else if answer.expires.is_some_and(|end| end > pair.not_after) {
         let what = format!(
-            "the certificate ends at {}, before the answer's `expirationTimestamp`",
+            "the certificate expires at {}, before the answer's `expirationTimestamp`",
             format_rfc3339(pair.not_after)
         );
         report.fail(Check::Certificate, what);
     }
-    report.pass(Check::Certificate, "it is the key's and valid now");
+    report.pass(Check::Certificate, "it is valid and matches the key");
 }

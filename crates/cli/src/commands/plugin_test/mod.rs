@@ -1,5 +1,5 @@
-//! `keyward plugin`: for people who write plugins. `test` asks one in every way a client may, and
-//! says where it does not keep the protocol.
+//! `keyward plugin`: for authors of plugins. `test` sends every kind of request that a client may
+//! send, and reports where the plugin violates the protocol.
 
 mod answer;
 mod exam;
@@ -45,13 +45,13 @@ enum Command {
     Test(TestArgs),
 }
 
-/// Check that a plugin keeps its protocol: the exec credential one unless something else is said
+/// Check that a plugin follows its protocol: exec credential, unless a flag says otherwise
 ///
 /// Runs the plugin about twenty times: in every version of the protocol, with and without a
-/// terminal, many at once, with requests that have more or less in them than usual. Each fault is
-/// named, and the exit code is 1 if there is any. The plugin is asked for real credentials; they
-/// are not shown. A signer is asked for its certificate and for a signature in every scheme of its
-/// key, each of which is checked, in both of its modes; it is told what `--config` says.
+/// terminal, many at once, and with missing or unknown fields in the request. Reports each fault;
+/// the exit code is 1 if there is any. The plugin has to return real credentials; they are not
+/// shown. A signer has to return its certificate and a signature in every scheme of its key, each
+/// of which is verified, in both of its modes; `--config` is its configuration.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -73,11 +73,11 @@ Examples:
   # For a build: one object on stdout, see docs/plugin-authors.md.
   keyward plugin test -o json -- ./target/release/my-plugin")]
 struct TestArgs {
-    /// What to type when the plugin asks at a terminal, a line for each prompt
+    /// What to type when the plugin prompts at a terminal, one line per prompt
     #[arg(long, value_name = "FILE")]
     answers: Option<PathBuf>,
 
-    /// Check an image credential provider, with an image that it knows a login for
+    /// Check an image credential provider, with an image that it has a login for
     #[arg(long, value_name = "IMAGE", conflicts_with = "answers")]
     image: Option<String>,
 
@@ -85,19 +85,19 @@ struct TestArgs {
     #[arg(long, conflicts_with_all = ["answers", "image"])]
     signer: bool,
 
-    /// What the kubeconfig would say to the signer; can be repeated. Every user of the machine can
-    /// read a command line: leave PINs to a file or a prompt
+    /// The signer's configuration, as a kubeconfig would contain it; can be repeated. Every user of
+    /// the machine can read a command line: leave PINs to a file or a prompt
     #[arg(long, value_name = "NAME=VALUE", requires = "signer", value_parser = entry)]
     config: Vec<(String, Secret)>,
 
-    /// How many to run at the same time
+    /// How many runs to start at the same time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(2..=256))]
     at_once: u16,
 
     #[command(flatten)]
     output: Output,
 
-    /// Become the command on this terminal: how the test puts a plugin in front of one
+    /// Become the command on this terminal; the test itself uses this to give the plugin a terminal
     #[arg(long, hide = true, value_name = "TERMINAL")]
     on_terminal: Option<PathBuf>,
 
@@ -106,10 +106,10 @@ struct TestArgs {
     command: Vec<OsString>,
 }
 
-/// How long one run may take when nothing else is said. Longer than any client should wait.
+/// How long one run may take by default. Longer than any client should wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Does what was asked.
+/// Runs the subcommand.
 pub(crate) fn run(args: Args, globals: &Globals) -> Result<ExitCode, Failure> {
     match args.command {
         Command::Test(args) => test(&args, globals),
@@ -131,7 +131,7 @@ fn test(args: &TestArgs, globals: &Globals) -> Result<ExitCode, Failure> {
         None if args.signer => {
             if !plugin.args.is_empty() {
                 return Err(Failure::usage("a signer is started without arguments")
-                    .hint("what it is told stands in its configuration: `--config NAME=VALUE`"));
+                    .hint("configure it with `--config NAME=VALUE`"));
             }
             let rules = globals.rules()?;
             signer::Exam::new(&plugin, at_once, &args.config, rules, &globals.surroundings).run()
@@ -183,11 +183,11 @@ fn plugin(args: &TestArgs, globals: &Globals) -> Result<Plugin, Failure> {
 fn entry(text: &str) -> Result<(String, Secret), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), Secret::new(value))),
-        _ => Err("say it as `NAME=VALUE`".to_owned()),
+        _ => Err("use the form `NAME=VALUE`".to_owned()),
     }
 }
 
-/// What the plugin sees of our environment, by `--plugin-env`.
+/// What the plugin sees of our environment, according to `--plugin-env`.
 pub(super) fn environment(globals: &Globals) -> Vec<(OsString, OsString)> {
     let mut vars = globals.surroundings.vars();
     match &globals.flags.plugin_env {

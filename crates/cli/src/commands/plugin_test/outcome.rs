@@ -1,4 +1,4 @@
-//! How a run ends, whatever the protocol.
+//! The result of a run, for every protocol.
 
 use keyward_process::runner::{Failure, Output, Status};
 use keyward_protocol::Secret;
@@ -6,32 +6,32 @@ use serde::de::IgnoredAny;
 
 use super::report::Check;
 
-/// What plugins of one protocol print when all goes well.
+/// A successful answer in one protocol.
 pub(super) trait Reply {
-    /// What a run does that prints one, to go after the plugin's name.
+    /// What a run with such an answer does, to follow the plugin's name.
     const DEED: &'static str;
 
-    /// What must be seen nowhere else: each part that says something by itself.
+    /// The secrets of the answer, each part that is one by itself.
     fn secrets(&self) -> Vec<Secret>;
 }
 
-/// What came of a question.
+/// The result of a question.
 pub(super) enum Outcome<A> {
-    /// An answer that can be read.
+    /// A readable answer.
     Answered(A),
-    /// A failure, as the protocol wants it: a non-zero exit with a reason on stderr.
+    /// A failure as the protocol requires it: a non-zero exit code with a reason on stderr.
     Declined { code: i32 },
     /// The plugin ran until it was killed.
     Hung,
     /// The plugin could not be started.
     NotStarted(String),
-    /// Something that the protocol does not allow, the check that it fails, the answer that can be
-    /// made out all the same, and what else is wrong with that.
+    /// A violation of the protocol: the check that it fails, the answer that can be read anyway,
+    /// and what else is wrong.
     Wrong { check: Check, what: String, answer: Option<A>, also: Option<(Check, String)> },
 }
 
 impl<A> Outcome<A> {
-    /// What the end of a run means; `read` is for the stdout of one that said all went well.
+    /// Judges the end of a run; `read` parses the stdout of one that exited with 0.
     pub(super) fn judge(
         result: &Result<Output, Failure>,
         read: impl FnOnce(&[u8]) -> Self,
@@ -40,7 +40,7 @@ impl<A> Outcome<A> {
             Ok(output) => output,
             Err(Failure::TimedOut(_) | Failure::Cancelled(_)) => return Self::Hung,
             Err(Failure::TooMuchOutput(_)) => {
-                return Self::wrong(Check::Stdout, "prints without end on stdout");
+                return Self::wrong(Check::Stdout, "prints too much on stdout");
             }
             Err(other) => return Self::NotStarted(other.to_string()),
         };
@@ -52,7 +52,7 @@ impl<A> Outcome<A> {
             Status::Code(0) => read(&output.stdout),
             Status::Code(_) if output.stderr.trim_ascii().is_empty() => Self::wrong(
                 Check::Failure,
-                "fails without a word: a failure must give its reason on stderr",
+                "fails without a message: a failure must give its reason on stderr",
             ),
             Status::Code(code) => Self::Declined { code },
             Status::Signal(signal) => {
@@ -61,15 +61,15 @@ impl<A> Outcome<A> {
         }
     }
 
-    /// A fault that leaves no answer.
+    /// A fault without an answer.
     pub(super) fn wrong(check: Check, what: impl Into<String>) -> Self {
         Self::Wrong { check, what: what.into(), answer: None, also: None }
     }
 
-    /// An answer in another version than the question's.
+    /// An answer in another version than requested.
     pub(super) fn mismatch(asked: Option<&str>, found: Option<&str>) -> Self {
         let asked = asked.unwrap_or("no version");
-        // Goes after how it was asked, which often is the version.
+        // Follows how the plugin was asked, which often is the version.
         let what = match found {
             Some(found) => format!("answers in {found}, not in {asked}"),
             None => format!("answers in another `apiVersion` than {asked}, or in none"),
@@ -77,7 +77,7 @@ impl<A> Outcome<A> {
         Self::wrong(Check::Versions, what)
     }
 
-    /// Adds one more fault to the outcome.
+    /// Adds another fault to the outcome.
     pub(super) fn and(self, more: Self) -> Self {
         match (self, more) {
             (
@@ -88,7 +88,7 @@ impl<A> Outcome<A> {
         }
     }
 
-    /// Whether all went well.
+    /// Whether the plugin answered correctly.
     pub(super) fn answered(&self) -> bool {
         matches!(self, Self::Answered(_))
     }
@@ -98,7 +98,7 @@ impl<A> Outcome<A> {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// The answer, if there is one to look at.
+    /// The answer, if there is a readable one.
     pub(super) fn answer(&self) -> Option<&A> {
         match self {
             Self::Answered(answer) | Self::Wrong { answer: Some(answer), .. } => Some(answer),
@@ -108,7 +108,7 @@ impl<A> Outcome<A> {
 }
 
 impl<A: Reply> Outcome<A> {
-    /// What happened, to go after the plugin's name.
+    /// Describes the result, to follow the plugin's name.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Answered(_) => A::DEED.to_owned(),
@@ -120,10 +120,10 @@ impl<A: Reply> Outcome<A> {
     }
 }
 
-/// Says where stdout has text around an object, and which part is the object.
+/// Finds text around an object on stdout, and the object itself.
 pub(super) fn noise(stdout: &[u8]) -> Option<(&'static str, &[u8])> {
     let starts = stdout.iter().enumerate().filter(|(_, b)| **b == b'{').map(|(at, _)| at);
-    // A log line may have braces of its own; more than a few are no log.
+    // A log line may contain braces; many of them are not a log.
     for start in starts.take(32) {
         let rest = &stdout[start..];
         let mut objects = serde_json::Deserializer::from_slice(rest).into_iter::<IgnoredAny>();

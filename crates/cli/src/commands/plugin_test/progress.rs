@@ -1,10 +1,10 @@
-//! Says what is being asked, for a person who looks on: an examination takes its time.
+//! Shows the current question, because an examination takes a while.
 
 use std::io::{self, IsTerminal as _};
 
 use crate::output;
 
-/// One line on the terminal that is written over again. Nothing where stderr is no terminal.
+/// One line on the terminal that is overwritten. Prints nothing if stderr is not a terminal.
 pub(super) struct Progress {
     shown: bool,
 }
@@ -14,14 +14,14 @@ impl Progress {
         Self { shown: io::stderr().is_terminal() }
     }
 
-    /// Shows this in place of what was shown before.
+    /// Replaces the line.
     pub(super) fn say(&self, what: &str) {
         if self.shown {
             output::tell(&format!("\r\x1b[Ktesting: {}", output::inline(what)));
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(super) fn clear(&self) {
         if self.shown {
             output::tell("\r\x1b[K");

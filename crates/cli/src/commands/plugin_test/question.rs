@@ -1,20 +1,20 @@
-//! What the plugin is asked.
+//! The requests to the plugin.
 
 use keyward_protocol::exec::{Cluster, Form, Request, Version};
 
-/// A question, and how to call it in messages.
+/// A request, and its name in messages.
 #[derive(Clone)]
 pub(super) struct Question {
     /// Such as `asked in v1`.
     pub(super) name: String,
-    /// The version the answer must have; `None` when the question has none.
+    /// The version that the answer must have; `None` if the request has none.
     pub(super) version: Option<Version>,
-    /// What the variable holds; `None` when it is not set.
+    /// The value of the variable; `None` if it is not set.
     pub(super) text: Option<String>,
 }
 
 impl Question {
-    /// Nothing but the version, nobody there.
+    /// Only the version, without a person.
     pub(super) fn plain(version: Version, form: Form) -> Self {
         let name = match form {
             Form::ExecCredential => version.name(),
@@ -23,12 +23,12 @@ impl Question {
         Self::new(format!("asked in {name}"), &request(version, form, false))
     }
 
-    /// Nothing but the version, with a person at the terminal.
+    /// Only the version, with a person at the terminal.
     pub(super) fn interactive(version: Version, form: Form) -> Self {
         Self::new("asked at a terminal".to_owned(), &request(version, form, true))
     }
 
-    /// With a cluster, as a kubeconfig with `provideClusterInfo` makes it. Nothing listens there.
+    /// With a cluster, as for `provideClusterInfo` in a kubeconfig. Nothing listens there.
     pub(super) fn with_cluster(version: Version, form: Form) -> Self {
         let cluster = Cluster {
             server: "https://127.0.0.1:9".to_owned(),
@@ -39,7 +39,7 @@ impl Question {
         Self::new("asked for a cluster".to_owned(), &request)
     }
 
-    /// With fields that no version has: there will be new ones some day.
+    /// With fields that no version has yet.
     pub(super) fn with_unknown_fields(version: Version, form: Form) -> Self {
         let text = match form {
             Form::ExecInfo => format!(
@@ -64,7 +64,7 @@ impl Question {
         Self { name: "asked nothing".to_owned(), version: None, text: None }
     }
 
-    /// The variable holds no document.
+    /// The variable contains no valid document.
     pub(super) fn unreadable() -> Self {
         Self {
             name: "asked something unreadable".to_owned(),

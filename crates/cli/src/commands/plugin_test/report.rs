@@ -1,4 +1,4 @@
-//! What was found, and how it is told.
+//! The findings, and their layout.
 
 use std::{collections::BTreeMap, ffi::OsStr};
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::output::Style;
 
-/// What is looked at. The order is the report's.
+/// The checks, in the order of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Check {
@@ -80,17 +80,17 @@ impl Check {
     }
 }
 
-/// How a check ended, from good to bad.
+/// The result of a check, from good to bad.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
-    /// There was nothing to look at.
+    /// There was nothing to check.
     Skip,
-    /// As it should be.
+    /// Correct.
     Pass,
-    /// Allowed, but somebody will regret it.
+    /// Allowed, but likely to cause trouble.
     Warn,
-    /// Against the protocol.
+    /// A violation of the protocol.
     Fail,
 }
 
@@ -113,38 +113,38 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// An empty one.
+    /// An empty report.
     pub(super) fn new(plugin: &OsStr) -> Self {
         Self::of(plugin, &Check::ALL)
     }
 
-    /// An empty one with some of the checks, in their order.
+    /// An empty report with some of the checks, in order.
     pub(super) fn of(plugin: &OsStr, checks: &'static [Check]) -> Self {
         let plugin = plugin.to_string_lossy().into_owned();
         Self { plugin, checks, findings: BTreeMap::new() }
     }
 
-    /// As it should be, unless something else says otherwise.
+    /// Records that a check passed, unless it has a worse result.
     pub(super) fn pass(&mut self, check: Check, message: impl Into<String>) {
         self.add(check, Verdict::Pass, message);
     }
 
-    /// Allowed, but somebody will regret it.
+    /// Records something that is allowed but likely to cause trouble.
     pub(super) fn warn(&mut self, check: Check, message: impl Into<String>) {
         self.add(check, Verdict::Warn, message);
     }
 
-    /// Against the protocol.
+    /// Records a violation of the protocol.
     pub(super) fn fail(&mut self, check: Check, message: impl Into<String>) {
         self.add(check, Verdict::Fail, message);
     }
 
-    /// There was nothing to look at, unless something else says otherwise.
+    /// Records that there was nothing to check, unless there is another result.
     pub(super) fn skip(&mut self, check: Check, message: impl Into<String>) {
         self.add(check, Verdict::Skip, message);
     }
 
-    /// Notes something, once.
+    /// Records a message, once.
     fn add(&mut self, check: Check, verdict: Verdict, message: impl Into<String>) {
         let messages = self.findings.entry(check).or_default();
         let message = message.into();
@@ -153,7 +153,7 @@ impl Report {
         }
     }
 
-    /// Whether this check has failed already.
+    /// Whether this check has already failed.
     pub(super) fn failed(&self, check: Check) -> bool {
         self.verdict(check) == Verdict::Fail
     }
@@ -168,7 +168,7 @@ impl Report {
         messages.map(|(verdict, _)| *verdict).max().unwrap_or(Verdict::Skip)
     }
 
-    /// The messages that made the verdict what it is.
+    /// The messages behind the result.
     fn messages(&self, check: Check) -> Vec<&str> {
         let verdict = self.verdict(check);
         let messages = self.findings.get(&check).into_iter().flatten();
@@ -176,7 +176,7 @@ impl Report {
         messages.filter(decisive).map(|(_, message)| message.as_str()).collect()
     }
 
-    /// For people: a line for each check, and the sum.
+    /// The report as text: a line for each check, and the totals.
     pub(super) fn text(&self, style: Style) -> String {
         let mut lines = vec![style.label(&format!("plugin `{}`", self.plugin))];
         let mut counts = [0; 4];
@@ -203,7 +203,7 @@ impl Report {
         lines.join("\n")
     }
 
-    /// For programs: docs/plugin-authors.md has the schema.
+    /// The report as JSON; docs/plugin-authors.md has the schema.
     pub(super) fn json(&self) -> String {
         #[derive(Serialize)]
         struct Whole<'a> {
@@ -223,7 +223,7 @@ impl Report {
             messages: self.messages(check),
         });
         let whole = Whole { plugin: &self.plugin, passed: self.passed(), checks: checks.collect() };
-        // Texts and lists always have a JSON form.
+        // Strings and lists always have a JSON form.
         let mut text = serde_json::to_string_pretty(&whole).unwrap_or_default();
         text.push('\n');
         text

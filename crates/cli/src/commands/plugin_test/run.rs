@@ -1,4 +1,4 @@
-//! One run of the plugin, and many.
+//! Runs the plugin, once or many times at once.
 
 use std::{ffi::OsString, path::PathBuf, thread, time::Duration};
 
@@ -16,13 +16,13 @@ use super::{
 /// The plugin under test.
 pub(super) struct Plugin {
     pub(super) program: PathBuf,
-    /// What it was called on the command line.
+    /// The plugin's name on the command line.
     pub(super) name: OsString,
     pub(super) args: Vec<OsString>,
     pub(super) env: Vec<(OsString, OsString)>,
     /// How long one run may take.
     pub(super) budget: Duration,
-    /// In which form it is asked.
+    /// The form of the requests.
     pub(super) form: Form,
     /// Shown while the questions are asked.
     pub(super) progress: Progress,
@@ -30,23 +30,23 @@ pub(super) struct Plugin {
     pub(super) answers: Vec<Zeroizing<String>>,
 }
 
-/// What came of one run.
+/// One run and its result.
 pub(super) struct Run<A> {
     /// The question's name.
     pub(super) name: String,
     pub(super) outcome: Outcome<A>,
-    /// What it showed to people: stderr, or all that appeared on its terminal.
+    /// What people saw: stderr, or everything that appeared on the terminal.
     pub(super) shown: Zeroizing<Vec<u8>>,
     pub(super) took: Duration,
 }
 
 impl Plugin {
-    /// Asks with nobody there: no terminal, nothing on stdin.
+    /// Asks without a person: no terminal, empty stdin.
     pub(super) fn alone(&self, question: &Question) -> Run<Given> {
         self.ask(question, Stdin::Closed)
     }
 
-    /// Asks with something on stdin that is not meant for the plugin.
+    /// Asks with data on stdin that is not for the plugin.
     pub(super) fn with_stdin(&self, question: &Question, bytes: &str) -> Run<Given> {
         self.ask(question, Stdin::Request(Zeroizing::new(bytes.as_bytes().to_vec())))
     }
@@ -81,7 +81,7 @@ impl Plugin {
 }
 
 impl<A> Run<A> {
-    /// Judges what a run led to; `read` is for the stdout of one that said all went well.
+    /// Judges the result of a run; `read` parses the stdout of one that exited with 0.
     pub(super) fn judge(
         name: impl Into<String>,
         result: Result<runner::Output, runner::Failure>,
@@ -98,7 +98,7 @@ impl<A> Run<A> {
         Self { name: name.into(), outcome, shown, took }
     }
 
-    /// A finding with the plugin's own last words, made safe to show, in at most one line.
+    /// A finding followed by the last line of the plugin's stderr, made safe to print.
     pub(super) fn told(&self, what: &str) -> String {
         match last_words(&self.shown) {
             Some(words) => format!("{what}; it says: {words}"),
@@ -108,7 +108,7 @@ impl<A> Run<A> {
 }
 
 impl Run<Given> {
-    /// Judges what a run led to that was asked this question.
+    /// Judges the result of a run with this question.
     pub(super) fn new(
         question: &Question,
         result: Result<runner::Output, runner::Failure>,
@@ -135,7 +135,7 @@ pub(super) fn crowd<T: Send>(count: usize, ask: impl Fn() -> T + Sync) -> Vec<T>
     })
 }
 
-/// The last line of what was shown, made safe to show again.
+/// The last line that was shown, made safe to print.
 fn last_words(shown: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(shown);
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;

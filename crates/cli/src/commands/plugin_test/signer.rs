@@ -1,7 +1,7 @@
-//! External signers: every scheme of the key, both modes, refusals, many at once.
+//! Tests external signers: every scheme of the key, both modes, refusals, many at once.
 //!
-//! What a client does is done by the client's own code, so that its errors name the faults; what no
-//! client of ours does (junk on stdin, requests that cannot be answered) is asked by hand.
+//! What a client does is done with the client's own code, so that its errors describe the faults.
+//! What no client of ours does (junk on stdin, requests that cannot be answered) is sent by hand.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,10 +29,10 @@ use super::{
 };
 use crate::duration;
 
-/// A person notices this with every connection.
+/// Long enough for a person to notice with every connection.
 const SLOW: Duration = Duration::from_secs(5);
 
-/// What is looked at.
+/// The checks that apply to signers.
 const CHECKS: [Check; 11] = [
     Check::Start,
     Check::Stdout,
@@ -47,7 +47,7 @@ const CHECKS: [Check; 11] = [
     Check::Timing,
 ];
 
-/// What is signed: nothing that could be taken for a handshake.
+/// The text to sign: it cannot be mistaken for a handshake.
 const TEXT: &[u8] = b"keyward plugin test: of no use to anybody";
 
 /// An examination of a signer.
@@ -58,12 +58,12 @@ pub(super) struct Exam<'a> {
     rules: Rules,
     surroundings: &'a Surroundings,
     report: Report,
-    /// What it printed and said, to look for secrets in.
+    /// What the signer printed, to look for secrets in.
     shown: Vec<Zeroizing<Vec<u8>>>,
     times: Vec<Duration>,
 }
 
-/// What came of asking by hand.
+/// The result of a request sent by hand.
 enum Outcome {
     Answered(Response),
     /// The signer failed as a plugin should.
@@ -98,7 +98,7 @@ impl<'a> Exam<'a> {
         }
     }
 
-    /// Asks everything, unless there is no certificate to begin with.
+    /// Asks everything, unless there is no certificate to start with.
     pub(super) fn run(mut self) -> Report {
         if let Some(identity) = self.ask_certificate() {
             self.report.pass(Check::Start, "starts and answers");
@@ -157,7 +157,7 @@ impl<'a> Exam<'a> {
                 Err(error) => {
                     let what = format!("{}: {}", scheme.name(), describe(&error));
                     self.report.fail(Check::Signatures, what);
-                    // Whoever hangs, or needs a person who is not there, does so every time.
+                    // A signer that hangs or needs a person does so every time.
                     if !matches!(error.kind(), Kind::Failed | Kind::BadAnswer) {
                         break;
                     }
@@ -174,7 +174,8 @@ impl<'a> Exam<'a> {
         self.report.pass(Check::Signatures, format!("right by {}", good.join(", ")));
     }
 
-    /// Stays, unlocks first, signs more than once, and ends with its stdin.
+    /// The signer keeps running, unlocks first, signs more than once, and exits when its stdin
+    /// closes.
     fn ask_resident(&mut self) {
         let talk = || -> Result<(), Error> {
             let Some(identity) = self.open(true)? else { return Ok(()) };
@@ -188,7 +189,7 @@ impl<'a> Exam<'a> {
         match talk() {
             Ok(()) => {}
             Err(error) if error.to_string().contains("ended before it answered") => {
-                let what = "does not stay: clients that set `resident` cannot use it";
+                let what = "does not keep running: clients that set `resident` cannot use it";
                 self.report.warn(Check::Resident, what);
                 return;
             }
@@ -214,10 +215,11 @@ impl<'a> Exam<'a> {
                 }
             }
         }
-        self.report.pass(Check::Resident, "stays, unlocks, and ends with its stdin");
+        self.report
+            .pass(Check::Resident, "keeps running, unlocks, and exits when its stdin closes");
     }
 
-    /// Fields of the future and a stdin that belongs to somebody else change nothing.
+    /// Unknown fields, and a stdin that belongs to somebody else, must not change anything.
     fn ask_variants(&mut self, identity: &Identity) {
         let plain = Request::Certificate(self.configuration.clone()).to_json();
         let more = plain.expose().replacen('{', "{\"x-unknown\":[{\"deep\":1.5}],", 1);
@@ -239,7 +241,7 @@ impl<'a> Exam<'a> {
                 }
             }
         }
-        self.report.pass(Check::Requests, "takes unknown fields, declines what it cannot read");
+        self.report.pass(Check::Requests, "accepts unknown fields, declines what it cannot read");
         let junk = Stdin::Request(Zeroizing::new(b"kind: ConfigMap\n".to_vec()));
         let what = "with something on stdin";
         self.expect_certificate(Check::Stdin, what, plain.expose(), junk, identity);
@@ -265,7 +267,7 @@ impl<'a> Exam<'a> {
         }
     }
 
-    /// What a key of this kind cannot do.
+    /// Asks for what a key of this kind cannot do.
     fn ask_impossible(&mut self, identity: &Identity) {
         let (options, digest) = match identity.key {
             KeyKind::Rsa => (Options::Message, vec![7; 130]),
@@ -302,7 +304,7 @@ impl<'a> Exam<'a> {
         });
         let (good, all) = (good.count(), self.at_once);
         if good < all {
-            let what = format!("of {all} at once, {good} gave the certificate");
+            let what = format!("of {all} at once, {good} returned the certificate");
             self.report.fail(Check::Concurrency, what);
         }
         self.report.pass(Check::Concurrency, format!("{all} at once do not disturb each other"));
@@ -339,7 +341,7 @@ impl<'a> Exam<'a> {
         self.report.pass(Check::Timing, figures);
     }
 
-    /// The identity, as a client of ours gets it.
+    /// The identity, obtained with our own client.
     fn open(&self, resident: bool) -> Result<Option<Arc<Identity>>, Error> {
         let mut config: serde_json::Map<String, Value> = self
             .configuration
@@ -380,7 +382,7 @@ impl<'a> Exam<'a> {
         self.shown.push(output.stderr);
         match (output.status, answer) {
             (Status::Code(0), Ok(Response::Error(_))) => {
-                Outcome::Wrong("fails and exits with 0 all the same".to_owned())
+                Outcome::Wrong("fails but exits with 0".to_owned())
             }
             (Status::Code(0), Ok(answer)) => Outcome::Answered(answer),
             (Status::Code(0), Err(wrong)) => {
@@ -408,7 +410,7 @@ impl<'a> Exam<'a> {
     }
 }
 
-/// All that an error says, in one line.
+/// An error and its causes, in one line.
 fn describe(error: &Error) -> String {
     let mut text = error.to_string();
     for (label, note) in error.notes() {

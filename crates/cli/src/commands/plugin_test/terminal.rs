@@ -1,4 +1,4 @@
-//! A terminal with the plugin in the foreground, and a person who types what was prepared.
+//! A terminal with the plugin in the foreground, and a simulated person who types prepared lines.
 
 use std::{ffi::OsString, path::Path, time::Duration};
 
@@ -12,22 +12,22 @@ pub(super) use self::unix::{Seat, become_on};
 use super::{answer::Given, run::Run};
 use crate::failure::Failure;
 
-/// Who sits in front of the terminal.
+/// The simulated person at the terminal.
 #[derive(Clone, Copy)]
 pub(super) struct Person<'a> {
-    /// What they type, a line at each prompt.
+    /// What the person types, one line per prompt.
     pub(super) lines: &'a [Zeroizing<String>],
-    /// How long they look at a prompt that they have no answer for, before they press Ctrl-C.
+    /// How long the person looks at a prompt without an answer before pressing Ctrl-C.
     pub(super) patience: Duration,
 }
 
 impl Person<'_> {
-    /// Touches no key, ever.
+    /// Never presses a key.
     #[cfg(unix)]
     const NOBODY: Self = Person { lines: &[], patience: Duration::MAX };
 }
 
-/// A run in front of a terminal.
+/// A run at a terminal.
 pub(super) struct Visit {
     pub(super) run: Run<Given>,
     /// The plugin waited for keys that nobody pressed.
@@ -65,11 +65,11 @@ mod unix {
     use super::{Failure, OsString, Path, Person, Run, Visit};
     use crate::commands::plugin_test::{question::Question, run::Plugin};
 
-    /// After a prompt this long without another word, keys are pressed.
+    /// How long a prompt must be idle before keys are pressed.
     const QUIET: Duration = Duration::from_millis(300);
-    /// Without any prompt it may just be slow.
+    /// Without a prompt the plugin may just be slow.
     const LONG_QUIET: Duration = Duration::from_secs(5);
-    /// How often the screen is looked at.
+    /// How often the screen is read.
     const TICK: Duration = Duration::from_millis(20);
     const CTRL_C: &[u8] = &[3];
 
@@ -77,7 +77,7 @@ mod unix {
     pub(in super::super) struct Seat {
         /// The person's side.
         master: File,
-        /// Our own hold on the plugin's side, so that its modes can be looked at in the end.
+        /// Our own descriptor of the plugin's side, to read its modes at the end.
         terminal: File,
         path: OsString,
     }
@@ -94,7 +94,7 @@ mod unix {
             Ok(Self { master: master.into(), terminal: terminal.into(), path })
         }
 
-        /// Asks the plugin in front of this terminal, with a person there or not.
+        /// Asks the plugin at this terminal, with a person or without.
         pub(in super::super) fn ask(
             mut self,
             plugin: &Plugin,
@@ -115,8 +115,8 @@ mod unix {
             Ok(Visit { run, waited, restored: same(&before, &after) })
         }
 
-        /// The program itself cannot be put in front of a terminal from here without unsafe code
-        /// between fork and exec; so a copy of us goes there and becomes the plugin.
+        /// Giving the plugin a terminal directly would need unsafe code between fork and exec, so a
+        /// copy of this program takes the terminal and becomes the plugin.
         fn invocation(
             &self,
             plugin: &Plugin,
@@ -175,7 +175,7 @@ mod unix {
             }
         }
 
-        /// Adds to `screen` what has appeared, waiting a little for it.
+        /// Appends what has appeared to `screen`, waiting briefly for it.
         fn listen(&mut self, screen: &mut Vec<u8>, wait: Duration) -> io::Result<bool> {
             let limit = Timespec::try_from(wait).map_err(io::Error::other)?;
             let mut waiting = [PollFd::new(&self.master, PollFlags::IN)];
@@ -193,9 +193,9 @@ mod unix {
 
     type Attended = (Result<runner::Output, runner::Failure>, Zeroizing<Vec<u8>>, bool);
 
-    /// Becomes the command with this terminal as its controlling one, on stdin and stderr. Only
-    /// returns when that is not possible. We must be the leader of a session without terminal,
-    /// which an unattended run is.
+    /// Becomes the command, with this terminal as its controlling terminal on stdin and stderr.
+    /// Returns only if that fails. The process must lead a session without a terminal, as an
+    /// unattended run does.
     #[expect(clippy::disallowed_methods, reason = "no program is started: this one is replaced")]
     pub(in super::super) fn become_on(path: &Path, command: &[OsString]) -> Failure {
         let prepare = || -> io::Result<()> {
@@ -227,7 +227,7 @@ mod other {
     use super::{Failure, OsString, Path, Person, Visit};
     use crate::commands::plugin_test::{question::Question, run::Plugin};
 
-    /// Never there: this system has no pseudo-terminals that safe code reaches.
+    /// Cannot exist: this system has no pseudo-terminals that safe code can use.
     pub(in super::super) struct Seat(Infallible);
 
     impl Seat {

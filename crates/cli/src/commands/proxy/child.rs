@@ -1,4 +1,4 @@
-//! A command with the proxy's kubeconfig, in the foreground as if we were not there.
+//! Runs a command with the proxy's kubeconfig, in the foreground as if the proxy were not there.
 
 use std::{
     ffi::{CString, NulError, OsString},
@@ -27,8 +27,8 @@ use crate::{
     globals::Globals,
 };
 
-/// Runs it to its end, and gives its exit code; 128 and the signal's number if one ended it, 127 and
-/// 126 as shells do where there is no such command or it cannot be run.
+/// Runs the command and returns its exit code: 128 plus the signal's number if a signal ended it,
+/// and 127 or 126, as in shells, if it does not exist or cannot be run.
 pub(crate) async fn run(
     words: &[OsString],
     kubeconfig: &Path,
@@ -52,13 +52,13 @@ pub(crate) async fn run(
         }
     }
     let status = waitpid(child, None).map_err(|error| {
-        Failure::failed("the command's end was missed").note("cause", error.to_string())
+        Failure::failed("cannot wait for the command").note("cause", error.to_string())
     })?;
     Ok(ExitCode::from(code(status)))
 }
 
-/// Starts it with our terminal and our files, and with nothing blocked: what is blocked in us is
-/// never let in for a moment, as it would be with the standard library.
+/// Starts the command with our terminal, our files and no blocked signals. With the standard
+/// library, signals that we block would get through to us for a moment.
 #[expect(
     clippy::disallowed_methods,
     reason = "no plugin but a person's own command: it has our terminal, our files and no limit"
@@ -91,7 +91,7 @@ fn spawn(words: &[OsString], kubeconfig: &Path, from: &Surroundings) -> io::Resu
     Ok(child)
 }
 
-/// Returns when the process has ended, and leaves it to be reaped: until then its number is its own.
+/// Returns when the process has ended, without reaping it: until then its id is not reused.
 fn await_end(child: Pid) {
     let Some(pid) = Waited::from_raw(child.as_raw()) else {
         return;
@@ -100,8 +100,8 @@ fn await_end(child: Pid) {
     while matches!(waitid(WaitId::Pid(pid), options), Err(rustix::io::Errno::INTR)) {}
 }
 
-/// What a terminal sends to the group in front of it, the command has got already. What a process sends
-/// is meant for us, and so for the command.
+/// A signal from a terminal goes to the whole foreground group, so the command already has it. A
+/// signal from a process is meant for us, and so for the command.
 fn forward(received: Received, child: Pid) {
     if !received.by_key {
         let _ = kill(child, received.signal);
@@ -117,7 +117,7 @@ fn code(status: WaitStatus) -> u8 {
     u8::try_from(code).unwrap_or(1)
 }
 
-/// The exit code of what a signal has ended.
+/// The exit code after a signal.
 pub(crate) fn signalled(signal: Signal) -> u8 {
     u8::try_from(128 + signal as i32).unwrap_or(1)
 }

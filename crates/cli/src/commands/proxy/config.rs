@@ -1,4 +1,4 @@
-//! The kubeconfig, the plugin policy and the flags, as the proxy reads them.
+//! The proxy's view of the kubeconfig, the plugin policy and the flags.
 
 use std::path::{Path, PathBuf};
 
@@ -45,9 +45,7 @@ impl Config for Globals {
     }
 }
 
-/// The contexts that the flags name.
-///
-/// Fails, as wrong use, where the flags contradict each other.
+/// The contexts that the flags name. Fails with a usage error if the flags contradict each other.
 pub(crate) fn contexts(all: bool, flags: &Flags) -> Result<Contexts, Failure> {
     let mut names: Vec<String> = Vec::new();
     for name in flags.context.iter().filter(|name| !name.is_empty()) {

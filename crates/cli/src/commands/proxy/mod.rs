@@ -1,4 +1,4 @@
-//! `keyward proxy`: brings the credential to programs that know nothing of it.
+//! `keyward proxy`: adds credentials to the requests of unmodified clients.
 
 mod child;
 mod config;
@@ -13,11 +13,11 @@ use keyward_proxy::{Allowed, Options};
 use self::run::Until;
 use crate::{duration, failure::Failure, globals::Globals, output::Output};
 
-/// Serve contexts to plain clients: kubectl, helm, k9s and anything else with a kubeconfig
+/// Serve contexts to unmodified clients: kubectl, helm, k9s and anything else with a kubeconfig
 ///
-/// Listens on this machine with TLS, speaks to the clusters with everything Keyward can do, and
-/// writes a kubeconfig with throw-away certificates that lets this user's clients in and nobody
-/// else. With a command, runs that and ends with its exit code.
+/// Listens on this machine with TLS, and connects to the clusters with Keyward's credentials.
+/// Writes a kubeconfig with temporary client certificates, which admits clients of this user and
+/// nobody else. With a command, runs it and exits with its exit code.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -40,15 +40,15 @@ pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
 
-    /// Serve every context of the kubeconfig; `--context`, which can be repeated, names some
+    /// Serve every context of the kubeconfig; to serve only some, repeat `--context`
     #[arg(long)]
     all_contexts: bool,
 
-    /// Where to listen; with port 0 each context keeps a port of its own
+    /// Where to listen; with port 0 each context keeps its own port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
 
-    /// Where to write the kubeconfig for clients, instead of a private directory; removed at the end
+    /// Where to write the clients' kubeconfig, instead of a private directory; deleted at the end
     #[arg(long, value_name = "FILE")]
     write_kubeconfig: Option<PathBuf>,
 
@@ -64,15 +64,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS")]
     admin_listen: Option<SocketAddr>,
 
-    /// Pass on requests that bring their own `Authorization`, as they are
+    /// Forward requests that carry their own `Authorization`, unchanged
     #[arg(long)]
     allow_authorization: bool,
 
-    /// Pass on requests that impersonate another user (`--as`)
+    /// Forward requests that impersonate another user (`--as`)
     #[arg(long)]
     allow_impersonation: bool,
 
-    /// Listen on other addresses than the loopback, under these names
+    /// Listen on addresses other than loopback, under these names
     #[arg(
         long, value_name = "NAME,…", num_args = 0..=1, require_equals = true,
         default_missing_value = "", value_delimiter = ','
@@ -100,7 +100,7 @@ struct Status {
     output: Output,
 }
 
-/// Serves, or shows who serves.
+/// Runs the proxy, or shows the running ones.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     if let Some(Command::Status(status)) = &args.command {
         return status_cmd::run(globals, status.output.format);

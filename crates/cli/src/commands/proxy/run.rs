@@ -15,17 +15,17 @@ use crate::{duration, failure::Failure, globals::Globals, output};
 /// How long plugins may take to die.
 const LAST_BREATH: Duration = Duration::from_secs(5);
 
-/// When a proxy ends.
+/// When a proxy stops.
 pub(crate) struct Until {
-    /// The words of a command that it runs for; none to serve until told to stop.
+    /// The command to run; empty to serve until told to stop.
     pub(crate) command: Vec<OsString>,
-    /// After how long without a request.
+    /// Stop after this long without a request.
     pub(crate) idle: Option<Duration>,
     /// How long open requests may take to finish at the end.
     pub(crate) grace: Duration,
 }
 
-/// Serves until the end, and ends the plugins.
+/// Serves until the end, then stops the plugins.
 pub(crate) fn run(
     options: &Options,
     until: &Until,
@@ -36,7 +36,7 @@ pub(crate) fn run(
     #[cfg(target_os = "linux")]
     crate::allocator::return_memory();
     let done = start(options, until, globals, signals);
-    // Plugins that are under way, and those that stay, end with us.
+    // Plugins that are running, resident ones too, end with us.
     runner::shut_down(LAST_BREATH);
     done
 }
@@ -53,7 +53,7 @@ fn start(
         .enable_all()
         .build()
         .map_err(|error| {
-            Failure::failed("the runtime could not be made").note("cause", error.to_string())
+            Failure::failed("cannot start the runtime").note("cause", error.to_string())
         })?;
     let code = runtime.block_on(async {
         let proxy = Proxy::start(options, Arc::new(globals.clone())).await?;
@@ -66,7 +66,7 @@ fn start(
             serve_command(&proxy, &until.command, globals, signals).await
         }
     });
-    // A resolver or a file may keep a thread busy; nobody waits for it.
+    // A resolver or a file may keep a thread busy; do not wait for it.
     runtime.shutdown_background();
     code
 }
@@ -105,13 +105,13 @@ async fn serve(
     };
     tokio::select! {
         _ = signals.recv() => {}
-        () = idle => tracing::info!("nothing was asked for, so this is the end"),
+        () = idle => tracing::info!("idle for too long, exiting"),
     }
     proxy.drain();
     let open = proxy.open_requests();
     if open > 0 {
         output::tell(&format!(
-            "finishing {open} requests, for {} at most; ask again to end at once\n",
+            "finishing {open} requests, for {} at most; signal again to stop at once\n",
             duration::show(until.grace)
         ));
     }
@@ -123,9 +123,9 @@ async fn serve(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Half of the machine, four at most: the clients and their programs need the rest. More threads hand
-/// requests to each other, which costs more than it gives (seen on two cores: one thread needs a
-/// quarter less time for a request than two).
+/// Half of the machine's cores, at most four: the clients need the rest. With more threads, handing
+/// requests between them costs more than it gains (measured on two cores: one thread needs a
+/// quarter less time per request than two).
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4))
 }

@@ -1,4 +1,5 @@
-//! Signals, as news: the proxy ends in its own time, and a command gets what is meant for it.
+//! Turns signals into messages: the proxy shuts down gracefully, and a command gets what is meant
+//! for it.
 
 use std::thread;
 
@@ -6,17 +7,16 @@ use keyward_process::signals;
 use nix::sys::signal::{SigSet, Signal};
 use tokio::sync::mpsc;
 
-/// A signal that came.
+/// A received signal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received {
     pub(crate) signal: Signal,
-    /// A key pressed at the terminal: all in front of it have got it.
+    /// Whether it was a key at the terminal: then the whole foreground group has got it.
     pub(crate) by_key: bool,
 }
 
-/// From now on signals come as messages. To be called before the first other thread starts:
-/// blocked here, they are blocked in every thread that comes from here. Programs start with
-/// nothing blocked.
+/// Delivers signals as messages from now on. Must be called before any other thread starts, because
+/// threads inherit the blocked signals. Child programs start with nothing blocked.
 pub(crate) fn listen() -> mpsc::UnboundedReceiver<Received> {
     let (sender, receiver) = mpsc::unbounded_channel();
     let signals = signals::heard();
@@ -28,10 +28,10 @@ pub(crate) fn listen() -> mpsc::UnboundedReceiver<Received> {
     receiver
 }
 
-/// Tells of each signal until nobody wants to know.
+/// Reports each signal until it is no longer wanted.
 #[cfg(target_os = "linux")]
 fn tell(signals: &SigSet, mut wanted: impl FnMut(Received) -> bool) {
-    /// `SI_KERNEL` of `sigaction(2)`; what a process sends has another code.
+    /// `SI_KERNEL` of `sigaction(2)`; a signal from a process has another code.
     const SYSTEM: i32 = 0x80;
     let Ok(news) = nix::sys::signalfd::SignalFd::new(signals) else { return };
     while let Ok(Some(info)) = news.read_signal() {
@@ -43,7 +43,7 @@ fn tell(signals: &SigSet, mut wanted: impl FnMut(Received) -> bool) {
     }
 }
 
-/// Where nobody tells who sent a signal, it was the terminal.
+/// Reports each signal as from the terminal: this system does not say who sent it.
 #[cfg(not(target_os = "linux"))]
 fn tell(signals: &SigSet, mut wanted: impl FnMut(Received) -> bool) {
     while let Ok(signal) = signals.wait() {

@@ -11,7 +11,7 @@ use crate::{
     output::{self, Format, inline},
 };
 
-/// Prints what runs. The exit code is 1 when nothing does, and 7 when a proxy does not answer.
+/// Prints the running proxies. The exit code is 1 if there is none, and 7 if one does not answer.
 pub(crate) fn run(globals: &Globals, format: Format) -> Result<ExitCode, Failure> {
     let mut all = Vec::new();
     let mut stuck = 0;
@@ -40,7 +40,7 @@ pub(crate) fn run(globals: &Globals, format: Format) -> Result<ExitCode, Failure
     })
 }
 
-/// The exit code where a proxy lives and does not answer.
+/// The exit code if a proxy runs but does not answer.
 const STUCK: u8 = 7;
 
 fn text(status: &Value) -> String {

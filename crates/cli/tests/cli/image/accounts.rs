@@ -126,7 +126,7 @@ fn a_provider_that_needs_an_account_is_passed_over_without_one_and_explained() {
         scene.stage.run(&format!("image explain --config providers.yaml {words} r.io/a")).stdout
     };
     let text = explain("");
-    assert!(text.contains("passed over: it needs a service account and there is none"), "{text}");
+    assert!(text.contains("skipped: it needs a service account and there is none"), "{text}");
     scene
         .server
         .store()
@@ -152,7 +152,7 @@ fn what_the_cluster_refuses_is_told_with_its_words() {
     let ran = scene.ask("-n web --pod web-0 --pod-uid other --service-account puller r.io/a");
     assert!(ran.stderr.contains("the UID in the bound object reference"), "{}", ran.stderr);
     let ran = scene.ask("-n web --service-account ../../pods r.io/a");
-    assert!(ran.stderr.contains("is no name of an object"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("is not a valid object name"), "{}", ran.stderr);
 }
 
 #[test]

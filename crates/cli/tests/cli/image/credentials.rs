@@ -53,7 +53,7 @@ fn a_name_that_would_be_read_as_another_is_not_printed() {
     stage.plugin("one", &answers("one", "Image", "r.io", "ann:x"));
     for form in ["basic", "docker"] {
         let ran = stage.run(&format!("{ASK} -o {form} r.io/a"));
-        assert!(ran.bad(1).contains("cannot carry"), "{form}: {}", ran.stderr);
+        assert!(ran.bad(1).contains("cannot contain"), "{form}: {}", ran.stderr);
         assert_eq!(ran.stdout, "", "{form}");
     }
     let ran = stage.run(&format!("{ASK} r.io/a")).json();
@@ -93,7 +93,7 @@ fn an_image_without_a_login_is_an_error_that_says_why() {
     ];
     stage.write("providers.yaml", &config(&entries.concat()));
     for (image, words) in [
-        ("s.io/app", "no provider has a pattern that means it"),
+        ("s.io/app", "no provider has a pattern that matches it"),
         ("e.io/app", "its answer has no login for this image"),
         ("b.io/app", "plugin `broken` failed with exit code 3"),
         ("m.io/app", "plugin `missing` was not found"),

@@ -38,7 +38,7 @@ fn it_is_said_that_the_kubelet_would_pull_anonymously() {
     let stage = one();
     let ran = stage.run("image explain --config providers.yaml s.io/app");
     assert_eq!(ran.code, Some(1), "{ran:#?}");
-    for words in ["`s` does not fit `r`", "pulled anonymously", "not asked"] {
+    for words in ["`s` does not match `r`", "pulled anonymously", "not asked"] {
         assert!(ran.stdout.contains(words), "{words}: {}", ran.stdout);
     }
     // Its second run answers; a kubelet would not have run it again.

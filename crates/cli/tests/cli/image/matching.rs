@@ -20,11 +20,11 @@ fn the_exit_code_says_whether_a_pattern_means_an_image() {
         assert_eq!(ask(&args), (Some(0), String::new()), "{args:?}");
     }
     for (args, reason) in [
-        (vec!["r.io", "s.io/x"], "`r.io` does not mean `s.io/x`: `s` does not fit `r`"),
+        (vec!["r.io", "s.io/x"], "`r.io` does not match `s.io/x`: `s` does not match `r`"),
         (vec!["r.io", "r.io:5000/x"], "the image has port 5000 and the pattern none"),
         (vec!["*.io", "a.b.io/x"], "the pattern's host has 2 labels and the image's 3"),
         (vec!["--segments", "r.io/team", "r.io/teammates"], "`/team` ends inside a segment"),
-        (vec!["r.io/%zz", "r.io/x"], "error: `r.io/%zz` is no pattern"),
+        (vec!["r.io/%zz", "r.io/x"], "error: `r.io/%zz` is not a pattern"),
         (vec!["r.io", "r.io/X"], "the repository's name must be in lower case"),
     ] {
         let (code, said) = ask(&args);
@@ -37,7 +37,7 @@ fn the_exit_code_says_whether_a_pattern_means_an_image() {
 fn a_program_is_told_in_json() {
     for (image, code, more) in [
         ("r.io/a:1", Some(0), json!({ "matches": true })),
-        ("s.io/a:1", Some(1), json!({ "matches": false, "because": "`s` does not fit `r`" })),
+        ("s.io/a:1", Some(1), json!({ "matches": false, "because": "`s` does not match `r`" })),
     ] {
         let ran = Stage::new().command(["image", "match", "-o", "json", "r.io", image]).ran();
         assert_eq!((ran.code, ran.stderr.as_str()), (code, ""));

@@ -44,7 +44,7 @@ fn the_proposals_own_sample_works_with_a_provider_called_ecr_creds() {
     assert_eq!(stage.read("told"), format!("{{\"image\":\"{IMAGE}\"}}\n"));
     let ran =
         stage.run("image credentials --config providers.yaml -o basic 1.dkr.ecr.x.amazonaws.org/a");
-    assert!(ran.bad(1).contains("no provider has a pattern that means it"), "{}", ran.stderr);
+    assert!(ran.bad(1).contains("no provider has a pattern that matches it"), "{}", ran.stderr);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn an_answer_without_expiry_is_not_kept_and_one_with_is() {
         let words = format!("image explain --config providers.yaml {IMAGE} {IMAGE}");
         let text = stage.run(&words).good().to_owned();
         assert_eq!(runs(&stage, "ecr-creds"), expected, "{text}");
-        assert!(text.contains("no kubelet knows the form"), "{text}");
+        assert!(text.contains("in a form that no kubelet supports"), "{text}");
     }
 }
 

@@ -142,6 +142,6 @@ fn a_dash_stands_alone() {
     let stage = one();
     for words in ["- r.io/a", "-o basic -"] {
         let ran = stage.run(&format!("image credentials --config providers.yaml {words}"));
-        assert!(ran.bad(2).contains("`-` stands alone"), "{}", ran.stderr);
+        assert!(ran.bad(2).contains("`-` must be the only image"), "{}", ran.stderr);
     }
 }

@@ -98,7 +98,7 @@ mod linux {
 
     /// What ten processes did.
     struct Seen {
-        /// Those that were alike.
+        /// The tokens that were equal.
         tokens: Vec<String>,
         runs: usize,
         milliseconds: f64,

@@ -20,7 +20,7 @@ use crate::{
 
 const LIFETIME: Duration = Duration::from_secs(2);
 const LIMIT: Duration = Duration::from_secs(8);
-/// Requests after the rotation, each asked under which certificate it came.
+/// Requests after the rotation, each checked for its certificate.
 const AFTER: usize = 20;
 const PATH: &str = "/api/v1/namespaces/default/configmaps?watch=true";
 
@@ -54,10 +54,10 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         new["serial"] != old["serial"] && alive.is_ok(),
         match &alive {
             Ok(()) => format!(
-                "certificate {} gave way to {} after {rotated:.1} s; the watch opened under the old one has brought {events} of 2 events",
+                "certificate {} was replaced by {} after {rotated:.1} s; the watch opened with the old one received {events} of 2 events",
                 old["serial"], new["serial"],
             ),
-            Err(failure) => format!("the watch has brought {events} of 2 events: {}", failure.message()),
+            Err(failure) => format!("the watch received {events} of 2 events: {}", failure.message()),
         },
         json!({ "old": old["serial"], "new": new["serial"], "seconds": (rotated * 1e3).round() / 1e3, "events": events }),
     )?;
@@ -66,7 +66,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
     let stale =
         if scene.breaks(Promise::Identity) { Some(scene.client(CERTIFICATE)?) } else { None };
     for turn in 0..AFTER {
-        // A client that shares nothing with ours has a certificate of its own.
+        // A separate client has its own certificate.
         whoami(stale.as_ref().filter(|_| turn % 2 == 1).unwrap_or(&client)).await?;
     }
     let records = scene.server.recorder().of("/whoami");
@@ -76,7 +76,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         Promise::Identity,
         new["serial"] != old["serial"] && fresh == AFTER && on_old == 0,
         format!(
-            "{fresh} of {AFTER} later requests came under certificate {}, {on_old} on the watch's connection",
+            "{fresh} of {AFTER} later requests used certificate {}, {on_old} on the watch's connection",
             new["serial"],
         ),
         json!({ "requests": AFTER, "fresh": fresh, "onOldConnection": on_old }),

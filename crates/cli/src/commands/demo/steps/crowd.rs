@@ -1,4 +1,4 @@
-//! Many at once, from a standing start.
+//! Many requests at once, without a credential yet.
 
 use futures_util::future::join_all;
 use serde_json::json;

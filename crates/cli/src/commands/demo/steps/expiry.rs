@@ -1,4 +1,4 @@
-//! Tokens that do not live long.
+//! Tokens that expire soon.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 const LIFETIME: Duration = Duration::from_secs(2);
-/// The first one, and two that replace it.
+/// The first token, and two replacements.
 const TOKENS: usize = 3;
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -29,7 +29,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
     let (mut requests, mut bad) = (0_usize, 0_usize);
     let mut tokens = HashSet::new();
     while tokens.len() < TOKENS && watch.time() < LIMIT {
-        // Refused and failed count alike: a caller has noticed.
+        // Rejected and failed requests count alike: the caller noticed.
         bad += usize::from(!matches!(status(&client, "/healthz").await, Ok(200)));
         requests += 1;
         let last = scene.server.recorder().last();

@@ -1,4 +1,4 @@
-//! A plugin that fails, and then does not.
+//! A plugin that fails, and then recovers.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failure> {
     scene.issuer.answer(FAILING, Manner::No);
     let before = scene.issuer.runs(FAILING);
-    // Clients that share no credentials share no back-off.
+    // Clients that share no credentials share no backoff.
     let clients = if scene.breaks(Promise::Backoff) { 3 } else { 1 };
     let clients: Vec<_> =
         (0..clients).map(|_| scene.client(FAILING)).collect::<Result<_, Failure>>()?;
@@ -34,7 +34,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         Promise::Backoff,
         failed == REQUESTS && runs == 1,
         format!(
-            "the plugin fails: {failed} of {REQUESTS} requests were told so, after {}",
+            "the plugin fails: {failed} of {REQUESTS} requests got its error, after {}",
             count(runs, "plugin run", "plugin runs"),
         ),
         json!({ "requests": REQUESTS, "failed": failed, "pluginRuns": runs }),
@@ -55,7 +55,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         Promise::Recovery,
         recovered && more == 1,
         format!(
-            "mended, it was asked again after {seconds:.2} s: {tries} more requests, {}, {}",
+            "fixed, it ran again after {seconds:.2} s: {tries} more requests, {}, {}",
             count(more, "more plugin run", "more plugin runs"),
             if recovered { "then a 200" } else { "and no 200" },
         ),

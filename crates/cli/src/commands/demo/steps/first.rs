@@ -1,4 +1,4 @@
-//! The server is honest, and the plugin's credential opens it.
+//! The server demands a credential, and accepts the plugin's.
 
 use keyward_demo::server::{Deed, Fault};
 use serde_json::json;
@@ -21,7 +21,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
     report.see(
         Promise::Door,
         seen == 401,
-        format!("a request without a credential is answered {seen}"),
+        format!("a request without a credential gets a {seen}"),
         json!({ "status": seen }),
     )?;
 
@@ -39,7 +39,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         Promise::First,
         name == TOKEN && who["proof"] == "token" && runs == 1,
         format!(
-            "the first request came in as `{name}` after {took} ms, {} included",
+            "the first request was authenticated as `{name}` after {took} ms, {} included",
             count(runs, "plugin run", "plugin runs"),
         ),
         json!({ "user": name, "milliseconds": took, "pluginRuns": runs }),

@@ -31,10 +31,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
     report.see(
         Promise::Deadline,
         gave_up && watch.time() < BUDGET,
-        format!(
-            "a caller that waits {} ms at most was free after {freed} ms",
-            DEADLINE.as_millis()
-        ),
+        format!("a caller with a limit of {} ms returned after {freed} ms", DEADLINE.as_millis()),
         json!({ "deadline": DEADLINE.as_secs_f64() * 1e3, "milliseconds": freed }),
     )?;
 
@@ -67,7 +64,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
     )
 }
 
-/// Whether a process has ended; it may take a moment.
+/// Whether a process has ended; waits a moment for it.
 async fn gone(process: rustix::process::Pid) -> bool {
     let watch = Watch::start();
     while watch.time() < Duration::from_secs(1) {

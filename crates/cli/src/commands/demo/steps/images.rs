@@ -27,7 +27,7 @@ const OFF: &str =
 
 pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failure> {
     let node = Node::new(scene)?;
-    // Whoever asks apart shares nothing.
+    // Separate lookups share nothing.
     let apart = if scene.breaks(Promise::Images) { 3 } else { 1 };
     let askers: Vec<_> = (0..apart).map(|_| node.images()).collect();
     let before = scene.issuer.runs(IMAGES);
@@ -51,7 +51,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         Promise::Images,
         good == CROWD && runs == 1 && who == IMAGES,
         format!(
-            "{good} of {CROWD} images at once got a login within {took} ms, with {}; it opens the server for `{who}`",
+            "{good} of {CROWD} images at once got a login within {took} ms, with {}; the server authenticates it as `{who}`",
             count(runs, "provider run", "provider runs"),
         ),
         json!({ "images": CROWD, "logins": good, "milliseconds": took, "providerRuns": runs, "user": who }),
@@ -59,7 +59,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
     switch(scene, &node, &askers[0], report).await
 }
 
-/// Off, broken, and on again, by the file alone.
+/// Switches the provider off, breaks the file, and switches it on again, by the file alone.
 async fn switch(
     scene: &Scene,
     node: &Node,
@@ -92,7 +92,7 @@ async fn switch(
     )
 }
 
-/// A node's configuration of providers, in the scene's folder.
+/// A node's provider configuration, in the scene's directory.
 struct Node {
     folder: PathBuf,
     path: PathBuf,
@@ -145,17 +145,16 @@ impl Node {
         Arc::new(Images::new(settings, Surroundings::process(), clock, nobody))
     }
 
-    /// Puts a new file in the place of the old one.
+    /// Replaces the file.
     fn write(&self, text: &str) -> Result<(), Failure> {
         let new = self.path.with_extension("new");
         let done = fs::write(&new, text).and_then(|()| fs::rename(&new, &self.path));
         done.map_err(|error| {
-            Failure::failed("the configuration could not be written")
-                .note("cause", error.to_string())
+            Failure::failed("cannot write the configuration").note("cause", error.to_string())
         })
     }
 
-    /// The configuration in force. That a file is broken is told by the report, not by the log.
+    /// The configuration in force. The report mentions a broken file, not the log.
     fn config(&self) -> Result<Arc<Config>, Failure> {
         let silence = tracing::subscriber::NoSubscriber::default();
         Ok(tracing::subscriber::with_default(silence, || self.follow.config())?)
@@ -167,7 +166,7 @@ impl Node {
         Ok(!found.logins.is_empty())
     }
 
-    /// Whether there is a login, or none, within the limit.
+    /// Whether a login appears, or disappears, within the limit.
     async fn until(&self, images: &Arc<Images>, wanted: bool) -> Result<bool, Failure> {
         let watch = Watch::start();
         while watch.time() < LIMIT {
@@ -179,7 +178,7 @@ impl Node {
         Ok(false)
     }
 
-    /// Whether a file that is not in force was noticed within the limit.
+    /// Whether a broken file is noticed within the limit.
     async fn until_broken(&self) -> Result<bool, Failure> {
         let watch = Watch::start();
         while watch.time() < LIMIT {

@@ -1,5 +1,5 @@
-//! The steps, one file each, in the order of the timeline. A new one is a file and an entry here,
-//! and a [`Promise`] for each line it adds.
+//! The steps, one file each, in order. To add one, add a file, an entry here, and a [`Promise`] for
+//! each line it prints.
 
 mod agent;
 mod certificate;
@@ -21,11 +21,11 @@ use keyward_process::clock::{Clock, SystemClock};
 use super::{promise::Promise, report::Report, scene::Scene};
 use crate::failure::Failure;
 
-/// A part of the demo. It needs no other step to have gone before it.
+/// A part of the demo, independent of the other steps.
 pub(super) struct Step {
-    /// What it shows, a line each.
+    /// The promises that the step shows, one line each.
     pub(super) promises: &'static [Promise],
-    /// Shows it.
+    /// Runs the step.
     pub(super) run: for<'a> fn(&'a Scene, &'a mut Report) -> Running<'a>,
 }
 
@@ -52,7 +52,7 @@ pub(super) const ALL: &[Step] = &[
     Step { promises: &[Promise::Agent], run: |s, r| Box::pin(agent::run(s, r)) },
 ];
 
-/// Measures from now on.
+/// A stopwatch.
 struct Watch(Duration);
 
 impl Watch {
@@ -73,7 +73,7 @@ impl Watch {
     }
 }
 
-/// Between two requests of a step that goes on for a while.
+/// Waits between two requests of a longer step.
 async fn pause() {
     tokio::time::sleep(Duration::from_millis(10)).await;
 }

@@ -1,4 +1,4 @@
-//! What would run, without running it.
+//! Shows what would run, without running it.
 
 use keyward_host::plan::Method;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! A token that the server no longer wants.
+//! A token that the server has revoked.
 
 use serde_json::json;
 
@@ -29,7 +29,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         Promise::Revoked,
         first == 200 && revoked > 0 && seen == 200 && refusals == 1 && runs == 1,
         format!(
-            "the server revoked the token and refused it {refusals} time: after {} the caller got a {seen}, {took} ms in all",
+            "the server revoked the token and rejected it {refusals} time: after {} the caller got a {seen}, in {took} ms",
             count(runs, "more plugin run", "more plugin runs"),
         ),
         json!({

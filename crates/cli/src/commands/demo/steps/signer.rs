@@ -1,4 +1,4 @@
-//! A handshake signed by another process: the key is where that process has it.
+//! A handshake signed by another process, which holds the key.
 
 use std::fs;
 
@@ -16,12 +16,12 @@ use crate::{
     failure::Failure,
 };
 
-/// Requests at once, on no connection yet.
+/// Requests at once, without an open connection.
 const CROWD: usize = 20;
 
 pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failure> {
     if scene.breaks(Promise::Signer) {
-        // A key of somebody else: what it signs must not get as far as the server.
+        // Another user's key: its signature must not reach the server.
         let other = scene.server.authority().client("eve").key(KeyKind::Ed25519).issue();
         let other = other.map_err(|error| Failure::failed(error.to_string()))?;
         fs::write(scene.signer_file("key"), other.key_pem())?;
@@ -50,7 +50,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
             && signatures == 1
             && elsewhere,
         format!(
-            "{good} of {CROWD} requests at once came in as `{name}` after {took} ms, with {} made in another process",
+            "{good} of {CROWD} requests at once were authenticated as `{name}` after {took} ms, with {} made in another process",
             count(signatures, "signature", "signatures"),
         ),
         json!({ "user": name, "requests": good, "signatures": signatures, "milliseconds": took }),

@@ -1,4 +1,4 @@
-//! A handshake signed by a key that was made inside a token, where `SoftHSM` is installed.
+//! A handshake signed by a key that was generated in a token, if `SoftHSM` is installed.
 
 use serde_json::json;
 
@@ -32,7 +32,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         Promise::Softhsm,
         name == SOFTHSM && who["proof"] == "certificate",
         format!(
-            "a key made in a SoftHSM token and certified in {made} ms signed; the server knows `{name}` after {took} ms"
+            "a key generated and certified in a SoftHSM token in {made} ms signed; the server authenticated `{name}` after {took} ms"
         ),
         json!({ "user": name, "milliseconds": took, "enrolment": made }),
     )

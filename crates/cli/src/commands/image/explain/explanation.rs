@@ -1,6 +1,6 @@
-//! The shape of what `keyward image explain` says: one tree for people and for programs.
+//! The data of `keyward image explain`, for text and JSON alike.
 //!
-//! The JSON form is documented in `docs/cli.md`; a field that does not apply is left out.
+//! `docs/cli.md` documents the JSON; fields that do not apply are left out.
 
 use std::path::PathBuf;
 
@@ -17,28 +17,28 @@ use crate::{
     output::inline,
 };
 
-/// What was decided about all images of a command line.
+/// The explanations of all images of a command line.
 #[derive(Debug, Serialize)]
 pub(super) struct Explanations<'a> {
     pub(super) images: &'a [Explanation],
 }
 
-/// Everything that was decided about one image.
+/// The explanation of one image.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Explanation {
-    /// As it was asked for.
+    /// The image as given.
     pub(super) image: String,
-    /// As it is matched.
+    /// The name that is matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<String>,
     pub(super) config_hash: String,
     pub(super) providers: Vec<Provider>,
-    /// Best first.
+    /// The logins, best first.
     pub(super) logins: Vec<Login>,
     /// Whether a kubelet with this configuration and nothing else would pull anonymously.
     pub(super) kubelet_pulls_anonymously: bool,
-    /// Why our answer and the kubelet's differ, or why there is none.
+    /// Why our answer differs from the kubelet's, or why there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) because: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,15 +79,15 @@ pub(super) struct Pattern {
 pub(super) struct AnswerView {
     pub(super) cache_key_type: &'static str,
     pub(super) cache_key: String,
-    /// As Go writes durations; left out when it is not kept.
+    /// A Go duration; left out if the answer is not cached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kept_for: Option<String>,
-    /// The registry patterns it has logins for.
+    /// The registry patterns of the answer's logins.
     pub(super) registries: Vec<String>,
     pub(super) run: Run,
 }
 
-/// The run that brought an answer.
+/// The run that produced an answer.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Run {
@@ -108,12 +108,12 @@ pub(super) struct Login {
     pub(super) namespace: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) service_account: Option<String>,
-    /// The one that is tried first.
+    /// Whether this login is tried first.
     pub(super) wins: bool,
 }
 
 impl Explanation {
-    /// Providers were asked.
+    /// Explains the result of asking the providers.
     pub(super) fn of(image: &str, config: &Config, found: &Lookup, setup: &Setup) -> Self {
         let login = |(number, found): (usize, &keyward_image::FoundLogin)| Login {
             registry: found.key.clone(),
@@ -159,7 +159,7 @@ impl Explanation {
     }
 }
 
-/// Whether the kubelet too would have the logins of this provider: it runs it once, and knows no
+/// Whether the kubelet would have this provider's logins too: it runs a provider once, and has no
 /// last good answer and no other protocol than its own.
 fn gives(asked: &ProviderResult, provider: &str) -> bool {
     let once = match &asked.outcome {
@@ -169,12 +169,12 @@ fn gives(asked: &ProviderResult, provider: &str) -> bool {
     asked.provider.name == provider && once && asked.provider.protocol != Protocol::Proposal
 }
 
-/// What the kubelet would have had of a provider, where that differs from what we have.
+/// What the kubelet would have got from a provider, if that differs.
 fn difference(asked: &ProviderResult, image: &str) -> Option<String> {
     let name = inline(&asked.provider.name);
     match &asked.outcome {
         _ if asked.provider.protocol == Protocol::Proposal && asked.pattern.is_some() => {
-            Some(format!("no kubelet knows the form in which `{name}` is configured"))
+            Some(format!("`{name}` is configured in a form that no kubelet supports"))
         }
         Outcome::NoMatch if by_text(asked, image) => Some(format!(
             "a kubelet would ask `{name}` too: it compares paths by text, not by segments"
@@ -189,7 +189,7 @@ fn difference(asked: &ProviderResult, image: &str) -> Option<String> {
     }
 }
 
-/// Whether it was left out for whole segments alone.
+/// Whether only the rule about whole segments excluded the provider.
 fn by_text(asked: &ProviderResult, image: &str) -> bool {
     let name = Name::parse(image).filter(|_| asked.provider.reading() == Reading::Strict);
     let means = |name: &Name<'_>| {
@@ -205,7 +205,7 @@ impl Provider {
         let pattern = |pattern: &keyward_image::Pattern| {
             let because = match &parsed {
                 Some(name) => pattern.mismatch(name, provider.reading()),
-                None => Some("the name does not read as `host[:port][/path]`".to_owned()),
+                None => Some("the name must have the form `host[:port][/path]`".to_owned()),
             };
             Pattern { text: pattern.text().to_owned(), matches: because.is_none(), because }
         };

@@ -62,11 +62,11 @@ impl Lines {
             "noMatch" => self.item("result", "not asked"),
             "skipped" => {
                 let because = provider.because.as_deref().unwrap_or_default();
-                self.item("result", &format!("passed over: {because}"));
+                self.item("result", &format!("skipped: {because}"));
             }
-            "kept" => self.item("result", "an earlier answer, still kept"),
+            "kept" => self.item("result", "a cached answer"),
             "answered" => self.item("result", "answered"),
-            "lastGood" => self.item("result", "failed; its last answer is still valid by itself"),
+            "lastGood" => self.item("result", "failed; its last answer has not expired"),
             _ => self.item("result", "failed"),
         }
         if let Some(answer) = &provider.answer {

@@ -1,4 +1,4 @@
-//! What the stdout of a provider's run means.
+//! Interprets the stdout of a provider's run.
 
 use jiff::Timestamp;
 use keyward_protocol::{
@@ -20,13 +20,13 @@ impl Reply for Response {
     }
 }
 
-/// What came of a question.
+/// The result of a question.
 pub(super) type Outcome = outcome::Outcome<Response>;
 
-/// Reads what was printed by a run that said all went well and was asked in `version`, or in none.
+/// Reads the output of a run that exited with 0 and was asked in `version`, or in none.
 pub(super) fn read(stdout: &[u8], version: Option<Version>) -> Outcome {
     if let Some((what, object)) = noise(stdout) {
-        // The object by itself has no noise around it.
+        // The object without the noise around it.
         return Outcome::wrong(Check::Stdout, what).and(read(object, version));
     }
     let versions = version.map_or_else(|| Version::ALL.to_vec(), |version| vec![version]);
@@ -45,12 +45,12 @@ pub(super) fn read(stdout: &[u8], version: Option<Version>) -> Outcome {
             Check::Stdout,
             format!("answers what a kubelet refuses to read: {place}"),
         ),
-        _ => Outcome::wrong(Check::Stdout, "prints something that is no JSON object on stdout"),
+        _ => Outcome::wrong(Check::Stdout, "prints something on stdout that is not a JSON object"),
     }
 }
 
-/// Reads what a provider of the original proposal printed: one login for the image's registry, as a
-/// kubelet's answer would have it.
+/// Reads the output of a provider of the original proposal: one login for the image's registry,
+/// converted to a kubelet's answer.
 pub(super) fn read_proposal(stdout: &[u8], image: &str, now: Timestamp) -> Outcome {
     if let Some((what, object)) = noise(stdout) {
         return Outcome::wrong(Check::Stdout, what).and(read_proposal(object, image, now));
@@ -70,6 +70,6 @@ pub(super) fn read_proposal(stdout: &[u8], image: &str, now: Timestamp) -> Outco
             let what = format!("answers what the proposal does not have: {place}");
             Outcome::wrong(Check::Stdout, what)
         }
-        Err(_) => Outcome::wrong(Check::Stdout, "prints something that is no object on stdout"),
+        Err(_) => Outcome::wrong(Check::Stdout, "prints something on stdout that is not an object"),
     }
 }

@@ -1,4 +1,4 @@
-//! What a node could do with an answer.
+//! Judges whether a node could use an answer.
 
 use jiff::Timestamp;
 use keyward_image::{Keyring, Pattern};
@@ -10,14 +10,14 @@ use keyward_protocol::{
 use crate::commands::plugin_test::report::{Check, Report};
 
 const SECOND: i64 = 1_000_000_000;
-/// More is a mistake in the unit.
+/// More must be a mistake in the unit.
 const TOO_LONG: i64 = 366 * 86_400 * SECOND;
 /// More is longer than most registries let a login live.
 const LONG: i64 = 24 * 3600 * SECOND;
-/// Less makes a node start the provider all the time.
+/// Less makes a node run the provider all the time.
 const SHORT: i64 = 10 * SECOND;
 
-/// Looks at everything in an answer for an image that the provider should know.
+/// Judges an answer for an image that the provider should know.
 pub(super) fn response(response: &Response, image: &str, now: Timestamp, report: &mut Report) {
     key(response, report);
     logins(response, image, report);
@@ -55,22 +55,23 @@ fn logins(response: &Response, image: &str, report: &mut Report) {
         let shown = keyward_protocol::text::clean(pattern);
         if pattern.contains("://") || Pattern::parse(pattern).is_err() {
             let what =
-                format!("`{shown}` is no registry pattern: it must read `host[:port][/path]`");
+                format!("`{shown}` is not a registry pattern: use the form `host[:port][/path]`");
             report.fail(Check::Credential, what);
         }
         if login.username.is_empty() || login.password.is_empty() {
             let what = format!("the user name or the password for `{shown}` is empty");
             report.fail(Check::Credential, what);
         } else if login.username.contains(':') {
-            let what =
-                format!("the user name for `{shown}` has a colon, which no registry can be sent");
+            let what = format!(
+                "the user name for `{shown}` has a colon, which cannot be sent to a registry"
+            );
             report.fail(Check::Credential, what);
         }
     }
     let mut keyring = Keyring::default();
     keyring.add(response.auth.clone());
     if keyring.lookup(image).is_empty() {
-        let what = format!("has logins, but none of their patterns means `{image}`");
+        let what = format!("has logins, but none of their patterns matches `{image}`");
         report.fail(Check::Credential, what);
     }
     let count = response.auth.len();
@@ -87,11 +88,11 @@ fn kept(response: &Response, now: Timestamp, report: &mut Report) {
         response.auth.iter().filter_map(|(_, login)| token_expiry(login.password.expose())).min();
     let Some(nanos) = response.duration else {
         if own.is_some() {
-            let what = "the password is a token with an end and the answer has no `cacheDuration`: \
+            let what = "the password is a token that expires and the answer has no `cacheDuration`: \
                         the node's default may keep it for longer";
             report.warn(Check::Expiry, what);
         }
-        report.pass(Check::Expiry, "no `cacheDuration`: the node's default counts");
+        report.pass(Check::Expiry, "no `cacheDuration`: the node's default applies");
         return;
     };
     let shown = duration::format(nanos);
@@ -112,11 +113,11 @@ fn kept(response: &Response, now: Timestamp, report: &mut Report) {
     if let Some(own) = own {
         let left = own - now.as_second();
         if left <= 0 {
-            report.fail(Check::Expiry, "the password is a token that is over when it comes");
+            report.fail(Check::Expiry, "the password is a token that has already expired");
         } else if nanos / SECOND > left {
             let late = nanos / SECOND - left;
             let what = format!(
-                "`cacheDuration` ends {late} s after the token's own end: nodes would keep a dead one"
+                "`cacheDuration` ends {late} s after the token expires: nodes would cache an expired one"
             );
             report.fail(Check::Expiry, what);
         }

@@ -1,4 +1,4 @@
-//! An image credential provider, asked in every way a kubelet may.
+//! Tests an image credential provider with every kind of request that a kubelet may send.
 
 mod answer;
 mod judge;
@@ -25,10 +25,10 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// What came of one run.
+/// One run and its result.
 type Run = run::Run<Response>;
 
-/// What is looked at here.
+/// The checks that apply to providers.
 const CHECKS: [Check; 10] = [
     Check::Start,
     Check::Versions,
@@ -42,10 +42,10 @@ const CHECKS: [Check; 10] = [
     Check::Timing,
 ];
 
-/// The kubelet gives a minute; a pull that waits so long is a complaint.
+/// The kubelet allows a minute, but users complain about pulls that wait so long.
 const SLOW: Duration = Duration::from_secs(10);
 
-/// Never a real token. It must not come back in an answer that is kept for others.
+/// Not a real token. It must not come back in an answer that is cached for others.
 const TOKEN: &str = "e30.eyJzdWIiOiJrZXl3YXJkIn0.a2V5d2FyZC1wbHVnaW4tdGVzdA";
 
 /// An examination of a provider.
@@ -53,13 +53,13 @@ pub(super) struct Exam<'a> {
     plugin: &'a Plugin,
     image: String,
     at_once: usize,
-    /// Asked as the original proposal does, where a request has no version.
+    /// Asked in the form of the original proposal, whose requests have no version.
     proposal: bool,
     findings: Findings,
 }
 
 impl<'a> Exam<'a> {
-    /// Prepares one with an image that the provider knows.
+    /// Prepares an examination with an image that the provider knows.
     pub(super) fn new(
         plugin: &'a Plugin,
         image: &str,
@@ -74,7 +74,7 @@ impl<'a> Exam<'a> {
         Ok(Self { plugin, image, at_once, proposal, findings })
     }
 
-    /// Asks everything, unless it is hopeless.
+    /// Asks everything, unless the provider hangs or does not start.
     pub(super) fn run(mut self) -> Report {
         if self.ask_all().is_ok() {
             self.findings
@@ -98,7 +98,8 @@ impl<'a> Exam<'a> {
         Ok(())
     }
 
-    /// Every version, answered in itself or declined. Gives the newest that works, and its run.
+    /// Asks in every version; each must be answered in that version or declined. Returns the newest
+    /// that works, and its run.
     fn ask_versions(&mut self) -> Result<(Option<Version>, Run), Hopeless> {
         let asked = if self.proposal {
             vec![(None, "the form of the original proposal")]
@@ -115,7 +116,7 @@ impl<'a> Exam<'a> {
         versions.sum_up(&mut self.findings.report, "", who)
     }
 
-    /// Requests with more or less in them than usual.
+    /// Sends requests with missing or unknown fields.
     fn ask_variants(&mut self, version: Option<Version>, base: &Run) -> Result<(), Hopeless> {
         let more = self.request(version).replacen('{', "{\"x-unknown\":[{\"deep\":1.5}],", 1);
         let run = self.run_with("asked with unknown fields", &more, version);
@@ -131,29 +132,30 @@ impl<'a> Exam<'a> {
             annotations: Vec::new(),
         };
         let stranger = stranger.to_json();
-        let run = self.run_with("asked for an image of nobody", stranger.expose(), version);
+        let run =
+            self.run_with("asked for an image of an unknown registry", stranger.expose(), version);
         self.take_in_quietly(&run)?;
         let known = version.unwrap_or(Version::V1).api_version();
         let odd = self.request(version).replace(known, "example.invalid/v9");
         let mut unreadable =
             vec![("asked nothing", ""), ("asked something unreadable", "{\"kind\":")];
         if version.is_some() {
-            unreadable.push(("asked in a version that nobody knows", &odd));
+            unreadable.push(("asked in an unknown version", &odd));
         }
         for (name, text) in unreadable {
             let run = self.run_with(name, text, None);
             self.take_in_quietly(&run)?;
             if run.outcome.answered() {
-                let what = format!("{name}, it answers all the same: it does not read its request");
+                let what = format!("{name}, it answers anyway: it does not read its request");
                 self.findings.report.warn(Check::Requests, what);
             }
         }
-        let sum = "takes unknown fields, a token, other images, and nothing at all";
+        let sum = "accepts unknown fields, a token, other images, and no request at all";
         self.findings.report.pass(Check::Requests, sum);
         Ok(())
     }
 
-    /// With a pod's service account, as v1 may say it.
+    /// Sends a pod's service account, as v1 allows.
     fn ask_with_token(&mut self) -> Result<(), Hopeless> {
         let request = Request {
             version: Some(Version::V1),
@@ -169,7 +171,7 @@ impl<'a> Exam<'a> {
         {
             self.findings.report.warn(
                 Check::Credential,
-                "hands the service account's token on: nodes must say `cacheType: Token` for it",
+                "returns the service account's token: nodes must set `cacheType: Token` for it",
             );
         }
         let shown = String::from_utf8_lossy(&run.shown);
@@ -199,7 +201,7 @@ impl<'a> Exam<'a> {
     }
 
     fn run_with(&self, name: &str, text: &str, version: Option<Version>) -> Run {
-        // No variable: this protocol is spoken on stdin.
+        // No variable: this protocol uses stdin.
         let mut invocation = self.plugin.invocation(&Variable::missing());
         invocation.stdin = Stdin::Request(Zeroizing::new(text.as_bytes().to_vec()));
         self.plugin.progress.say(name);
@@ -213,7 +215,7 @@ impl<'a> Exam<'a> {
         })
     }
 
-    /// Keeps what a run showed and gave, and judges it as an answer for our image.
+    /// Keeps what a run showed and gave, and judges it as an answer for the image.
     fn take_in(&mut self, run: &Run) -> Result<(), Hopeless> {
         self.take_in_quietly(run)?;
         if let Outcome::Answered(response) = &run.outcome {
