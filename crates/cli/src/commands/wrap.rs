@@ -165,7 +165,7 @@ fn wrapper(explicit: Option<&Path>, globals: &Globals) -> Result<String, Failure
     let beside = || Some(std::env::current_exe().ok()?.parent()?.join(Exec::WRAPPER));
     let path = explicit.map(|path| globals.surroundings.absolute(path)).or_else(beside);
     let path = path.filter(|path| path.is_file()).ok_or_else(|| {
-        Failure::failed(format!("`{}` does not stand beside this program", Exec::WRAPPER))
+        Failure::failed(format!("`{}` is not next to this program", Exec::WRAPPER))
             .hint("install both in one directory")
     })?;
     path.into_os_string()

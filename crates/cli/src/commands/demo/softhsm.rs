@@ -52,7 +52,7 @@ impl Softhsm {
         let program = if beside.is_file() { Ok(beside) } else { in_path(PLUGIN) };
         let program = program.map_err(|_| {
             "`keyward-pkcs11` is not installed; in the source tree \
-             `cargo build --release -p keyward-pkcs11` builds it beside this program"
+             `cargo build --release -p keyward-pkcs11` builds it next to this program"
         })?;
         let folder = folder.join(SOFTHSM);
         let mut env = surroundings.vars();

@@ -218,7 +218,7 @@ mod linux {
         }
     }
 
-    /// Whether the client that is installed beside this program is of the same version.
+    /// Whether the client installed next to this program has the same version.
     fn is_ours(client: &Path) -> bool {
         let mut invocation = Invocation::new(client);
         invocation.args = vec!["--version".into()];
