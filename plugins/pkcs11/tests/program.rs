@@ -198,7 +198,7 @@ fn a_server_that_is_away_for_a_while_is_waited_for() {
     decide(&lab, &server, "approve", &request);
     let said = enrolling.finish(1);
     assert!(said.contains("still waiting"), "{said}");
-    assert!(said.contains("did not do its `import`"), "{said}");
+    assert!(said.contains("failed to run `import`"), "{said}");
     assert!(said.contains(&format!("--request {request}")), "{said}");
 
     fs::set_permissions(lab.path("pin"), fs::Permissions::from_mode(0o600)).unwrap();

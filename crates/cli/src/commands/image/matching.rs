@@ -20,7 +20,7 @@ Examples:
   # Whether a provider with this pattern is asked for this image.
   keyward image match '*.dkr.ecr.*.amazonaws.com' 1.dkr.ecr.eu-west-1.amazonaws.com/app:2
 
-  # The same, but `/team` does not mean `/teammates`.
+  # The same, but `/team` does not match `/teammates`.
   keyward image match --segments registry.example/team registry.example/team/app")]
 pub(crate) struct Args {
     /// The pattern, as in `matchImages`

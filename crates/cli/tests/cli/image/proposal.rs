@@ -72,6 +72,6 @@ fn an_unquoted_star_gets_an_error_that_says_to_quote_it() {
     stage.write("providers.yaml", &SAMPLE.replace('\'', ""));
     let ran = stage.run(&format!("image credentials --config providers.yaml {IMAGE}"));
     let said = stage.steady(ran.bad(1));
-    assert!(said.contains("a pattern that begins with `*` must be put in quotes"), "{said}");
+    assert!(said.contains("a pattern that begins with `*` needs quotes"), "{said}");
     assert!(said.contains("providers.yaml`, line 7"), "{said}");
 }
