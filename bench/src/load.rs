@@ -87,7 +87,7 @@ pub fn run(peer: &Peer, path: &str, connections: usize, time: Duration) -> Resul
     Ok(Load { rate, p99 })
 }
 
-/// On a thread of its own, and not for ever.
+/// On a thread of its own, and not forever.
 fn alone<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> Result<T, String> {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
     let limited = runtime.block_on(async { tokio::time::timeout(limit, work).await });

@@ -194,7 +194,7 @@ fn recent(version: &str) -> bool {
     numbers.next().zip(numbers.next()).is_some_and(|version| version >= (1, 26))
 }
 
-/// Where the build's results are kept: cargo's target folder.
+/// Where the build's results are kept: cargo's target directory.
 pub fn target(root: &Path) -> PathBuf {
     let folder = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     folder.join("conformance")

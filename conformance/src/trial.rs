@@ -179,7 +179,7 @@ fn trial(
     let mut row = Row::default();
     let mut shown = BTreeSet::new();
     let mut left = cases;
-    // Cases that cannot be put count for nothing, but must not keep us here for ever.
+    // Cases that cannot be put count for nothing, but must not keep us here forever.
     let mut patience = 2 * cases;
     while left > 0 && patience > 0 {
         let batch: Vec<Value> = (0..left.min(BATCH)).map(|_| generator.next()).collect();

@@ -134,7 +134,7 @@ impl Cluster {
         config::write(self.folder.path(), &config::text(&self.address, self.authority.pem(), user))
     }
 
-    /// A file in the cluster's folder.
+    /// A file in the cluster's directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

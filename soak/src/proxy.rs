@@ -167,7 +167,7 @@ impl Proxy {
     }
 }
 
-/// All files below a folder.
+/// All files below a directory.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, BoxError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -18,10 +18,10 @@ use crate::{
 /// How long the server stays down.
 const DOWN: Duration = Duration::from_millis(300);
 /// Between two revocations of one identity, in milliseconds. The least is above the first step of
-/// the back-off: whoever is refused faster than that gets the server's answer, as promised.
+/// the backoff: whoever is refused faster than that gets the server's answer, as promised.
 const CALM: std::ops::Range<u64> = 2_500..5_000;
 /// A credential is revoked only when it has been out for so long: one that is revoked on its way to
-/// us, right after another, is again a matter of the back-off.
+/// us, right after another, is again a matter of the backoff.
 const OUT: Duration = Duration::from_millis(500);
 /// Where runs of the plugin are slow, the calm is longer by so many of them.
 const RUNS: u32 = 4;

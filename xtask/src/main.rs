@@ -77,7 +77,7 @@ fn vectors(folder: Option<&String>) -> Result<bool, String> {
     Ok(count.failed == 0 && count.passed > 0)
 }
 
-/// The workspace's folder.
+/// The workspace's directory.
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }

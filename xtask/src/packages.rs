@@ -94,7 +94,7 @@ fn install_missing(missing: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a program of this name is in a folder of `PATH`.
+/// Whether a program of this name is in a directory of `PATH`.
 pub fn on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())

@@ -32,7 +32,7 @@ pub fn cargo() -> Command {
     command
 }
 
-/// The folder that everything is built into: cargo has put us there too, whatever its configuration says.
+/// The directory that everything is built into: cargo has put us there too, whatever its configuration says.
 pub fn target() -> PathBuf {
     let own = std::env::current_exe().unwrap_or_default();
     own.ancestors().nth(2).map_or_else(|| crate::root().join("target"), Path::to_owned)

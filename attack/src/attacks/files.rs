@@ -22,10 +22,10 @@ pub const ALL: &[Line] = &[
     ("held-closed", "a start without standard descriptors", closed),
 ];
 
-/// A mended program answers in no time; one that hangs has hung by then.
+/// A program without the defect answers at once; one that hangs has hung by then.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// A FIFO may have a writer that is late: the program waits for it, but not for ever.
+/// A FIFO may have a writer that is late: the program waits for it, but not forever.
 const FIFO_LIMIT: Duration = Duration::from_secs(45);
 
 fn open_directory(stage: &Stage) -> Outcome {

@@ -31,7 +31,7 @@ impl Folder {
         Self::running(&PLUGIN.replace("TOKEN", TOKEN))
     }
 
-    /// A folder whose plugin is this script.
+    /// A directory whose plugin is this script.
     pub fn running(script: &str) -> Self {
         Self::with(script, |user| {
             json!({

@@ -122,7 +122,7 @@ pub fn starts(times: u32, command: &mut Command) -> Result<f64, String> {
     Ok(begin.elapsed().as_secs_f64() * 1e3 / f64::from(times))
 }
 
-/// The program under test: beside us in the target folder.
+/// The program under test: beside us in the target directory.
 pub fn keyward() -> PathBuf {
     std::env::current_exe().unwrap_or_default().with_file_name("keyward")
 }

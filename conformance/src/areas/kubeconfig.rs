@@ -375,7 +375,7 @@ fn names(class: Class) -> &'static [&'static str] {
     }
 }
 
-/// `$DIR` in every text becomes the folder of this run.
+/// `$DIR` in every text becomes the directory of this run.
 fn fill(value: &Value, folder: &Path) -> Value {
     match value {
         Value::String(text) => json!(text.replace("$DIR", &folder.to_string_lossy())),

@@ -84,7 +84,7 @@ fn class(error: &Error, verdict: &Verdict, command: &str) -> &'static str {
     }
 }
 
-/// Whether nothing but the root is left of a path: it has no name beside its folder, so the reference searches PATH.
+/// Whether nothing but the root is left of a path: it has no name beside its directory, so the reference searches PATH.
 fn bare(path: &str) -> bool {
     let mut depth = 0_usize;
     for part in path.split('/') {
@@ -97,7 +97,7 @@ fn bare(path: &str) -> bool {
     depth == 0
 }
 
-/// The folder of the file that runs, links followed: the fixture's programs say where they are.
+/// The directory of the file that runs, links followed: the fixture's programs say where they are.
 fn folder_of(program: &Path, root: &Path) -> String {
     let real = program.canonicalize().unwrap_or_default();
     let below = real.strip_prefix(root).unwrap_or(&real);

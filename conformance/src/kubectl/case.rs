@@ -273,7 +273,7 @@ impl Case {
         Ok(folder)
     }
 
-    /// The program in the case's environment, with the kubeconfig of this folder.
+    /// The program in the case's environment, with the kubeconfig of this directory.
     fn command(&self, program: &Path, folder: &Path) -> Command {
         let mut command = Command::new("env");
         command.args(["-i", "HOME=/nonexistent", "PATH=/usr/bin:/bin"]);

@@ -30,7 +30,7 @@ struct Ran {
 }
 
 impl Stage {
-    /// A folder with the bridges, installed as a person does it.
+    /// A directory with the bridges, installed as a person does it.
     fn new() -> Self {
         let stage = Self { folder: tempfile::tempdir().unwrap() };
         fs::create_dir(stage.path("bin")).unwrap();
@@ -53,7 +53,7 @@ impl Stage {
         run(&mut command, "")
     }
 
-    /// A program of the folder that is a shell script. Another process writes it, as elsewhere.
+    /// A program of the directory that is a shell script. Another process writes it, as elsewhere.
     fn script(&self, name: &str, script: &str) {
         let text = self.write(&format!("{name}.txt"), &format!("#!/bin/sh\n{script}\n"));
         let to = self.path("bin").join(name);

@@ -321,7 +321,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A folder with what plugins need, and a way to test them.
+/// A directory with what plugins need, and a way to test them.
 struct Bench {
     folder: TempDir,
 }

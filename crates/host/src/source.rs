@@ -177,7 +177,7 @@ impl Source {
         }
     }
 
-    /// Ends a back-off after failures: the next caller runs the plugin at once. For when the reason of
+    /// Ends a backoff after failures: the next caller runs the plugin at once. For when the reason of
     /// the failure is known to be gone, such as a person who is there to log in now.
     pub fn reset(&self) {
         if let Holder::Cell(cell) = &self.0.holder {

@@ -172,7 +172,7 @@ fn a_plugin_that_vanishes_gives_ten_hints_an_hour() {
     let source = stage.source();
     std::fs::remove_file(stage.path("bin/plug")).unwrap();
     let hints = (0..20).filter(|_| {
-        // Past every back-off, so that each call is an attempt.
+        // Past every backoff, so that each call is an attempt.
         stage.clock.advance(Duration::from_secs(90));
         let error = source.credential_blocking().unwrap_err();
         assert_eq!(error.kind(), Kind::NotFound);

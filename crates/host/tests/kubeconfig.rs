@@ -1,4 +1,4 @@
-//! Kubeconfig files as people write them, read from a real folder.
+//! Kubeconfig files as people write them, read from a real directory.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

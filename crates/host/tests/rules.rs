@@ -51,7 +51,7 @@ impl Fixture {
         path
     }
 
-    /// `PATH` is the folder `bin`, home and working directory are the fixture.
+    /// `PATH` is the directory `bin`, home and working directory are the fixture.
     fn surroundings(&self, more: &[(&str, &str)]) -> Surroundings {
         let mut vars = vec![
             ("PATH".into(), self.root.join("bin").into()),

@@ -79,7 +79,7 @@ fn pod() -> Pod {
     Pod { namespace: "n".into(), name: "p".into(), uid: "u".into(), service_account: "s".into() }
 }
 
-/// A provider `plug`, told everything that is secret, in a folder that has a link of that name.
+/// A provider `plug`, told everything that is secret, in a directory that has a link of that name.
 struct Stage {
     folder: tempfile::TempDir,
     settings: Settings,

@@ -16,7 +16,7 @@ pub trait Clock: Send + Sync + 'static {
     /// milliseconds) and cheap: it is read for every request.
     fn wall_millis(&self) -> i64;
 
-    /// Time since some fixed moment, never going back: back-off and budgets are measured with this.
+    /// Time since some fixed moment, never going back: backoff and budgets are measured with this.
     fn elapsed(&self) -> Duration;
 
     /// The wall clock as a timestamp.

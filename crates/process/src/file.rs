@@ -1,4 +1,4 @@
-//! Reads untrusted files: never more than fits, and never for ever.
+//! Reads untrusted files: never more than fits, and never forever.
 //!
 //! A kubeconfig may come from a stranger, and the files it names may be anything: a pipe that nobody
 //! writes to, a device that never ends, a directory. [`read`] takes all of them and returns the content

@@ -1,5 +1,5 @@
 //! Real parts for the workspace's own tests, for the benchmarks: a TLS API
-//! server that demands and checks credentials, a throw-away certificate authority, an issuer with its plugin, local proxies.
+//! server that demands and checks credentials, a temporary certificate authority, an issuer with its plugin, local proxies.
 
 pub mod chance;
 pub mod kubectl;

@@ -121,9 +121,9 @@ pub(crate) struct Built {
     /// `--bin` or `--example`.
     pub(crate) flag: &'static str,
     pub(crate) name: &'static str,
-    /// Where it is in the profile's folder.
+    /// Where it is in the profile's directory.
     pub(crate) folder: &'static str,
-    /// The folders it is built from, from this package's own.
+    /// The directories it is built from, from this package's own.
     pub(crate) sources: &'static [&'static str],
 }
 

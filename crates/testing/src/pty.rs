@@ -32,7 +32,7 @@ pub struct Pty {
 }
 
 impl Pty {
-    /// Starts the program, its arguments, variables and folder taken from `command`, in a session
+    /// Starts the program, its arguments, variables and directory taken from `command`, in a session
     /// of its own with a new terminal on its stdin, stdout and stderr. (A cleared environment
     /// cannot be seen in a `Command`: let `env -i` do that.)
     ///

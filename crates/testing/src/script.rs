@@ -18,7 +18,7 @@ while [ -e "$here/hold" ]; do sleep 0.02; done
 exec cat "$here/answer"
 "#;
 
-/// A real program in a folder of its own.
+/// A real program in a directory of its own.
 #[derive(Debug)]
 pub struct Script {
     folder: TempDir,
@@ -41,7 +41,7 @@ impl Script {
     ///
     /// # Panics
     ///
-    /// As all of this type where the temporary folder cannot be used.
+    /// As all of this type where the temporary directory cannot be used.
     pub fn speaking(version: &'static str) -> Self {
         let folder = TempDir::new().expect(WRITABLE);
         fs::write(folder.path().join("plugin"), SCRIPT).expect(WRITABLE);
@@ -52,7 +52,7 @@ impl Script {
     ///
     /// # Panics
     ///
-    /// Where the temporary folder cannot be used.
+    /// Where the temporary directory cannot be used.
     pub fn answer(&self, token: Option<&str>, pair: Option<&Issued>) {
         let mut status = json!({});
         if let Some(token) = token {
@@ -92,7 +92,7 @@ impl Script {
     ///
     /// # Panics
     ///
-    /// Where the temporary folder cannot be used, or it was never run.
+    /// Where the temporary directory cannot be used, or it was never run.
     pub fn told(&self) -> Value {
         serde_json::from_slice(&fs::read(self.path("told")).expect(WRITABLE)).expect(WRITABLE)
     }

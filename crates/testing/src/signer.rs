@@ -33,7 +33,7 @@ pub fn path() -> &'static Path {
     })
 }
 
-/// A folder with the certificate and the key of a signer, and what the signer wrote down.
+/// A directory with the certificate and the key of a signer, and what the signer wrote down.
 pub struct Token {
     folder: tempfile::TempDir,
     entries: Vec<(String, String)>,
@@ -44,7 +44,7 @@ impl Token {
     ///
     /// # Panics
     ///
-    /// When there is no temporary folder to write to.
+    /// When there is no temporary directory to write to.
     pub fn new(issued: &Issued) -> Self {
         let folder = tempfile::tempdir().expect(UNWRITABLE);
         let mut token = Self { folder, entries: Vec::new() };
@@ -69,7 +69,7 @@ impl Token {
         self
     }
 
-    /// Writes a file into the token's folder and returns its path.
+    /// Writes a file into the token's directory and returns its path.
     ///
     /// # Panics
     ///
@@ -80,7 +80,7 @@ impl Token {
         path.display().to_string()
     }
 
-    /// A path in the token's folder.
+    /// A path in the token's directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

@@ -158,7 +158,7 @@ pub async fn copy(cluster: &Cluster) -> Outcome<String> {
             }
         }
     }
-    // Before it sends, kubectl asks whether the other end is a folder.
+    // Before it sends, kubectl asks whether the other end is a directory.
     let asked = scene.upgrades("exec", 3).await?;
     Ok(format!("{} MB there and back, equal, {asked}", FILE / 1_000_000))
 }

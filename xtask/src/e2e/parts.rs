@@ -12,7 +12,7 @@ use crate::sh;
 struct Part {
     /// The part's directory in the cache.
     name: &'static str,
-    /// The file it is made from, in `e2e/`; a copy of it in the folder says that it is complete.
+    /// The file it is made from, in `e2e/`; a copy of it in the directory says that it is complete.
     from: &'static str,
     build: fn(&Path, &Path) -> Result<bool, String>,
 }

@@ -1,4 +1,4 @@
-//! The real program with real plugins in real folders.
+//! The real program with real plugins in real directories.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
 mod credential;

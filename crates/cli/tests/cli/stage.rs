@@ -1,4 +1,4 @@
-//! A folder of its own for each test: a home, plugins, kubeconfigs, and the real program.
+//! A directory of its own for each test: a home, plugins, kubeconfigs, and the real program.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 
 use tempfile::TempDir;
 
-/// The folder. Gone when dropped.
+/// The directory. Gone when dropped.
 pub(crate) struct Stage {
     folder: TempDir,
 }
@@ -30,7 +30,7 @@ impl Stage {
         stage
     }
 
-    /// A path below the folder.
+    /// A path below the directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -52,7 +52,7 @@ impl Stage {
         self.write("home/.kube/config", text)
     }
 
-    /// Makes a shell plugin that `PATH` finds. `$STAGE` is this folder.
+    /// Makes a shell plugin that `PATH` finds. `$STAGE` is this directory.
     ///
     /// Another process writes it: a test that forks in another thread at this moment would hold the
     /// file open for writing, and the system executes no such file.

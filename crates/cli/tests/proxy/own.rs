@@ -51,7 +51,7 @@ fn a_place_where_people_look_for_their_own_is_not_taken_although_nothing_is_ther
     let listed = format!("{config}:{}", absent.display());
     let (code, said) = write(&stage, &absent, &listed);
     assert!(code == Some(2) && said.contains("is the kubeconfig that the proxy reads"), "{said}");
-    // By another way to the same folder.
+    // By another way to the same directory.
     let (code, said) = write(&stage, &stage.path("run/../absent"), &listed);
     assert!(code == Some(2) && said.contains("is the kubeconfig that the proxy reads"), "{said}");
     let (code, said) = write(&stage, &stage.path(".kube/config"), &config);

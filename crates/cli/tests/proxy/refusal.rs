@@ -178,7 +178,7 @@ fn as_another(words: &[&str]) -> Output {
 #[test]
 fn another_user_of_the_machine_can_neither_read_the_kubeconfig_nor_connect() {
     let stage = Stage::new();
-    // The tester's own folder must not be what keeps others out.
+    // The tester's own directory must not be what keeps others out.
     fs::set_permissions(stage.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(stage.path("run"), fs::Permissions::from_mode(0o755)).unwrap();
     let open = stage.path("open");

@@ -60,7 +60,7 @@ fn a_commands_output_input_and_exit_code_pass_through() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // The end of the input has to arrive too, or `sort` waits for ever.
+        // The end of the input has to arrive too, or `sort` waits forever.
         child.stdin.take().unwrap().write_all(b"b\nc\na\n").unwrap();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(7), "{output:?}");

@@ -8,7 +8,7 @@ use std::{
 
 use crate::stage::Stage;
 
-/// The modes of the kubeconfig, of its folder and of what is beside it.
+/// The modes of the kubeconfig, of its directory and of what is beside it.
 const MODES: &str = "cd \"${KUBECONFIG%/*}\" && stat -c %a kubeconfig . admin.sock lock ../lock ..";
 
 /// Runs `keyward proxy` under this umask, as somebody for whom modes count: root without the right to

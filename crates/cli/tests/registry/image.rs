@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 /// A tar archive without files.
 const EMPTY_TAR: [u8; 1024] = [0; 1024];
 
-/// Writes the layout to a folder.
+/// Writes the layout to a directory.
 pub(crate) fn write(folder: &Path) {
     let blobs = folder.join("blobs/sha256");
     fs::create_dir_all(&blobs).unwrap();

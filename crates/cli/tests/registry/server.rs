@@ -28,7 +28,7 @@ struct Log {
 }
 
 impl Server {
-    /// Starts it in this folder, with one account.
+    /// Starts it in this directory, with one account.
     pub(crate) fn start(folder: &Path, user: &str, password: &str) -> Self {
         let authority = Authority::new("registry tests").unwrap();
         let issued = authority.server(&["127.0.0.1"]).unwrap();

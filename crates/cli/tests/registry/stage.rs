@@ -1,4 +1,4 @@
-//! A folder with a registry, a provider, the bridges, and a puller that knows nothing but the helper.
+//! A directory with a registry, a provider, the bridges, and a puller that knows nothing but the helper.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 pub(crate) struct Stage {
-    // Ended before its folder goes.
+    // Ended before its directory goes.
     pub(crate) server: Server,
     folder: TempDir,
     /// How long providers may take.

@@ -16,7 +16,7 @@ use crate::Error;
 pub(super) struct Backoff {
     /// Runs in a row that brought nothing good.
     failures: u32,
-    /// What callers get until the back-off is over.
+    /// What callers get until the backoff is over.
     error: Option<(Error, Duration)>,
     refusals: Refusals,
 }
@@ -57,7 +57,7 @@ impl Allowance {
 /// What the server said, where that is known.
 struct Refusal(Option<Arc<Response>>);
 
-/// The longest back-off; and how long a value has to work after one before a refusal counts as the
+/// The longest backoff; and how long a value has to work after one before a refusal counts as the
 /// first again.
 const LONGEST: Duration = Duration::from_secs(60);
 

@@ -19,7 +19,7 @@ pub(super) struct Entry<T> {
     /// From when on a call has more to do than to hand it out; wall-clock milliseconds. Never later
     /// than the first moment after the end, so until then the value is good.
     due: AtomicI64,
-    /// The last moment it is good; `i64::MAX` is for ever.
+    /// The last moment it is good; `i64::MAX` is forever.
     end: i64,
     /// Set if the value had already expired on arrival: served until this point of the monotonic
     /// clock.

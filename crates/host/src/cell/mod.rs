@@ -8,17 +8,17 @@
 //!   20 s). That call, and all until the end, are served the old value. An idle process runs
 //!   nothing. An answer that ends no later than the value there is, or a renewal that fails, moves
 //!   the next one to half of the remaining time (after a failure at most ten minutes), and never
-//!   starts the back-off below.
+//!   starts the backoff below.
 //! - **Back-off**: after a failed run that somebody waited for, callers get the same error at once
 //!   for 1 s, doubling to 60 s, give or take 20 %, by the monotonic clock.
 //! - **Expiry** is compared with the wall clock, and a value is never handed out past it. The one
 //!   exception is an answer that had expired when it came: a clock is wrong then, ours or the
 //!   provider's, and asking again for every request helps nobody; it is served for as long as a
-//!   back-off would last, with a warning.
+//!   backoff would last, with a warning.
 //! - **Refusals**: [`Cell::refused`] forgets a value only if it is still the current one. A value
 //!   that the server had accepted was revoked, and is replaced at once. One that came after a
 //!   refusal and is refused too, without ever having been accepted, is forgotten only once the
-//!   back-off has passed; until then it keeps being handed out, and the server's answer reaches the
+//!   backoff has passed; until then it keeps being handed out, and the server's answer reaches the
 //!   caller.
 
 mod backoff;
@@ -99,7 +99,7 @@ pub enum Occasion {
 pub struct Fetched<T> {
     /// The value.
     pub value: T,
-    /// Until when; `None` is for ever.
+    /// Until when; `None` is forever.
     pub expires: Option<Timestamp>,
 }
 
@@ -209,7 +209,7 @@ impl<T: CacheValue> Cell<T> {
 
     /// A server refused `serial`: forget it if it is still the current one, so that the next
     /// question runs the fetch: at once if the server had `accepted` this value, or another since the last
-    /// refusal, within the back-off otherwise.
+    /// refusal, within the backoff otherwise.
     pub(crate) fn refused(&self, serial: u64, accepted: bool, response: Option<Arc<Response>>) {
         let shared = &self.0;
         let now = shared.clock.elapsed();
@@ -223,7 +223,7 @@ impl<T: CacheValue> Cell<T> {
         }
     }
 
-    /// Ends a back-off: the next question runs the fetch at once. For when the reason of the failure
+    /// Ends a backoff: the next question runs the fetch at once. For when the reason of the failure
     /// is known to be gone, such as after a login.
     pub(crate) fn reset(&self) {
         *self.0.backoff() = Backoff::default();

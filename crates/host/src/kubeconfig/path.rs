@@ -50,7 +50,7 @@ pub(super) fn settle_user(
     Ok(())
 }
 
-/// The folder of the file itself: of a symbolic link, not of what it leads to.
+/// The directory of the file itself: of a symbolic link, not of what it leads to.
 pub(super) fn base(place: &Place, surroundings: &Surroundings) -> Option<PathBuf> {
     let file = place.file.as_deref()?;
     let folder = file.parent().unwrap_or(Path::new(""));

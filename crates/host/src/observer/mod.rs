@@ -25,7 +25,7 @@ pub trait Observer: Send + Sync + 'static {
     /// A credential was asked of its provider, plugin or not, and came or did not.
     fn refreshed(&self, _took: Duration, _came: bool) {}
 
-    /// A credential came; it may be kept until then, `None` being for ever.
+    /// A credential came; it may be kept until then, `None` being forever.
     fn expires(&self, _at: Option<Timestamp>, _now: Timestamp) {}
 
     /// A certificate came, or went with its source: the earliest end of all that plugins gave (ME-05).

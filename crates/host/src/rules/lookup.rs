@@ -12,9 +12,9 @@ use keyward_process::surroundings::Surroundings;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Missing {
-    /// No folder has it.
+    /// No directory has it.
     Nowhere {
-        /// The folders that were searched, in order; for a command with a separator, its one path.
+        /// The directories that were searched, in order; for a command with a separator, its one path.
         looked: Vec<PathBuf>,
         /// A file of that name that may not be executed.
         unusable: Option<PathBuf>,
@@ -22,7 +22,7 @@ pub enum Missing {
     /// Only a relative element of `PATH` has it, which is refused: a program must not depend on the
     /// working directory.
     Relative(PathBuf),
-    /// A path that was named outright and is there, but is a folder.
+    /// A path that was named outright and is there, but is a directory.
     Folder(PathBuf),
     /// A path that was named outright and is there, but may not be executed.
     NotExecutable(PathBuf),
@@ -120,7 +120,7 @@ fn search(name: &str, surroundings: &Surroundings, extra: &[PathBuf]) -> Result<
     Err(Missing::Nowhere { looked, unusable })
 }
 
-/// The folders of a `PATH`; an empty element means the working directory, an empty `PATH` nothing.
+/// The directories of a `PATH`; an empty element means the working directory, an empty `PATH` nothing.
 fn split(path: &OsStr) -> Vec<PathBuf> {
     if path.is_empty() {
         return Vec::new();
@@ -139,7 +139,7 @@ enum Unfit {
 
 fn check(path: &Path) -> Result<(), Unfit> {
     let found = fs::metadata(path).map_err(|error| match error.kind() {
-        // A folder on the way may not be entered: it is there, and no use to us.
+        // A directory on the way may not be entered: it is there, and no use to us.
         io::ErrorKind::PermissionDenied => Unfit::NotExecutable,
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Unfit::Absent,
         _ => Unfit::Unreachable,

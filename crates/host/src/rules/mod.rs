@@ -306,7 +306,7 @@ fn check(
     Ok(Program { path, identity: checked.identity, warnings })
 }
 
-/// The program of an image credential provider, or of a helper that one needs: in the folder of
+/// The program of an image credential provider, or of a helper that one needs: in the directory of
 /// providers if there is one, else through `PATH`. No policy stands in its way: whoever wrote the
 /// configuration chose the program. It is refused if another user could change it, unless `trusted`
 /// has its name or path.
@@ -317,7 +317,7 @@ pub fn locate(
     surroundings: &Surroundings,
 ) -> Result<Program, Error> {
     let found = match folder {
-        // A folder of providers is never searched beyond its own files.
+        // A directory of providers is never searched beyond its own files.
         Some(_) if !lookup::is_bare(name) || matches!(name, "" | "." | "..") => {
             Err(Missing::Nowhere { looked: Vec::new(), unusable: None })
         }

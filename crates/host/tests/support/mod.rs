@@ -1,4 +1,4 @@
-//! A folder with a plugin and a kubeconfig in it, and a clock in the hand.
+//! A directory with a plugin and a kubeconfig in it, and a clock in the hand.
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
 use std::{

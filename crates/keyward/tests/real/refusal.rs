@@ -129,7 +129,7 @@ async fn a_streaming_body_gets_its_401_and_the_next_call_is_fresh() {
 }
 
 /// A thousand requests that are always refused: first and second credential, and no more until the
-/// back-off is over.
+/// backoff is over.
 async fn always_refused(status_code: StatusCode, client: &Client, plugin: &Plugin, desk: &Desk) {
     for _ in 0..10 {
         let seen = join_all((0..100).map(|_| status(client, "/healthz"))).await;

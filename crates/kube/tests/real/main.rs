@@ -39,7 +39,7 @@ use serde_json::{Value, json};
 /// Long enough for a busy machine; only a hang gets there.
 const GUARD: Duration = Duration::from_secs(60);
 
-/// The first step of the back-off: a second, give or take a fifth.
+/// The first step of the backoff: a second, give or take a fifth.
 const STEP: Duration = Duration::from_millis(1200);
 
 /// A registry of its own, with a clock in the hand: time passes when the test says so.

@@ -116,7 +116,7 @@ impl Call {
 /// Names the file to which each process of the plugin writes its process id.
 const PIDS: &str = "KEYWARD_TEST_PIDS";
 
-/// A folder for the files of the table.
+/// A directory for the files of the table.
 pub struct Stage {
     folder: tempfile::TempDir,
 }
@@ -126,7 +126,7 @@ impl Stage {
     ///
     /// # Panics
     ///
-    /// When no temporary folder can be made.
+    /// When no temporary directory can be made.
     #[expect(clippy::new_without_default, reason = "it makes a folder")]
     pub fn new() -> Self {
         match tempfile::tempdir() {

@@ -220,7 +220,7 @@ impl Stage {
         path
     }
 
-    /// The plugin under its own name, in a folder of its own.
+    /// The plugin under its own name, in a directory of its own.
     fn copy_plugin(&self, folder: &str, call: &Call) -> PathBuf {
         let folder = self.file(folder);
         require(fs::create_dir_all(&folder));

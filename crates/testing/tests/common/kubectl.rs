@@ -26,7 +26,7 @@ impl Kubectl {
         Self { home }
     }
 
-    /// The folder that is its home.
+    /// The directory that is its home.
     pub fn home(&self) -> &Path {
         self.home.path()
     }

@@ -76,7 +76,7 @@ impl<'a> Scene<'a> {
         command
     }
 
-    /// A file in a folder of the scene's own.
+    /// A file in a directory of the scene's own.
     pub fn file(&self, name: &str) -> Outcome<String> {
         let folder = self.cluster.path(&self.pod);
         fs::create_dir_all(&folder)?;

@@ -1,4 +1,4 @@
-//! Real tokens for the tests, `SoftHSM` and a TPM, each in a folder of its own; and the real plugin.
+//! Real tokens for the tests, `SoftHSM` and a TPM, each in a directory of its own; and the real plugin.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -29,7 +29,7 @@ pub const PIN: &str = "739125-marked";
 /// The security officer's.
 pub const SO_PIN: &str = "so-739125-marked";
 
-/// A token in a folder that goes away with it.
+/// A token in a directory that goes away with it.
 pub struct Lab {
     pub folder: TempDir,
     /// The library that the plugin loads.

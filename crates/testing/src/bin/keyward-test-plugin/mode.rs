@@ -218,7 +218,7 @@ fn descriptors(expected: &[String]) -> ExitCode {
     let leaked = |entry: io::Result<fs::DirEntry>| {
         let entry = entry.ok()?;
         let number = entry.file_name().to_string_lossy().into_owned();
-        // The one that reads this folder shows up too.
+        // The one that reads this directory shows up too.
         let reader = fs::read_link(entry.path()).ok()?.starts_with("/proc");
         (!reader && !expected.contains(&number)).then_some(())
     };
