@@ -72,7 +72,7 @@ pub struct Verdict {
 }
 
 /// Who may be missing: everybody but us and the system.
-const PEERS: [&str; 6] = ["client-go", "clientcmd", "kube 5", "kubectl", "kubelet", "curl"];
+const PEERS: [&str; 7] = ["client-go", "clientcmd", "kube 5", "kubectl", "kubelet", "curl", "git"];
 
 impl Report {
     /// The median of a variant; infinite when it did not run, so that no bar holds by absence.
@@ -92,12 +92,29 @@ impl Report {
     /// The median of what each round says of these variants: what slows the machine down for a while
     /// slows down all of them. Infinite when one did not run.
     pub fn middle<const N: usize>(&self, labels: [&str; N], say: impl Fn([f64; N]) -> f64) -> f64 {
+        self.quantile(labels, 0.5, say)
+    }
+
+    /// A quantile, such as 0.99, of what each round says of these variants.
+    pub fn quantile<const N: usize>(
+        &self,
+        labels: [&str; N],
+        part: f64,
+        say: impl Fn([f64; N]) -> f64,
+    ) -> f64 {
         let rounds = labels.map(|label| self.rounds(label));
         let count = rounds.iter().map(|rounds| rounds.len()).min().unwrap_or(0);
         let mut said: Vec<f64> =
             (0..count).map(|round| say(rounds.map(|figures| figures[round]))).collect();
         said.sort_by(f64::total_cmp);
-        said.get(said.len() / 2).copied().unwrap_or(f64::INFINITY)
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a few hundred rounds"
+        )]
+        let place = (said.len() as f64 * part) as usize;
+        said.get(place).copied().unwrap_or(f64::INFINITY)
     }
 
     fn rounds(&self, label: &str) -> &[f64] {

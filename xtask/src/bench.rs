@@ -11,14 +11,13 @@ use crate::{kubectl, packages, sh};
 pub fn run(args: &[String]) -> Result<bool, String> {
     packages::install_for_bench()?;
     build_peers()?;
-    if !sh::run(sh::cargo().args([
-        "build",
-        "--release",
-        "--package",
-        "keyward-cli",
-        "--package",
-        "keyward-bench",
-    ]))? {
+    let packages = ["keyward-agent", "keyward-bench", "keyward-cli"];
+    let packages = packages.into_iter().flat_map(|name| ["--package", name]);
+    if !sh::run(sh::cargo().args(["build", "--release"]).args(packages))? {
+        return Ok(false);
+    }
+    // As it is shipped.
+    if !sh::run(sh::cargo().args(["build", "--profile", "exec", "--package", "keyward-exec"]))? {
         return Ok(false);
     }
     let mut bench = sh::cargo();

@@ -1,5 +1,6 @@
 //! The rows, one file each.
 
+mod agent;
 mod cached;
 mod crowd;
 mod get;
@@ -45,6 +46,13 @@ pub const ALL: &[(&str, usize, Make)] = &[
     ("the work of a request", MANY, requests::work),
     ("from nothing to the first answer", ROUNDS, requests::first),
     ("signed handshakes", 3 * ROUNDS, signer::row),
+    ("agent: warm request", 20 * ROUNDS, agent::warm),
+    ("agent: cold start", ROUNDS, agent::cold),
+    ("agent: kubectl get --raw", 3 * ROUNDS, agent::through_kubectl),
+    ("agent: requests of one process", ROUNDS, agent::requests),
+    ("agent: memory", 3, agent::memory),
+    ("agent: wake-ups", 1, agent::idle),
+    ("agent: size", 1, agent::size),
     ("image: one match", ROUNDS, image::one),
     ("image: lookup", ROUNDS, image::many),
     ("proxy: requests", 2 * ROUNDS - 1, proxy::requests),

@@ -13,7 +13,7 @@ use rustix::{
     io::Errno,
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType},
 };
-use zeroize::Zeroizing;
+use zeroize::{Zeroize as _, Zeroizing};
 
 /// How long the agent may take to send its first frame. A slower one counts as stuck.
 pub const PATIENCE: Duration = Duration::from_millis(500);
@@ -110,12 +110,13 @@ impl Client {
 
     fn read(&mut self, limit: Duration) -> Result<(), Unreachable> {
         self.wait(PollFlags::IN, if self.greeted { limit } else { PATIENCE })?;
-        let mut bytes = Zeroizing::new([0; 16 << 10]);
-        match rustix::net::recv(&self.stream, bytes.as_mut_slice(), rustix::net::RecvFlags::empty())
-        {
+        let mut bytes = [0; 16 << 10];
+        match rustix::net::recv(&self.stream, &mut bytes, rustix::net::RecvFlags::empty()) {
             Ok((0, _)) | Err(Errno::CONNRESET) => Err(Unreachable::Gone),
             Ok((count, _)) => {
                 self.inbox.push(&bytes[..count]);
+                // Wiping goes byte by byte, and most of the space was not used.
+                bytes[..count].zeroize();
                 Ok(())
             }
             Err(Errno::AGAIN | Errno::INTR) => Ok(()),

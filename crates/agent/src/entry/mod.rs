@@ -29,7 +29,7 @@ use keyward_process::{
 };
 use sha2::{Digest as _, Sha256};
 
-use crate::identity::{Asker, Profile, STEERING, find, is_in};
+use crate::identity::{Asker, Profile, find, is_steering};
 
 /// The `exec` stanza of a kubeconfig's user: the fields that decide what runs.
 #[derive(Clone, Copy)]
@@ -107,7 +107,7 @@ impl Entry {
             .vars()
             .into_iter()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
-            .filter(|(name, _)| is_in(STEERING, name.as_bytes()))
+            .filter(|(name, _)| is_steering(name.as_bytes()))
             .map(|(name, value)| (name, value_digest(value.as_bytes())))
             .collect();
         steering.sort_unstable();
@@ -165,7 +165,7 @@ impl Entry {
     /// Whether the variables that can load code have the values they had at registration.
     pub(crate) fn steering_matches(&self, environment: &[(Vec<u8>, Vec<u8>)]) -> bool {
         let configured = |name: &[u8]| self.environment.iter().any(|(n, _)| n.as_bytes() == name);
-        let now = environment.iter().filter(|(name, _)| is_in(STEERING, name) && !configured(name));
+        let now = environment.iter().filter(|(name, _)| is_steering(name) && !configured(name));
         let then = self.steering.iter().filter(|(name, _)| !configured(name.as_bytes()));
         then.clone().count() == now.count()
             && then.into_iter().all(|(name, digest)| has(environment, name, digest))
@@ -210,7 +210,10 @@ impl Entries {
         let best = |entry: &&Arc<Entry>| {
             (entry.steering_matches(asker.environment), entry.path.as_bytes() == own)
         };
-        found.iter().filter(fits).max_by_key(best).cloned()
+        match found.as_slice() {
+            [only] => Some(only).filter(fits).cloned(),
+            several => several.iter().filter(fits).max_by_key(best).cloned(),
+        }
     }
 
     /// All registrations.

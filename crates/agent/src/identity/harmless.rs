@@ -1,5 +1,7 @@
 //! Variables that select no identity, and variables that can make a plugin run other code.
 
+use std::sync::LazyLock;
+
 /// Variables that no plugin chooses an account by: they describe a terminal, a window, a shell or a
 /// session. For an unknown plugin every other variable counts. `docs/agent.md` publishes this list.
 pub const HARMLESS: &[&str] = &[
@@ -169,8 +171,40 @@ pub(crate) const STEERING: &[&str] = &[
     "BROWSER",
 ];
 
+/// A long list by the first byte of its entries: each variable of each request is looked up in it.
+struct Index(Vec<Vec<&'static str>>);
+
+static HARMLESS_INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(HARMLESS));
+static STEERING_INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(STEERING));
+
+impl Index {
+    fn new(list: &[&'static str]) -> Self {
+        let mut lists = vec![Vec::new(); 256];
+        for entry in list {
+            if let Some(first) = entry.bytes().next() {
+                lists[usize::from(first)].push(*entry);
+            }
+        }
+        Self(lists)
+    }
+
+    fn contains(&self, name: &[u8]) -> bool {
+        name.first().is_some_and(|first| is_in(&self.0[usize::from(*first)], name))
+    }
+}
+
+/// Whether no plugin chooses an account by a variable.
+pub(super) fn is_harmless(name: &[u8]) -> bool {
+    HARMLESS_INDEX.contains(name)
+}
+
+/// Whether a variable can make a plugin run other code.
+pub(crate) fn is_steering(name: &[u8]) -> bool {
+    STEERING_INDEX.contains(name)
+}
+
 /// Whether a list contains a variable; an entry that ends in `*` matches a prefix.
-pub(crate) fn is_in(list: &[&str], name: &[u8]) -> bool {
+pub(super) fn is_in(list: &[&str], name: &[u8]) -> bool {
     list.iter().any(|entry| match entry.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix.as_bytes()),
         None => name == entry.as_bytes(),
@@ -180,6 +214,18 @@ pub(crate) fn is_in(list: &[&str], name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_and_its_index_contain_the_same() {
+        let names = HARMLESS.iter().chain(STEERING).flat_map(|entry| {
+            let name = entry.trim_end_matches('*');
+            [name.to_owned(), format!("{name}X"), name[..name.len() - 1].to_owned()]
+        });
+        for name in names.map(String::into_bytes) {
+            assert_eq!(is_harmless(&name), is_in(HARMLESS, &name), "{name:?}");
+            assert_eq!(is_steering(&name), is_in(STEERING, &name), "{name:?}");
+        }
+    }
 
     #[test]
     fn the_published_list_is_this_one() {

@@ -28,7 +28,8 @@ pub use profile::Profile;
 
 use crate::entry::Entry;
 use files::State;
-pub(crate) use harmless::{STEERING, is_in};
+pub(crate) use harmless::is_steering;
+use harmless::{is_harmless, is_in};
 
 /// A process that asks for a credential, and how the plugin would run for it.
 #[derive(Clone, Copy)]
@@ -106,42 +107,27 @@ impl Selected {
     /// Computes the key of an asker. `entry` is the registration of the command, if there is one.
     pub fn of(entry: Option<&Entry>, asker: &Asker<'_>, files: &mut Files) -> Self {
         let mut look = Look { asker, entry, lease_only: None };
-        let program = look.program();
-        let found = program.as_deref().and_then(|p| Some((p, Identity::read(p).ok()?)));
-        let profile = Profile::of_program(asker, found, files);
-        // An unregistered command may have been configured by hand: the profile cannot know.
-        let narrow = profile != Profile::Unknown && entry.is_some();
-
-        let mut key = Row::new();
-        key.put(asker.command);
-        key.count(asker.args.len());
-        asker.args.iter().for_each(|arg| key.put(arg));
-        key.put(asker.api_version.as_bytes());
-        key.option(asker.cluster);
-        look.put_program(&mut key, found, program.as_deref());
-        look.put_helpers(&mut key, profile);
-
-        let mut paths = profile.files(asker);
-        paths.extend(entry.iter().flat_map(|entry| entry.identity_files.iter().cloned()));
-        let runs = put_files(&mut key, &paths, files);
-
-        let selecting = look.selecting(narrow.then_some(profile), runs);
-        key.count(selecting.len());
-        for (name, value) in &selecting {
-            key.put(name);
-            key.put(value);
-        }
+        let Keyed { key, profile, program, selecting, narrow, paths } = look.key(files);
         let variables = look.run_variables(&selecting, narrow);
         look.compare_steering();
-        Self {
-            key: key.finish(),
-            profile,
-            program,
-            variables,
-            files: paths,
-            lease_only: look.lease_only,
-        }
+        Self { key, profile, program, variables, files: paths, lease_only: look.lease_only }
     }
+
+    /// The key alone: all that is needed to find a credential that the agent has.
+    pub(crate) fn key_of(entry: Option<&Entry>, asker: &Asker<'_>, files: &mut Files) -> [u8; 32] {
+        Look { asker, entry, lease_only: None }.key(files).key
+    }
+}
+
+/// A key, and what it was computed from.
+struct Keyed<'a> {
+    key: [u8; 32],
+    profile: Profile,
+    program: Option<PathBuf>,
+    selecting: BTreeMap<&'a [u8], &'a [u8]>,
+    /// Whether only the variables of the profile and the registration select.
+    narrow: bool,
+    paths: Vec<PathBuf>,
 }
 
 /// The computation of one asker's key.
@@ -154,6 +140,36 @@ struct Look<'a> {
 impl<'a> Look<'a> {
     fn only_by_lease(&mut self, why: &'static str) {
         self.lease_only.get_or_insert(why);
+    }
+
+    fn key(&mut self, files: &mut Files) -> Keyed<'a> {
+        let (asker, entry) = (self.asker, self.entry);
+        let program = self.program();
+        let found = program.as_deref().and_then(|p| Some((p, Identity::read(p).ok()?)));
+        let profile = Profile::of_program(asker, found, files);
+        // An unregistered command may have been configured by hand: the profile cannot know.
+        let narrow = profile != Profile::Unknown && entry.is_some();
+
+        let mut key = Row::new();
+        key.put(asker.command);
+        key.count(asker.args.len());
+        asker.args.iter().for_each(|arg| key.put(arg));
+        key.put(asker.api_version.as_bytes());
+        key.option(asker.cluster);
+        self.put_program(&mut key, found, program.as_deref());
+        self.put_helpers(&mut key, profile);
+
+        let mut paths = profile.files(asker);
+        paths.extend(entry.iter().flat_map(|entry| entry.identity_files.iter().cloned()));
+        let runs = put_files(&mut key, &paths, files);
+
+        let selecting = self.selecting(narrow.then_some(profile), runs);
+        key.count(selecting.len());
+        for (name, value) in &selecting {
+            key.put(name);
+            key.put(value);
+        }
+        Keyed { key: key.finish(), profile, program, selecting, narrow, paths }
     }
 
     /// The program: the one that the asker would run, or the registered one if the asker would find
@@ -226,7 +242,7 @@ impl<'a> Look<'a> {
                 || match profile {
                     // Programs named in a configuration are looked up in `PATH`.
                     Some(profile) => is_in(profile.variables(), name) || runs && name == b"PATH",
-                    None => !is_in(HARMLESS, name),
+                    None => !is_harmless(name),
                 }
         };
         let environment = self.asker.environment.iter();

@@ -29,7 +29,10 @@ use super::{
     rules::Policy,
     slot::{Made, Slot},
 };
-use crate::identity::{Asker, Selected};
+use crate::{
+    entry::Entry,
+    identity::{Asker, Files, Selected},
+};
 
 /// Requests of one process for one credential within this time belong to the program's start; they
 /// are not a reaction to a 401.
@@ -67,14 +70,19 @@ impl Server {
         let request = Request::read(info)
             .map_err(|_| Refusal::Direct("`KUBERNETES_EXEC_INFO` has no request"))?
             .request;
-        let selected = self.select(&ask, &request);
-        let key = selected.1.key;
+        let key = self.select(&ask, &request, Selected::key_of).1;
         let policy = Policy::of(&policy_surroundings(&ask));
         let interactive = request.interactive || ask.login;
         let terminal = std::mem::take(&mut ask.terminal);
         let asked =
             Asked { terminal: if interactive { terminal } else { Vec::new() }, login: ask.login };
-        if self.slots.get(&key).is_some_and(|slot| slot.policy == policy || !slot.is_idle()) {
+        if self.has_slot(key, &policy) {
+            return Ok((key, asked));
+        }
+        // A file may have changed since the first look, and the key with it.
+        let selected = self.select(&ask, &request, Selected::of);
+        let key = selected.1.key;
+        if self.has_slot(key, &policy) {
             return Ok((key, asked));
         }
         let made = self.make(key, ask, &request, selected, policy)?;
@@ -82,11 +90,18 @@ impl Server {
         Ok((key, asked))
     }
 
-    fn select(
+    /// Whether a slot can be used under this policy. One that is busy is used in any case.
+    fn has_slot(&self, key: Key, policy: &Policy) -> bool {
+        self.slots.get(&key).is_some_and(|slot| slot.policy == *policy || !slot.is_idle())
+    }
+
+    /// The registration of what is asked for, and what `compute` makes of the asker.
+    fn select<T>(
         &mut self,
         ask: &Ask,
         request: &Request,
-    ) -> (Option<Arc<crate::entry::Entry>>, Selected) {
+        compute: impl FnOnce(Option<&Entry>, &Asker<'_>, &mut Files) -> T,
+    ) -> (Option<Arc<Entry>>, T) {
         let told = cluster(request);
         let asker = Asker {
             command: &ask.command,
@@ -97,7 +112,7 @@ impl Server {
             cluster: told.as_deref().map(str::as_bytes),
         };
         let entry = self.entries.find(&asker);
-        let selected = Selected::of(entry.as_deref(), &asker, &mut self.files);
+        let selected = compute(entry.as_deref(), &asker, &mut self.files);
         (entry, selected)
     }
 
@@ -107,7 +122,7 @@ impl Server {
         key: Key,
         ask: Ask,
         request: &Request,
-        (entry, selected): (Option<Arc<crate::entry::Entry>>, Selected),
+        (entry, selected): (Option<Arc<Entry>>, Selected),
         policy: Policy,
     ) -> Result<Made, Refusal> {
         let not_text = |_| Refusal::Direct("the command or an argument is not UTF-8");
@@ -191,7 +206,7 @@ impl Server {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.state = State::Waiting { key, terminal: asked.terminal, noted: false };
         connection.since = now;
-        connection.client = connection.peer.and_then(super::peer::Peer::client);
+        connection.client = connection.peer.and_then(|peer| self.peers.client(peer));
         let client = connection.client;
         let Some(slot) = self.slots.get_mut(&key) else { return };
         if let Some(credential) = slot.source.current() {
@@ -304,7 +319,7 @@ impl Server {
         let ask = std::mem::take(&mut slot.ask);
         let info = ask.variable(REQUEST_VARIABLE.as_bytes()).unwrap_or_default();
         let same = Request::read(info)
-            .is_ok_and(|reading| self.select(&ask, &reading.request).1.key == key);
+            .is_ok_and(|reading| self.select(&ask, &reading.request, Selected::key_of).1 == key);
         if let Some(slot) = self.slots.get_mut(&key) {
             slot.ask = ask;
         }
@@ -334,7 +349,7 @@ impl Server {
                 let known = slot.given.insert(client, (credential.serial(), now)).is_some();
                 if !known
                     && slot.clients.len() < NAMED
-                    && let Some((_, name)) = peer.and_then(super::peer::Peer::client_name)
+                    && let Some((_, name)) = peer.and_then(|peer| self.peers.client_name(peer))
                     && !slot.clients.contains(&name)
                 {
                     slot.clients.push(name);

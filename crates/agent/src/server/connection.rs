@@ -1,18 +1,25 @@
 //! One client connection: its state, and the bytes read and to be sent.
 
-use std::{os::unix::net::UnixStream, time::Duration};
+use std::{os::unix::net::UnixStream, sync::LazyLock, time::Duration};
 
 use keyward_protocol::agent::{Hello, Inbox, Message};
 use rustix::{
     io::Errno,
     net::{RecvFlags, SendFlags},
 };
-use zeroize::Zeroizing;
+use zeroize::{Zeroize as _, Zeroizing};
 
 use super::{
     Key,
     peer::{Client, Peer},
 };
+
+/// What every connection begins with.
+static GREETING: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut frame = Vec::new();
+    Message::Hello(Hello::ours(env!("CARGO_PKG_VERSION"))).write(&mut frame);
+    frame
+});
 
 /// A connection, by a number that is never used again.
 pub(super) type Id = u64;
@@ -70,12 +77,12 @@ impl Connection {
     }
 
     /// The next message; reads what has arrived.
-    pub(super) fn read(&mut self) -> Incoming {
+    pub(super) fn read(&mut self, space: &mut [u8]) -> Incoming {
         loop {
             match self.inbox.next() {
                 Ok(Some(Message::Hello(hello))) if !self.greeted => {
                     self.greeted = true;
-                    self.say(&Message::Hello(Hello::ours(env!("CARGO_PKG_VERSION"))));
+                    self.say_bytes(&GREETING);
                     if hello.common().is_none() {
                         self.end();
                         return Incoming::Nothing;
@@ -86,10 +93,12 @@ impl Connection {
                 Ok(Some(_)) | Err(_) => return Incoming::End,
                 Ok(None) => {}
             }
-            let mut bytes = Zeroizing::new([0; 16 << 10]);
-            match rustix::net::recv(&self.stream, bytes.as_mut_slice(), RecvFlags::DONTWAIT) {
+            match rustix::net::recv(&self.stream, &mut *space, RecvFlags::DONTWAIT) {
                 Ok((0, _)) => return Incoming::End,
-                Ok((count, _)) => self.inbox.push(&bytes[..count]),
+                Ok((count, _)) => {
+                    self.inbox.push(&space[..count]);
+                    space[..count].zeroize();
+                }
                 Err(Errno::AGAIN) => return Incoming::Nothing,
                 Err(Errno::INTR) => {}
                 Err(_) => return Incoming::End,

@@ -40,11 +40,13 @@ impl Upgrade {
         Self { program, compared: now, tries: 0 }
     }
 
+    /// Whether it is time to look again.
+    fn is_time(&self, now: Duration) -> bool {
+        now >= self.compared + COMPARE
+    }
+
     /// The program, if its file was replaced. One that fails to take over is tried only so often.
     fn due(&mut self, now: Duration) -> Option<PathBuf> {
-        if now < self.compared + COMPARE {
-            return None;
-        }
         self.compared = now;
         let (path, own) = self.program.as_ref()?;
         let found = Identity::read(path).ok()?;
@@ -66,6 +68,9 @@ impl Server {
 
     /// Starts the new program once nothing is running.
     pub(super) fn consider_upgrade(&mut self, now: Duration) {
+        if !self.upgrade.is_time(now) {
+            return;
+        }
         let busy = self.slots.values().any(|slot| !slot.is_idle()) || !self.secrets.is_empty();
         if busy || self.handed_over.is_some() {
             return;

@@ -82,7 +82,7 @@ impl Server {
             State::Waiting { terminal, .. } if attended => terminal,
             _ => Vec::new(),
         };
-        let who = match connection.peer.and_then(super::peer::Peer::client_name) {
+        let who = match connection.peer.and_then(|peer| self.peers.client_name(peer)) {
             Some((pid, name)) => format!("`{}` (pid {pid}{})", name, on(&terminal)),
             None => "another process".to_owned(),
         };

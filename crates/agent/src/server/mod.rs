@@ -42,7 +42,7 @@ use self::{
     connection::{Connection, Id, Incoming, State},
     desk::{Desk, Event},
     life::Place,
-    peer::{Namespaces, Peer},
+    peer::Peers,
     secrets::Secrets,
     slot::Slot,
 };
@@ -63,6 +63,8 @@ const TELL: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_secs(60);
 /// How long clients that are connected at a handover are still served.
 const DRAIN: Duration = Duration::from_secs(60);
+/// How much is read from a connection at once: most questions, whole.
+const SPACE: usize = 16 << 10;
 /// How many clients may be connected.
 const MOST: usize = 1024;
 /// A credential that nobody has asked for in this time is forgotten.
@@ -114,7 +116,9 @@ pub enum End {
 pub struct Server {
     settings: Settings,
     place: Place,
-    own: Namespaces,
+    peers: Peers,
+    /// Where connections are read to, wiped after each.
+    space: Box<[u8]>,
     desk: Arc<Desk>,
     stop: Arc<AtomicBool>,
     connections: HashMap<Id, Connection>,
@@ -161,7 +165,8 @@ impl Server {
         let now = settings.clock.elapsed();
         Ok(Self {
             place,
-            own: Namespaces::own()?,
+            peers: Peers::new()?,
+            space: vec![0; SPACE].into(),
             desk: Desk::new()?,
             stop: Arc::default(),
             connections: HashMap::new(),
@@ -189,8 +194,9 @@ impl Server {
     /// Serves until there is a reason to end.
     pub fn run(mut self) -> io::Result<End> {
         loop {
-            self.wait()?;
-            for event in self.desk.take() {
+            let rung = self.wait()?;
+            let events = if rung { self.desk.take() } else { Vec::new() };
+            for event in events {
                 match event {
                     Event::RunnerWanted(key, reply) => self.runner_wanted(key, reply),
                     Event::Ready(key) => self.ready(key),
@@ -219,8 +225,9 @@ impl Server {
         }
     }
 
-    /// Waits for the next event and handles what connections bring.
-    fn wait(&mut self) -> io::Result<()> {
+    /// Waits for the next event and handles what connections bring. Returns whether another thread
+    /// has something to tell.
+    fn wait(&mut self) -> io::Result<bool> {
         let mut ids = Vec::with_capacity(self.connections.len());
         let listening = if self.handed_over.is_none() { PollFlags::IN } else { PollFlags::empty() };
         let mut fds = vec![PollFd::new(&self.place.listener, listening)];
@@ -235,7 +242,7 @@ impl Server {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let new = !fds[0].revents().is_empty();
+        let [new, rung] = [0, 1].map(|index| !fds[index].revents().is_empty());
         let ready: Vec<_> = ids
             .into_iter()
             .zip(&fds[2..])
@@ -249,7 +256,7 @@ impl Server {
         if new && self.handed_over.is_none() {
             self.accept();
         }
-        Ok(())
+        Ok(rung)
     }
 
     /// How long the loop may sleep.
@@ -299,7 +306,7 @@ impl Server {
     fn serve(&mut self, id: Id) {
         loop {
             let Some(connection) = self.connections.get_mut(&id) else { return };
-            match connection.read() {
+            match connection.read(&mut self.space) {
                 Incoming::Message(message) => self.hear(id, message),
                 Incoming::Nothing => break,
                 Incoming::End => return self.close(id),
@@ -323,7 +330,7 @@ impl Server {
     fn hear(&mut self, id: Id, message: Message) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if connection.peer.is_none() {
-            match Peer::of(&connection.stream, &self.own) {
+            match self.peers.admit(&connection.stream) {
                 Ok(peer) => connection.peer = Some(peer),
                 Err(why) => {
                     return connection.end_with(&Message::Direct(why.into()));
@@ -385,6 +392,7 @@ impl Server {
             return;
         }
         self.looked = now;
+        self.peers.forget();
         self.secrets.sweep(self.settings.clock.wall_millis());
         self.slots.retain(|_, slot| !slot.is_idle() || now < slot.last_ask + UNUSED);
         if !self.place.is_ours() {

@@ -1,6 +1,6 @@
 //! Frames in a stream of bytes.
 
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 use super::{Malformed, Message};
 
@@ -35,7 +35,8 @@ impl Inbox {
         let message = Message::read(frame)?;
         self.start = from + size;
         if self.start == self.bytes.len() {
-            self.bytes.zeroize();
+            // Wiped as it is dropped. Wiping goes byte by byte, so it is done once, not again at the end.
+            self.bytes = Zeroizing::default();
             self.start = 0;
         }
         Ok(Some(message))
