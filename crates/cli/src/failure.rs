@@ -1,9 +1,10 @@
 //! Why a command failed, and how that is reported.
 
-use std::{borrow::Cow, error::Error as _, io, process::ExitCode};
+use std::{borrow::Cow, io, process::ExitCode};
 
 use keyward_host::{Error, Kind, redact::redact};
 use keyward_process::harden::TooFewDescriptors;
+use keyward_protocol::text::causes;
 
 use crate::{globals::Globals, output, signals};
 
@@ -173,10 +174,8 @@ impl From<Error> for Failure {
             _ => Code::Failed,
         };
         let mut failure = Self::new(code, error.to_string());
-        let mut cause = error.source();
-        while let Some(reason) = cause {
-            failure = failure.note("cause", reason.to_string());
-            cause = reason.source();
+        for cause in causes(&error) {
+            failure = failure.note("cause", cause.to_string());
         }
         for (label, text) in error.notes() {
             failure = failure.note(*label, text);

@@ -1,12 +1,12 @@
 //! Requests to the server: a client for the target, and the exit codes for its answers.
 
-use std::{error::Error as _, time::Duration};
+use std::time::Duration;
 
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use keyward::{Body, Client, Incoming, Kind, client::Opened};
 use keyward_host::Sources;
-use keyward_protocol::url;
+use keyward_protocol::{text::causes, url};
 use serde_json::Value;
 
 use crate::{
@@ -199,10 +199,8 @@ impl From<keyward::Error> for Failure {
         }
         let passing = matches!(error.kind(), Kind::Connect | Kind::Lost | Kind::TimedOut);
         let mut failure = Self::failed(error.to_string()).passing(passing);
-        let mut cause = error.source();
-        while let Some(reason) = cause {
-            failure = failure.note("cause", reason.to_string());
-            cause = reason.source();
+        for cause in causes(&error) {
+            failure = failure.note("cause", cause.to_string());
         }
         failure
     }

@@ -1,7 +1,7 @@
 use std::{error::Error as StdError, fmt, sync::Arc};
 
-use keyward_protocol::text::block;
 pub(crate) use keyward_protocol::text::inline;
+use keyward_protocol::text::{block, causes};
 
 use crate::kubeconfig::Problem;
 
@@ -142,10 +142,8 @@ impl Error {
     /// What follows the message, a line each: causes, notes, with `stderr` what the plugin wrote,
     /// and the hint.
     fn details(&self, f: &mut fmt::Formatter<'_>, stderr: bool) -> fmt::Result {
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            write!(f, "\n  cause: {error}")?;
-            cause = error.source();
+        for cause in causes(self) {
+            write!(f, "\n  cause: {cause}")?;
         }
         for (label, text) in self.notes() {
             write!(f, "\n  {label}: {text}")?;

@@ -1,5 +1,7 @@
 use std::{error::Error as StdError, fmt, sync::Arc};
 
+use keyward_protocol::text::causes;
+
 use crate::Origin;
 
 /// Why a request got no response. Opaque and cheap to clone, because one failed connection attempt
@@ -54,12 +56,7 @@ impl Error {
     }
 
     fn causes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut next = self.source();
-        while let Some(error) = next {
-            write!(f, "\n  cause: {error}")?;
-            next = error.source();
-        }
-        Ok(())
+        causes(self).try_for_each(|cause| write!(f, "\n  cause: {cause}"))
     }
 
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {

@@ -1,7 +1,6 @@
 //! HTTPS for the kubeconfig's `oidc` auth-provider.
 
 use std::{
-    error::Error as StdError,
     fmt,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -15,7 +14,7 @@ use http::{
 use http_body_util::{BodyExt, Limited};
 use keyward_host::OidcExchange;
 use keyward_process::surroundings::Surroundings;
-use keyward_protocol::{Secret, Url, url::mask};
+use keyward_protocol::{Secret, Url, text::with_causes, url::mask};
 use rustls::crypto::CryptoProvider;
 use zeroize::Zeroizing;
 
@@ -111,7 +110,8 @@ impl OidcExchange for Https {
         runtime
             .block_on(async { tokio::time::timeout(LIMIT, self.call(call)).await })
             .map_err(|_| format!("it did not answer within {LIMIT:?}"))?
-            .map_err(|error| chain(&error))
+            // Our messages contain nothing of the request but its URL.
+            .map_err(|error| with_causes(&error))
     }
 }
 
@@ -180,17 +180,6 @@ fn follow(base: &Url, next: &HeaderValue, secret: bool) -> Result<Url, Error> {
         return Err(wrong("to another server"));
     }
     Ok(next)
-}
-
-/// An error with its causes. Our messages contain nothing of the request but its URL.
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }
 
 impl Default for Https {

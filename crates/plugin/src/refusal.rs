@@ -1,5 +1,7 @@
 use std::{error::Error, fmt, io};
 
+use keyward_protocol::text::with_causes;
+
 /// Why there is no credential. Each variant documents what the host does next.
 ///
 /// The protocol has one kind of failure, a non-zero exit: stdout is discarded, the request that needed the
@@ -94,13 +96,6 @@ impl From<io::Error> for Refusal {
 /// Any error, with its causes, so that `?` works on a boxed one.
 impl From<Box<dyn Error + Send + Sync>> for Refusal {
     fn from(error: Box<dyn Error + Send + Sync>) -> Self {
-        let mut text = error.to_string();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            cause = error.source();
-        }
-        Self::Failed(text)
+        Self::Failed(with_causes(&*error))
     }
 }

@@ -1,6 +1,6 @@
 //! Untrusted text: made safe to show, and parsed as leniently as client-go does.
 
-use std::fmt::Write as _;
+use std::{error::Error, fmt::Write as _, iter::successors};
 
 use base64::{
     Engine as _,
@@ -27,6 +27,23 @@ pub fn clean(text: &str) -> String {
         }
     }
     out
+}
+
+/// The causes of an error, the nearest first.
+pub fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    successors(error.source(), |cause: &&'a (dyn Error + 'static)| (*cause).source())
+}
+
+/// An error and its causes in one line.
+///
+/// ```
+/// # use keyward_protocol::text::with_causes;
+/// assert_eq!(with_causes(&std::io::Error::other("no network")), "no network");
+/// ```
+pub fn with_causes(error: &(dyn Error + 'static)) -> String {
+    causes(error).fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// How many characters of a text are shown in one line. The beginning and the end of a longer one are.

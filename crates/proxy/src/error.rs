@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, error::Error as StdError, fmt};
 
-use keyward_protocol::text::inline;
+use keyward_protocol::text::{causes, inline};
 
 /// Why a proxy cannot start, or cannot serve a context: a message, labelled facts, and what to do next.
 #[derive(Debug)]
@@ -83,13 +83,8 @@ impl Error {
         inline(&[self.0.message.clone()].into_iter().chain(notes).collect::<String>())
     }
 
-    fn causes(mut self, error: &dyn StdError) -> Self {
-        let mut cause = error.source();
-        while let Some(reason) = cause {
-            self = self.note("cause", reason.to_string());
-            cause = reason.source();
-        }
-        self
+    fn causes(self, error: &(dyn StdError + 'static)) -> Self {
+        causes(error).fold(self, |error, cause| error.note("cause", cause.to_string()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! One request, from a client to the server and back.
 
-use std::{convert::Infallible, error::Error as _, sync::Arc};
+use std::{convert::Infallible, sync::Arc};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version,
@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use keyward::{Body, Kind};
 use keyward_host::redact::redact;
 use keyward_process::clock::{Clock, SystemClock};
-use keyward_protocol::text::inline;
+use keyward_protocol::text::{inline, with_causes};
 
 use crate::{
     body::{Answer, Progress, Upload},
@@ -213,12 +213,7 @@ fn lost(context: &ServedContext, error: &keyward::Error) -> Refusal {
         Kind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::BAD_GATEWAY,
     };
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(reason) = cause {
-        message = format!("{message}: {reason}");
-        cause = reason.source();
-    }
+    let mut message = with_causes(error);
     let mut words = String::new();
     let mut hint = String::new();
     let mut shown = false;

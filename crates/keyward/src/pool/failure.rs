@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 
 use http::{Method, Request};
+use keyward_protocol::text::causes;
 
 use crate::{Body, Error, error::Kind};
 
@@ -76,12 +77,5 @@ fn is_harmless(method: &Method) -> bool {
 }
 
 fn find<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a E> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref() {
-            return Some(found);
-        }
-        next = error.source();
-    }
-    None
+    error.downcast_ref().or_else(|| causes(error).find_map(|cause| cause.downcast_ref()))
 }
