@@ -244,7 +244,11 @@ fn quoted(text: &str) -> String {
 
 /// The hint of a wrapped stanza.
 fn hint(own: &str) -> String {
-    format!("{} {own}", Exec::WRAPPER_HINT).trim_end().to_owned()
+    if own.is_empty() {
+        Exec::WRAPPER_HINT.to_owned()
+    } else {
+        format!("{} {own}", Exec::WRAPPER_HINT)
+    }
 }
 
 /// The command as it is written after `--`: made absolute if it was relative to the kubeconfig,
