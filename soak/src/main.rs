@@ -31,6 +31,7 @@ use std::{
 use tokio::{sync::watch as signal, task::JoinSet};
 
 use crate::{
+    agent::Amount,
     scene::{ACCOUNTS, Scene},
     traffic::Traffic,
     verdict::Verdict,
@@ -48,13 +49,15 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(wrong) => {
             eprintln!(
-                "soak: {wrong}\nusage: cargo xtask soak [--proxy | --agent] [--seconds N | --asks N] [--seed N]"
+                "soak: {wrong}\nusage: cargo xtask soak [--proxy] [--seconds N] [--seed N]\n       cargo xtask soak --agent [--rounds N] [--asks N] [--seed N]"
             );
             return ExitCode::from(2);
         }
     };
-    match options.asks {
-        Some(asks) => println!("{asks} requests to the agent, seed {}", options.seed),
+    match options.agent {
+        Some(Amount { rounds, asks }) => {
+            println!("{rounds} rounds and {asks} requests to the agent, seed {}", options.seed);
+        }
         None => println!("{} s, seed {}", options.length.as_secs(), options.seed),
     }
     match run(&options) {
@@ -81,8 +84,8 @@ struct Options {
     seed: u64,
     /// Over the local proxy rather than the library.
     proxy: bool,
-    /// So many requests to the agent rather than to a server.
-    asks: Option<usize>,
+    /// The agent rather than the library and a server.
+    agent: Option<Amount>,
     /// Something to break on purpose; the tests see that it is noticed.
     sabotage: Option<Sabotage>,
 }
@@ -106,24 +109,24 @@ impl Options {
         let seed = RandomState::new().hash_one(0) >> 32;
         let proxy = args.iter().any(|arg| arg == "--proxy");
         let agent = args.iter().any(|arg| arg == "--agent");
-        let asks = agent.then_some(100_000);
+        let agent = agent.then_some(Amount { rounds: 100, asks: 100_000 });
         let length = Duration::from_secs(60);
-        let mut options = Self { length, seed, proxy, asks, sabotage: None };
+        let mut options = Self { length, seed, proxy, agent, sabotage: None };
         let words = ["--proxy", "--agent"];
+        let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let args: Vec<&String> = args.iter().filter(|arg| !words.contains(&arg.as_str())).collect();
         for pair in args.chunks(2) {
             let [name, value] = pair else {
                 return Err(format!("`{}` needs a value", pair[0]));
             };
             let number = || value.parse().map_err(|_| format!("`{value}` is not a number"));
-            match name.as_str() {
-                "--seconds" => options.length = Duration::from_secs(number()?),
-                "--asks" if agent => {
-                    options.asks = Some(usize::try_from(number()?).unwrap_or(usize::MAX));
-                }
-                "--seed" => options.seed = number()?,
-                "--sabotage" => options.sabotage = Some(Sabotage::named(value)?),
-                other => return Err(format!("`{other}` is not known")),
+            match (name.as_str(), &mut options.agent) {
+                ("--rounds", Some(amount)) => amount.rounds = count(number()?),
+                ("--asks", Some(amount)) => amount.asks = count(number()?),
+                ("--seed", _) => options.seed = number()?,
+                ("--seconds", None) => options.length = Duration::from_secs(number()?),
+                ("--sabotage", None) => options.sabotage = Some(Sabotage::named(value)?),
+                (other, _) => return Err(format!("`{other}` is not known")),
             }
         }
         if options.length < Duration::from_secs(5) {
@@ -148,8 +151,8 @@ impl Sabotage {
 
 /// Runs it to the end. An error says that it could not begin.
 fn run(options: &Options) -> Result<Vec<Verdict>, Box<dyn Error + Send + Sync>> {
-    if let Some(asks) = options.asks {
-        return agent::soak(asks, options.seed);
+    if let Some(amount) = options.agent {
+        return agent::soak(amount, options.seed);
     }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

@@ -67,7 +67,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
                    [--keep] [WORD]
   attack [OPTION…] every known attack on the built programs [--binary PATH] [--release] [--short]
                    [--attempts N] [--jobs N] [--keep] [WORD]
-  soak [OPTION…]   rotate, revoke and restart under load [--proxy | --agent] [--seconds N] [--seed N]
+  soak [OPTION…]   rotate, revoke and restart under load [--proxy | --agent] [--seconds N | --rounds N --asks N] [--seed N]
   fuzz-proxy       odd requests through the proxy [--seconds N] [--seed N]";
 
 fn vectors(folder: Option<&String>) -> Result<bool, String> {

@@ -4,9 +4,6 @@ use crate::sh;
 
 /// Runs it; `args` go to it.
 pub fn run(args: &[String]) -> Result<bool, String> {
-    if args.iter().any(|arg| arg == "--agent") {
-        return agent();
-    }
     // The proxy is a program of its own.
     if args.iter().any(|arg| arg == "--proxy")
         && !sh::run(sh::cargo().args(["build", "--release", "--package", "keyward-cli"]))?
@@ -24,16 +21,5 @@ pub fn run(args: &[String]) -> Result<bool, String> {
         sh::cargo()
             .args(["run", "--quiet", "--release", "--package", "keyward-soak", "--"])
             .args(args),
-    )
-}
-
-/// The agent's own tests, a hundred rounds of processes that all start at once among them.
-fn agent() -> Result<bool, String> {
-    let tests = ["many::", "crash::", "handover::"];
-    sh::run(
-        sh::cargo()
-            .args(["test", "--release", "--package", "keyward-exec", "--test", "agent", "--"])
-            .args(tests)
-            .env("KEYWARD_AGENT_ROUNDS", "100"),
     )
 }
