@@ -140,22 +140,28 @@ impl Client {
     /// Waits until the connection is ready. When the agent is late, the state of its process shows
     /// why: a stopped process will not answer, one that waits for a processor will.
     fn wait(&self, flags: PollFlags, limit: Duration) -> Result<(), Unreachable> {
-        let mut waited = Duration::ZERO;
+        let (mut waited, mut step) = (Duration::ZERO, PATIENCE.min(limit));
         loop {
-            let step = PATIENCE.min(limit.saturating_sub(waited));
-            let mut fds = [PollFd::new(&self.stream, flags)];
-            match poll(&mut fds, Some(&timespec(step))) {
-                Ok(0) => {}
-                Ok(_) => return Ok(()),
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
+            if self.is_ready(flags, step)? {
+                return Ok(());
             }
             waited += step;
-            match self.state() {
-                Some(b'T' | b't' | b'Z' | b'X') => return Err(Unreachable::Stuck),
-                Some(b'R') if waited < limit.max(CROWDED) => {}
-                _ if waited < limit => {}
-                _ => return Err(Unreachable::Stuck),
+            match next_wait(self.state(), waited, limit) {
+                Some(next) => step = next,
+                // The agent may have answered since, and be asleep because of that.
+                None if self.is_ready(flags, Duration::ZERO)? => return Ok(()),
+                None => return Err(Unreachable::Stuck),
+            }
+        }
+    }
+
+    fn is_ready(&self, flags: PollFlags, within: Duration) -> Result<bool, Unreachable> {
+        let mut fds = [PollFd::new(&self.stream, flags)];
+        loop {
+            match poll(&mut fds, Some(&timespec(within))) {
+                Ok(count) => return Ok(count > 0),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -166,6 +172,17 @@ impl Client {
         // The process name before the state may contain anything.
         let end = stat.iter().rposition(|byte| *byte == b')')?;
         stat.get(end + 2).copied()
+    }
+}
+
+/// How long to wait once more for an agent whose process is in this state; `None` if it is stuck.
+fn next_wait(state: Option<u8>, waited: Duration, limit: Duration) -> Option<Duration> {
+    match state {
+        Some(b'T' | b't' | b'Z' | b'X') => None,
+        _ if waited < limit => Some(PATIENCE.min(limit.saturating_sub(waited))),
+        // It waits for a processor or a disk.
+        Some(b'R' | b'D') if waited < CROWDED => Some(PATIENCE),
+        _ => None,
     }
 }
 
@@ -203,3 +220,27 @@ impl fmt::Display for Unreachable {
 }
 
 impl std::error::Error for Unreachable {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_waits_for_a_processor_is_waited_for_without_spinning() {
+        for waited in [PATIENCE, PATIENCE * 2, CROWDED - PATIENCE] {
+            assert_eq!(next_wait(Some(b'R'), waited, PATIENCE), Some(PATIENCE));
+        }
+        assert_eq!(next_wait(Some(b'R'), CROWDED, PATIENCE), None);
+    }
+
+    #[test]
+    fn an_agent_that_sleeps_or_is_stopped_is_not_waited_for() {
+        assert_eq!(next_wait(Some(b'S'), PATIENCE, PATIENCE), None);
+        assert_eq!(next_wait(None, PATIENCE, PATIENCE), None);
+        // Unless it runs a plugin for us.
+        let long = Duration::from_secs(620);
+        assert_eq!(next_wait(Some(b'S'), PATIENCE, long), Some(PATIENCE));
+        assert_eq!(next_wait(Some(b'S'), long - PATIENCE / 2, long), Some(PATIENCE / 2));
+        assert_eq!(next_wait(Some(b'T'), PATIENCE, long), None);
+    }
+}

@@ -52,7 +52,8 @@ pub(super) fn soak(
         slowest = slowest.max(begun.elapsed());
         let (runs, agents) = (scene.runs(), scene.agents().len());
         if (runs, agents) != (1, 1) {
-            wrong.push(format!("round {round}: {runs} runs, {agents} agents"));
+            let by = scene.runners().lines().collect::<Vec<_>>().join(", ");
+            wrong.push(format!("round {round}: {agents} agents, {runs} runs by {by}"));
         }
     }
     let first = wrong.first().map(|first| format!(", the first: {first}")).unwrap_or_default();

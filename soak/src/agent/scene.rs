@@ -19,9 +19,10 @@ pub(super) const VERSION: &str = "client.authentication.k8s.io/v1";
 /// How long anything may take before it is called hung.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Counts its runs, takes a moment, and answers.
+/// Writes down who runs it, takes a moment, and answers.
 pub(super) const PLUGIN: &str = r#"here=$(dirname "$0")
-echo run >>"$here/runs"
+read -r parent </proc/$PPID/comm
+echo "$parent" >>"$here/runs"
 sleep 0.05
 printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"t0ken"}}'
 "#;
@@ -117,7 +118,12 @@ impl Scene {
     }
 
     pub(super) fn runs(&self) -> usize {
-        fs::read_to_string(self.path("plugin/runs")).map_or(0, |runs| runs.lines().count())
+        self.runners().lines().count()
+    }
+
+    /// Who ran the plugin, a line each.
+    pub(super) fn runners(&self) -> String {
+        fs::read_to_string(self.path("plugin/runs")).unwrap_or_default()
     }
 
     /// The processes of this scene that run one of its programs.

@@ -255,10 +255,16 @@ impl Server {
         let Some(slot) = self.slots.get_mut(&key) else { return };
         slot.waiting.push(id);
         if idle {
-            let source = slot.source.clone();
-            slot.pending = Some(Box::pin(async move { source.credential().await }));
-            self.ready(key);
+            self.begin(key);
         }
+    }
+
+    /// Begins to wait for a credential.
+    fn begin(&mut self, key: Key) {
+        let Some(slot) = self.slots.get_mut(&key) else { return };
+        let source = slot.source.clone();
+        slot.pending = Some(Box::pin(async move { source.credential().await }));
+        self.ready(key);
     }
 
     /// A slot's pending run or renewal may have finished.
@@ -294,6 +300,14 @@ impl Server {
                 // is.
                 if !same {
                     self.slots.remove(&key);
+                }
+            }
+            // Whoever comes after a client that went away does not answer for it.
+            Err(_) if std::mem::take(&mut slot.abandoned) => {
+                slot.source.reset();
+                if !waiting.is_empty() {
+                    slot.waiting = waiting;
+                    self.begin(key);
                 }
             }
             Err(error) => {

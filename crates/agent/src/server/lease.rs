@@ -58,6 +58,7 @@ impl Server {
             (None, None) => match slot.waiting.first().copied() {
                 Some(id) => self.lease(key, id, false, reply),
                 None => {
+                    slot.abandoned = true;
                     let error = Error::new(Kind::Failed, "no client waits for the plugin any more");
                     let _ = reply.send(Runner::Nobody(error));
                 }

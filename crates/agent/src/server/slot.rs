@@ -52,6 +52,8 @@ pub(super) struct Slot {
     pub(super) lease: Option<Lease>,
     /// Whether a person attended the last run.
     pub(super) attended: bool,
+    /// Whether the last run ended because its client went away and no other one waited.
+    pub(super) abandoned: bool,
     /// A run that waits for a runner.
     pub(super) wanted: Option<mpsc::Sender<Runner>>,
     /// The message for unattended requests while a person has to log in.
@@ -114,6 +116,7 @@ impl Slot {
             waiting: Vec::new(),
             lease: None,
             attended: false,
+            abandoned: false,
             wanted: None,
             login_needed: None,
             acceptance: Acceptance::default(),

@@ -65,6 +65,25 @@ fn the_next_one_takes_over_when_whoever_logs_in_goes_away() {
 }
 
 #[test]
+fn a_client_that_is_killed_while_it_runs_the_plugin_leaves_no_failure_to_the_next() {
+    // Not registered, so that the client runs it.
+    let stage = Stage::unregistered();
+    for round in 0..5 {
+        stage.set("hold", "");
+        let mut command = stage.kubectl();
+        command.env("ROUND", round.to_string());
+        let mut client = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        eventually("it runs the plugin", || stage.runs() == 2 * round + 1);
+        signal(child_of(client.id()), Signal::KILL);
+        stage.unset("hold");
+        // At once, as somebody does who pressed Ctrl-C.
+        assert_eq!(token(&command.output().unwrap()), "t0ken");
+        client.wait().unwrap();
+        assert_eq!(stage.runs(), 2 * round + 2);
+    }
+}
+
+#[test]
 fn background_requests_never_log_in_again_until_a_person_does() {
     let stage = Stage::new();
     stage.set("fail", "open https://idp.example/device and enter ABCD\n");
@@ -97,7 +116,7 @@ fn who_logs_out_is_not_logged_in_again_by_a_background_request() {
     assert!(said(&output).contains("signed out"), "{output:?}");
     assert_eq!(stage.runs(), 1);
     let output = stage.keyward(&["logout", "--context", "nowhere"]);
-    assert!(said(&output).contains("keeps nothing for context `nowhere`"), "{output:?}");
+    assert!(said(&output).contains("has no credentials for context `nowhere`"), "{output:?}");
     let mut person = in_terminal(&stage);
     person.wait_for("t0ken");
     assert_eq!(stage.runs(), 2);
