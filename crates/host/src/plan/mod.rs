@@ -1,6 +1,6 @@
 //! What would be done for a target, and why, before anything runs.
 //!
-//! A [`Draft`](crate::Draft) is everything that can be said about a target, faults included: it is what
+//! A [`Draft`] is everything that can be said about a target, faults included: it is what
 //! `keyward plan` shows. A [`Plan`](crate::Plan) is a draft without faults: what cannot be run cannot be
 //! built.
 

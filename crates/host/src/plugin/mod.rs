@@ -6,7 +6,7 @@
 //!    prepare          run
 //! ```
 //!
-//! Each protocol has a module of its own ([`crate::exec`], [`crate::signer`], the crate `keyward-image`),
+//! Each protocol has a module of its own (`exec`, [`crate::signer`], the crate `keyward-image`),
 //! which decides what a plugin is asked and reads what it answers.
 
 mod environment;

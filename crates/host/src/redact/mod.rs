@@ -8,7 +8,7 @@
 //!
 //! Secrets are known from two places. [`remember`] takes what holds for the whole process: every
 //! credential that a source handed out, for as long as it may be valid, and what a kubeconfig or a
-//! flag said. A [`Redactor`] adds what only one run knows: its environment, its arguments, its own
+//! flag said. A `Redactor` adds what only one run knows: its environment, its arguments, its own
 //! answer. Both are looked for as they are and in the forms in which programs repeat them (`views`):
 //! base64, hexadecimal, percent-encoded, escaped as in JSON, broken over lines. What nobody told us is
 //! recognised by its shape alone: private keys in PEM, JSON Web Tokens, `Bearer` and `Basic` headers,
