@@ -158,6 +158,7 @@ fn ours(kubeconfig: &Path, folder: &Path) -> Result<(Running, Peer), String> {
         .args(["proxy", "--kubeconfig"])
         .arg(kubeconfig)
         .env("XDG_RUNTIME_DIR", folder)
+        .env("KEYWARD_AGENT", "off")
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()

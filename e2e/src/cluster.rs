@@ -120,6 +120,8 @@ impl Cluster {
     /// Runs kubectl with this kubeconfig.
     pub async fn theirs(&self, kubeconfig: &Path, args: &[&str]) -> Outcome<Ran> {
         let mut command = tools::command(self.tools.kubernetes("kubectl"), self.folder.path());
+        // A run that another program made would not be the one under test.
+        command.env("KEYWARD_AGENT", "off");
         tools::run(command.arg("--kubeconfig").arg(kubeconfig).args(args)).await
     }
 

@@ -31,6 +31,8 @@ pub enum Unreachable {
     Foreign,
     /// The agent listens but does not answer.
     Stuck,
+    /// The agent answers, but what was asked for did not come in time.
+    Late,
     /// The agent closed the connection early.
     Gone,
     /// The agent speaks no version that we know, or another protocol.
@@ -92,17 +94,34 @@ impl Client {
         self.write(&wire)
     }
 
-    /// The agent's next message. Waits [`PATIENCE`] for the greeting, and `limit` for later
-    /// messages unless the agent's process is stopped.
-    pub fn receive(&mut self, limit: Duration) -> Result<Message, Unreachable> {
-        loop {
+    /// The agent's process.
+    pub fn process(&self) -> i32 {
+        self.process.map_or(0, |process| process.as_raw_nonzero().get())
+    }
+
+    /// Waits until the agent has greeted us, and so has looked who we are.
+    pub fn greeted(&mut self) -> Result<(), Unreachable> {
+        while !self.greeted {
             match self.inbox.next() {
-                Ok(Some(Message::Hello(hello))) if !self.greeted => {
+                Ok(Some(Message::Hello(hello))) => {
                     hello.common().ok_or(Unreachable::Version)?;
                     self.greeted = true;
                 }
-                Ok(Some(message)) if self.greeted => return Ok(message),
                 Ok(Some(_)) | Err(_) => return Err(Unreachable::Version),
+                Ok(None) => self.read(PATIENCE)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The agent's next message. Waits [`PATIENCE`] for its greeting, and for what follows as long as
+    /// `limit`, unless its process is stopped.
+    pub fn receive(&mut self, limit: Duration) -> Result<Message, Unreachable> {
+        self.greeted()?;
+        loop {
+            match self.inbox.next() {
+                Ok(Some(message)) => return Ok(message),
+                Err(_) => return Err(Unreachable::Version),
                 Ok(None) => self.read(limit)?,
             }
         }
@@ -150,6 +169,7 @@ impl Client {
                 Some(next) => step = next,
                 // The agent may have answered since, and be asleep because of that.
                 None if self.is_ready(flags, Duration::ZERO)? => return Ok(()),
+                None if self.greeted && waited >= limit => return Err(Unreachable::Late),
                 None => return Err(Unreachable::Stuck),
             }
         }
@@ -212,6 +232,7 @@ impl fmt::Display for Unreachable {
             Self::Absent => f.write_str("no agent is running"),
             Self::Foreign => f.write_str("the agent's socket belongs to another user"),
             Self::Stuck => f.write_str("the agent does not answer"),
+            Self::Late => f.write_str("the plugin took too long"),
             Self::Gone => f.write_str("the agent went away"),
             Self::Version => f.write_str("the agent speaks another protocol"),
             Self::Io(error) => write!(f, "the agent cannot be reached: {error}"),

@@ -30,12 +30,12 @@ mod start;
 #[cfg(feature = "server")]
 pub mod wrap;
 
-pub use self::address::{Address, Unusable};
+pub use self::address::{Address, Unusable, is_off};
 #[cfg(all(feature = "server", target_os = "linux"))]
 pub use self::server::{CannotStart, End, ServeOptions, Server, Settings, Stopper, serve};
 #[cfg(target_os = "linux")]
 pub use self::{
     client::{Client, PATIENCE, Unreachable},
-    obtain::{Obtained, obtain, terminal},
+    obtain::{Obtained, Ran, obtain, obtain_by, run_here, terminal},
     start::connect_or_start,
 };

@@ -10,7 +10,7 @@ use std::{
 
 use keyward_process::{
     harden,
-    runner::{self, Cancel, Invocation, Status, Stderr, Stdin},
+    runner::{self, Cancel, Invocation, Output, Status, Stderr, Stdin},
 };
 use keyward_protocol::{
     Secret,
@@ -36,68 +36,70 @@ pub enum Obtained {
     Direct(String),
 }
 
+/// How a run under a lease ended.
+#[derive(Debug)]
+pub struct Ran {
+    /// Exit code; `None` if the plugin did not start or did not end in time.
+    pub code: Option<i32>,
+    /// What the plugin printed.
+    pub stdout: Secret,
+    /// The end of its stderr, where nobody has seen it.
+    pub stderr: Secret,
+    /// Why the plugin did not start or did not end.
+    pub fault: Option<String>,
+}
+
 /// Asks the agent. `note` is called with messages for the user while the answer takes long.
 ///
 /// If the agent grants a lease, the plugin runs here: as a child of this process, with the
-/// environment of the question and, if a person attends, the terminal.
+/// environment of the question and, if a person attends, the terminal. With an answer or a lease,
+/// this process starts to keep its memory private.
 pub fn obtain(
     client: &mut Client,
     question: &Message,
-    mut note: impl FnMut(&str),
+    note: impl FnMut(&str),
 ) -> Result<Obtained, Unreachable> {
+    let Message::Ask(ask) = question else { return Err(Unreachable::Version) };
     client.ask(question)?;
+    // Not sooner: the agent has to identify this process first. And not for a run without the agent, which
+    // inherits the limit of core files.
+    let obtained = obtain_by(client, LONGEST, note, |lease| {
+        harden::keep_memory_private();
+        run_here(lease, ask)
+    })?;
+    if matches!(obtained, Obtained::Answer(_)) {
+        harden::keep_memory_private();
+    }
+    Ok(obtained)
+}
+
+/// Takes what the agent says to a question that was asked, for at most `limit` at a time. `run` runs
+/// the plugin if the agent wants that.
+pub fn obtain_by(
+    client: &mut Client,
+    limit: Duration,
+    mut note: impl FnMut(&str),
+    run: impl FnOnce(&Lease) -> Ran,
+) -> Result<Obtained, Unreachable> {
     loop {
-        return Ok(match client.receive(LONGEST)? {
-            Message::Answer(answer) => {
-                // Not sooner: the agent has to identify this process first.
-                harden::keep_memory_private();
-                Obtained::Answer(answer)
-            }
+        return Ok(match client.receive(limit)? {
+            Message::Answer(answer) => Obtained::Answer(answer),
             Message::Failure(failure) => Obtained::Failure(failure),
             Message::Note(text) => {
                 note(&text);
                 continue;
             }
-            Message::Lease(lease) => match question {
-                Message::Ask(ask) => run(client, &lease, ask),
-                _ => return Err(Unreachable::Version),
-            },
+            Message::Lease(lease) => deliver(client, lease.id, run(&lease)),
             Message::Direct(why) => Obtained::Direct(why),
             _ => return Err(Unreachable::Version),
         });
     }
 }
 
-/// Runs the plugin, reports to the agent, and returns the answer that everybody gets.
-fn run(client: &mut Client, lease: &Lease, ask: &Ask) -> Obtained {
-    // Not sooner: the agent has to identify this process first.
-    harden::keep_memory_private();
-    let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
-    let mut invocation = Invocation::new(OsStr::from_bytes(&lease.program));
-    invocation.name = text(&ask.command);
-    invocation.args = ask.args.iter().map(|arg| text(arg)).collect();
-    invocation.env =
-        ask.environment.iter().map(|(name, value)| (text(name), text(value))).collect();
-    invocation.stdin = if lease.attended { Stdin::Terminal } else { Stdin::Closed };
-    // A person sees stderr at once; without one, everybody who waits sees why the run failed.
-    invocation.stderr = if lease.attended { Stderr::Shown } else { Stderr::Kept };
-    invocation.budget = Duration::from_millis(lease.budget);
-    invocation.attended = lease.attended;
-    let (code, stdout, stderr, fault) = match runner::run(&invocation, &Cancel::default()) {
-        Ok(output) => {
-            let code = match output.status {
-                Status::Code(code) => code,
-                Status::Signal(signal) => 128 + signal,
-            };
-            let text = |bytes: &[u8]| Secret::from_bytes(bytes.to_vec());
-            (Some(code), text(&output.stdout), text(&output.stderr), None)
-        }
-        Err(failure) => (None, Secret::default(), Secret::default(), Some(failure.to_string())),
-    };
-    if code == Some(0) {
-        let _ = std::io::stderr().write_all(stderr.expose_bytes());
-    }
-    let done = Done { id: lease.id, code, stdout: stdout.clone(), stderr };
+/// Tells the agent how the run ended, and takes what everybody gets.
+fn deliver(client: &mut Client, id: u64, ran: Ran) -> Obtained {
+    let Ran { code, stdout, stderr, fault } = ran;
+    let done = Done { id, code, stdout: stdout.clone(), stderr };
     match client.send(&Message::Done(done)).and_then(|()| client.receive(READ)) {
         Ok(Message::Answer(answer)) => Obtained::Answer(answer),
         Ok(Message::Failure(mut failure)) => {
@@ -111,6 +113,47 @@ fn run(client: &mut Client, lease: &Lease, ask: &Ask) -> Obtained {
         _ => {
             let text = fault.unwrap_or_else(|| "the plugin failed".into());
             Obtained::Failure(Failure { code: 1, text, retry: 0 })
+        }
+    }
+}
+
+/// Runs the plugin of a lease as a child of this process.
+pub fn run_here(lease: &Lease, ask: &Ask) -> Ran {
+    let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    let mut invocation = Invocation::new(OsStr::from_bytes(&lease.program));
+    invocation.name = text(&ask.command);
+    invocation.args = ask.args.iter().map(|arg| text(arg)).collect();
+    invocation.env =
+        ask.environment.iter().map(|(name, value)| (text(name), text(value))).collect();
+    invocation.stdin = if lease.attended { Stdin::Terminal } else { Stdin::Closed };
+    // A person sees it at once; of a run without one, everybody who waits sees why it failed.
+    invocation.stderr = if lease.attended { Stderr::Shown } else { Stderr::Kept };
+    invocation.budget = Duration::from_millis(lease.budget);
+    invocation.attended = lease.attended;
+    let ran = Ran::of(&runner::run(&invocation, &Cancel::default()));
+    if ran.code == Some(0) {
+        let _ = std::io::stderr().write_all(ran.stderr.expose_bytes());
+    }
+    ran
+}
+
+impl Ran {
+    /// What came of a run.
+    pub fn of(result: &Result<Output, runner::Failure>) -> Self {
+        match result {
+            Ok(output) => {
+                let code = match output.status {
+                    Status::Code(code) => code,
+                    Status::Signal(signal) => 128 + signal,
+                };
+                let text = |bytes: &[u8]| Secret::from_bytes(bytes.to_vec());
+                let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+                Self { code: Some(code), stdout, stderr, fault: None }
+            }
+            Err(failure) => {
+                let (stdout, stderr) = (Secret::default(), Secret::default());
+                Self { code: None, stdout, stderr, fault: Some(failure.to_string()) }
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use keyward_agent::{
     obtain,
 };
 use keyward_process::{
-    clock::{ManualClock, SystemClock},
+    clock::{Clock as _, ManualClock, SystemClock},
     surroundings::{Fixed, Surroundings},
 };
 use keyward_protocol::{
@@ -219,6 +219,7 @@ fn twelve_hours_of_background_requests_make_one_run_of_a_plugin_that_wants_a_bro
         directory: b"/".to_vec(),
         terminal: Vec::new(),
         login: false,
+        ..Ask::default()
     });
     for _ in 0..12 * 60 * 2 {
         let mut client = Client::connect(&address.socket).unwrap();
@@ -229,6 +230,105 @@ fn twelve_hours_of_background_requests_make_one_run_of_a_plugin_that_wants_a_bro
         clock.advance(Duration::from_secs(30));
     }
     assert_eq!(fs::read_to_string(&runs).unwrap().lines().count(), 1);
+    stopper.stop();
+    assert_eq!(thread.join().unwrap(), End::Stopped);
+}
+
+/// A plugin that never prompts is run ahead of expiry while somebody asked within the last hour.
+#[test]
+fn a_plugin_that_never_prompts_is_kept_warm_for_an_hour_after_the_last_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = dir.path().join("run");
+    fs::DirBuilder::new().mode(0o700).create(&directory).unwrap();
+    let address = Address { socket: directory.join("agent.sock"), directory };
+    let (answer, runs) = (dir.path().join("answer"), dir.path().join("runs"));
+    let text = format!(
+        "#!/usr/bin/python3\nopen({runs:?}, 'a').write('run\\n')\nprint(open({answer:?}).read())\n"
+    );
+    fs::write(dir.path().join("text"), text).unwrap();
+    // Another process writes it, because a file that is open for writing cannot be executed.
+    let aws = dir.path().join("aws");
+    let mut install = std::process::Command::new("install");
+    assert!(
+        install
+            .args(["-m", "755"])
+            .arg(dir.path().join("text"))
+            .arg(&aws)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let aws = aws.to_str().unwrap().to_owned();
+    let vars =
+        [("HOME", dir.path().to_str().unwrap().to_owned()), ("PATH", "/usr/bin:/bin".to_owned())];
+    let surroundings = Surroundings::fixed(Fixed {
+        vars: vars.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+        cwd: "/".into(),
+        ..Fixed::default()
+    });
+    let args = ["eks", "get-token"].map(str::to_owned);
+    let stanza = Stanza {
+        command: &aws,
+        args: &args,
+        env: &[],
+        api_version: "client.authentication.k8s.io/v1",
+        interactive_mode: "Never",
+        provide_cluster_info: false,
+    };
+    let entry = Entry::new(&stanza, &dir.path().join("config"), "ann", &surroundings).unwrap();
+    Entries::new(dir.path().join("entries")).add(&entry).unwrap();
+
+    let clock = Arc::new(ManualClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
+    let lasts_a_quarter = || {
+        let end = clock.now().checked_add(Duration::from_secs(900)).unwrap();
+        let status = format!(r#"{{"token":"t","expirationTimestamp":"{end}"}}"#);
+        let kind = r#""kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1""#;
+        fs::write(&answer, format!(r#"{{{kind},"status":{status}}}"#)).unwrap();
+    };
+    lasts_a_quarter();
+    let settings = Settings::new(address.clone(), dir.path().join("entries"), clock.clone());
+    let server = Server::bind(settings).unwrap();
+    let stopper = server.stopper();
+    let thread = std::thread::spawn(|| server.run().unwrap());
+    let info = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"interactive":false}}"#;
+    let mut environment: Vec<_> =
+        vars.map(|(n, v)| (n.as_bytes().to_vec(), v.into_bytes())).to_vec();
+    environment.push((b"KUBERNETES_EXEC_INFO".to_vec(), info.as_bytes().to_vec()));
+    let question = Message::Ask(Ask {
+        command: aws.into_bytes(),
+        args: args.map(String::into_bytes).to_vec(),
+        environment,
+        directory: b"/".to_vec(),
+        terminal: Vec::new(),
+        ..Ask::default()
+    });
+    let mut client = Client::connect(&address.socket).unwrap();
+    let obtained = obtain(&mut client, &question, |_| {}).unwrap();
+    assert!(matches!(obtained, Obtained::Answer(_)), "{obtained:?}");
+
+    let status = || {
+        let mut client = Client::connect(&address.socket).unwrap();
+        client.ask(&Message::Admin(Admin::Status)).unwrap();
+        match served(&mut client) {
+            Served::Done(text) => text.expose().to_owned(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(status().contains(r#""profile":"aws""#), "{}", status());
+    // A request of another kind wakes the agent, which else looks once a minute.
+    for minute in 1..=130 {
+        clock.advance(Duration::from_secs(60));
+        lasts_a_quarter();
+        status();
+        // At 85 % of the lifetime a renewal has begun. It ends while the clock stands still.
+        let begun = std::time::Instant::now();
+        while minute < 60 && status().contains(r#""ageSeconds":780"#) {
+            assert!(begun.elapsed() < PATIENCE, "nothing was renewed by minute {minute}");
+        }
+    }
+    let runs = fs::read_to_string(&runs).unwrap().lines().count();
+    // The first, and one every twelve or thirteen minutes of the next hour.
+    assert_eq!(runs, 5, "{}", status());
     stopper.stop();
     assert_eq!(thread.join().unwrap(), End::Stopped);
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use keyward::{
+    agent::Agent,
     client::{Builder, Opened},
     oidc::Https,
 };
@@ -30,6 +31,16 @@ use crate::{
 
 /// One for the process, so that equal settings stay equal.
 static PROMPTS: LazyLock<Arc<dyn Sink>> = LazyLock::new(|| Arc::new(Prompter));
+
+/// The agent, which is started for kubeconfigs that `keyward wrap` has changed. One for the process, so
+/// that equal settings stay equal.
+static AGENT: LazyLock<Arc<Agent>> = LazyLock::new(|| {
+    let agent = Agent::new().allow_inspection();
+    Arc::new(match std::env::current_exe() {
+        Ok(own) => agent.start_with(own),
+        Err(_) => agent,
+    })
+});
 
 /// Shows what a signer wants to tell the person before it signs.
 struct Prompter;
@@ -183,6 +194,7 @@ impl Globals {
         settings.form = self.flags.form();
         settings.prompts = Some(Arc::clone(&PROMPTS));
         settings.exchange = Some(Https::shared());
+        settings.broker = Some(AGENT.clone());
         settings.stderr = StderrMode::PassThrough(Arc::clone(&self.plugin_stderr));
         if let Some(asked) = &self.asked {
             // Our stderr belongs to the program that runs us, as the plugin's does under kubectl.

@@ -62,6 +62,7 @@ impl Stage {
         let mut command = Command::new(program);
         command.args(words).arg("--kubeconfig").arg(self.path("config"));
         command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", self.path("home"));
+        command.env("KEYWARD_AGENT", "off");
         command.stdin(Stdio::null());
         command
     }

@@ -52,20 +52,12 @@ pub fn main() -> ExitCode {
 
 fn run(command: &OsString, args: &[OsString]) -> ExitCode {
     #[cfg(target_os = "linux")]
-    if !is_off()
+    if !keyward_agent::is_off(var)
         && let Some(code) = warm::ask(command, args)
     {
         return code;
     }
     direct::run(command, args)
-}
-
-/// Whether the agent is switched off, or would be left behind: continuous integration kills
-/// programs that still run, or waits for them.
-#[cfg(target_os = "linux")]
-fn is_off() -> bool {
-    let ci = var("CI").is_some_and(|value| !value.is_empty() && value != "false");
-    ci || var("KEYWARD_AGENT").is_some_and(|value| value == "off")
 }
 
 #[expect(clippy::disallowed_methods, reason = "this program is too small for made-up surroundings")]

@@ -55,6 +55,7 @@ fn question(command: &OsStr, args: &[OsString]) -> Ask {
         directory: directory(),
         terminal: terminal().unwrap_or_default(),
         login: false,
+        ..Ask::default()
     }
 }
 

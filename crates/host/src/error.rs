@@ -91,6 +91,34 @@ impl Error {
         }))
     }
 
+    /// An error that another process of ours has reported, as its `Debug` shows it. Notes and what the
+    /// plugin said become those of this error; who needed the credential is for this process to say.
+    pub fn relayed(kind: Kind, report: &str) -> Self {
+        let (report, hint) = match report.split_once("\n\nhint: ") {
+            Some((report, hint)) => (report, Some(hint)),
+            None => (report, None),
+        };
+        let mut lines = report.lines();
+        let mut error = Self::new(kind, lines.next().unwrap_or_default());
+        let mut said = String::new();
+        for line in lines {
+            match line.trim_start().split_once(": ") {
+                _ if line.starts_with("    ") => said.extend([line.trim_start(), "\n"]),
+                _ if line.trim_start().starts_with("the plugin said") => {}
+                Some(("needed by", _)) => {}
+                Some(("cause", text)) => error = error.note("cause", text),
+                _ => error = error.note("also", line.trim()),
+            }
+        }
+        if !said.is_empty() {
+            error = error.with_stderr(said);
+        }
+        match hint {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        }
+    }
+
     /// Adds a labelled fact for people.
     #[must_use]
     pub fn note(self, label: &'static str, text: impl Into<String>) -> Self {
@@ -215,6 +243,18 @@ mod tests {
         assert_eq!(shown.matches(safe).count(), 9, "{shown}");
         assert_eq!(shown.matches("hint: one \ntwoU+009BK ").count(), 2, "{shown}");
         assert!(!shown.contains(['\r', '\u{1b}', '\u{9b}']), "{shown}");
+    }
+
+    #[test]
+    fn what_another_process_reports_is_told_as_if_it_had_happened_here() {
+        let error = Error::new(Kind::Failed, "plugin `aws` failed with exit code 1")
+            .note("cause", "no network")
+            .with_stderr("first\nsecond: last\n")
+            .with_hint("log in first");
+        let report = format!("{:?}", error.clone().note_first("needed by", "user `theirs`"));
+        let relayed = Error::relayed(Kind::Failed, &report);
+        assert_eq!(format!("{relayed:?}"), format!("{error:?}"));
+        assert_eq!(Error::relayed(Kind::Failed, "").to_string(), "");
     }
 
     #[test]

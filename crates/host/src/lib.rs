@@ -30,6 +30,7 @@
 //! Where to look: hangs → [`keyward_process::runner`]; asked twice → `single_flight`, `cell`; wrong program → [`plan`],
 //! [`rules`]; bad field → `keyward_protocol::exec`; wrong user → [`kubeconfig`].
 
+pub mod broker;
 mod cell;
 mod copies;
 mod credential;

@@ -11,6 +11,8 @@
 //!   that was refused and sends the request again.
 //! - [`identity::Trust`] makes rustls configurations: which servers to trust, which certificate to show.
 //!
+//! With the feature `agent`, `agent::Agent` shares plugin runs and logins with kubectl and other programs.
+//!
 //! A token that changes goes into the next request's header. A certificate that changes begins a new
 //! generation: a TLS configuration, a session store and connections of its own. The old generation is
 //! dropped, which closes its idle connections and lets open requests finish. No restart is needed, and
@@ -19,6 +21,8 @@
 //! Cryptography is `ring` unless the feature of that name is off; `aws-lc-rs` is a feature too, and
 //! [`client::Builder::provider`] takes any other.
 
+#[cfg(feature = "agent")]
+pub mod agent;
 pub mod bearer;
 mod body;
 pub mod client;

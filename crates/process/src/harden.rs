@@ -15,7 +15,10 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-use std::fmt;
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+};
 
 /// The fewest open files that a command and the programs it starts can do with.
 const FEWEST: u64 = 32;
@@ -35,6 +38,52 @@ pub fn keep_memory_private() {
 pub fn allow_inspection() {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable);
+}
+
+/// Lets other processes of this user look at this one until it is dropped, if they could not.
+///
+/// Several may exist at once: the last one to be dropped makes the memory private again.
+#[derive(Debug)]
+#[must_use = "the memory is private again when this is dropped"]
+pub struct Inspection(());
+
+/// How many [`Inspection`]s exist, and whether the memory was private before.
+static INSPECTIONS: Mutex<(usize, bool)> = Mutex::new((0, false));
+
+impl Inspection {
+    /// Begins it. Does nothing in a process that never kept its memory private.
+    pub fn begin() -> Self {
+        let mut inspections = INSPECTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        if inspections.0 == 0 {
+            inspections.1 = is_private();
+            if inspections.1 {
+                allow_inspection();
+            }
+        }
+        inspections.0 += 1;
+        Self(())
+    }
+}
+
+impl Drop for Inspection {
+    fn drop(&mut self) {
+        let mut inspections = INSPECTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        inspections.0 = inspections.0.saturating_sub(1);
+        if *inspections == (0, true) {
+            keep_memory_private();
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn is_private() -> bool {
+    use rustix::process::{DumpableBehavior, dumpable_behavior};
+    dumpable_behavior().is_ok_and(|found| found != DumpableBehavior::Dumpable)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_private() -> bool {
+    false
 }
 
 /// Lets this process open as many files as the system allows it, at most a million.
@@ -130,4 +179,23 @@ mod unix {
 
     #[cfg(not(target_os = "linux"))]
     pub(super) fn restore(_child: u32) {}
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_private_again_after_the_last_of_several_looks() {
+        allow_inspection();
+        drop(Inspection::begin());
+        assert!(!is_private(), "it never was");
+        keep_memory_private();
+        let (first, second) = (Inspection::begin(), Inspection::begin());
+        assert!(!is_private());
+        drop(first);
+        assert!(!is_private());
+        drop(second);
+        assert!(is_private());
+    }
 }

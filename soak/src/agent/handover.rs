@@ -101,5 +101,6 @@ fn question(scene: &Scene) -> Ask {
         directory: b"/".to_vec(),
         terminal: Vec::new(),
         login: false,
+        ..Ask::default()
     }
 }

@@ -102,6 +102,7 @@ impl Stage {
             directory: b"/".to_vec(),
             terminal: Vec::new(),
             login: false,
+            ..Ask::default()
         }
     }
 

@@ -112,6 +112,7 @@ pub const HARMLESS: &[&str] = &[
     "KUBERNETES_EXEC_INFO",
     "KEYWARD_AGENT",
     "KEYWARD_AGENT_SOCK",
+    "KEYWARD_CHAIN",
 ];
 
 /// Variables that load code into a program, or point it to files that name programs to run. The

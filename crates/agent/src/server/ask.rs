@@ -74,8 +74,12 @@ impl Server {
         let policy = Policy::of(&policy_surroundings(&ask));
         let interactive = request.interactive || ask.login;
         let terminal = std::mem::take(&mut ask.terminal);
-        let asked =
-            Asked { terminal: if interactive { terminal } else { Vec::new() }, login: ask.login };
+        let asked = Asked {
+            terminal: if interactive { terminal } else { Vec::new() },
+            login: ask.login,
+            own: ask.own,
+            refused: ask.refused.take(),
+        };
         if self.has_slot(key, &policy) {
             return Ok((key, asked));
         }
@@ -203,10 +207,16 @@ impl Server {
             }
             slot.source.reset();
         }
+        if let Some(refused) = asked.refused {
+            slot.refused(refused);
+        }
         let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.own = asked.own;
         connection.state = State::Waiting { key, terminal: asked.terminal, noted: false };
         connection.since = now;
-        connection.client = connection.peer.and_then(|peer| self.peers.client(peer));
+        // A program that says what is refused may ask as often as it likes.
+        let peer = connection.peer().filter(|_| !asked.own);
+        connection.client = peer.and_then(|peer| self.peers.client(peer));
         let client = connection.client;
         let Some(slot) = self.slots.get_mut(&key) else { return };
         if let Some(credential) = slot.source.current() {
@@ -355,15 +365,17 @@ impl Server {
             let Some(connection) = self.connections.get_mut(id) else { continue };
             connection.say_bytes(&frame);
             connection.end();
-            let (client, peer) = (connection.client, connection.peer);
-            if let (Some(client), Some(slot)) = (client, self.slots.get_mut(&key)) {
-                if slot.given.len() >= REMEMBERED {
-                    slot.given.clear();
-                }
-                let known = slot.given.insert(client, (credential.serial(), now)).is_some();
+            if let Some(slot) = self.slots.get_mut(&key) {
+                let known = connection.client.is_some_and(|client| {
+                    if slot.given.len() >= REMEMBERED {
+                        slot.given.clear();
+                    }
+                    slot.given.insert(client, (credential.serial(), now)).is_some()
+                });
                 if !known
                     && slot.clients.len() < NAMED
-                    && let Some((_, name)) = peer.and_then(|peer| self.peers.client_name(peer))
+                    && let Some(peer) = connection.peer()
+                    && let Some((_, name)) = self.peers.client_name(peer, connection.own)
                     && !slot.clients.contains(&name)
                 {
                     slot.clients.push(name);
@@ -376,9 +388,7 @@ impl Server {
     /// A server rejected one of our credentials with a 401.
     pub(super) fn refused(&mut self, id: Id, refused: Refused) {
         for slot in self.slots.values_mut() {
-            if let Some(credential) = slot.source.last().filter(|c| c.serial() == refused.serial) {
-                slot.source.refused(&credential, refused.accepted, None);
-            }
+            slot.refused(refused);
         }
         self.end_with(
             id,
@@ -397,6 +407,8 @@ impl Server {
 struct Asked {
     terminal: Vec<u8>,
     login: bool,
+    own: bool,
+    refused: Option<Refused>,
 }
 
 enum Refusal {

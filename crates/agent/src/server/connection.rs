@@ -42,9 +42,12 @@ pub(super) enum State {
 pub(super) struct Connection {
     pub(super) stream: UnixStream,
     pub(super) state: State,
-    pub(super) peer: Option<Peer>,
+    /// Who is at the other end, or why it is not served; `None` until it has said something.
+    pub(super) peer: Option<Result<Peer, &'static str>>,
     /// The process that started the client.
     pub(super) client: Option<Client>,
+    /// The peer itself is the client, and reports what servers refuse.
+    pub(super) own: bool,
     /// When the client connected, or started to wait.
     pub(super) since: Duration,
     inbox: Inbox,
@@ -68,12 +71,18 @@ impl Connection {
             state: State::New,
             peer: None,
             client: None,
+            own: false,
             since,
             inbox: Inbox::default(),
             out: Zeroizing::default(),
             sent: 0,
             greeted: false,
         }
+    }
+
+    /// The process that asks.
+    pub(super) fn peer(&self) -> Option<Peer> {
+        self.peer.and_then(Result::ok)
     }
 
     /// The next message; reads what has arrived.

@@ -83,7 +83,8 @@ impl Server {
             State::Waiting { terminal, .. } if attended => terminal,
             _ => Vec::new(),
         };
-        let who = match connection.peer.and_then(|peer| self.peers.client_name(peer)) {
+        let own = connection.own;
+        let who = match connection.peer().and_then(|peer| self.peers.client_name(peer, own)) {
             Some((pid, name)) => format!("`{}` (pid {pid}{})", name, on(&terminal)),
             None => "another process".to_owned(),
         };

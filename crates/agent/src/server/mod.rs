@@ -304,6 +304,12 @@ impl Server {
 
     /// Handles what a connection sent, and sends what is queued for it.
     fn serve(&mut self, id: Id) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            // Before it is greeted: a client that keeps its memory private does so again from then on.
+            if connection.peer.is_none() {
+                connection.peer = Some(self.peers.admit(&connection.stream));
+            }
+        }
         loop {
             let Some(connection) = self.connections.get_mut(&id) else { return };
             match connection.read(&mut self.space) {
@@ -329,13 +335,8 @@ impl Server {
 
     fn hear(&mut self, id: Id, message: Message) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        if connection.peer.is_none() {
-            match self.peers.admit(&connection.stream) {
-                Ok(peer) => connection.peer = Some(peer),
-                Err(why) => {
-                    return connection.end_with(&Message::Direct(why.into()));
-                }
-            }
+        if let Some(Err(why)) = connection.peer {
+            return connection.end_with(&Message::Direct(why.into()));
         }
         self.active = self.settings.clock.elapsed();
         match (&connection.state, message) {
@@ -394,6 +395,10 @@ impl Server {
         self.looked = now;
         self.peers.forget();
         self.secrets.sweep(self.settings.clock.wall_millis());
+        for slot in self.slots.values().filter(|slot| slot.is_kept_warm(now)) {
+            // Past its refresh time this starts a run in the background, as a request would.
+            let _ = slot.source.current();
+        }
         self.slots.retain(|_, slot| !slot.is_idle() || now < slot.last_ask + UNUSED);
         if !self.place.is_ours() {
             self.end = Some(End::Displaced);

@@ -121,9 +121,11 @@ impl Peers {
         Some(client)
     }
 
-    /// The name of the program that wants a credential, such as `kubectl`.
-    pub(super) fn client_name(&self, peer: Peer) -> Option<(i32, String)> {
+    /// The name of the program that wants a credential, such as `kubectl`: the one that started the
+    /// peer, or with `own` the peer itself.
+    pub(super) fn client_name(&self, peer: Peer, own: bool) -> Option<(i32, String)> {
         let pid = match self.known.get(&peer.pid) {
+            _ if own => peer.pid,
             Some(known) => known.process.times()?.parent,
             None => Process::open(&peer.pid.to_string()).ok()?.times()?.parent,
         };
@@ -213,7 +215,7 @@ mod tests {
             let client = peers.client(peer).unwrap();
             assert_eq!(u32::try_from(client.pid).unwrap(), std::os::unix::process::parent_id());
             assert!(client.started > 0 || client.pid == 1);
-            assert_eq!(peers.client_name(peer).unwrap().0, client.pid);
+            assert_eq!(peers.client_name(peer, false).unwrap().0, client.pid);
         }
     }
 

@@ -30,6 +30,8 @@ use crate::{entry::Entry, identity::Profile};
 
 /// No credential is kept longer than this, whatever its expiry.
 pub(super) const LONGEST: Duration = Duration::from_secs(12 * 3600);
+/// For how long after the last request a plugin that never prompts is run ahead of expiry.
+const WARM: Duration = Duration::from_secs(3600);
 
 /// A run that clients wait for.
 pub(super) type Pending = Pin<Box<dyn Future<Output = Result<Arc<Credential>, Error>> + Send>>;
@@ -187,6 +189,23 @@ impl Slot {
             ));
         }
         self.subject = new.or(self.subject.take());
+    }
+
+    /// A server answered 401 to a credential, which is forgotten if it is still the current one.
+    pub(super) fn refused(&self, refused: agent::Refused) {
+        if let Some(credential) = self.source.last().filter(|c| c.serial() == refused.serial) {
+            self.source.refused(&credential, refused.accepted, None);
+        }
+    }
+
+    /// Whether the credential is renewed though nobody asks at the moment: the plugin never prompts,
+    /// its last run did not fail, and somebody asked within [`WARM`].
+    pub(super) fn is_kept_warm(&self, now: Duration) -> bool {
+        self.runs_here
+            && self.profile.keep_warm()
+            && now < self.last_ask + WARM
+            && self.is_idle()
+            && self.source.history().error.is_none()
     }
 
     pub(super) fn is_idle(&self) -> bool {

@@ -24,6 +24,34 @@ const FULL: &str = "
         interactiveMode: IfAvailable";
 
 #[test]
+fn a_wrapped_plugin_is_explained_as_what_runs_with_what_the_agent_makes_of_it() {
+    let stage = Stage::new();
+    stage.plugin("aws", "touch $STAGE/ran");
+    let wrapped = FULL
+        .replace("command: p", "command: /opt/keyward-exec")
+        .replace("args: [login", "args: [--, aws, login");
+    stage.kubeconfig(&config(&wrapped));
+    let plan = |vars: [(&str, &str); 2]| {
+        let mut command = stage.command(["plan"]);
+        command.env_remove("KEYWARD_AGENT").envs(vars).ran().good().to_owned()
+    };
+    let text = plan([("A", ""), ("B", "")]);
+    assert!(text.contains("plugin  `aws`\n"), "{text}");
+    assert!(text.contains("arguments     [hidden] --region=[hidden]"), "{text}");
+    let said = "agent         answers if it has the credential: the command is wrapped by \
+                `/opt/keyward-exec`, not registered, no profile";
+    assert!(text.contains(said), "{text}");
+    let off = plan([("KEYWARD_AGENT", "off"), ("B", "")]);
+    assert!(off.contains("agent         not asked"), "{off}");
+    let json = stage.command(["plan", "-o", "json"]).ran();
+    let json: serde_json::Value = serde_json::from_str(json.good()).unwrap();
+    assert_eq!(json["plugin"]["command"], "aws");
+    assert_eq!(json["plugin"]["agent"]["wrapper"], "/opt/keyward-exec");
+    assert_eq!(json["plugin"]["agent"]["profile"], "unknown");
+    assert!(!stage.path("ran").exists());
+}
+
+#[test]
 fn a_plugin_is_explained_and_not_run() {
     let stage = Stage::new();
     traced(&stage);

@@ -74,6 +74,8 @@ impl Stage {
             .env_clear()
             .env("HOME", self.path("home"))
             .env("PATH", self.search_path())
+            // Tests count runs, whatever the tester's agent has.
+            .env("KEYWARD_AGENT", "off")
             .current_dir(self.folder.path())
             .stdin(Stdio::null());
         for arg in args {

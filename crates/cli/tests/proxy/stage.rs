@@ -67,6 +67,8 @@ impl Stage {
             .env("PATH", std::env::var_os("PATH").unwrap())
             .env("XDG_RUNTIME_DIR", self.path("run"))
             .env("KUBECONFIG", self.path("config"))
+            // Tests count runs, whatever the tester's agent has.
+            .env("KEYWARD_AGENT", "off")
             .current_dir(self.folder.path())
             .stdin(Stdio::null());
         command

@@ -11,6 +11,7 @@ mod foreign;
 mod handover;
 mod identity;
 mod lease;
+mod library;
 mod many;
 mod night;
 mod off;

@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use keyward_agent::entry::{Entries, Entry, Stanza};
+use keyward_agent::{
+    Address, connect_or_start,
+    entry::{Entries, Entry, Stanza},
+};
 use keyward_process::surroundings::{Fixed, Surroundings};
 use keyward_protocol::agent::Ask;
 use serde_json::Value;
@@ -26,7 +29,7 @@ echo "$$" >>"$here/runs"
 while [ -e "$here/hold" ]; do sleep 0.02; done
 if [ -e "$here/fail" ]; then cat "$here/fail" >&2; exit 1; fi
 if [ -e "$here/ask" ]; then printf 'PIN: ' >/dev/tty; read pin </dev/tty; fi
-cat "$here/answer"
+if [ -n "$ANSWER" ]; then sed "s/t0ken/$ANSWER/" "$here/first"; else cat "$here/answer"; fi
 "#;
 
 pub(crate) struct Stage {
@@ -56,6 +59,7 @@ impl Stage {
         let stage = Self { dir, vars };
         fs::write(stage.plugin("plugin"), PLUGIN).unwrap();
         stage.answer("t0ken");
+        fs::copy(stage.plugin("answer"), stage.plugin("first")).unwrap();
         stage
     }
 
@@ -123,6 +127,7 @@ impl Stage {
             directory: b"/".to_vec(),
             terminal: Vec::new(),
             login: false,
+            ..Ask::default()
         }
     }
 
@@ -204,6 +209,17 @@ impl Stage {
         let status = self.status();
         assert_eq!(status["credentials"].as_array().unwrap().len(), 1, "{status}");
         status["credentials"][0].clone()
+    }
+
+    /// Starts the agent before anybody needs it.
+    pub(crate) fn start_agent(&self) {
+        let var = |name: &str| {
+            let found = self.vars.iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.into())
+        };
+        let address = Address::find(var).unwrap();
+        let program = keyward_testing::plugin::keyward();
+        connect_or_start(&address, program, var).map(drop).unwrap();
     }
 
     /// The agents of this stage, by their sockets.

@@ -54,8 +54,11 @@ impl Allowance {
     }
 }
 
-/// What the server said, where that is known.
-struct Refusal(Option<Arc<Response>>);
+/// What the server said, where that is known, and whether it had accepted the value before.
+struct Refusal {
+    response: Option<Arc<Response>>,
+    accepted: bool,
+}
 
 /// The longest backoff; and how long a value has to work after one before a refusal counts as the
 /// first again.
@@ -71,7 +74,9 @@ impl Backoff {
     /// Why the next run happens.
     pub(super) fn occasion(&self) -> Occasion {
         match &self.refusals.pending {
-            Some(Refusal(response)) => Occasion::Refused(response.clone()),
+            Some(Refusal { response, accepted }) => {
+                Occasion::Refused { response: response.clone(), accepted: *accepted }
+            }
             None => Occasion::Needed,
         }
     }
@@ -114,7 +119,7 @@ impl Backoff {
             refusals.streak = 0;
         }
         refusals.streak = refusals.streak.saturating_add(1);
-        refusals.pending = Some(Refusal(response));
+        refusals.pending = Some(Refusal { response, accepted });
         true
     }
 

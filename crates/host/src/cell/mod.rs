@@ -91,7 +91,12 @@ pub enum Occasion {
     /// The one there is will end soon. Nobody waits: such a run is unattended.
     Ahead,
     /// A server refused the one there was. Somebody waits.
-    Refused(Option<Arc<Response>>),
+    Refused {
+        /// What the server said, where that is known.
+        response: Option<Arc<Response>>,
+        /// Whether the server had accepted that one before.
+        accepted: bool,
+    },
 }
 
 /// A value as it came, with the time it may be kept until.

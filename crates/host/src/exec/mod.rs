@@ -31,6 +31,7 @@ use self::interactive::interactive;
 pub use self::{once::PluginRunner, plugin::ExecPlugin};
 use crate::{
     Credential, Error, Kind, Plan,
+    broker::{Broker, Brokered, Handle, Question, Refused},
     cell::{Fetch, Fetched, Occasion},
     credential::{Header, Unsendable},
     error::inline,
@@ -59,6 +60,8 @@ pub(crate) struct Runner {
     hints: Hints,
     /// The last pair, so that one that did not change keeps its connections.
     pair: Mutex<Option<Arc<Pair>>>,
+    /// The current credential, where the broker gave it to us or keeps it.
+    handle: Mutex<Option<Handle>>,
 }
 
 impl Runner {
@@ -68,19 +71,68 @@ impl Runner {
         clock: SharedClock,
         watch: Watch,
     ) -> Self {
-        Self { plugin, plan, clock, watch, hints: Hints::default(), pair: Mutex::new(None) }
+        let (pair, handle) = (Mutex::default(), Mutex::default());
+        Self { plugin, plan, clock, watch, hints: Hints::default(), pair, handle }
     }
 
     fn attempt(&self, occasion: &Occasion) -> Result<Fetched<Credential>, Error> {
-        let response = match occasion {
-            Occasion::Refused(response) => response.as_deref(),
-            _ => None,
+        let (response, refused) = match occasion {
+            Occasion::Refused { response, accepted } => (response.as_deref(), Some(*accepted)),
+            _ => (None, None),
         };
         let waited_for = !matches!(occasion, Occasion::Ahead);
         let (run, request) = self.plugin.prepare(&self.plan.context(), waited_for, response)?;
         let program = self.admit()?;
-        let output = self.run(&run, &request, &program)?;
-        self.read(&run, &request, &output)
+        if let Some(broker) = &self.plan.settings().broker
+            && let Some(result) = self.ask(&**broker, &run, &request, &program, refused)
+        {
+            return result;
+        }
+        let output = explain(&run, &request, self.run(&run, &program))?;
+        self.read(&run, &request, &output, None)
+    }
+
+    /// Asks the broker, and runs the plugin if the broker wants that; `None` to run it without.
+    /// `refused` says that a server refused the last credential, and whether it had accepted it.
+    fn ask(
+        &self,
+        broker: &dyn Broker,
+        run: &RunSettings<'_>,
+        request: &Request,
+        program: &Program,
+        refused: Option<bool>,
+    ) -> Option<Result<Fetched<Credential>, Error>> {
+        let handle = *self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        let variables = run.environment.iter();
+        let environment: Vec<_> = variables.map(|v| (v.name.clone(), v.value.clone())).collect();
+        let question = Question {
+            command: run.spec.name,
+            args: run.spec.args,
+            environment: &environment,
+            surroundings: self.plan.surroundings(),
+            wrapped: self.plan.wrapper().is_some(),
+            interactive: request.interactive,
+            budget: run.budget,
+            refused: handle.zip(refused).map(|(handle, accepted)| Refused { handle, accepted }),
+            note: &|text| run.note(text),
+        };
+        match broker.obtain(&question, &mut || self.run(run, program)) {
+            Brokered::Direct => None,
+            Brokered::Failed(error) => Some(Err(error)),
+            Brokered::Ran(result, handle) => {
+                let output = explain(run, request, result);
+                Some(output.and_then(|output| self.read(run, request, &output, handle)))
+            }
+            Brokered::Answer(output, handle) => {
+                match self.read(run, request, &output, Some(handle)) {
+                    Ok(fresh) => Some(Ok(fresh)),
+                    Err(error) => {
+                        tracing::debug!(%error, "the agent's answer is of no use");
+                        None
+                    }
+                }
+            }
+        }
     }
 
     /// What a run that ended well has brought.
@@ -89,10 +141,13 @@ impl Runner {
         run: &RunSettings<'_>,
         request: &Request,
         output: &Output,
+        handle: Option<Handle>,
     ) -> Result<Fetched<Credential>, Error> {
         let answer = Answer::read(&output.stdout, request.version)
             .map_err(|wrong| bad_answer(run, output, wrong))?;
-        self.keep(run, output, answer)
+        let fresh = self.keep(run, output, answer)?;
+        *self.handle.lock().unwrap_or_else(PoisonError::into_inner) = handle;
+        Ok(fresh)
     }
 
     /// Finds the program afresh for each run, and asks the policy.
@@ -113,30 +168,11 @@ impl Runner {
         admitted
     }
 
-    fn run(
-        &self,
-        run: &RunSettings<'_>,
-        request: &Request,
-        program: &Program,
-    ) -> Result<Output, Error> {
+    fn run(&self, run: &RunSettings<'_>, program: &Program) -> Result<Output, Failure> {
         let result = run.run(&run.invocation(program), &Cancel::default());
         let (code, status, took) = counted(&result);
         self.watch.observer.ran(self.plugin.command(), code, status, took);
-        match result {
-            Ok(output) if output.status.success() => Ok(output),
-            Ok(output) => Err(run.ended(output.status, &output.stderr, &output.stdout)),
-            Err(Failure::TooBig { part, size, limit }) => {
-                let largest = largest_field(&part, request);
-                let error = run.not_run(Failure::TooBig { part, size, limit });
-                Err(match largest {
-                    Some(largest) => error.note("largest field", largest).with_hint(
-                        "the request has it because of `provideClusterInfo`; most plugins work without",
-                    ),
-                    None => error,
-                })
-            }
-            Err(failure) => Err(run.not_run(failure)),
-        }
+        result
     }
 
     fn keep(
@@ -225,6 +261,29 @@ impl Fetch<Credential> for Runner {
                 _ => error,
             }
         })
+    }
+}
+
+/// Says of a run that brought nothing why.
+fn explain(
+    run: &RunSettings<'_>,
+    request: &Request,
+    result: Result<Output, Failure>,
+) -> Result<Output, Error> {
+    match result {
+        Ok(output) if output.status.success() => Ok(output),
+        Ok(output) => Err(run.ended(output.status, &output.stderr, &output.stdout)),
+        Err(Failure::TooBig { part, size, limit }) => {
+            let largest = largest_field(&part, request);
+            let error = run.not_run(Failure::TooBig { part, size, limit });
+            Err(match largest {
+                Some(largest) => error.note("largest field", largest).with_hint(
+                    "the request has it because of `provideClusterInfo`; most plugins work without",
+                ),
+                None => error,
+            })
+        }
+        Err(failure) => Err(run.not_run(failure)),
     }
 }
 

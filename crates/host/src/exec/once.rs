@@ -32,7 +32,7 @@ impl PluginRunner {
         let Runner { plan, plugin, .. } = &self.0;
         let (run, request) = plugin.prepare(&plan.context(), true, None)?;
         if output.status.success() {
-            self.0.read(&run, &request, output)
+            self.0.read(&run, &request, output, None)
         } else {
             Err(run.ended(output.status, &output.stderr, &output.stdout))
         }

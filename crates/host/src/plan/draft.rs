@@ -31,6 +31,7 @@ pub struct Draft {
     surroundings: Surroundings,
     settings: Settings,
     choice: Choice,
+    wrapper: Option<String>,
     passed_over: Option<String>,
     warnings: Vec<String>,
     faults: Vec<Error>,
@@ -70,6 +71,8 @@ impl Draft {
         surroundings: &Surroundings,
         settings: Settings,
     ) -> Self {
+        let exec = target.user.value.exec.as_ref();
+        let wrapper = exec.filter(|exec| exec.wrapped().is_some()).map(|exec| exec.command.clone());
         target.user.value.exec = target.user.value.exec.map(Exec::without_wrapper);
         let mut draft = Self {
             warnings: target.warnings.clone(),
@@ -78,6 +81,7 @@ impl Draft {
             rules: rules.clone(),
             surroundings: surroundings.clone(),
             settings,
+            wrapper,
             passed_over: None,
             faults: Vec::new(),
         };
@@ -132,6 +136,12 @@ impl Draft {
 
     pub(crate) fn choice(&self) -> &Choice {
         &self.choice
+    }
+
+    /// The program that the kubeconfig has in front of the plugin's command, as `keyward wrap` puts it
+    /// there.
+    pub fn wrapper(&self) -> Option<&str> {
+        self.wrapper.as_deref()
     }
 
     /// Why a plugin or auth-provider that the user has is not used.

@@ -188,5 +188,7 @@ impl Row {
         self.number(prompts.map_or(0, |sink| Arc::as_ptr(sink).cast::<()>().addr()));
         let exchange = settings.exchange.as_ref();
         self.number(exchange.map_or(0, |exchange| Arc::as_ptr(exchange).cast::<()>().addr()));
+        let broker = settings.broker.as_ref();
+        self.number(broker.map_or(0, |broker| Arc::as_ptr(broker).cast::<()>().addr()));
     }
 }

@@ -4,7 +4,7 @@ use keyward_protocol::{Secret, exec::Form};
 
 use keyward_process::runner;
 
-use crate::{oidc::OidcExchange, plugin::Environment};
+use crate::{broker::Broker, oidc::OidcExchange, plugin::Environment};
 
 /// How plugins are run; the defaults are the design's.
 #[derive(Clone)]
@@ -36,6 +36,9 @@ pub struct Settings {
     pub prompts: Option<Arc<dyn runner::Sink>>,
     /// What the `oidc` auth-provider talks HTTP with. Without it an id-token cannot be refreshed.
     pub exchange: Option<Arc<dyn OidcExchange>>,
+    /// Asked before an exec plugin runs: it may have the credential, or wait for another process that
+    /// runs the plugin. `None`, the default: every plugin runs here.
+    pub broker: Option<Arc<dyn Broker>>,
 }
 
 /// Where a plugin's stderr goes.
@@ -71,6 +74,7 @@ impl Default for Settings {
             form: Form::ExecCredential,
             prompts: None,
             exchange: None,
+            broker: None,
         }
     }
 }
@@ -123,6 +127,7 @@ impl fmt::Debug for Settings {
             .field("form", &self.form)
             .field("prompts", &self.prompts.is_some())
             .field("exchange", &self.exchange.is_some())
+            .field("broker", &self.broker.is_some())
             .finish()
     }
 }

@@ -1,6 +1,6 @@
 //! Runs a plugin, whatever protocol it speaks.
 
-use std::{sync::Arc, time::Duration};
+use std::{io::Write as _, sync::Arc, time::Duration};
 
 use keyward_process::{
     runner::{
@@ -12,7 +12,7 @@ use keyward_protocol::Secret;
 use zeroize::Zeroizing;
 
 use super::{Environment, Role, Spec, Variable};
-use crate::{observer::CallStatus, redact::Redactor, rules::Program};
+use crate::{error::inline, observer::CallStatus, redact::Redactor, rules::Program};
 
 /// Everything decided for one run of a plugin but the program.
 pub struct RunSettings<'a> {
@@ -69,6 +69,18 @@ impl<'a> RunSettings<'a> {
         invocation.limits = self.limits;
         invocation.attended = self.attended;
         invocation
+    }
+
+    /// Tells the person who waits for the plugin something, as the plugin itself would.
+    pub(crate) fn note(&self, text: &str) {
+        match &self.stderr {
+            Stderr::Sink(sink) => sink.line(self.spec.name, text),
+            Stderr::Shown => {
+                let line = format!("{}: {}\n", inline(self.spec.name), inline(text));
+                let _ = std::io::stderr().write_all(line.as_bytes());
+            }
+            Stderr::Kept => tracing::info!(plugin = self.spec.name, "{}", inline(text)),
+        }
     }
 
     /// Runs the plugin. Blocks.

@@ -85,6 +85,15 @@ impl Builder {
         self
     }
 
+    /// Asks Keyward's agent before a plugin runs, so that this program, kubectl and others share one
+    /// login. Call it after [`Builder::plan`], which sets it too.
+    #[cfg(feature = "agent")]
+    #[must_use]
+    pub fn agent(mut self, agent: Arc<crate::agent::Agent>) -> Self {
+        self.plan.broker = Some(agent);
+        self
+    }
+
     /// Sets the `User-Agent` of requests that have none.
     #[must_use]
     pub fn user_agent(mut self, name: impl Into<String>) -> Self {

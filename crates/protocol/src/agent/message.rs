@@ -76,6 +76,11 @@ pub struct Ask {
     pub terminal: Vec<u8>,
     /// The person wants to log in now, whatever the agent has.
     pub login: bool,
+    /// The client itself uses the credential and says when a server refuses it. Otherwise the client is
+    /// the process that started whoever asks, and one that asks again is taken for one that was refused.
+    pub own: bool,
+    /// The credential that a server refused, which is why the client asks.
+    pub refused: Option<Refused>,
 }
 
 impl Drop for Ask {
@@ -102,6 +107,8 @@ impl fmt::Debug for Ask {
             .field("environment", &self.environment.len())
             .field("terminal", &text(&self.terminal))
             .field("login", &self.login)
+            .field("own", &self.own)
+            .field("refused", &self.refused)
             .finish_non_exhaustive()
     }
 }
@@ -349,12 +356,20 @@ fn write_ask(ask: &Ask, out: &mut Vec<u8>) {
     if ask.login {
         w.put(6, &[1]);
     }
+    if ask.own {
+        w.put(7, &[1]);
+    }
+    if let Some(refused) = ask.refused {
+        w.put(8, &refused.serial.to_le_bytes());
+        w.put(9, &[u8::from(refused.accepted)]);
+    }
     w.end();
 }
 
 fn read_ask(body: &[u8]) -> Result<Ask, Malformed> {
     let mut ask = Ask::default();
     let mut command = None;
+    let (mut serial, mut accepted) = (None, false);
     field::read(body, |tag, bytes| {
         match tag {
             1 => command = Some(bytes),
@@ -366,10 +381,14 @@ fn read_ask(body: &[u8]) -> Result<Ask, Malformed> {
             4 => ask.directory = bytes.to_vec(),
             5 => ask.terminal = bytes.to_vec(),
             6 => ask.login = flag(Some(bytes)),
+            7 => ask.own = flag(Some(bytes)),
+            8 => serial = Some(u64::from_le_bytes(number(bytes, "refused")?)),
+            9 => accepted = flag(Some(bytes)),
             _ => {}
         }
         Ok(())
     })?;
+    ask.refused = serial.map(|serial| Refused { serial, accepted });
     ask.command = some(command, "command")?.to_vec();
     Ok(ask)
 }

@@ -13,6 +13,8 @@ fn every_message() -> Vec<Message> {
         directory: b"/work".to_vec(),
         terminal: b"/dev/pts/3".to_vec(),
         login: true,
+        own: true,
+        refused: Some(Refused { serial: 3, accepted: true }),
     };
     vec![
         Message::Hello(Hello::ours("0.1.0")),

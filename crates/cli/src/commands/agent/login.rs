@@ -87,7 +87,7 @@ pub(crate) fn log_in(_args: &LoginArgs, globals: &Globals) -> Result<ExitCode, F
 }
 
 /// The question that kubectl would ask through `keyward-exec`, so that both share one credential.
-fn question(globals: &Globals, exec: &Exec, request: Request) -> Ask {
+pub(crate) fn question(globals: &Globals, exec: &Exec, request: Request) -> Ask {
     let mut environment: Vec<_> = globals
         .surroundings
         .vars()
@@ -110,6 +110,7 @@ fn question(globals: &Globals, exec: &Exec, request: Request) -> Ask {
         directory: directory.as_os_str().as_bytes().to_vec(),
         terminal: terminal().unwrap_or_default(),
         login: true,
+        ..Ask::default()
     }
 }
 

@@ -15,7 +15,7 @@ use keyward_process::harden;
 use keyward_protocol::agent::{Admin, Served};
 
 pub(crate) use self::{
-    login::{LoginArgs, LogoutArgs, log_in, log_out},
+    login::{LoginArgs, LogoutArgs, log_in, log_out, question},
     run_plugin::{Args as RunPluginArgs, run as run_plugin},
     verify::{Args as VerifyArgs, run as verify_credential},
 };

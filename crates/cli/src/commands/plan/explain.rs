@@ -21,8 +21,8 @@ use keyward_protocol::{
 use super::{
     arguments,
     explanation::{
-        Cluster, ConfigFile, Environment, Explanation, Interactive, Method, Note, Plugin, Policy,
-        Problem, Signer, Source, User,
+        Agent, Cluster, ConfigFile, Environment, Explanation, Interactive, Method, Note, Plugin,
+        Policy, Problem, Signer, Source, User,
     },
 };
 use crate::{duration, failure::Failure, globals::Globals};
@@ -183,8 +183,45 @@ fn plugin(
         attended: preview.attended(),
         time_limit: run.map(|run| duration::show(run.budget)),
         install_hint: redact(&clean(exec.install_hint.trim())).into_owned(),
+        agent: draft.wrapper().map(|wrapper| agent(globals, plugin, wrapper)),
         request: plugin.request.as_ref().and_then(told),
     }
+}
+
+/// What the agent would make of the plugin.
+#[cfg(target_os = "linux")]
+fn agent(globals: &Globals, plugin: &ExecPlugin, wrapper: &str) -> Agent {
+    use keyward_agent::{
+        entry::Entries,
+        identity::{Asker, Files, Selected},
+        is_off,
+    };
+    let request = Request::new(plugin.version());
+    let ask = crate::commands::agent::question(globals, plugin.exec(), request);
+    let directory = globals.surroundings.cwd().unwrap_or_default();
+    let asker = Asker {
+        command: &ask.command,
+        args: &ask.args,
+        environment: &ask.environment,
+        directory: &directory,
+        api_version: plugin.version().api_version(),
+        cluster: None,
+    };
+    let entries = Entries::directory(&globals.surroundings);
+    let entry = entries.and_then(|directory| Entries::new(directory).find(&asker));
+    let selected = Selected::of(entry.as_deref(), &asker, &mut Files::default());
+    Agent {
+        wrapper: clean(wrapper),
+        asked: !is_off(|name| globals.surroundings.var(name)),
+        registered: entry.is_some(),
+        profile: selected.profile.name(),
+    }
+}
+
+/// There is no agent here.
+#[cfg(not(target_os = "linux"))]
+fn agent(_globals: &Globals, _plugin: &ExecPlugin, wrapper: &str) -> Agent {
+    Agent { wrapper: clean(wrapper), asked: false, registered: false, profile: "unknown" }
 }
 
 fn signer(globals: &Globals, rules: &Rules, plugin: &SignerPlugin, show_args: bool) -> Signer {

@@ -127,9 +127,26 @@ pub(super) struct Plugin {
     pub(super) time_limit: Option<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) install_hint: String,
+    /// Where the kubeconfig is wrapped: what the agent knows about the plugin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) agent: Option<Agent>,
     /// The value of `KUBERNETES_EXEC_INFO`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) request: Option<serde_json::Value>,
+}
+
+/// How a wrapped plugin stands with the agent.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Agent {
+    /// The program in front of the plugin's command.
+    pub(super) wrapper: String,
+    /// Whether the agent is asked: not with `CI` or `KEYWARD_AGENT=off`.
+    pub(super) asked: bool,
+    /// Whether the agent may run the plugin itself.
+    pub(super) registered: bool,
+    /// The profile of the plugin; `unknown` for a plugin without one.
+    pub(super) profile: &'static str,
 }
 
 /// The external signer to ask for a certificate, and for a signature per handshake.

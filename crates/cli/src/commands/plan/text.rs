@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::explanation::{
-    Cluster, Environment, Explanation, Interactive, Method, Plugin, Policy, Signer, Source, User,
+    Agent, Cluster, Environment, Explanation, Interactive, Method, Plugin, Policy, Signer, Source,
+    User,
 };
 use crate::output::{Style, block, inline};
 
@@ -167,6 +168,9 @@ fn plugin_rows(plugin: &Plugin) -> Vec<(&'static str, String)> {
         let attended = if plugin.attended { ", a person attends" } else { ", unattended" };
         rows.push(("time limit", format!("{limit}{attended}")));
     }
+    if let Some(agent) = &plugin.agent {
+        rows.push(("agent", agent_text(agent)));
+    }
     if !plugin.install_hint.is_empty() {
         rows.push(("install hint", plugin.install_hint.trim_end().to_owned()));
     }
@@ -174,6 +178,19 @@ fn plugin_rows(plugin: &Plugin) -> Vec<(&'static str, String)> {
         rows.push(("request", serde_json::to_string_pretty(&shorten(request)).unwrap_or_default()));
     }
     rows
+}
+
+fn agent_text(agent: &Agent) -> String {
+    let wrapper = format!("the command is wrapped by `{}`", inline(&agent.wrapper));
+    if !agent.asked {
+        return format!("not asked, because of `CI` or `KEYWARD_AGENT`; {wrapper}");
+    }
+    let profile = match agent.profile {
+        "unknown" => "no profile".to_owned(),
+        name => format!("profile `{name}`"),
+    };
+    let registered = if agent.registered { "registered" } else { "not registered" };
+    format!("answers if it has the credential: {wrapper}, {registered}, {profile}")
 }
 
 fn signer_rows(signer: &Signer) -> Vec<(&'static str, String)> {

@@ -1,0 +1,81 @@
+//! A process that keeps credentials for several programs, as an exec plugin's run sees it.
+
+use std::{ffi::OsString, time::Duration};
+
+use keyward_process::{
+    runner::{Failure, Output},
+    surroundings::Surroundings,
+};
+
+use crate::Error;
+
+/// Keeps credentials for several programs, and lets one of them run a plugin for all.
+///
+/// It is asked on the thread that would run the plugin, after the policy has allowed the run. Whatever
+/// goes wrong with the broker itself is [`Brokered::Direct`]: the plugin then runs as it would without.
+pub trait Broker: Send + Sync {
+    /// Asks for what the plugin would print. Blocks, for no longer than the budget of the run.
+    ///
+    /// `run` runs the plugin here, for everybody who waits for it; it is called once at most, and its
+    /// result is returned in [`Brokered::Ran`].
+    fn obtain(
+        &self,
+        question: &Question<'_>,
+        run: &mut dyn FnMut() -> Result<Output, Failure>,
+    ) -> Brokered;
+}
+
+/// Everything that selects the credential, and how long it may take.
+#[non_exhaustive]
+pub struct Question<'a> {
+    /// The plugin's command, as the kubeconfig names it.
+    pub command: &'a str,
+    /// Its arguments, which may be secret.
+    pub args: &'a [String],
+    /// The whole environment that the plugin would get, the request included.
+    pub environment: &'a [(OsString, OsString)],
+    /// Where this program runs.
+    pub surroundings: &'a Surroundings,
+    /// The kubeconfig has `keyward-exec --` in front of the command.
+    pub wrapped: bool,
+    /// The plugin may ask a person at the terminal on our stdin.
+    pub interactive: bool,
+    /// How long the plugin may take.
+    pub budget: Duration,
+    /// The credential that a server refused, if the broker gave it to us.
+    pub refused: Option<Refused>,
+    /// Is told what a person should know while it takes long.
+    pub note: &'a dyn Fn(&str),
+}
+
+/// A credential of a broker, for telling the broker that a server refused it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handle {
+    /// The process that gave it.
+    pub process: i32,
+    /// Its number there.
+    pub serial: u64,
+}
+
+/// A server answered 401 to a credential of the broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// Which credential.
+    pub handle: Handle,
+    /// The server had accepted it before.
+    pub accepted: bool,
+}
+
+/// What asking a broker has brought.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Brokered {
+    /// What the plugin would print.
+    Answer(Output, Handle),
+    /// The plugin was run here; the handle is of what the broker now keeps.
+    Ran(Result<Output, Failure>, Option<Handle>),
+    /// The plugin was run elsewhere and brought nothing, or a person has to log in first.
+    Failed(Error),
+    /// The broker does not help: run the plugin.
+    Direct,
+}
