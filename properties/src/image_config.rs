@@ -15,8 +15,9 @@ pub(crate) fn check(input: &[u8]) {
     let lines = input.iter().filter(|byte| matches!(byte, b'\n' | b'\r')).count();
     // Other scripts have line breaks of their own, of two or three bytes.
     let most = lines + input.len() / 2 + 1;
-    let shown: String = problems.iter().map(|problem| format!("{problem} {problem:?}\n")).collect();
-    mark::hidden_if_secret(input, &shown);
+    let shown: Vec<String> =
+        problems.iter().map(|problem| format!("{problem} {problem:?}")).collect();
+    mark::hidden_if_secret(input, &shown.join("\n"));
     for problem in &problems {
         assert!(problem.place.line as usize <= most, "a problem in a line that is not there");
     }

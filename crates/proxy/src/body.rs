@@ -105,9 +105,8 @@ impl Progress {
 }
 
 /// The body of a request, without trailers: they would reach the server unchecked. Also, over
-/// HTTP/1.1, hyper takes what follows `0\r
-///
-/// `, up to the next empty line, for trailers: a whole request could hide in them.
+/// HTTP/1.1, hyper takes what follows `0\r\n\n`, up to the next empty line, for trailers: a whole
+/// request could hide in them.
 pub(crate) struct Upload {
     body: hyper::body::Incoming,
     state: Arc<AtomicU8>,

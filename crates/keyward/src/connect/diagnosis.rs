@@ -243,7 +243,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Observed<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.write(cx, |inner, cx| inner.poll_flush(cx))
+        self.write(cx, AsyncWrite::poll_flush)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
