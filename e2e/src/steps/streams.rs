@@ -106,7 +106,10 @@ fn person(command: &std::process::Command) -> Outcome<Option<i32>> {
         terminal.type_in(&format!("echo {rows}-\"by\"-{columns}\n"))?;
         terminal.wait_for(&format!("{rows}-by-{columns}"));
     }
-    terminal.type_in("trap 'echo inter\"rupted\"; exit 9' INT; echo wai\"ting\"; cat\n")?;
+    // A loop of the shell's own: a shell that is interrupted just before it starts a program runs
+    // the trap only after the program.
+    let wait = "trap 'echo inter\"rupted\"; exit 9' INT; echo wai\"ting\"; while :; do :; done\n";
+    terminal.type_in(wait)?;
     terminal.wait_for("waiting");
     terminal.type_in("\x03")?;
     terminal.wait_for("interrupted");

@@ -190,7 +190,11 @@ impl Site {
             return Err(refuse(document.layout.line(place), &self.user, "a string was expected"));
         }
         let range = document.layout.span(place);
-        let new = if range.is_empty() { format!(" {new}") } else { new };
+        let new = match header_comment(document.bytes.get(range.clone()).unwrap_or_default()) {
+            Some(comment) => format!("{new} {comment}"),
+            None if range.is_empty() => format!(" {new}"),
+            None => new,
+        };
         self.push(part, range, new, document.layout.line(place), splices);
         Ok(())
     }
@@ -283,8 +287,7 @@ impl Document<'_> {
         format!("{ending}{}", " ".repeat(indent - usize::from(marked)))
     }
 
-    /// Where a node starts. An anchor or a tag before its content is found by the blank or bracket
-    /// in front of it.
+    /// Where a node starts.
     fn node_start(&self, place: Place) -> usize {
         self.layout.span(place).start
     }
@@ -301,6 +304,14 @@ impl Document<'_> {
         let start = self.layout.span(place).start;
         self.bytes[..start].iter().rposition(|byte| *byte == b'-').unwrap_or(start)
     }
+}
+
+/// The comment behind the `|` or `>` of a block scalar, which lies inside of what is replaced.
+fn header_comment(scalar: &[u8]) -> Option<&str> {
+    let scalar = std::str::from_utf8(scalar).ok()?;
+    let header = scalar.strip_prefix(['|', '>'])?;
+    let line = header.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']).next()?;
+    Some(line[line.find('#')?..].trim_end())
 }
 
 /// A path in the file's style: unquoted only in YAML, and only if it cannot be misread.

@@ -18,6 +18,18 @@ fn wrap_all(text: &str) -> Result<Edited, Refusal> {
     wrap(text.as_bytes(), &wrapping(&[]), |_| true)
 }
 
+#[test]
+fn the_comment_of_a_block_scalar_stays() {
+    for (header, comment) in [("|", "# by hand"), (">-", "# by # hand"), ("|2+", "#")] {
+        let text = format!(
+            "users:\n- name: u\n  user:\n    exec:\n      command: /bin/p\n      installHint: {header} {comment}\n          get it\n      interactiveMode: Never\n"
+        );
+        let edited = there_and_back(text.as_bytes(), |_| true, &|| text.clone()).unwrap();
+        let wrapped = String::from_utf8(edited.bytes).unwrap();
+        assert!(wrapped.contains(&format!("\" {comment}\n      interactiveMode")), "{wrapped}");
+    }
+}
+
 /// Wraps and unwraps one kubeconfig, if it can be wrapped.
 fn there_and_back(
     bytes: &[u8],
