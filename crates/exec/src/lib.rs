@@ -8,8 +8,8 @@
 //! Every kubectl call starts this program, so it avoids everything that costs a fraction of a
 //! millisecond.
 //!
-//! It is a library so that `keyward` can do the same when it is started by this name; nothing else is
-//! meant to be used.
+//! The crate is a library so that `keyward` can do the same when it is started by this name; nothing
+//! else is meant to be used.
 
 mod direct;
 #[cfg(target_os = "linux")]

@@ -11,7 +11,7 @@ use crate::Error;
 
 /// Keeps credentials for several programs, and lets one of them run a plugin for all.
 ///
-/// It is asked on the thread that would run the plugin, after the policy has allowed the run. Whatever
+/// A broker is asked on the thread that would run the plugin, after the policy has allowed the run. Whatever
 /// goes wrong with the broker itself is [`Brokered::Direct`]: the plugin then runs as it would without.
 pub trait Broker: Send + Sync {
     /// Asks for what the plugin would print. Blocks, for no longer than the budget of the run.
@@ -30,7 +30,7 @@ pub trait Broker: Send + Sync {
 pub struct Question<'a> {
     /// The plugin's command, as the kubeconfig names it.
     pub command: &'a str,
-    /// Its arguments, which may be secret.
+    /// The plugin's arguments, which may be secret.
     pub args: &'a [String],
     /// The whole environment that the plugin would get, the request included.
     pub environment: &'a [(OsString, OsString)],
@@ -51,9 +51,9 @@ pub struct Question<'a> {
 /// A credential of a broker, for telling the broker that a server refused it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handle {
-    /// The process that gave it.
+    /// The broker's process.
     pub process: i32,
-    /// Its number there.
+    /// The credential's number in that process.
     pub serial: u64,
 }
 

@@ -42,7 +42,7 @@ pub(super) enum State {
 pub(super) struct Connection {
     pub(super) stream: UnixStream,
     pub(super) state: State,
-    /// Who is at the other end, or why it is not served; `None` until it has said something.
+    /// The process at the other end, or why it is not served; `None` until it has said something.
     pub(super) peer: Option<Result<Peer, &'static str>>,
     /// The process that started the client.
     pub(super) client: Option<Client>,

@@ -23,7 +23,7 @@ pub(super) enum Event {
     Verified(Key, Arc<Credential>, Option<bool>),
 }
 
-/// Who runs a plugin, or the result of the run.
+/// The party that runs a plugin, or the result of the run.
 pub(super) enum Runner {
     /// The agent, on the calling thread.
     Agent,

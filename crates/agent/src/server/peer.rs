@@ -36,7 +36,7 @@ pub(super) struct Client {
     program: (u64, u64),
 }
 
-/// Who is served, and handles of those who asked last.
+/// The namespaces that are served, and handles of the processes that asked last.
 ///
 /// A handle only saves looking a process up again. The namespaces, which a process can change, are
 /// read for every connection.
@@ -154,7 +154,7 @@ impl Process {
         Ok(Self(openat(CWD, format!("/proc/{id}"), flags, Mode::empty())?))
     }
 
-    /// Its namespaces; fails if it has ended.
+    /// The process's namespaces; fails if the process has ended.
     fn namespaces(&self) -> io::Result<Namespaces> {
         let [mount, pid, user] = NAMESPACES;
         Ok(Namespaces([self.stat(mount)?, self.stat(pid)?, self.stat(user)?]))

@@ -1,6 +1,6 @@
 //! A TLS API server that really demands and checks credentials.
 //!
-//! It runs on its own thread and runtime, so that a test on any runtime, or on none, can use it. A
+//! The server runs on its own thread and runtime, so that a test on any runtime, or on none, can use it. A
 //! [`Server`] is its handle: what it accepts ([`Users`]), its faults ([`Faults`]), and what it saw
 //! ([`Recorder`], [`Counts`]).
 //!
