@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Stage {
     dir: tempfile::TempDir,
-    /// It accepts the plugin's token: the agent asks it when one process asks often.
+    /// A server that accepts the plugin's token: the agent asks it when one process asks often.
     server: Server,
 }
 
