@@ -16,8 +16,8 @@ use std::{
 
 use keyward_process::runner::{self, Cancel, Failure, Invocation};
 use keyward_testing::orphans::{
-    assert_gone, hangs, hangs_in_sessions, leaves_behind, lives, pids, rounds, wait_until_guarded,
-    with_default_signals,
+    assert_gone, hangs, hangs_in_sessions, hangs_with_a_deaf_child, leaves_behind, lives, pids,
+    rounds, wait_until_guarded, with_default_signals,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -62,10 +62,19 @@ fn what_a_program_left_behind_outlives_the_run_and_the_host() {
 
 #[test]
 fn a_child_in_a_session_of_its_own_does_not_outlive_the_budget() {
+    nothing_outlives_a_cancelled_run(hangs_in_sessions);
+}
+
+#[test]
+fn a_child_that_ignores_sigterm_does_not_outlive_the_budget() {
+    nothing_outlives_a_cancelled_run(hangs_with_a_deaf_child);
+}
+
+fn nothing_outlives_a_cancelled_run(script: fn(&Path) -> String) {
     for attended in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("pids");
-        let mut invocation = shell(&hangs_in_sessions(&place));
+        let mut invocation = shell(&script(&place));
         invocation.attended = attended;
         let stop = Cancel::default();
         let run = thread::spawn({

@@ -49,6 +49,11 @@ pub fn hangs_in_sessions(file: &Path) -> String {
     )
 }
 
+/// A shell script that waits for a child and ends when it is told to, which the child does not hear.
+pub fn hangs_with_a_deaf_child(file: &Path) -> String {
+    format!("trap '' TERM; sleep 600 & child=$!; trap - TERM; {}; wait", note(file, "$$ $child"))
+}
+
 /// A shell script that ends, and leaves a child behind as a login leaves a browser.
 pub fn leaves_behind(file: &Path) -> String {
     format!("sleep 600 > /dev/null 2>&1 & child=$!; {}", note(file, "$$ $child"))

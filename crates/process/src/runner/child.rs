@@ -121,6 +121,10 @@ impl Child {
         }
         if self.group || self.ended.is_none() {
             self.signal(Signal::KILL);
+        } else {
+            // It ended when it was told to; what it had started by then may not have.
+            #[cfg(target_os = "linux")]
+            self.descendants.signal(Signal::KILL);
         }
         self.reap();
     }
