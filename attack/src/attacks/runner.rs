@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use keyward_testing::server::User;
+use keyward_testing::{orphans::is_guarded, server::User};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -113,6 +113,9 @@ fn orphan(stage: &Stage) -> Outcome {
             if !wait_until(PATIENCE, || alive(word).len() == 1) {
                 return untried(format!("the plugin does not run: {}", running.stderr()));
             }
+            // On a busy machine the plugin may be up before `keyward` has armed the kernel's signal
+            // (decision 0023). A build that arms none is judged all the same.
+            wait_until(Duration::from_secs(5), || is_guarded(running.pid().cast_signed()));
             running.signal(signal);
             running.wait(PATIENCE);
             if !gone(word) {

@@ -82,29 +82,31 @@ pub fn pids(file: &Path) -> Vec<i32> {
     }
 }
 
-/// Waits until a process has told the kernel what to kill when it dies: until it has a descriptor
-/// with `O_ASYNC`. A program may be heard of before that on a machine that is busy.
+/// Waits until [`is_guarded`] holds. A program may be heard of before that on a machine that is busy.
 ///
 /// # Panics
 ///
-/// If it never has.
+/// If it never does.
 #[expect(clippy::disallowed_methods, reason = "a guard against hanging")]
 pub fn wait_until_guarded(pid: i32) {
-    const ASYNC: u32 = 0o20_000;
     let started = Instant::now();
+    while !is_guarded(pid) {
+        assert!(started.elapsed() < Duration::from_secs(60), "the program is not guarded");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether a process has told the kernel what to kill when it dies: whether it has a descriptor with
+/// `O_ASYNC`.
+pub fn is_guarded(pid: i32) -> bool {
+    const ASYNC: u32 = 0o20_000;
     let guards = |info: String| {
         let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
         let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
         flags.is_some_and(|flags| flags & ASYNC != 0)
     };
-    loop {
-        let open = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
-        if open.filter_map(|entry| fs::read_to_string(entry.path()).ok()).any(guards) {
-            return;
-        }
-        assert!(started.elapsed() < Duration::from_secs(60), "the program is not guarded");
-        thread::sleep(Duration::from_millis(1));
-    }
+    let open = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+    open.filter_map(|entry| fs::read_to_string(entry.path()).ok()).any(guards)
 }
 
 /// Fails if one of them lives for longer than a second; in the short form, where the machine may be
