@@ -46,7 +46,7 @@ fn get(program: &Path, scene: &Scene) -> Result<f64, String> {
     )
 }
 
-fn curl(scene: &Scene) -> Result<f64, String> {
+pub(super) fn curl(scene: &Scene) -> Result<f64, String> {
     start(
         Command::new("curl")
             .args(["--silent", "--fail", "--cacert"])

@@ -3,6 +3,7 @@
 mod agent;
 mod cached;
 mod crowd;
+mod doctor;
 mod get;
 mod image;
 mod kubeconfig;
@@ -40,6 +41,7 @@ pub const ALL: &[(&str, usize, Make)] = &[
     ("program: plan and credential", ROUNDS, startup::commands),
     ("program: size", ROUNDS, startup::size),
     ("program: get --raw /healthz", ROUNDS, get::row),
+    ("program: doctor", ROUNDS, doctor::row),
     ("the layer", MANY, layer::row),
     ("requests on one connection", MANY, requests::connection),
     ("requests in turn on one processor", MANY, requests::in_turn),

@@ -23,6 +23,8 @@ struct Inner {
     quiet: bool,
     /// A retry later may work.
     passing: bool,
+    /// The host's error, if it is one.
+    cause: Option<Error>,
 }
 
 /// The exit codes of the program.
@@ -64,6 +66,7 @@ impl Failure {
             stderr: None,
             quiet: false,
             passing: false,
+            cause: None,
         }))
     }
 
@@ -118,6 +121,11 @@ impl Failure {
     /// What the plugin wrote to its stderr.
     pub(crate) fn said(&self) -> Option<&str> {
         self.0.stderr.as_deref()
+    }
+
+    /// The host's error that this failure reports.
+    pub(crate) fn cause(&self) -> Option<&Error> {
+        self.0.cause.as_ref()
     }
 
     /// The exit code of this failure.
@@ -186,6 +194,7 @@ impl From<Error> for Failure {
         // What a person has already seen is not repeated.
         let new = error.stderr().filter(|_| !error.stderr_shown());
         failure.0.stderr = new.map(str::to_owned);
+        failure.0.cause = Some(error);
         failure
     }
 }

@@ -13,6 +13,7 @@ use keyward::{
 };
 use keyward_host::{
     Draft, Kubeconfig, Overrides, Plan, Sources, Target,
+    broker::Broker,
     kubeconfig::Impersonate,
     plan::{Settings, StderrMode},
     plugin::Environment,
@@ -62,6 +63,8 @@ pub(crate) struct Globals {
     pub(crate) asked: Option<Request>,
     /// Forwards what plugins write to stderr. One for all, so that equal settings stay equal.
     plugin_stderr: Arc<dyn Sink>,
+    /// Asked before a plugin runs.
+    broker: Arc<dyn Broker>,
     /// The warnings given so far: several contexts of one kubeconfig share some.
     warned: Arc<Mutex<HashSet<String>>>,
 }
@@ -78,8 +81,20 @@ impl Globals {
             surroundings: Surroundings::process(),
             asked: None,
             plugin_stderr,
+            broker: AGENT.clone(),
             warned: Arc::default(),
         }
+    }
+
+    /// Sends the stderr of plugins to `stderr`, and asks what `watch` makes of the agent.
+    pub(crate) fn watched(
+        mut self,
+        stderr: Arc<dyn Sink>,
+        watch: impl FnOnce(Arc<dyn Broker>) -> Arc<dyn Broker>,
+    ) -> Self {
+        self.plugin_stderr = stderr;
+        self.broker = watch(self.broker);
+        self
     }
 
     /// Adds what a client asked for, if this program runs as its plugin.
@@ -194,7 +209,7 @@ impl Globals {
         settings.form = self.flags.form();
         settings.prompts = Some(Arc::clone(&PROMPTS));
         settings.exchange = Some(Https::shared());
-        settings.broker = Some(AGENT.clone());
+        settings.broker = Some(self.broker.clone());
         settings.stderr = StderrMode::PassThrough(Arc::clone(&self.plugin_stderr));
         if let Some(asked) = &self.asked {
             // Our stderr belongs to the program that runs us, as the plugin's does under kubectl.
@@ -253,14 +268,29 @@ impl Globals {
     }
 }
 
+/// Whether a plugin's variable names an account or a configuration, which people need to see.
+#[cfg(unix)]
+fn names_account(variable: &str) -> bool {
+    use keyward_agent::identity::Profile;
+
+    Profile::ALL.iter().any(|profile| profile.pinnable().contains(&variable))
+}
+
+#[cfg(not(unix))]
+fn names_account(_variable: &str) -> bool {
+    false
+}
+
 /// Redacts every secret of a target in all later output of this process.
 fn remember(target: &Target) {
     let user = &target.user.value;
     for secret in [&user.token, &user.password, &user.client_key_data] {
         redact::remember(secret, None);
     }
-    for (_, value) in user.exec.iter().flat_map(|exec| &exec.env) {
-        redact::remember_value(value);
+    for (name, value) in user.exec.iter().flat_map(|exec| &exec.env) {
+        if !names_account(name) {
+            redact::remember_value(value);
+        }
     }
     for secret in target.exec_config.iter().flat_map(Node::secrets) {
         redact::remember_value(&secret);

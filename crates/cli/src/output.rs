@@ -135,8 +135,8 @@ fn has_room(_stderr: &io::StderrLock<'_>) -> bool {
 
 /// Quotes a text for a shell.
 pub(crate) fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
-    if text.chars().all(plain) {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@=".contains(c);
+    if !text.starts_with('=') && text.chars().all(plain) {
         text.to_owned()
     } else {
         format!("'{}'", text.replace('\'', r"'\''"))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use keyward::{Body, Client, Incoming, Kind, client::Opened};
-use keyward_host::Sources;
+use keyward_host::{Plan, Source, Sources};
 use keyward_protocol::{text::causes, url};
 use serde_json::Value;
 
@@ -123,24 +123,33 @@ impl Server {
 
     /// Says of a 401 which credential was refused, and whether another was tried.
     pub(crate) fn identify(&self, status: StatusCode, failure: Failure) -> Failure {
-        if status != StatusCode::UNAUTHORIZED {
-            return failure;
-        }
-        let Opened { source, plan, .. } = &self.opened;
-        let failure = failure.note("refused is", output::user(plan.target()));
-        let Some(plugin) = plan.plugin() else {
-            return failure.hint("`keyward plan` shows where this user's credential comes from");
-        };
-        let name = inline(plugin.command());
-        let tried = match source.history().error {
-            Some(error) => format!("plugin `{name}` was run again and failed: {error}"),
-            None => format!("plugin `{name}` was run again, which did not help"),
-        };
-        failure.note("renewal", tried).hint(
-            "the server does not accept the plugin's credential: check the account it is logged in \
-             with; `keyward plan` shows what it is told",
-        )
+        identify(status, failure, &self.opened.source, &self.opened.plan)
     }
+}
+
+/// Says of a 401 which credential was refused, and whether another was tried.
+pub(crate) fn identify(
+    status: StatusCode,
+    failure: Failure,
+    source: &Source,
+    plan: &Plan,
+) -> Failure {
+    if status != StatusCode::UNAUTHORIZED {
+        return failure;
+    }
+    let failure = failure.note("refused is", output::user(plan.target()));
+    let Some(plugin) = plan.plugin() else {
+        return failure.hint("`keyward plan` shows where this user's credential comes from");
+    };
+    let name = inline(plugin.command());
+    let tried = match source.history().error {
+        Some(error) => format!("plugin `{name}` was run again and failed: {error}"),
+        None => format!("plugin `{name}` was run again, which did not help"),
+    };
+    failure.note("renewal", tried).hint(
+        "the server does not accept the plugin's credential: check the account it is logged in \
+         with; `keyward plan` shows what it is told",
+    )
 }
 
 /// Reads a whole small body.

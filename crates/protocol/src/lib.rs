@@ -10,6 +10,7 @@ pub mod duration;
 pub mod exec;
 pub mod image;
 pub mod json;
+pub mod jwt;
 pub mod node;
 pub mod pem;
 mod secret;

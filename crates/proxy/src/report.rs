@@ -9,11 +9,10 @@ use std::{
     },
 };
 
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
 use keyward_host::{Credential, redact::redact};
 use keyward_process::clock::{Clock, SystemClock};
-use keyward_protocol::url;
+use keyward_protocol::{jwt::Claims, url};
 use serde_json::{Value, json};
 
 use crate::{
@@ -213,11 +212,8 @@ fn identity(credential: &Credential) -> Option<String> {
     if let Some(name) = credential.signer().and_then(|signer| signer.common_name.clone()) {
         return Some(name);
     }
-    let token = credential.token()?.expose();
-    let claims = token.split('.').nth(1).filter(|_| token.split('.').count() == 3)?;
-    let claims = URL_SAFE_NO_PAD.decode(claims).ok()?;
-    let claims: Value = serde_json::from_slice(&claims).ok()?;
-    claims["sub"].as_str().map(str::to_owned)
+    let claims = Claims::read(credential.token()?.expose())?;
+    claims.text("sub").map(str::to_owned)
 }
 
 /// A context as a label, quoted as Prometheus wants it.

@@ -1,8 +1,7 @@
 //! Finds out whom a credential belongs to, for people.
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use keyward_host::Credential;
-use keyward_protocol::{Node, text, x509::Certificate};
+use keyward_protocol::{jwt::Claims, text, x509::Certificate};
 
 /// The subject of a JWT or a certificate. It is not verified, only shown and compared with the
 /// previous one.
@@ -15,14 +14,8 @@ pub(super) fn of(credential: &Credential) -> Option<String> {
 }
 
 fn of_token(token: &str) -> Option<String> {
-    let mut parts = token.split('.');
-    let (Some(_), Some(claims), Some(_), None) =
-        (parts.next(), parts.next(), parts.next(), parts.next())
-    else {
-        return None;
-    };
-    let claims = Node::from_json(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()?;
-    let claim = |name: &str| claims.get(name)?.text(name).ok()?.map(text::inline);
+    let claims = Claims::read(token)?;
+    let claim = |name: &str| claims.text(name).map(text::inline);
     let subject = claim("sub")?;
     Some(match claim("iss") {
         Some(issuer) => format!("{subject} ({issuer})"),
@@ -42,6 +35,8 @@ fn of_certificate(der: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+
     use super::*;
 
     #[test]

@@ -6,6 +6,7 @@ mod completions;
 mod credential;
 #[cfg(unix)]
 mod demo;
+mod doctor;
 mod enroll;
 mod get;
 pub(crate) mod image;
@@ -37,6 +38,7 @@ pub(crate) enum Command {
     Credential(credential::Args),
     Get(get::Args),
     Whoami(whoami::Args),
+    Doctor(Box<doctor::Args>),
     Enroll(enroll::Args),
     #[cfg(target_os = "linux")]
     Login(agent::LoginArgs),
@@ -81,6 +83,7 @@ impl Command {
             Self::Credential(args) => credential::run(&args, globals),
             Self::Get(args) => get::run(&args, globals),
             Self::Whoami(args) => whoami::run(&args, globals),
+            Self::Doctor(args) => doctor::run(&args, globals),
             Self::Enroll(args) => enroll::run(&args, globals),
             #[cfg(target_os = "linux")]
             Self::Login(args) => agent::log_in(&args, globals),

@@ -6,7 +6,7 @@ use clap::{Args as _, Command};
 
 #[cfg(target_os = "linux")]
 use super::agent;
-use super::{completions, credential, enroll, get, image, plan, plugin_test, sign, whoami};
+use super::{completions, credential, doctor, enroll, get, image, plan, plugin_test, sign, whoami};
 #[cfg(unix)]
 use super::{demo, proxy, unwrap, wrap};
 
@@ -25,6 +25,7 @@ const TABLE: &[(&str, Augment)] = &[
     ("credential", credential::Args::augment_args),
     ("get", get::Args::augment_args),
     ("whoami", whoami::Args::augment_args),
+    ("doctor", doctor::Args::augment_args),
     ("enroll", enroll::Args::augment_args),
     #[cfg(target_os = "linux")]
     ("login", agent::LoginArgs::augment_args),

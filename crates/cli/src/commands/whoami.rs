@@ -39,7 +39,12 @@ const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
 /// Sends the request and prints the user.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let server = Server::open(&args.server, globals)?;
-    let review = review(&server)?;
+    let send = |request| {
+        server.ask(request, async |response| {
+            Ok((response.status(), server::bytes(response.into_body()).await?))
+        })
+    };
+    let review = review(send, |status, failure| server.identify(status, failure))?;
     match args.output.format {
         Format::Json => output::print_json(&review)?,
         Format::Text => output::print(&table(&review["status"]["userInfo"]))?,
@@ -47,7 +52,12 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn review(server: &Server) -> Result<Value, Failure> {
+/// Asks for the user. `send` sends a request and returns status and body; `refused` says more about a
+/// refusal.
+pub(super) fn review(
+    mut send: impl FnMut(Request<Body>) -> Result<(StatusCode, Vec<u8>), Failure>,
+    refused: impl Fn(StatusCode, Failure) -> Failure,
+) -> Result<Value, Failure> {
     for version in VERSIONS {
         let object = json!({ "kind": "SelfSubjectReview", "apiVersion": format!("authentication.k8s.io/{version}") });
         let request =
@@ -56,14 +66,12 @@ fn review(server: &Server) -> Result<Value, Failure> {
                 .header(header::ACCEPT, "application/json")
                 .body(Body::from(object.to_string()))
                 .map_err(|error| Failure::failed(error.to_string()))?;
-        let (status, body) = server.ask(request, async |response| {
-            Ok((response.status(), server::bytes(response.into_body()).await?))
-        })?;
+        let (status, body) = send(request)?;
         if status == StatusCode::NOT_FOUND {
             continue;
         }
         if !status.is_success() {
-            return Err(server.identify(status, server::refusal(status, &body)));
+            return Err(refused(status, server::refusal(status, &body)));
         }
         return serde_json::from_slice(&body).map_err(|error| {
             Failure::failed("the server's answer is not JSON").note("cause", error.to_string())

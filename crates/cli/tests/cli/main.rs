@@ -3,6 +3,7 @@
 
 mod credential;
 mod demo;
+mod doctor;
 mod general;
 mod get;
 mod image;

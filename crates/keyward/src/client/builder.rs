@@ -11,7 +11,7 @@ use super::{Client, Inner, headers::DefaultHeaders};
 use crate::{
     Error, Origin,
     bearer::{Config, Outcomes},
-    connect::Connector,
+    connect::{Connector, Tracer},
     error::Kind,
     generation::Generations,
     identity::{Trust, default_provider},
@@ -32,6 +32,7 @@ pub struct Builder {
     replay: bool,
     refresh_on_403: bool,
     bare: bool,
+    tracer: Tracer,
 }
 
 /// A client, and what it was opened with.
@@ -58,6 +59,7 @@ impl Default for Builder {
             replay: true,
             refresh_on_403: false,
             bare: false,
+            tracer: Tracer::default(),
         }
     }
 }
@@ -161,6 +163,13 @@ impl Builder {
         self
     }
 
+    /// Records in `tracer` how the client's connections come about, for a program that explains faults.
+    #[must_use]
+    pub fn tracer(mut self, tracer: &Tracer) -> Self {
+        self.tracer = tracer.clone();
+        self
+    }
+
     /// A client for this context, or the current one, of the kubeconfig that kubectl would use, and the
     /// target that the context names. Runs no plugin and opens no connection. All clients made this
     /// way share the credentials of one identity.
@@ -217,7 +226,8 @@ impl Builder {
             &target.cluster.value.proxy_url,
             &self.surroundings,
             self.connect,
-        )?;
+        )?
+        .traced(&self.tracer);
         let agent = self
             .user_agent
             .unwrap_or_else(|| concat!("keyward/", env!("CARGO_PKG_VERSION")).to_owned());

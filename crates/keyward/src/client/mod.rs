@@ -18,6 +18,7 @@ use tower::Service;
 
 pub use self::builder::{Builder, Opened};
 use self::headers::DefaultHeaders;
+pub use crate::connect::{Secured, Trace, Tracer};
 use crate::{
     Body, Error, Incoming, Origin,
     bearer::{Config, Layer, Retry},

@@ -6,6 +6,7 @@ mod environment;
 mod proxy;
 mod socks;
 mod tcp;
+mod trace;
 
 use std::{
     sync::{
@@ -21,6 +22,7 @@ use tokio::{io::BufReader, net::TcpStream, time::Instant};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 
+pub use self::trace::{Secured, Trace, Tracer};
 pub(crate) use self::{
     diagnosis::{Cause, Diagnosis, Observed},
     dialer::Dialer,
@@ -53,6 +55,7 @@ pub(crate) struct Connector {
     limit: Duration,
     /// The server may have issued a session ticket, with which the next connection needs no signature.
     ticket: Arc<AtomicBool>,
+    tracer: Tracer,
 }
 
 impl Connector {
@@ -72,7 +75,14 @@ impl Connector {
         } else {
             Some(Proxy::parse(proxy_url)?)
         };
-        Ok(Self { origin, proxy, trust, limit, ticket: Arc::default() })
+        Ok(Self { origin, proxy, trust, limit, ticket: Arc::default(), tracer: Tracer::default() })
+    }
+
+    /// Records how connections come about.
+    pub(crate) fn traced(mut self, tracer: &Tracer) -> Self {
+        tracer.begin(self.proxy.as_ref());
+        self.tracer = tracer.clone();
+        self
     }
 
     pub(crate) fn origin(&self) -> &Origin {
@@ -151,12 +161,18 @@ impl Connector {
         through: &AtomicBool,
     ) -> Result<Io, Error> {
         let (host, port) = (self.origin.bare_host(), self.origin.port());
+        let tracer = &self.tracer;
+        tracer.begin(self.proxy.as_ref());
         let stream = match &self.proxy {
-            None => Either::Left(tcp::dial(host, port).await.map_err(|error| {
+            None => Either::Left(tcp::dial(host, port, tracer).await.map_err(|error| {
                 let message = format!("`{host}` port {port} could not be reached");
                 Error::because(Kind::Connect, message, error)
             })?),
-            Some(proxy) => proxy.tunnel(host, port, &self.trust).await?,
+            Some(proxy) => {
+                let stream = proxy.tunnel(host, port, &self.trust, tracer).await?;
+                tracer.tunnelled();
+                stream
+            }
         };
         through.store(true, Ordering::Relaxed);
         if !self.origin.is_https() {
@@ -174,6 +190,10 @@ impl Connector {
                 .await
                 .unwrap_or_else(|| Err(diagnosis::no_thread())),
         };
+        match &shaken {
+            Ok(stream) => tracer.secured(stream.get_ref().1),
+            Err(error) => tracer.refused(error),
+        }
         shaken.map(Either::Right).map_err(|error| {
             diagnosis.note(&error);
             match identity::failure(&error) {

@@ -11,7 +11,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 use tokio_util::either::Either;
 
-use super::{Stream, no_tls, socks, tcp};
+use super::{Stream, Tracer, no_tls, socks, tcp};
 use crate::{
     Error,
     error::Kind,
@@ -75,8 +75,9 @@ impl Proxy {
         host: &str,
         port: u16,
         trust: &Trust,
+        tracer: &Tracer,
     ) -> Result<Stream, Error> {
-        let socket = tcp::dial(&self.host, self.port).await.map_err(|error| {
+        let socket = tcp::dial(&self.host, self.port, tracer).await.map_err(|error| {
             let message = format!("{} could not be reached", self.describe(host, port));
             Error::because(Kind::Connect, message, error)
         })?;

@@ -11,6 +11,8 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
+use super::Tracer;
+
 /// How long an address has before the next one is tried beside it (RFC 8305 says 250 ms).
 const HEAD_START: Duration = Duration::from_millis(250);
 
@@ -18,8 +20,11 @@ const HEAD_START: Duration = Duration::from_millis(250);
 const PROBE: Duration = Duration::from_secs(15);
 
 /// Connects to the first address that answers. Errors do not name the host.
-pub(super) async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
-    let stream = race(resolve(host, port).await?).await?;
+pub(super) async fn dial(host: &str, port: u16, tracer: &Tracer) -> io::Result<TcpStream> {
+    let addresses = resolve(host, port).await?;
+    tracer.resolved(&addresses);
+    let stream = race(addresses).await?;
+    tracer.connected(stream.peer_addr());
     // Small requests must not wait for acknowledgements of earlier ones.
     stream.set_nodelay(true)?;
     keep_alive(&stream)?;
@@ -149,7 +154,9 @@ mod tests {
     #[tokio::test]
     async fn a_silent_peer_is_probed() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stream = dial("127.0.0.1", listener.local_addr().unwrap().port()).await.unwrap();
+        let stream = dial("127.0.0.1", listener.local_addr().unwrap().port(), &Tracer::default())
+            .await
+            .unwrap();
         assert!(stream.nodelay().unwrap());
         let socket = SockRef::from(&stream);
         assert!(socket.keepalive().unwrap());

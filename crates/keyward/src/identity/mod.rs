@@ -29,9 +29,14 @@ use rustls::{
 };
 
 use self::verifier::{Authorities, Verifier};
-pub(crate) use self::{handshake::Handshake, rejected::rejection, signer::failure};
+pub(crate) use self::{
+    handshake::Handshake,
+    rejected::{Rejected, rejection},
+    signer::failure,
+};
 pub use self::{
     key::check_pair,
+    rejected::Rejection,
     signer::{Scheme, schemes},
 };
 use crate::{Error, Origin, error::Kind};

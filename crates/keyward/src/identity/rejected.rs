@@ -11,9 +11,26 @@ use rustls::{
 /// The most names of a certificate, or authorities of a bundle, that a message lists.
 const MOST: usize = 5;
 
+/// Why a server's certificate was rejected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// It is for other names. Its chain is good.
+    Name,
+    /// It has expired.
+    Expired,
+    /// It is not valid yet.
+    NotYet,
+    /// No trusted authority signed it, or it is malformed.
+    Untrusted,
+}
+
 /// What is wrong with a server's certificate, what it says, and who was trusted.
 #[derive(Debug)]
 pub(crate) struct Rejected {
+    pub(crate) kind: Rejection,
+    /// In DER.
+    pub(crate) certificate: Vec<u8>,
     reason: String,
     shown: Detail,
 }
@@ -34,6 +51,8 @@ pub(super) fn explain(
 ) -> TlsError {
     let TlsError::InvalidCertificate(cause) = &error else { return error };
     let rejected = Rejected {
+        kind: kind(cause),
+        certificate: certificate.to_vec(),
         reason: reason(cause, name),
         shown: Detail {
             text: shown(certificate),
@@ -50,6 +69,17 @@ pub(crate) fn rejection(error: &std::io::Error) -> Option<Arc<dyn StdError + Sen
             inner.is::<Rejected>().then(|| Arc::clone(inner))
         }
         _ => None,
+    }
+}
+
+fn kind(cause: &CertificateError) -> Rejection {
+    use CertificateError as Cause;
+
+    match cause {
+        Cause::NotValidForName | Cause::NotValidForNameContext { .. } => Rejection::Name,
+        Cause::Expired | Cause::ExpiredContext { .. } => Rejection::Expired,
+        Cause::NotValidYet | Cause::NotValidYetContext { .. } => Rejection::NotYet,
+        _ => Rejection::Untrusted,
     }
 }
 

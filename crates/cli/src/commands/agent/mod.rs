@@ -17,6 +17,7 @@ use keyward_protocol::agent::{Admin, Served};
 pub(crate) use self::{
     login::{LoginArgs, LogoutArgs, log_in, log_out, question},
     run_plugin::{Args as RunPluginArgs, run as run_plugin},
+    status::reported_status,
     verify::{Args as VerifyArgs, run as verify_credential},
 };
 use crate::{failure::Failure, globals::Globals, output};

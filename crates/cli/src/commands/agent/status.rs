@@ -50,18 +50,13 @@ struct Credential {
 }
 
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
-    let json = match client::admin(globals, &Admin::Status)? {
-        Some(Served::Done(json)) => json,
-        None => {
-            return Err(Failure::failed("no agent is running").hint(
-                "kubectl starts one if the kubeconfig is wrapped; see `keyward wrap --help`",
-            ));
-        }
-        Some(_) => return Err(Failure::failed("the agent does not report its status")),
+    let Some(status) = reported_status(globals)? else {
+        return Err(Failure::failed("no agent is running")
+            .hint("kubectl starts one if the kubeconfig is wrapped; see `keyward wrap --help`"));
     };
     let overwritten = overwritten(globals);
     if args.output == Format::Json {
-        let mut status: serde_json::Value = serde_json::from_str(json.expose()).map_err(unread)?;
+        let mut status = status;
         status["overwritten"] = overwritten
             .iter()
             .map(|(file, users)| serde_json::json!({ "kubeconfig": file, "users": users }))
@@ -69,7 +64,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         output::print_json(&status)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let status: Status = serde_json::from_str(json.expose()).map_err(unread)?;
+    let status: Status = serde_json::from_value(status).map_err(unread)?;
     let locked = if status.locked { ", locked" } else { "" };
     let program = status.program.map(|path| format!(", `{}`", output::inline(&path)));
     let mut text = format!(
@@ -92,6 +87,15 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     }
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the agent reports of itself; `None` if no agent is running.
+pub(crate) fn reported_status(globals: &Globals) -> Result<Option<serde_json::Value>, Failure> {
+    match client::admin(globals, &Admin::Status)? {
+        Some(Served::Done(json)) => serde_json::from_str(json.expose()).map(Some).map_err(unread),
+        Some(_) => Err(Failure::failed("the agent does not report its status")),
+        None => Ok(None),
+    }
 }
 
 /// Wrapped kubeconfigs that another program has rewritten, and the users affected.

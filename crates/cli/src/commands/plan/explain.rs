@@ -113,7 +113,7 @@ fn user(target: &Target) -> User {
     }
 }
 
-fn source(globals: &Globals, draft: &Draft) -> Source {
+pub(in crate::commands) fn source(globals: &Globals, draft: &Draft) -> Source {
     let target = draft.target();
     let mut file = None;
     let methods = draft.methods().into_iter();
@@ -310,7 +310,11 @@ fn refused(preview: &Preview) -> Option<PathBuf> {
 }
 
 /// Where the program was looked for. A search stops at the first directory that has it.
-fn looked_in(globals: &Globals, command: &str, preview: &Preview) -> Vec<PathBuf> {
+pub(in crate::commands) fn looked_in(
+    globals: &Globals,
+    command: &str,
+    preview: &Preview,
+) -> Vec<PathBuf> {
     match &preview.judgement.found {
         Err(Missing::Nowhere { looked, .. }) => looked.clone(),
         Err(Missing::Relative(path) | Missing::Folder(path) | Missing::NotExecutable(path)) => {
@@ -343,7 +347,7 @@ fn environment(draft: &Draft, names: &[(String, Origin)]) -> Environment {
     Environment { base, inherited: names(inherited), set: names(set) }
 }
 
-fn policy(rules: &Rules, preview: &Preview) -> Policy {
+pub(in crate::commands) fn policy(rules: &Rules, preview: &Preview) -> Policy {
     let verdict = &preview.judgement.verdict;
     let allowed = matches!(verdict, Verdict::Allowed | Verdict::Listed(_));
     let because = match verdict {

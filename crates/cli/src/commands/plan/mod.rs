@@ -1,8 +1,8 @@
 //! `keyward plan`: shows what would run for this context, and why. Runs nothing.
 
 mod arguments;
-mod explain;
-mod explanation;
+pub(super) mod explain;
+pub(super) mod explanation;
 mod text;
 
 use std::process::ExitCode;

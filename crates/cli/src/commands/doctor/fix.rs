@@ -1,0 +1,214 @@
+//! The commands that fix faults.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
+
+use keyward_host::{
+    Kubeconfig,
+    kubeconfig::{Class, Problem},
+};
+use keyward_process::{
+    file::{self, Limits},
+    surroundings::Surroundings,
+    trust::{self, Problem as Trust},
+};
+
+use super::step::Step;
+use crate::{globals::Globals, output::quoted};
+
+/// The names that flags and context choose, whether or not their entries exist.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    pub(super) context: String,
+    pub(super) cluster: String,
+    pub(super) user: String,
+}
+
+impl Chosen {
+    pub(super) fn new(globals: &Globals, config: &Kubeconfig) -> Self {
+        let overrides = globals.overrides();
+        let context = overrides.context.unwrap_or_else(|| config.current_context.clone());
+        let entry = config.contexts.iter().find(|entry| entry.name == context);
+        let entry = entry.map(|entry| &entry.value);
+        Self {
+            cluster: overrides
+                .cluster
+                .or_else(|| entry.map(|entry| entry.cluster.clone()))
+                .unwrap_or_default(),
+            user: overrides
+                .user
+                .or_else(|| entry.map(|entry| entry.user.clone()))
+                .unwrap_or_default(),
+            context,
+        }
+    }
+}
+
+/// A `kubectl config` command for the kubeconfig that is in use.
+pub(super) fn kubectl_config(globals: &Globals, words: &[&str]) -> String {
+    let mut command = "kubectl config".to_owned();
+    if let Some(file) = globals.flags.kubeconfig.as_ref().filter(|f| !f.as_os_str().is_empty()) {
+        let _ = write!(command, " --kubeconfig={}", quoted(&file.to_string_lossy()));
+    }
+    for word in words {
+        command += " ";
+        command += &quoted(word);
+    }
+    command
+}
+
+/// Adds how to fix a problem of the kubeconfig.
+pub(super) fn of_problem(
+    step: Step,
+    problem: &Problem,
+    globals: &Globals,
+    config: &Kubeconfig,
+) -> Step {
+    let chosen = Chosen::new(globals, config);
+    let kubectl = |words: &[&str]| kubectl_config(globals, words);
+    let only = |names: Vec<&str>| match names.as_slice() {
+        [one] => Some((*one).to_owned()),
+        _ => None,
+    };
+    let (user, cluster) = (chosen.user.as_str(), chosen.cluster.as_str());
+    let unset_user = |field: &str| kubectl(&["unset", &format!("users.{user}.{field}")]);
+    let unset_cluster = |field: &str| kubectl(&["unset", &format!("clusters.{cluster}.{field}")]);
+    let flagged = problem.field.as_ref().is_some_and(|field| field.starts_with("--"));
+    match problem.class {
+        _ if flagged => step.advice("correct the flag"),
+        Class::ContextNotFound | Class::EmptyConfig if !config.contexts.is_empty() => {
+            match only(config.contexts.iter().map(|c| c.name.as_str()).collect()) {
+                Some(name) => step.fix(kubectl(&["use-context", &name])),
+                None => step.advice("choose a context with `kubectl config use-context NAME`"),
+            }
+        }
+        Class::EmptyConfig | Class::FileNotFound => no_file(step, globals, config),
+        Class::Load => unread(step, problem, globals),
+        Class::OverrideContextNotFound => {
+            match only(config.contexts.iter().map(|c| c.name.as_str()).collect()) {
+                Some(name) => step.fix(format!("keyward doctor --context {}", quoted(&name))),
+                None => step,
+            }
+        }
+        Class::UserNotFound => match only(config.users.iter().map(|u| u.name.as_str()).collect()) {
+            Some(name) => {
+                step.fix(kubectl(&["set-context", &chosen.context, &format!("--user={name}")]))
+            }
+            None => step.advice(format!(
+                "name an existing user: `kubectl config set-context {} --user=NAME`",
+                quoted(&chosen.context)
+            )),
+        },
+        Class::NotHttps => match server(config, cluster) {
+            Some(server) if !server.contains("://") => {
+                let server = format!("--server=https://{server}");
+                step.fix(kubectl(&["set-cluster", cluster, &server]))
+            }
+            Some(server) if server.starts_with("http://") => {
+                let server = format!("--server={}", server.replacen("http", "https", 1));
+                step.fix(kubectl(&["set-cluster", cluster, &server]))
+            }
+            _ => step.advice("correct the cluster's `server`"),
+        },
+        Class::ExecModeMissing | Class::ExecModeInvalid => {
+            step.fix(kubectl(&["set-credentials", user, "--exec-interactive-mode=IfAvailable"]))
+        }
+        Class::ExecVersionMissing | Class::ExecVersionUnsupported => step.fix(kubectl(&[
+            "set-credentials",
+            user,
+            "--exec-api-version=client.authentication.k8s.io/v1",
+            "--exec-interactive-mode=IfAvailable",
+        ])),
+        Class::ProxyUrlInvalid => step.fix(unset_cluster("proxy-url")),
+        Class::CaBoth => step.fix(unset_cluster("certificate-authority")),
+        Class::CaWithInsecure => {
+            step.fix(kubectl(&["set-cluster", cluster, "--insecure-skip-tls-verify=false"]))
+        }
+        Class::CaUnreadable | Class::CaInvalid => step.advice(format!(
+            "get the cluster's authority from its administrator, then run `{}`",
+            kubectl(&["set-cluster", cluster, "--embed-certs", "--certificate-authority=FILE"])
+        )),
+        Class::ClientCertificateBoth => step.fix(unset_user("client-certificate")),
+        Class::ClientKeyBoth => step.fix(unset_user("client-key")),
+        Class::MultipleMethods => step.fix(unset_user("username")),
+        Class::ExecWithProvider => step.fix(unset_user("auth-provider")),
+        Class::NoServer => step.advice(format!(
+            "set the server's address: `{}`",
+            kubectl(&["set-cluster", cluster, "--server=https://HOST:PORT"])
+        )),
+        _ => step,
+    }
+}
+
+fn server<'a>(config: &'a Kubeconfig, cluster: &str) -> Option<&'a str> {
+    let named = config.clusters.iter().find(|entry| entry.name == cluster)?;
+    // A password in it must not come into a command.
+    Some(named.value.server.as_str()).filter(|server| !server.contains('@'))
+}
+
+/// A file that is no kubeconfig. Often a tab stands where YAML wants spaces.
+fn unread(step: Step, problem: &Problem, globals: &Globals) -> Step {
+    let Some(path) = &problem.place.file else { return step };
+    let line = problem.place.line;
+    let text = file::read(&globals.surroundings.absolute(path), &Limits::GIVEN);
+    let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let index = usize::try_from(line).unwrap_or_default().checked_sub(1);
+    let has_tab = index
+        .and_then(|index| text.lines().nth(index))
+        .is_some_and(|text| text.trim_start_matches(' ').starts_with('\t'));
+    if has_tab {
+        return step
+            .fix(format!("sed -i '{line}s/\\t/    /g' {}", quoted(&path.to_string_lossy())));
+    }
+    step.advice("correct the file, or get a new one from where it came from")
+}
+
+/// There is no kubeconfig where it was looked for.
+fn no_file(step: Step, globals: &Globals, config: &Kubeconfig) -> Step {
+    let surroundings = &globals.surroundings;
+    let usual = surroundings.home().map(|home| home.join(".kube").join("config"));
+    let exists = usual.as_ref().is_some_and(|usual| usual.is_file());
+    let listed = surroundings.var("KUBECONFIG").is_some_and(|list| !list.is_empty());
+    if exists && listed && config.files.iter().all(|(_, found)| !found) {
+        return step.fix("unset KUBECONFIG");
+    }
+    step.advice("get a kubeconfig from the cluster's administrator or your cloud's command line")
+}
+
+/// Directories that a shell's start files often add to `PATH` and that other programs therefore lack.
+fn usual_directories(surroundings: &Surroundings) -> Vec<PathBuf> {
+    let home = surroundings.home().unwrap_or_default();
+    let at_home =
+        [".krew/bin", ".local/bin", "bin", "google-cloud-sdk/bin", ".azure-kubelogin", "go/bin"];
+    let elsewhere = ["/usr/local/bin", "/opt/homebrew/bin", "/snap/bin"];
+    let at_home = at_home.into_iter().map(|directory| home.join(directory));
+    at_home.chain(elsewhere.into_iter().map(PathBuf::from)).collect()
+}
+
+/// The directory off `PATH` that has a program of this name.
+pub(super) fn directory_of(command: &str, surroundings: &Surroundings) -> Option<PathBuf> {
+    usual_directories(surroundings).into_iter().find(|directory| directory.join(command).is_file())
+}
+
+/// The command that takes a directory into `PATH`.
+pub(super) fn extend_path(directory: &Path) -> String {
+    format!("export PATH=\"$PATH:{}\"", directory.display())
+}
+
+/// The command that keeps others from changing a program.
+pub(super) fn protect(program: &Path, surroundings: &Surroundings) -> Option<String> {
+    let checked = trust::program(program, surroundings.var("PATH").as_deref()).ok()?;
+    let mut commands = Vec::new();
+    for fault in checked.faults() {
+        let path = quoted(&fault.path.to_string_lossy());
+        commands.push(match fault.problem {
+            Trust::WorldWritable(_) | Trust::GroupWritable(_) => format!("chmod go-w {path}"),
+            Trust::Owner(_) => format!("sudo chown root {path}"),
+            Trust::Listed(_) => format!("setfacl -b {path}"),
+            _ => return None,
+        });
+    }
+    (!commands.is_empty()).then(|| commands.join(" && "))
+}
