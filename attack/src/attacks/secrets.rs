@@ -231,8 +231,14 @@ fn address(stage: &Stage) -> Outcome {
     ] {
         stage
             .write("config", cluster(&json!({ "server": server }), &json!({ "token": "good" })))?;
-        let commands: [&[&str]; 4] =
-            [&["get", "--raw", "/version"], &["whoami"], &["plan"], &["plan", "-o", "json"]];
+        let commands: [&[&str]; 6] = [
+            &["get", "--raw", "/version"],
+            &["whoami"],
+            &["plan"],
+            &["plan", "-o", "json"],
+            &["doctor"],
+            &["doctor", "-o", "json"],
+        ];
         for words in commands {
             texts.push((server, stage.run(&mut stage.keyward(words))?.said()));
         }
@@ -258,6 +264,7 @@ fn arguments(stage: &Stage) -> Outcome {
             return untried(format!("the plugin's words are not shown: {}", done.said()));
         }
         texts.push((args[0], done.said()));
+        texts.push((args[0], stage.run(&mut stage.keyward(&["doctor"]))?.said()));
     }
     hidden(&texts, &["marked-Secret1"])
 }

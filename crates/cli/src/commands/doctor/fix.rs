@@ -68,8 +68,10 @@ pub(super) fn of_problem(
 ) -> Step {
     let chosen = Chosen::new(globals, config);
     let kubectl = |words: &[&str]| kubectl_config(globals, words);
-    let only = |names: Vec<&str>| match names.as_slice() {
-        [one] => Some((*one).to_owned()),
+    let suggested = suggestion(step.advice.as_deref());
+    let only = |names: Vec<&str>| match (names.as_slice(), &suggested) {
+        ([one], _) => Some((*one).to_owned()),
+        (names, Some(name)) if names.contains(&name.as_str()) => Some(name.clone()),
         _ => None,
     };
     let (user, cluster) = (chosen.user.as_str(), chosen.cluster.as_str());
@@ -140,6 +142,12 @@ pub(super) fn of_problem(
         )),
         _ => step,
     }
+}
+
+/// The one name that the kubeconfig's own hint suggests.
+fn suggestion(hint: Option<&str>) -> Option<String> {
+    let name = hint?.strip_prefix("did you mean `")?.strip_suffix("`?")?;
+    (!name.contains('`')).then(|| name.to_owned())
 }
 
 fn server<'a>(config: &'a Kubeconfig, cluster: &str) -> Option<&'a str> {

@@ -12,7 +12,11 @@ use super::{
     fix,
     step::{Check, Report, Step},
 };
-use crate::{failure::Failure, globals::Globals, output::inline};
+use crate::{
+    failure::Failure,
+    globals::Globals,
+    output::{inline, quoted},
+};
 
 /// Reads the files. `None` if one of them cannot be used.
 pub(super) fn files(report: &mut Report, globals: &Globals) -> Option<Kubeconfig> {
@@ -80,6 +84,10 @@ pub(super) fn entry(report: &mut Report, globals: &Globals, config: &Kubeconfig)
     if let Err(error) = target.check() {
         problems(report, Check::Entry, &error.into(), globals, config);
     }
+    #[cfg(unix)]
+    if let Some(step) = exposed(&target, globals) {
+        report.add(step);
+    }
     for (kind, name, file) in shadowed(config, &target, globals) {
         report.add(
             Step::note(Check::Entry, format!("another {kind} `{}` is ignored", inline(&name)))
@@ -112,6 +120,26 @@ fn chosen_entry(target: &Target) -> Step {
         at(&user.place)
     );
     Step::ok(Check::Entry, message).at(&user.place).detail("server", server)
+}
+
+/// Notes that others can read a kubeconfig with a secret in it. helm warns of it too.
+#[cfg(unix)]
+fn exposed(target: &Target, globals: &Globals) -> Option<Step> {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let user = &target.user.value;
+    let from_file = user.token_file.is_empty();
+    let secret = !user.token.is_empty() && from_file
+        || !user.password.is_empty()
+        || !user.client_key_data.is_empty();
+    let file = target.user.place.file.as_deref().filter(|_| secret)?;
+    let mode = std::fs::metadata(globals.surroundings.absolute(file)).ok()?.permissions().mode();
+    (mode & 0o044 != 0).then(|| {
+        let path = file.to_string_lossy();
+        Step::note(Check::Entry, "other users can read the kubeconfig, which has a secret in it")
+            .at(&target.user.place)
+            .fix(format!("chmod go-rwx {}", quoted(&path)))
+    })
 }
 
 /// Entries of other files under the same names: kind, name and file.

@@ -116,6 +116,30 @@ mod agent {
                 .fix("keyward agent stop")
         }
     }
+
+    #[cfg(test)]
+    mod tests {
+        use serde_json::json;
+
+        use super::describe;
+        use crate::commands::doctor::step::State;
+
+        #[test]
+        fn an_agent_that_is_locked_or_of_another_version_is_reported() {
+            let own = env!("CARGO_PKG_VERSION");
+            for (locked, version, wrapped, state, fix) in [
+                (false, own, true, State::Ok, None),
+                (false, "0.0.0", true, State::Note, Some("keyward agent stop")),
+                (true, own, true, State::Fault, Some("keyward agent unlock")),
+                (true, own, false, State::Note, Some("keyward agent unlock")),
+            ] {
+                let status =
+                    json!({ "version": version, "pid": 7, "locked": locked, "credentials": [] });
+                let step = describe(&status, wrapped);
+                assert_eq!((step.state, step.fix.as_deref()), (state, fix), "{}", step.message);
+            }
+        }
+    }
 }
 
 #[cfg(unix)]

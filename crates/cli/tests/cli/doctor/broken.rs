@@ -69,6 +69,7 @@ table! {
     nothing_listens_at_the_address,
     the_name_of_the_server_cannot_be_resolved,
     the_proxy_is_gone,
+    the_proxy_of_the_environment_is_gone,
     the_proxy_wants_another_password,
     another_authority_signed_the_certificate,
     the_certificate_is_for_another_name,

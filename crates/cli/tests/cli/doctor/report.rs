@@ -1,10 +1,15 @@
 //! The report itself: what a healthy setup shows, and what `--redact` hides.
 
+use std::{
+    fs::File,
+    time::{Duration, SystemTime},
+};
+
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use keyward_testing::server::User;
 use serde_json::{Value, json};
 
-use super::scene::{MARK, Scene};
+use super::scene::{MARK, Scene, TOKEN, exec};
 use crate::stage::gives;
 
 fn states(report: &Value) -> Vec<(&str, &str)> {
@@ -116,4 +121,36 @@ fn the_same_name_has_the_same_placeholder() {
     for second in ["context-2", "cluster-2", "user-2", "group-2"] {
         assert!(!text.contains(second), "one name has two placeholders: {text}");
     }
+}
+
+#[test]
+fn a_secret_that_others_can_read_is_noted_and_the_note_says_how_to_hide_it() {
+    let scene = Scene::healthy();
+    scene.user(&format!("    token: {TOKEN}"));
+    let ran = scene.doctor("-o json");
+    let report = ran.json();
+    let steps = report["steps"].as_array().unwrap();
+    let note = steps.iter().find(|step| step["state"] == "note").unwrap();
+    assert!(note["message"].as_str().unwrap().contains("other users can read"), "{note}");
+    let after = scene.fixed_by(note["fix"].as_str().unwrap(), "");
+    assert!(after.good().ends_with("\nno faults\n"), "{after:#?}");
+    assert!(!format!("{ran:?} {after:?}").contains(MARK), "{ran:#?} {after:#?}");
+}
+
+#[test]
+fn a_token_of_before_the_account_was_switched_is_noted() {
+    let scene = Scene::healthy();
+    scene.stage.plugin("gke-gcloud-auth-plugin", &gives(TOKEN));
+    scene.user(&exec("gke-gcloud-auth-plugin", ""));
+    let cache = scene.stage.write("home/.kube/gke_gcloud_auth_plugin_cache", "");
+    let before = SystemTime::now() - Duration::from_secs(60);
+    File::options().write(true).open(cache).unwrap().set_modified(before).unwrap();
+    assert!(!scene.doctor("").good().contains("traps"));
+    scene.directory("home/.config/gcloud");
+    scene.stage.write("home/.config/gcloud/active_config", "other");
+    let ran = scene.doctor("");
+    let note = ran.good().lines().find(|line| line.starts_with("note")).unwrap_or_default();
+    assert!(note.contains("a token of before the account was switched"), "{ran:#?}");
+    let fix = "fix: rm ";
+    assert!(ran.stdout.contains(fix), "{ran:#?}");
 }

@@ -131,3 +131,22 @@ pub(crate) fn the_certificate_is_for_another_name() -> Broken {
         ..NONE
     }
 }
+
+pub(crate) fn the_proxy_of_the_environment_is_gone() -> Broken {
+    Broken {
+        pain: 34,
+        step: "proxy",
+        cause: "onnection refused",
+        build: |scene| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            drop(listener);
+            scene.set("HTTPS_PROXY", format!("http://me:MARKED-password@{address}"));
+            // The same server, at an address that is no loopback address: those need no proxy.
+            let name = "    tls-server-name: localhost\n";
+            let cluster = scene.cluster(name).replace("//127.0.0.1", "//0.0.0.0");
+            scene.write(&cluster, &exec("corp-login", ""));
+        },
+        ..NONE
+    }
+}
