@@ -12,7 +12,10 @@ use super::{
     network::Reached,
     step::{Check, Report, Step},
 };
-use crate::{globals::Globals, output::inline};
+use crate::{
+    globals::Globals,
+    output::{inline, quoted},
+};
 
 /// Adds the steps of the connection.
 pub(super) fn check(report: &mut Report, globals: &Globals, target: &Target, reached: &Reached) {
@@ -178,7 +181,8 @@ fn fault(check: Check, globals: &Globals, target: &Target, reached: &Reached) ->
                 step.message = format!("{}: {}", step.message, cause.1);
             }
             step.advice(format!(
-                "check the name, the VPN and DNS (`getent hosts {host}`); to correct the address: `{}`",
+                "check the name, the VPN and DNS (`getent hosts {}`); to correct the address: `{}`",
+                quoted(&host),
                 set("--server=https://HOST:PORT")
             ))
         }

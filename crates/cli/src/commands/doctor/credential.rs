@@ -95,7 +95,7 @@ pub(super) fn check(
         None => Err(Box::new(Step::skipped(Check::Run, Check::Policy))),
     };
     match planned {
-        Ok(plan) => run(report, &mut got, plan, witness),
+        Ok(plan) => run(report, &mut got, globals, plan, witness),
         Err(step) => report.add(*step),
     }
     got.after = report.steps.len();
@@ -124,7 +124,7 @@ fn planned(report: &Report, globals: &Globals, draft: Draft) -> Result<Plan, Box
     })
 }
 
-fn run(report: &mut Report, got: &mut Got, plan: Plan, witness: &Witness) {
+fn run(report: &mut Report, got: &mut Got, globals: &Globals, plan: Plan, witness: &Witness) {
     let source = Sources::global().open(&plan);
     let place = plan.target().user.place.clone();
     let waiting = Waiting::begin(&plan, &source, None);
@@ -149,7 +149,7 @@ fn run(report: &mut Report, got: &mut Got, plan: Plan, witness: &Witness) {
             let step =
                 Step::failed(Check::Run, &Failure::from(error.clone())).at(&place).took(took);
             let step = if repeated { step.said(&said) } else { step };
-            report.add(advised(step, &error, &plan));
+            report.add(advised(step, &error, &plan, globals));
         }
     }
     got.opened = Some((plan, source));
@@ -174,15 +174,12 @@ fn done(plan: &Plan, witness: &Witness) -> String {
 }
 
 /// Adds what to do where the error itself does not say it.
-fn advised(step: Step, error: &Error, plan: &Plan) -> Step {
+fn advised(step: Step, error: &Error, plan: &Plan, globals: &Globals) -> Step {
     let largest = error.notes().iter().any(|(label, _)| *label == "largest field");
     if largest {
-        let user = &plan.target().user.name;
-        let command = format!(
-            "kubectl config set-credentials {} --exec-provide-cluster-info=false",
-            crate::output::quoted(user)
-        );
-        return step.fix(command);
+        let words =
+            ["set-credentials", &plan.target().user.name, "--exec-provide-cluster-info=false"];
+        return step.fix(fix::kubectl_config(globals, &words));
     }
     match error.kind() {
         _ if step.advice.is_some() => step,

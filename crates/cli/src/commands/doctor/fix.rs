@@ -202,7 +202,7 @@ pub(super) fn directory_of(command: &str, surroundings: &Surroundings) -> Option
 
 /// The command that takes a directory into `PATH`.
 pub(super) fn extend_path(directory: &Path) -> String {
-    format!("export PATH=\"$PATH:{}\"", directory.display())
+    format!("export PATH=\"$PATH\":{}", quoted(&directory.to_string_lossy()))
 }
 
 /// The command that keeps others from changing a program.
@@ -219,4 +219,26 @@ pub(super) fn protect(program: &Path, surroundings: &Surroundings) -> Option<Str
         });
     }
     (!commands.is_empty()).then(|| commands.join(" && "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{kubectl_config, suggestion};
+    use crate::{flags::Flags, globals::Globals};
+
+    #[test]
+    fn a_name_of_the_kubeconfig_stays_one_word_of_the_command() {
+        let globals = Globals::new(Flags::default());
+        assert_eq!(
+            kubectl_config(&globals, &["set-credentials", "a'; touch x #", "--exec-arg=$(id)"]),
+            r"kubectl config set-credentials 'a'\''; touch x #' '--exec-arg=$(id)'"
+        );
+    }
+
+    #[test]
+    fn only_a_single_suggestion_is_used() {
+        assert_eq!(suggestion(Some("did you mean `prod`?")).as_deref(), Some("prod"));
+        assert_eq!(suggestion(Some("did you mean `a` or `b`?")), None);
+        assert_eq!(suggestion(None), None);
+    }
 }
