@@ -1,8 +1,9 @@
 //! Finds oddities in a valid configuration: patterns that can never match or match more than they
 //! seem to, durations that make no sense, fields that a kubelet does not know yet.
 
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
+use keyward_host::kubeconfig::Place;
 use keyward_protocol::{duration, image::Version, text};
 
 use super::{
@@ -16,10 +17,10 @@ use super::{
 pub struct Finding {
     /// How much it matters.
     pub severity: Severity,
-    /// The provider's file and line.
-    pub place: keyward_host::kubeconfig::Place,
-    /// The provider's name.
-    pub provider: String,
+    /// The file, and the line of the pattern or the provider; no line for a finding about the file.
+    pub place: Place,
+    /// The provider's name; `None` for a finding about the file.
+    pub provider: Option<String>,
     /// The field.
     pub field: &'static str,
     /// A description of the oddity.
@@ -54,17 +55,23 @@ pub struct Requirement {
 impl Config {
     /// Finds oddities. `kubelet` is the minor version (1.x) that must support the configuration.
     pub fn lint(&self, from_folder: bool, kubelet: Option<u32>) -> Vec<Finding> {
-        let mut findings = Vec::new();
+        let mut findings: Vec<Finding> = Vec::new();
         for provider in &self.providers {
             let mut linter = Linter { provider, findings: &mut findings };
-            for pattern in &provider.patterns {
-                linter.pattern(pattern);
+            for (pattern, line) in provider.patterns.iter().zip(&provider.pattern_lines) {
+                linter.pattern(pattern, *line);
             }
             linter.durations();
             linter.tokens();
             linter.known_key();
             linter.versions(from_folder, kubelet);
         }
+        // What is wrong with a file was found once for each of its providers.
+        let mut files = HashSet::new();
+        findings.retain(|finding| {
+            finding.provider.is_some()
+                || files.insert((finding.place.file.clone(), finding.message.clone()))
+        });
         findings
     }
 
@@ -125,7 +132,7 @@ struct Linter<'a> {
 }
 
 impl Linter<'_> {
-    fn pattern(&mut self, pattern: &Pattern) {
+    fn pattern(&mut self, pattern: &Pattern, line: u32) {
         let shown = text::clean(pattern.text());
         let strict = self.provider.reading() == Reading::Strict;
         for (severity, what) in oddities(pattern) {
@@ -137,6 +144,9 @@ impl Linter<'_> {
                 Protocol::Proposal => "imageMatchers",
             };
             self.add(severity, field, format!("`{shown}` {what}"));
+            if let Some(finding) = self.findings.last_mut().filter(|_| line > 0) {
+                finding.place.line = line;
+            }
         }
     }
 
@@ -180,13 +190,13 @@ impl Linter<'_> {
             match need.since {
                 None => {
                     let what = format!("{} is not supported by any kubelet", need.what);
-                    self.add(Severity::Error, need.field, what);
+                    self.need(need.field, what);
                 }
                 Some(minor) if kubelet < minor => {
                     let Requirement { what, field, .. } = need;
                     let what =
                         format!("{what} needs kubelet 1.{minor}, which is newer than 1.{kubelet}");
-                    self.add(Severity::Error, field, what);
+                    self.need(field, what);
                 }
                 Some(_) => {}
             }
@@ -197,11 +207,26 @@ impl Linter<'_> {
         }
     }
 
+    /// Adds something that a kubelet lacks: for the provider, or for its whole file.
+    fn need(&mut self, field: &'static str, message: String) {
+        let message = match field {
+            "" => message,
+            _ if message.starts_with('`') => message,
+            field => format!("`{field}`: {message}"),
+        };
+        self.add(Severity::Error, field, message);
+        let of_file = !field.starts_with("providers[]");
+        if let Some(finding) = self.findings.last_mut().filter(|_| of_file) {
+            finding.provider = None;
+            finding.place.line = 0;
+        }
+    }
+
     fn add(&mut self, severity: Severity, field: &'static str, message: impl Into<String>) {
         self.findings.push(Finding {
             severity,
             place: self.provider.place.clone(),
-            provider: self.provider.name.clone(),
+            provider: Some(self.provider.name.clone()),
             field,
             message: message.into(),
         });

@@ -6,6 +6,7 @@
 
 use std::{
     error::Error as _,
+    io,
     pin::Pin,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
@@ -159,7 +160,7 @@ fn plain_for_tls(origin: &Origin, error: Error) -> Error {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<hyper::Error>());
     let what = match cause {
         Some(cause) if !origin.is_https() && cause.is_parse() => "does not answer in HTTP",
-        Some(cause) if !origin.is_https() && cause.is_incomplete_message() => {
+        Some(cause) if !origin.is_https() && (cause.is_incomplete_message() || is_reset(cause)) => {
             "hung up without an answer"
         }
         _ => return error,
@@ -167,6 +168,12 @@ fn plain_for_tls(origin: &Origin, error: Error) -> Error {
     let secure = origin.to_string().replacen("http://", "https://", 1);
     let message = format!("`{origin}` {what}: if it serves TLS, its URL is `{secure}`");
     Error::because(error.kind(), message, error)
+}
+
+/// Whether the other side ended the connection in the middle.
+fn is_reset(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::ConnectionReset)
 }
 
 impl Generations {

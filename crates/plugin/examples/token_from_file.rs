@@ -1,6 +1,6 @@
 //! `token_from_file PATH`
 
-use std::{env, fs, path::Path, process::ExitCode, time::Duration};
+use std::{env, fs, process::ExitCode, time::Duration};
 
 use keyward_plugin::{Credential, Plugin, Question, Refusal, serve};
 
@@ -12,9 +12,7 @@ impl Plugin for TokenFromFile {
         let path = env::args_os()
             .nth(1)
             .ok_or_else(|| Refusal::BadConfig("usage: token_from_file PATH".into()))?;
-        let token = fs::read_to_string(&path).map_err(|e| {
-            Refusal::Failed(format!("cannot read `{}`: {e}", Path::new(&path).display()))
-        })?;
+        let token = fs::read_to_string(&path).map_err(Refusal::file(&path))?;
         // The client asks again in a minute.
         Ok(Credential::token(token.trim()).expires_in(Duration::from_secs(60)))
     }

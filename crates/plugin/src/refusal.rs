@@ -1,4 +1,4 @@
-use std::{error::Error, fmt, io};
+use std::{error::Error, fmt, io, path::Path};
 
 use keyward_protocol::text::with_causes;
 
@@ -56,6 +56,19 @@ impl Refusal {
     /// [`Refusal::Failed`] with this text or error.
     pub fn failed(why: impl fmt::Display) -> Self {
         Self::Failed(why.to_string())
+    }
+
+    /// For `map_err`: fails with the name of the file that could not be used, which an [`io::Error`] does
+    /// not know.
+    ///
+    /// ```
+    /// # use keyward_plugin::Refusal;
+    /// let path = "/no/such/file";
+    /// let refusal = std::fs::read_to_string(path).map_err(Refusal::file(path)).unwrap_err();
+    /// assert!(refusal.to_string().starts_with("cannot use file `/no/such/file`: "));
+    /// ```
+    pub fn file(path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::Failed(format!("cannot use file `{}`: {error}", path.as_ref().display()))
     }
 
     /// The exit code of the plugin.

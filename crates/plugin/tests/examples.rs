@@ -55,7 +55,7 @@ fn a_failure_says_why_on_stderr_and_nothing_on_stdout() {
     let output = ask("token_from_file", &request).arg("/no/such/file").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(output.stdout.is_empty());
-    assert!(stderr(&output).starts_with("error: cannot read `/no/such/file`: "));
+    assert!(stderr(&output).starts_with("error: cannot use file `/no/such/file`: "));
 
     let output = ask("token_from_file", &request).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));

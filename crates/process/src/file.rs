@@ -107,6 +107,26 @@ pub fn open(path: &Path) -> io::Result<File> {
     stream::open(path)
 }
 
+/// Why a file cannot be used, in the words that people know from their shell. The standard library has
+/// two texts for a missing file, one of which is `entity not found`.
+///
+/// ```
+/// # use keyward_process::file::{self, Limits};
+/// let error = file::read("/no/such/file".as_ref(), &Limits::NAMED).unwrap_err();
+/// assert_eq!(file::reason(&error), "no such file or directory");
+/// ```
+pub fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+        // What was said by us or by another library.
+        _ if error.get_ref().is_some() => error.to_string(),
+        kind @ (io::ErrorKind::PermissionDenied
+        | io::ErrorKind::IsADirectory
+        | io::ErrorKind::NotADirectory) => kind.to_string(),
+        _ => error.to_string(),
+    }
+}
+
 /// Checks that a file can be read, without reading it.
 ///
 /// A pipe is not opened: its writer would take us for its reader, and break when we leave.

@@ -49,7 +49,10 @@ impl DockerConfig {
             }
             Err(error) => {
                 let path = path.display();
-                return Err(Refusal::Failed(format!("`{path}` cannot be read: {error}")));
+                return Err(Refusal::Failed(format!(
+                    "`{path}` cannot be read: {}",
+                    file::reason(&error)
+                )));
             }
         };
         Self::from_bytes(&path, &bytes)

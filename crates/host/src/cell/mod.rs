@@ -37,7 +37,7 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use jiff::Timestamp;
-use keyward_protocol::{Secret, exec::Response};
+use keyward_protocol::{Secret, duration, exec::Response};
 
 use self::{backoff::Backoff, entry::Entry};
 use keyward_process::{
@@ -368,9 +368,10 @@ impl<T: CacheValue> Shared<T> {
             let length = backoff.expired(elapsed);
             let ago = fresh.expires.map_or(0, |end| (wall - end.as_millisecond()) / 1000);
             tracing::warn!(
-                "{} answered a credential that had expired {ago} s before: check this machine's \
+                "{} answered a credential that had expired {} before: check this machine's \
                  clock and that of whoever issued it; the credential is used for {} s nevertheless",
                 self.fetch.name(),
+                duration::format(ago.saturating_mul(1_000_000_000)),
                 length.as_secs().max(1),
             );
             Entry::expired(fresh, elapsed + length)

@@ -2,7 +2,12 @@
 
 use std::{fmt::Write as _, path::Path};
 
-use super::{Class, Exec, Problem, Target, load::read, problem::report, types::Entry};
+use super::{
+    Class, Exec, Problem, Target,
+    load::{self, read},
+    problem::report,
+    types::Entry,
+};
 use crate::{
     Error,
     error::inline,
@@ -148,9 +153,10 @@ impl Target {
                         inline(file)
                     ),
                 ),
-                Err(kind) => {
-                    (Class::CaUnreadable, format!("cannot be read: `{}`: {kind}", inline(file)))
-                }
+                Err(kind) => (
+                    Class::CaUnreadable,
+                    format!("cannot be read: `{}`: {}", inline(file), load::reason(kind)),
+                ),
             }
         } else if !pair::read_authorities(data).is_empty() {
             return;

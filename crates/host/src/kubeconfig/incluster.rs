@@ -7,7 +7,10 @@ use std::{
 
 use keyward_protocol::Secret;
 
-use super::{Class, Cluster, Named, Overrides, Place, Problem, Target, User, load::read};
+use super::{
+    Class, Cluster, Named, Overrides, Place, Problem, Target, User,
+    load::{read, reason},
+};
 use keyward_process::surroundings::Surroundings;
 
 /// Where Kubernetes puts a pod's credentials.
@@ -74,8 +77,10 @@ impl<'a> Pod<'a> {
             user.token_file.clear();
         } else {
             let mut token = read(&self.folder.join("token")).map_err(|kind| {
-                let message =
-                    format!("the token of the pod's service account cannot be read: {kind}");
+                let message = format!(
+                    "the token of the pod's service account cannot be read: {}",
+                    reason(kind)
+                );
                 Problem::new(Class::TokenUnreadable, Place::default(), message)
             })?;
             user.token = Secret::from_bytes(std::mem::take(&mut *token));
@@ -88,8 +93,10 @@ impl<'a> Pod<'a> {
                 cluster.certificate_authority = self.path("ca.crt");
                 cluster.certificate_authority_data = bytes.to_vec();
             }
-            Err(kind) => warnings
-                .push(format!("the certificate authority of the pod cannot be read: {kind}")),
+            Err(kind) => warnings.push(format!(
+                "the certificate authority of the pod cannot be read: {}",
+                reason(kind)
+            )),
         }
         let over = overrides.namespace.clone().filter(|name| !name.is_empty());
         Ok(Target {

@@ -173,13 +173,9 @@ fn unreadable(path: &Path, kind: ErrorKind) -> Problem {
     )
 }
 
-/// Why a file cannot be read, in the words that people know from their shell: the standard library's for
-/// a file that is missing are `entity not found`.
+/// Why a file cannot be read, in the words that people know from their shell.
 pub(super) fn reason(kind: ErrorKind) -> String {
-    match kind {
-        ErrorKind::NotFound => "no such file or directory".to_owned(),
-        other => other.to_string(),
-    }
+    file::reason(&kind.into())
 }
 
 fn place(path: &Path) -> Place {

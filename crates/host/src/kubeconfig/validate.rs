@@ -160,7 +160,15 @@ impl<'a> Judge<'a> {
                 let what = "must be `Never`, `IfAvailable` or `Always`, in these letters";
                 (Class::ExecModeInvalid, what)
             };
-            self.fault(class, "exec.interactiveMode", what);
+            // The reference checks the version later, but nobody wants to be told of one after the other.
+            let version = &exec.api_version;
+            let what = if version.text().is_empty() || version.known().is_some() {
+                what.to_owned()
+            } else {
+                let version = inline(version.text());
+                format!("{what}; and `exec.apiVersion` is `{version}`, a version nobody speaks")
+            };
+            self.fault(class, "exec.interactiveMode", &what);
         }
         self.place = user;
     }

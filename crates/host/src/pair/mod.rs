@@ -10,6 +10,7 @@ use keyward_protocol::{
     Secret,
     exec::PemPair,
     pem,
+    text::from_base64,
     x509::{self, Certificate, Curve, PublicKey},
 };
 use zeroize::Zeroizing;
@@ -125,6 +126,9 @@ fn certificates(text: &str) -> Result<Vec<Vec<u8>>, Error> {
     }
     match (chain.is_empty(), skipped.as_slice()) {
         (false, _) => Ok(chain),
+        (true, []) if is_encoded(text) => {
+            Err(error("the certificate is a PEM in base64: give the PEM itself"))
+        }
         (true, []) => Err(error("there is no PEM block where the certificate should be")),
         (true, [label]) if label.ends_with("PRIVATE KEY") => {
             Err(error("there is a private key where the certificate should be"))
@@ -145,12 +149,21 @@ fn key_block(text: &str) -> Result<(Zeroizing<Vec<u8>>, bool), Error> {
         labels.push(block.label);
     }
     Err(error(match labels.as_slice() {
+        [] if is_encoded(text) => "the private key is a PEM in base64: give the PEM itself",
         [] => "there is no PEM block where the private key should be",
         [label] if label == "CERTIFICATE" => {
             "there is a certificate where the private key should be"
         }
         _ => "there is no private key among the PEM blocks",
     }))
+}
+
+/// Whether a text is a PEM in base64, as kubeconfigs have it in their `…-data` fields.
+fn is_encoded(text: &str) -> bool {
+    from_base64(text.trim().as_bytes()).is_some_and(|pem| {
+        let pem = Zeroizing::new(pem);
+        pem.starts_with(b"-----BEGIN ")
+    })
 }
 
 /// Carries no text of the certificate or the key.

@@ -98,7 +98,7 @@ impl Unread {
         };
         match self {
             Self::Absent => {
-                Error::new(Kind::BadConfig, format!("kuberc `{}` is not there", file.display()))
+                Error::new(Kind::BadConfig, format!("kuberc `{}` does not exist", file.display()))
             }
             Self::Io(error) => {
                 closed(Error::new(Kind::BadConfig, "cannot read the kuberc"), 0).because(error)

@@ -46,8 +46,9 @@ impl Certificates {
             let needed_by = self.signer.plan.needed_by();
             self.signer.wrong_answer(what).note_first("needed by", needed_by)
         };
-        let leaf = Leaf::parse(&response.certificate)
-            .ok_or_else(|| wrong("answered a certificate that is malformed"))?;
+        let leaf = Leaf::parse(&response.certificate).ok_or_else(|| {
+            malformed(wrong("answered a certificate that is malformed"), &response.certificate)
+        })?;
         let key = leaf
             .kind
             .ok_or_else(|| wrong("answered a certificate for a kind of key that TLS cannot use"))?;
@@ -66,7 +67,7 @@ impl Certificates {
         }
         if let Some(place) = response.chain.iter().position(|der| Leaf::parse(der).is_none()) {
             let what = format!("answered a `certificateChain` whose entry {place} is malformed");
-            return Err(wrong(&what));
+            return Err(malformed(wrong(&what), &response.chain[place]));
         }
         let mut chain = vec![response.certificate];
         chain.extend(response.chain);
@@ -114,4 +115,15 @@ impl Fetch<Credential> for Certificates {
         self.signer.observer.refreshed(took, result.is_ok());
         result
     }
+}
+
+/// Adds what to do if a certificate is a PEM, which is the usual mistake.
+fn malformed(error: Error, certificate: &[u8]) -> Error {
+    if !certificate.starts_with(b"-----BEGIN ") {
+        return error;
+    }
+    error.with_hint(
+        "the signer sent a PEM in base64: it must send the DER in base64, which is what stands between \
+         the `BEGIN` and `END` lines",
+    )
 }

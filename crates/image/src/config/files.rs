@@ -20,7 +20,7 @@ impl Files {
     /// names, including hidden files but not subdirectories.
     pub fn read(path: &Path) -> Result<Self, Faults> {
         let fault = |what: &str, at: &Path, error: &io::Error| {
-            let message = format!("{what} `{}` cannot be read: {error}", at.display());
+            let message = format!("{what} cannot be read: {}", file::reason(error));
             settle(Stage::Read, vec![Problem::new(Class::Unreadable, at, 0, "", message)])
         };
         let found = match fs::metadata(path) {
@@ -30,7 +30,7 @@ impl Files {
         let paths = if found.is_dir() {
             match list(path) {
                 Ok(paths) => paths,
-                Err(error) => return fault("the folder", path, &error).map(|()| Self::none()),
+                Err(error) => return fault("the directory", path, &error).map(|()| Self::none()),
             }
         } else {
             vec![path.to_owned()]
@@ -51,7 +51,7 @@ impl Files {
                     &path,
                     0,
                     "",
-                    format!("the file cannot be read: {error}"),
+                    format!("the file cannot be read: {}", file::reason(&error)),
                 )),
             }
         }

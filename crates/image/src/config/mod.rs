@@ -69,6 +69,8 @@ pub struct Provider {
     pub known_key: Option<Scope>,
     /// The provider's position in its file.
     pub place: Place,
+    /// The line of each pattern.
+    pub(crate) pattern_lines: Vec<u32>,
     reading: Reading,
     index: Index,
 }
@@ -243,6 +245,7 @@ impl Draft {
             Protocol::Proposal => Reading::Proposal,
         };
         Some(Provider {
+            pattern_lines: self.patterns.value.iter().map(|pattern| pattern.line).collect(),
             index: Index::new(&patterns, reading),
             reading,
             name: self.name.value,

@@ -153,7 +153,11 @@ fn a_bare_star_is_answered_with_put_it_in_quotes() {
 
 #[test]
 fn the_proposals_sample_is_read_with_quotes() {
-    for args in ["\n    region: us-west-2", "\n  - {name: region, value: us-west-2}"] {
+    for (args, name) in [
+        ("\n    region: us-west-2", "REGION"),
+        ("\n  - {name: region, value: us-west-2}", "REGION"),
+        ("\n  - {name: https_proxy, value: us-west-2}", "HTTPS_PROXY"),
+    ] {
         let text = format!(
             "kind: credentialprovider\napiVersion: v1alpha1\nproviders:\n-\n  name: ecr-creds\n  \
              imageMatchers:\n  - '*.dkr.ecr.*.amazonaws.com'\n  extraArgs:{args}\n"
@@ -162,7 +166,7 @@ fn the_proposals_sample_is_read_with_quotes() {
         let provider = &config.providers[0];
         assert_eq!(provider.protocol, Protocol::Proposal);
         assert_eq!(provider.args, ["get-credentials"]);
-        assert_eq!(provider.env[0].0, "REGION");
+        assert_eq!(provider.env[0].0, name);
         assert_eq!(provider.env[0].1.expose(), "us-west-2");
     }
 }

@@ -113,6 +113,47 @@ async fn the_example_lists_the_names_of_the_pods() {
     assert_eq!(within(example::pods(client)).await.unwrap(), ["web"]);
 }
 
+/// A `main` that returns the error prints it with `{:?}`.
+#[tokio::test]
+async fn an_error_that_main_returns_says_who_failed_and_why() {
+    let (server, _, desk) = scene();
+    let user = json!({ "exec": {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "/bin/sh",
+        "args": ["-c", "echo 'no session: run `corp login`' >&2; exit 7"],
+        "interactiveMode": "Never",
+        "installHint": "see https://plugins.example.test",
+    } });
+    let client = desk.client(&server, &user);
+    let error = within(client.apiserver_version()).await.unwrap_err();
+    let shown = format!("{error:?}");
+    for words in [
+        "there is no credential for the request\n",
+        "plugin `/bin/sh` failed with exit code 7\n",
+        "needed by: user `",
+        ", line ",
+        "no session: run `corp login`",
+    ] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+}
+
+#[test]
+fn the_readme_names_the_versions_of_kube_and_k8s_openapi() {
+    let read = |name: &str| {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        std::fs::read_to_string(path).unwrap()
+    };
+    let (manifest, readme) = (read("../../Cargo.toml"), read("README.md"));
+    for name in ["kube", "k8s-openapi"] {
+        let start = format!("\n{name} = {{ version = \"");
+        let (_, rest) = manifest.split_once(&start).unwrap();
+        let version = rest.split('"').next().unwrap();
+        assert!(readme.contains(&format!("{start}{version}\"")), "{name} {version}: {readme}");
+        assert!(readme.contains(&format!("{name} {version}")), "{name} {version}: {readme}");
+    }
+}
+
 #[tokio::test]
 async fn a_revoked_token_is_renewed_under_reads_and_writes() {
     let (server, plugin, desk) = scene();

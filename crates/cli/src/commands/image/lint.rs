@@ -1,14 +1,19 @@
 //! `keyward image lint`: checks a configuration by the kubelet's rules, and beyond them.
 
-use std::{fmt::Write as _, path::Path, process::ExitCode};
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::ValueEnum;
 use http::Request;
+use keyward_host::kubeconfig::Place;
 use keyward_image::{Config, Files, Severity};
 use serde::Serialize;
 use serde_json::json;
 
-use super::setup::Place;
+use super::setup::Place as Configured;
 use crate::{
     failure::Failure,
     globals::Globals,
@@ -35,7 +40,7 @@ Examples:
   keyward image lint --config providers.yaml --ask-cluster -o manifest | kubectl apply -f -")]
 pub(crate) struct Args {
     #[command(flatten)]
-    place: Place,
+    place: Configured,
 
     /// The oldest kubelet that must understand the configuration
     #[arg(long, value_name = "1.N", value_parser = minor)]
@@ -79,8 +84,13 @@ struct Report {
 #[serde(rename_all = "camelCase")]
 struct Finding {
     /// `error`, `warning` or `note`.
-    weight: String,
-    /// File and line.
+    severity: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    /// File and line, for people.
+    #[serde(skip)]
     place: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<String>,
@@ -124,7 +134,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
             output::print(report.manifest.as_deref().unwrap_or_default())?;
         }
     }
-    let bad = |finding: &Finding| match finding.weight.as_str() {
+    let bad = |finding: &Finding| match finding.severity.as_str() {
         "error" => true,
         "warning" => globals.flags.strict,
         _ => false,
@@ -173,13 +183,10 @@ impl Report {
         if let Some(folder) = args.place.bin_dir(&globals.surroundings)
             && !folder.is_dir()
         {
-            self.findings.push(Finding {
-                weight: Severity::Error.to_string(),
-                place: format!("`{}`", inline(&folder.display().to_string())),
-                provider: None,
-                field: "--bin-dir".to_owned(),
-                message: "the directory does not exist".to_owned(),
-            });
+            let place = Place { file: Some(folder.into()), line: 0 };
+            let message = "names a directory that does not exist".to_owned();
+            let finding = Finding::new(Severity::Error, &place, "--bin-dir", message);
+            self.findings.push(finding);
             return;
         }
         for provider in &config.providers {
@@ -192,13 +199,8 @@ impl Report {
             let notes = failure.notes().map(|(label, text)| format!("{label} {text}"));
             let words: Vec<_> =
                 std::iter::once(failure.message().to_owned()).chain(notes).collect();
-            self.findings.push(Finding {
-                weight: Severity::Error.to_string(),
-                place: provider.place.to_string(),
-                provider: Some(provider.name.clone()),
-                field: String::new(),
-                message: words.join("; "),
-            });
+            let finding = Finding::new(Severity::Error, &provider.place, "", words.join("; "));
+            self.findings.push(Finding { provider: Some(provider.name.clone()), ..finding });
         }
     }
 
@@ -232,11 +234,11 @@ impl Report {
     fn findings_text(&self, style: Style) -> String {
         let mut out = String::new();
         for finding in &self.findings {
-            let weight = format!("{}:", finding.weight);
-            let weight = match finding.weight.as_str() {
-                "error" => style.error(&weight),
-                "warning" => style.warning(&weight),
-                _ => style.label(&weight),
+            let severity = format!("{}:", finding.severity);
+            let severity = match finding.severity.as_str() {
+                "error" => style.error(&severity),
+                "warning" => style.warning(&severity),
+                _ => style.label(&severity),
             };
             let provider = finding.provider.as_deref().map(|name| format!("{}: ", inline(name)));
             let field = match finding.field.as_str() {
@@ -247,7 +249,7 @@ impl Report {
             };
             _ = writeln!(
                 out,
-                "{weight} {}{field}{} ({})",
+                "{severity} {}{field}{} ({})",
                 provider.unwrap_or_default(),
                 inline(&finding.message),
                 inline(&finding.place),
@@ -261,24 +263,26 @@ impl Report {
 }
 
 impl Finding {
-    fn problem(problem: &keyward_image::Problem) -> Self {
+    fn new(severity: Severity, place: &Place, field: &str, message: String) -> Self {
         Self {
-            weight: Severity::Error.to_string(),
-            place: problem.place.to_string(),
+            severity: severity.to_string(),
+            file: place.file.as_deref().map(Path::to_owned),
+            line: Some(place.line).filter(|line| *line > 0),
+            place: place.to_string(),
             provider: None,
-            field: problem.field.clone(),
-            message: problem.message.clone(),
+            field: field.to_owned(),
+            message,
         }
     }
 
+    fn problem(problem: &keyward_image::Problem) -> Self {
+        Self::new(Severity::Error, &problem.place, &problem.field, problem.message.clone())
+    }
+
     fn odd(finding: &keyward_image::Finding) -> Self {
-        Self {
-            weight: finding.severity.to_string(),
-            place: finding.place.to_string(),
-            provider: Some(finding.provider.clone()),
-            field: finding.field.to_owned(),
-            message: finding.message.clone(),
-        }
+        let keyward_image::Finding { severity, place, field, message, provider, .. } = finding;
+        let own = Self::new(*severity, place, field, message.clone());
+        Self { provider: provider.clone(), ..own }
     }
 }
 

@@ -107,7 +107,11 @@ fn a_folder_of_programs_that_is_not_there_is_an_error() {
     let stage = one();
     let ran = stage.run("image lint --config providers.yaml --bin-dir nowhere");
     assert_eq!(ran.code, Some(1), "{ran:#?}");
-    assert!(ran.stdout.contains("the directory does not exist"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("error: `--bin-dir` names a directory that does not exist (`nowhere`)"),
+        "{}",
+        ran.stdout
+    );
 }
 
 #[test]
