@@ -13,7 +13,7 @@ mod rows;
 mod scene;
 mod table;
 
-use std::process::ExitCode;
+use std::{io::IsTerminal as _, process::ExitCode};
 
 fn main() -> ExitCode {
     // The signer of the rows about signed handshakes is this program.
@@ -41,7 +41,13 @@ fn main() -> ExitCode {
         if !only.is_empty() && !only.iter().any(|o| name.contains(o.as_str())) {
             continue;
         }
+        if std::io::stderr().is_terminal() {
+            eprint!("measuring: {name}");
+        }
         let report = measure::run(name, *rounds, make());
+        if std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
         if !json {
             print!("{}", table::text(&report));
         }

@@ -18,6 +18,8 @@ const NEEDED: &[(&str, &str)] = &[
     ("skopeo", "skopeo"),
     ("docker-registry", "docker-registry"),
     ("htpasswd", "apache2-utils"),
+    ("zsh", "zsh"),
+    ("fish", "fish"),
 ];
 
 /// A library the tests load, and the package it comes in.

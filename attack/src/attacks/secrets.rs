@@ -264,7 +264,9 @@ fn arguments(stage: &Stage) -> Outcome {
             return untried(format!("the plugin's words are not shown: {}", done.said()));
         }
         texts.push((args[0], done.said()));
-        texts.push((args[0], stage.run(&mut stage.keyward(&["doctor"]))?.said()));
+        for words in [&["plan"][..], &["plan", "-o", "json"], &["doctor"]] {
+            texts.push((args[0], stage.run(&mut stage.keyward(words))?.said()));
+        }
     }
     hidden(&texts, &["marked-Secret1"])
 }

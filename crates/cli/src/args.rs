@@ -1,8 +1,8 @@
 //! The command line: global flags, then a command.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::Path};
 
-use clap::{Args as _, FromArgMatches as _, Parser, error::ErrorKind};
+use clap::{Args as _, CommandFactory as _, FromArgMatches as _, Parser, error::ErrorKind};
 
 use crate::{
     commands::{self, Command},
@@ -20,7 +20,6 @@ use crate::{
     max_term_width = 100,
     arg_required_else_help = true,
     subcommand_required = true,
-    disable_help_subcommand = true,
     after_long_help = EXAMPLES
 )]
 pub(crate) struct Cli {
@@ -39,9 +38,17 @@ impl Cli {
     /// parse it the same way; if not, the whole tree is used, for its better error message.
     pub(crate) fn read(words: &[OsString]) -> Result<Self, clap::Error> {
         match Self::read_with_few(words) {
-            Err(wrong) if wrong.kind() != ErrorKind::DisplayVersion => Self::try_parse_from(words),
+            Err(wrong) if wrong.kind() != ErrorKind::DisplayVersion => Self::read_with_all(words),
             read => read,
         }
+    }
+
+    fn read_with_all(words: &[OsString]) -> Result<Self, clap::Error> {
+        let mut all = Self::command();
+        if words.first().is_some_and(|name| Path::new(name).ends_with(KUBECTL_PLUGIN)) {
+            all = all.bin_name("kubectl keyward");
+        }
+        Self::from_arg_matches(&all.try_get_matches_from(words)?)
     }
 
     fn read_with_few(words: &[OsString]) -> Result<Self, clap::Error> {
@@ -53,6 +60,9 @@ impl Cli {
         Self::from_arg_matches(&few.try_get_matches_from(words)?)
     }
 }
+
+/// The name under which kubectl finds this program as its command `kubectl keyward`.
+const KUBECTL_PLUGIN: &str = "kubectl-keyward";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,11 +76,15 @@ Examples:
   keyward credential --context prod --plugin-timeout 30s
 
 Exit codes:
-  0  done
-  1  failed
-  2  wrong usage
-  3  a plugin needs a terminal and there is none
-  4  not allowed by the plugin policy or the state of the plugin's file";
+  0    done
+  1    failed
+  2    wrong usage
+  3    a plugin needs a terminal and there is none, or the agent needs you to log in
+  4    not allowed by the plugin policy or the state of the plugin's file
+  7    `proxy status`: a proxy is running but does not respond
+  126  `proxy -- COMMAND`: the command cannot be run
+  127  `proxy -- COMMAND`: the command does not exist
+`proxy -- COMMAND` otherwise exits with the exit code of the command.";
 
 #[cfg(test)]
 mod tests {
@@ -97,6 +111,9 @@ mod tests {
             "--help",
             "-h",
             "help",
+            "help plan",
+            "help image match",
+            "help paln",
             "plan",
             "plan --help",
             "plan --version",

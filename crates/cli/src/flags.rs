@@ -2,10 +2,11 @@
 
 use std::{fmt, path::PathBuf, time::Duration};
 
-use clap::{Args, builder::BoolishValueParser};
+use clap::{Arg, Args, Command, ValueHint, builder::BoolishValueParser};
+use clap_complete::ArgValueCandidates;
 use keyward_protocol::{Secret, exec::Form};
 
-use crate::{duration, output::Format};
+use crate::{commands::completions::names, duration, output::Format};
 
 const IDENTITY: &str = "Cluster and identity (as kubectl spells them)";
 const PLUGINS: &str = "Plugins";
@@ -21,15 +22,15 @@ pub(crate) struct Flags {
     pub(crate) kubeconfig: Option<PathBuf>,
 
     /// Name of the kubeconfig context to use
-    #[arg(long, global = true, value_name = "NAME", help_heading = IDENTITY)]
+    #[arg(long, add = ArgValueCandidates::new(names::contexts), global = true, value_name = "NAME", help_heading = IDENTITY)]
     pub(crate) context: Vec<String>,
 
     /// Name of the kubeconfig cluster to use
-    #[arg(long, global = true, value_name = "NAME", help_heading = IDENTITY, hide_short_help = true)]
+    #[arg(long, add = ArgValueCandidates::new(names::clusters), global = true, value_name = "NAME", help_heading = IDENTITY, hide_short_help = true)]
     pub(crate) cluster: Option<String>,
 
     /// Name of the kubeconfig user to use
-    #[arg(long, global = true, value_name = "NAME", help_heading = IDENTITY, hide_short_help = true)]
+    #[arg(long, add = ArgValueCandidates::new(names::users), global = true, value_name = "NAME", help_heading = IDENTITY, hide_short_help = true)]
     pub(crate) user: Option<String>,
 
     /// Namespace to use
@@ -45,7 +46,7 @@ pub(crate) struct Flags {
     pub(crate) tls_server_name: Option<String>,
 
     /// Path to the certificate authority of the server
-    #[arg(long, global = true, value_name = "FILE", help_heading = IDENTITY, hide_short_help = true)]
+    #[arg(long, value_hint = ValueHint::FilePath, global = true, value_name = "FILE", help_heading = IDENTITY, hide_short_help = true)]
     pub(crate) certificate_authority: Option<String>,
 
     /// Do not check the server's certificate: connections are open to attack
@@ -81,11 +82,11 @@ pub(crate) struct Flags {
     pub(crate) password: Option<Secret>,
 
     /// Path to a client certificate
-    #[arg(long, global = true, value_name = "FILE", help_heading = IDENTITY, hide_short_help = true)]
+    #[arg(long, value_hint = ValueHint::FilePath, global = true, value_name = "FILE", help_heading = IDENTITY, hide_short_help = true)]
     pub(crate) client_certificate: Option<String>,
 
     /// Path to the key of the client certificate
-    #[arg(long, global = true, value_name = "FILE", help_heading = IDENTITY, hide_short_help = true)]
+    #[arg(long, value_hint = ValueHint::FilePath, global = true, value_name = "FILE", help_heading = IDENTITY, hide_short_help = true)]
     pub(crate) client_key: Option<String>,
 
     /// User to impersonate
@@ -144,6 +145,24 @@ pub(crate) struct Flags {
         default_value_t, hide_default_value = true, hide_possible_values = true
     )]
     pub(crate) log_format: Format,
+}
+
+/// The flags for clusters and identities, hidden: for commands that use none.
+///
+/// They are accepted nevertheless, because an alias may put one in front of every command.
+pub(crate) fn no_cluster() -> Vec<Arg> {
+    hidden(&[IDENTITY])
+}
+
+/// All flags but the general ones, hidden: for commands that use no cluster and run no plugin.
+pub(crate) fn only_general() -> Vec<Arg> {
+    hidden(&[IDENTITY, PLUGINS])
+}
+
+fn hidden(headings: &[&str]) -> Vec<Arg> {
+    let flags = Flags::augment_args(Command::new("flags"));
+    let under = |arg: &&Arg| arg.get_help_heading().is_some_and(|own| headings.contains(&own));
+    flags.get_arguments().filter(under).map(|arg| arg.clone().hide(true)).collect()
 }
 
 /// What a plugin sees of our environment.
@@ -268,6 +287,38 @@ mod tests {
         }
         for wrong in ["A,,B", "A=1", ","] {
             assert!(wrong.parse::<PluginEnv>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_command_shows_only_the_flags_that_apply_to_it_and_accepts_all() {
+        let mut all = crate::command();
+        all.build();
+        for (path, cluster, plugin) in [
+            ("plan", true, true),
+            ("proxy", true, true),
+            ("image credentials", true, true),
+            ("plugin test", false, true),
+            ("agent status", false, false),
+            ("completions", false, false),
+            ("demo", false, false),
+            ("help", false, false),
+            ("image install", false, false),
+            ("image match", false, false),
+            ("proxy status", false, false),
+            ("version", false, false),
+        ] {
+            let mut command = &all;
+            for name in path.split(' ') {
+                command = command.find_subcommand(name).expect(path);
+            }
+            let help = command.clone().render_long_help().to_string();
+            assert_eq!(help.contains("--context <NAME>"), cluster, "`{path}`: {help}");
+            assert_eq!(help.contains("--plugin-timeout <DURATION>"), plugin, "`{path}`: {help}");
+        }
+        for line in ["keyward completions bash --context x", "keyward --context x completions bash"]
+        {
+            assert_eq!(flags(line).context(), Some("x"), "{line}");
         }
     }
 

@@ -3,8 +3,8 @@
 //! Each command is one file of `commands/` with its own `Args` and `run`. Only this crate prints:
 //! data to stdout, everything for people to stderr.
 //!
-//! This is a library so that the bridges of [`Bridge`] can be separate programs; it has no other
-//! users.
+//! This is a library so that the bridges of [`Bridge`] can be separate programs, and so that man pages
+//! can be made from [`command`]; it has no other users.
 
 #[cfg(target_os = "linux")]
 mod allocator;
@@ -21,20 +21,24 @@ mod log_limit;
 mod loop_guard;
 mod output;
 mod plugin_stderr;
+mod progress;
 mod server;
 mod signals;
 mod waiting;
 
-#[cfg(target_os = "linux")]
-use std::path::Path;
-use std::{env, process::ExitCode, time::Duration};
+use std::{env, path::Path, process::ExitCode, time::Duration};
 
-use keyward_process::harden;
-use keyward_process::runner;
+use clap::CommandFactory as _;
+use keyward_process::{harden, runner};
 
-use crate::{args::Cli, failure::Failure, flags::Flags, globals::Globals};
+use crate::{args::Cli, commands::completions, failure::Failure, flags::Flags, globals::Globals};
 
 pub use crate::bridge::Bridge;
+
+/// The command line with all its commands and flags, for programs that describe it.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
 
 /// The whole program: a bridge or `keyward-exec` if it was started by the name of one, else what the
 /// command line says.
@@ -58,6 +62,10 @@ fn run() -> ExitCode {
     let words: Vec<_> = env::args_os().collect();
     if let Some(bridge) = words.first().and_then(|name| Bridge::named(name)) {
         return bridge.main();
+    }
+    if words.first().is_some_and(|name| Path::new(name).ends_with(completions::KUBECTL)) {
+        let done = completions::for_kubectl(&words[1..]);
+        return done.unwrap_or_else(|failure| failure.report(&Globals::new(Flags::default())));
     }
     let cli = match Cli::read(&words) {
         Ok(cli) => cli,

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// A wait this short needs no message.
-const SHORT: Duration = Duration::from_secs(3);
+const SHORT: Duration = Duration::from_secs(2);
 
 /// Announces a wait until dropped.
 pub(crate) struct Waiting {
@@ -24,6 +24,20 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
+    /// For what these words say.
+    pub(crate) fn on(words: String) -> Self {
+        if !io::stderr().is_terminal() {
+            return Self { _end: None };
+        }
+        let (end, ended) = channel::<()>();
+        runner::spawn(move || {
+            if ended.recv_timeout(SHORT) == Err(RecvTimeoutError::Timeout) {
+                output::tell(&format!("waiting for {words}\n"));
+            }
+        });
+        Self { _end: Some(end) }
+    }
+
     /// For the plan's plugin, and where there is one for the server after it. Says nothing where no
     /// person looks on, nor while a plugin asks that person something.
     pub(crate) fn begin(plan: &Plan, source: &Source, server: Option<&str>) -> Self {

@@ -163,7 +163,13 @@ pub fn may_be_secret(name: &str) -> bool {
 }
 
 /// The words of a name in `snake_case`, `kebab-case` or `camelCase`.
-fn words(name: &str) -> impl Iterator<Item = &str> {
+///
+/// ```
+/// # use keyward_protocol::text::words;
+/// assert!(words("--cluster-name").eq(["cluster", "name"]));
+/// assert!(words("clientId").eq(["client", "Id"]));
+/// ```
+pub fn words(name: &str) -> impl Iterator<Item = &str> {
     name.split(|c: char| !c.is_ascii_alphanumeric()).flat_map(|part| {
         let mut rest = part;
         std::iter::from_fn(move || {

@@ -2,7 +2,7 @@
 
 #[cfg(target_os = "linux")]
 mod agent;
-mod completions;
+pub(crate) mod completions;
 mod credential;
 #[cfg(unix)]
 mod demo;
@@ -18,6 +18,7 @@ mod sign;
 mod table;
 #[cfg(unix)]
 mod unwrap;
+mod version;
 mod whoami;
 #[cfg(unix)]
 mod wrap;
@@ -70,6 +71,9 @@ pub(crate) enum Command {
     Image(image::Args),
     Plugin(plugin_test::Args),
     Completions(completions::Args),
+    #[command(name = "__complete", hide = true)]
+    Complete(completions::CompleteArgs),
+    Version(version::Args),
 }
 
 impl Command {
@@ -110,7 +114,9 @@ impl Command {
             Self::DemoSigner => Ok(keyward_demo::filekey::serve()),
             Self::Image(args) => image::run(&args, globals),
             Self::Plugin(args) => plugin_test::run(args, globals),
-            Self::Completions(args) => completions::run(&args, globals),
+            Self::Completions(args) => completions::run(&args),
+            Self::Complete(args) => completions::complete(args, globals),
+            Self::Version(args) => version::run(&args),
         }
     }
 
@@ -119,7 +125,8 @@ impl Command {
     /// itself. A command that serves until it is told to stop has its own handler.
     fn runs_plugins(&self) -> bool {
         match self {
-            Self::Plan(_) | Self::Plugin(_) | Self::Completions(_) => false,
+            Self::Plan(_) | Self::Plugin(_) => false,
+            Self::Completions(_) | Self::Complete(_) | Self::Version(_) => false,
             #[cfg(target_os = "linux")]
             Self::Agent(_) | Self::RunPlugin(_) | Self::VerifyCredential(_) => false,
             Self::Image(args) => args.runs_plugins(),

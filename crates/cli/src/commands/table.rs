@@ -6,7 +6,9 @@ use clap::{Args as _, Command};
 
 #[cfg(target_os = "linux")]
 use super::agent;
-use super::{completions, credential, doctor, enroll, get, image, plan, plugin_test, sign, whoami};
+use super::{
+    completions, credential, doctor, enroll, get, image, plan, plugin_test, sign, version, whoami,
+};
 #[cfg(unix)]
 use super::{demo, proxy, unwrap, wrap};
 
@@ -53,6 +55,8 @@ const TABLE: &[(&str, Augment)] = &[
     ("image", image::Args::augment_args),
     ("plugin", plugin_test::Args::augment_args),
     ("completions", completions::Args::augment_args),
+    ("__complete", completions::CompleteArgs::augment_args),
+    ("version", version::Args::augment_args),
 ];
 
 #[cfg(test)]

@@ -63,13 +63,26 @@ fn flags_count_before_and_after_the_command() {
 }
 
 #[test]
-fn every_shell_gets_a_script_that_knows_the_commands() {
+fn the_version_names_what_was_built() {
     let stage = Stage::new();
-    for shell in ["bash", "zsh", "fish"] {
+    let version = stage.run("version -o json").json();
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    let target = version["target"].as_str().unwrap();
+    assert!(target.starts_with(std::env::consts::ARCH), "{target}");
+    let features = version["features"].as_array().unwrap();
+    assert!(features.iter().any(|feature| feature == "proxy"), "{version}");
+    let text = stage.run("version");
+    let first = concat!("keyward ", env!("CARGO_PKG_VERSION"), "\n");
+    assert!(text.good().starts_with(first), "{text:?}");
+    assert!(text.stdout.contains(&format!("\ntarget    {target}\n")), "{text:?}");
+}
+
+#[test]
+fn every_shell_gets_a_script_that_asks_for_candidates() {
+    let stage = Stage::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let ran = stage.run(&format!("completions {shell}"));
-        for word in ["credential", "plan", "kubeconfig", "plugin-timeout"] {
-            assert!(ran.good().contains(word), "{shell} lacks {word}");
-        }
+        assert!(ran.good().contains("keyward __complete "), "{shell}: {ran:?}");
     }
 }
 

@@ -1,9 +1,12 @@
 //! The real program with real plugins in real directories.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
+#[cfg(target_os = "linux")]
+mod completions;
 mod credential;
 mod demo;
 mod doctor;
+mod frictions;
 mod general;
 mod get;
 mod image;

@@ -37,7 +37,7 @@ fn a_wrapped_plugin_is_explained_as_what_runs_with_what_the_agent_makes_of_it() 
     };
     let text = plan([("A", ""), ("B", "")]);
     assert!(text.contains("plugin  `aws`\n"), "{text}");
-    assert!(text.contains("arguments     [hidden] --region=[hidden]"), "{text}");
+    assert!(text.contains("arguments     login --region=eu -i [hidden]"), "{text}");
     let said = "agent         answers if it has the credential: the command is wrapped by \
                 `/opt/keyward-exec`, not registered, no profile";
     assert!(text.contains(said), "{text}");

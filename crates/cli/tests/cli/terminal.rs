@@ -2,7 +2,10 @@
 
 use keyward_testing::pty::Pty;
 
-use crate::stage::{Run, Stage, config, exec, gives};
+use crate::{
+    image::answers,
+    stage::{Run, Stage, config, exec, gives, gives_in},
+};
 
 /// Asks for a password without showing it and gives it back as the token.
 const LOGIN: &str = r#"
@@ -175,7 +178,9 @@ fn a_person_is_told_whom_a_silent_plugin_keeps_waiting() {
 #[test]
 fn a_person_is_told_whom_an_attended_plugin_keeps_waiting_but_not_in_the_middle_of_its_prompt() {
     // As aws and gcloud write it: the run counts as attended, and the plugin says nothing.
-    let silent = stage("IfAvailable", &format!("read -r go < go; {}", gives("late")));
+    let silent = stage("", &format!("read -r go < go; {}", gives_in("v1beta1", "late")));
+    let config = silent.read("home/.kube/config").replace("k8s.io/v1", "k8s.io/v1beta1");
+    silent.kubeconfig(&config.replace("interactiveMode: \n", "\n"));
     let fifo = silent.path("go");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let asks = "printf 'user: ' >&2; read -r answer";
@@ -189,7 +194,7 @@ fn a_person_is_told_whom_an_attended_plugin_keeps_waiting_but_not_in_the_middle_
         })
         .collect();
     let mut pty = at_terminal(&silent, "credential");
-    // Those that ask were there before, so their three seconds are over too.
+    // Those that ask were there before, so their two seconds are over too.
     pty.wait_for("waiting for the plugin `p` of user `");
     std::fs::write(&fifo, "now\n").unwrap();
     assert_eq!(pty.finish().code(), Some(0), "{}", pty.screen());
@@ -215,4 +220,45 @@ fn a_device_code_is_shown_at_once_where_the_plugin_has_no_terminal() {
     std::fs::write(&fifo, "now\n").unwrap();
     assert_eq!(pty.finish().code(), Some(0), "{}", pty.screen());
     assert!(pty.screen().contains("waiting done\r\n"), "{}", pty.screen());
+}
+
+#[test]
+fn long_commands_show_what_they_are_doing() {
+    let stage = stage("Never", &gives("t"));
+    for (line, words) in [
+        ("plugin test -- p", "testing: "),
+        ("plugin test --signer -- p", "testing: certificate"),
+        ("demo --break plan", "showing: plan"),
+        ("demo --break plan -o json", "showing: plan"),
+    ] {
+        let mut pty = at_terminal(&stage, line);
+        pty.wait_for(words);
+        pty.finish();
+        // The line is gone at the end.
+        let shown = pty.screen();
+        let rest = shown.rsplit_once(words.split(' ').next().unwrap()).unwrap().1;
+        assert!(rest.contains("\r\x1b[K"), "`{line}`: {shown}");
+    }
+}
+
+#[test]
+fn a_person_is_told_of_providers_that_take_long() {
+    let stage = Stage::new();
+    let script = answers("slow", "Image", "r.io", "ann");
+    stage.plugin("slow", &format!("read -r go < $STAGE/go\n{script}"));
+    stage.write(
+        "providers.yaml",
+        "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n\
+         - name: slow\n  matchImages: [r.io]\n  defaultCacheDuration: 10m\n  \
+         apiVersion: credentialprovider.kubelet.k8s.io/v1\n",
+    );
+    let fifo = stage.path("go");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    for command in ["credentials", "explain"] {
+        let line = format!("image {command} --config providers.yaml --bin-dir bin r.io/app");
+        let mut pty = at_terminal(&stage, &line);
+        pty.wait_for("waiting for the image credential providers, for `r.io/app`");
+        std::fs::write(&fifo, "now\n").unwrap();
+        assert_eq!(pty.finish().code(), Some(0), "{}", pty.screen());
+    }
 }

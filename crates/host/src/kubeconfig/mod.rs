@@ -18,6 +18,7 @@ mod path;
 mod problem;
 mod resolve;
 mod server;
+mod suggest;
 mod target;
 pub(crate) mod types;
 mod validate;

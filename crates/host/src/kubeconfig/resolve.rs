@@ -2,7 +2,7 @@
 
 use super::{
     Class, Cluster, Context, Kubeconfig, Named, Overrides, Place, Problem, Subject, Target, User,
-    incluster::Pod, overrides::set, path, problem::report, types::Entry, validate::Judge,
+    incluster::Pod, overrides::set, path, problem::report, suggest, types::Entry, validate::Judge,
 };
 use keyward_process::surroundings::Surroundings;
 
@@ -20,15 +20,16 @@ impl Kubeconfig {
         surroundings: &Surroundings,
     ) -> Result<Target, Error> {
         let pod = Pod::new(surroundings);
-        let choice = self.choose(overrides).map_err(|p| self.with_contexts(report(vec![p])))?;
+        let choice =
+            self.choose(overrides).map_err(|p| self.suggest(report(vec![p]), overrides))?;
         match self.judge(choice, overrides, surroundings) {
             Ok(judged) => self.finish(judged, overrides, surroundings, &pod).map_err(report),
             Err(problems) => match problems.as_slice() {
                 [only] if only.class == Class::EmptyConfig => match pod.target(overrides) {
                     Some(target) => target.map_err(report),
-                    None => Err(self.with_contexts(report(problems))),
+                    None => Err(self.suggest(report(problems), overrides)),
                 },
-                _ => Err(self.with_contexts(report(problems))),
+                _ => Err(self.suggest(report(problems), overrides)),
             },
         }
     }
@@ -143,26 +144,37 @@ impl Kubeconfig {
         format!("there is no configuration: {}", files.collect::<Vec<_>>().join(", "))
     }
 
-    /// Adds which contexts there are to choose from (D9).
-    fn with_contexts(&self, error: Error) -> Error {
-        const SHOWN: usize = 10;
-        let unchosen = |p: &Problem| {
-            p.subject.is_none()
-                && matches!(
-                    p.class,
-                    Class::EmptyConfig | Class::ContextNotFound | Class::OverrideContextNotFound
-                )
-        };
-        if self.contexts.is_empty() || !error.problems().iter().any(unchosen) {
-            return error;
+    /// Adds the names closest to the one that does not exist, or those to choose from (D9).
+    fn suggest(&self, error: Error, overrides: &Overrides) -> Error {
+        let given = |flag| set(flag).unwrap_or_default();
+        let hint =
+            error.problems().iter().find_map(|problem| match (problem.class, &problem.subject) {
+                (Class::OverrideUserNotFound, _) => {
+                    suggest::hint("user", given(overrides.user.as_ref()), &names(&self.users))
+                }
+                (Class::OverrideClusterNotFound, _) => suggest::hint(
+                    "cluster",
+                    given(overrides.cluster.as_ref()),
+                    &names(&self.clusters),
+                ),
+                (
+                    Class::EmptyConfig | Class::ContextNotFound | Class::OverrideContextNotFound,
+                    None,
+                ) => {
+                    let wanted = set(overrides.context.as_ref()).unwrap_or(&self.current_context);
+                    suggest::hint("context", wanted, &names(&self.contexts))
+                }
+                (Class::EmptyConfig | Class::NoServer, Some(Subject::Context(name))) => {
+                    let wanted = &find(&self.contexts, name)?.value.cluster;
+                    let exists = find(&self.clusters, wanted).is_some();
+                    suggest::hint("cluster", wanted, &names(&self.clusters)).filter(|_| !exists)
+                }
+                _ => None,
+            });
+        match hint {
+            Some(hint) => error.with_hint(hint),
+            None => error,
         }
-        let names = self.contexts.iter().take(SHOWN);
-        let mut names: Vec<_> =
-            names.map(|context| format!("`{}`", inline(&context.name))).collect();
-        if self.contexts.len() > SHOWN {
-            names.push(format!("and {} more", self.contexts.len() - SHOWN));
-        }
-        error.with_hint(format!("choose a context with `--context`: {}", names.join(", ")))
     }
 
     /// Everything is valid: reads the files it names and decides what may be sent.
@@ -236,6 +248,10 @@ struct Judged<'a> {
 
 pub(super) fn find<'a, T>(list: &'a [Named<T>], name: &str) -> Option<&'a Named<T>> {
     list.iter().find(|named| named.name == name)
+}
+
+fn names<T>(list: &[Named<T>]) -> Vec<&str> {
+    list.iter().map(|named| named.name.as_str()).collect()
 }
 
 /// The entry, or an empty one with the name that leads nowhere.

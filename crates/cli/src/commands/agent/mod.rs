@@ -20,7 +20,7 @@ pub(crate) use self::{
     status::reported_status,
     verify::{Args as VerifyArgs, run as verify_credential},
 };
-use crate::{failure::Failure, globals::Globals, output};
+use crate::{failure::Failure, flags, globals::Globals, output};
 
 /// Keep credentials in memory for all processes of this user
 ///
@@ -28,7 +28,7 @@ use crate::{failure::Failure, globals::Globals, output};
 /// The agent exits after ten minutes with nothing to keep. Without a subcommand, it runs in the
 /// foreground.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = "\
+#[command(args = flags::only_general(), after_long_help = "\
 Examples:
   # What it keeps, for whom, and until when.
   keyward agent status

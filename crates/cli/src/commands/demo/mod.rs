@@ -21,6 +21,7 @@ use std::{process::ExitCode, time::Duration};
 use self::{promise::Promise, report::Report, scene::Scene};
 use crate::{
     failure::Failure,
+    flags,
     globals::Globals,
     output::{self, Format, Output},
 };
@@ -32,7 +33,7 @@ use crate::{
 /// promises. Each line reports something that was just observed; the exit code is 1 if a promise
 /// was broken.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = "\
+#[command(args = flags::only_general(), after_long_help = "\
 Examples:
   # Twelve seconds, sixteen promises; one more where SoftHSM is installed.
   keyward demo
@@ -74,6 +75,7 @@ async fn walk(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         if args.broken.is_some_and(|promise| !step.promises.contains(&promise)) {
             continue;
         }
+        report.announce(step.promises);
         let failure = match tokio::time::timeout(STEP, (step.run)(&scene, &mut report)).await {
             Ok(Ok(())) => continue,
             Ok(Err(failure)) => failure,

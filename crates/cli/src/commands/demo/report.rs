@@ -8,6 +8,7 @@ use crate::{
     failure::Failure,
     globals::Globals,
     output::{self, Format, Style},
+    progress::Progress,
 };
 
 /// The results, printed as they come.
@@ -17,6 +18,7 @@ pub(super) struct Report {
     start: Duration,
     lines: Vec<Line>,
     left_out: Vec<(Promise, String)>,
+    progress: Progress,
 }
 
 struct Line {
@@ -36,7 +38,14 @@ impl Report {
             start: SystemClock.elapsed(),
             lines: Vec::new(),
             left_out: Vec::new(),
+            progress: Progress::new("showing"),
         }
+    }
+
+    /// Says on a terminal which promises are shown next.
+    pub(super) fn announce(&self, promises: &[Promise]) {
+        let names: Vec<_> = promises.iter().map(|promise| promise.name()).collect();
+        self.progress.say(&names.join(", "));
     }
 
     /// Prints where the server and the kubeconfig are.
@@ -89,6 +98,7 @@ impl Report {
 
     /// Prints the summary and, if the scene is kept, where it is.
     pub(super) fn end(&self, kept: Option<&Scene>) -> Result<(), Failure> {
+        self.progress.clear();
         let took = SystemClock.elapsed().saturating_sub(self.start);
         let good = self.lines.iter().filter(|line| line.kept).count();
         if self.format == Format::Text {
@@ -123,7 +133,10 @@ impl Report {
 
     fn say(&self, text: &str) -> Result<(), Failure> {
         match self.format {
-            Format::Text => output::print(text),
+            Format::Text => {
+                self.progress.clear();
+                output::print(text)
+            }
             Format::Json => Ok(()),
         }
     }

@@ -6,9 +6,11 @@ mod request;
 use std::{process::ExitCode, time::Duration};
 
 use clap::builder::NonEmptyStringValueParser;
+use clap_complete::ArgValueCandidates;
 
 use self::{plugin::Enroller, request::Wish};
 use crate::{
+    commands::completions::names,
     duration,
     failure::Failure,
     globals::Globals,
@@ -34,12 +36,12 @@ Examples:
   keyward enroll --context prod --bootstrap-context prod-login --request keyward-jane-x2v9q")]
 pub(crate) struct Args {
     /// The kubeconfig user whose credential sends the request
-    #[arg(long, value_name = "USER", conflicts_with = "bootstrap_context")]
+    #[arg(long, add = ArgValueCandidates::new(names::users), value_name = "USER", conflicts_with = "bootstrap_context")]
     bootstrap_user: Option<String>,
 
     /// The kubeconfig context whose user's credential sends the request; the cluster is still that
     /// of --context
-    #[arg(long, value_name = "CONTEXT")]
+    #[arg(long, add = ArgValueCandidates::new(names::contexts), value_name = "CONTEXT")]
     bootstrap_context: Option<String>,
 
     /// The user name to request (the certificate's common name)

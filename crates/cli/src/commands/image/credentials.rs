@@ -120,6 +120,7 @@ fn all(setup: &Setup, images: &[String]) -> Result<Vec<Arc<Lookup>>, Failure> {
     let config = setup.config()?;
     let begin = |image: &String| setup.images().begin(&config, image.clone(), setup.pod().cloned());
     let looking: Vec<_> = images.iter().map(begin).collect();
+    let _waiting = Setup::waiting(images);
     let mut found = Vec::new();
     for looking in looking {
         let one = looking.wait(None).ok_or_else(|| Failure::failed("a lookup was lost"))??;

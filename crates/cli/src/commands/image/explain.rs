@@ -52,6 +52,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let mut explanations = Vec::new();
     for image in &args.images {
         let config = setup.config()?;
+        let _waiting = Setup::waiting(std::slice::from_ref(image));
         let found = setup.images().lookup(&config, image, setup.pod());
         explanations.push(match &found {
             Ok(found) => Explanation::of(image, &config, found, &setup),

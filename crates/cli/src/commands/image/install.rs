@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::{
     bridge::Bridge,
     failure::Failure,
+    flags,
     output::{self, Format, Output, inline},
 };
 
@@ -22,7 +23,7 @@ use crate::{
 /// `keyward-provider-docker` and `keyward-provider-token` are such providers. Existing
 /// files are kept and reported, unless `--force`.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = "\
+#[command(args = flags::only_general(), after_long_help = "\
 Examples:
   # Where docker finds its helpers.
   keyward image install ~/.local/bin

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::{
     failure::Failure,
+    flags,
     output::{self, Format, Output, inline},
 };
 
@@ -15,7 +16,7 @@ use crate::{
 /// 0 if it does, 1 if it does not or if either of the two cannot be parsed, with the reason on
 /// stderr. The image is completed as for a pull: `nginx:1.27` is `docker.io/library/nginx`.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = "\
+#[command(args = flags::only_general(), after_long_help = "\
 Examples:
   # Whether a provider with this pattern is asked for this image.
   keyward image match '*.dkr.ecr.*.amazonaws.com' 1.dkr.ecr.eu-west-1.amazonaws.com/app:2

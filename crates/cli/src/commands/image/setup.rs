@@ -8,7 +8,7 @@ use keyward_image::{Config, Images, Lookup, Pod, Reading, ReloadingConfig, Setti
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 
 use super::pod::PodArgs;
-use crate::{failure::Failure, globals::Globals};
+use crate::{failure::Failure, globals::Globals, output::inline, waiting::Waiting};
 
 /// The variable with the configuration, if no flag gives it.
 pub(crate) const CONFIG: &str = "KEYWARD_IMAGE_CONFIG";
@@ -151,6 +151,14 @@ impl Setup {
     /// The logins for an image under the configuration in force.
     pub(crate) fn lookup(&self, image: &str) -> Result<Lookup, Failure> {
         Ok(self.images.lookup(&*self.config()?, image, self.pod())?)
+    }
+
+    /// Tells a person at the terminal that providers are asked about these images, if it takes long.
+    pub(super) fn waiting(images: &[String]) -> Waiting {
+        Waiting::on(match images {
+            [image] => format!("the image credential providers, for `{}`", inline(image)),
+            many => format!("the image credential providers, for {} images", many.len()),
+        })
     }
 
     /// The pod that pulls, if given.

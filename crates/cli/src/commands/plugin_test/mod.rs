@@ -7,7 +7,6 @@ mod findings;
 mod image;
 mod judge;
 mod outcome;
-mod progress;
 mod question;
 mod report;
 mod run;
@@ -28,13 +27,15 @@ use keyward_process::file::{self, Limits};
 use keyward_protocol::Secret;
 use zeroize::Zeroizing;
 
-use self::{exam::Exam, progress::Progress, run::Plugin};
+use self::{exam::Exam, run::Plugin};
 use crate::{
-    failure::Failure, flags::PluginEnv, globals::Globals, output, output::Output, signals,
+    failure::Failure, flags, flags::PluginEnv, globals::Globals, output, output::Output,
+    progress::Progress, signals,
 };
 
 /// For authors of plugins
 #[derive(Debug, clap::Args)]
+#[command(args = flags::no_cluster())]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -162,7 +163,7 @@ fn plugin(args: &TestArgs, globals: &Globals) -> Result<Plugin, Failure> {
                 Failure::failed(format!("`{}` could not be read", path.display()))
                     .note("because", because)
             };
-            let bytes = file::read(path, &Limits::GIVEN).map_err(|e| unread(e.to_string()))?;
+            let bytes = file::read(path, &Limits::GIVEN).map_err(|e| unread(file::reason(&e)))?;
             let text = str::from_utf8(&bytes).map_err(|e| unread(e.to_string()))?;
             text.lines().map(|line| Zeroizing::new(line.to_owned())).collect()
         }
@@ -174,7 +175,7 @@ fn plugin(args: &TestArgs, globals: &Globals) -> Result<Plugin, Failure> {
         env: environment(globals),
         budget: globals.flags.plugin_timeout.unwrap_or(PATIENCE),
         form: globals.flags.form(),
-        progress: Progress::new(),
+        progress: Progress::new("testing"),
         answers,
     })
 }

@@ -9,9 +9,9 @@ use zeroize::Zeroizing;
 use super::{
     answer::{self, Given},
     outcome::Outcome,
-    progress::Progress,
     question::Question,
 };
+use crate::progress::Progress;
 
 /// The plugin under test.
 pub(super) struct Plugin {

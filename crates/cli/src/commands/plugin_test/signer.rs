@@ -100,12 +100,18 @@ impl<'a> Exam<'a> {
 
     /// Asks everything, unless there is no certificate to start with.
     pub(super) fn run(mut self) -> Report {
+        let progress = &self.plugin.progress;
+        progress.say("certificate");
         if let Some(identity) = self.ask_certificate() {
             self.report.pass(Check::Start, "starts and answers");
+            progress.say("signatures");
             self.ask_signatures(&identity);
+            progress.say("resident mode");
             self.ask_resident();
+            progress.say("unusual requests");
             self.ask_variants(&identity);
             self.ask_impossible(&identity);
+            progress.say("many at once");
             self.ask_crowd(&identity);
         }
         self.check_secrets();

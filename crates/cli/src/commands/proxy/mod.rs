@@ -11,7 +11,7 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, process::ExitCode, time
 use keyward_proxy::{Allowed, Options};
 
 use self::run::Until;
-use crate::{duration, failure::Failure, globals::Globals, output::Output};
+use crate::{duration, failure::Failure, flags, globals::Globals, output::Output};
 
 /// Serve contexts to unmodified clients: kubectl, helm, k9s and anything else with a kubeconfig
 ///
@@ -95,6 +95,7 @@ enum Command {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(args = flags::only_general())]
 struct Status {
     #[command(flatten)]
     output: Output,
