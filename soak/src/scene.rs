@@ -8,7 +8,7 @@ use std::{
 };
 
 use keyward::Client;
-use keyward_host::{Kubeconfig, NoopObserver, Overrides, Sources, plan, rules::Rules};
+use keyward_host::{Kubeconfig, NoopObserver, Overrides, PlanSettings, Sources, rules::Rules};
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use keyward_testing::{
     issuer::{Issuer, Manner},
@@ -83,7 +83,7 @@ impl Scene {
         let surroundings = Surroundings::process();
         let target = Kubeconfig::from_bytes(config.as_bytes())?
             .resolve(&Overrides::default(), &surroundings)?;
-        let mut settings = plan::Settings::default();
+        let mut settings = PlanSettings::default();
         settings.person = false;
         let mut rules = Rules::default();
         rules.trusted.push(program);

@@ -9,7 +9,7 @@ use std::{
 
 use keyward::{Origin, bearer};
 use keyward_host::{
-    Credential, Kubeconfig, NoopObserver, Overrides, Plan, Source, Sources, plan::Settings,
+    Credential, Kubeconfig, NoopObserver, Overrides, Plan, PlanSettings, Source, Sources,
     rules::Rules,
 };
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
@@ -157,7 +157,7 @@ pub fn source(folder: &Folder) -> Source {
     let surroundings = Surroundings::process();
     let config = Kubeconfig::load(&surroundings, Some(&folder.config)).expect("a kubeconfig");
     let target = config.resolve(&Overrides::default(), &surroundings).expect("a target");
-    let plan = Plan::new(target, &Rules::default(), &surroundings, Settings::default());
+    let plan = Plan::new(target, &Rules::default(), &surroundings, PlanSettings::default());
     Sources::new(Arc::new(SystemClock), Arc::new(NoopObserver)).open(&plan.expect("a plan"))
 }
 

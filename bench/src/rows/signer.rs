@@ -11,7 +11,9 @@ use std::{
 };
 
 use keyward::Client;
-use keyward_host::{Kubeconfig, NoopObserver, Overrides, Sources, Target, plan, rules::Rules};
+use keyward_host::{
+    Kubeconfig, NoopObserver, Overrides, PlanSettings, Sources, Target, rules::Rules,
+};
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use keyward_protocol::{
     Secret,
@@ -162,7 +164,7 @@ impl Scene {
     }
 
     fn client(&self, target: &Target) -> Result<Client, String> {
-        let mut settings = plan::Settings::default();
+        let mut settings = PlanSettings::default();
         settings.person = false;
         let client = Client::builder().plan(settings);
         let client = client.open(target, &Rules::default(), &self.sources);

@@ -18,9 +18,8 @@ use std::{
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use keyward_host::{
-    Draft, Error, Kind, NoopObserver, Sources, Target,
+    Draft, Error, Kind, NoopObserver, PlanSettings, Sources, StderrMode, Target,
     kubeconfig::{ApiVersion, Cluster, Exec, InteractiveMode, Named, User},
-    plan::{Settings, StderrMode},
     rules::Rules,
 };
 use keyward_process::{
@@ -68,7 +67,7 @@ fn run(case: &Value, folder: &Path) -> Result<Value, String> {
         stdin_is_terminal: case["stdinIsTerminal"] == true,
         ..Fixed::default()
     });
-    let mut settings = Settings::default();
+    let mut settings = PlanSettings::default();
     settings.stderr = StderrMode::Kept;
     if case["stdinUnavailable"] == true {
         let why = case["stdinUnavailableMessage"].as_str().unwrap_or_default();

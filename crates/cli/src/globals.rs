@@ -12,13 +12,8 @@ use keyward::{
     oidc::Https,
 };
 use keyward_host::{
-    Draft, Kubeconfig, Overrides, Plan, Sources, Target,
-    broker::Broker,
-    kubeconfig::Impersonate,
-    plan::{Settings, StderrMode},
-    plugin::Environment,
-    redact,
-    rules::Rules,
+    Broker, Draft, Environment, Kubeconfig, Overrides, Plan, PlanSettings, Sources, StderrMode, Target,
+    kubeconfig::Impersonate, redact, rules::Rules,
 };
 use keyward_process::{runner::Sink, surroundings::Surroundings};
 use keyward_protocol::{Node, Secret, exec::Request, signer::pins, url};
@@ -198,8 +193,8 @@ impl Globals {
     }
 
     /// How plugins are run.
-    fn settings(&self) -> Settings {
-        let mut settings = Settings::default();
+    fn settings(&self) -> PlanSettings {
+        let mut settings = PlanSettings::default();
         if let Some(budget) = self.flags.plugin_timeout {
             settings.unattended = budget;
             settings.attended = budget;

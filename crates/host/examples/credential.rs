@@ -2,7 +2,7 @@
 //! `cargo run -p keyward-host --example credential -- [CONTEXT]`
 #![allow(clippy::print_stdout, reason = "printing is all it does")]
 
-use keyward_host::{Error, Kubeconfig, Overrides, Plan, Sources, plan::Settings, rules::Rules};
+use keyward_host::{Error, Kubeconfig, Overrides, Plan, PlanSettings, Sources, rules::Rules};
 use keyward_process::surroundings::Surroundings;
 
 fn main() -> Result<(), Error> {
@@ -10,7 +10,7 @@ fn main() -> Result<(), Error> {
     let overrides = Overrides { context: std::env::args().nth(1), ..Overrides::default() };
     let target = Kubeconfig::load(&surroundings, None)?.resolve(&overrides, &surroundings)?;
     let rules = Rules::load(&surroundings, None)?;
-    let plan = Plan::new(target, &rules, &surroundings, Settings::default())?;
+    let plan = Plan::new(target, &rules, &surroundings, PlanSettings::default())?;
     let credential = Sources::global().open(&plan).credential_blocking()?;
     let kind = if credential.token().is_some() { "a token" } else { "no token" };
     match credential.expires() {

@@ -20,14 +20,14 @@ pub trait Broker: Send + Sync {
     /// result is returned in [`Brokered::Ran`].
     fn obtain(
         &self,
-        question: &Question<'_>,
+        question: &BrokerQuestion<'_>,
         run: &mut dyn FnMut() -> Result<Output, Failure>,
     ) -> Brokered;
 }
 
 /// Everything that selects the credential, and how long it may take.
 #[non_exhaustive]
-pub struct Question<'a> {
+pub struct BrokerQuestion<'a> {
     /// The plugin's command, as the kubeconfig names it.
     pub command: &'a str,
     /// The plugin's arguments, which may be secret.
@@ -42,28 +42,21 @@ pub struct Question<'a> {
     pub interactive: bool,
     /// How long the plugin may take.
     pub budget: Duration,
-    /// The credential that a server refused, if the broker gave it to us.
-    pub refused: Option<Refused>,
+    /// The credential that a server rejected with a 401, if the broker gave it to us.
+    pub rejected: Option<BrokerHandle>,
+    /// The server had accepted the rejected credential before.
+    pub was_accepted: bool,
     /// Is told what a person should know while it takes long.
     pub note: &'a dyn Fn(&str),
 }
 
-/// A credential of a broker, for telling the broker that a server refused it.
+/// A credential of a broker, for telling the broker that a server rejected it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Handle {
+pub struct BrokerHandle {
     /// The broker's process.
     pub process: i32,
     /// The credential's number in that process.
     pub serial: u64,
-}
-
-/// A server answered 401 to a credential of the broker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refused {
-    /// Which credential.
-    pub handle: Handle,
-    /// The server had accepted it before.
-    pub accepted: bool,
 }
 
 /// What asking a broker has brought.
@@ -71,9 +64,9 @@ pub struct Refused {
 #[non_exhaustive]
 pub enum Brokered {
     /// What the plugin would print.
-    Answer(Output, Handle),
+    Answer(Output, BrokerHandle),
     /// The plugin was run here; the handle is of what the broker now keeps.
-    Ran(Result<Output, Failure>, Option<Handle>),
+    Ran(Result<Output, Failure>, Option<BrokerHandle>),
     /// The plugin was run elsewhere and brought nothing, or a person has to log in first.
     Failed(Error),
     /// The broker does not help: run the plugin.

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use keyward_protocol::Secret;
 use zeroize::Zeroizing;
 
-use crate::{Error, Kind, cell::CacheValue, pair::Pair, signer::Identity};
+use crate::{Error, Kind, cell::CacheValue, pair::Pair, signer::SignerCertificate};
 
 /// A credential in memory: a bearer token (or basic auth), a certificate with its key, or both.
 ///
@@ -31,7 +31,7 @@ struct Body {
     serial: u64,
     token: Option<Secret>,
     pair: Option<Arc<Pair>>,
-    signer: Option<Arc<Identity>>,
+    signer: Option<Arc<SignerCertificate>>,
     expires: Option<Timestamp>,
 }
 
@@ -72,7 +72,7 @@ impl Credential {
 
     /// The client certificate whose key an external signer holds. As with [`Credential::pair`],
     /// pointer equality tells whether connections may be kept.
-    pub fn signer(&self) -> Option<&Arc<Identity>> {
+    pub fn signer(&self) -> Option<&Arc<SignerCertificate>> {
         self.body.signer.as_ref()
     }
 
@@ -106,7 +106,7 @@ impl Credential {
     /// A certificate whose key an external signer holds.
     pub(crate) fn signed(
         header: Header,
-        signer: Arc<Identity>,
+        signer: Arc<SignerCertificate>,
         expires: Option<Timestamp>,
     ) -> Result<Self, Unsendable> {
         Self::make(header, None, Some(signer), expires)
@@ -115,7 +115,7 @@ impl Credential {
     fn make(
         header: Header,
         pair: Option<Arc<Pair>>,
-        signer: Option<Arc<Identity>>,
+        signer: Option<Arc<SignerCertificate>>,
         expires: Option<Timestamp>,
     ) -> Result<Self, Unsendable> {
         let (authorization, token) = match header {

@@ -12,7 +12,7 @@
 //! hands out the [`Credential`] to everybody who is that user.
 //!
 //! ```no_run
-//! use keyward_host::{Kubeconfig, Overrides, Plan, Sources, plan, rules::Rules};
+//! use keyward_host::{Kubeconfig, Overrides, Plan, PlanSettings, Sources, rules::Rules};
 //! use keyward_process::surroundings::Surroundings;
 //!
 //! # fn main() -> Result<(), keyward_host::Error> {
@@ -20,17 +20,17 @@
 //! let target = Kubeconfig::load(&surroundings, None)?
 //!     .resolve(&Overrides::default(), &surroundings)?;
 //! let rules = Rules::load(&surroundings, None)?;
-//! let plan = Plan::new(target, &rules, &surroundings, plan::Settings::default())?;
+//! let plan = Plan::new(target, &rules, &surroundings, PlanSettings::default())?;
 //! let credential = Sources::global().open(&plan).credential_blocking()?;
 //! println!("it is good until {:?}", credential.expires());
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Where to look: hangs → [`keyward_process::runner`]; asked twice → `single_flight`, `cell`; wrong program → [`plan`],
+//! Where to look: hangs → [`keyward_process::runner`]; asked twice → `single_flight`, `cell`; wrong program → `plan`,
 //! [`rules`]; bad field → `keyward_protocol::exec`; wrong user → [`kubeconfig`].
 
-pub mod broker;
+mod broker;
 mod cell;
 mod copies;
 mod credential;
@@ -40,16 +40,17 @@ pub mod kubeconfig;
 mod observer;
 mod oidc;
 mod pair;
-pub mod plan;
-pub mod plugin;
+mod plan;
+mod plugin;
 pub mod redact;
 mod reload;
 pub mod rules;
-pub mod signer;
+mod signer;
 mod single_flight;
 mod source;
 mod static_credential;
 
+pub use broker::{Broker, BrokerHandle, BrokerQuestion, Brokered};
 pub use cell::{Fetch, Fetched, History, Occasion};
 pub use copies::ThreadCopies;
 pub use credential::Credential;
@@ -61,7 +62,9 @@ pub use observer::MetricsObserver;
 pub use observer::{CallStatus, NoopObserver, Observer};
 pub use oidc::OidcExchange;
 pub use pair::{KeyDer, Pair, read_authorities};
-pub use plan::draft::{Draft, Plan};
+pub use plan::{Draft, Method, Plan, PlanSettings, StderrMode};
+pub use plugin::{Environment, Preview, PreviewedRun, RunSettings, VariableOrigin};
 pub use reload::{Reload, ReloadPace};
+pub use signer::{KeyKind, SignerCertificate, SignerPlugin};
 pub use single_flight::{SingleFlight, Waiter};
 pub use source::{Source, Sources};

@@ -5,9 +5,8 @@
 use std::{fs, path::Path};
 
 use keyward_host::{
-    Draft, Error, Kind, Kubeconfig, Overrides, Target,
+    Draft, Error, Kind, Kubeconfig, Overrides, PlanSettings, Target,
     kubeconfig::{Class, Cluster, Named},
-    plan::Settings,
     rules::Rules,
 };
 use keyward_process::surroundings::{Fixed, Surroundings};
@@ -396,7 +395,7 @@ fn a_plugin_is_told_every_field_the_kubeconfigs_cluster_has() {
     config.clusters[0].value.certificate_authority.clear();
     let surroundings = Surroundings::fixed(Fixed { cwd: "/".into(), ..Fixed::default() });
     let target = config.resolve(&Overrides::default(), &surroundings).unwrap();
-    let settings = Settings::default();
+    let settings = PlanSettings::default();
     let draft = Draft::new(target, &Rules::default(), &surroundings, settings);
     let request = draft.plugin().unwrap().request.as_ref().unwrap().to_json();
 

@@ -7,9 +7,7 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use keyward_host::{
-    Kind,
-    plan::StderrMode,
-    plugin::{Environment, Origin},
+    Environment, Kind, StderrMode, VariableOrigin,
     rules::{Policy, Rules, Verdict},
 };
 use keyward_process::runner;
@@ -42,10 +40,10 @@ fn a_draft_explains_a_run_and_runs_nothing() {
     assert_eq!(
         environment,
         [
-            ("PATH", Origin::Inherited),
-            ("HOME", Origin::Inherited),
-            ("REGION", Origin::Configured),
-            ("KUBERNETES_EXEC_INFO", Origin::Request),
+            ("PATH", VariableOrigin::Inherited),
+            ("HOME", VariableOrigin::Inherited),
+            ("REGION", VariableOrigin::Configured),
+            ("KUBERNETES_EXEC_INFO", VariableOrigin::Request),
         ]
     );
     assert!(plugin.request.as_ref().unwrap().to_json().contains("\"interactive\":true"));

@@ -11,9 +11,7 @@ use std::{
 };
 
 use keyward_host::{
-    Kind, Kubeconfig, Overrides, Plan, Sources,
-    plan::{Settings, StderrMode},
-    rules::Rules,
+    Kind, Kubeconfig, Overrides, Plan, PlanSettings, Sources, StderrMode, rules::Rules,
 };
 use keyward_process::{runner::Sink, surroundings::Surroundings};
 use keyward_testing::pty::Pty;
@@ -78,7 +76,7 @@ fn program() {
 
     let panel = Arc::new(Panel::default());
     let surroundings = Surroundings::process();
-    let mut settings = Settings::default();
+    let mut settings = PlanSettings::default();
     settings.stderr = StderrMode::Sink(Arc::clone(&panel) as Arc<dyn Sink>);
     let config = Kubeconfig::load(&surroundings, None).unwrap();
     let target = config.resolve(&Overrides::default(), &surroundings).unwrap();

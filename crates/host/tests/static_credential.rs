@@ -6,7 +6,7 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
-use keyward_host::{Kind, NoopObserver, Source, plan::Method};
+use keyward_host::{Kind, Method, NoopObserver, Source};
 use keyward_testing::authority::Authority;
 use support::{Stage, answer};
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use keyward_host::{Error, plugin::RunSettings};
+use keyward_host::{Error, RunSettings};
 use keyward_process::runner::Output;
 use keyward_protocol::{duration, image::ResponseError, text::inline};
 

@@ -2,12 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use keyward_host::{
-    Error, Observer,
-    plugin::{Environment, RunSettings},
-    redact,
-    rules::{self, Program},
-};
+use keyward_host::{Environment, Error, Observer, RunSettings, redact, rules::Program};
 use keyward_process::{
     clock::{Clock, SharedClock, SystemClock},
     runner::{Cancel, Failure, OutputLimits},
@@ -92,7 +87,7 @@ impl Runner {
     pub(super) fn locate(&self, provider: &Provider) -> Result<Program, Error> {
         let settings = &self.settings;
         let folder = settings.bin_dir.as_deref();
-        rules::locate(&provider.name, folder, &settings.trusted, &self.surroundings)
+        Program::locate(&provider.name, folder, &settings.trusted, &self.surroundings)
     }
 
     fn attempts(&self, provider: &Provider, image: &str, told: &Told) -> Result<Answer, Error> {

@@ -21,7 +21,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use keyward_host::broker::{Broker, Brokered, Question};
+use keyward_host::{Broker, BrokerQuestion, Brokered};
 use keyward_process::runner::{Failure, Output};
 
 /// The agent of this user, as a program asks it.
@@ -65,7 +65,7 @@ impl Agent {
 impl Broker for Agent {
     fn obtain(
         &self,
-        question: &Question<'_>,
+        question: &BrokerQuestion<'_>,
         run: &mut dyn FnMut() -> Result<Output, Failure>,
     ) -> Brokered {
         #[cfg(target_os = "linux")]
@@ -85,10 +85,7 @@ mod linux {
     use keyward_agent::{
         Address, Client, Obtained, Ran, Unreachable, connect_or_start, is_off, obtain_by, terminal,
     };
-    use keyward_host::{
-        Error, Kind,
-        broker::{Brokered, Handle, Question},
-    };
+    use keyward_host::{BrokerHandle, BrokerQuestion, Brokered, Error, Kind};
     use keyward_process::{
         harden::Inspection,
         runner::{Failure, Output, Status},
@@ -105,7 +102,7 @@ mod linux {
 
     pub(super) fn obtain(
         agent: &Agent,
-        question: &Question<'_>,
+        question: &BrokerQuestion<'_>,
         run: &mut dyn FnMut() -> Result<Output, Failure>,
     ) -> Brokered {
         let var = |name: &str| question.surroundings.var(name);
@@ -138,7 +135,7 @@ mod linux {
     fn talk(
         agent: &Agent,
         address: &Address,
-        question: &Question<'_>,
+        question: &BrokerQuestion<'_>,
         run: &mut dyn FnMut() -> Result<Output, Failure>,
     ) -> Result<Brokered, Unreachable> {
         let inspection = agent.inspection.then(Inspection::begin);
@@ -155,7 +152,7 @@ mod linux {
         let mut ran = None;
         let obtained =
             obtain_by(&mut client, question.budget, question.note, |_| Ran::of(ran.insert(run())))?;
-        let handle = |serial| Handle { process, serial };
+        let handle = |serial| BrokerHandle { process, serial };
         Ok(match (ran, obtained) {
             (Some(result), Obtained::Answer(answer)) => {
                 Brokered::Ran(result, Some(handle(answer.serial)))
@@ -174,12 +171,12 @@ mod linux {
     }
 
     /// Everything that the plugin would see, as `keyward-exec` asks it.
-    fn ask(question: &Question<'_>, process: i32) -> Ask {
+    fn ask(question: &BrokerQuestion<'_>, process: i32) -> Ask {
         let bytes = |text: &OsStr| text.as_bytes().to_vec();
         let variables = question.environment.iter();
         let real = question.surroundings.made_up().is_none();
         let terminal = if question.interactive && real { terminal() } else { None };
-        let refused = question.refused.filter(|refused| refused.handle.process == process);
+        let rejected = question.rejected.filter(|handle| handle.process == process);
         Ask {
             command: question.command.as_bytes().to_vec(),
             args: question.args.iter().map(|arg| arg.as_bytes().to_vec()).collect(),
@@ -192,10 +189,8 @@ mod linux {
             terminal: terminal.unwrap_or_default(),
             login: false,
             own: true,
-            refused: refused.map(|refused| Refused {
-                serial: refused.handle.serial,
-                accepted: refused.accepted,
-            }),
+            refused: rejected
+                .map(|handle| Refused { serial: handle.serial, accepted: question.was_accepted }),
         }
     }
 

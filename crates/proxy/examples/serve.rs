@@ -5,7 +5,7 @@
 use std::{error::Error, path::PathBuf, sync::Arc};
 
 use keyward::client::{Builder, Opened};
-use keyward_host::{Kubeconfig, Overrides, Plan, Sources, Target, plan::Settings, rules::Rules};
+use keyward_host::{Kubeconfig, Overrides, Plan, PlanSettings, Sources, Target, rules::Rules};
 use keyward_process::surroundings::Surroundings;
 use keyward_proxy::{Config, Options, Proxy};
 
@@ -41,7 +41,7 @@ impl Config for Usual {
         sources: &Sources,
     ) -> Result<Opened, keyward_proxy::Error> {
         let rules = Rules::load(&self.0, None)?;
-        let plan = Plan::new(target, &rules, &self.0, Settings::default())?;
+        let plan = Plan::new(target, &rules, &self.0, PlanSettings::default())?;
         Ok(builder.open_plan(plan, sources)?)
     }
 }

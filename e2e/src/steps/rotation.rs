@@ -9,7 +9,9 @@ use std::{
 
 use http_body_util::BodyExt;
 use keyward::{Body, Client};
-use keyward_host::{Kubeconfig, NoopObserver, Overrides, Sources, Target, plan, rules::Rules};
+use keyward_host::{
+    Kubeconfig, NoopObserver, Overrides, PlanSettings, Sources, Target, rules::Rules,
+};
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use keyward_testing::script::Script;
 use serde_json::{Value, json};
@@ -174,7 +176,7 @@ pub fn client(cluster: &Cluster, user: &Value, agent: &str) -> Outcome<(Client, 
     let text = config::text(&cluster.address, cluster.authority.pem(), user);
     let target = Kubeconfig::from_bytes(text.as_bytes())?
         .resolve(&Overrides::default(), &Surroundings::process())?;
-    let mut settings = plan::Settings::default();
+    let mut settings = PlanSettings::default();
     settings.person = false;
     let sources = Sources::new(std::sync::Arc::new(SystemClock), std::sync::Arc::new(NoopObserver));
     let client = Client::builder().plan(settings).user_agent(agent).open(

@@ -10,9 +10,8 @@ use std::{
 };
 
 use keyward_host::{
-    Credential, Error, Kind, Plan, PluginRunner, Target,
+    Credential, Error, Kind, Plan, PlanSettings, PluginRunner, StderrMode, Target,
     kubeconfig::{ApiVersion, Cluster, Exec, InteractiveMode, Place},
-    plan,
     rules::Verdict,
 };
 use keyward_process::surroundings::{Fixed, Surroundings};
@@ -163,9 +162,9 @@ impl Server {
         let surroundings =
             if runs_here { surroundings(&ask, selected.variables) } else { theirs.clone() };
         let rules = Policy::load(&theirs)?;
-        let mut settings = plan::Settings::default();
+        let mut settings = PlanSettings::default();
         settings.person = false;
-        settings.stderr = plan::StderrMode::Kept;
+        settings.stderr = StderrMode::Kept;
         settings.form = request.form;
         settings.variables = self.settings.browser.iter().map(|command| browser(command)).collect();
         let verdict = rules.judge(&command, &surroundings).verdict;

@@ -4,7 +4,7 @@
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Parser, error::ErrorKind};
-use keyward_host::rules;
+use keyward_host::rules::Program;
 use keyward_plugin::{ImageQuestion, Logins, Refusal, serve_image};
 use keyward_process::{
     runner::{self, Cancel, Invocation, Status, Stdin},
@@ -109,11 +109,11 @@ fn ask(
             "docker's configuration names the helper `{helper}`, which would ask this provider again"
         )));
     }
-    let program = rules::locate(&name, None, &trusted_by_environment(surroundings), surroundings)
+    let program = Program::locate(&name, None, &trusted_by_environment(surroundings), surroundings)
         .map_err(|error| {
-        let notes = error.notes().iter().map(|(label, note)| format!("\n  {label}: {note}"));
-        Refusal::Failed(format!("{error}{}", notes.collect::<String>()))
-    })?;
+            let notes = error.notes().iter().map(|(label, note)| format!("\n  {label}: {note}"));
+            Refusal::Failed(format!("{error}{}", notes.collect::<String>()))
+        })?;
     let mut invocation = Invocation::new(program.path);
     invocation.identity = Some(program.identity);
     invocation.args = vec!["get".into()];

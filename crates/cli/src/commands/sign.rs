@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use keyward::identity;
-use keyward_host::{Draft, Sources, signer::Identity};
+use keyward_host::{Draft, SignerCertificate, Sources};
 use keyward_process::{
     clock::{Clock, SystemClock},
     runner::Cancel,
@@ -123,7 +123,7 @@ struct Signature {
     milliseconds: f64,
 }
 
-fn certificate(identity: &Identity, milliseconds: f64) -> Certificate {
+fn certificate(identity: &SignerCertificate, milliseconds: f64) -> Certificate {
     Certificate {
         common_name: identity.common_name.as_deref().map(inline),
         key: identity.key.name(),

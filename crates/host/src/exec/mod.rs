@@ -31,7 +31,7 @@ use self::interactive::interactive;
 pub use self::{once::PluginRunner, plugin::ExecPlugin};
 use crate::{
     Credential, Error, Kind, Plan,
-    broker::{Broker, Brokered, Handle, Question, Refused},
+    broker::{Broker, BrokerHandle, BrokerQuestion, Brokered},
     cell::{Fetch, Fetched, Occasion},
     credential::{Header, Unsendable},
     error::inline,
@@ -61,7 +61,7 @@ pub(crate) struct Runner {
     /// The last pair, so that one that did not change keeps its connections.
     pair: Mutex<Option<Arc<Pair>>>,
     /// The current credential, where the broker gave it to us or keeps it.
-    handle: Mutex<Option<Handle>>,
+    handle: Mutex<Option<BrokerHandle>>,
 }
 
 impl Runner {
@@ -105,7 +105,7 @@ impl Runner {
         let handle = *self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let variables = run.environment.iter();
         let environment: Vec<_> = variables.map(|v| (v.name.clone(), v.value.clone())).collect();
-        let question = Question {
+        let question = BrokerQuestion {
             command: run.spec.name,
             args: run.spec.args,
             environment: &environment,
@@ -113,7 +113,8 @@ impl Runner {
             wrapped: self.plan.wrapper().is_some(),
             interactive: request.interactive,
             budget: run.budget,
-            refused: handle.zip(refused).map(|(handle, accepted)| Refused { handle, accepted }),
+            rejected: handle.filter(|_| refused.is_some()),
+            was_accepted: refused == Some(true),
             note: &|text| run.note(text),
         };
         match broker.obtain(&question, &mut || self.run(run, program)) {
@@ -141,7 +142,7 @@ impl Runner {
         run: &RunSettings<'_>,
         request: &Request,
         output: &Output,
-        handle: Option<Handle>,
+        handle: Option<BrokerHandle>,
     ) -> Result<Fetched<Credential>, Error> {
         let answer = Answer::read(&output.stdout, request.version)
             .map_err(|wrong| bad_answer(run, output, wrong))?;

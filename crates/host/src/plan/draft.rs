@@ -4,7 +4,7 @@ use std::{fmt, ops::Deref, sync::Arc};
 
 use keyward_process::surroundings::Surroundings;
 
-use super::{Choice, Method, Settings};
+use super::{Choice, Method, PlanSettings};
 use crate::{
     Error, Kind,
     error::inline,
@@ -29,7 +29,7 @@ pub struct Draft {
     target: Target,
     rules: Rules,
     surroundings: Surroundings,
-    settings: Settings,
+    settings: PlanSettings,
     choice: Choice,
     wrapper: Option<String>,
     passed_over: Option<String>,
@@ -46,7 +46,7 @@ impl Plan {
         target: Target,
         rules: &Rules,
         surroundings: &Surroundings,
-        settings: Settings,
+        settings: PlanSettings,
     ) -> Result<Self, Error> {
         Draft::new(target, rules, surroundings, settings).finish()
     }
@@ -69,7 +69,7 @@ impl Draft {
         mut target: Target,
         rules: &Rules,
         surroundings: &Surroundings,
-        settings: Settings,
+        settings: PlanSettings,
     ) -> Self {
         let exec = target.user.value.exec.as_ref();
         let wrapper = exec.filter(|exec| exec.wrapped().is_some()).map(|exec| exec.command.clone());
@@ -114,7 +114,7 @@ impl Draft {
     }
 
     /// How programs are run.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &PlanSettings {
         &self.settings
     }
 

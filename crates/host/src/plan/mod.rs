@@ -5,12 +5,13 @@
 //! built.
 
 mod choice;
-pub(crate) mod draft;
+mod draft;
 mod key;
 mod settings;
 
-pub(crate) use self::{choice::Choice, draft::Draft, key::Key};
+pub(crate) use self::{choice::Choice, key::Key};
 pub use self::{
     choice::Method,
-    settings::{Settings, StderrMode},
+    draft::{Draft, Plan},
+    settings::{PlanSettings, StderrMode},
 };

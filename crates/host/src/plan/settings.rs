@@ -9,7 +9,7 @@ use crate::{broker::Broker, oidc::OidcExchange, plugin::Environment};
 /// How plugins are run; the defaults are the design's.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Settings {
+pub struct PlanSettings {
     /// Budget of a run nobody attends: 60 seconds.
     pub unattended: Duration,
     /// Budget of a run with a person at the terminal: ten minutes.
@@ -59,7 +59,7 @@ pub enum StderrMode {
     PassThrough(Arc<dyn runner::Sink>),
 }
 
-impl Default for Settings {
+impl Default for PlanSettings {
     fn default() -> Self {
         Self {
             unattended: Duration::from_secs(60),
@@ -79,7 +79,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl PlanSettings {
     /// Why no person can be asked, whatever the plugin wants.
     pub(crate) fn alone(&self, waited_for: bool) -> Option<&'static str> {
         if !waited_for {
@@ -112,9 +112,9 @@ impl Settings {
     }
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for PlanSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
+        f.debug_struct("PlanSettings")
             .field("unattended", &self.unattended)
             .field("attended", &self.attended)
             .field("person", &self.person)

@@ -20,12 +20,12 @@ pub enum Environment {
 
 /// Who gave a plugin a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum VariableOrigin {
     /// Keyward's own environment.
     Inherited,
     /// The kubeconfig's `env`.
     Configured,
-    /// [`crate::plan::Settings::variables`].
+    /// [`crate::PlanSettings::variables`].
     Set,
     /// The request itself.
     Request,
@@ -36,7 +36,7 @@ pub enum Origin {
 pub(crate) struct Variable {
     pub(crate) name: OsString,
     pub(crate) value: OsString,
-    pub(crate) origin: Origin,
+    pub(crate) origin: VariableOrigin,
 }
 
 impl Environment {
@@ -57,25 +57,25 @@ impl Environment {
         let inherited = surroundings.vars().into_iter();
         let inherited = inherited.filter(|(name, _)| self.passes(name) && !ours(name));
         let mut all: Vec<Variable> = inherited
-            .map(|(name, value)| Variable { name, value, origin: Origin::Inherited })
+            .map(|(name, value)| Variable { name, value, origin: VariableOrigin::Inherited })
             .collect();
         let mut put = |name: &str, value: &str, origin| {
             all.push(Variable { name: name.into(), value: value.into(), origin });
         };
         for (name, value) in configured {
-            put(name, value.expose(), Origin::Configured);
+            put(name, value.expose(), VariableOrigin::Configured);
         }
         for (name, value) in set {
-            put(name, value.expose(), Origin::Set);
+            put(name, value.expose(), VariableOrigin::Set);
         }
         if let Some((name, value)) = request {
-            put(name, value, Origin::Request);
+            put(name, value, VariableOrigin::Request);
         }
         merge(all, |variable| (&variable.name, &variable.value))
     }
 
     /// The names of variables, for people.
-    pub(crate) fn names(variables: &[Variable]) -> Vec<(String, Origin)> {
+    pub(crate) fn names(variables: &[Variable]) -> Vec<(String, VariableOrigin)> {
         let named = |v: &Variable| (v.name.to_string_lossy().into_owned(), v.origin);
         variables.iter().map(named).collect()
     }

@@ -2,7 +2,7 @@
 
 use keyward_process::runner::{Failure, Output, Status, Stderr};
 
-use super::{Origin, Role, RunSettings};
+use super::{Role, RunSettings, VariableOrigin};
 use crate::{
     Error, Kind,
     error::inline,
@@ -93,9 +93,9 @@ impl RunSettings<'_> {
         for variable in &self.environment {
             let (name, value) = (variable.name.to_string_lossy(), variable.value.to_string_lossy());
             match variable.origin {
-                Origin::Inherited => redactor.add_inherited(&name, &value),
-                Origin::Configured | Origin::Set => redactor.add_configured(&value),
-                Origin::Request => {}
+                VariableOrigin::Inherited => redactor.add_inherited(&name, &value),
+                VariableOrigin::Configured | VariableOrigin::Set => redactor.add_configured(&value),
+                VariableOrigin::Request => {}
             }
         }
         redactor.add_args(self.spec.args);

@@ -20,7 +20,7 @@ pub(crate) use self::{
     spec::{Context, Role, Spec},
 };
 pub use self::{
-    environment::{Environment, Origin},
+    environment::{Environment, VariableOrigin},
     run::RunSettings,
     spec::{Preview, PreviewedRun},
 };

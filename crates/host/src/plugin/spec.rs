@@ -8,10 +8,10 @@ use keyward_process::{
 };
 use keyward_protocol::Secret;
 
-use super::{Environment, Origin, RunSettings};
+use super::{Environment, RunSettings, VariableOrigin};
 use crate::{
     Error,
-    plan::Settings,
+    plan::PlanSettings,
     rules::{Judgement, Program, Rules},
 };
 
@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct Context<'a> {
     pub(crate) rules: &'a Rules,
     pub(crate) surroundings: &'a Surroundings,
-    pub(crate) settings: &'a Settings,
+    pub(crate) settings: &'a PlanSettings,
 }
 
 /// The protocol that a plugin speaks, as messages name it.
@@ -64,7 +64,7 @@ pub struct PreviewedRun {
     /// Whether its stderr is ours, with nothing in between.
     pub shown: bool,
     /// The names of its environment, and where each comes from.
-    pub environment: Vec<(String, Origin)>,
+    pub environment: Vec<(String, VariableOrigin)>,
 }
 
 impl Role {
@@ -88,7 +88,7 @@ impl<'a> Spec<'a> {
         passed: bool,
     ) -> RunSettings<'a> {
         let Context { surroundings, settings, .. } = context;
-        let Settings { environment, variables, .. } = settings;
+        let PlanSettings { environment, variables, .. } = settings;
         RunSettings {
             spec: self,
             environment: environment.compose(surroundings, self.env, variables, Some(request)),

@@ -236,6 +236,34 @@ impl Rules {
     }
 }
 
+impl Program {
+    /// The program of an image credential provider, or of a helper that one needs: in `directory`, the
+    /// one of the providers, or else through `PATH`. No policy stands in its way: whoever wrote the
+    /// configuration chose the program. It is refused if another user could change it, unless `trusted`
+    /// has its name or path.
+    pub fn locate(
+        name: &str,
+        directory: Option<&Path>,
+        trusted: &[PathBuf],
+        surroundings: &Surroundings,
+    ) -> Result<Self, Error> {
+        let found = match directory {
+            // A directory of providers is never searched beyond its own files.
+            Some(_) if !lookup::is_bare(name) || matches!(name, "" | "." | "..") => {
+                Err(Missing::Nowhere { looked: Vec::new(), unusable: None })
+            }
+            Some(directory) => lookup::named(&directory.join(name), surroundings),
+            None => lookup::find(name, surroundings, &[]),
+        };
+        let path = found.map_err(|missing| not_found(name, &missing))?;
+        let path = surroundings.absolute(&path);
+        let by_name = is_trusted(trusted, name, &path);
+        let hint = "correct the owner and the mode, or trust it as it is: `--trust-plugin`, or \
+                    `KEYWARD_TRUST_PLUGIN` for the bridges, names it";
+        check(name, path, by_name, surroundings, hint)
+    }
+}
+
 fn judge_by_list(
     list: &[String],
     command: &str,
@@ -304,32 +332,6 @@ fn check(
         warnings.extend(checked.faults().map(text));
     }
     Ok(Program { path, identity: checked.identity, warnings })
-}
-
-/// The program of an image credential provider, or of a helper that one needs: in the directory of
-/// providers if there is one, else through `PATH`. No policy stands in its way: whoever wrote the
-/// configuration chose the program. It is refused if another user could change it, unless `trusted`
-/// has its name or path.
-pub fn locate(
-    name: &str,
-    folder: Option<&Path>,
-    trusted: &[PathBuf],
-    surroundings: &Surroundings,
-) -> Result<Program, Error> {
-    let found = match folder {
-        // A directory of providers is never searched beyond its own files.
-        Some(_) if !lookup::is_bare(name) || matches!(name, "" | "." | "..") => {
-            Err(Missing::Nowhere { looked: Vec::new(), unusable: None })
-        }
-        Some(folder) => lookup::named(&folder.join(name), surroundings),
-        None => lookup::find(name, surroundings, &[]),
-    };
-    let path = found.map_err(|missing| not_found(name, &missing))?;
-    let path = surroundings.absolute(&path);
-    let by_name = is_trusted(trusted, name, &path);
-    let hint = "correct the owner and the mode, or trust it as it is: `--trust-plugin`, or \
-                `KEYWARD_TRUST_PLUGIN` for the bridges, names it";
-    check(name, path, by_name, surroundings, hint)
 }
 
 fn not_found(command: &str, missing: &Missing) -> Error {

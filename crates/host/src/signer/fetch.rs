@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use keyward_protocol::signer::{CertificateResponse, Request, Response};
 
-use super::{Identity, Signer};
+use super::{Signer, SignerCertificate};
 use keyward_process::{clock::SharedClock, runner::Cancel};
 
 use crate::{
@@ -19,7 +19,7 @@ pub(crate) struct Certificates {
     header: Header,
     clock: SharedClock,
     /// The last one, so that a certificate that did not change keeps its connections.
-    last: Mutex<Option<Arc<Identity>>>,
+    last: Mutex<Option<Arc<SignerCertificate>>>,
 }
 
 impl Certificates {
@@ -41,7 +41,7 @@ impl Certificates {
         Ok(Fetched { value: credential, expires })
     }
 
-    fn read(&self, response: CertificateResponse) -> Result<Identity, Error> {
+    fn read(&self, response: CertificateResponse) -> Result<SignerCertificate, Error> {
         let wrong = |what: &str| {
             let needed_by = self.signer.plan.needed_by();
             self.signer.wrong_answer(what).note_first("needed by", needed_by)
@@ -71,7 +71,7 @@ impl Certificates {
         }
         let mut chain = vec![response.certificate];
         chain.extend(response.chain);
-        Ok(Identity {
+        Ok(SignerCertificate {
             chain,
             not_before: leaf.not_before,
             not_after: leaf.not_after,
@@ -83,7 +83,7 @@ impl Certificates {
         })
     }
 
-    fn keep(&self, identity: Identity) -> Arc<Identity> {
+    fn keep(&self, identity: SignerCertificate) -> Arc<SignerCertificate> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
             Some(known) if known.chain == identity.chain && known.prompt == identity.prompt => {

@@ -1,13 +1,13 @@
 //! External signers: a certificate whose key stays in a token, and a plugin that signs with it.
 //!
 //! ```text
-//! SignerPlugin ──► CertificateRequest ──► Identity (kept until the certificate ends)
+//! SignerPlugin ──► CertificateRequest ──► SignerCertificate (kept until the certificate ends)
 //!              └─► SignRequest ─────────► signature (never kept, one at a time)
 //! ```
 //!
 //! The plugin is run for each request, or, with `resident: "true"`, once for as long as the client
 //! lives. What it returns is not believed here: whoever uses a signature checks it against
-//! [`Identity::public_key`] first.
+//! [`SignerCertificate::public_key`] first.
 
 mod failure;
 mod fetch;
@@ -38,7 +38,7 @@ use crate::{Error, Kind, Plan, error::inline, observer::Observer, redact::Redact
 pub(crate) const PATH: &str = "pathExec";
 
 /// A certificate whose key is held by an external signer.
-pub struct Identity {
+pub struct SignerCertificate {
     /// The chain in DER, leaf first. Each is a certificate; whether one signed another was not looked
     /// at.
     pub chain: Vec<Vec<u8>>,
@@ -78,7 +78,7 @@ pub(crate) struct Signer {
     session: Mutex<Session>,
 }
 
-impl Identity {
+impl SignerCertificate {
     /// Signs a message. Blocks, until the plugin has answered, its budget is used up or it is
     /// cancelled, which ends the plugin; waits its turn behind other signatures of the same identity.
     pub fn sign(
@@ -113,7 +113,7 @@ impl Identity {
     /// a server waits for a signature for half a minute. To be called before each connection that
     /// will sign: the plugin may be another one by now, or its key one that wants a PIN for every
     /// signature; a token that is open is no work. Does nothing for a plugin that is run per
-    /// request, and for one that cannot be unlocked. Blocks as [`Identity::sign`] does.
+    /// request, and for one that cannot be unlocked. Blocks as [`SignerCertificate::sign`] does.
     pub fn unlock(&self, cancel: &Cancel) -> Result<(), Error> {
         self.signer.unlock(cancel)
     }
@@ -233,9 +233,9 @@ impl KeyKind {
     }
 }
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for SignerCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Identity")
+        f.debug_struct("SignerCertificate")
             .field("common_name", &self.common_name)
             .field("key", &self.key)
             .field("resident", &self.is_resident())

@@ -9,8 +9,8 @@ use std::{
 };
 
 use keyward_host::{
-    Draft, Error, Kubeconfig, NoopObserver, Observer, Overrides, Plan, Source, Sources, Target,
-    plan::Settings, rules::Rules,
+    Draft, Error, Kubeconfig, NoopObserver, Observer, Overrides, Plan, PlanSettings, Source,
+    Sources, Target, rules::Rules,
 };
 use keyward_process::{
     clock::ManualClock,
@@ -22,7 +22,7 @@ pub(crate) const NOW: &str = "2026-01-01T00:00:00Z";
 pub(crate) struct Stage {
     folder: tempfile::TempDir,
     pub(crate) clock: Arc<ManualClock>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: PlanSettings,
     pub(crate) rules: Rules,
     pub(crate) vars: Vec<(String, String)>,
     pub(crate) stdin_is_terminal: bool,
@@ -41,7 +41,7 @@ impl Stage {
         Self {
             folder: tempfile::tempdir().expect("a temporary folder"),
             clock: Arc::new(ManualClock::new(NOW.parse().expect("a time"))),
-            settings: Settings::default(),
+            settings: PlanSettings::default(),
             rules: Rules::default(),
             vars: Vec::new(),
             stdin_is_terminal: false,

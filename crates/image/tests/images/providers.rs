@@ -244,7 +244,7 @@ fn the_proposals_own_sample_runs_ecr_creds_from_the_path() {
 
 #[test]
 fn a_provider_sees_as_much_of_our_environment_as_it_may() {
-    use keyward_host::plugin::Environment;
+    use keyward_host::Environment;
     for (environment, expected) in [
         (Environment::Inherit, "path home"),
         (Environment::Only(vec!["HOME".into()]), " home"),

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use keyward_host::{
-    Kind as Why, Kubeconfig, Overrides, Plan, Source, Sources, Target, plan, rules::Rules,
+    Kind as Why, Kubeconfig, Overrides, Plan, PlanSettings, Source, Sources, Target, rules::Rules,
 };
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use rustls::crypto::CryptoProvider;
@@ -24,7 +24,7 @@ use crate::{
 pub struct Builder {
     provider: Option<Arc<CryptoProvider>>,
     surroundings: Surroundings,
-    plan: plan::Settings,
+    plan: PlanSettings,
     user_agent: Option<String>,
     connect: Duration,
     limit: Option<Duration>,
@@ -51,7 +51,7 @@ impl Default for Builder {
         Self {
             provider: None,
             surroundings: Surroundings::process(),
-            plan: plan::Settings::default(),
+            plan: PlanSettings::default(),
             user_agent: None,
             connect: Duration::from_secs(30),
             limit: None,
@@ -82,7 +82,7 @@ impl Builder {
 
     /// Sets how plugins run, see [`Builder::open`].
     #[must_use]
-    pub fn plan(mut self, settings: plan::Settings) -> Self {
+    pub fn plan(mut self, settings: PlanSettings) -> Self {
         self.plan = settings;
         self
     }

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use keyward_host::signer::Identity;
+use keyward_host::SignerCertificate;
 use rustls::AlertDescription as Alert;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -29,7 +29,7 @@ pub(crate) struct Diagnosis {
 
 /// The signature of a connection by an external signer.
 pub(super) struct Signing {
-    identity: Arc<Identity>,
+    identity: Arc<SignerCertificate>,
     /// How long a signer may take before it is to blame for the end of a connection.
     slow: Duration,
     pub(super) handshake: Handshake,
@@ -45,7 +45,10 @@ pub(crate) enum Cause {
 
 impl Diagnosis {
     /// For a connection to `origin`, perhaps with a signer and the time after which it is slow.
-    pub(super) fn new(origin: &Origin, signer: Option<(&Arc<Identity>, Duration)>) -> Arc<Self> {
+    pub(super) fn new(
+        origin: &Origin,
+        signer: Option<(&Arc<SignerCertificate>, Duration)>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             origin: origin.clone(),
             signing: signer.map(|(identity, slow)| Signing {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use keyward_host::signer::Identity;
+use keyward_host::SignerCertificate;
 use rustls::ClientConfig;
 
 use super::{Connector, Diagnosis, Io};
@@ -34,7 +34,7 @@ pub(crate) struct Dialer {
 
 /// An external signer of handshakes.
 struct Signer {
-    identity: Arc<Identity>,
+    identity: Arc<SignerCertificate>,
     slow: Duration,
     /// The last connection failed because the signer was slower than the server waits.
     late: AtomicBool,
@@ -45,7 +45,7 @@ impl Dialer {
     pub(crate) fn new(
         connector: Arc<Connector>,
         tls: ClientConfig,
-        signer: Option<Arc<Identity>>,
+        signer: Option<Arc<SignerCertificate>>,
     ) -> Self {
         // A clone shares the session store, which is right: the identity is the same.
         let mut upgrade_tls = tls.clone();

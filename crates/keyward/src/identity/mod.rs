@@ -18,7 +18,7 @@ mod verifier;
 
 use std::{fmt, sync::Arc};
 
-use keyward_host::{Pair, Target, read_authorities, signer::Identity};
+use keyward_host::{Pair, SignerCertificate, Target, read_authorities};
 use keyward_process::clock::{Clock, SystemClock};
 use rustls::{
     ClientConfig, NamedGroup,
@@ -126,7 +126,7 @@ impl Trust {
     ///
     /// A handshake with this configuration blocks its thread for as long as the signer takes. A
     /// [`crate::Client`] drives it on a thread of its own.
-    pub fn signer_config(&self, identity: &Arc<Identity>) -> Result<ClientConfig, Error> {
+    pub fn signer_config(&self, identity: &Arc<SignerCertificate>) -> Result<ClientConfig, Error> {
         let resolver = signer::resolver(&self.provider, identity);
         let builder = self.builder(self.verifier.clone())?;
         let mut config = builder.with_client_cert_resolver(Arc::new(resolver));

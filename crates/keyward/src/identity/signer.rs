@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use keyward_host::signer::{Identity, KeyKind};
+use keyward_host::{KeyKind, SignerCertificate};
 use keyward_process::runner::Cancel;
 use keyward_protocol::signer::{Hash, Options};
 use rustls::{
@@ -15,7 +15,10 @@ use rustls::{
 use super::{default_provider, ecdsa::P521_SHA512, handshake};
 
 /// Shows the identity's certificate in every handshake that asks for one.
-pub(super) fn resolver(provider: &CryptoProvider, identity: &Arc<Identity>) -> SingleCertAndKey {
+pub(super) fn resolver(
+    provider: &CryptoProvider,
+    identity: &Arc<SignerCertificate>,
+) -> SingleCertAndKey {
     let chain = identity.chain.iter().cloned().map(CertificateDer::from).collect();
     let key = SignerKey {
         identity: Arc::clone(identity),
@@ -53,10 +56,10 @@ impl Scheme {
     }
 
     /// Has the signer sign a message, and checks the signature with the certificate's key. Blocks as
-    /// [`Identity::sign`] does.
+    /// [`SignerCertificate::sign`] does.
     pub fn sign(
         &self,
-        identity: &Identity,
+        identity: &SignerCertificate,
         message: &[u8],
         stop: &Cancel,
     ) -> Result<Vec<u8>, keyward_host::Error> {
@@ -69,7 +72,7 @@ impl Scheme {
 }
 
 struct SignerKey {
-    identity: Arc<Identity>,
+    identity: Arc<SignerCertificate>,
     /// Best first.
     schemes: Arc<[Scheme]>,
 }
@@ -89,7 +92,7 @@ impl SigningKey for SignerKey {
 
 /// Signs one handshake. Without a scheme that the server offers, signing fails.
 struct HandshakeSigner {
-    identity: Arc<Identity>,
+    identity: Arc<SignerCertificate>,
     scheme: Option<Scheme>,
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use keyward::{Client, client::Builder};
 use keyward_host::{
-    Kubeconfig, NoopObserver, Observer, Overrides, Plan, Source, Sources, Target, plan,
+    Kubeconfig, NoopObserver, Observer, Overrides, Plan, PlanSettings, Source, Sources, Target,
     rules::Rules,
 };
 use keyward_process::{clock::ManualClock, surroundings::Surroundings};
@@ -75,8 +75,8 @@ pub(crate) fn target(kubeconfig: &str) -> Target {
 }
 
 /// As in a daemon: nobody is asked.
-fn settings() -> plan::Settings {
-    let mut settings = plan::Settings::default();
+fn settings() -> PlanSettings {
+    let mut settings = PlanSettings::default();
     settings.person = false;
     settings
 }

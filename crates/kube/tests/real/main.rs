@@ -22,7 +22,7 @@ use std::{
 use futures_util::{Stream, StreamExt, future::join_all};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use keyward::Client;
-use keyward_host::{Kubeconfig, NoopObserver, Overrides, Sources, plan, rules::Rules};
+use keyward_host::{Kubeconfig, NoopObserver, Overrides, PlanSettings, Sources, rules::Rules};
 use keyward_process::{clock::ManualClock, surroundings::Surroundings};
 use keyward_testing::{
     authority::Issued,
@@ -59,7 +59,7 @@ impl Desk {
             .unwrap()
             .resolve(&Overrides::default(), &Surroundings::process())
             .unwrap();
-        let mut settings = plan::Settings::default();
+        let mut settings = PlanSettings::default();
         settings.person = false;
         let client = Client::builder().plan(settings);
         let client = client.open(&target, &Rules::default(), &self.sources).unwrap();

@@ -15,8 +15,7 @@ use keyward_demo::{
     server::{ConfigMaps, Server},
 };
 use keyward_host::{
-    Kubeconfig, NoopObserver, Overrides, Plan, Sources, Target,
-    plan::{Settings, StderrMode},
+    Kubeconfig, NoopObserver, Overrides, Plan, PlanSettings, Sources, StderrMode, Target,
     rules::Rules,
 };
 use keyward_process::{
@@ -181,7 +180,11 @@ impl Scene {
     }
 
     /// A client of this context with these settings.
-    pub(super) fn client_with(&self, context: &str, settings: Settings) -> Result<Client, Failure> {
+    pub(super) fn client_with(
+        &self,
+        context: &str,
+        settings: PlanSettings,
+    ) -> Result<Client, Failure> {
         let target = self.target(context)?;
         Ok(Client::builder().plan(settings).open(&target, &self.rules, &sources())?)
     }
@@ -212,8 +215,8 @@ the server runs on until Ctrl-C; in another terminal:
 }
 
 /// The settings of a daemon: no prompts.
-pub(super) fn settings() -> Settings {
-    let mut settings = Settings::default();
+pub(super) fn settings() -> PlanSettings {
+    let mut settings = PlanSettings::default();
     settings.person = false;
     settings.stderr = StderrMode::Kept;
     settings

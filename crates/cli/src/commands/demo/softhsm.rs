@@ -9,7 +9,7 @@ use std::{
 };
 
 use keyward_demo::authority::Authority;
-use keyward_host::rules;
+use keyward_host::rules::Program;
 use keyward_process::{
     runner::{Invocation, Stdin},
     surroundings::Surroundings,
@@ -45,7 +45,7 @@ impl Softhsm {
         program: &Path,
         folder: &Path,
     ) -> Result<Self, &'static str> {
-        let in_path = |name| rules::locate(name, None, &[], surroundings).map(|found| found.path);
+        let in_path = |name| Program::locate(name, None, &[], surroundings).map(|found| found.path);
         let util = in_path("softhsm2-util")
             .map_err(|_| "SoftHSM is not installed (Debian package `softhsm2`)")?;
         let beside = program.with_file_name(PLUGIN);

@@ -3,13 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use keyward_host::{
-    Draft, ExecPlugin, Kubeconfig, Target,
+    Draft, Environment as Base, ExecPlugin, Kubeconfig, Preview, SignerPlugin, Target,
+    VariableOrigin,
     kubeconfig::Place,
-    plan,
-    plugin::{Environment as Base, Origin, Preview},
     redact::{HIDDEN, redact},
     rules::{Missing, Rules, Verdict},
-    signer::SignerPlugin,
 };
 use keyward_protocol::{
     exec::Request,
@@ -120,16 +118,16 @@ pub(in crate::commands) fn source(globals: &Globals, draft: &Draft) -> Source {
     let methods: Vec<Method> = methods
         .filter_map(|method| {
             Some(match method {
-                plan::Method::ClientCertificate => Method::ClientCertificate,
-                plan::Method::TokenFile => {
+                keyward_host::Method::ClientCertificate => Method::ClientCertificate,
+                keyward_host::Method::TokenFile => {
                     file = Some(target.user.value.token_file.clone().into());
                     if target.in_cluster { Method::ServiceAccount } else { Method::TokenFile }
                 }
-                plan::Method::Token => Method::Token,
-                plan::Method::Basic => Method::Basic,
-                plan::Method::Exec => Method::Exec,
-                plan::Method::Oidc => Method::Oidc,
-                plan::Method::Signer => Method::Signer,
+                keyward_host::Method::Token => Method::Token,
+                keyward_host::Method::Basic => Method::Basic,
+                keyward_host::Method::Exec => Method::Exec,
+                keyward_host::Method::Oidc => Method::Oidc,
+                keyward_host::Method::Signer => Method::Signer,
                 _ => return None,
             })
         })
@@ -334,16 +332,17 @@ pub(in crate::commands) fn looked_in(
     }
 }
 
-fn environment(draft: &Draft, names: &[(String, Origin)]) -> Environment {
+fn environment(draft: &Draft, names: &[(String, VariableOrigin)]) -> Environment {
     let base = match &draft.settings().environment {
         Base::Inherit => "inherit",
         Base::Clean => "clean",
         Base::Only(_) => "only",
     };
     let (inherited, set): (Vec<_>, Vec<_>) =
-        names.iter().partition(|(_, origin)| *origin == Origin::Inherited);
-    let names =
-        |list: Vec<&(String, Origin)>| list.into_iter().map(|(name, _)| clean(name)).collect();
+        names.iter().partition(|(_, origin)| *origin == VariableOrigin::Inherited);
+    let names = |list: Vec<&(String, VariableOrigin)>| {
+        list.into_iter().map(|(name, _)| clean(name)).collect()
+    };
     Environment { base, inherited: names(inherited), set: names(set) }
 }
 

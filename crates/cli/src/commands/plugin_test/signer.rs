@@ -7,10 +7,8 @@ use std::{sync::Arc, time::Duration};
 
 use keyward::identity::schemes;
 use keyward_host::{
-    Error, Kind, Kubeconfig, Overrides, Plan, Sources,
-    plan::{Settings, StderrMode},
-    rules::Rules,
-    signer::{Identity, KeyKind, SignerPlugin},
+    Error, KeyKind, Kind, Kubeconfig, Overrides, Plan, PlanSettings, SignerCertificate,
+    SignerPlugin, Sources, StderrMode, rules::Rules,
 };
 use keyward_process::{
     runner::{self, Cancel, Invocation, Status, Stdin},
@@ -119,7 +117,7 @@ impl<'a> Exam<'a> {
         self.report
     }
 
-    fn ask_certificate(&mut self) -> Option<Arc<Identity>> {
+    fn ask_certificate(&mut self) -> Option<Arc<SignerCertificate>> {
         match self.open(false) {
             Ok(None) => {
                 self.report.fail(Check::Certificate, "gives no certificate");
@@ -152,7 +150,7 @@ impl<'a> Exam<'a> {
         }
     }
 
-    fn ask_signatures(&mut self, identity: &Identity) {
+    fn ask_signatures(&mut self, identity: &SignerCertificate) {
         let (mut good, mut lacking) = (Vec::new(), Vec::new());
         for scheme in schemes(identity.key) {
             match scheme.sign(identity, TEXT, &Cancel::default()) {
@@ -226,7 +224,7 @@ impl<'a> Exam<'a> {
     }
 
     /// Unknown fields, and a stdin that belongs to somebody else, must not change anything.
-    fn ask_variants(&mut self, identity: &Identity) {
+    fn ask_variants(&mut self, identity: &SignerCertificate) {
         let plain = Request::Certificate(self.configuration.clone()).to_json();
         let more = plain.expose().replacen('{', "{\"x-unknown\":[{\"deep\":1.5}],", 1);
         let what = "asked with unknown fields";
@@ -260,7 +258,7 @@ impl<'a> Exam<'a> {
         what: &str,
         text: &str,
         stdin: Stdin,
-        identity: &Identity,
+        identity: &SignerCertificate,
     ) {
         match self.ask(text, stdin) {
             Outcome::Answered(Response::Certificate(answer))
@@ -274,7 +272,7 @@ impl<'a> Exam<'a> {
     }
 
     /// Asks for what a key of this kind cannot do.
-    fn ask_impossible(&mut self, identity: &Identity) {
+    fn ask_impossible(&mut self, identity: &SignerCertificate) {
         let (options, digest) = match identity.key {
             KeyKind::Rsa => (Options::Message, vec![7; 130]),
             KeyKind::Ed25519 => (Options::Digest(Hash::Sha256), vec![7; 32]),
@@ -301,7 +299,7 @@ impl<'a> Exam<'a> {
     }
 
     /// Clients do not wait for each other.
-    fn ask_crowd(&mut self, identity: &Identity) {
+    fn ask_crowd(&mut self, identity: &SignerCertificate) {
         let certificate = Request::Certificate(self.configuration.clone()).to_json();
         let outputs = crowd(self.at_once, || self.run_once(certificate.expose(), Stdin::Closed));
         let good = outputs.iter().flatten().filter(|output| {
@@ -348,7 +346,7 @@ impl<'a> Exam<'a> {
     }
 
     /// The identity, obtained with our own client.
-    fn open(&self, resident: bool) -> Result<Option<Arc<Identity>>, Error> {
+    fn open(&self, resident: bool) -> Result<Option<Arc<SignerCertificate>>, Error> {
         let mut config: serde_json::Map<String, Value> = self
             .configuration
             .iter()
@@ -368,7 +366,7 @@ impl<'a> Exam<'a> {
         );
         let kubeconfig = Kubeconfig::from_bytes(text.as_bytes())?;
         let target = kubeconfig.resolve(&Overrides::default(), self.surroundings)?;
-        let mut settings = Settings::default();
+        let mut settings = PlanSettings::default();
         settings.unattended = self.plugin.budget;
         settings.stderr = StderrMode::Kept;
         let plan = Plan::new(target, &self.rules, self.surroundings, settings)?;

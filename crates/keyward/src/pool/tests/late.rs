@@ -10,7 +10,8 @@ use std::{
 
 use http::{Request, Response};
 use keyward_host::{
-    Kubeconfig, NoopObserver, Overrides, Plan, Sources, plan, rules::Rules, signer::Identity,
+    Kubeconfig, NoopObserver, Overrides, Plan, PlanSettings, SignerCertificate, Sources,
+    rules::Rules,
 };
 use keyward_process::{
     clock::SystemClock,
@@ -120,7 +121,7 @@ impl Scene {
     }
 }
 
-fn identity(token: &Token) -> Arc<Identity> {
+fn identity(token: &Token) -> Arc<SignerCertificate> {
     let text = json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -132,7 +133,7 @@ fn identity(token: &Token) -> Arc<Identity> {
     let surroundings = Surroundings::process();
     let kubeconfig = Kubeconfig::from_bytes(text.to_string().as_bytes()).unwrap();
     let target = kubeconfig.resolve(&Overrides::default(), &surroundings).unwrap();
-    let mut settings = plan::Settings::default();
+    let mut settings = PlanSettings::default();
     settings.person = false;
     let plan = Plan::new(target, &Rules::default(), &surroundings, settings).unwrap();
     let sources = Sources::new(Arc::new(SystemClock), Arc::new(NoopObserver));

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use keyward::{Client, Error, Kind};
-use keyward_host::{Kind as Why, plan};
+use keyward_host::{Kind as Why, PlanSettings};
 use keyward_testing::{
     authority::{Authority, KeyKind},
     server::{ClientCertificates, Server, Setup, Tls},
@@ -20,7 +20,7 @@ const BUDGET: Duration = Duration::from_secs(2);
 
 /// The error of a request with this user, everything it says in one text.
 async fn fails(server: &Server, user: &Value, budget: Duration) -> (Error, String) {
-    let mut settings = plan::Settings::default();
+    let mut settings = PlanSettings::default();
     settings.person = false;
     settings.unattended = budget;
     let desk = Desk::new();

@@ -1,6 +1,6 @@
 //! Shows what would run, without running it.
 
-use keyward_host::plan::Method;
+use keyward_host::Method;
 use serde_json::json;
 
 use super::count;
