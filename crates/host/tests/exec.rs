@@ -148,6 +148,25 @@ fn a_plugin_that_hangs_is_ended_within_its_budget() {
 }
 
 #[test]
+fn a_token_that_a_killed_plugin_printed_is_hidden_in_its_stderr() {
+    const TOKEN: &str = "opaque-0123456789";
+    let both = format!("echo {TOKEN}; echo got {TOKEN} >&2");
+    for (script, kind) in [
+        (format!("{both}; sleep 1000"), Kind::TimedOut),
+        // Its last words, after SIGTERM.
+        (format!("trap '{both}; exit' TERM; sleep 1000 & wait"), Kind::TimedOut),
+        (format!("{both}; seq 1000; sleep 1000"), Kind::BadAnswer),
+    ] {
+        let mut stage = Stage::with_plugin(&script);
+        stage.settings.unattended = Duration::from_secs(2);
+        stage.settings.limits.stdout = 1000;
+        let error = stage.failure();
+        assert_eq!(error.kind(), kind, "{script}");
+        assert_eq!(error.stderr(), Some("got [hidden]\n"), "{script}");
+    }
+}
+
+#[test]
 fn a_missing_plugin_comes_with_the_hint_however_it_was_named() {
     for command in ["ghost", "./ghost", "/nowhere/ghost"] {
         let mut stage = Stage::new();

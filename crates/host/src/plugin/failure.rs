@@ -41,7 +41,7 @@ impl RunSettings<'_> {
         };
         match (failure.left(), &failure) {
             // What the words above say already is not said again as their cause.
-            (Some(left), _) => self.with_stderr(error, &left.stderr, &[]),
+            (Some(left), _) => self.with_stderr(error, &left.stderr, &left.stdout),
             (None, Failure::Changed) => error,
             (None, _) => error.because(failure),
         }

@@ -31,6 +31,11 @@ impl Buffer {
         }
     }
 
+    /// Drops the newest bytes so that at most `limit` are left.
+    pub(super) fn keep_first(&mut self, limit: usize) {
+        self.0.truncate(limit);
+    }
+
     pub(super) fn bytes_from(&self, start: usize) -> &[u8] {
         self.0.get(start..).unwrap_or_default()
     }

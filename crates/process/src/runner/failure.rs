@@ -53,6 +53,8 @@ pub enum Failure {
 #[derive(Default)]
 #[non_exhaustive]
 pub struct Left {
+    /// Its stdout up to the limit, raw: a token that it printed there may be in stderr too.
+    pub stdout: Zeroizing<Vec<u8>>,
     /// The last of its stderr, raw, unless it was shown.
     pub stderr: Zeroizing<Vec<u8>>,
     /// From its start to the decision to kill it.
@@ -145,6 +147,7 @@ impl fmt::Display for Part {
 impl fmt::Debug for Left {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Left")
+            .field("stdout", &self.stdout.len())
             .field("stderr", &self.stderr.len())
             .field("took", &self.took)
             .finish()

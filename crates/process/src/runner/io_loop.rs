@@ -219,7 +219,8 @@ impl<'a> IoLoop<'a> {
             // It had ended by itself before we lost patience with what it printed.
             self.child.reap();
         }
-        let left = Left { stderr: self.stderr.take(), took };
+        let (stdout, stderr) = (self.output.into_bytes(), self.stderr.take());
+        let left = Left { stdout, stderr, took };
         match why {
             Why::TimedOut => Failure::TimedOut(left),
             Why::TooMuchOutput => Failure::TooMuchOutput(left),
@@ -234,8 +235,8 @@ impl<'a> IoLoop<'a> {
         let until = SystemClock.elapsed() + TERM_GRACE;
         while SystemClock.elapsed() < until {
             let Ok(ready) = self.wait(None, until) else { return };
-            self.output.clear();
             let _ = self.serve(ready);
+            self.output.keep_first(self.invocation.limits.stdout);
             let ended = !matches!(self.child.ended(), Ok(None));
             let silent = self.stdout.is_none() && self.stderr.is_over();
             if ended && (silent || !self.child.leads_group()) {

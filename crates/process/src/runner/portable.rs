@@ -39,6 +39,7 @@ pub(super) fn run(invocation: &Invocation, listener: &Listener) -> Result<Output
         let _ = child.kill();
         let _ = child.wait();
         Left {
+            stdout: stdout.last(usize::MAX),
             stderr: stderr.last(invocation.limits.stderr),
             took: SystemClock.elapsed().saturating_sub(started),
         }

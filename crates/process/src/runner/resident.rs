@@ -77,7 +77,8 @@ impl Resident {
         result.map_err(|why| {
             let took = SystemClock.elapsed().saturating_sub(started);
             self.stderr.read();
-            let left = Left { stderr: self.stderr.take(), took };
+            let stdout = std::mem::take(&mut self.answer).into_bytes();
+            let left = Left { stdout, stderr: self.stderr.take(), took };
             match why {
                 Why::Gone => Failure::Gone(left),
                 Why::TimedOut => Failure::TimedOut(left),
