@@ -1,6 +1,7 @@
 //! Makes cases up: half by grammar, half by changing the vectors' inputs, so that odd corners are reached.
 
 mod exec;
+mod exec_input;
 mod image;
 mod kubeconfig;
 mod kubelet;
@@ -28,7 +29,7 @@ impl Generator {
         seeds.iter_mut().for_each(bare);
         let (make, words): (fn(&mut Rng) -> Value, _) = match area {
             "exec-output" => (exec::output, exec::WORDS),
-            "exec-input" => (exec::input, exec::WORDS),
+            "exec-input" => (exec_input::case, exec::WORDS),
             "exec-info-helper" => (exec::helper, exec::WORDS),
             "kubeconfig" => (kubeconfig::case, kubeconfig::WORDS),
             "plugin-policy" => (policy::case, policy::WORDS),

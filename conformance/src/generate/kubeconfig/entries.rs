@@ -4,7 +4,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 
 use super::{
     super::{
-        exec,
+        exec, exec_input,
         pick::Rng,
         tree::{SCALARS, Tree, map, odd},
     },
@@ -55,7 +55,7 @@ pub(super) fn extensions(rng: &mut Rng) -> Tree {
         );
         let mut fields = vec![
             ("name".to_owned(), Tree::from(name)),
-            ("extension".to_owned(), exec::config(3, rng)),
+            ("extension".to_owned(), exec_input::config(3, rng)),
         ];
         if rng.chance(5) {
             fields.remove(rng.below(2));

@@ -16,6 +16,7 @@
 //! assert_eq!(hello.common(), Some(1));
 //! ```
 
+mod codec;
 mod field;
 mod frame;
 mod message;
