@@ -5,6 +5,7 @@ use std::{borrow::Cow, io, process::ExitCode};
 use keyward_host::{Error, Kind, redact::redact};
 use keyward_process::harden::TooFewDescriptors;
 use keyward_protocol::text::causes;
+use serde::Serialize;
 
 use crate::{globals::Globals, output, signals};
 
@@ -25,6 +26,23 @@ struct Inner {
     passing: bool,
     /// The host's error, if it is one.
     cause: Option<Error>,
+}
+
+/// A failure in the parts that its message has, redacted, for output in JSON.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Description {
+    pub(crate) message: String,
+    pub(crate) notes: Vec<Note>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hint: Option<String>,
+}
+
+/// A labelled fact.
+#[derive(Debug, Serialize)]
+pub(crate) struct Note {
+    pub(crate) label: String,
+    pub(crate) text: String,
 }
 
 /// The exit codes of the program.
@@ -131,6 +149,17 @@ impl Failure {
     /// The exit code of this failure.
     pub(crate) fn code(&self) -> Code {
         self.0.code
+    }
+
+    /// The message in parts.
+    pub(crate) fn describe(&self) -> Description {
+        let shown = |text: &str| redact(text).into_owned();
+        let note = |(label, text): (&str, &str)| Note { label: label.into(), text: shown(text) };
+        Description {
+            message: shown(self.message()),
+            notes: self.notes().map(note).collect(),
+            hint: self.advice().map(shown),
+        }
     }
 
     /// Prints the message to stderr, with secrets redacted, and returns the exit code.

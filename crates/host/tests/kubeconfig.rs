@@ -375,7 +375,7 @@ fn flattened_and_minified_it_reads_back_as_the_same() {
 /// the reserved one is `config`.
 #[test]
 fn a_plugin_is_told_every_field_the_kubeconfigs_cluster_has() {
-    let extension = Named::new("client.authentication.k8s.io/exec", Node::from_text("x"));
+    let extension = Named::new("client.authentication.k8s.io/exec", Node::from_yaml(b"x").unwrap());
     // Every field, so that a new one does not compile until it is filled in here.
     let cluster = Cluster {
         server: "https://h:1".into(),

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use super::{CacheValue, Cell, Fetch, Fetched, Occasion, Settings};
+use super::{Cell, Fetch, Fetched, Occasion, Settings, tests::Coin};
 use crate::{Error, Kind, rules::Rules};
 use jiff::Timestamp;
 use keyward_process::{
@@ -23,19 +23,6 @@ use tokio::runtime::{Builder, Runtime};
 const TASKS: usize = 9_500;
 const THREADS: usize = 500;
 const LIFE: Duration = Duration::from_secs(600);
-
-#[derive(Debug)]
-struct Coin(u64);
-
-impl CacheValue for Coin {
-    fn copy(&self) -> Self {
-        Self(self.0)
-    }
-
-    fn serial(&self) -> u64 {
-        self.0
-    }
-}
 
 /// Callers that have asked. A run waits for as many as it is told to, so that they all are there at
 /// the same time.

@@ -11,7 +11,7 @@ use keyward_process::clock::{Clock, ManualClock};
 
 /// A value that is only its number.
 #[derive(Debug)]
-struct Coin(u64);
+pub(super) struct Coin(pub(super) u64);
 
 impl CacheValue for Coin {
     fn copy(&self) -> Self {

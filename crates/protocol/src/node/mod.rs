@@ -184,11 +184,6 @@ impl Node {
         }
     }
 
-    /// A text of our own, that stood nowhere.
-    pub fn from_text(text: impl Into<String>) -> Self {
-        Self::new(Value::Text(Zeroizing::new(text.into())))
-    }
-
     /// A value of our own, that stood nowhere.
     pub fn new(value: Value) -> Self {
         Self::at(value, 0, 0)

@@ -8,7 +8,7 @@ use keyward_protocol::image::Login;
 use serde::Serialize;
 use zeroize::Zeroizing;
 
-use crate::failure::Failure;
+use crate::failure::{Description, Failure};
 
 /// The answers for all images of a command line.
 #[derive(Serialize)]
@@ -56,21 +56,11 @@ pub(super) struct Trouble {
     /// The provider, if the error concerns one.
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<String>,
-    pub(super) message: String,
-    pub(super) notes: Vec<Note>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) hint: Option<String>,
+    #[serde(flatten)]
+    pub(super) failure: Description,
     /// What the provider wrote to stderr, redacted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stderr: Option<String>,
-}
-
-/// A labelled fact.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Note {
-    pub(super) label: String,
-    pub(super) text: String,
 }
 
 impl<'a> Answer<'a> {
@@ -114,12 +104,9 @@ impl Trouble {
     /// An error of a provider, or of the whole request.
     pub(super) fn of(error: impl Into<Failure>, provider: Option<&str>) -> Self {
         let failure = error.into();
-        let note = |(label, text): (&str, &str)| Note { label: label.into(), text: text.into() };
         Self {
             provider: provider.map(str::to_owned),
-            message: failure.message().to_owned(),
-            notes: failure.notes().map(note).collect(),
-            hint: failure.advice().map(str::to_owned),
+            failure: failure.describe(),
             stderr: failure.said().map(str::to_owned),
         }
     }

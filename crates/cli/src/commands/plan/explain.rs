@@ -19,8 +19,8 @@ use keyward_protocol::{
 use super::{
     arguments,
     explanation::{
-        Agent, Cluster, ConfigFile, Environment, Explanation, Interactive, Method, Note, Plugin,
-        Policy, Problem, Signer, Source, User,
+        Agent, Cluster, ConfigFile, Environment, Explanation, Interactive, Method, Plugin, Policy,
+        Problem, Resolved, Signer, Source, User,
     },
 };
 use crate::{duration, failure::Failure, globals::Globals};
@@ -165,10 +165,7 @@ fn plugin(
     let run = preview.run.as_ref();
     let stdin = run.is_some_and(|run| run.stdin);
     Plugin {
-        command: clean(&exec.command),
-        program: preview.program.as_ref().map(|program| program.path.clone()),
-        refused: refused(preview),
-        looked_in: looked_in(globals, &exec.command, preview),
+        resolved: resolved(globals, &exec.command, preview),
         args: if show_args { exec.args.clone() } else { arguments::mask(&exec.args) },
         environment: run.map(|run| environment(draft, &run.environment)),
         policy: policy(rules, preview),
@@ -225,10 +222,7 @@ fn agent(_globals: &Globals, _plugin: &ExecPlugin, wrapper: &str) -> Agent {
 fn signer(globals: &Globals, rules: &Rules, plugin: &SignerPlugin, show_args: bool) -> Signer {
     let preview = &plugin.preview;
     Signer {
-        command: clean(plugin.command()),
-        program: preview.program.as_ref().map(|program| program.path.clone()),
-        refused: refused(preview),
-        looked_in: looked_in(globals, plugin.command(), preview),
+        resolved: resolved(globals, plugin.command(), preview),
         configuration: plugin
             .configuration()
             .iter()
@@ -239,6 +233,15 @@ fn signer(globals: &Globals, rules: &Rules, plugin: &SignerPlugin, show_args: bo
         resumption: plugin.resumption(),
         attended: preview.attended(),
         time_limit: preview.run.as_ref().map(|run| duration::show(run.budget)),
+    }
+}
+
+fn resolved(globals: &Globals, command: &str, preview: &Preview) -> Resolved {
+    Resolved {
+        command: clean(command),
+        program: preview.program.as_ref().map(|program| program.path.clone()),
+        refused: refused(preview),
+        looked_in: looked_in(globals, command, preview),
     }
 }
 
@@ -391,13 +394,5 @@ fn why_interactive(draft: &Draft, mode: &str, interactive: bool) -> String {
 }
 
 fn problem(failure: &Failure) -> Problem {
-    Problem {
-        exit_code: failure.code() as u8,
-        message: redact(failure.message()).into_owned(),
-        notes: failure
-            .notes()
-            .map(|(label, text)| Note { label: label.to_owned(), text: redact(text).into_owned() })
-            .collect(),
-        hint: failure.advice().map(|hint| redact(hint).into_owned()),
-    }
+    Problem { exit_code: failure.code() as u8, failure: failure.describe() }
 }

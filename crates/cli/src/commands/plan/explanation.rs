@@ -6,6 +6,8 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::Serialize;
 
+use crate::failure::Description;
+
 /// Everything that is known before anything runs. After an error, what was known until then.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -98,10 +100,10 @@ pub(in crate::commands) enum Method {
     ServiceAccount,
 }
 
-/// The plugin that would run.
+/// Where a plugin's command leads.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::commands) struct Plugin {
+pub(in crate::commands) struct Resolved {
     /// The command, as in the kubeconfig.
     pub(in crate::commands) command: String,
     /// The file that would be executed.
@@ -112,6 +114,14 @@ pub(in crate::commands) struct Plugin {
     pub(in crate::commands) refused: Option<PathBuf>,
     /// The directories (or the one path) that were searched, in order, up to the one that has it.
     pub(in crate::commands) looked_in: Vec<PathBuf>,
+}
+
+/// The plugin that would run.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::commands) struct Plugin {
+    #[serde(flatten)]
+    pub(in crate::commands) resolved: Resolved,
     /// Values are `[hidden]` unless `--show-args` was given.
     pub(in crate::commands) args: Vec<String>,
     /// Left out if nothing would run because a person is needed and none is present.
@@ -153,16 +163,8 @@ pub(in crate::commands) struct Agent {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::commands) struct Signer {
-    /// The command, as in the kubeconfig.
-    pub(in crate::commands) command: String,
-    /// The file that would be executed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::commands) program: Option<PathBuf>,
-    /// The file that the command resolves to, if it would not run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::commands) refused: Option<PathBuf>,
-    /// The directories (or the one path) that were searched, in order, up to the one that has it.
-    pub(in crate::commands) looked_in: Vec<PathBuf>,
+    #[serde(flatten)]
+    pub(in crate::commands) resolved: Resolved,
     /// The signer's configuration. Values are `[hidden]` unless they are known to be harmless or
     /// `--show-args` was given; PINs always are.
     pub(in crate::commands) configuration: BTreeMap<String, String>,
@@ -220,16 +222,6 @@ pub(in crate::commands) struct Interactive {
 pub(in crate::commands) struct Problem {
     /// The exit code of this problem.
     pub(in crate::commands) exit_code: u8,
-    pub(in crate::commands) message: String,
-    pub(in crate::commands) notes: Vec<Note>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::commands) hint: Option<String>,
-}
-
-/// A labelled fact.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(in crate::commands) struct Note {
-    pub(in crate::commands) label: String,
-    pub(in crate::commands) text: String,
+    #[serde(flatten)]
+    pub(in crate::commands) failure: Description,
 }

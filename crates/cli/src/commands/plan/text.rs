@@ -1,10 +1,10 @@
 //! The plan as text: labels on the left, facts on the right.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::explanation::{
-    Agent, Cluster, Environment, Explanation, Interactive, Method, Plugin, Policy, Signer, Source,
-    User,
+    Agent, Cluster, Environment, Explanation, Interactive, Method, Plugin, Policy, Resolved,
+    Signer, Source, User,
 };
 use crate::output::{Style, block, inline};
 
@@ -19,11 +19,11 @@ pub(super) fn layout(explanation: &Explanation, style: Style) -> String {
         page.heading("credential", &credential(source));
     }
     if let Some(plugin) = &explanation.plugin {
-        page.heading("plugin", &format!("`{}`", plugin.command));
+        page.heading("plugin", &format!("`{}`", plugin.resolved.command));
         page.rows("  ", &plugin_rows(plugin));
     }
     if let Some(signer) = &explanation.signer {
-        page.heading("signer", &format!("`{}`", signer.command));
+        page.heading("signer", &format!("`{}`", signer.resolved.command));
         page.rows("  ", &signer_rows(signer));
     }
     for (index, warning) in explanation.warnings.iter().enumerate() {
@@ -147,11 +147,7 @@ fn credential(source: &Source) -> String {
 }
 
 fn plugin_rows(plugin: &Plugin) -> Vec<(&'static str, String)> {
-    let mut rows = Vec::new();
-    rows.push(("program", program(plugin.program.as_deref(), plugin.refused.as_deref())));
-    if !plugin.looked_in.is_empty() {
-        rows.push(("looked in", list(&plugin.looked_in)));
-    }
+    let mut rows = program_rows(&plugin.resolved);
     if !plugin.args.is_empty() {
         rows.push((
             "arguments",
@@ -164,10 +160,7 @@ fn plugin_rows(plugin: &Plugin) -> Vec<(&'static str, String)> {
     rows.push(("policy", policy(&plugin.policy)));
     rows.push(("version", plugin.api_version.clone()));
     rows.push(("interactive", interactive_text(&plugin.interactive)));
-    if let Some(limit) = &plugin.time_limit {
-        let attended = if plugin.attended { ", a person attends" } else { ", unattended" };
-        rows.push(("time limit", format!("{limit}{attended}")));
-    }
+    rows.extend(time_limit(plugin.time_limit.as_ref(), plugin.attended));
     if let Some(agent) = &plugin.agent {
         rows.push(("agent", agent_text(agent)));
     }
@@ -194,11 +187,7 @@ fn agent_text(agent: &Agent) -> String {
 }
 
 fn signer_rows(signer: &Signer) -> Vec<(&'static str, String)> {
-    let mut rows = Vec::new();
-    rows.push(("program", program(signer.program.as_deref(), signer.refused.as_deref())));
-    if !signer.looked_in.is_empty() {
-        rows.push(("looked in", list(&signer.looked_in)));
-    }
+    let mut rows = program_rows(&signer.resolved);
     let entries = signer.configuration.iter();
     let entries = entries.map(|(name, value)| format!("{}: {}", inline(name), quote(value)));
     rows.push(("told", entries.collect::<Vec<_>>().join("\n")));
@@ -215,19 +204,26 @@ fn signer_rows(signer: &Signer) -> Vec<(&'static str, String)> {
         "no: every connection needs a new signature"
     };
     rows.push(("resumption", resumption.to_owned()));
-    if let Some(limit) = &signer.time_limit {
-        let attended = if signer.attended { ", a person attends" } else { ", unattended" };
-        rows.push(("time limit", format!("{limit}{attended}")));
+    rows.extend(time_limit(signer.time_limit.as_ref(), signer.attended));
+    rows
+}
+
+fn program_rows(resolved: &Resolved) -> Vec<(&'static str, String)> {
+    let program = match (&resolved.program, &resolved.refused) {
+        (Some(path), _) => path.display().to_string(),
+        (None, Some(path)) => format!("{}, which would not run", path.display()),
+        (None, None) => "not found".to_owned(),
+    };
+    let mut rows = vec![("program", program)];
+    if !resolved.looked_in.is_empty() {
+        rows.push(("looked in", list(&resolved.looked_in)));
     }
     rows
 }
 
-fn program(runs: Option<&Path>, refused: Option<&Path>) -> String {
-    match (runs, refused) {
-        (Some(path), _) => path.display().to_string(),
-        (None, Some(path)) => format!("{}, which would not run", path.display()),
-        (None, None) => "not found".to_owned(),
-    }
+fn time_limit(limit: Option<&String>, attended: bool) -> Option<(&'static str, String)> {
+    let attended = if attended { "a person attends" } else { "unattended" };
+    limit.map(|limit| ("time limit", format!("{limit}, {attended}")))
 }
 
 fn environment(environment: &Environment) -> String {

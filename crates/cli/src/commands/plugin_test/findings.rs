@@ -121,20 +121,10 @@ impl Findings {
         self.report.pass(Check::Secrets, "none on stderr");
     }
 
-    /// Checks that half of the runs took no longer than `slow`; `harm` says whom slowness affects.
-    pub(super) fn check_timing(&mut self, slow: Duration, harm: &str) {
-        self.times.sort();
-        let (Some(slowest), Some(median)) =
-            (self.times.last().copied(), self.times.get(self.times.len() / 2).copied())
-        else {
-            return;
-        };
-        let figures =
-            format!("median {}, slowest {}", duration::show(median), duration::show(slowest));
-        if median > slow {
-            self.report.warn(Check::Timing, format!("{figures}: {harm}"));
-        }
-        self.report.pass(Check::Timing, figures);
+    /// The report, with the time that the runs took.
+    pub(super) fn report(mut self, slow: Duration, harm: &str) -> Report {
+        self.report.timing(self.times, slow, harm);
+        self.report
     }
 }
 

@@ -27,7 +27,7 @@ use keyward_process::file::{self, Limits};
 use keyward_protocol::Secret;
 use zeroize::Zeroizing;
 
-use self::{exam::Exam, run::Plugin};
+use self::{exam::ExecExam, run::Plugin};
 use crate::{
     failure::Failure, flags, flags::PluginEnv, globals::Globals, output, output::Output,
     progress::Progress, signals,
@@ -127,7 +127,7 @@ fn test(args: &TestArgs, globals: &Globals) -> Result<ExitCode, Failure> {
     let report = match &args.image {
         Some(image) => {
             let proposal = globals.flags.proposal_form;
-            image::Exam::new(&plugin, image, at_once, proposal)?.run()
+            image::ImageExam::new(&plugin, image, at_once, proposal)?.run()
         }
         None if args.signer => {
             if !plugin.args.is_empty() {
@@ -135,9 +135,10 @@ fn test(args: &TestArgs, globals: &Globals) -> Result<ExitCode, Failure> {
                     .hint("configure it with `--config NAME=VALUE`"));
             }
             let rules = globals.rules()?;
-            signer::Exam::new(&plugin, at_once, &args.config, rules, &globals.surroundings).run()
+            signer::SignerExam::new(&plugin, at_once, &args.config, rules, &globals.surroundings)
+                .run()
         }
-        None => Exam::new(&plugin, at_once, &SystemClock).run(),
+        None => ExecExam::new(&plugin, at_once, &SystemClock).run(),
     };
     plugin.progress.clear();
     let text = match args.output.format {

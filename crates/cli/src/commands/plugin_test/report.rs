@@ -1,10 +1,10 @@
 //! The findings, and their layout.
 
-use std::{collections::BTreeMap, ffi::OsStr};
+use std::{collections::BTreeMap, ffi::OsStr, time::Duration};
 
 use serde::Serialize;
 
-use crate::output::Style;
+use crate::{duration, output::Style};
 
 /// The checks, in the order of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -142,6 +142,18 @@ impl Report {
     /// Records that there was nothing to check, unless there is another result.
     pub(super) fn skip(&mut self, check: Check, message: impl Into<String>) {
         self.add(check, Verdict::Skip, message);
+    }
+
+    /// Checks that half of the runs took no longer than `slow`; `harm` says whom slowness affects.
+    pub(super) fn timing(&mut self, mut times: Vec<Duration>, slow: Duration, harm: &str) {
+        times.sort_unstable();
+        let Some((slowest, median)) = times.last().zip(times.get(times.len() / 2)) else { return };
+        let figures =
+            format!("median {}, slowest {}", duration::show(*median), duration::show(*slowest));
+        if *median > slow {
+            self.warn(Check::Timing, format!("{figures}: {harm}"));
+        }
+        self.pass(Check::Timing, figures);
     }
 
     /// Records a message, once.

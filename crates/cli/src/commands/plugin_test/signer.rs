@@ -25,8 +25,6 @@ use super::{
     report::{Check, Report},
     run::{Plugin, crowd},
 };
-use crate::duration;
-
 /// Long enough for a person to notice with every connection.
 const SLOW: Duration = Duration::from_secs(5);
 
@@ -49,7 +47,7 @@ const CHECKS: [Check; 11] = [
 const TEXT: &[u8] = b"keyward plugin test: of no use to anybody";
 
 /// An examination of a signer.
-pub(super) struct Exam<'a> {
+pub(super) struct SignerExam<'a> {
     plugin: &'a Plugin,
     at_once: usize,
     configuration: Configuration,
@@ -70,7 +68,7 @@ enum Outcome {
     Wrong(String),
 }
 
-impl<'a> Exam<'a> {
+impl<'a> SignerExam<'a> {
     pub(super) fn new(
         plugin: &'a Plugin,
         at_once: usize,
@@ -100,20 +98,20 @@ impl<'a> Exam<'a> {
     pub(super) fn run(mut self) -> Report {
         let progress = &self.plugin.progress;
         progress.say("certificate");
-        if let Some(identity) = self.ask_certificate() {
+        if let Some(certificate) = self.ask_certificate() {
             self.report.pass(Check::Start, "starts and answers");
             progress.say("signatures");
-            self.ask_signatures(&identity);
+            self.ask_signatures(&certificate);
             progress.say("resident mode");
             self.ask_resident();
             progress.say("unusual requests");
-            self.ask_variants(&identity);
-            self.ask_impossible(&identity);
+            self.ask_variants(&certificate);
+            self.ask_impossible(&certificate);
             progress.say("many at once");
-            self.ask_crowd(&identity);
+            self.ask_crowd(&certificate);
         }
         self.check_secrets();
-        self.check_timing();
+        self.report.timing(self.times, SLOW, "people wait for it with every connection");
         self.report
     }
 
@@ -123,18 +121,18 @@ impl<'a> Exam<'a> {
                 self.report.fail(Check::Certificate, "gives no certificate");
                 None
             }
-            Ok(Some(identity)) => {
-                let name = identity.common_name.clone().unwrap_or_default();
+            Ok(Some(certificate)) => {
+                let name = certificate.common_name.clone().unwrap_or_default();
                 let what = format!(
                     "{} for `{}`, until {}, {} in the chain",
-                    identity.key.name(),
+                    certificate.key.name(),
                     keyward_protocol::text::clean(&name),
-                    identity.not_after,
-                    identity.chain.len()
+                    certificate.not_after,
+                    certificate.chain.len()
                 );
                 self.report.pass(Check::Certificate, what);
                 self.report.pass(Check::Stdout, "carries the answers alone");
-                Some(identity)
+                Some(certificate)
             }
             Err(error) => {
                 let check = match error.kind() {
@@ -150,10 +148,10 @@ impl<'a> Exam<'a> {
         }
     }
 
-    fn ask_signatures(&mut self, identity: &SignerCertificate) {
+    fn ask_signatures(&mut self, certificate: &SignerCertificate) {
         let (mut good, mut lacking) = (Vec::new(), Vec::new());
-        for scheme in schemes(identity.key) {
-            match scheme.sign(identity, TEXT, &Cancel::default()) {
+        for scheme in schemes(certificate.key) {
+            match scheme.sign(certificate, TEXT, &Cancel::default()) {
                 Ok(_) => good.push(scheme.name()),
                 Err(error) if error.to_string().contains("cannot do what it was asked") => {
                     lacking.push(format!("{}: {}", scheme.name(), describe(&error)));
@@ -182,11 +180,11 @@ impl<'a> Exam<'a> {
     /// closes.
     fn ask_resident(&mut self) {
         let talk = || -> Result<(), Error> {
-            let Some(identity) = self.open(true)? else { return Ok(()) };
+            let Some(certificate) = self.open(true)? else { return Ok(()) };
             let stop = Cancel::default();
-            identity.unlock(&stop)?;
-            for scheme in schemes(identity.key).iter().take(2) {
-                scheme.sign(&identity, TEXT, &stop)?;
+            certificate.unlock(&stop)?;
+            for scheme in schemes(certificate.key).iter().take(2) {
+                scheme.sign(&certificate, TEXT, &stop)?;
             }
             Ok(())
         };
@@ -224,11 +222,11 @@ impl<'a> Exam<'a> {
     }
 
     /// Unknown fields, and a stdin that belongs to somebody else, must not change anything.
-    fn ask_variants(&mut self, identity: &SignerCertificate) {
+    fn ask_variants(&mut self, certificate: &SignerCertificate) {
         let plain = Request::Certificate(self.configuration.clone()).to_json();
         let more = plain.expose().replacen('{', "{\"x-unknown\":[{\"deep\":1.5}],", 1);
         let what = "asked with unknown fields";
-        self.expect_certificate(Check::Requests, what, &more, Stdin::Closed, identity);
+        self.expect_certificate(Check::Requests, what, &more, Stdin::Closed, certificate);
         let other = plain.expose().replacen("CertificateRequest", "NoSuchRequest", 1);
         for (what, text) in [
             ("asked something unreadable", "{\"kind\":"),
@@ -248,7 +246,7 @@ impl<'a> Exam<'a> {
         self.report.pass(Check::Requests, "accepts unknown fields, declines what it cannot read");
         let junk = Stdin::Request(Zeroizing::new(b"kind: ConfigMap\n".to_vec()));
         let what = "with something on stdin";
-        self.expect_certificate(Check::Stdin, what, plain.expose(), junk, identity);
+        self.expect_certificate(Check::Stdin, what, plain.expose(), junk, certificate);
         self.report.pass(Check::Stdin, "is not disturbed by it");
     }
 
@@ -258,11 +256,11 @@ impl<'a> Exam<'a> {
         what: &str,
         text: &str,
         stdin: Stdin,
-        identity: &SignerCertificate,
+        certificate: &SignerCertificate,
     ) {
         match self.ask(text, stdin) {
             Outcome::Answered(Response::Certificate(answer))
-                if answer.certificate == identity.chain[0] => {}
+                if answer.certificate == certificate.chain[0] => {}
             Outcome::Answered(_) => {
                 self.report.fail(check, format!("{what}, it answers something else"));
             }
@@ -272,8 +270,8 @@ impl<'a> Exam<'a> {
     }
 
     /// Asks for what a key of this kind cannot do.
-    fn ask_impossible(&mut self, identity: &SignerCertificate) {
-        let (options, digest) = match identity.key {
+    fn ask_impossible(&mut self, certificate: &SignerCertificate) {
+        let (options, digest) = match certificate.key {
             KeyKind::Rsa => (Options::Message, vec![7; 130]),
             KeyKind::Ed25519 => (Options::Digest(Hash::Sha256), vec![7; 32]),
             _ => (Options::Pss(Hash::Sha256), vec![7; 32]),
@@ -288,7 +286,7 @@ impl<'a> Exam<'a> {
                     "signs as {} {}, which a key of kind {} cannot",
                     options.kind(),
                     options.value(),
-                    identity.key.name()
+                    certificate.key.name()
                 ),
             ),
             Outcome::Wrong(what) => {
@@ -299,12 +297,12 @@ impl<'a> Exam<'a> {
     }
 
     /// Clients do not wait for each other.
-    fn ask_crowd(&mut self, identity: &SignerCertificate) {
-        let certificate = Request::Certificate(self.configuration.clone()).to_json();
-        let outputs = crowd(self.at_once, || self.run_once(certificate.expose(), Stdin::Closed));
+    fn ask_crowd(&mut self, certificate: &SignerCertificate) {
+        let request = Request::Certificate(self.configuration.clone()).to_json();
+        let outputs = crowd(self.at_once, || self.run_once(request.expose(), Stdin::Closed));
         let good = outputs.iter().flatten().filter(|output| {
             matches!(Response::read(&output.stdout), Ok(Response::Certificate(answer))
-                if answer.certificate == identity.chain[0])
+                if answer.certificate == certificate.chain[0])
         });
         let (good, all) = (good.count(), self.at_once);
         if good < all {
@@ -334,18 +332,7 @@ impl<'a> Exam<'a> {
         }
     }
 
-    fn check_timing(&mut self) {
-        self.times.sort_unstable();
-        let Some(median) = self.times.get(self.times.len() / 2).copied() else { return };
-        let figures = format!("half of the runs took {} or less", duration::show(median));
-        if median > SLOW {
-            let what = format!("{figures}: people wait for it with every connection");
-            self.report.warn(Check::Timing, what);
-        }
-        self.report.pass(Check::Timing, figures);
-    }
-
-    /// The identity, obtained with our own client.
+    /// The certificate, obtained with our own client.
     fn open(&self, resident: bool) -> Result<Option<Arc<SignerCertificate>>, Error> {
         let mut config: serde_json::Map<String, Value> = self
             .configuration

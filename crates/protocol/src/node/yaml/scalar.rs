@@ -181,17 +181,7 @@ impl Scanner<'_> {
             if self.byte(0) == quote {
                 break;
             }
-            while self.is_blank(0) || self.is_break(0) {
-                if self.is_break(0) {
-                    blanks.clear();
-                    breaks.add(self, !broken);
-                    broken = true;
-                } else if broken {
-                    self.skip();
-                } else {
-                    self.keep(&mut blanks);
-                }
-            }
+            self.white_space(&mut blanks, &mut breaks, &mut broken, 0)?;
             if broken {
                 breaks.fold(&mut text);
             } else {
@@ -268,20 +258,7 @@ impl Scanner<'_> {
             if !(self.is_blank(0) || self.is_break(0)) {
                 break;
             }
-            while self.is_blank(0) || self.is_break(0) {
-                if self.is_break(0) {
-                    blanks.clear();
-                    breaks.add(self, !broken);
-                    broken = true;
-                } else if broken {
-                    if self.mark.column < indent && self.byte(0) == b'\t' {
-                        return Err(self.error("a tab stands where indentation is expected"));
-                    }
-                    self.skip();
-                } else {
-                    self.keep(&mut blanks);
-                }
-            }
+            self.white_space(&mut blanks, &mut breaks, &mut broken, indent)?;
             if self.flow == 0 && self.mark.column < indent {
                 break;
             }
@@ -290,6 +267,31 @@ impl Scanner<'_> {
             self.key_allowed = true;
         }
         Ok(text)
+    }
+
+    /// Reads blanks and line breaks between two words of a scalar. After a line break, a tab below
+    /// `indent` is a fault.
+    fn white_space(
+        &mut self,
+        blanks: &mut String,
+        breaks: &mut Breaks,
+        broken: &mut bool,
+        indent: isize,
+    ) -> Result<(), SyntaxError> {
+        while self.is_blank(0) || self.is_break(0) {
+            if self.is_break(0) {
+                blanks.clear();
+                breaks.add(self, !*broken);
+                *broken = true;
+            } else if !*broken {
+                self.keep(blanks);
+            } else if self.mark.column < indent && self.byte(0) == b'\t' {
+                return Err(self.error("a tab stands where indentation is expected"));
+            } else {
+                self.skip();
+            }
+        }
+        Ok(())
     }
 
     fn ends_plain(&self) -> bool {

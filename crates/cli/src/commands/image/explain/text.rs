@@ -99,12 +99,12 @@ impl Lines {
     }
 
     fn trouble(&mut self, margin: &str, trouble: &Trouble) {
-        self.line(&format!("{margin}{:<12} {}", "error", inline(&trouble.message)));
-        for note in &trouble.notes {
+        self.line(&format!("{margin}{:<12} {}", "error", inline(&trouble.failure.message)));
+        for note in &trouble.failure.notes {
             let text = inline(&note.text);
             self.line(&format!("{margin}{:<12} {text}", inline(&note.label)));
         }
-        if let Some(hint) = &trouble.hint {
+        if let Some(hint) = &trouble.failure.hint {
             self.line(&format!("{margin}{:<12} {}", "hint", inline(hint)));
         }
         self.stderr(margin, trouble.stderr.as_deref().unwrap_or_default());

@@ -49,7 +49,7 @@ const SLOW: Duration = Duration::from_secs(10);
 const TOKEN: &str = "e30.eyJzdWIiOiJrZXl3YXJkIn0.a2V5d2FyZC1wbHVnaW4tdGVzdA";
 
 /// An examination of a provider.
-pub(super) struct Exam<'a> {
+pub(super) struct ImageExam<'a> {
     plugin: &'a Plugin,
     image: String,
     at_once: usize,
@@ -58,7 +58,7 @@ pub(super) struct Exam<'a> {
     findings: Findings,
 }
 
-impl<'a> Exam<'a> {
+impl<'a> ImageExam<'a> {
     /// Prepares an examination with an image that the provider knows.
     pub(super) fn new(
         plugin: &'a Plugin,
@@ -82,8 +82,7 @@ impl<'a> Exam<'a> {
                 .pass(Check::Failure, "every failure has an exit code and a reason");
         }
         self.findings.check_secrets("password");
-        self.findings.check_timing(SLOW, "every pull waits for it");
-        self.findings.report
+        self.findings.report(SLOW, "every pull waits for it")
     }
 
     fn ask_all(&mut self) -> Result<(), Hopeless> {
