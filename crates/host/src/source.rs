@@ -143,7 +143,7 @@ impl Source {
         }
     }
 
-    /// The credential that came last and was not refused, even past its end: to be told of, not to be
+    /// The credential that came last and was not rejected, even past its end: to be told of, not to be
     /// used. Starts nothing.
     pub fn last(&self) -> Option<Arc<Credential>> {
         match &self.0.holder {
@@ -169,11 +169,11 @@ impl Source {
         }
     }
 
-    /// A server answered 401 (or 403 where that is opted in) to this credential. With `accepted`, the
+    /// A server answered 401 (or 403 where that is opted in) to this credential. With `was_accepted`, the
     /// same server had taken it before: it was revoked, and the next caller gets a new one at once.
-    pub fn refused(&self, seen: &Credential, accepted: bool, response: Option<Arc<Response>>) {
+    pub fn rejected(&self, seen: &Credential, was_accepted: bool, response: Option<Arc<Response>>) {
         if let Holder::Cell(cell) = &self.0.holder {
-            cell.refused(seen.serial(), accepted, response);
+            cell.rejected(seen.serial(), was_accepted, response);
         }
     }
 

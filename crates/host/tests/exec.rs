@@ -57,7 +57,7 @@ fn the_plugin_sees_the_request_and_its_variables() {
 }
 
 #[test]
-fn a_refused_response_is_told_under_v1alpha1() {
+fn a_rejection_is_told_under_v1alpha1() {
     let mut stage = Stage::new();
     let info = stage.path("info");
     stage.write_plugin(&format!(
@@ -73,7 +73,7 @@ fn a_refused_response_is_told_under_v1alpha1() {
         code: 401,
         header: vec![("Www-Authenticate".into(), vec!["Bearer realm=\"x\"".into()])],
     };
-    source.refused(&first, false, Some(Arc::new(response)));
+    source.rejected(&first, false, Some(Arc::new(response)));
     let second = source.credential_blocking().unwrap();
     assert_ne!(first.serial(), second.serial());
     let told = std::fs::read_to_string(&info).unwrap();
@@ -293,8 +293,8 @@ async fn ten_thousand_callers_cause_one_run() {
         match round {
             // It ends.
             1 => stage.clock.advance(Duration::from_secs(3601)),
-            // It is refused.
-            _ => source.refused(&source.current().unwrap(), false, None),
+            // It is rejected.
+            _ => source.rejected(&source.current().unwrap(), false, None),
         }
         stage.write_plugin(&answer("v1", r#"{"token":"t"}"#));
     }

@@ -129,7 +129,7 @@ fn a_token_that_was_handed_out_before_is_not_shown_when_a_later_run_repeats_it()
     ));
     let source = stage.source();
     let credential = source.credential_blocking().unwrap_or_else(|error| panic!("{error:#}"));
-    source.refused(&credential, false, None);
+    source.rejected(&credential, false, None);
     let error = source.credential_blocking().map(drop).expect_err("the second run fails");
     let said = error.stderr().unwrap_or_default();
     assert_eq!(said.trim_end().replace('=', ""), "the old one was [hidden]\nor [hidden]");

@@ -99,7 +99,7 @@ fn a_refused_token_file_is_read_at_once() {
     let source = open(&stage);
     let first = source.credential_blocking().unwrap();
     std::fs::write(file, "second").unwrap();
-    source.refused(&first, false, None);
+    source.rejected(&first, false, None);
     assert_eq!(token(&source), "second");
 }
 

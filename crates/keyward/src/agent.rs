@@ -11,7 +11,7 @@
 //!
 //! The agent is asked instead of running an exec plugin, on the thread that would run it. What it has is
 //! used; where it has nothing, it runs the plugin itself or lets this process run it for everybody who
-//! waits. A credential that a server refuses is reported with the next question. If there is no agent,
+//! waits. A credential that a server rejects is reported with the next question. If there is no agent,
 //! if it is stuck or does not serve this process, the plugin runs as it would without.
 //!
 //! The agent is not asked if `CI` is set, or with `KEYWARD_AGENT=off`. It exists on Linux only.
@@ -90,7 +90,7 @@ mod linux {
         harden::Inspection,
         runner::{Failure, Output, Status},
     };
-    use keyward_protocol::agent::{self, Ask, Message, Refused};
+    use keyward_protocol::agent::{self, Ask, Message, Rejected};
 
     use super::Agent;
 
@@ -189,8 +189,10 @@ mod linux {
             terminal: terminal.unwrap_or_default(),
             login: false,
             own: true,
-            refused: rejected
-                .map(|handle| Refused { serial: handle.serial, accepted: question.was_accepted }),
+            rejected: rejected.map(|handle| Rejected {
+                serial: handle.serial,
+                was_accepted: question.was_accepted,
+            }),
         }
     }
 

@@ -3,12 +3,12 @@
 //! ```text
 //! Source ──► Arc<Credential> ──► header ─────────────────► request ──► response
 //!    ▲                     └───► Generation: handshake + pool ┘            │
-//!    └───────────────────────── refused ◄──────────────────── 401 ◄───────┘
+//!    └───────────────────────── rejected ◄─────────────────── 401 ◄───────┘
 //! ```
 //!
 //! - [`Client`] is all of it: from a kubeconfig to responses in three lines.
 //! - [`bearer::Layer`] puts the header on the requests of any tower service, renews a credential
-//!   that was refused and sends the request again.
+//!   that was rejected and sends the request again.
 //! - [`identity::Trust`] makes rustls configurations: which servers to trust, which certificate to show.
 //!
 //! With the feature `agent`, `agent::Agent` shares plugin runs and logins with kubectl and other programs.

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! No plugin runs and no connection is opened before the first request. All clients of one identity
-//! share one credential, and so one run of its plugin. A refused credential is renewed and the request
+//! share one credential, and so one run of its plugin. A rejected credential is renewed and the request
 //! retried; new connections show a new certificate while watches under the old one go on. Watches,
 //! logs, exec, attach and port-forward work as with kube's own client.
 //!

@@ -16,7 +16,7 @@ impl Plugin for InteractiveLogin {
             .ok_or_else(|| Refusal::BadConfig("usage: interactive_login ACCOUNTS".into()))?;
         // Fails with a helpful message if the client says that no prompt is possible.
         let mut terminal = Terminal::open(question)?;
-        if question.refused().is_some() {
+        if question.rejected().is_some() {
             terminal.say("The server did not accept the last login.")?;
         }
         let name = terminal.ask("Name: ")?;

@@ -62,8 +62,8 @@ impl Question {
         self.request.cluster.as_ref()
     }
 
-    /// The response with which the server refused the previous credential. Only in v1alpha1.
-    pub fn refused(&self) -> Option<&Response> {
+    /// The response with which the server rejected the previous credential. Only in v1alpha1.
+    pub fn rejected(&self) -> Option<&Response> {
         self.request.response.as_ref()
     }
 
@@ -144,9 +144,9 @@ mod tests {
         ] {
             let question = question(text).unwrap();
             assert!(question.interactive());
-            let refused = question.refused().unwrap();
-            assert_eq!(refused.code, 401);
-            assert_eq!(refused.header, [("A".to_owned(), vec!["b".to_owned(), "c".to_owned()])]);
+            let rejected = question.rejected().unwrap();
+            assert_eq!(rejected.code, 401);
+            assert_eq!(rejected.header, [("A".to_owned(), vec!["b".to_owned(), "c".to_owned()])]);
         }
     }
 

@@ -78,7 +78,7 @@ impl Server {
         self.slots.retain(|_, slot| !forgotten(slot) || !slot.is_idle());
         for slot in self.slots.values().filter(|slot| forgotten(slot)) {
             if let Some(credential) = slot.source.last() {
-                slot.source.refused(&credential, true, None);
+                slot.source.rejected(&credential, true, None);
             }
         }
         // A registration without a credential can be signed out too.

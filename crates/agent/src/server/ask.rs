@@ -17,7 +17,7 @@ use keyward_host::{
 use keyward_process::surroundings::{Fixed, Surroundings};
 use keyward_protocol::{
     Secret,
-    agent::{Ask, Failure, Message, Refused},
+    agent::{Ask, Failure, Message, Rejected},
     exec::{REQUEST_VARIABLE, Request, Version},
     text,
 };
@@ -77,7 +77,7 @@ impl Server {
             terminal: if interactive { terminal } else { Vec::new() },
             login: ask.login,
             own: ask.own,
-            refused: ask.refused.take(),
+            rejected: ask.rejected.take(),
         };
         if self.has_slot(key, &policy) {
             return Ok((key, asked));
@@ -202,18 +202,18 @@ impl Server {
         if asked.login {
             // Whatever is cached: the person wants a new one.
             if let Some(credential) = slot.source.last() {
-                slot.source.refused(&credential, true, None);
+                slot.source.rejected(&credential, true, None);
             }
             slot.source.reset();
         }
-        if let Some(refused) = asked.refused {
-            slot.refused(refused);
+        if let Some(rejected) = asked.rejected {
+            slot.rejected(rejected);
         }
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.own = asked.own;
         connection.state = State::Waiting { key, terminal: asked.terminal, noted: false };
         connection.since = now;
-        // A program that says what is refused may ask as often as it likes.
+        // A program that says what is rejected may ask as often as it likes.
         let peer = connection.peer().filter(|_| !asked.own);
         connection.client = peer.and_then(|peer| self.peers.client(peer));
         let client = connection.client;
@@ -228,7 +228,7 @@ impl Server {
                     return;
                 }
                 if let Some(slot) = self.slots.get_mut(&key) {
-                    slot.source.refused(&credential, false, None);
+                    slot.source.rejected(&credential, false, None);
                 }
             }
         }
@@ -385,9 +385,9 @@ impl Server {
     }
 
     /// A server rejected one of our credentials with a 401.
-    pub(super) fn refused(&mut self, id: Id, refused: Refused) {
+    pub(super) fn rejected(&mut self, id: Id, rejected: Rejected) {
         for slot in self.slots.values_mut() {
-            slot.refused(refused);
+            slot.rejected(rejected);
         }
         self.end_with(
             id,
@@ -407,7 +407,7 @@ struct Asked {
     terminal: Vec<u8>,
     login: bool,
     own: bool,
-    refused: Option<Refused>,
+    rejected: Option<Rejected>,
 }
 
 enum Refusal {

@@ -46,7 +46,7 @@ pub(super) struct Connection {
     pub(super) peer: Option<Result<Peer, &'static str>>,
     /// The process that started the client.
     pub(super) client: Option<Client>,
-    /// The peer itself is the client, and reports what servers refuse.
+    /// The peer itself is the client, and reports what servers reject.
     pub(super) own: bool,
     /// When the client connected, or started to wait.
     pub(super) since: Duration,

@@ -342,7 +342,7 @@ impl Server {
         match (&connection.state, message) {
             (State::New, Message::Ask(ask)) => self.ask(id, ask),
             (State::Leased { .. }, Message::Done(done)) => self.done(id, &done),
-            (State::New, Message::Refused(refused)) => self.refused(id, refused),
+            (State::New, Message::Rejected(rejected)) => self.rejected(id, rejected),
             (State::New, Message::Admin(admin)) => self.admin(id, admin),
             (State::New | State::Secrets { waits: None }, Message::Secret(request)) => {
                 self.secret(id, request);

@@ -192,9 +192,9 @@ impl Slot {
     }
 
     /// A server answered 401 to a credential, which is forgotten if it is still the current one.
-    pub(super) fn refused(&self, refused: agent::Refused) {
-        if let Some(credential) = self.source.last().filter(|c| c.serial() == refused.serial) {
-            self.source.refused(&credential, refused.accepted, None);
+    pub(super) fn rejected(&self, rejected: agent::Rejected) {
+        if let Some(credential) = self.source.last().filter(|c| c.serial() == rejected.serial) {
+            self.source.rejected(&credential, rejected.was_accepted, None);
         }
     }
 

@@ -75,7 +75,7 @@ impl Server {
             _ => {
                 let before = slot.acceptance.accepted.take();
                 let before = before.is_some_and(|(known, _)| known == credential.serial());
-                slot.source.refused(credential, before && accepted == Some(false), None);
+                slot.source.rejected(credential, before && accepted == Some(false), None);
             }
         }
         for id in waiting {
@@ -111,7 +111,7 @@ fn is_accepted(program: &Path, entry: &Entry, credential: &Credential) -> Option
     let output = runner::run(&invocation, &Cancel::default()).ok()?;
     match (output.status.success(), output.stdout.trim_ascii()) {
         (true, b"accepted") => Some(true),
-        (true, b"refused") => Some(false),
+        (true, b"rejected") => Some(false),
         _ => None,
     }
 }

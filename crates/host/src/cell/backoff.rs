@@ -1,4 +1,4 @@
-//! How often may be asked again: after failures, expired answers and refusals.
+//! How often may be asked again: after failures, expired answers and rejections.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -18,19 +18,19 @@ pub(super) struct Backoff {
     failures: u32,
     /// What callers get until the backoff is over.
     error: Option<(Error, Duration)>,
-    refusals: Refusals,
+    rejections: Rejections,
 }
 
 #[derive(Default)]
-struct Refusals {
-    /// Values in a row that were refused soon after they came.
+struct Rejections {
+    /// Values in a row that were rejected soon after they came.
     streak: u32,
-    /// A refused value is kept until then.
+    /// A rejected value is kept until then.
     until: Duration,
-    /// Immediate refreshes of values that were accepted before they were refused.
+    /// Immediate refreshes of values that were accepted before they were rejected.
     allowance: Allowance,
-    /// A value was refused and has not been replaced yet.
-    pending: Option<Refusal>,
+    /// A value was rejected and has not been replaced yet.
+    pending: Option<Rejection>,
 }
 
 /// Limits refreshes to one a second on average, in bursts of up to a minute's worth.
@@ -55,12 +55,12 @@ impl Allowance {
 }
 
 /// What the server said, where that is known, and whether it had accepted the value before.
-struct Refusal {
+struct Rejection {
     response: Option<Arc<Response>>,
-    accepted: bool,
+    was_accepted: bool,
 }
 
-/// The longest backoff; and how long a value has to work after one before a refusal counts as the
+/// The longest backoff; and how long a value has to work after one before a rejection counts as the
 /// first again.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -73,9 +73,9 @@ impl Backoff {
 
     /// Why the next run happens.
     pub(super) fn occasion(&self) -> Occasion {
-        match &self.refusals.pending {
-            Some(Refusal { response, accepted }) => {
-                Occasion::Refused { response: response.clone(), accepted: *accepted }
+        match &self.rejections.pending {
+            Some(Rejection { response, was_accepted }) => {
+                Occasion::Rejected { response: response.clone(), was_accepted: *was_accepted }
             }
             None => Occasion::Needed,
         }
@@ -100,33 +100,33 @@ impl Backoff {
         delay(self.failures)
     }
 
-    /// A server refused the current value; returns whether to forget it.
+    /// A server rejected the current value; returns whether to forget it.
     ///
-    /// A value that the server had `accepted` was revoked, so a new one helps, and at once. A server
-    /// that accepts and refuses in turn gets an average of one run a second out of us.
-    pub(super) fn refuse(
+    /// A value that the server had accepted before was revoked, so a new one helps, and at once. A
+    /// server that accepts and rejects in turn gets an average of one run a second out of us.
+    pub(super) fn reject(
         &mut self,
         now: Duration,
-        accepted: bool,
+        was_accepted: bool,
         response: Option<Arc<Response>>,
     ) -> bool {
-        let refusals = &mut self.refusals;
-        let revoked = accepted && refusals.allowance.take(now);
-        if now < refusals.until && !revoked {
+        let rejections = &mut self.rejections;
+        let revoked = was_accepted && rejections.allowance.take(now);
+        if now < rejections.until && !revoked {
             return false;
         }
-        if accepted || now >= refusals.until + LONGEST {
-            refusals.streak = 0;
+        if was_accepted || now >= rejections.until + LONGEST {
+            rejections.streak = 0;
         }
-        refusals.streak = refusals.streak.saturating_add(1);
-        refusals.pending = Some(Refusal { response, accepted });
+        rejections.streak = rejections.streak.saturating_add(1);
+        rejections.pending = Some(Rejection { response, was_accepted });
         true
     }
 
     fn replace(&mut self, now: Duration) {
         self.error = None;
-        if self.refusals.pending.take().is_some() {
-            self.refusals.until = now + delay(self.refusals.streak);
+        if self.rejections.pending.take().is_some() {
+            self.rejections.until = now + delay(self.rejections.streak);
         }
     }
 }
@@ -165,10 +165,10 @@ mod tests {
     fn a_value_that_was_accepted_is_replaced_at_once_however_soon_it_is_refused() {
         let mut backoff = Backoff::default();
         for round in 0..30 {
-            assert!(backoff.refuse(Duration::ZERO, round > 0, None), "round {round}");
+            assert!(backoff.reject(Duration::ZERO, round > 0, None), "round {round}");
             backoff.succeed(Duration::ZERO);
         }
-        assert!(!backoff.refuse(Duration::ZERO, false, None), "this one was never accepted");
+        assert!(!backoff.reject(Duration::ZERO, false, None), "this one was never accepted");
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
         let mut runs = 0;
         for millis in (0..600_000).step_by(20) {
             let now = Duration::from_millis(millis);
-            if backoff.refuse(now, true, None) {
+            if backoff.reject(now, true, None) {
                 runs += 1;
                 backoff.succeed(now);
             }

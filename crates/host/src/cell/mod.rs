@@ -15,9 +15,9 @@
 //!   exception is an answer that had expired when it came: a clock is wrong then, ours or the
 //!   provider's, and asking again for every request helps nobody; it is served for as long as a
 //!   backoff would last, with a warning.
-//! - **Refusals**: [`Cell::refused`] forgets a value only if it is still the current one. A value
+//! - **Rejections**: [`Cell::rejected`] forgets a value only if it is still the current one. A value
 //!   that the server had accepted was revoked, and is replaced at once. One that came after a
-//!   refusal and is refused too, without ever having been accepted, is forgotten only once the
+//!   rejection and is rejected too, without ever having been accepted, is forgotten only once the
 //!   backoff has passed; until then it keeps being handed out, and the server's answer reaches the
 //!   caller.
 
@@ -90,12 +90,12 @@ pub enum Occasion {
     Needed,
     /// The one there is will end soon. Nobody waits: such a run is unattended.
     Ahead,
-    /// A server refused the one there was. Somebody waits.
-    Refused {
+    /// A server rejected the one there was. Somebody waits.
+    Rejected {
         /// What the server said, where that is known.
         response: Option<Arc<Response>>,
         /// Whether the server had accepted that one before.
-        accepted: bool,
+        was_accepted: bool,
     },
 }
 
@@ -212,10 +212,15 @@ impl<T: CacheValue> Cell<T> {
         Err(too_short())
     }
 
-    /// A server refused `serial`: forget it if it is still the current one, so that the next
-    /// question runs the fetch: at once if the server had `accepted` this value, or another since the last
-    /// refusal, within the backoff otherwise.
-    pub(crate) fn refused(&self, serial: u64, accepted: bool, response: Option<Arc<Response>>) {
+    /// A server rejected `serial`: forget it if it is still the current one, so that the next
+    /// question runs the fetch: at once if the server had accepted this value before, or another since
+    /// the last rejection (`was_accepted`), within the backoff otherwise.
+    pub(crate) fn rejected(
+        &self,
+        serial: u64,
+        was_accepted: bool,
+        response: Option<Arc<Response>>,
+    ) {
         let shared = &self.0;
         let now = shared.clock.elapsed();
         let mut backoff = shared.backoff();
@@ -223,7 +228,7 @@ impl<T: CacheValue> Cell<T> {
         if kept.as_ref().is_none_or(|kept| kept.serial() != serial) {
             return;
         }
-        if backoff.refuse(now, accepted, response) {
+        if backoff.reject(now, was_accepted, response) {
             shared.kept.store(None);
         }
     }
@@ -234,7 +239,7 @@ impl<T: CacheValue> Cell<T> {
         *self.0.backoff() = Backoff::default();
     }
 
-    /// The value that came last and was not refused, even past its end: to be told of, not to be used.
+    /// The value that came last and was not rejected, even past its end: to be told of, not to be used.
     /// Starts nothing.
     pub(crate) fn last(&self) -> Option<Arc<T>> {
         self.0.kept.load().as_ref().map(|kept| kept.copy())

@@ -87,19 +87,19 @@ fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap()
 }
 
-/// All ask at once, having told of a refusal first if there was one; returns what they got.
+/// All ask at once, having told of a rejection first if there was one; returns what they got.
 fn storm(
     runtimes: &[Runtime],
     cell: &Arc<Cell<Coin>>,
     crowd: &Arc<Crowd>,
-    refused: Option<u64>,
+    rejected: Option<u64>,
 ) -> Vec<u64> {
     crowd.expect(TASKS + THREADS);
     let tasks: Vec<_> = (0..TASKS)
         .map(|number| {
             let (cell, crowd) = (Arc::clone(cell), Arc::clone(crowd));
             runtimes[number % runtimes.len()].spawn(async move {
-                refused.inspect(|serial| cell.refused(*serial, false, None));
+                rejected.inspect(|serial| cell.rejected(*serial, false, None));
                 crowd.ask();
                 cell.value().await.unwrap().0
             })
@@ -110,7 +110,7 @@ fn storm(
             let (cell, crowd) = (Arc::clone(cell), Arc::clone(crowd));
             let thread = thread::Builder::new().stack_size(128 << 10);
             let ask = move || {
-                refused.inspect(|serial| cell.refused(*serial, false, None));
+                rejected.inspect(|serial| cell.rejected(*serial, false, None));
                 crowd.ask();
                 cell.value_blocking().unwrap().0
             };
@@ -220,7 +220,7 @@ fn threads_that_ask_refuse_and_let_time_pass_never_hang_nor_get_an_old_value() {
                     assert!(serial >= last, "values only get newer");
                     last = serial;
                     match (number + turn) % 5 {
-                        0 => cell.refused(serial, false, None),
+                        0 => cell.rejected(serial, false, None),
                         1 => clock.advance(Duration::from_secs(31)),
                         _ => drop(cell.current()),
                     }

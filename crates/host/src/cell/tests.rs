@@ -323,23 +323,23 @@ fn a_refused_value_is_forgotten_and_the_response_is_passed_on() {
     let mint = Mint::new(&[Turn::ForEver]);
     let first = mint.value();
     let response = Arc::new(Response { code: 401, header: Vec::new() });
-    mint.cell.refused(first, false, Some(response));
+    mint.cell.rejected(first, false, Some(response));
     assert!(mint.cell.current().is_none());
     assert_eq!((mint.value(), mint.runs()), (2, 2));
     let occasions = mint.occasions();
-    let refused = "Refused { response: Some(Response { code: 401";
-    assert!(occasions[1].starts_with(refused), "{occasions:?}");
+    let rejected = "Rejected { response: Some(Response { code: 401";
+    assert!(occasions[1].starts_with(rejected), "{occasions:?}");
 }
 
 #[test]
 fn a_late_refusal_does_not_evict_the_newer_value() {
     let mint = Mint::new(&[Turn::ForEver]);
     let first = mint.value();
-    mint.cell.refused(first, false, None);
+    mint.cell.rejected(first, false, None);
     mint.value();
     mint.pass(1000.0);
     for _ in 0..10 {
-        mint.cell.refused(first, false, None);
+        mint.cell.rejected(first, false, None);
     }
     assert_eq!((mint.value(), mint.runs()), (2, 2));
 }
@@ -349,7 +349,7 @@ fn a_server_that_refuses_everything_causes_runs_only_within_the_back_off() {
     let mint = Mint::new(&[Turn::ForEver]);
     for _ in 0..1000 {
         let seen = mint.value();
-        mint.cell.refused(seen, false, None);
+        mint.cell.rejected(seen, false, None);
         mint.value();
         mint.pass(0.005);
     }
@@ -362,7 +362,7 @@ fn a_refusal_after_a_long_time_is_the_first_again() {
     let mint = Mint::new(&[Turn::ForEver]);
     for _ in 0..10 {
         let seen = mint.value();
-        mint.cell.refused(seen, false, None);
+        mint.cell.rejected(seen, false, None);
         assert!(mint.cell.current().is_none(), "run at once");
         mint.value();
         mint.pass(200.0);

@@ -76,15 +76,17 @@ impl Runner {
     }
 
     fn attempt(&self, occasion: &Occasion) -> Result<Fetched<Credential>, Error> {
-        let (response, refused) = match occasion {
-            Occasion::Refused { response, accepted } => (response.as_deref(), Some(*accepted)),
+        let (response, rejected) = match occasion {
+            Occasion::Rejected { response, was_accepted } => {
+                (response.as_deref(), Some(*was_accepted))
+            }
             _ => (None, None),
         };
         let waited_for = !matches!(occasion, Occasion::Ahead);
         let (run, request) = self.plugin.prepare(&self.plan.context(), waited_for, response)?;
         let program = self.admit()?;
         if let Some(broker) = &self.plan.settings().broker
-            && let Some(result) = self.ask(&**broker, &run, &request, &program, refused)
+            && let Some(result) = self.ask(&**broker, &run, &request, &program, rejected)
         {
             return result;
         }
@@ -93,14 +95,14 @@ impl Runner {
     }
 
     /// Asks the broker, and runs the plugin if the broker wants that; `None` to run it without.
-    /// `refused` says that a server refused the last credential, and whether it had accepted it.
+    /// `rejected` says that a server rejected the last credential, and whether it had accepted it.
     fn ask(
         &self,
         broker: &dyn Broker,
         run: &RunSettings<'_>,
         request: &Request,
         program: &Program,
-        refused: Option<bool>,
+        rejected: Option<bool>,
     ) -> Option<Result<Fetched<Credential>, Error>> {
         let handle = *self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let variables = run.environment.iter();
@@ -113,8 +115,8 @@ impl Runner {
             wrapped: self.plan.wrapper().is_some(),
             interactive: request.interactive,
             budget: run.budget,
-            rejected: handle.filter(|_| refused.is_some()),
-            was_accepted: refused == Some(true),
+            rejected: handle.filter(|_| rejected.is_some()),
+            was_accepted: rejected == Some(true),
             note: &|text| run.note(text),
         };
         match broker.obtain(&question, &mut || self.run(run, program)) {

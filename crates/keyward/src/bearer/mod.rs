@@ -1,4 +1,4 @@
-//! A tower layer that puts a credential on requests, and renews it when a server refuses it.
+//! A tower layer that puts a credential on requests, and renews it when a server rejects it.
 //!
 //! The layer fits in front of any service of `http` requests:
 //!
@@ -8,8 +8,8 @@
 //!   request's future waits for the provider; `poll_ready` never waits and never fails, because one
 //!   error there ends a buffered service for good.
 //! - On a 401 (and, if enabled, a 403) the credential is renewed, once for all requests that were
-//!   refused. A request is retried if its body can be sent again and the new credential differs from
-//!   the old one; otherwise the caller gets the refusal. If the new credential is revoked too, after
+//!   rejected. A request is retried if its body can be sent again and the new credential differs from
+//!   the old one; otherwise the caller gets the rejection. If the new credential is revoked too, after
 //!   the server had accepted it from another request, the request is retried once more.
 
 mod retry;
@@ -50,7 +50,7 @@ pub(crate) struct Config {
     pub(crate) outcomes: Outcomes,
 }
 
-/// The newest credentials that this server has accepted and refused, shared by all clones. The first is
+/// The newest credentials that this server has accepted and rejected, shared by all clones. The first is
 /// written once for each credential and only read afterwards.
 #[derive(Clone, Default)]
 pub(crate) struct Outcomes(Arc<Serials>);
@@ -58,11 +58,11 @@ pub(crate) struct Outcomes(Arc<Serials>);
 #[derive(Default)]
 struct Serials {
     accepted: AtomicU64,
-    refused: AtomicU64,
+    rejected: AtomicU64,
 }
 
 impl Outcomes {
-    /// The server answered a request with this credential, and did not refuse it.
+    /// The server answered a request with this credential, and did not reject it.
     #[inline]
     fn accept(&self, credential: &Credential) {
         // Serials grow, so a late answer to an old credential changes nothing.
@@ -75,16 +75,16 @@ impl Outcomes {
         self.0.accepted.load(Ordering::Relaxed) == number(credential)
     }
 
-    /// The server refused this credential. Returns whether the server has accepted one since the last
-    /// refusal, in which case the provider is not to blame for a row of bad ones.
-    fn refuse(&self, credential: &Credential) -> bool {
-        self.0.refuse(number(credential))
+    /// The server rejected this credential. Returns whether the server has accepted one since the last
+    /// rejection, in which case the provider is not to blame for a row of bad ones.
+    fn reject(&self, credential: &Credential) -> bool {
+        self.0.reject(number(credential))
     }
 }
 
 impl Serials {
-    fn refuse(&self, number: u64) -> bool {
-        let before = self.refused.fetch_max(number, Ordering::Relaxed);
+    fn reject(&self, number: u64) -> bool {
+        let before = self.rejected.fetch_max(number, Ordering::Relaxed);
         self.accepted.load(Ordering::Relaxed) > before
     }
 }
@@ -110,7 +110,7 @@ impl Layer {
         Self(config)
     }
 
-    /// Never sends a request twice, and so copies none. A caller whose credential is refused gets the
+    /// Never sends a request twice, and so copies none. A caller whose credential is rejected gets the
     /// 401; the next request gets a new credential.
     #[must_use]
     pub fn without_replay(self) -> Self {
@@ -250,13 +250,13 @@ mod tests {
     #[test]
     fn refusals_are_in_a_row_unless_a_credential_was_accepted_in_between() {
         let serials = Serials::default();
-        assert!(!serials.refuse(1), "nothing was ever accepted");
-        assert!(!serials.refuse(2));
+        assert!(!serials.reject(1), "nothing was ever accepted");
+        assert!(!serials.reject(2));
         serials.accepted.store(3, Ordering::Relaxed);
-        assert!(serials.refuse(4), "3 was accepted, and 4 never was good");
-        assert!(!serials.refuse(4), "another request with the same one");
-        assert!(!serials.refuse(5));
+        assert!(serials.reject(4), "3 was accepted, and 4 never was good");
+        assert!(!serials.reject(4), "another request with the same one");
+        assert!(!serials.reject(5));
         serials.accepted.store(6, Ordering::Relaxed);
-        assert!(serials.refuse(6), "6 was accepted, and is revoked");
+        assert!(serials.reject(6), "6 was accepted, and is revoked");
     }
 }

@@ -42,7 +42,7 @@ type CredentialFuture =
     Pin<Box<dyn Future<Output = Result<Arc<Credential>, keyward_host::Error>> + Send>>;
 
 pin_project! {
-    /// The future of a request. Without a refusal its only allocations are those of the saved request.
+    /// The future of a request. Without a rejection its only allocations are those of the saved request.
     pub(crate) struct Retry<C, B>
     where
         C: Transport<B>,
@@ -65,8 +65,8 @@ pin_project! {
         /// There is no credential yet.
         Fetching { fetching: CredentialFuture, request: Option<Box<Request<B>>> },
         Sending { #[pin] sending: F },
-        /// The credential was refused; the caller gets the refusal unless a retry succeeds.
-        Renewing { fetching: CredentialFuture, refusal: Option<Box<Response<R>>> },
+        /// The credential was rejected; the caller gets the rejection unless a retry succeeds.
+        Renewing { fetching: CredentialFuture, rejection: Option<Box<Response<R>>> },
     }
 }
 
@@ -139,15 +139,15 @@ impl<C: Transport<B>, B: Replay> Future for Retry<C, B> {
                         }
                         let revoked = this.config.outcomes.has_accepted(used);
                         let seen = Arc::new(plugin_response(status, response.headers()));
-                        let recovered = this.config.outcomes.refuse(used);
-                        this.config.source.refused(used, recovered, Some(seen));
+                        let recovered = this.config.outcomes.reject(used);
+                        this.config.source.rejected(used, recovered, Some(seen));
                         let may_retry = *this.renewals == 0 || revoked && *this.renewals < RENEWALS;
                         if !may_retry || this.saved.as_mut().is_none_or(|saved| !saved.body.claim())
                         {
                             return Poll::Ready(Ok(response));
                         }
-                        let refusal = Some(Box::new(response));
-                        State::Renewing { fetching: fetch(this.config), refusal }
+                        let rejection = Some(Box::new(response));
+                        State::Renewing { fetching: fetch(this.config), rejection }
                     }
                     Err(SendError { error, retryable }) => {
                         let saved = this.saved.as_ref().and_then(SavedRequest::replay);
@@ -163,20 +163,20 @@ impl<C: Transport<B>, B: Replay> Future for Retry<C, B> {
                         }
                     }
                 },
-                Projected::Renewing { fetching, refusal } => {
+                Projected::Renewing { fetching, rejection } => {
                     let renewed = ready!(fetching.as_mut().poll(cx));
-                    let Some(refusal) = refusal.take() else {
-                        unreachable!("the refusal leaves this state with the new credential");
+                    let Some(rejection) = rejection.take() else {
+                        unreachable!("the rejection leaves this state with the new credential");
                     };
                     let (Some(used), Some(saved)) = (this.credential.take(), this.saved.take())
                     else {
-                        return Poll::Ready(Ok(*refusal));
+                        return Poll::Ready(Ok(*rejection));
                     };
                     match renewed {
                         Ok(renewed) if differs(&used, &renewed) => {
                             tracing::debug!(
-                                status = refusal.status().as_u16(),
-                                "renewed a refused credential"
+                                status = rejection.status().as_u16(),
+                                "renewed a rejected credential"
                             );
                             *this.saved = saved.replay();
                             let request = authorized(saved.into_request(), &renewed);
@@ -185,10 +185,10 @@ impl<C: Transport<B>, B: Replay> Future for Retry<C, B> {
                             *this.renewals += 1;
                             State::Sending { sending }
                         }
-                        Ok(_) => return Poll::Ready(Ok(*refusal)),
+                        Ok(_) => return Poll::Ready(Ok(*rejection)),
                         Err(error) => {
-                            tracing::debug!(%error, "a refused credential could not be renewed");
-                            return Poll::Ready(Ok(*refusal));
+                            tracing::debug!(%error, "a rejected credential could not be renewed");
+                            return Poll::Ready(Ok(*rejection));
                         }
                     }
                 }
@@ -260,13 +260,13 @@ fn authorized<B>(mut request: Request<B>, credential: &Credential) -> Request<B>
     request
 }
 
-/// Whether a retry can make a difference: a provider may return the credential that was refused.
+/// Whether a retry can make a difference: a provider may return the credential that was rejected.
 fn differs(old: &Arc<Credential>, new: &Arc<Credential>) -> bool {
     let same = same_certificate(old, new) && old.authorization() == new.authorization();
     old.serial() != new.serial() && !same
 }
 
-/// The refusal in the form in which a v1alpha1 plugin gets it.
+/// The rejection in the form in which a v1alpha1 plugin gets it.
 fn plugin_response(status: StatusCode, headers: &HeaderMap) -> exec::Response {
     let header = headers
         .keys()

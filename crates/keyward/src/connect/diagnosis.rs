@@ -38,7 +38,7 @@ pub(super) struct Signing {
 /// Why a connection failed, where more is known than the socket's error.
 pub(crate) enum Cause {
     /// The certificate, or its signature, was not accepted.
-    Refused(Error),
+    Rejected(Error),
     /// The signer took longer than the server waits.
     Late(Error),
 }
@@ -79,7 +79,7 @@ impl Diagnosis {
     pub(crate) fn cause(&self) -> Option<Cause> {
         let alert = self.alert.get().filter(|alert| is_about_certificates(**alert));
         if let Some(alert) = alert {
-            return Some(Cause::Refused(self.refusal(*alert)));
+            return Some(Cause::Rejected(self.rejection(*alert)));
         }
         let signing = self.signing.as_ref()?;
         let took = signing.handshake.signature().filter(|took| *took >= signing.slow)?;
@@ -97,7 +97,7 @@ impl Diagnosis {
         }
     }
 
-    fn refusal(&self, alert: Alert) -> Error {
+    fn rejection(&self, alert: Alert) -> Error {
         let origin = &self.origin;
         let said = rustls::Error::AlertReceived(alert);
         match &self.signing {
@@ -144,7 +144,7 @@ pub(super) fn no_thread() -> io::Error {
 impl Cause {
     pub(crate) fn into_error(self) -> Error {
         match self {
-            Self::Refused(error) | Self::Late(error) => error,
+            Self::Rejected(error) | Self::Late(error) => error,
         }
     }
 }

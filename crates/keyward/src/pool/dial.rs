@@ -89,7 +89,7 @@ impl Shared {
                 (failure.unsent, failure.retryable) = (None, false);
             }
             None => {}
-            Some(Cause::Refused(error)) => failure = error.into(),
+            Some(Cause::Rejected(error)) => failure = error.into(),
             Some(Cause::Late(error)) => {
                 let retryable = !self.dialer.note_late(true);
                 let unsent = failure.unsent.filter(|_| retryable);

@@ -1,7 +1,7 @@
 //! How messages are written and read: a frame's type, and its fields by their tags.
 
 use super::{
-    Admin, Answer, Ask, Done, Failure, Hello, Lease, Malformed, Message, Refused, SecretRequest,
+    Admin, Answer, Ask, Done, Failure, Hello, Lease, Malformed, Message, Rejected, SecretRequest,
     Served,
     field::{self, Writer, number, prefixed, text},
 };
@@ -12,7 +12,7 @@ const MAGIC: &[u8; 4] = b"KWA1";
 const HELLO: u8 = 1;
 const ASK: u8 = 2;
 const DONE: u8 = 3;
-const REFUSED: u8 = 4;
+const REJECTED: u8 = 4;
 const ADMIN: u8 = 5;
 const SECRET: u8 = 6;
 const TAKE_OVER: u8 = 7;
@@ -43,9 +43,9 @@ impl Message {
                 w.put_some(3, done.stdout.expose_bytes());
                 w.put_some(4, done.stderr.expose_bytes());
             }
-            Self::Refused(refused) => {
-                w.put(1, &refused.serial.to_le_bytes());
-                w.put(2, &[u8::from(refused.accepted)]);
+            Self::Rejected(rejected) => {
+                w.put(1, &rejected.serial.to_le_bytes());
+                w.put(2, &[u8::from(rejected.was_accepted)]);
             }
             Self::Admin(admin) => write_admin(admin, &mut w),
             Self::Secret(request) => write_secret(request, &mut w),
@@ -76,7 +76,7 @@ impl Message {
             Self::Hello(_) => HELLO,
             Self::Ask(_) => ASK,
             Self::Done(_) => DONE,
-            Self::Refused(_) => REFUSED,
+            Self::Rejected(_) => REJECTED,
             Self::Admin(_) => ADMIN,
             Self::Secret(_) => SECRET,
             Self::TakeOver => TAKE_OVER,
@@ -96,10 +96,10 @@ impl Message {
             HELLO => read_hello(body).map(Self::Hello),
             ASK => read_ask(body).map(Self::Ask),
             DONE => read_done(body).map(Self::Done),
-            REFUSED => {
-                let [serial, accepted] = fields(body)?;
+            REJECTED => {
+                let [serial, was_accepted] = fields(body)?;
                 let serial = u64::from_le_bytes(required(serial, "serial")?);
-                Ok(Self::Refused(Refused { serial, accepted: flag(accepted) }))
+                Ok(Self::Rejected(Rejected { serial, was_accepted: flag(was_accepted) }))
             }
             ADMIN => read_admin(body).map(Self::Admin),
             SECRET => read_secret(body).map(Self::Secret),
@@ -148,16 +148,16 @@ fn write_ask(ask: &Ask, w: &mut Writer<'_>) {
     if ask.own {
         w.put(7, &[1]);
     }
-    if let Some(refused) = ask.refused {
-        w.put(8, &refused.serial.to_le_bytes());
-        w.put(9, &[u8::from(refused.accepted)]);
+    if let Some(rejected) = ask.rejected {
+        w.put(8, &rejected.serial.to_le_bytes());
+        w.put(9, &[u8::from(rejected.was_accepted)]);
     }
 }
 
 fn read_ask(body: &[u8]) -> Result<Ask, Malformed> {
     let mut ask = Ask::default();
     let mut command = None;
-    let (mut serial, mut accepted) = (None, false);
+    let (mut serial, mut was_accepted) = (None, false);
     field::read(body, |tag, bytes| {
         match tag {
             1 => command = Some(bytes),
@@ -170,13 +170,13 @@ fn read_ask(body: &[u8]) -> Result<Ask, Malformed> {
             5 => ask.terminal = bytes.to_vec(),
             6 => ask.login = flag(Some(bytes)),
             7 => ask.own = flag(Some(bytes)),
-            8 => serial = Some(u64::from_le_bytes(number(bytes, "refused")?)),
-            9 => accepted = flag(Some(bytes)),
+            8 => serial = Some(u64::from_le_bytes(number(bytes, "rejected")?)),
+            9 => was_accepted = flag(Some(bytes)),
             _ => {}
         }
         Ok(())
     })?;
-    ask.refused = serial.map(|serial| Refused { serial, accepted });
+    ask.rejected = serial.map(|serial| Rejected { serial, was_accepted });
     ask.command = some(command, "command")?.to_vec();
     Ok(ask)
 }

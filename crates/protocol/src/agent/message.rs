@@ -15,7 +15,7 @@ pub enum Message {
     Hello(Hello),
     Ask(Ask),
     Done(Done),
-    Refused(Refused),
+    Rejected(Rejected),
     Admin(Admin),
     Secret(SecretRequest),
     /// A newer agent wants the listening socket of the older one.
@@ -71,11 +71,11 @@ pub struct Ask {
     pub terminal: Vec<u8>,
     /// The person wants to log in now, whatever the agent has.
     pub login: bool,
-    /// The client itself uses the credential and says when a server refuses it. Otherwise the client is
-    /// the process that started whoever asks, and one that asks again is taken for one that was refused.
+    /// The client itself uses the credential and says when a server rejects it. Otherwise the client is
+    /// the process that started whoever asks, and one that asks again is taken for one that was rejected.
     pub own: bool,
-    /// The credential that a server refused, which is why the client asks.
-    pub refused: Option<Refused>,
+    /// The credential that a server rejected, which is why the client asks.
+    pub rejected: Option<Rejected>,
 }
 
 impl Drop for Ask {
@@ -103,7 +103,7 @@ impl fmt::Debug for Ask {
             .field("terminal", &text(&self.terminal))
             .field("login", &self.login)
             .field("own", &self.own)
-            .field("refused", &self.refused)
+            .field("rejected", &self.rejected)
             .finish_non_exhaustive()
     }
 }
@@ -113,7 +113,7 @@ impl fmt::Debug for Ask {
 pub struct Answer {
     /// One `ExecCredential`, in the version that was asked for.
     pub stdout: Secret,
-    /// Tells the credentials of one agent apart, for [`Refused`].
+    /// Tells the credentials of one agent apart, for [`Rejected`].
     pub serial: u64,
 }
 
@@ -158,11 +158,11 @@ pub struct Done {
 
 /// A server answered 401 to a credential of this agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refused {
+pub struct Rejected {
     /// The serial of the credential's [`Answer`].
     pub serial: u64,
     /// The server had accepted it before.
-    pub accepted: bool,
+    pub was_accepted: bool,
 }
 
 /// A command of the person who owns the agent.

@@ -26,7 +26,7 @@ mod tests;
 pub use self::{
     frame::{Inbox, MOST},
     message::{
-        Admin, Answer, Ask, Done, Failure, Hello, Lease, Message, Refused, SecretRequest, Served,
+        Admin, Answer, Ask, Done, Failure, Hello, Lease, Message, Rejected, SecretRequest, Served,
     },
 };
 

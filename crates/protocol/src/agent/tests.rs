@@ -14,7 +14,7 @@ fn every_message() -> Vec<Message> {
         terminal: b"/dev/pts/3".to_vec(),
         login: true,
         own: true,
-        refused: Some(Refused { serial: 3, accepted: true }),
+        rejected: Some(Rejected { serial: 3, was_accepted: true }),
     };
     vec![
         Message::Hello(Hello::ours("0.1.0")),
@@ -32,7 +32,7 @@ fn every_message() -> Vec<Message> {
             stdout: Secret::from_bytes(vec![0xff, 0xfe]),
             stderr: Secret::new("s3cr3t"),
         }),
-        Message::Refused(Refused { serial: 3, accepted: true }),
+        Message::Rejected(Rejected { serial: 3, was_accepted: true }),
         Message::Admin(Admin::Status),
         Message::Admin(Admin::Stop),
         Message::Admin(Admin::Lock),

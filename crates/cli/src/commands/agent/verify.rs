@@ -24,7 +24,7 @@ const MOST: u64 = 2 << 20;
 
 /// Ask the server of a context whether it accepts the credential on standard input
 ///
-/// Sends a `SelfSubjectReview`. Prints `accepted`, `refused`, or nothing if the server cannot be asked.
+/// Sends a `SelfSubjectReview`. Prints `accepted`, `rejected`, or nothing if the server cannot be asked.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The server that the kubeconfig named when the plugin was registered; no other one is asked
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     if target.cluster.value.server == args.registered_server
         && let Some(accepted) = is_accepted(target, &answer)
     {
-        output::print(if accepted { "accepted\n" } else { "refused\n" })?;
+        output::print(if accepted { "accepted\n" } else { "rejected\n" })?;
     }
     Ok(ExitCode::SUCCESS)
 }
