@@ -13,7 +13,7 @@ use keyward_host::{
     rules::{Policy, Program, Rules, Verdict},
 };
 use keyward_process::{
-    Identity,
+    FileId,
     surroundings::{Fixed, Surroundings},
 };
 
@@ -91,7 +91,7 @@ fn a_program_on_the_path_is_found_and_known_again() {
     let plug = fixture.program("bin/plug", 0o755);
     let program = fixture.admit(&Rules::default(), "plug").unwrap();
     assert_eq!(program.path, plug);
-    assert_eq!(program.identity, Identity::read(&plug).unwrap());
+    assert_eq!(program.file_id, FileId::read(&plug).unwrap());
     assert_eq!(program.warnings, [""; 0]);
 }
 
@@ -99,10 +99,10 @@ fn a_program_on_the_path_is_found_and_known_again() {
 fn a_replaced_file_has_another_identity() {
     let fixture = Fixture::new();
     let plug = fixture.program("bin/plug", 0o755);
-    let before = Identity::read(&plug).unwrap();
+    let before = FileId::read(&plug).unwrap();
     let other = fixture.program("bin/other", 0o755);
     fs::rename(other, &plug).unwrap();
-    assert_ne!(before, Identity::read(&plug).unwrap());
+    assert_ne!(before, FileId::read(&plug).unwrap());
 }
 
 #[test]

@@ -9,7 +9,7 @@
 //! - [`Client`] is all of it: from a kubeconfig to responses in three lines.
 //! - [`bearer::Layer`] puts the header on the requests of any tower service, renews a credential
 //!   that was rejected and sends the request again.
-//! - [`identity::Trust`] makes rustls configurations: which servers to trust, which certificate to show.
+//! - [`tls::Trust`] makes rustls configurations: which servers to trust, which certificate to show.
 //!
 //! With the feature `agent`, `agent::Agent` shares plugin runs and logins with kubectl and other programs.
 //!
@@ -29,11 +29,11 @@ pub mod client;
 mod connect;
 mod error;
 mod generation;
-pub mod identity;
 mod incoming;
 pub mod oidc;
 mod origin;
 mod pool;
+pub mod tls;
 
 pub use body::{Body, Replay};
 pub use client::Client;

@@ -22,8 +22,8 @@ use crate::{
     Body, Error, Incoming, Origin,
     connect::{Connector, Dialer},
     error::Kind,
-    identity::{Trust, default_provider},
     pool::{Pool, Settings},
+    tls::{Trust, default_provider},
 };
 
 /// The time limit of a call, redirects included.

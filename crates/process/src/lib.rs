@@ -14,8 +14,8 @@
 
 pub mod clock;
 pub mod file;
+mod file_id;
 pub mod harden;
-mod identity;
 pub mod runner;
 pub mod runtime;
 #[cfg(unix)]
@@ -23,4 +23,4 @@ pub mod signals;
 pub mod surroundings;
 pub mod trust;
 
-pub use identity::Identity;
+pub use file_id::FileId;

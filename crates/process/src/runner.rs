@@ -48,7 +48,7 @@ use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc, time::Duration};
 use zeroize::Zeroizing;
 
 use crate::{
-    Identity,
+    FileId,
     clock::{Clock, SystemClock},
 };
 
@@ -68,7 +68,7 @@ pub struct Invocation {
     /// The file to execute: absolute, already resolved and checked.
     pub program: PathBuf,
     /// The file as it was when it was checked; a run is refused when it has changed since.
-    pub identity: Option<Identity>,
+    pub file_id: Option<FileId>,
     /// What the program sees as its own name, and what people call it.
     pub name: OsString,
     /// Arguments after the name.
@@ -94,7 +94,7 @@ impl Invocation {
         Self {
             name: program.clone().into_os_string(),
             program,
-            identity: None,
+            file_id: None,
             args: Vec::new(),
             env: Vec::new(),
             stdin: Stdin::Closed,

@@ -40,7 +40,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::Identity;
+use crate::FileId;
 
 /// A file that was looked at, and what was found on the way to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct Checked {
     /// The file's path without any link in it.
     pub resolved: PathBuf,
     /// The file itself, to be compared right before it is used.
-    pub identity: Identity,
+    pub file_id: FileId,
     /// What was found, in the order of the walk.
     pub findings: Vec<Finding>,
 }
@@ -208,5 +208,5 @@ fn check(path: &Path, search_path: Option<&OsStr>) -> io::Result<Checked> {
 /// Windows has access lists instead of modes; they are not looked at.
 #[cfg(not(unix))]
 fn check(path: &Path, _search_path: Option<&OsStr>) -> io::Result<Checked> {
-    Ok(Checked { resolved: path.to_owned(), identity: Identity::read(path)?, findings: Vec::new() })
+    Ok(Checked { resolved: path.to_owned(), file_id: FileId::read(path)?, findings: Vec::new() })
 }

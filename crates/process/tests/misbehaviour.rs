@@ -8,7 +8,7 @@ mod support;
 use std::time::Duration;
 
 use keyward_process::{
-    Identity,
+    FileId,
     runner::{self, Cancel, Failure, Invocation, Output, Status, Stdin},
 };
 use keyward_testing::misbehaviour::{Call, Class, Stage, TABLE, children, descriptors};
@@ -48,7 +48,7 @@ fn each_misbehaviour_ends_in_its_class_and_leaves_nothing() {
 
 fn run(class: Class, call: &Call) -> Result<Output, Failure> {
     let mut invocation = Invocation::new(&call.program);
-    invocation.identity = Identity::read(&call.program).ok();
+    invocation.file_id = FileId::read(&call.program).ok();
     invocation.args.clone_from(&call.args);
     invocation.env.clone_from(&call.env);
     if let Some(bytes) = &call.stdin {

@@ -14,7 +14,7 @@ use std::{
 };
 
 use keyward_process::{
-    Identity,
+    FileId,
     runner::{self, Cancel, Failure, Invocation, Output, Part, Sink, Status, Stderr, Stdin},
 };
 use keyward_testing::plugin;
@@ -188,7 +188,7 @@ fn a_program_exchanged_after_it_was_checked_is_not_run() {
     };
     install("#!/bin/sh\necho checked\n");
     let mut invocation = Invocation::new(&path);
-    invocation.identity = Some(Identity::read(&path).unwrap());
+    invocation.file_id = Some(FileId::read(&path).unwrap());
     assert_eq!(text(&invocation), "checked\n");
     install("#!/bin/sh\necho exchanged\n");
     assert!(matches!(run(&invocation), Err(Failure::Changed)));

@@ -7,7 +7,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use keyward::identity::WallClock;
+use keyward::tls::WallClock;
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::{CryptoProvider, ring},

@@ -20,7 +20,7 @@ use std::{
 };
 
 use keyward_process::{
-    Identity,
+    FileId,
     file::{self, Limits},
 };
 use keyward_process::{
@@ -181,7 +181,7 @@ fn has(environment: &[(Vec<u8>, Vec<u8>)], name: &str, digest: &[u8; 32]) -> boo
 pub struct Entries {
     directory: PathBuf,
     /// The directory's state when it was read, if a later change would be visible in it.
-    read: Option<Identity>,
+    read: Option<FileId>,
     by_arguments: HashMap<[u8; 32], Vec<Arc<Entry>>>,
 }
 
@@ -253,7 +253,7 @@ impl Entries {
 
     /// Reads the directory again if it changed.
     fn reload(&mut self) {
-        let now = Identity::read(&self.directory).ok();
+        let now = FileId::read(&self.directory).ok();
         if now.is_some() && now == self.read {
             return;
         }

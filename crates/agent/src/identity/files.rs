@@ -7,16 +7,16 @@ use std::{
 
 use keyward_process::clock::{Clock, SystemClock};
 use keyward_process::{
-    Identity,
+    FileId,
     file::{self, Limits},
 };
 use sha2::{Digest, Sha256};
 
-/// Caches digests of files and the first lines of programs. A file whose identity has not changed
+/// Caches digests of files and the first lines of programs. A file whose id has not changed
 /// is not read again, unless it changed so recently that a second change might not show.
 #[derive(Default)]
 pub struct Files {
-    known: HashMap<PathBuf, (Identity, Seen)>,
+    known: HashMap<PathBuf, (FileId, Seen)>,
 }
 
 #[derive(Clone, Copy)]
@@ -52,36 +52,36 @@ const KEPT: usize = 1024;
 impl Files {
     /// The current state of a file.
     pub(super) fn state(&mut self, path: &Path) -> State {
-        let Ok(identity) = Identity::read(path) else {
+        let Ok(file_id) = FileId::read(path) else {
             let missing = !path.symlink_metadata().is_ok_and(|found| found.is_file());
             return if missing { State::Missing } else { State::Unreadable };
         };
-        match self.seen(path, identity, MOST) {
+        match self.seen(path, file_id, MOST) {
             Some(seen) => State::Content { digest: seen.digest, runs: seen.runs },
             None => State::Unreadable,
         }
     }
 
     /// The interpreter of a program. An unreadable file counts as a binary.
-    pub(super) fn script(&mut self, path: &Path, identity: Identity) -> Script {
-        self.seen(path, identity, 256).map_or(Script::None, |seen| seen.script)
+    pub(super) fn script(&mut self, path: &Path, file_id: FileId) -> Script {
+        self.seen(path, file_id, 256).map_or(Script::None, |seen| seen.script)
     }
 
-    fn seen(&mut self, path: &Path, identity: Identity, most: u64) -> Option<Seen> {
+    fn seen(&mut self, path: &Path, file_id: FileId, most: u64) -> Option<Seen> {
         if let Some((known, seen)) = self.known.get(path)
-            && *known == identity
+            && *known == file_id
         {
             return Some(*seen);
         }
-        let seen = read(path, identity, most)?;
+        let seen = read(path, file_id, most)?;
         if self.known.len() >= KEPT {
             self.known.clear();
         }
         // Only if it is still that file, and a later change would show.
-        if identity.is_settled(SystemClock.now().as_second())
-            && Identity::read(path).is_ok_and(|after| after == identity)
+        if file_id.is_settled(SystemClock.now().as_second())
+            && FileId::read(path).is_ok_and(|after| after == file_id)
         {
-            self.known.insert(path.to_owned(), (identity, seen));
+            self.known.insert(path.to_owned(), (file_id, seen));
         } else {
             self.known.remove(path);
         }
@@ -89,7 +89,7 @@ impl Files {
     }
 }
 
-fn read(path: &Path, identity: Identity, most: u64) -> Option<Seen> {
+fn read(path: &Path, file_id: FileId, most: u64) -> Option<Seen> {
     use std::io::Read as _;
 
     let file = file::open(path).ok()?;
@@ -103,7 +103,7 @@ fn read(path: &Path, identity: Identity, most: u64) -> Option<Seen> {
         *bytes = std::mem::take(&mut *file::read_open(&file, &Limits::NAMED.at_most(most)).ok()?);
     } else {
         (&file).take(most).read_to_end(&mut bytes).ok()?;
-        digest.update(identity.to_bytes());
+        digest.update(file_id.to_bytes());
     }
     digest.update(&*bytes);
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();

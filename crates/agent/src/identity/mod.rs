@@ -18,7 +18,7 @@ use std::{
 };
 
 use keyward_host::rules::Rules;
-use keyward_process::Identity;
+use keyward_process::FileId;
 use keyward_process::surroundings::{Fixed, Surroundings};
 use sha2::{Digest as _, Sha256};
 
@@ -145,7 +145,7 @@ impl<'a> Look<'a> {
     fn key(&mut self, files: &mut Files) -> Keyed<'a> {
         let (asker, entry) = (self.asker, self.entry);
         let program = self.program();
-        let found = program.as_deref().and_then(|p| Some((p, Identity::read(p).ok()?)));
+        let found = program.as_deref().and_then(|p| Some((p, FileId::read(p).ok()?)));
         let profile = Profile::of_program(asker, found, files);
         // An unregistered command may have been configured by hand: the profile cannot know.
         let narrow = profile != Profile::Unknown && entry.is_some();
@@ -196,13 +196,11 @@ impl<'a> Look<'a> {
     fn put_program(
         &mut self,
         key: &mut Row,
-        found: Option<(&Path, Identity)>,
+        found: Option<(&Path, FileId)>,
         program: Option<&Path>,
     ) {
         key.option(program.map(|path| path.as_os_str().as_bytes()));
-        key.option(
-            found.map(|(_, identity)| identity.to_bytes()).as_ref().map(<[u8; 56]>::as_slice),
-        );
+        key.option(found.map(|(_, file_id)| file_id.to_bytes()).as_ref().map(<[u8; 56]>::as_slice));
         let command = self.asker.command;
         let relative = command.contains(&b'/') && !command.starts_with(b"/");
         let shim = program.is_some_and(is_shim);
@@ -224,9 +222,9 @@ impl<'a> Look<'a> {
                     self.only_by_lease("the caller's `PATH` leads to another helper program");
                 }
             }
-            let identity = own.as_deref().and_then(|path| Identity::read(path).ok());
+            let file_id = own.as_deref().and_then(|path| FileId::read(path).ok());
             key.option(own.as_deref().map(|path| path.as_os_str().as_bytes()));
-            key.option(identity.map(|identity| identity.to_bytes()).as_ref().map(|b| &b[..]));
+            key.option(file_id.map(|file_id| file_id.to_bytes()).as_ref().map(|b| &b[..]));
         }
     }
 
@@ -320,7 +318,7 @@ pub(crate) fn find(command: &[u8], path: &[u8], directory: &Path) -> Option<Path
 
 /// Whether two paths lead to the same file, as `/bin/aws` and `/usr/bin/aws` do.
 fn is_same(one: &Path, other: &Path) -> bool {
-    matches!((Identity::read(one), Identity::read(other)), (Ok(one), Ok(other)) if one == other)
+    matches!((FileId::read(one), FileId::read(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 /// Whether a path is the shim of a version manager: pyenv, rbenv, asdf and mise choose the program

@@ -9,7 +9,7 @@ use super::{
     Asker,
     files::{Files, Script},
 };
-use keyward_process::Identity;
+use keyward_process::FileId;
 
 /// The credential plugins that the agent knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -102,12 +102,12 @@ impl Profile {
     /// plugin may choose by anything.
     pub(super) fn of_program(
         asker: &Asker<'_>,
-        program: Option<(&Path, Identity)>,
+        program: Option<(&Path, FileId)>,
         files: &mut Files,
     ) -> Self {
         let profile = Self::of_command(asker.command, asker.args);
-        let Some((path, identity)) = program else { return Self::Unknown };
-        match (profile, files.script(path, identity)) {
+        let Some((path, file_id)) = program else { return Self::Unknown };
+        match (profile, files.script(path, file_id)) {
             (profile, Script::None) => profile,
             (Self::Aws, Script::Python) => Self::Aws,
             _ => Self::Unknown,

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use keyward_process::Identity;
+use keyward_process::FileId;
 use keyward_protocol::agent::{Hello, Message};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -29,14 +29,14 @@ const TRIES: usize = 10;
 
 /// The program file at the start, and the attempts to start its replacement.
 pub(super) struct Upgrade {
-    program: Option<(PathBuf, Option<Identity>)>,
+    program: Option<(PathBuf, Option<FileId>)>,
     compared: Duration,
     tries: usize,
 }
 
 impl Upgrade {
     pub(super) fn new(program: Option<&Path>, now: Duration) -> Self {
-        let program = program.map(|path| (path.to_owned(), Identity::read(path).ok()));
+        let program = program.map(|path| (path.to_owned(), FileId::read(path).ok()));
         Self { program, compared: now, tries: 0 }
     }
 
@@ -49,7 +49,7 @@ impl Upgrade {
     fn due(&mut self, now: Duration) -> Option<PathBuf> {
         self.compared = now;
         let (path, own) = self.program.as_ref()?;
-        let found = Identity::read(path).ok()?;
+        let found = FileId::read(path).ok()?;
         if Some(found) == *own || self.tries >= TRIES {
             return None;
         }

@@ -3,20 +3,20 @@
 use std::path::PathBuf;
 
 use keyward_host::{Error, rules::Rules};
-use keyward_process::{Identity, surroundings::Surroundings};
+use keyward_process::{FileId, surroundings::Surroundings};
 
 /// The policy file in force, and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Policy {
     path: Option<PathBuf>,
-    state: Option<Identity>,
+    state: Option<FileId>,
 }
 
 impl Policy {
     /// The policy file for these surroundings.
     pub(super) fn of(surroundings: &Surroundings) -> Self {
         let path = Rules::path(surroundings, None);
-        let state = path.as_deref().and_then(|path| Identity::read(path).ok());
+        let state = path.as_deref().and_then(|path| FileId::read(path).ok());
         Self { path, state }
     }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use keyward_process::{
-    Identity,
+    FileId,
     file::{self, Limits},
 };
 
@@ -151,7 +151,7 @@ struct Open {
     /// The file itself, with symlinks resolved.
     target: PathBuf,
     bytes: zeroize::Zeroizing<Vec<u8>>,
-    identity: Identity,
+    file_id: FileId,
     _locks: Vec<Lock>,
 }
 
@@ -170,9 +170,9 @@ impl Open {
                 locks.push(Lock::take(&target)?);
             }
         }
-        let identity = Identity::read(&target).map_err(unreadable)?;
+        let file_id = FileId::read(&target).map_err(unreadable)?;
         let bytes = file::read(&target, &Limits::GIVEN.regular()).map_err(unreadable)?;
-        Ok(Self { target, bytes, identity, _locks: locks })
+        Ok(Self { target, bytes, file_id, _locks: locks })
     }
 
     /// Writes a temporary file next to the kubeconfig and renames it, so that nobody reads half of
@@ -183,7 +183,7 @@ impl Open {
         }
         let unwritable = |error| Failure::Io("it cannot be written", error);
         let found = fs::metadata(&self.target).map_err(unwritable)?;
-        if Identity::of(&found) != self.identity {
+        if FileId::of(&found) != self.file_id {
             return Err(Failure::Changed);
         }
         // A user who may not write the file should not replace it either.

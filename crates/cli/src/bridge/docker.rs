@@ -115,7 +115,7 @@ fn ask(
             Refusal::Failed(format!("{error}{}", notes.collect::<String>()))
         })?;
     let mut invocation = Invocation::new(program.path);
-    invocation.identity = Some(program.identity);
+    invocation.file_id = Some(program.file_id);
     invocation.args = vec!["get".into()];
     invocation.env = surroundings.vars();
     invocation.stdin = Stdin::Request(Zeroizing::new(server.as_bytes().to_vec()));

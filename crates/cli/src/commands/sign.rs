@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use keyward::identity;
+use keyward::tls;
 use keyward_host::{Draft, SignerCertificate, Sources};
 use keyward_process::{
     clock::{Clock, SystemClock},
@@ -53,17 +53,16 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     };
     let started = SystemClock.elapsed();
     let credential = Sources::global().open(&plan).credential_blocking()?;
-    let Some(identity) = credential.signer() else {
+    let Some(signer) = credential.signer() else {
         return Err(Failure::failed("the signer has no certificate"));
     };
     let asked = SystemClock.elapsed();
     let stop = Cancel::default();
-    identity.unlock(&stop)?;
+    signer.unlock(&stop)?;
     let mut signatures = Vec::new();
-    for scheme in identity::schemes(identity.key).iter().take(if args.all { usize::MAX } else { 1 })
-    {
+    for scheme in tls::schemes(signer.key).iter().take(if args.all { usize::MAX } else { 1 }) {
         let before = SystemClock.elapsed();
-        let signature = scheme.sign(identity, TEXT, &stop)?;
+        let signature = scheme.sign(signer, TEXT, &stop)?;
         signatures.push(Signature {
             scheme: scheme.name(),
             bytes: signature.len(),
@@ -77,7 +76,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let proof = Proof {
         signer: inline(plugin.command()),
         resident: plugin.resident(),
-        certificate: certificate(identity, milliseconds(asked.saturating_sub(started))),
+        certificate: certificate(signer, milliseconds(asked.saturating_sub(started))),
         signatures,
     };
     match args.output.format {
@@ -123,14 +122,14 @@ struct Signature {
     milliseconds: f64,
 }
 
-fn certificate(identity: &SignerCertificate, milliseconds: f64) -> Certificate {
+fn certificate(signer: &SignerCertificate, milliseconds: f64) -> Certificate {
     Certificate {
-        common_name: identity.common_name.as_deref().map(inline),
-        key: identity.key.name(),
-        not_before: identity.not_before.to_string(),
-        not_after: identity.not_after.to_string(),
-        chain: identity.chain.iter().map(|der| STANDARD.encode(der)).collect(),
-        prompt: identity.prompt.as_deref().map(inline),
+        common_name: signer.common_name.as_deref().map(inline),
+        key: signer.key.name(),
+        not_before: signer.not_before.to_string(),
+        not_after: signer.not_after.to_string(),
+        chain: signer.chain.iter().map(|der| STANDARD.encode(der)).collect(),
+        prompt: signer.prompt.as_deref().map(inline),
         milliseconds,
     }
 }

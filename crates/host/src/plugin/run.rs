@@ -52,7 +52,7 @@ impl<'a> RunSettings<'a> {
     /// The program to run, with everything it is given.
     pub fn invocation(&self, program: &Program) -> Invocation {
         let mut invocation = Invocation::new(&program.path);
-        invocation.identity = Some(program.identity);
+        invocation.file_id = Some(program.file_id);
         invocation.name = self.spec.name.into();
         invocation.args = self.spec.args.iter().map(Into::into).collect();
         let variables = self.environment.iter();

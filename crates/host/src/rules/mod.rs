@@ -16,7 +16,7 @@ pub(crate) use lookup::clean;
 
 use keyward_process::trust;
 
-use keyward_process::{Identity, surroundings::Surroundings};
+use keyward_process::{FileId, surroundings::Surroundings};
 
 use crate::{Error, Kind, error::inline};
 
@@ -57,7 +57,7 @@ pub struct Program {
     /// The absolute path that will be executed.
     pub path: PathBuf,
     /// The file that was checked; it is compared again right before the run.
-    pub identity: Identity,
+    pub file_id: FileId,
     /// What is odd about it but allowed (group-writable, or trusted by name).
     pub warnings: Vec<String>,
 }
@@ -331,7 +331,7 @@ fn check(
         }
         warnings.extend(checked.faults().map(text));
     }
-    Ok(Program { path, identity: checked.identity, warnings })
+    Ok(Program { path, file_id: checked.file_id, warnings })
 }
 
 fn not_found(command: &str, missing: &Missing) -> Error {

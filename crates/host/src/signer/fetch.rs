@@ -34,9 +34,9 @@ impl Certificates {
             Response::Certificate(response) => response,
             other => return Err(self.signer.mixed_up(&request, &other)),
         };
-        let identity = self.keep(self.read(response)?);
-        let expires = Some(identity.not_after);
-        let credential = Credential::signed(self.header.clone(), identity, expires)
+        let certificate = self.keep(self.read(response)?);
+        let expires = Some(certificate.not_after);
+        let credential = Credential::signed(self.header.clone(), certificate, expires)
             .map_err(|Unsendable| self.signer.unsendable())?;
         Ok(Fetched { value: credential, expires })
     }
@@ -83,13 +83,15 @@ impl Certificates {
         })
     }
 
-    fn keep(&self, identity: SignerCertificate) -> Arc<SignerCertificate> {
+    fn keep(&self, certificate: SignerCertificate) -> Arc<SignerCertificate> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
-            Some(known) if known.chain == identity.chain && known.prompt == identity.prompt => {
+            Some(known)
+                if known.chain == certificate.chain && known.prompt == certificate.prompt =>
+            {
                 Arc::clone(known)
             }
-            _ => Arc::clone(last.insert(Arc::new(identity))),
+            _ => Arc::clone(last.insert(Arc::new(certificate))),
         }
     }
 }

@@ -80,7 +80,7 @@ pub(crate) struct Signer {
 
 impl SignerCertificate {
     /// Signs a message. Blocks, until the plugin has answered, its budget is used up or it is
-    /// cancelled, which ends the plugin; waits its turn behind other signatures of the same identity.
+    /// cancelled, which ends the plugin; waits its turn behind other signatures with the same certificate.
     pub fn sign(
         &self,
         message: &[u8],

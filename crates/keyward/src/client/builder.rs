@@ -14,9 +14,9 @@ use crate::{
     connect::{Connector, Tracer},
     error::Kind,
     generation::Generations,
-    identity::{Trust, default_provider},
     oidc::Https,
     pool,
+    tls::{Trust, default_provider},
 };
 
 /// Configures a [`Client`]. Times default to client-go's where it has them.

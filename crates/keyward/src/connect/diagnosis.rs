@@ -16,7 +16,7 @@ use keyward_host::SignerCertificate;
 use rustls::AlertDescription as Alert;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::{Error, Origin, error::Kind, identity::Handshake};
+use crate::{Error, Origin, error::Kind, tls::Handshake};
 
 /// What is known of one connection that helps to explain its end.
 pub(crate) struct Diagnosis {
@@ -29,7 +29,7 @@ pub(crate) struct Diagnosis {
 
 /// The signature of a connection by an external signer.
 pub(super) struct Signing {
-    identity: Arc<SignerCertificate>,
+    certificate: Arc<SignerCertificate>,
     /// How long a signer may take before it is to blame for the end of a connection.
     slow: Duration,
     pub(super) handshake: Handshake,
@@ -51,8 +51,8 @@ impl Diagnosis {
     ) -> Arc<Self> {
         Arc::new(Self {
             origin: origin.clone(),
-            signing: signer.map(|(identity, slow)| Signing {
-                identity: Arc::clone(identity),
+            signing: signer.map(|(certificate, slow)| Signing {
+                certificate: Arc::clone(certificate),
                 slow,
                 handshake: Handshake::default(),
             }),
@@ -86,7 +86,7 @@ impl Diagnosis {
         if self.server_spoke.load(Ordering::Relaxed) {
             return None;
         }
-        Some(Cause::Late(Error::unsigned(&self.origin, signing.identity.too_slow(took))))
+        Some(Cause::Late(Error::unsigned(&self.origin, signing.certificate.too_slow(took))))
     }
 
     /// Records the server's alert, if the error is one.
@@ -102,7 +102,7 @@ impl Diagnosis {
         let said = rustls::Error::AlertReceived(alert);
         match &self.signing {
             Some(signing) => {
-                Error::unsigned(origin, signing.identity.not_accepted(&said.to_string()))
+                Error::unsigned(origin, signing.certificate.not_accepted(&said.to_string()))
             }
             None if alert == Alert::CertificateRequired => Error::because(
                 Kind::Connect,
@@ -120,9 +120,9 @@ impl Diagnosis {
 impl Signing {
     /// Lets a resident signer ask for its PIN now: a server does not wait for a person.
     pub(super) async fn unlock(&self) -> Result<(), Error> {
-        if self.identity.is_resident() {
-            let identity = Arc::clone(&self.identity);
-            let unlocked = self.handshake.block(move |stop| identity.unlock(stop)).await;
+        if self.certificate.is_resident() {
+            let certificate = Arc::clone(&self.certificate);
+            let unlocked = self.handshake.block(move |stop| certificate.unlock(stop)).await;
             unlocked.ok_or_else(|| {
                 Error::because(Kind::Connect, "the signer cannot be asked", no_thread())
             })??;
@@ -133,7 +133,7 @@ impl Signing {
 
     /// Whether a resumed session may spare the signature, and a person the prompt.
     pub(super) fn may_resume(&self) -> bool {
-        self.identity.is_resident() && self.identity.resumes()
+        self.certificate.is_resident() && self.certificate.resumes()
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Dialer {
 
 /// An external signer of handshakes.
 struct Signer {
-    identity: Arc<SignerCertificate>,
+    certificate: Arc<SignerCertificate>,
     slow: Duration,
     /// The last connection failed because the signer was slower than the server waits.
     late: AtomicBool,
@@ -52,8 +52,11 @@ impl Dialer {
         upgrade_tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         let mut both = tls;
         both.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let signer =
-            signer.map(|identity| Signer { identity, slow: SLOW, late: AtomicBool::new(false) });
+        let signer = signer.map(|certificate| Signer {
+            certificate,
+            slow: SLOW,
+            late: AtomicBool::new(false),
+        });
         Self { connector, tls: Arc::new(both), upgrade_tls: Arc::new(upgrade_tls), signer }
     }
 
@@ -83,7 +86,7 @@ impl Dialer {
 
     /// Begins to record what becomes of a connection.
     pub(crate) fn diagnosis(&self) -> Arc<Diagnosis> {
-        let signer = self.signer.as_ref().map(|signer| (&signer.identity, signer.slow));
+        let signer = self.signer.as_ref().map(|signer| (&signer.certificate, signer.slow));
         Diagnosis::new(self.connector.origin(), signer)
     }
 

@@ -31,7 +31,7 @@ pub(crate) use self::{
 use crate::{
     Error, Origin,
     error::Kind,
-    identity::{self, Trust},
+    tls::{self, Trust},
 };
 
 /// The shortest pause between two checks of how long a signer has worked.
@@ -196,7 +196,7 @@ impl Connector {
         }
         shaken.map(Either::Right).map_err(|error| {
             diagnosis.note(&error);
-            match identity::failure(&error) {
+            match tls::failure(&error) {
                 Some(cause) => Error::unsigned(&self.origin, cause.clone()),
                 None => no_tls(&self.origin.to_string(), error),
             }
@@ -215,7 +215,7 @@ fn no_tls(with: &str, error: std::io::Error) -> Error {
         return Error::because(Kind::Connect, message, error);
     }
     let message = format!("the TLS handshake with `{with}` failed");
-    match identity::rejection(&error) {
+    match tls::rejection(&error) {
         Some(rejected) => Error::because(Kind::Connect, message, rejected),
         None => Error::because(Kind::Connect, message, error),
     }

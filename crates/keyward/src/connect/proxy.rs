@@ -15,7 +15,7 @@ use super::{Stream, Tracer, no_tls, socks, tcp};
 use crate::{
     Error,
     error::Kind,
-    identity::{Trust, server_name},
+    tls::{Trust, server_name},
 };
 
 /// More than any proxy answers to `CONNECT`.

@@ -313,7 +313,7 @@ fn a_pair_is_judged_as_a_client_would_judge_it() {
         scene.sign("anna", "sha256", "");
         let key = keyward_protocol::Secret::new(scene.read("anna.key"));
         let pair = keyward_host::Pair::parse(&scene.read("anna.pem"), &key).unwrap();
-        keyward::identity::check_pair(&pair)
+        keyward::tls::check_pair(&pair)
     };
     scene.key("anna", "P-521");
     judged().unwrap();

@@ -28,7 +28,7 @@ use rustix::{
 use zeroize::Zeroizing;
 
 use super::{Failure, Invocation, Left, Stderr, Stdin, cancel::Listener, child::Child, limits};
-use crate::{Identity, harden, surroundings::merge, trust};
+use crate::{FileId, harden, surroundings::merge, trust};
 
 /// Our ends of the pipes, none of them blocking.
 pub(super) struct Pipes {
@@ -83,11 +83,11 @@ fn wait_or_stop(pause: Duration, listener: &Listener) -> Result<(), Failure> {
 }
 
 fn check_identity(invocation: &Invocation) -> Result<(), Failure> {
-    let Some(identity) = invocation.identity else {
+    let Some(file_id) = invocation.file_id else {
         return Ok(());
     };
-    match Identity::read(&invocation.program) {
-        Ok(now) if now == identity => Ok(()),
+    match FileId::read(&invocation.program) {
+        Ok(now) if now == file_id => Ok(()),
         Ok(_) => Err(Failure::Changed),
         Err(error) => Err(unreadable(error)),
     }

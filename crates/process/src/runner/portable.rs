@@ -85,8 +85,8 @@ fn launch(invocation: &Invocation) -> Result<Child, Failure> {
         Stderr::Shown => Stdio::inherit(),
         Stderr::Kept | Stderr::Sink(_) => Stdio::piped(),
     });
-    if let Some(identity) = invocation.identity
-        && super::Identity::read(&invocation.program).ok() != Some(identity)
+    if let Some(file_id) = invocation.file_id
+        && super::FileId::read(&invocation.program).ok() != Some(file_id)
     {
         return Err(Failure::Changed);
     }

@@ -229,5 +229,5 @@ fn the_resolved_path_has_no_links_and_is_the_same_file() {
     symlink("../bin", stage.path("bin/self")).unwrap();
     let checked = stage.check("bin/self/self/../bin/plug").unwrap();
     assert_eq!(checked.resolved, stage.path("bin/plug"));
-    assert_eq!(checked.identity, Identity::read(&stage.path("bin/plug")).unwrap());
+    assert_eq!(checked.file_id, FileId::read(&stage.path("bin/plug")).unwrap());
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{Checked, Finding, Part, Problem, Severity, script};
-use crate::Identity;
+use crate::FileId;
 
 /// As many links as Linux follows in one path.
 const LINKS: usize = 40;
@@ -60,7 +60,7 @@ pub(super) fn check(path: &Path, search_path: Option<&OsStr>, us: Us) -> io::Res
     if let Some(search_path) = search_path {
         walk.interpreters(resolved.clone(), search_path)?;
     }
-    Ok(Checked { resolved, identity: Identity::of(&found), findings: walk.findings })
+    Ok(Checked { resolved, file_id: FileId::of(&found), findings: walk.findings })
 }
 
 struct Walk {

@@ -47,7 +47,7 @@ impl Enroller {
         env.push((REQUEST_VARIABLE.into(), request.expose().into()));
         let attended = plugin.preview.attended();
         let mut invocation = Invocation::new(program.path);
-        invocation.identity = Some(program.identity);
+        invocation.file_id = Some(program.file_id);
         invocation.name = plugin.command().into();
         invocation.env = env;
         invocation.stderr = if attended { Stderr::Shown } else { Stderr::Kept };

@@ -3,7 +3,7 @@
 use std::error::Error as _;
 
 use jiff::Timestamp;
-use keyward::identity::check_pair;
+use keyward::tls::check_pair;
 use keyward_host::Pair;
 use keyward_protocol::{
     exec::{Answer, PemPair},

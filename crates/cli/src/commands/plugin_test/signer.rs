@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use keyward::identity::schemes;
+use keyward::tls::schemes;
 use keyward_host::{
     Error, KeyKind, Kind, Kubeconfig, Overrides, Plan, PlanSettings, SignerCertificate,
     SignerPlugin, Sources, StderrMode, rules::Rules,

@@ -32,8 +32,8 @@ use super::GUARD;
 use crate::{
     Body, Incoming, Origin,
     connect::{Connector, Dialer},
-    identity::Trust,
     pool::{Failure, Pool, Settings},
+    tls::Trust,
 };
 
 /// What the server has, what is put down to the signer, and what the signer takes, in this order.
@@ -103,14 +103,14 @@ impl Scene {
 
     /// One request by a pool that this token signs for.
     async fn ask(&self, url: &str) -> Result<Response<Incoming>, Failure> {
-        let identity = identity(&self.token);
+        let certificate = certificate(&self.token);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let trust = Trust::authorities(provider, self.authority.pem().as_bytes()).unwrap();
-        let tls = trust.signer_config(&identity).unwrap();
+        let tls = trust.signer_config(&certificate).unwrap();
         let nowhere = Surroundings::fixed(Fixed::default());
         let origin = Origin::parse(url).unwrap();
         let connector = Connector::new(origin, trust, "", &nowhere, GUARD).unwrap();
-        let dialer = Dialer::new(Arc::new(connector), tls, Some(identity)).slow_after(BLAME);
+        let dialer = Dialer::new(Arc::new(connector), tls, Some(certificate)).slow_after(BLAME);
         let pool = Pool::new(dialer, Settings::default());
         let request = Request::get(format!("{url}/version")).body(Body::empty()).unwrap();
         tokio::time::timeout(GUARD, pool.send(request)).await.unwrap()
@@ -121,7 +121,7 @@ impl Scene {
     }
 }
 
-fn identity(token: &Token) -> Arc<SignerCertificate> {
+fn certificate(token: &Token) -> Arc<SignerCertificate> {
     let text = json!({
         "apiVersion": "v1",
         "kind": "Config",

@@ -18,7 +18,7 @@ use super::{Failure, Pool, Settings};
 use crate::{
     Body, Incoming, Kind, Origin,
     connect::{Connector, Dialer},
-    identity::Trust,
+    tls::Trust,
 };
 
 const TOKEN: &str = "a-token";

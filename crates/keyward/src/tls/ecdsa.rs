@@ -118,7 +118,7 @@ mod tests {
         sign::{CertifiedKey, Signer, SigningKey as TlsKey, SingleCertAndKey},
     };
 
-    use crate::identity::{Trust, key::p521, server_name};
+    use crate::tls::{Trust, key::p521, server_name};
 
     const AUTHORITY: &str = include_str!("../../fixtures/p521-authority.pem");
     const SERVER: &str = include_str!("../../fixtures/p521-server.pem");

@@ -1,25 +1,25 @@
 use std::{fs::Metadata, io, path::Path};
 
-/// Identifies a file and its state: a file that was replaced or rewritten has another identity.
+/// Identifies a file and its state: a file that was replaced or rewritten has another id.
 ///
 /// The [`trust`](crate::trust) check looks at a file, and later a path is run. Nobody else can change
-/// what was found good in between; comparing identities notices what we or root did ourselves, such as
+/// what was found good in between; comparing ids notices what we or root did ourselves, such as
 /// an upgrade. Running an open descriptor instead would change what a script sees as its own path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Identity {
+pub struct FileId {
     place: (u64, u64),
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
-impl Identity {
-    /// The identity of the file behind `path`, links followed.
+impl FileId {
+    /// The id of the file behind `path`, links followed.
     pub fn read(path: &Path) -> io::Result<Self> {
         std::fs::metadata(path).map(|metadata| Self::of(&metadata))
     }
 
-    /// The identity as bytes, for digests that cover it. They differ between identities and stay the same
+    /// The id as bytes, for digests that cover it. They differ between ids and stay the same
     /// for one.
     pub fn to_bytes(&self) -> [u8; 56] {
         let Self { place, size, modified, changed } = self;
@@ -37,7 +37,7 @@ impl Identity {
         bytes
     }
 
-    /// Whether every change after `now` (seconds since 1970) gives the file another identity. One that
+    /// Whether every change after `now` (seconds since 1970) gives the file another id. One that
     /// changed a moment ago can be rewritten within the same tick of the file system's clock, and then
     /// shows the same times.
     pub fn is_settled(&self, now: i64) -> bool {
@@ -45,7 +45,7 @@ impl Identity {
         cfg!(unix) && self.changed.0.saturating_add(TICK) < now
     }
 
-    /// The identity of a file that was looked at already.
+    /// The id of a file that was looked at already.
     #[cfg(unix)]
     pub fn of(metadata: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
@@ -57,7 +57,7 @@ impl Identity {
         }
     }
 
-    /// The identity of a file that was looked at already.
+    /// The id of a file that was looked at already.
     #[cfg(not(unix))]
     pub fn of(metadata: &Metadata) -> Self {
         let modified = metadata

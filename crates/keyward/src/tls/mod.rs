@@ -126,11 +126,14 @@ impl Trust {
     ///
     /// A handshake with this configuration blocks its thread for as long as the signer takes. A
     /// [`crate::Client`] drives it on a thread of its own.
-    pub fn signer_config(&self, identity: &Arc<SignerCertificate>) -> Result<ClientConfig, Error> {
-        let resolver = signer::resolver(&self.provider, identity);
+    pub fn signer_config(
+        &self,
+        certificate: &Arc<SignerCertificate>,
+    ) -> Result<ClientConfig, Error> {
+        let resolver = signer::resolver(&self.provider, certificate);
         let builder = self.builder(self.verifier.clone())?;
         let mut config = builder.with_client_cert_resolver(Arc::new(resolver));
-        if !identity.resumes() {
+        if !certificate.resumes() {
             config.resumption = Resumption::disabled();
         }
         Ok(config)

@@ -14,15 +14,15 @@ use rustls::{
 
 use super::{default_provider, ecdsa::P521_SHA512, handshake};
 
-/// Shows the identity's certificate in every handshake that asks for one.
+/// Shows the certificate in every handshake that asks for one.
 pub(super) fn resolver(
     provider: &CryptoProvider,
-    identity: &Arc<SignerCertificate>,
+    certificate: &Arc<SignerCertificate>,
 ) -> SingleCertAndKey {
-    let chain = identity.chain.iter().cloned().map(CertificateDer::from).collect();
+    let chain = certificate.chain.iter().cloned().map(CertificateDer::from).collect();
     let key = SignerKey {
-        identity: Arc::clone(identity),
-        schemes: schemes_of(provider, identity.key).into(),
+        certificate: Arc::clone(certificate),
+        schemes: schemes_of(provider, certificate.key).into(),
     };
     SingleCertAndKey::from(CertifiedKey::new(chain, Arc::new(key)))
 }
@@ -59,20 +59,20 @@ impl Scheme {
     /// [`SignerCertificate::sign`] does.
     pub fn sign(
         &self,
-        identity: &SignerCertificate,
+        certificate: &SignerCertificate,
         message: &[u8],
         stop: &Cancel,
     ) -> Result<Vec<u8>, keyward_host::Error> {
-        let signature = identity.sign(message, self.options, stop)?;
-        match self.check.verify_signature(&identity.public_key, message, &signature) {
+        let signature = certificate.sign(message, self.options, stop)?;
+        match self.check.verify_signature(&certificate.public_key, message, &signature) {
             Ok(()) => Ok(signature),
-            Err(_) => Err(identity.wrong_signature()),
+            Err(_) => Err(certificate.wrong_signature()),
         }
     }
 }
 
 struct SignerKey {
-    identity: Arc<SignerCertificate>,
+    certificate: Arc<SignerCertificate>,
     /// Best first.
     schemes: Arc<[Scheme]>,
 }
@@ -82,30 +82,30 @@ impl SigningKey for SignerKey {
     /// admits anonymous clients would silently treat us as one.
     fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
         let scheme = self.schemes.iter().copied().find(|scheme| offered.contains(&scheme.tls));
-        Some(Box::new(HandshakeSigner { identity: Arc::clone(&self.identity), scheme }))
+        Some(Box::new(HandshakeSigner { certificate: Arc::clone(&self.certificate), scheme }))
     }
 
     fn algorithm(&self) -> SignatureAlgorithm {
-        algorithm(self.identity.key)
+        algorithm(self.certificate.key)
     }
 }
 
 /// Signs one handshake. Without a scheme that the server offers, signing fails.
 struct HandshakeSigner {
-    identity: Arc<SignerCertificate>,
+    certificate: Arc<SignerCertificate>,
     scheme: Option<Scheme>,
 }
 
 impl Signer for HandshakeSigner {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, TlsError> {
-        let identity = &self.identity;
+        let certificate = &self.certificate;
         let Some(scheme) = self.scheme else {
-            return Err(wrap(identity.no_scheme()));
+            return Err(wrap(certificate.no_scheme()));
         };
         if !handshake::is_unlocked() {
             return Err(TlsError::General("the signer has to be unlocked first".into()));
         }
-        handshake::signing(|stop| scheme.sign(identity, message, stop)).map_err(wrap)
+        handshake::signing(|stop| scheme.sign(certificate, message, stop)).map_err(wrap)
     }
 
     fn scheme(&self) -> SignatureScheme {
@@ -187,7 +187,7 @@ impl fmt::Debug for Scheme {
 
 impl fmt::Debug for SignerKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SignerKey").field(&self.identity).finish()
+        f.debug_tuple("SignerKey").field(&self.certificate).finish()
     }
 }
 
