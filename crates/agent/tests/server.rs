@@ -30,11 +30,22 @@ struct Agent {
 
 impl Agent {
     fn new(idle: Duration) -> Self {
+        Self::start(|address, dir| settings(address, dir, idle))
+    }
+
+    /// An agent under a clock in the test's hand.
+    fn under(clock: &Arc<ManualClock>) -> Self {
+        Self::start(|address, dir| {
+            Settings::new(address.clone(), dir.path().join("entries"), clock.clone())
+        })
+    }
+
+    fn start(settings: impl FnOnce(&Address, &TempDir) -> Settings) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let directory = dir.path().join("run");
         fs::DirBuilder::new().mode(0o700).create(&directory).unwrap();
         let address = Address { socket: directory.join("agent.sock"), directory };
-        let server = Server::bind(settings(&address, &dir, idle)).unwrap();
+        let server = Server::bind(settings(&address, &dir)).unwrap();
         let stopper = server.stopper();
         let thread = Some(std::thread::spawn(|| server.run().unwrap()));
         Self { dir, address, stopper, thread }
@@ -46,6 +57,40 @@ impl Agent {
 
     fn end(&mut self) -> End {
         self.thread.take().unwrap().join().unwrap()
+    }
+
+    /// Registers a plugin, and returns the question for its credential.
+    fn register(&self, command: &str, args: &[String], interactive_mode: &str) -> Message {
+        const VERSION: &str = "client.authentication.k8s.io/v1";
+        let home = self.dir.path().to_str().unwrap();
+        let vars = [("HOME", home), ("PATH", "/usr/bin:/bin")];
+        let surroundings = Surroundings::fixed(Fixed {
+            vars: vars.map(|(name, value)| (name.into(), value.into())).to_vec(),
+            cwd: "/".into(),
+            ..Fixed::default()
+        });
+        let stanza = Stanza {
+            command,
+            args,
+            env: &[],
+            api_version: VERSION,
+            interactive_mode,
+            provide_cluster_info: false,
+        };
+        let kubeconfig = self.dir.path().join("config");
+        let entry = Entry::new(&stanza, &kubeconfig, "ann", &surroundings).unwrap();
+        Entries::new(self.dir.path().join("entries")).add(&entry).unwrap();
+        let spec = r#""spec":{"interactive":false}"#;
+        let info = format!(r#"{{"kind":"ExecCredential","apiVersion":"{VERSION}",{spec}}}"#);
+        let vars = vars.into_iter().chain([("KUBERNETES_EXEC_INFO", info.as_str())]);
+        Message::Ask(Ask {
+            command: command.into(),
+            args: args.iter().map(|arg| arg.clone().into_bytes()).collect(),
+            environment: vars.map(|(name, value)| (name.into(), value.into())).collect(),
+            directory: b"/".to_vec(),
+            terminal: Vec::new(),
+            ..Ask::default()
+        })
     }
 }
 
@@ -176,109 +221,41 @@ fn what_is_no_question_ends_the_connection_and_nothing_else() {
 /// An expired login that tools ask for every half a minute, by a clock in the test's hand.
 #[test]
 fn twelve_hours_of_background_requests_make_one_run_of_a_plugin_that_wants_a_browser() {
-    let dir = tempfile::tempdir().unwrap();
-    let directory = dir.path().join("run");
-    fs::DirBuilder::new().mode(0o700).create(&directory).unwrap();
-    let address = Address { socket: directory.join("agent.sock"), directory };
-    let script = dir.path().join("plugin");
-    let runs = dir.path().join("runs");
+    let clock = Arc::new(ManualClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
+    let mut agent = Agent::under(&clock);
+    let (script, runs) = (agent.dir.path().join("plugin"), agent.dir.path().join("runs"));
     let text = format!("echo run >>{}\necho see https://idp.example >&2\nexit 1\n", runs.display());
     fs::write(&script, text).unwrap();
-    let script = script.to_str().unwrap().to_owned();
-    let home = dir.path().to_str().unwrap().to_owned();
-    let vars = [("HOME", home), ("PATH", "/usr/bin:/bin".to_owned())];
-    let surroundings = Surroundings::fixed(Fixed {
-        vars: vars.iter().map(|(name, value)| (name.into(), value.into())).collect(),
-        cwd: "/".into(),
-        ..Fixed::default()
-    });
-    let stanza = Stanza {
-        command: "sh",
-        args: std::slice::from_ref(&script),
-        env: &[],
-        api_version: "client.authentication.k8s.io/v1",
-        interactive_mode: "IfAvailable",
-        provide_cluster_info: false,
-    };
-    let entry = Entry::new(&stanza, &dir.path().join("config"), "ann", &surroundings).unwrap();
-    Entries::new(dir.path().join("entries")).add(&entry).unwrap();
-
-    let clock = Arc::new(ManualClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
-    let settings = Settings::new(address.clone(), dir.path().join("entries"), clock.clone());
-    let server = Server::bind(settings).unwrap();
-    let stopper = server.stopper();
-    let thread = std::thread::spawn(|| server.run().unwrap());
-    let info = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"interactive":false}}"#;
-    let mut environment: Vec<_> =
-        vars.map(|(n, v)| (n.as_bytes().to_vec(), v.into_bytes())).to_vec();
-    environment.push((b"KUBERNETES_EXEC_INFO".to_vec(), info.as_bytes().to_vec()));
-    let question = Message::Ask(Ask {
-        command: b"sh".to_vec(),
-        args: vec![script.into_bytes()],
-        environment,
-        directory: b"/".to_vec(),
-        terminal: Vec::new(),
-        login: false,
-        ..Ask::default()
-    });
+    let question = agent.register("sh", &[script.to_str().unwrap().to_owned()], "IfAvailable");
     for _ in 0..12 * 60 * 2 {
-        let mut client = Client::connect(&address.socket).unwrap();
-        match obtain(&mut client, &question, |_| {}).unwrap() {
+        match obtain(&mut agent.client(), &question, |_| {}).unwrap() {
             Obtained::Failure(failure) => assert_eq!(failure.code, 3, "{failure:?}"),
             other => panic!("{other:?}"),
         }
         clock.advance(Duration::from_secs(30));
     }
     assert_eq!(fs::read_to_string(&runs).unwrap().lines().count(), 1);
-    stopper.stop();
-    assert_eq!(thread.join().unwrap(), End::Stopped);
+    agent.stopper.stop();
+    assert_eq!(agent.end(), End::Stopped);
 }
 
 /// A plugin that never prompts is run ahead of expiry while somebody asked within the last hour.
 #[test]
 fn a_plugin_that_never_prompts_is_kept_warm_for_an_hour_after_the_last_request() {
-    let dir = tempfile::tempdir().unwrap();
-    let directory = dir.path().join("run");
-    fs::DirBuilder::new().mode(0o700).create(&directory).unwrap();
-    let address = Address { socket: directory.join("agent.sock"), directory };
-    let (answer, runs) = (dir.path().join("answer"), dir.path().join("runs"));
+    let clock = Arc::new(ManualClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
+    let mut agent = Agent::under(&clock);
+    let dir = agent.dir.path().to_owned();
+    let (answer, runs, aws) = (dir.join("answer"), dir.join("runs"), dir.join("aws"));
     let text = format!(
         "#!/usr/bin/python3\nopen({runs:?}, 'a').write('run\\n')\nprint(open({answer:?}).read())\n"
     );
-    fs::write(dir.path().join("text"), text).unwrap();
+    fs::write(dir.join("text"), text).unwrap();
     // Another process writes it, because a file that is open for writing cannot be executed.
-    let aws = dir.path().join("aws");
     let mut install = std::process::Command::new("install");
-    assert!(
-        install
-            .args(["-m", "755"])
-            .arg(dir.path().join("text"))
-            .arg(&aws)
-            .status()
-            .unwrap()
-            .success()
-    );
-    let aws = aws.to_str().unwrap().to_owned();
-    let vars =
-        [("HOME", dir.path().to_str().unwrap().to_owned()), ("PATH", "/usr/bin:/bin".to_owned())];
-    let surroundings = Surroundings::fixed(Fixed {
-        vars: vars.iter().map(|(name, value)| (name.into(), value.into())).collect(),
-        cwd: "/".into(),
-        ..Fixed::default()
-    });
+    let installed = install.args(["-m", "755"]).arg(dir.join("text")).arg(&aws).status().unwrap();
+    assert!(installed.success());
     let args = ["eks", "get-token"].map(str::to_owned);
-    let stanza = Stanza {
-        command: &aws,
-        args: &args,
-        env: &[],
-        api_version: "client.authentication.k8s.io/v1",
-        interactive_mode: "Never",
-        provide_cluster_info: false,
-    };
-    let entry = Entry::new(&stanza, &dir.path().join("config"), "ann", &surroundings).unwrap();
-    Entries::new(dir.path().join("entries")).add(&entry).unwrap();
-
-    let clock = Arc::new(ManualClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
+    let question = agent.register(aws.to_str().unwrap(), &args, "Never");
     let lasts_a_quarter = || {
         let end = clock.now().checked_add(Duration::from_secs(900)).unwrap();
         let status = format!(r#"{{"token":"t","expirationTimestamp":"{end}"}}"#);
@@ -286,28 +263,11 @@ fn a_plugin_that_never_prompts_is_kept_warm_for_an_hour_after_the_last_request()
         fs::write(&answer, format!(r#"{{{kind},"status":{status}}}"#)).unwrap();
     };
     lasts_a_quarter();
-    let settings = Settings::new(address.clone(), dir.path().join("entries"), clock.clone());
-    let server = Server::bind(settings).unwrap();
-    let stopper = server.stopper();
-    let thread = std::thread::spawn(|| server.run().unwrap());
-    let info = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"interactive":false}}"#;
-    let mut environment: Vec<_> =
-        vars.map(|(n, v)| (n.as_bytes().to_vec(), v.into_bytes())).to_vec();
-    environment.push((b"KUBERNETES_EXEC_INFO".to_vec(), info.as_bytes().to_vec()));
-    let question = Message::Ask(Ask {
-        command: aws.into_bytes(),
-        args: args.map(String::into_bytes).to_vec(),
-        environment,
-        directory: b"/".to_vec(),
-        terminal: Vec::new(),
-        ..Ask::default()
-    });
-    let mut client = Client::connect(&address.socket).unwrap();
-    let obtained = obtain(&mut client, &question, |_| {}).unwrap();
+    let obtained = obtain(&mut agent.client(), &question, |_| {}).unwrap();
     assert!(matches!(obtained, Obtained::Answer(_)), "{obtained:?}");
 
     let status = || {
-        let mut client = Client::connect(&address.socket).unwrap();
+        let mut client = agent.client();
         client.ask(&Message::Admin(Admin::Status)).unwrap();
         match served(&mut client) {
             Served::Done(text) => text.expose().to_owned(),
@@ -329,6 +289,6 @@ fn a_plugin_that_never_prompts_is_kept_warm_for_an_hour_after_the_last_request()
     let runs = fs::read_to_string(&runs).unwrap().lines().count();
     // The first, and one every twelve or thirteen minutes of the next hour.
     assert_eq!(runs, 5, "{}", status());
-    stopper.stop();
-    assert_eq!(thread.join().unwrap(), End::Stopped);
+    agent.stopper.stop();
+    assert_eq!(agent.end(), End::Stopped);
 }

@@ -56,7 +56,7 @@ impl Server {
                 continue;
             }
             found = true;
-            if let Some(entry) = &slot.entry {
+            if let Some(entry) = &slot.setup.entry {
                 self.signed_out.insert(entry.digest());
             }
             let Some(credential) = slot.source.last() else { continue };

@@ -26,7 +26,7 @@ use super::{
     Key, Server,
     connection::{Id, State},
     rules::Policy,
-    slot::{Made, Slot},
+    slot::{Setup, Slot},
 };
 use crate::{
     entry::Entry,
@@ -88,14 +88,14 @@ impl Server {
         if self.has_slot(key, &policy) {
             return Ok((key, asked));
         }
-        let made = self.make(key, ask, &request, selected, policy)?;
-        self.slots.insert(key, Slot::new(made, &self.desk, &self.settings.clock));
+        let made = self.make(ask, &request, selected, policy)?;
+        self.slots.insert(key, Slot::new(key, made, &self.desk, &self.settings.clock));
         Ok((key, asked))
     }
 
     /// Whether a slot can be used under this policy. One that is busy is used in any case.
     fn has_slot(&self, key: Key, policy: &Policy) -> bool {
-        self.slots.get(&key).is_some_and(|slot| slot.policy == *policy || !slot.is_idle())
+        self.slots.get(&key).is_some_and(|slot| slot.setup.policy == *policy || !slot.is_idle())
     }
 
     /// The registration of what is asked for, and what `compute` makes of the asker.
@@ -122,12 +122,11 @@ impl Server {
     /// Collects what a slot needs; fails if the plugin may not run or does not exist.
     fn make(
         &self,
-        key: Key,
         ask: Ask,
         request: &Request,
         (entry, selected): (Option<Arc<Entry>>, Selected),
         policy: Policy,
-    ) -> Result<Made, Refusal> {
+    ) -> Result<(PluginRunner, Setup), Refusal> {
         let not_text = |_| Refusal::Direct("the command or an argument is not UTF-8");
         let command = String::from_utf8(ask.command.clone()).map_err(not_text)?;
         let args: Result<Vec<_>, _> = ask.args.iter().cloned().map(String::from_utf8).collect();
@@ -180,18 +179,9 @@ impl Server {
         let clock = Arc::clone(&self.settings.clock);
         let runner = PluginRunner::new(plan.clone(), clock);
         let runner = runner.ok_or(Refusal::Direct("the command is not a plugin"))?;
-        Ok(Made {
-            key,
-            plan,
-            runner,
-            ask,
-            entry,
-            profile: selected.profile,
-            runs_here,
-            policy,
-            version: request.version,
-            form: request.form,
-        })
+        let (profile, version, form) = (selected.profile, request.version, request.form);
+        let setup = Setup { plan, ask, entry, profile, runs_here, policy, version, form };
+        Ok((runner, setup))
     }
 
     fn answer_or_wait(&mut self, id: Id, key: Key, asked: Asked) {
@@ -246,7 +236,7 @@ impl Server {
             Some(State::Waiting { terminal, .. }) => !terminal.is_empty(),
             _ => return,
         };
-        let entry = slot.entry.as_ref().map(|entry| entry.digest());
+        let entry = slot.setup.entry.as_ref().map(|entry| entry.digest());
         let signed_out = entry.is_some_and(|entry| self.signed_out.contains(&entry));
         if let Some(why) = slot.login_needed.clone().or(signed_out.then(|| signed_out_text(slot))) {
             if !attended {
@@ -339,12 +329,12 @@ impl Server {
     /// Whether the first asker would still get the same identity.
     fn is_same(&mut self, key: Key) -> bool {
         let Some(slot) = self.slots.get_mut(&key) else { return false };
-        let ask = std::mem::take(&mut slot.ask);
+        let ask = std::mem::take(&mut slot.setup.ask);
         let info = ask.variable(REQUEST_VARIABLE.as_bytes()).unwrap_or_default();
         let same = Request::read(info)
             .is_ok_and(|reading| self.select(&ask, &reading.request, Selected::key_of).1 == key);
         if let Some(slot) = self.slots.get_mut(&key) {
-            slot.ask = ask;
+            slot.setup.ask = ask;
         }
         same
     }
@@ -463,7 +453,7 @@ fn needs_login(slot: &Slot, error: &Error) -> bool {
     if slot.attended || !matches!(error.kind(), Kind::Failed | Kind::TimedOut) {
         return false;
     }
-    slot.profile.may_open_browser()
+    slot.setup.profile.may_open_browser()
         || error.stderr().is_some_and(|said| said.contains("https://") || said.contains(WANTED))
 }
 
@@ -479,7 +469,7 @@ fn signed_out_text(slot: &Slot) -> String {
 }
 
 fn how(slot: &Slot) -> String {
-    match slot.entry.as_ref().and_then(|entry| entry.contexts.first()) {
+    match slot.setup.entry.as_ref().and_then(|entry| entry.contexts.first()) {
         Some(context) => format!("run `keyward login --context {}`", text::inline(context)),
         None => "run the command in a terminal".to_owned(),
     }

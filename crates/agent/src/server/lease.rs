@@ -50,7 +50,7 @@ impl Server {
             (Some(id), _) => self.lease(key, id, true, reply),
             // Two prompts on one terminal would be indistinguishable, so this one waits.
             (None, Some(_)) => slot.wanted = Some(reply),
-            (None, None) if slot.runs_here => {
+            (None, None) if slot.setup.runs_here => {
                 slot.runs += 1;
                 slot.attended = false;
                 let _ = reply.send(Runner::Agent);
@@ -77,7 +77,7 @@ impl Server {
         slot.waiting.retain(|waiting| *waiting != id);
         slot.runs += 1;
         slot.attended = attended;
-        let program = slot.plan.plugin().and_then(|plugin| plugin.preview.program.as_ref());
+        let program = slot.setup.plan.plugin().and_then(|plugin| plugin.preview.program.as_ref());
         let program = program.map(|program| program.path.as_os_str().as_encoded_bytes().to_vec());
         let terminal = match std::mem::replace(&mut connection.state, State::Ending) {
             State::Waiting { terminal, .. } if attended => terminal,
@@ -120,7 +120,7 @@ impl Server {
                 took: Duration::ZERO,
             }),
             None => {
-                let name = String::from_utf8_lossy(&slot.ask.command).into_owned();
+                let name = String::from_utf8_lossy(&slot.setup.ask.command).into_owned();
                 let what = format!("plugin `{name}` did not start, or did not end in time");
                 Runner::Nobody(Error::new(Kind::Failed, what))
             }

@@ -38,17 +38,7 @@ pub(super) type Pending = Pin<Box<dyn Future<Output = Result<Arc<Credential>, Er
 
 pub(super) struct Slot {
     pub(super) source: Source,
-    pub(super) plan: Plan,
-    /// The first question, to check after a run whether the identity is still the same.
-    pub(super) ask: Ask,
-    pub(super) entry: Option<Arc<Entry>>,
-    pub(super) profile: Profile,
-    /// Whether the agent may run the plugin itself.
-    pub(super) runs_here: bool,
-    /// The policy that the plan was made under.
-    pub(super) policy: Policy,
-    pub(super) version: Version,
-    pub(super) form: Form,
+    pub(super) setup: Setup,
     pub(super) pending: Option<Pending>,
     pub(super) waiting: Vec<Id>,
     pub(super) lease: Option<Lease>,
@@ -85,35 +75,32 @@ pub(super) struct Lease {
 }
 
 /// What a slot is created from.
-pub(super) struct Made {
-    pub(super) key: Key,
+pub(super) struct Setup {
     pub(super) plan: Plan,
-    pub(super) runner: PluginRunner,
+    /// The first question, to check after a run whether the identity is still the same.
     pub(super) ask: Ask,
     pub(super) entry: Option<Arc<Entry>>,
     pub(super) profile: Profile,
+    /// Whether the agent may run the plugin itself.
     pub(super) runs_here: bool,
+    /// The policy that the plan was made under.
     pub(super) policy: Policy,
     pub(super) version: Version,
     pub(super) form: Form,
 }
 
 impl Slot {
-    pub(super) fn new(made: Made, desk: &Arc<Desk>, clock: &SharedClock) -> Self {
-        let Made { key, plan, runner, ask, entry, profile, runs_here, policy, version, form } =
-            made;
-        let fetch =
-            SlotFetch { key, runner, runs_here, desk: Arc::clone(desk), clock: Arc::clone(clock) };
+    pub(super) fn new(
+        key: Key,
+        (runner, setup): (PluginRunner, Setup),
+        desk: &Arc<Desk>,
+        clock: &SharedClock,
+    ) -> Self {
+        let (runs_here, desk) = (setup.runs_here, Arc::clone(desk));
+        let fetch = SlotFetch { key, runner, runs_here, desk, clock: Arc::clone(clock) };
         Self {
             source: Source::from_fetch(fetch, Arc::clone(clock)),
-            plan,
-            ask,
-            entry,
-            profile,
-            runs_here,
-            policy,
-            version,
-            form,
+            setup,
             pending: None,
             waiting: Vec::new(),
             lease: None,
@@ -136,15 +123,16 @@ impl Slot {
 
     /// The slot's name for people: the user of the kubeconfig, or the command.
     pub(super) fn name(&self) -> String {
-        match &self.entry {
+        match &self.setup.entry {
             Some(entry) => entry.user.clone(),
-            None => String::from_utf8_lossy(&self.ask.command).into_owned(),
+            None => String::from_utf8_lossy(&self.setup.ask.command).into_owned(),
         }
     }
 
     /// Whether a context or user name refers to this slot.
     pub(super) fn is_called(&self, name: &str) -> bool {
-        self.entry
+        self.setup
+            .entry
             .as_ref()
             .is_some_and(|e| e.user == name || e.contexts.iter().any(|context| context == name))
     }
@@ -167,9 +155,13 @@ impl Slot {
             return None;
         }
         let expires = credential.expires().map(|end| told_end(end, now));
-        let answer =
-            Answer { version: self.version, token: credential.token().cloned(), pair, expires };
-        let stdout = answer.to_json(self.form);
+        let answer = Answer {
+            version: self.setup.version,
+            token: credential.token().cloned(),
+            pair,
+            expires,
+        };
+        let stdout = answer.to_json(self.setup.form);
         let size = stdout.expose_bytes().len() + 64;
         let mut frame = Zeroizing::new(Vec::with_capacity(size));
         Message::Answer(agent::Answer { stdout, serial }).write(&mut frame);
@@ -201,8 +193,8 @@ impl Slot {
     /// Whether the credential is renewed though nobody asks at the moment: the plugin never prompts,
     /// its last run did not fail, and somebody asked within [`WARM`].
     pub(super) fn is_kept_warm(&self, now: Duration) -> bool {
-        self.runs_here
-            && self.profile.keep_warm()
+        self.setup.runs_here
+            && self.setup.profile.keep_warm()
             && now < self.last_ask + WARM
             && self.is_idle()
             && self.source.history().error.is_none()

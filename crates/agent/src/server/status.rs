@@ -19,7 +19,7 @@ impl Server {
         let _ = write!(out, ",\"locked\":{},\"secrets\":{}", self.locked, self.secrets.count());
         out += ",\"credentials\":[";
         let mut slots: Vec<_> = self.slots.values().collect();
-        slots.sort_by_cached_key(|slot| (slot.name(), slot.ask.args.clone()));
+        slots.sort_by_cached_key(|slot| (slot.name(), slot.setup.ask.args.clone()));
         for (index, slot) in slots.into_iter().enumerate() {
             if index > 0 {
                 out.push(',');
@@ -33,8 +33,11 @@ impl Server {
     fn push_slot(&self, out: &mut String, slot: &Slot) {
         let history = slot.source.history();
         let credential = slot.source.last().filter(|_| history.came.is_some());
-        let signed_out =
-            slot.entry.as_ref().is_some_and(|entry| self.signed_out.contains(&entry.digest()));
+        let signed_out = slot
+            .setup
+            .entry
+            .as_ref()
+            .is_some_and(|entry| self.signed_out.contains(&entry.digest()));
         let state = if credential.is_some() {
             "good"
         } else if slot.lease.as_ref().is_some_and(|lease| lease.attended) {
@@ -59,18 +62,18 @@ impl Server {
                 push_text(out, value);
             }
         };
-        let command = String::from_utf8_lossy(&slot.ask.command);
+        let command = String::from_utf8_lossy(&slot.setup.ask.command);
         let stamp = |time: Option<jiff::Timestamp>| time.map(|time| time.to_string());
         text("name", Some(&slot.name()));
         text("plugin", Some(&command));
-        text("profile", Some(slot.profile.name()));
+        text("profile", Some(slot.setup.profile.name()));
         text("state", Some(state));
         text("subject", slot.subject.as_deref());
         text("expires", stamp(credential.as_ref().and_then(|c| c.expires())).as_deref());
         text("lastRun", stamp(history.ran).as_deref());
         text("lastError", history.error.map(|error| error.to_string()).as_deref());
         text("remark", slot.remark.as_deref().or(slot.login_needed.as_deref()));
-        if let Some(entry) = &slot.entry {
+        if let Some(entry) = &slot.setup.entry {
             text("kubeconfig", Some(&entry.kubeconfig.to_string_lossy()));
             text("contexts", Some(&entry.contexts.join(" ")));
         }
@@ -82,7 +85,7 @@ impl Server {
         let _ = write!(
             out,
             ",\"registered\":{},\"requests\":{},\"hits\":{},\"runs\":{}}}",
-            slot.entry.is_some(),
+            slot.setup.entry.is_some(),
             slot.asks,
             slot.hits,
             slot.runs

@@ -39,7 +39,7 @@ impl Server {
     pub(super) fn verify(&mut self, id: Id, key: Key, credential: &Arc<Credential>) -> bool {
         let Some(verifier) = self.settings.verifier.clone() else { return false };
         let Some(slot) = self.slots.get_mut(&key) else { return false };
-        let Some(entry) = slot.entry.clone().filter(|entry| !entry.server.is_empty()) else {
+        let Some(entry) = slot.setup.entry.clone().filter(|entry| !entry.server.is_empty()) else {
             return false;
         };
         let serial = credential.serial();
