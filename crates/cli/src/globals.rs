@@ -12,8 +12,8 @@ use keyward::{
     oidc::Https,
 };
 use keyward_host::{
-    Broker, Draft, Environment, Kubeconfig, Overrides, Plan, PlanSettings, Sources, StderrMode, Target,
-    kubeconfig::Impersonate, redact, rules::Rules,
+    Broker, Draft, Environment, Kubeconfig, Overrides, Plan, PlanSettings, Sources, StderrMode,
+    Target, kubeconfig::Impersonate, redact, rules::Rules,
 };
 use keyward_process::{runner::Sink, surroundings::Surroundings};
 use keyward_protocol::{Node, Secret, exec::Request, signer::pins, url};

@@ -12,7 +12,7 @@ use rustls::ClientConnection;
 use tokio::time::Instant;
 
 use super::Proxy;
-use crate::identity::{self, Rejected, Rejection};
+use crate::tls::{self, Rejected, Rejection};
 
 /// Records the last connection attempt of a client. Clones share one record; the default records
 /// nothing.
@@ -103,7 +103,7 @@ impl Tracer {
     }
 
     pub(super) fn refused(&self, error: &io::Error) {
-        let rejection = identity::rejection(error);
+        let rejection = tls::rejection(error);
         let rejected = rejection.as_ref().and_then(|error| error.downcast_ref::<Rejected>());
         if let Some(Rejected { kind, certificate, .. }) = rejected {
             self.note(|trace, _| trace.rejected = Some((*kind, certificate.clone())));

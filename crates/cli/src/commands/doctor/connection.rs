@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use keyward::{Origin, client::Trace, identity::Rejection};
+use keyward::{Origin, client::Trace, tls::Rejection};
 use keyward_host::Target;
 use keyward_process::clock::{Clock as _, SystemClock};
 use keyward_protocol::{time::format_rfc3339, x509::Certificate};

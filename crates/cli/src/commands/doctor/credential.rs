@@ -6,9 +6,7 @@ use std::sync::{
 };
 
 use keyward_host::{
-    Credential, Draft, Error, Kind, Plan, Source, Sources,
-    broker::{Broker, Brokered, Question},
-    plan::Method,
+    Broker, BrokerQuestion, Brokered, Credential, Draft, Error, Kind, Method, Plan, Source, Sources,
 };
 use keyward_process::{
     clock::{Clock as _, SystemClock},
@@ -43,7 +41,7 @@ struct Watched {
 impl Broker for Watched {
     fn obtain(
         &self,
-        question: &Question<'_>,
+        question: &BrokerQuestion<'_>,
         run: &mut dyn FnMut() -> Result<Output, RunFailure>,
     ) -> Brokered {
         let brokered = self.agent.obtain(question, run);

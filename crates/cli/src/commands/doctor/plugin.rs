@@ -1,8 +1,7 @@
 //! The policy for plugins, and the program with its trust check.
 
 use keyward_host::{
-    Draft, Error, Kind, Target,
-    plugin::Preview,
+    Draft, Error, Kind, Preview, Target,
     rules::{Missing, Rules, Verdict},
 };
 
