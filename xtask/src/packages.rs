@@ -11,6 +11,8 @@ const NEEDED: &[(&str, &str)] = &[
     ("openssl", "openssl"),
     ("curl", "curl"),
     ("setpriv", "util-linux"),
+    ("gcore", "gdb"),
+    ("systemd-analyze", "systemd"),
     ("python3", "python3-minimal"),
     ("softhsm2-util", "softhsm2"),
     ("pkcs11-tool", "opensc"),

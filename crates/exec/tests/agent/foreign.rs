@@ -6,9 +6,10 @@ use std::{
     process::{Command, Output},
 };
 
-use crate::stage::{Stage, exec, request, token};
-
-const NOBODY: u32 = 65534;
+use crate::{
+    ordinary::NOBODY,
+    stage::{Stage, exec, request, token},
+};
 
 fn needs_root() {
     assert!(rustix::process::geteuid().is_root(), "this test plays several users: run it as root");

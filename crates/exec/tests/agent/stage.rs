@@ -5,7 +5,7 @@ use std::{
     fs,
     os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
@@ -255,6 +255,16 @@ impl Drop for Stage {
                         .is_ok_and(|s| s.contains(") Z "))
             });
         }
+    }
+}
+
+/// A process that ends with this value.
+pub(crate) struct Foreground(pub(crate) Child);
+
+impl Drop for Foreground {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
