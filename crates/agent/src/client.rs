@@ -2,7 +2,10 @@
 
 use std::{
     fmt, io,
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     path::Path,
     time::Duration,
 };
@@ -99,6 +102,17 @@ impl Client {
         self.process.map_or(0, |process| process.as_raw_nonzero().get())
     }
 
+    /// A handle of the agent's process, to wait for its end. It stays that process's, whoever gets its
+    /// id.
+    pub fn agent_process(&self) -> Result<AgentProcess, Unreachable> {
+        let process = self.process.ok_or(Unreachable::Gone)?;
+        match rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty()) {
+            Ok(handle) => Ok(AgentProcess(handle)),
+            Err(Errno::SRCH) => Err(Unreachable::Gone),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Waits until the agent has greeted us, and so has looked who we are.
     pub fn greeted(&mut self) -> Result<(), Unreachable> {
         while !self.greeted {
@@ -176,14 +190,7 @@ impl Client {
     }
 
     fn is_ready(&self, flags: PollFlags, within: Duration) -> Result<bool, Unreachable> {
-        let mut fds = [PollFd::new(&self.stream, flags)];
-        loop {
-            match poll(&mut fds, Some(&timespec(within))) {
-                Ok(count) => return Ok(count > 0),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        is_ready(&self.stream, flags, within)
     }
 
     /// The state of the agent's process, as the kernel abbreviates it.
@@ -192,6 +199,29 @@ impl Client {
         // The process name before the state may contain anything.
         let end = stat.iter().rposition(|byte| *byte == b')')?;
         stat.get(end + 2).copied()
+    }
+}
+
+/// An agent's process.
+#[derive(Debug)]
+pub struct AgentProcess(OwnedFd);
+
+impl AgentProcess {
+    /// Waits until the process has ended. Then its lock is free and the next agent can start. Returns
+    /// whether it ended within `limit`.
+    pub fn has_ended(&self, limit: Duration) -> Result<bool, Unreachable> {
+        is_ready(&self.0, PollFlags::IN, limit)
+    }
+}
+
+fn is_ready(fd: impl AsFd, flags: PollFlags, within: Duration) -> Result<bool, Unreachable> {
+    let mut fds = [PollFd::new(&fd, flags)];
+    loop {
+        match poll(&mut fds, Some(&timespec(within))) {
+            Ok(count) => return Ok(count > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 

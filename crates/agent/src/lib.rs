@@ -35,7 +35,7 @@ pub use self::address::{Address, Unusable, is_off};
 pub use self::server::{CannotStart, End, ServeOptions, Server, Settings, Stopper, serve};
 #[cfg(target_os = "linux")]
 pub use self::{
-    client::{Client, PATIENCE, Unreachable},
+    client::{AgentProcess, Client, PATIENCE, Unreachable},
     obtain::{Obtained, Ran, obtain, obtain_by, run_here, terminal},
     start::connect_or_start,
 };

@@ -34,7 +34,8 @@ mod unix {
         }
     }
 
-    /// Registers an action for the end by a signal: nothing is dropped then.
+    /// Registers an action for the end by a signal: nothing is dropped then. The last one to be
+    /// registered is the first to be done, as with values that are dropped.
     pub(crate) fn before_leaving(act: impl FnOnce() + Send + 'static) {
         LAST_ACTS.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(act));
     }
@@ -43,7 +44,7 @@ mod unix {
         let Ok(signal) = signals.wait() else { return };
         INTERRUPTED.store(true, Ordering::SeqCst);
         runner::shut_down(LIMIT);
-        for act in LAST_ACTS.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for act in LAST_ACTS.lock().unwrap_or_else(PoisonError::into_inner).drain(..).rev() {
             act();
         }
         // No core file of a process that has held secrets.

@@ -153,7 +153,11 @@ impl Scene {
     /// Ends the agent, and forgets its runs.
     pub(super) fn begin_anew(&self) -> Result<(), Box<dyn Error + Send + Sync>> {
         let mut stop = self.command(self.path("bin/keyward"));
-        stop.args(["agent", "stop"]).output()?;
+        let stopped = stop.args(["agent", "stop"]).output()?;
+        if !stopped.status.success() {
+            return Err(String::from_utf8_lossy(&stopped.stderr).into());
+        }
+        // Also one that nobody can reach any more.
         until("the agent has ended", || self.agents().is_empty())?;
         match fs::remove_file(self.path("plugin/runs")) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),

@@ -2,10 +2,11 @@
 
 use std::{
     io::{BufRead, BufReader},
-    os::unix::fs::MetadataExt as _,
+    os::unix::{fs::MetadataExt as _, net::UnixStream},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread,
+    time::Duration,
 };
 
 use keyward_testing::{kubectl, plugin};
@@ -112,11 +113,48 @@ fn the_agent_is_shown_by_this_program_alone_whatever_the_environment_says_and_en
     let agent = lines.iter().find(|line| line["promise"] == "agent").unwrap();
     assert_eq!(agent["kept"], true, "{agent:#}");
     assert_eq!(agent["figures"]["client"], "this program, started as `keyward-exec`");
-    // Whatever ran from here has this path in its link.
-    let left = std::fs::read_dir("/proc").unwrap().flatten().filter(|process| {
-        std::fs::read_link(process.path().join("exe")).is_ok_and(|exe| exe.starts_with(&place))
+    assert_eq!(processes(place.path()), [""; 0], "no agent is left");
+}
+
+/// The command lines of the processes whose program is in this directory.
+fn processes(place: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let ours = entries.filter(|process| {
+        std::fs::read_link(process.join("exe")).is_ok_and(|exe| exe.starts_with(place))
     });
-    assert_eq!(left.count(), 0, "no agent is left");
+    let words = ours.map(|process| std::fs::read(process.join("cmdline")).unwrap_or_default());
+    words.map(|words| String::from_utf8_lossy(&words).replace('\0', " ")).collect()
+}
+
+#[test]
+fn an_interrupted_demo_leaves_no_agent() {
+    let stage = Stage::new();
+    let (place, program) = alone();
+    let temporary = tempfile::Builder::new().prefix("kw").tempdir().unwrap();
+    let mut demo = Command::new(program)
+        .arg("demo")
+        .env("HOME", stage.path("home"))
+        .env("TMPDIR", temporary.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    // An agent that does not listen yet cannot be stopped.
+    let listens = || {
+        let mut found = std::fs::read_dir(temporary.path()).unwrap().flatten();
+        found.any(|demo| {
+            UnixStream::connect(demo.path().join("agent/run/keyward/agent.sock")).is_ok()
+        })
+    };
+    while !listens() {
+        assert!(demo.try_wait().unwrap().is_none(), "the demo has started no agent");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(processes(place.path()).iter().any(|words| words.contains("agent --background")));
+    kill(Pid::from_raw(demo.id().try_into().unwrap()), Signal::SIGINT).unwrap();
+    let status = demo.wait().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(2));
+    assert_eq!(processes(place.path()), [""; 0], "nothing of it is left");
+    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0);
 }
 
 #[test]

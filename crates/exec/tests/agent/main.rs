@@ -7,6 +7,7 @@
 )]
 
 mod crash;
+mod ends;
 mod foreign;
 mod handover;
 mod identity;

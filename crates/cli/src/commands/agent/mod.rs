@@ -15,6 +15,7 @@ use keyward_process::harden;
 use keyward_protocol::agent::{Admin, Served};
 
 pub(crate) use self::{
+    client::stop,
     login::{LoginArgs, LogoutArgs, log_in, log_out, question},
     run_plugin::{Args as RunPluginArgs, run as run_plugin},
     status::reported_status,
@@ -59,7 +60,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     Status(status::Args),
-    /// Forget everything and exit
+    /// Forget everything and exit; returns when the agent has ended
     Stop,
     /// Forget everything, and refuse until `unlock`
     Lock,
@@ -73,7 +74,10 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     match &args.command {
         None => serve(args, globals),
         Some(Command::Status(args)) => status::run(args, globals),
-        Some(Command::Stop) => tell(globals, &Admin::Stop),
+        Some(Command::Stop) => {
+            client::stop(&client::address(globals)?)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Some(Command::Lock) => tell(globals, &Admin::Lock),
         Some(Command::Unlock) => tell(globals, &Admin::Unlock),
         Some(Command::InstallUnit(args)) => unit::run(args, globals),
@@ -82,7 +86,6 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
 
 fn tell(globals: &Globals, admin: &Admin) -> Result<ExitCode, Failure> {
     match client::admin(globals, admin)? {
-        None if *admin == Admin::Stop => Ok(ExitCode::SUCCESS),
         None => {
             Err(Failure::failed("no agent is running").hint("the next kubectl call starts one"))
         }

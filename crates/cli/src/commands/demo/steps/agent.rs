@@ -22,7 +22,10 @@ mod linux {
         time::Duration,
     };
 
-    use keyward_agent::entry::{Entries, Entry, Stanza};
+    use keyward_agent::{
+        Address,
+        entry::{Entries, Entry, Stanza},
+    };
     use keyward_process::{
         runner::Invocation,
         surroundings::{Fixed, Surroundings},
@@ -36,8 +39,11 @@ mod linux {
         Failure, Report, Scene,
     };
     use crate::{
-        commands::demo::scene::{AGENT, printed, whoami_with},
-        output,
+        commands::{
+            agent,
+            demo::scene::{AGENT, printed, whoami_with},
+        },
+        output, signals,
     };
 
     const PROCESSES: usize = 10;
@@ -81,7 +87,6 @@ mod linux {
     /// it. The agent ends with it.
     struct Home {
         path: PathBuf,
-        program: PathBuf,
         vars: Vec<(OsString, OsString)>,
         /// What is started as `keyward-exec`.
         words: &'static str,
@@ -132,8 +137,12 @@ mod linux {
                 ("XDG_RUNTIME_DIR".into(), path.join("run").into()),
                 ("PATH".into(), search.into()),
             ];
-            let home = Self { path, program, vars, words };
+            let home = Self { path, vars, words };
             home.register(scene)?;
+            let address = home.address();
+            signals::before_leaving(move || {
+                let _ = agent::stop(&address);
+            });
             Ok(home)
         }
 
@@ -192,6 +201,11 @@ mod linux {
             Ok(answer["status"]["token"].as_str().unwrap_or_default().to_owned())
         }
 
+        fn address(&self) -> Address {
+            let directory = self.path.join("run/keyward");
+            Address { socket: directory.join("agent.sock"), directory }
+        }
+
         fn plugin(&self) -> String {
             self.path.join("plugin").display().to_string()
         }
@@ -214,7 +228,7 @@ mod linux {
     impl Drop for Home {
         fn drop(&mut self) {
             // Where this is never reached, the agent ends within a minute of its socket's removal.
-            let _ = self.run(&self.program, vec!["agent".into(), "stop".into()], &[]);
+            let _ = agent::stop(&self.address());
         }
     }
 
