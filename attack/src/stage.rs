@@ -138,6 +138,8 @@ impl Stage {
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("HOME", self.dir.join("home"))
             .env("XDG_RUNTIME_DIR", self.home("run"))
+            // Attacks on the programs themselves; the agent has its own tests.
+            .env("KEYWARD_AGENT", "off")
             .env("KUBECONFIG", self.home("config"))
             .current_dir(self.dir.join("home"));
         command

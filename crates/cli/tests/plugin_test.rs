@@ -353,6 +353,8 @@ impl Bench {
             .args(command)
             .current_dir(self.folder.path())
             .env("HOME", self.folder.path())
+            // Tests count runs, whatever the tester's agent has.
+            .env("KEYWARD_AGENT", "off")
             .env_remove("KUBERC")
             .env_remove("KUBERNETES_EXEC_INFO")
             .output()
