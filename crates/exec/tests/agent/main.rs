@@ -6,6 +6,7 @@
     reason = "tests start programs and fail by panicking"
 )]
 
+mod again;
 mod crash;
 mod ends;
 mod foreign;

@@ -10,7 +10,8 @@ use serde_json::json;
 
 use crate::stage::{Stage, VERSION, exec, request, token};
 
-fn scene() -> (Stage, Server) {
+/// A server, and a kubeconfig with a wrapped plugin for it that is not registered.
+pub(crate) fn unregistered() -> (Stage, Server) {
     let (stage, server) = (Stage::unregistered(), Server::setup().start().unwrap());
     let [command, script] = stage.words();
     let user = json!({ "exec": {
@@ -22,6 +23,12 @@ fn scene() -> (Stage, Server) {
     let kubeconfig = stage.dir.path().join("home/.kube/config");
     fs::create_dir_all(kubeconfig.parent().unwrap()).unwrap();
     fs::write(kubeconfig, server.kubeconfig(&user)).unwrap();
+    (stage, server)
+}
+
+/// A server that the agent knows, because the plugin is registered for it.
+pub(crate) fn registered() -> (Stage, Server) {
+    let (stage, server) = unregistered();
     stage.register_for(&server.url());
     (stage, server)
 }
@@ -37,7 +44,7 @@ fn asks(stage: &Stage, times: usize) -> Command {
 
 #[test]
 fn a_credential_that_the_server_accepts_is_not_replaced() {
-    let (stage, server) = scene();
+    let (stage, server) = registered();
     server.users().token("t0ken", User::new("ann"));
     assert_eq!(token(&asks(&stage, 8).output().unwrap()), "t0ken");
     assert_eq!(stage.runs(), 1);
@@ -53,7 +60,7 @@ fn a_credential_that_the_server_accepts_is_not_replaced() {
 
 #[test]
 fn a_credential_that_the_server_refuses_is_replaced() {
-    let (stage, server) = scene();
+    let (stage, server) = registered();
     server.users().token("new", User::new("ann"));
     assert_eq!(stage.token(), "t0ken");
     stage.answer("new");
@@ -63,7 +70,7 @@ fn a_credential_that_the_server_refuses_is_replaced() {
 
 #[test]
 fn ten_kubectls_at_a_server_that_refuses_everything_make_four_runs_at_most() {
-    let (stage, _server) = scene();
+    let (stage, _server) = registered();
     for _ in 0..10 {
         let mut command = stage.command(&kubectl::installed().path);
         let output = command.args(["get", "--raw", "/api"]).output().unwrap();
@@ -75,7 +82,7 @@ fn ten_kubectls_at_a_server_that_refuses_everything_make_four_runs_at_most() {
 
 #[test]
 fn kubectl_gets_the_credential_from_the_agent() {
-    let (stage, server) = scene();
+    let (stage, server) = registered();
     server.users().token("t0ken", User::new("ann"));
     for _ in 0..5 {
         let mut command = stage.command(&kubectl::installed().path);
