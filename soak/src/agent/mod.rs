@@ -1,10 +1,12 @@
-//! `cargo xtask soak --agent`: the agent under crowds, kills, an upgrade and switches of identity.
+//! `cargo xtask soak --agent`: the agent under crowds, kills, an upgrade, systemd and switches of
+//! identity.
 
 mod crash;
 mod crowd;
 mod handover;
 mod identity;
 mod scene;
+mod unit;
 
 use std::error::Error;
 
@@ -34,6 +36,7 @@ pub fn soak(amount: Amount, seed: u64) -> Result<Vec<Verdict>, Box<dyn Error + S
         add(verdict);
     }
     add(handover::soak()?);
+    add(unit::soak()?);
     for verdict in identity::soak(amount.asks, seed)? {
         add(verdict);
     }

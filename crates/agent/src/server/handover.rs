@@ -19,7 +19,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags,
 };
 
-use super::{CannotStart, Place, Server, Settings, connection::Id};
+use super::{CannotStart, Place, Server, Settings, connection::Id, service_manager};
 
 /// How often the agent checks whether its program file was replaced.
 const COMPARE: Duration = Duration::from_secs(5);
@@ -92,8 +92,14 @@ impl Server {
         connection.flush();
         let fds = [self.place.listener.as_fd(), self.place.lock.as_fd()];
         let sent = send(&connection.stream, fds);
+        let successor = connection.peer();
         self.close(id);
         if sent.is_ok() {
+            if let (Some(manager), Some(successor)) = (&self.settings.service_manager, successor)
+                && let Err(error) = service_manager::set_main_process(manager, successor.pid)
+            {
+                tracing::warn!(%error, "cannot tell the service manager of the new agent");
+            }
             // Connected clients are still served to the end.
             self.handed_over = Some(self.settings.clock.elapsed());
         }

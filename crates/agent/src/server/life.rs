@@ -57,17 +57,18 @@ impl Place {
         }
         let listener = UnixListener::bind(&address.socket)?;
         fs::set_permissions(&address.socket, Permissions::from_mode(0o600))?;
-        rustix::net::listen(&listener, BACKLOG).map_err(io::Error::from)?;
         Self::with(address, listener, lock)
     }
 
-    /// A socket that another agent handed over.
+    /// A socket that is bound, by us or by the agent that handed it over.
     pub(super) fn with(
         address: Address,
         listener: UnixListener,
         lock: File,
     ) -> Result<Self, CannotStart> {
         listener.set_nonblocking(true)?;
+        // Also for a socket that listens already: it then names us to clients, not our predecessor.
+        rustix::net::listen(&listener, BACKLOG).map_err(io::Error::from)?;
         let found = fs::symlink_metadata(&address.socket)?;
         Ok(Self { address, listener, lock, file: (found.dev(), found.ino()) })
     }

@@ -14,6 +14,7 @@ mod peer;
 mod rules;
 mod secrets;
 mod serve;
+mod service_manager;
 mod slot;
 mod status;
 mod subject;
@@ -21,6 +22,7 @@ mod verify;
 
 use std::{
     collections::{HashMap, HashSet},
+    ffi::OsString,
     io,
     path::PathBuf,
     sync::{
@@ -88,13 +90,24 @@ pub struct Settings {
     pub verifier: Option<PathBuf>,
     /// The agent's program file, to notice an upgrade.
     pub program: Option<PathBuf>,
+    /// The socket of the service manager that started the agent, which is told of a handover.
+    pub service_manager: Option<OsString>,
 }
 
 impl Settings {
     /// The default settings.
     pub fn new(address: Address, entries: PathBuf, clock: SharedClock) -> Self {
         let idle = Duration::from_secs(600);
-        Self { address, entries, clock, idle, browser: None, verifier: None, program: None }
+        Self {
+            address,
+            entries,
+            clock,
+            idle,
+            browser: None,
+            verifier: None,
+            program: None,
+            service_manager: None,
+        }
     }
 }
 

@@ -45,6 +45,7 @@ pub fn serve(
         settings.verifier = own.as_deref().map(|own| own.with_file_name("keyward"));
     }
     settings.program = own;
+    settings.service_manager = surroundings.var("NOTIFY_SOCKET").filter(|path| !path.is_empty());
     let begun =
         if options.take_over { Server::take_over(settings) } else { Server::bind(settings) };
     let server = begun.map_err(|error| error.to_string())?;

@@ -18,5 +18,7 @@ mod signer;
 mod stage;
 #[cfg(target_os = "linux")]
 mod terminal;
+#[cfg(target_os = "linux")]
+mod unit;
 mod whoami;
 mod wrap;

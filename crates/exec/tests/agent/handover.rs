@@ -2,20 +2,20 @@
 
 use std::{
     fs,
-    os::unix::fs::MetadataExt as _,
+    os::unix::{fs::MetadataExt as _, net::UnixDatagram},
     path::Path,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
-    time::Duration,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    time::{Duration, Instant},
 };
 
 use keyward_agent::{Client, Obtained, obtain};
 use keyward_protocol::agent::Message;
 
-use crate::stage::{Stage, eventually, exec, request};
+use crate::stage::{Foreground, PATIENCE, Stage, eventually, exec, request};
 
-/// Together they ask some 200 times a second, or as often as the machine allows.
-const CLIENTS: u32 = 4;
-const PAUSE: Duration = Duration::from_millis(18);
+/// Together they ask 200 times a second. One that is late asks at once, until it has caught up.
+const CLIENTS: u32 = 20;
+const EVERY: Duration = Duration::from_millis(100);
 
 #[test]
 fn a_new_program_takes_the_socket_over_and_no_request_fails() {
@@ -30,6 +30,37 @@ fn an_agent_inside_keyward_hands_over_too() {
 #[test]
 fn an_agent_inside_keyward_hands_over_to_the_program_that_a_new_version_brings() {
     replace("keyward", "keyward-agent");
+}
+
+#[test]
+fn the_service_manager_is_told_which_process_serves_now() {
+    let stage = Stage::new();
+    let program = stage.dir.path().join("keyward-agent");
+    let install = || {
+        let new = stage.dir.path().join("new");
+        fs::copy(keyward_testing::plugin::agent(), &new).unwrap();
+        fs::rename(new, &program).unwrap();
+    };
+    install();
+    let manager = stage.dir.path().join("notify");
+    let receiver = UnixDatagram::bind(&manager).unwrap();
+    receiver.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let mut command = stage.command(&program);
+    let mut old = Foreground(command.env("NOTIFY_SOCKET", &manager).spawn().unwrap());
+    let socket = stage.dir.path().join("run/keyward/agent.sock");
+    eventually("the agent listens", || Client::connect(&socket).is_ok());
+    install();
+    let (mut bytes, begun) = ([0; 64], Instant::now());
+    let count = loop {
+        // An agent that nobody asks looks at its program once a minute.
+        drop(Client::connect(&socket));
+        match receiver.recv(&mut bytes) {
+            Ok(count) => break count,
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+        }
+    };
+    assert_eq!(String::from_utf8_lossy(&bytes[..count]), format!("MAINPID={}", stage.agent()));
+    assert!(old.0.wait().unwrap().success());
 }
 
 /// Replaces all programs under load. `before` and `after` are those that serve.
@@ -70,14 +101,18 @@ fn replace(before: &str, after: &str) {
     let inode = fs::metadata(&socket).unwrap().ino();
 
     let question = Message::Ask(stage.question());
-    let (done, asked) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (done, asked) = (AtomicBool::new(false), AtomicU32::new(0));
+    let begun = Instant::now();
     std::thread::scope(|scope| {
-        for _ in 0..CLIENTS {
-            scope.spawn(|| {
+        for client in 0..CLIENTS {
+            let (done, asked, socket, question) = (&done, &asked, &socket, &question);
+            scope.spawn(move || {
+                let mut next = begun + EVERY * client / CLIENTS;
                 while !done.load(Ordering::SeqCst) {
-                    get(&socket, &question);
+                    std::thread::sleep(next.saturating_duration_since(Instant::now()));
+                    get(socket, question);
                     asked.fetch_add(1, Ordering::SeqCst);
-                    std::thread::sleep(PAUSE);
+                    next += EVERY;
                 }
             });
         }
@@ -90,8 +125,12 @@ fn replace(before: &str, after: &str) {
         eventually("the new agent serves", || asked.load(Ordering::SeqCst) > then + 20);
         done.store(true, Ordering::SeqCst);
     });
+    let rate = f64::from(asked.into_inner()) / begun.elapsed().as_secs_f64();
+    println!("{rate:.0} requests a second, where the machine allows 200");
     assert_eq!(fs::metadata(&socket).unwrap().ino(), inode, "the socket is the same");
     assert_eq!(stage.status()["pid"], stage.agent());
+    let client = Client::connect(&socket).unwrap();
+    assert_eq!(client.process(), stage.agent(), "the socket names the process that serves");
     assert_eq!(serving(), after);
 }
 

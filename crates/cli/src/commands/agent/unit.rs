@@ -46,7 +46,8 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Not part of the terminal's or the desktop's unit, so that it does not end with them.
+/// Not part of the terminal's or the desktop's unit, so that it does not end with them. An agent that
+/// is replaced tells systemd which process continues its work.
 fn systemd(program: &str) -> String {
     let program = program.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
     format!(
@@ -56,6 +57,7 @@ fn systemd(program: &str) -> String {
          [Service]\n\
          ExecStart=\"{program}\" agent\n\
          Restart=on-failure\n\
+         NotifyAccess=main\n\
          LimitCORE=0\n\
          MemorySwapMax=0\n\
          NoNewPrivileges=yes\n\
