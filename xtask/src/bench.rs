@@ -4,7 +4,7 @@ use std::process::Command;
 
 use keyward_testing::kubectl::VARIABLE;
 
-use crate::{kubectl, packages, sh};
+use crate::{e2e, kubectl, packages, sh};
 
 /// Builds the program, the bench and, where Go is at hand, the peers in Go; then runs the bench;
 /// `args` go to it.
@@ -48,6 +48,9 @@ fn build_peers() -> Result<(), String> {
     build.current_dir(crate::root().join("conformance/go")).arg("build").arg("-o");
     if !sh::run(build.arg(sh::target().join("release/keyward-pace")).arg("./pace"))? {
         eprintln!("the peers in Go cannot be built: the rows go without them");
+    }
+    if !e2e::kubelogin(&sh::target().join("release/kubelogin"))? {
+        eprintln!("kubelogin cannot be built: the rows go without it");
     }
     Ok(())
 }

@@ -76,6 +76,11 @@ pub fn kubectl() -> Result<Option<PathBuf>, String> {
     Ok(parts::kubectl(&source.join("programs/kubernetes"), &built)?.then_some(built))
 }
 
+/// Builds int128's kubelogin, in the version that the cluster's steps use.
+pub fn kubelogin(program: &Path) -> Result<bool, String> {
+    parts::kubelogin(&crate::root().join("e2e/programs/kubelogin"), program)
+}
+
 /// Outside of the tree, so that a clean tree need not build Kubernetes again.
 fn cache(source: &Path) -> Result<PathBuf, String> {
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));

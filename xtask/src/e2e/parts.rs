@@ -104,6 +104,11 @@ pub fn kubectl(module: &Path, program: &Path) -> Result<bool, String> {
     go_build(module, "k8s.io/kubernetes/cmd/kubectl", program)
 }
 
+/// Builds kubelogin, from its module.
+pub fn kubelogin(module: &Path, program: &Path) -> Result<bool, String> {
+    go_build(module, "github.com/int128/kubelogin", program)
+}
+
 fn go_build(module: &Path, package: &str, output: &Path) -> Result<bool, String> {
     let mut flags = "-s -w".to_owned();
     if module.ends_with("kubernetes") {

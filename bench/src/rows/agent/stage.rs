@@ -5,19 +5,19 @@ use std::{
     os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use keyward_protocol::agent::Ask;
 use keyward_testing::server::{Server, User};
 use serde_json::{Value, json};
 
-use super::super::{scene::TOKEN, startup};
+use super::{
+    super::{scene::TOKEN, startup},
+    kubelogin,
+};
 
 const VERSION: &str = "client.authentication.k8s.io/v1";
-/// Of anything that ends by itself.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Stage {
     dir: tempfile::TempDir,
@@ -35,6 +35,7 @@ impl Stage {
         }
         let server = Server::setup().records(0).start().map_err(|e| e.to_string())?;
         server.users().token(TOKEN, User::new("bench"));
+        server.users().token(kubelogin::TOKEN, User::new("bench"));
         let stage = Self { dir, server };
         let pause = sleep.map(|time| format!("sleep {time}\n")).unwrap_or_default();
         let answer = json!({
@@ -43,11 +44,21 @@ impl Stage {
         });
         fs::write(stage.plugin(), format!("#!/bin/sh\n{pause}echo '{answer}'\n")).map_err(text)?;
         fs::set_permissions(stage.plugin(), fs::Permissions::from_mode(0o755)).map_err(text)?;
-        let exec = json!({ "exec": {
-            "apiVersion": VERSION, "command": stage.plugin(), "interactiveMode": "Never",
-        } });
-        let configs =
-            [("static", json!({ "token": TOKEN })), ("plain", exec.clone()), ("wrapped", exec)];
+        fs::write(stage.path("answer"), answer.to_string()).map_err(text)?;
+        let plugin = |command: &Path, args: Vec<String>| {
+            json!({ "exec": {
+                "apiVersion": VERSION, "command": command, "args": args, "interactiveMode": "Never",
+            } })
+        };
+        let answer = vec![stage.path("answer").display().to_string()];
+        let cache = stage.path("kubelogin-cache");
+        let configs = [
+            ("static", json!({ "token": TOKEN })),
+            ("cat", plugin(Path::new("/bin/cat"), answer)),
+            ("kubelogin", plugin(&kubelogin::program(), kubelogin::args(&cache))),
+            ("plain", plugin(&stage.plugin(), Vec::new())),
+            ("wrapped", plugin(&stage.plugin(), Vec::new())),
+        ];
         for (name, user) in configs {
             fs::write(stage.path(name), stage.server.kubeconfig(&user)).map_err(text)?;
         }
@@ -92,6 +103,17 @@ impl Stage {
         command
     }
 
+    /// A plugin that has its answer in a file; the first call puts it there.
+    pub fn kubelogin(&self) -> Result<Command, String> {
+        let cache = self.path("kubelogin-cache");
+        if !cache.exists() {
+            kubelogin::warm(&cache)?;
+        }
+        let mut command = self.command(kubelogin::program());
+        command.args(kubelogin::args(&cache));
+        Ok(command)
+    }
+
     /// What `keyward-exec` sends, for one of several identities.
     pub fn question(&self, number: usize) -> Ask {
         let pairs = self.vars().into_iter().chain([("NUMBER".to_owned(), number.to_string())]);
@@ -123,18 +145,9 @@ impl Stage {
         status["pid"].as_u64().and_then(|pid| pid.try_into().ok()).ok_or("no agent runs".to_owned())
     }
 
-    /// Ends the agent, and returns when nothing is left of it.
+    /// Ends the agent.
     pub fn stop(&self) -> Result<(), String> {
-        let Ok(pid) = self.agent() else { return Ok(()) };
-        run(self.command(startup::keyward()).args(["agent", "stop"]))?;
-        let begin = Instant::now();
-        while Path::new(&format!("/proc/{pid}/exe")).exists() {
-            if begin.elapsed() > PATIENCE {
-                return Err("the agent does not end".to_owned());
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
+        run(self.command(startup::keyward()).args(["agent", "stop"]))
     }
 }
 
