@@ -56,7 +56,11 @@ impl Cli {
             .version(env!("CARGO_PKG_VERSION"))
             .subcommand_required(true)
             .disable_help_subcommand(true);
-        let few = Flags::augment_args(top).subcommands(commands::among(words));
+        let few = match words {
+            // Needs no flags, and is asked for by scripts.
+            [_, word] if word == "--version" => top,
+            _ => Flags::augment_args(top).subcommands(commands::among(words)),
+        };
         Self::from_arg_matches(&few.try_get_matches_from(words)?)
     }
 }

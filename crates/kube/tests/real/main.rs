@@ -55,10 +55,11 @@ impl Desk {
     }
 
     fn client(&self, server: &Server, user: &Value) -> kube::Client {
-        let target = Kubeconfig::from_bytes(server.kubeconfig(user).as_bytes())
-            .unwrap()
-            .resolve(&Overrides::default(), &Surroundings::process())
-            .unwrap();
+        self.open(&Kubeconfig::from_bytes(server.kubeconfig(user).as_bytes()).unwrap())
+    }
+
+    fn open(&self, config: &Kubeconfig) -> kube::Client {
+        let target = config.resolve(&Overrides::default(), &Surroundings::process()).unwrap();
         let mut settings = PlanSettings::default();
         settings.person = false;
         let client = Client::builder().plan(settings);
@@ -122,16 +123,18 @@ async fn an_error_that_main_returns_says_who_failed_and_why() {
         "command": "/bin/sh",
         "args": ["-c", "echo 'no session: run `corp login`' >&2; exit 7"],
         "interactiveMode": "Never",
-        "installHint": "see https://plugins.example.test",
     } });
-    let client = desk.client(&server, &user);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, server.kubeconfig(&user)).unwrap();
+    let config = Kubeconfig::load(&Surroundings::process(), Some(file.path())).unwrap();
+    let client = desk.open(&config);
     let error = within(client.apiserver_version()).await.unwrap_err();
     let shown = format!("{error:?}");
     for words in [
         "there is no credential for the request\n",
         "plugin `/bin/sh` failed with exit code 7\n",
         "needed by: user `",
-        ", line ",
+        &format!("` in `{}`, line ", file.path().display()),
         "no session: run `corp login`",
     ] {
         assert!(shown.contains(words), "{words}: {shown}");
