@@ -5,6 +5,7 @@ mod attack;
 mod bench;
 mod check;
 mod conformance;
+mod dist;
 mod e2e;
 mod fuzz;
 mod kubectl;
@@ -39,6 +40,8 @@ fn main() -> ExitCode {
         "attack" => attack::run(&rest),
         "soak" => soak::run(&rest),
         "e2e" => e2e::run(&rest),
+        "dist" => dist::run(&rest),
+        "dist-empty-root" => dist::run_empty_root(&rest),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
@@ -65,6 +68,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   fuzz-match       compare the index of image patterns with the plain rules [--pairs N] [--seed N]
   e2e [OPTION…]    a real cluster on loopback, next to kubectl [--if-cached] [--build-only] [--limit SECONDS]
                    [--keep] [WORD]
+  dist [OPTION…]   programs, tarball, deb, rpm, image, manifests and sums [--out DIR] [--debug] [--verify] [--test]
+                   [--only-test]
   attack [OPTION…] every known attack on the built programs [--binary PATH] [--release] [--short]
                    [--attempts N] [--jobs N] [--keep] [WORD]
   soak [OPTION…]   rotate, revoke and restart under load [--proxy | --agent] [--seconds N | --rounds N --asks N] [--seed N]

@@ -22,6 +22,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("htpasswd", "apache2-utils"),
     ("zsh", "zsh"),
     ("fish", "fish"),
+    ("man", "man-db"),
 ];
 
 /// A library the tests load, and the package it comes in.

@@ -22,7 +22,7 @@ use crate::{commands::image::setup::trusted_by_environment, duration, signals};
 /// asks the credential helpers of `credHelpers` and `credsStore`.
 #[derive(Debug, Parser)]
 #[command(name = "keyward-provider-docker", version)]
-struct Args {
+pub(super) struct Args {
     /// Docker's configuration, instead of `config.json` in `$DOCKER_CONFIG` or in `~/.docker`
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,

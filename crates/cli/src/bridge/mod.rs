@@ -12,6 +12,7 @@ use std::{
     process::ExitCode,
 };
 
+use clap::CommandFactory as _;
 use keyward_process::harden;
 
 use crate::{failure::Failure, flags::Flags, globals::Globals};
@@ -60,6 +61,11 @@ impl Bridge {
             Self::Token => token::main(&args),
         }
     }
+}
+
+/// The command lines of the bridges that have one, for the manual pages.
+pub(crate) fn commands() -> [clap::Command; 2] {
+    [docker::Args::command(), token::Args::command()]
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::docker::parse;
 /// password, and is cached until it expires.
 #[derive(Debug, Parser)]
 #[command(name = "keyward-provider-token", version)]
-struct Args {
+pub(super) struct Args {
     /// The user name to send with the token; most registries ignore it
     #[arg(long, value_name = "NAME", default_value = "service-account")]
     username: String,

@@ -10,6 +10,7 @@ mod doctor;
 mod enroll;
 mod get;
 pub(crate) mod image;
+mod man_pages;
 mod plan;
 mod plugin_test;
 #[cfg(unix)]
@@ -74,6 +75,8 @@ pub(crate) enum Command {
     #[command(name = "__complete", hide = true)]
     Complete(completions::CompleteArgs),
     Version(version::Args),
+    #[command(hide = true)]
+    ManPages(man_pages::Args),
 }
 
 impl Command {
@@ -117,6 +120,7 @@ impl Command {
             Self::Completions(args) => completions::run(&args),
             Self::Complete(args) => completions::complete(args, globals),
             Self::Version(args) => version::run(&args),
+            Self::ManPages(args) => man_pages::run(&args, globals),
         }
     }
 
@@ -126,7 +130,9 @@ impl Command {
     fn runs_plugins(&self) -> bool {
         match self {
             Self::Plan(_) | Self::Plugin(_) => false,
-            Self::Completions(_) | Self::Complete(_) | Self::Version(_) => false,
+            Self::Completions(_) | Self::Complete(_) | Self::Version(_) | Self::ManPages(_) => {
+                false
+            }
             #[cfg(target_os = "linux")]
             Self::Agent(_) | Self::RunPlugin(_) | Self::VerifyCredential(_) => false,
             Self::Image(args) => args.runs_plugins(),

@@ -7,7 +7,8 @@ use clap::{Args as _, Command};
 #[cfg(target_os = "linux")]
 use super::agent;
 use super::{
-    completions, credential, doctor, enroll, get, image, plan, plugin_test, sign, version, whoami,
+    completions, credential, doctor, enroll, get, image, man_pages, plan, plugin_test, sign,
+    version, whoami,
 };
 #[cfg(unix)]
 use super::{demo, proxy, unwrap, wrap};
@@ -57,6 +58,7 @@ const TABLE: &[(&str, Augment)] = &[
     ("completions", completions::Args::augment_args),
     ("__complete", completions::CompleteArgs::augment_args),
     ("version", version::Args::augment_args),
+    ("man-pages", man_pages::Args::augment_args),
 ];
 
 #[cfg(test)]

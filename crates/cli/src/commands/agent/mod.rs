@@ -27,7 +27,7 @@ use crate::{failure::Failure, flags, globals::Globals, output};
 ///
 /// `keyward-exec`, which `keyward wrap` puts into kubeconfigs, starts the agent when it is needed.
 /// The agent exits after ten minutes with nothing to keep. Without a subcommand, it runs in the
-/// foreground.
+/// foreground: as the small program `keyward-agent` if that is installed beside `keyward`.
 #[derive(Debug, clap::Args)]
 #[command(args = flags::only_general(), after_long_help = "\
 Examples:

@@ -1,0 +1,88 @@
+//! An OCI image layout in a tar archive: what `podman load`, `skopeo` and registries take.
+
+use serde_json::{Value, json};
+
+use super::{
+    archive,
+    package::{Package, Release},
+    sums::sha256,
+    tree::Tree,
+};
+
+/// The file's name.
+pub fn file_name(release: &Release) -> String {
+    format!("keyward-{}-{}.oci.tar", release.version, release.go_arch())
+}
+
+/// The user that the image runs as: none that a machine has.
+const USER: u32 = 65532;
+
+/// The image's bytes. `extra` has what the programs need beside themselves: the libraries of a dynamic build.
+pub fn build(package: &Package, extra: &Tree, release: &Release) -> Result<Vec<u8>, String> {
+    let failed = |e: std::io::Error| format!("cannot build the image: {e}");
+    let mut root = package.tree.under("usr");
+    root.extend(extra.clone());
+    root.file(
+        "etc/passwd",
+        format!(
+            "root:x:0:0::/root:/bin/false\nkeyward:x:{USER}:{USER}::/home/keyward:/bin/false\n"
+        ),
+    );
+    root.file("etc/group", format!("root:x:0:\nkeyward:x:{USER}:\n"));
+    root.directory("tmp", 0o1777);
+    root.directory("home/keyward", 0o755);
+    let layer = archive::tar(&root, release.time).map_err(failed)?;
+    let packed = archive::gzip(&layer).map_err(failed)?;
+
+    let created = release.timestamp()?;
+    let config = json!({
+        "created": created,
+        "architecture": release.go_arch(),
+        "os": "linux",
+        "config": {
+            "User": format!("{USER}:{USER}"),
+            "Env": ["PATH=/usr/bin", "HOME=/home/keyward"],
+            "Entrypoint": ["/usr/bin/keyward"],
+            "WorkingDir": "/home/keyward",
+            "Labels": labels(release),
+        },
+        "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{}", sha256(&layer))] },
+        "history": [{ "created": created, "created_by": "cargo xtask dist" }],
+    });
+    let config = config.to_string().into_bytes();
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": descriptor("application/vnd.oci.image.config.v1+json", &config),
+        "layers": [descriptor("application/vnd.oci.image.layer.v1.tar+gzip", &packed)],
+    });
+    let manifest = manifest.to_string().into_bytes();
+    let mut entry = descriptor(MANIFEST, &manifest);
+    entry["platform"] = json!({ "architecture": release.go_arch(), "os": "linux" });
+    entry["annotations"] = json!({ "org.opencontainers.image.ref.name": release.version });
+    let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [entry] });
+
+    let mut layout = Tree::default();
+    layout.file("oci-layout", json!({ "imageLayoutVersion": "1.0.0" }).to_string());
+    layout.file("index.json", index.to_string());
+    for blob in [config, manifest, packed] {
+        layout.file(format!("blobs/sha256/{}", sha256(&blob)), blob);
+    }
+    archive::tar(&layout, release.time).map_err(failed)
+}
+
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+
+fn labels(release: &Release) -> Value {
+    json!({
+        "org.opencontainers.image.title": "keyward",
+        "org.opencontainers.image.version": release.version,
+        "org.opencontainers.image.source": release.repository,
+        "org.opencontainers.image.licenses": release.license,
+    })
+}
+
+fn descriptor(kind: &str, bytes: &[u8]) -> Value {
+    json!({ "mediaType": kind, "digest": format!("sha256:{}", sha256(bytes)), "size": bytes.len() })
+}
