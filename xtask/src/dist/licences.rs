@@ -47,7 +47,7 @@ fn texts_in(directory: &Path) -> Result<Vec<String>, String> {
         let is_text = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"]
             .iter()
             .any(|start| upper.starts_with(start));
-        if is_text && !upper.ends_with(".HTML") {
+        if is_text {
             let path = directory.join(&name);
             let bytes = fs::read(&path).map_err(read_error(&path))?;
             texts.push(String::from_utf8_lossy(&bytes).replace("\r\n", "\n"));

@@ -46,30 +46,43 @@ pub fn run(args: &[String]) -> Result<bool, String> {
     let root = fs::canonicalize(crate::root()).map_err(read_error(crate::root()))?;
     let release = Release::find(&root)?;
     let out = options.out.unwrap_or_else(|| sh::target().join("dist"));
-    if options.verify {
-        return verify::run(&root, &out, &release)
-            .and_then(|same| Ok(same && (!options.test || install::run(&out, &release)?)));
-    }
-    if !options.only_test {
-        note_changes(&root)?;
-        let stage = sh::target().join("dist-programs");
-        let built = if options.debug {
-            compile::take(&sh::target().join("debug"), &stage)?
-        } else {
-            compile::build(&root, &sh::target(), &stage, release.time)?
-        };
-        pack(&root, &built, &out, &release)?;
-    }
-    Ok(!options.test || install::run(&out, &release)?)
+    let is_made = match options.make {
+        Make::Nothing => true,
+        Make::Twice => verify::run(&root, &out, &release)?,
+        Make::Release | Make::Debug => {
+            note_changes(&root)?;
+            let stage = sh::target().join("dist-programs");
+            let built = if options.make == Make::Debug {
+                compile::take(&sh::target().join("debug"), &stage)?
+            } else {
+                compile::build(&root, &sh::target(), &stage, release.time)?
+            };
+            pack(&root, &built, &out, &release)?;
+            true
+        }
+    };
+    Ok(is_made && (!options.test || install::run(&out, &release)?))
 }
 
 #[derive(Default)]
 struct Options {
     out: Option<PathBuf>,
-    debug: bool,
+    make: Make,
     test: bool,
-    only_test: bool,
-    verify: bool,
+}
+
+/// What to make packages of.
+#[derive(Default, PartialEq)]
+enum Make {
+    /// An optimised build.
+    #[default]
+    Release,
+    /// Two optimised builds, which are compared.
+    Twice,
+    /// The programs of `target/debug`.
+    Debug,
+    /// Nothing: an earlier run has made them.
+    Nothing,
 }
 
 impl Options {
@@ -82,10 +95,10 @@ impl Options {
                     let directory = args.next().ok_or("`--out` needs a directory")?;
                     options.out = Some(std::path::absolute(directory).map_err(|e| e.to_string())?);
                 }
-                "--debug" => options.debug = true,
+                "--debug" => options.make = Make::Debug,
+                "--verify" => options.make = Make::Twice,
+                "--only-test" => (options.make, options.test) = (Make::Nothing, true),
                 "--test" => options.test = true,
-                "--only-test" => (options.test, options.only_test) = (true, true),
-                "--verify" => options.verify = true,
                 other => return Err(format!("`dist` has no option `{other}`")),
             }
         }

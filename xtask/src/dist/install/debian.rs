@@ -34,12 +34,9 @@ pub(super) fn works(stage: &Stage<'_>) -> Result<(), String> {
     // The reader of manual pages is not in the smallest Debian; this needs the network.
     let mut man = Command::new("chroot");
     man.arg(&root).args([
-        "apt-get",
-        "install",
-        "--quiet",
-        "--yes",
-        "--no-install-recommends",
-        "man-db",
+        "sh",
+        "-c",
+        "apt-get update && apt-get install --yes --no-install-recommends man-db",
     ]);
     man.env_clear()
         .env("PATH", PATH)

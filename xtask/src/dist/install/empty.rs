@@ -44,12 +44,12 @@ pub fn run_empty_root(args: &[String]) -> Result<bool, String> {
 
     let before = server.recorder().all().len();
     let mut proxy = root.proxy()?;
-    let served = ready(&mut proxy).and_then(|kubeconfig| {
+    let outcome = ready(&mut proxy).and_then(|kubeconfig| {
         expect(&root.prints(&kubeconfig, &["get", "--raw", "/version"])?, "gitVersion")
     });
     let _ = proxy.kill();
     let _ = proxy.wait();
-    served?;
+    outcome?;
     if server.recorder().all().len() == before {
         return Err("the proxy did not ask the server".to_owned());
     }
