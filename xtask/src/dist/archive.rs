@@ -17,19 +17,28 @@ pub fn tar(tree: &Tree, time: u64) -> io::Result<Vec<u8>> {
     for (path, entry) in tree.entries() {
         for (end, _) in path.match_indices('/') {
             if known.insert(path[..end].to_owned()) {
-                add(&mut builder, &path[..end], EntryType::Directory, 0o755, time, &[])?;
+                let mut header = header(EntryType::Directory, 0o755, time, &[])?;
+                builder.append_data(&mut header, format!("{}/", &path[..end]), io::empty())?;
             }
         }
         match entry {
             Entry::File(bytes, mode) => {
-                add(&mut builder, path, EntryType::Regular, *mode, time, bytes)?;
+                let mut header = header(EntryType::Regular, *mode, time, bytes)?;
+                builder.append_data(&mut header, path, bytes.as_slice())?;
             }
-            Entry::Directory(mode) => {
+            Entry::Directory(mode, owner) => {
                 known.insert(path.to_owned());
-                add(&mut builder, path, EntryType::Directory, *mode, time, &[])?;
+                let mut header = header(EntryType::Directory, *mode, time, &[])?;
+                if *owner != 0 {
+                    header.set_uid(u64::from(*owner));
+                    header.set_gid(u64::from(*owner));
+                    header.set_username("")?;
+                    header.set_groupname("")?;
+                }
+                builder.append_data(&mut header, format!("{path}/"), io::empty())?;
             }
             Entry::Link(to) => {
-                let mut header = header(EntryType::Symlink, 0o777, time, 0)?;
+                let mut header = header(EntryType::Symlink, 0o777, time, &[])?;
                 builder.append_link(&mut header, path, to)?;
             }
         }
@@ -47,25 +56,12 @@ pub fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-fn add(
-    builder: &mut Builder<Vec<u8>>,
-    path: &str,
-    kind: EntryType,
-    mode: u32,
-    time: u64,
-    bytes: &[u8],
-) -> io::Result<()> {
-    let mut header = header(kind, mode, time, bytes.len() as u64)?;
-    let path = if kind == EntryType::Directory { format!("{path}/") } else { path.to_owned() };
-    builder.append_data(&mut header, path, bytes)
-}
-
-fn header(kind: EntryType, mode: u32, time: u64, size: u64) -> io::Result<Header> {
+fn header(kind: EntryType, mode: u32, time: u64, bytes: &[u8]) -> io::Result<Header> {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
     header.set_mode(mode);
     header.set_mtime(time);
-    header.set_size(size);
+    header.set_size(bytes.len() as u64);
     header.set_uid(0);
     header.set_gid(0);
     header.set_username("root")?;

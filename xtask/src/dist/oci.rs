@@ -29,8 +29,8 @@ pub fn build(package: &Package, extra: &Tree, release: &Release) -> Result<Vec<u
         ),
     );
     root.file("etc/group", format!("root:x:0:\nkeyward:x:{USER}:\n"));
-    root.directory("tmp", 0o1777);
-    root.directory("home/keyward", 0o755);
+    root.directory("tmp", 0o1777, 0);
+    root.directory("home/keyward", 0o700, USER);
     let layer = archive::tar(&root, release.time).map_err(failed)?;
     let packed = archive::gzip(&layer).map_err(failed)?;
 

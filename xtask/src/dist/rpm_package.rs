@@ -51,9 +51,8 @@ fn package_of(package: &Package, release: &Release) -> Result<Vec<u8>, Box<dyn s
             Entry::Link(to) => {
                 builder.with_symlink(FileOptions::symlink(place, to))?;
             }
-            Entry::Directory(mode) => {
-                let options = FileOptions::dir(place).permissions(u16::try_from(*mode)?);
-                builder.with_dir_entry(options)?;
+            Entry::Directory(..) => {
+                return Err(format!("`{place}`: only the image has such").into());
             }
         }
     }

@@ -14,8 +14,8 @@ pub enum Entry {
     File(Vec<u8>, u32),
     /// Where it leads.
     Link(String),
-    /// Only for directories that would otherwise be empty or that need other permissions than 0755.
-    Directory(u32),
+    /// Permissions and owner. Only for directories that would otherwise not exist, or belong to root with 0755.
+    Directory(u32, u32),
 }
 
 impl Tree {
@@ -36,9 +36,9 @@ impl Tree {
         self.0.insert(path.into(), Entry::Link(to.into()));
     }
 
-    /// Adds a directory with these permissions.
-    pub fn directory(&mut self, path: impl Into<String>, mode: u32) {
-        self.0.insert(path.into(), Entry::Directory(mode));
+    /// Adds a directory with these permissions and this owner.
+    pub fn directory(&mut self, path: impl Into<String>, mode: u32, owner: u32) {
+        self.0.insert(path.into(), Entry::Directory(mode, owner));
     }
 
     /// All of it in the directory `prefix`.
@@ -73,7 +73,7 @@ impl Tree {
     pub fn size(&self) -> u64 {
         let sizes = self.0.values().map(|entry| match entry {
             Entry::File(bytes, _) => bytes.len() as u64,
-            Entry::Link(_) | Entry::Directory(_) => 0,
+            Entry::Link(_) | Entry::Directory(..) => 0,
         });
         sizes.sum()
     }

@@ -20,8 +20,12 @@ pub(super) fn works(stage: &Stage<'_>) -> Result<(), String> {
     let manifest = json(&blob(&layout, &index["manifests"][0])?)?;
     let config = json(&blob(&layout, &manifest["config"])?)?;
     let root = stage.directory.join("root");
-    // A runtime provides this one.
-    fs::create_dir_all(root.join("proc")).map_err(write_error(&root))?;
+    // A container's runtime provides these.
+    for directory in ["proc", "dev"] {
+        fs::create_dir_all(root.join(directory)).map_err(write_error(&root))?;
+    }
+    let null = root.join("dev/null");
+    prints(Command::new("mknod").args(["--mode", "666"]).arg(null).args(["c", "1", "3"]))?;
     for layer in manifest["layers"].as_array().into_iter().flatten() {
         let mut tar = Command::new("tar");
         tar.args(["--extract", "--gzip", "--preserve-permissions", "--file"]);
@@ -29,15 +33,30 @@ pub(super) fn works(stage: &Stage<'_>) -> Result<(), String> {
     }
     let user = config["config"]["User"].as_str().ok_or("the image names no user")?;
     let program = config["config"]["Entrypoint"][0].as_str().ok_or("the image names no program")?;
-    let mut demo = in_root(&root, &["--userspec", user], &[program, "demo"]);
+    for (name, user) in [("inner", STATIC), ("outer", PLUGIN)] {
+        let text = format!(
+            "{{clusters: [{CLUSTER}], contexts: [{CONTEXT}], current-context: it, users: [{user}]}}"
+        );
+        let path = root.join("home/keyward").join(name);
+        fs::write(&path, text).map_err(write_error(&path))?;
+    }
+    // A plugin runs: the only program there is.
+    let words = [program, "credential", "--kubeconfig", "/home/keyward/outer"];
+    let mut credential = in_root(&root, &["--userspec", user], &words);
     for variable in config["config"]["Env"].as_array().into_iter().flatten() {
         let (name, value) = variable.as_str().and_then(|v| v.split_once('=')).unwrap_or_default();
-        demo.env(name, value);
+        credential.env(name, value);
     }
     // `unshare` itself is not in the image.
-    demo.env("PATH", format!("{}:/usr/bin", super::PATH));
-    expect(&prints(&mut demo)?, "promises kept")
+    credential.env("PATH", super::PATH);
+    expect(&prints(&mut credential)?, "\"token\":\"a-token\"")
 }
+
+const CLUSTER: &str = "{name: it, cluster: {server: 'https://api.keyward.test'}}";
+const CONTEXT: &str = "{name: it, context: {cluster: it, user: it}}";
+const STATIC: &str = "{name: it, user: {token: a-token}}";
+const PLUGIN: &str = "{name: it, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: keyward, \
+                      args: [credential, --kubeconfig, /home/keyward/inner], interactiveMode: Never}}}";
 
 fn json(path: &Path) -> Result<Value, String> {
     let bytes = fs::read(path).map_err(read_error(path))?;

@@ -43,7 +43,7 @@ type Test = (&'static str, fn(&Stage<'_>) -> Result<(), String>);
 const TESTS: &[Test] = &[
     ("the sums are right and the tarball works where it is unpacked", tarball::works),
     ("the program works in an almost empty root, with name resolution", empty::works),
-    ("the image runs without privileges", image::works),
+    ("the image runs a plugin without privileges", image::works),
     ("the rpm installs and verifies", rpm::works),
     ("the deb installs, works and leaves nothing behind in a clean Debian", debian::works),
 ];
