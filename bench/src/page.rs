@@ -32,6 +32,8 @@ fn text(reports: &[Report]) -> String {
          At expiry, callers wait for the plugin, and nearly all of that is the plugin's own time, the same for every client. So\n\
          the plugin records when it started and finished, and the bar is on the rest of the wait: starting it, reading its\n\
          answer, and serving everyone. The whole wait is shown as well, without a bar.\n\n\
+         kubectl itself spends milliseconds on any plugin, however quick. The plugin `cat` prints an answer from a file, so\n\
+         what it adds to a static token is the floor for every plugin. A wrapped plugin has a bar against each of the two.\n\n\
          ![How it grows](performance.svg)\n\n\
          ```text{}```\n",
         today(),
