@@ -1,4 +1,4 @@
-//! An OCI image layout in a tar archive: what `podman load`, `skopeo` and registries take.
+//! An OCI image layout in a tar archive, which `skopeo` and container engines read.
 
 use serde_json::{Value, json};
 
