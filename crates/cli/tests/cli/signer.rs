@@ -15,7 +15,7 @@ use nix::{
 use serde_json::{Value, json};
 
 use crate::{
-    stage::{Stage, config},
+    stage::{Run as _, Stage, config},
     terminal::at_terminal,
 };
 
@@ -32,6 +32,22 @@ fn scene(key: KeyKind) -> (Stage, Server, Token) {
 
 fn with(stage: &Stage, server: &Server, token: &Token) {
     stage.kubeconfig(&server.kubeconfig(&token.user()));
+}
+
+#[test]
+fn doctor_checks_a_signer_as_it_checks_a_plugin() {
+    let (stage, server, token) = scene(KeyKind::P256);
+    with(&stage, &server, &token);
+    let ran = stage.command(["doctor"]).env("XDG_RUNTIME_DIR", stage.path("")).ran();
+    let text = ran.good();
+    for line in [
+        "has a certificate",
+        "a client certificate whose key a signer holds",
+        "certificate until: ",
+        "you are `anna`",
+    ] {
+        assert!(text.contains(line), "`{line}` is missing: {text}");
+    }
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! Plugins that talk to a person: a real terminal, a real plugin, the program in between.
 
-use keyward_testing::pty::Pty;
+use keyward_testing::{
+    pty::Pty,
+    server::{Server, User},
+};
+use serde_json::json;
 
 use crate::{
     image::answers,
@@ -51,6 +55,25 @@ fn a_person_answers_a_hidden_prompt() {
         assert!(!pty.screen().contains("hunter2"), "{}", pty.screen());
         assert!(pty.echoes().unwrap());
     }
+}
+
+#[test]
+fn doctor_lets_a_plugin_prompt() {
+    let server = Server::setup().start().unwrap();
+    server.users().token("hunter2", User::new("anna"));
+    let stage = stage("Always", LOGIN);
+    stage.kubeconfig(&server.kubeconfig(&json!({ "exec": {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "p",
+        "interactiveMode": "Always",
+    } })));
+    let mut pty = at_terminal(&stage, "doctor");
+    pty.wait_for("password: ");
+    pty.type_in("hunter2\n").unwrap();
+    pty.finish();
+    let report = stage.read("out");
+    assert!(report.contains("you are `anna`"), "{report} {}", pty.screen());
+    assert!(!report.contains("hunter2"), "{report}");
 }
 
 #[test]

@@ -94,6 +94,8 @@ fn describe(credential: &Credential, got: &Got, offset: SignedDuration) -> Step 
     if let Some(signer) = credential.signer() {
         kinds.push("a client certificate whose key a signer holds");
         step = of_certificate(step, signer.chain.first().map(Vec::as_slice));
+        ends.push(("certificate", signer.not_after));
+        begins.push(("certificate", signer.not_before));
     }
     let version = got.opened.as_ref().and_then(|(plan, _)| plan.plugin().map(ExecPlugin::version));
     let version = version.map(|version| format!(" in {}", version.name())).unwrap_or_default();
