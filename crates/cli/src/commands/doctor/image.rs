@@ -34,7 +34,10 @@ pub(super) fn check(report: &mut Report, globals: &Globals, place: &Place, image
     let path = place.config(&globals.surroundings).unwrap_or_default();
     let step = Step::ok(Check::Providers, format!("{} in `{}`", names.join(", "), path.display()));
     report.add(step);
-    let found = match setup.images().lookup(&config, image, None) {
+    let waiting = Setup::waiting(&[image.to_owned()]);
+    let found = setup.images().lookup(&config, image, None);
+    drop(waiting);
+    let found = match found {
         Ok(found) => found,
         Err(error) => {
             report.add(Step::failed(Check::Match, &error.into()));

@@ -10,6 +10,7 @@ use keyward::{
 };
 use keyward_host::{Credential, Error, Fetched, Source, Target};
 use keyward_process::clock::{Clock as _, SystemClock};
+use keyward_protocol::url;
 use serde_json::Value;
 
 use super::{credential::Got, step::Check};
@@ -17,6 +18,7 @@ use crate::{
     commands::whoami,
     failure::Failure,
     globals::Globals,
+    output::inline,
     server::{bytes, identify},
     waiting::Waiting,
 };
@@ -81,10 +83,11 @@ pub(super) fn reach(globals: &Globals, target: &Target, got: &Got) -> Reached {
         }
     };
     reached.origin = Some(client.origin().clone());
-    let waiting = got
-        .opened
-        .as_ref()
-        .map(|(plan, _)| Waiting::begin(plan, &source, Some(&plan.target().cluster.value.server)));
+    let server = &target.cluster.value.server;
+    let waiting = match &got.opened {
+        Some((plan, _)) => Waiting::begin(plan, &source, Some(server)),
+        None => Waiting::on(format!("server `{}`", inline(&url::mask(server)))),
+    };
     let mut response = None;
     let mut send = |request: Request<Body>| {
         runtime.block_on(async {

@@ -154,7 +154,7 @@ impl Setup {
     }
 
     /// Tells a person at the terminal that providers are asked about these images, if it takes long.
-    pub(super) fn waiting(images: &[String]) -> Waiting {
+    pub(crate) fn waiting(images: &[String]) -> Waiting {
         Waiting::on(match images {
             [image] => format!("the image credential providers, for `{}`", inline(image)),
             many => format!("the image credential providers, for {} images", many.len()),

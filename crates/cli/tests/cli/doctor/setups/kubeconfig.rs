@@ -53,7 +53,7 @@ pub(crate) fn kubeconfig_variable_names_a_missing_file() -> Broken {
 pub(crate) fn the_kubeconfig_has_a_tab() -> Broken {
     Broken {
         step: "kubeconfig",
-        cause: "not a kubeconfig",
+        cause: "a tab stands",
         build: |scene| scene.replace("    cluster: cl-green", "\tcluster: cl-green"),
         ..NONE
     }
