@@ -122,6 +122,11 @@ impl Step<'_> {
         // The separator of cargo, so that paths may have spaces.
         command.env("CARGO_ENCODED_RUSTFLAGS", rust.join("\x1f"));
         command.env("CFLAGS", c.join(" ")).env("SOURCE_DATE_EPOCH", time.to_string());
+        // For `keyward version`. Sources outside of a repository have none.
+        let mut git = Command::new("git");
+        if let Ok(commit) = capture(git.current_dir(crate::root()).args(["rev-parse", "HEAD"])) {
+            command.env("KEYWARD_COMMIT", commit.trim());
+        }
         command
     }
 }

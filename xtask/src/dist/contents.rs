@@ -29,6 +29,8 @@ pub fn keyward(source: &Path, built: &Built, documents: &Documents) -> Result<Tr
     for link in LINKS {
         tree.link(format!("bin/{link}"), "keyward");
     }
+    // Has no page and no `--version`: kubectl runs it when it completes `kubectl keyward`.
+    tree.link("bin/kubectl_complete-keyward", "keyward");
     add_generated(&mut tree, &built.keyward)?;
     for page in ["docker-credential-keyward", "keyward-exec"] {
         add_page(&mut tree, page, &read(&source.join(format!("packaging/man/{page}.1")))?)?;

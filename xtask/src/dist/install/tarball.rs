@@ -27,6 +27,8 @@ pub(super) fn works(stage: &Stage<'_>) -> Result<(), String> {
         man.env("MANPAGER", "cat").env("MANWIDTH", "100");
         expect(&prints(&mut man)?, "keyward")?;
     }
+    let mut words = Command::new(bin.join("kubectl_complete-keyward"));
+    expect(&prints(words.arg("plu"))?, "plugin")?;
     let mut complete = Command::new("bash");
     complete.args(["--norc", "-c", "source \"$1\" && complete -p keyward", "bash"]);
     complete.arg(prefix.join("share/bash-completion/completions/keyward"));
