@@ -1,7 +1,7 @@
 //! What would be done for a target, and why, before anything runs.
 //!
 //! A [`Draft`] is everything that can be said about a target, faults included: it is what
-//! `keyward plan` shows. A [`Plan`](crate::Plan) is a draft without faults: what cannot be run cannot be
+//! `keyward plan` shows. A [`Plan`] is a draft without faults: what cannot be run cannot be
 //! built.
 
 mod choice;
