@@ -48,6 +48,10 @@ fn doctor_checks_a_signer_as_it_checks_a_plugin() {
     ] {
         assert!(text.contains(line), "`{line}` is missing: {text}");
     }
+    let mut redacted = stage.command(["doctor", "--redact"]);
+    let ran = redacted.env("XDG_RUNTIME_DIR", stage.path("")).ran();
+    let text = ran.good();
+    assert!(!text.contains("anna"), "the certificate's subject is shown: {text}");
 }
 
 #[test]

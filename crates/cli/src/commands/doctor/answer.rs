@@ -179,8 +179,11 @@ fn names(credential: &Credential) -> Vec<String> {
         names.extend(["iss", "sub"].iter().filter_map(|name| claims.text(name)).map(str::to_owned));
         names.extend(claims.audience().into_iter().map(str::to_owned));
     }
-    let certificate = credential.pair().and_then(|pair| pair.chain.first());
-    if let Some(certificate) = certificate.and_then(|der| Certificate::parse(der)) {
+    let pair = credential.pair().and_then(|pair| pair.chain.first());
+    let signed = credential.signer().and_then(|signer| signer.chain.first());
+    for certificate in
+        [pair, signed].into_iter().flatten().filter_map(|der| Certificate::parse(der))
+    {
         names.push(certificate.subject.to_string());
         names.push(certificate.issuer.to_string());
     }

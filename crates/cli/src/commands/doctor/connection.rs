@@ -90,7 +90,7 @@ fn good(check: Check, globals: &Globals, target: &Target, reached: &Reached) -> 
             Check::Proxy,
             Trace { proxy: Some(proxy), connected: Some((_, took)), tunnelled: Some(more), .. },
         ) => {
-            let source = proxy_source(globals, target);
+            let source = proxy_source(globals, target, reached);
             Some(Step::ok(check, format!("`{}`, by {source}", inline(proxy))).took(*took + *more))
         }
         (Check::Tls, Trace { secured: Some((secured, took)), .. }) => {
@@ -146,16 +146,18 @@ fn looked_up(reached: &Reached) -> String {
     of_proxy.or(own).unwrap_or_default().to_owned()
 }
 
-fn proxy_source(globals: &Globals, target: &Target) -> String {
+fn proxy_source(globals: &Globals, target: &Target, reached: &Reached) -> String {
     if !target.cluster.value.proxy_url.is_empty() {
         return "`proxy-url`".to_owned();
     }
-    format!("`{}`", proxy_variable(globals).unwrap_or("HTTPS_PROXY"))
+    format!("`{}`", proxy_variable(globals, reached).unwrap_or("HTTPS_PROXY"))
 }
 
 /// The variable that names the proxy, in the order in which they are read.
-fn proxy_variable(globals: &Globals) -> Option<&'static str> {
-    ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"]
+fn proxy_variable(globals: &Globals, reached: &Reached) -> Option<&'static str> {
+    let https = reached.origin.as_ref().is_none_or(Origin::is_https);
+    let names = if https { ["HTTPS_PROXY", "https_proxy"] } else { ["HTTP_PROXY", "http_proxy"] };
+    names
         .into_iter()
         .find(|name| globals.surroundings.var(name).is_some_and(|value| !value.is_empty()))
 }
@@ -186,7 +188,7 @@ fn fault(check: Check, globals: &Globals, target: &Target, reached: &Reached) ->
                 set("--server=https://HOST:PORT")
             ))
         }
-        Check::Proxy => through_proxy(step, globals, target),
+        Check::Proxy => through_proxy(step, globals, target, reached),
         Check::Tcp => step.advice(format!(
             "check that the cluster runs and that no VPN or firewall is in the way; to correct the \
              address: `{}`",
@@ -196,7 +198,7 @@ fn fault(check: Check, globals: &Globals, target: &Target, reached: &Reached) ->
     }
 }
 
-fn through_proxy(step: Step, globals: &Globals, target: &Target) -> Step {
+fn through_proxy(step: Step, globals: &Globals, target: &Target, reached: &Reached) -> Step {
     let login = step.message.contains("user name and password");
     let cluster = &target.cluster.name;
     if !target.cluster.value.proxy_url.is_empty() {
@@ -212,7 +214,7 @@ fn through_proxy(step: Step, globals: &Globals, target: &Target) -> Step {
         let field = format!("clusters.{cluster}.proxy-url");
         return step.fix(fix::kubectl_config(globals, &["unset", &field]));
     }
-    match proxy_variable(globals) {
+    match proxy_variable(globals, reached) {
         Some(name) if login => step.advice(format!("correct user name and password in `{name}`")),
         Some(name) => step.fix(format!("unset {name}")),
         None => step,

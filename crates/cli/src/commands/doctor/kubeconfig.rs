@@ -128,10 +128,9 @@ fn exposed(target: &Target, globals: &Globals) -> Option<Step> {
     use std::os::unix::fs::PermissionsExt as _;
 
     let user = &target.user.value;
-    let from_file = user.token_file.is_empty();
-    let secret = !user.token.is_empty() && from_file
-        || !user.password.is_empty()
-        || !user.client_key_data.is_empty();
+    // The target's token comes from `tokenFile`, if that is set.
+    let has_token = !user.token.is_empty() && user.token_file.is_empty();
+    let secret = has_token || !user.password.is_empty() || !user.client_key_data.is_empty();
     let file = target.user.place.file.as_deref().filter(|_| secret)?;
     let mode = std::fs::metadata(globals.surroundings.absolute(file)).ok()?.permissions().mode();
     (mode & 0o044 != 0).then(|| {
