@@ -149,7 +149,7 @@ pub(crate) struct Flags {
 
 /// The flags for clusters and identities, hidden: for commands that use none.
 ///
-/// They are accepted nevertheless, because an alias may put one in front of every command.
+/// Hidden flags are still accepted, because an alias may put one in front of every command.
 pub(crate) fn no_cluster() -> Vec<Arg> {
     hidden(&[IDENTITY])
 }

@@ -10,7 +10,7 @@ pub struct Tree(BTreeMap<String, Entry>);
 /// One file of a package.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
-    /// Its bytes and permissions.
+    /// A file, with its bytes and permissions.
     File(Vec<u8>, u32),
     /// Where it leads.
     Link(String),

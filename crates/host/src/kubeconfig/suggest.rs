@@ -1,4 +1,4 @@
-//! Which names a mistyped one may stand for.
+//! Suggestions for mistyped names of contexts, clusters and users.
 
 use std::cmp::Reverse;
 

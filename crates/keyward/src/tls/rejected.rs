@@ -15,11 +15,11 @@ const MOST: usize = 5;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// It is for other names. Its chain is good.
+    /// The certificate is for other names. The chain is good.
     Name,
-    /// It has expired.
+    /// The certificate has expired.
     Expired,
-    /// It is not valid yet.
+    /// The certificate is not valid yet.
     NotYet,
     /// No trusted authority signed it, or it is malformed.
     Untrusted,

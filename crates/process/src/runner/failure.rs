@@ -53,7 +53,7 @@ pub enum Failure {
 #[derive(Default)]
 #[non_exhaustive]
 pub struct Left {
-    /// Its stdout up to the limit, raw: a token that it printed there may be in stderr too.
+    /// The program's stdout up to the limit, raw: a token that was printed there may be in stderr too.
     pub stdout: Zeroizing<Vec<u8>>,
     /// The last of its stderr, raw, unless it was shown.
     pub stderr: Zeroizing<Vec<u8>>,

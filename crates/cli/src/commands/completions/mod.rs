@@ -15,7 +15,7 @@ use crate::{failure::Failure, flags, output};
 
 /// Print a completion script for a shell
 ///
-/// It completes commands, flags, paths, and the names of contexts, clusters and users.
+/// The script completes commands, flags, paths, and the names of contexts, clusters and users.
 #[derive(Debug, clap::Args)]
 #[command(args = flags::only_general(), after_long_help = "\
 Examples:

@@ -36,7 +36,7 @@ pub(super) struct Reached {
     pub(super) trace: Trace,
     /// The response, if there was one.
     pub(super) response: Option<Responded>,
-    /// Who the server says we are, or why there is no such answer.
+    /// The server's answer to the question of who we are, or why there is none.
     pub(super) review: Result<Value, Failure>,
     /// The request had no credential, because there is none.
     pub(super) anonymous: bool,
