@@ -9,6 +9,9 @@ use serde::Serialize;
 
 use crate::{globals::Globals, output, signals};
 
+/// The label of what a server wrote. `doctor --redact` leaves it out, because it may name anything.
+pub(crate) const SERVER_SAID: &str = "it said";
+
 /// The failure of a command. Becomes a message on stderr and an exit code.
 #[derive(Debug)]
 pub(crate) struct Failure(Box<Inner>);
@@ -212,7 +215,7 @@ impl From<Error> for Failure {
         };
         let mut failure = Self::new(code, error.to_string());
         for cause in causes(&error) {
-            failure = failure.note("cause", cause.to_string());
+            failure = failure.note(Error::CAUSE, cause.to_string());
         }
         for (label, text) in error.notes() {
             failure = failure.note(*label, text);

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     duration,
-    failure::Failure,
+    failure::{Failure, SERVER_SAID},
     globals::Globals,
     output::{self, inline},
     waiting::Waiting,
@@ -190,7 +190,7 @@ pub(crate) fn refusal(status: StatusCode, body: &[u8]) -> Failure {
     let passing = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
     let mut failure = Failure::failed(format!("the server answered {status}")).passing(passing);
     if !said.is_empty() {
-        failure = failure.note("it said", inline(&said));
+        failure = failure.note(SERVER_SAID, inline(&said));
     }
     match status {
         StatusCode::FORBIDDEN => {

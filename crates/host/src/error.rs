@@ -42,6 +42,12 @@ struct Inner {
 }
 
 impl Error {
+    /// The label of the note that says who needed the credential.
+    pub const NEEDED_BY: &'static str = "needed by";
+
+    /// The label of a note with a cause.
+    pub const CAUSE: &'static str = "cause";
+
     /// What a caller can do about it.
     pub fn kind(&self) -> Kind {
         self.0.kind
@@ -105,8 +111,8 @@ impl Error {
             match line.trim_start().split_once(": ") {
                 _ if line.starts_with("    ") => said.extend([line.trim_start(), "\n"]),
                 _ if line.trim_start().starts_with("the plugin said") => {}
-                Some(("needed by", _)) => {}
-                Some(("cause", text)) => error = error.note("cause", text),
+                Some((Self::NEEDED_BY, _)) => {}
+                Some((Self::CAUSE, text)) => error = error.note(Self::CAUSE, text),
                 _ => error = error.note("also", line.trim()),
             }
         }
@@ -125,10 +131,10 @@ impl Error {
         self.change(|inner| inner.notes.push((label, inline(&text.into()))))
     }
 
-    /// Adds a fact before the others: who needed it matters more than how it failed.
+    /// Adds who needed it, before the other facts: that matters more than how it failed.
     #[must_use]
-    pub fn note_first(self, label: &'static str, text: impl Into<String>) -> Self {
-        self.change(|inner| inner.notes.insert(0, (label, inline(&text.into()))))
+    pub fn needed_by(self, who: impl Into<String>) -> Self {
+        self.change(|inner| inner.notes.insert(0, (Self::NEEDED_BY, inline(&who.into()))))
     }
 
     /// Adds what the user can do next.
@@ -235,7 +241,7 @@ mod tests {
     #[test]
     fn nothing_of_a_stranger_moves_the_cursor_or_adds_a_line() {
         let evil = "x\u{1b}[2J\r\nerror: y";
-        let error = Error::new(Kind::Failed, evil).note("a", evil).note_first("b", evil);
+        let error = Error::new(Kind::Failed, evil).note("a", evil).needed_by(evil);
         let error = error.with_hint("one\r\ntwo\u{9b}K");
         let error = error.with_stderr(evil);
         let shown = format!("{error:#} {error:#?} {error:?} ");
@@ -251,7 +257,7 @@ mod tests {
             .note("cause", "no network")
             .with_stderr("first\nsecond: last\n")
             .with_hint("log in first");
-        let report = format!("{:?}", error.clone().note_first("needed by", "user `theirs`"));
+        let report = format!("{:?}", error.clone().needed_by("user `theirs`"));
         let relayed = Error::relayed(Kind::Failed, &report);
         assert_eq!(format!("{relayed:?}"), format!("{error:?}"));
         assert_eq!(Error::relayed(Kind::Failed, "").to_string(), "");

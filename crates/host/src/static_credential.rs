@@ -162,7 +162,7 @@ impl StaticFetch {
     }
 
     fn wrong(&self, what: &str) -> Error {
-        Error::new(Kind::BadConfig, what).note_first("needed by", self.plan.needed_by())
+        Error::new(Kind::BadConfig, what).needed_by(self.plan.needed_by())
     }
 }
 
@@ -207,7 +207,7 @@ pub(crate) fn pair(
                 wrong("the client certificate and key are not a pair".into()).note("because", why)
             }
         };
-        error.note_first("needed by", plan.needed_by())
+        error.needed_by(plan.needed_by())
     })?;
     Ok(Some(keep_known(pair, known)))
 }

@@ -179,7 +179,7 @@ impl Images {
         };
         let failed = |what: &str| {
             Error::new(Kind::Failed, what.to_owned())
-                .note_first("needed by", needed_by(provider))
+                .needed_by(needed_by(provider))
                 .note("service account", format!("{}/{}", pod.namespace, pod.service_account))
         };
         let Some(accounts) = &self.accounts else {

@@ -80,7 +80,7 @@ impl Runner {
         told: &Told,
     ) -> Result<Answer, Error> {
         let result = self.attempts(provider, image, told);
-        result.map_err(|error| error.note_first("needed by", failure::needed_by(provider)))
+        result.map_err(|error| error.needed_by(failure::needed_by(provider)))
     }
 
     /// The program of a provider.

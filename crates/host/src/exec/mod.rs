@@ -256,7 +256,7 @@ impl Fetch<Credential> for Runner {
         let took = self.clock.elapsed().saturating_sub(start);
         self.watch.observer.refreshed(took, result.is_ok());
         result.map_err(|error| {
-            let error = error.note_first("needed by", self.plan.needed_by());
+            let error = error.needed_by(self.plan.needed_by());
             match error.kind() {
                 Kind::NotFound if self.hints.allow(self.clock.elapsed()) => {
                     self.plugin.hinted(error)

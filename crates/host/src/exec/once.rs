@@ -36,7 +36,7 @@ impl PluginRunner {
         } else {
             Err(run.ended(output.status, &output.stderr, &output.stdout))
         }
-        .map_err(|error| error.note_first("needed by", plan.needed_by()))
+        .map_err(|error| error.needed_by(plan.needed_by()))
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Problem {
     pub field: Option<String>,
     /// What is wrong, in words.
     pub message: String,
+    /// The one existing name that is close to a missing one.
+    pub suggestion: Option<String>,
 }
 
 /// An entry of a kubeconfig, by its name.
@@ -107,7 +109,8 @@ pub enum Class {
 
 impl Problem {
     pub(super) fn new(class: Class, place: Place, message: impl Into<String>) -> Self {
-        Self { class, place, subject: None, field: None, message: message.into() }
+        let message = message.into();
+        Self { class, place, subject: None, field: None, message, suggestion: None }
     }
 
     pub(super) fn about(mut self, subject: Subject) -> Self {

@@ -20,16 +20,15 @@ impl Kubeconfig {
         surroundings: &Surroundings,
     ) -> Result<Target, Error> {
         let pod = Pod::new(surroundings);
-        let choice =
-            self.choose(overrides).map_err(|p| self.suggest(report(vec![p]), overrides))?;
+        let choice = self.choose(overrides).map_err(|p| self.suggest(vec![p], overrides))?;
         match self.judge(choice, overrides, surroundings) {
             Ok(judged) => self.finish(judged, overrides, surroundings, &pod).map_err(report),
             Err(problems) => match problems.as_slice() {
                 [only] if only.class == Class::EmptyConfig => match pod.target(overrides) {
                     Some(target) => target.map_err(report),
-                    None => Err(self.suggest(report(problems), overrides)),
+                    None => Err(self.suggest(problems, overrides)),
                 },
-                _ => Err(self.suggest(report(problems), overrides)),
+                _ => Err(self.suggest(problems, overrides)),
             },
         }
     }
@@ -144,36 +143,49 @@ impl Kubeconfig {
         format!("there is no configuration: {}", files.collect::<Vec<_>>().join(", "))
     }
 
-    /// Adds the names closest to the one that does not exist, or those to choose from (D9).
-    fn suggest(&self, error: Error, overrides: &Overrides) -> Error {
-        let given = |flag| set(flag).unwrap_or_default();
-        let hint =
-            error.problems().iter().find_map(|problem| match (problem.class, &problem.subject) {
-                (Class::OverrideUserNotFound, _) => {
-                    suggest::hint("user", given(overrides.user.as_ref()), &names(&self.users))
-                }
-                (Class::OverrideClusterNotFound, _) => suggest::hint(
-                    "cluster",
-                    given(overrides.cluster.as_ref()),
-                    &names(&self.clusters),
-                ),
-                (
-                    Class::EmptyConfig | Class::ContextNotFound | Class::OverrideContextNotFound,
-                    None,
-                ) => {
-                    let wanted = set(overrides.context.as_ref()).unwrap_or(&self.current_context);
-                    suggest::hint("context", wanted, &names(&self.contexts))
-                }
-                (Class::EmptyConfig | Class::NoServer, Some(Subject::Context(name))) => {
-                    let wanted = &find(&self.contexts, name)?.value.cluster;
-                    let exists = find(&self.clusters, wanted).is_some();
-                    suggest::hint("cluster", wanted, &names(&self.clusters)).filter(|_| !exists)
-                }
-                _ => None,
-            });
+    /// One error for all `problems`, with the names closest to the one that does not exist, or those
+    /// to choose from (D9).
+    fn suggest(&self, mut problems: Vec<Problem>, overrides: &Overrides) -> Error {
+        let mut hint = None;
+        for problem in &mut problems {
+            let Some((what, wanted, names)) = self.missing(problem, overrides) else { continue };
+            problem.suggestion = suggest::only(wanted, &names).map(str::to_owned);
+            hint = hint.or_else(|| suggest::hint(what, wanted, &names));
+        }
+        let error = report(problems);
         match hint {
             Some(hint) => error.with_hint(hint),
             None => error,
+        }
+    }
+
+    /// What kind of entry a problem misses, under which name, and the names that exist.
+    fn missing<'a>(
+        &'a self,
+        problem: &Problem,
+        overrides: &'a Overrides,
+    ) -> Option<(&'static str, &'a str, Vec<&'a str>)> {
+        let given = |flag| set(flag).unwrap_or_default();
+        match (problem.class, &problem.subject) {
+            (Class::OverrideUserNotFound, _) => {
+                Some(("user", given(overrides.user.as_ref()), names(&self.users)))
+            }
+            (Class::OverrideClusterNotFound, _) => {
+                Some(("cluster", given(overrides.cluster.as_ref()), names(&self.clusters)))
+            }
+            (
+                Class::EmptyConfig | Class::ContextNotFound | Class::OverrideContextNotFound,
+                None,
+            ) => {
+                let wanted = set(overrides.context.as_ref()).unwrap_or(&self.current_context);
+                Some(("context", wanted, names(&self.contexts)))
+            }
+            (Class::EmptyConfig | Class::NoServer, Some(Subject::Context(name))) => {
+                let wanted = &find(&self.contexts, name)?.value.cluster;
+                let exists = find(&self.clusters, wanted).is_some();
+                (!exists).then(|| ("cluster", wanted.as_str(), names(&self.clusters)))
+            }
+            _ => None,
         }
     }
 

@@ -33,6 +33,14 @@ pub(super) fn hint(what: &str, wanted: &str, names: &[&str]) -> Option<String> {
     (!listed.is_empty()).then(|| format!("choose a {what} with `--{what}`: {}", listed.join(", ")))
 }
 
+/// The closest name, if there is just one.
+pub(super) fn only<'a>(wanted: &str, names: &[&'a str]) -> Option<&'a str> {
+    match closest(wanted, names).as_slice() {
+        [one] => Some(one),
+        _ => None,
+    }
+}
+
 /// The names that are a few typing errors away, the closest first; if there is none, those that
 /// contain the wanted text, as `arn:aws:eks:eu-west-1:1234:cluster/prod` contains `prod`.
 fn closest<'a>(wanted: &str, names: &[&'a str]) -> Vec<&'a str> {

@@ -62,6 +62,6 @@ impl Fetch<Credential> for Renewer {
         if let Ok(fresh) = &result {
             self.observer.expires(fresh.expires, self.clock.now());
         }
-        result.map_err(|error| error.note_first("needed by", self.plan.needed_by()))
+        result.map_err(|error| error.needed_by(self.plan.needed_by()))
     }
 }

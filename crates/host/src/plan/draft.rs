@@ -287,7 +287,7 @@ impl Draft {
 
     fn fault(&mut self, error: Error) {
         let needed_by = self.needed_by();
-        self.faults.push(error.note_first("needed by", needed_by));
+        self.faults.push(error.needed_by(needed_by));
     }
 }
 

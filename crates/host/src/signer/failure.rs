@@ -61,7 +61,7 @@ impl Signer {
     /// A plugin that answered another request.
     pub(super) fn mixed_up(&self, request: &Request, response: &Response) -> Error {
         let what = format!("answered a `{}` with a `{}`", request.kind(), response.kind());
-        self.wrong_answer(&what).note_first("needed by", self.plan.needed_by())
+        self.wrong_answer(&what).needed_by(self.plan.needed_by())
     }
 
     pub(super) fn wrong_answer(&self, what: &str) -> Error {
@@ -73,7 +73,7 @@ impl Signer {
             .with_hint(
                 "certificate and key do not belong together, or the slot or object is another",
             )
-            .note_first("needed by", self.plan.needed_by())
+            .needed_by(self.plan.needed_by())
     }
 
     pub(super) fn too_slow(&self, took: Duration) -> Error {
@@ -82,7 +82,7 @@ impl Signer {
             self.name(),
             took.as_secs_f64()
         );
-        Error::new(Kind::TimedOut, what).note_first("needed by", self.plan.needed_by()).with_hint(
+        Error::new(Kind::TimedOut, what).needed_by(self.plan.needed_by()).with_hint(
             "a kube-apiserver waits 32 s for a handshake: with `resident: \"true\"` in the \
                  signer's configuration a PIN is asked for before it begins",
         )
@@ -93,7 +93,7 @@ impl Signer {
         let what = format!("the server did not accept the certificate{whose}");
         Error::new(Kind::Failed, what)
             .note("it says", inline(why))
-            .note_first("needed by", self.plan.needed_by())
+            .needed_by(self.plan.needed_by())
             .with_hint("is it issued by an authority that the server trusts, and still valid?")
     }
 
@@ -103,12 +103,12 @@ impl Signer {
             key.name(),
             self.name()
         );
-        Error::new(Kind::Failed, what).note_first("needed by", self.plan.needed_by())
+        Error::new(Kind::Failed, what).needed_by(self.plan.needed_by())
     }
 
     pub(super) fn unsendable(&self) -> Error {
         Error::new(Kind::BadConfig, "the token contains a character that no header can contain")
-            .note_first("needed by", self.plan.needed_by())
+            .needed_by(self.plan.needed_by())
     }
 
     fn name(&self) -> String {

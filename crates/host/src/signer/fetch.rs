@@ -44,7 +44,7 @@ impl Certificates {
     fn read(&self, response: CertificateResponse) -> Result<SignerCertificate, Error> {
         let wrong = |what: &str| {
             let needed_by = self.signer.plan.needed_by();
-            self.signer.wrong_answer(what).note_first("needed by", needed_by)
+            self.signer.wrong_answer(what).needed_by(needed_by)
         };
         let leaf = Leaf::parse(&response.certificate).ok_or_else(|| {
             malformed(wrong("answered a certificate that is malformed"), &response.certificate)

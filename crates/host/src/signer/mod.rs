@@ -211,7 +211,7 @@ impl Signer {
             return Err(error);
         }
         let answered = session.ask(self, request, waited_for, cancel);
-        answered.map_err(|error| error.note_first("needed by", self.plan.needed_by()))
+        answered.map_err(|error| error.needed_by(self.plan.needed_by()))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Session> {

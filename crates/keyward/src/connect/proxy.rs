@@ -91,7 +91,12 @@ impl Proxy {
                 socks::connect(socket, host, port, self.login.as_deref()).await.map(Either::Left)
             }
         };
-        stream.map_err(|refusal| refusal.into_error(self, host, port))
+        stream.map_err(|refusal| {
+            if matches!(refusal, Refusal::Login) {
+                tracer.login_rejected();
+            }
+            refusal.into_error(self, host, port)
+        })
     }
 
     /// Names the proxy and the server behind it, for messages.

@@ -30,6 +30,8 @@ pub struct Trace {
     pub resolved: Option<(Vec<SocketAddr>, Duration)>,
     /// The address that accepted the connection.
     pub connected: Option<(SocketAddr, Duration)>,
+    /// The proxy did not accept the login, or wants one.
+    pub login_rejected: bool,
     /// The proxy opened a tunnel to the server.
     pub tunnelled: Option<Duration>,
     /// The TLS handshake with the server.
@@ -84,6 +86,10 @@ impl Tracer {
 
     pub(super) fn connected(&self, address: io::Result<SocketAddr>) {
         self.note(|trace, took| trace.connected = address.ok().map(|address| (address, took)));
+    }
+
+    pub(super) fn login_rejected(&self) {
+        self.note(|trace, _| trace.login_rejected = true);
     }
 
     pub(super) fn tunnelled(&self) {

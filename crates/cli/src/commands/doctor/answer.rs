@@ -22,7 +22,7 @@ use crate::{globals::Globals, output::inline};
 /// A credential that ends sooner than this is worth a note.
 const SOON: SignedDuration = SignedDuration::from_secs(60);
 
-/// Adds the step where it belongs. `offset` is how far the server's clock is ahead of ours.
+/// Adds the step. `offset` is how far the server's clock is ahead of ours.
 pub(super) fn check(
     report: &mut Report,
     globals: &Globals,
@@ -40,7 +40,7 @@ pub(super) fn check(
         (None, Some(error)) => unread(globals, target, error),
         (None, None) => Step::skipped(Check::Answer, Check::Run),
     };
-    report.steps.insert(got.after, step);
+    report.add(step);
 }
 
 fn unread(globals: &Globals, target: &Target, error: &Error) -> Step {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use keyward::{Origin, client::Trace, tls::Rejection};
-use keyward_host::Target;
+use keyward_host::{Error, Target};
 use keyward_process::clock::{Clock as _, SystemClock};
 use keyward_protocol::{time::format_rfc3339, x509::Certificate};
 
@@ -19,7 +19,6 @@ use crate::{
 
 /// Adds the steps of the connection.
 pub(super) fn check(report: &mut Report, globals: &Globals, target: &Target, reached: &Reached) {
-    let broken = reached.broken();
     let Some(origin) = &reached.origin else {
         // Mostly the entry has told already.
         if let (Err(failure), false) = (&reached.review, report.has_fault(Check::Entry)) {
@@ -38,24 +37,23 @@ pub(super) fn check(report: &mut Report, globals: &Globals, target: &Target, rea
     if let Some((_, certificate)) = &reached.trace.rejected {
         name_certificate(report, certificate);
     }
-    let order = [Check::Dns, Check::Proxy, Check::Tcp, Check::Tls];
-    let mut failed = None;
-    for check in order {
-        let step = match failed {
-            _ if check == Check::Proxy && reached.trace.proxy.is_none() => continue,
-            _ if check == Check::Tcp && reached.trace.proxy.is_some() => continue,
-            _ if check == Check::Tls && !origin.is_https() => continue,
-            Some(needs) => Step::skipped(check, needs),
-            None if broken == Some(check) => {
-                failed = Some(check);
-                fault(check, globals, target, reached)
-            }
-            None => good(check, globals, target, reached),
-        };
-        report.add(step);
+    let applies = |check: &Check| match check {
+        Check::Proxy => reached.trace.proxy.is_some(),
+        Check::Tcp => reached.trace.proxy.is_none(),
+        Check::Tls => origin.is_https(),
+        _ => true,
+    };
+    let checks = [Check::Dns, Check::Proxy, Check::Tcp, Check::Tls];
+    let checks: Vec<Check> = checks.into_iter().filter(applies).collect();
+    let passed = checks.iter().position(|check| Some(*check) == reached.broken());
+    let (passed, rest) = checks.split_at(passed.unwrap_or(checks.len()));
+    for check in passed {
+        report.add(good(*check, globals, target, reached));
     }
-    if let Some(needs) = failed {
-        report.skip(&[Check::Response, Check::Clock, Check::Identity], needs);
+    if let Some((failed, rest)) = rest.split_first() {
+        report.add(fault(*failed, globals, target, reached));
+        report.skip(rest, *failed);
+        report.skip(&[Check::Response, Check::Clock, Check::Identity], *failed);
     }
 }
 
@@ -169,7 +167,7 @@ fn fault(check: Check, globals: &Globals, target: &Target, reached: &Reached) ->
     };
     let mut step = Step::failed(check, failure).at(&target.cluster.place);
     // Each error of the chain describes only its own part; the first two make the cause.
-    if let Some(first) = step.details.iter().position(|detail| detail.label == "cause") {
+    if let Some(first) = step.details.iter().position(|detail| detail.label == Error::CAUSE) {
         let cause = step.details.remove(first);
         step.message = format!("{}: {}", step.message, cause.text);
     }
@@ -179,7 +177,7 @@ fn fault(check: Check, globals: &Globals, target: &Target, reached: &Reached) ->
     match check {
         Check::Dns => {
             step.message = format!("the name `{}` cannot be resolved", inline(&host));
-            if let Some(cause) = failure.notes().find(|(label, _)| *label == "cause") {
+            if let Some(cause) = failure.notes().find(|(label, _)| *label == Error::CAUSE) {
                 step.message = format!("{}: {}", step.message, cause.1);
             }
             step.advice(format!(
@@ -199,7 +197,7 @@ fn fault(check: Check, globals: &Globals, target: &Target, reached: &Reached) ->
 }
 
 fn through_proxy(step: Step, globals: &Globals, target: &Target, reached: &Reached) -> Step {
-    let login = step.message.contains("user name and password");
+    let login = reached.trace.login_rejected;
     let cluster = &target.cluster.name;
     if !target.cluster.value.proxy_url.is_empty() {
         if login {

@@ -66,12 +66,10 @@ pub(super) struct Got {
     pub(super) opened: Option<(Plan, Source)>,
     /// The credential, if there is one.
     pub(super) credential: Option<Arc<Credential>>,
-    /// The plugin's answer, if it is none.
+    /// Why the plugin's answer is no credential.
     pub(super) bad_answer: Option<Error>,
     /// The program in front of the plugin's command.
     pub(super) wrapper: Option<String>,
-    /// Where the answer belongs in the report.
-    pub(super) after: usize,
 }
 
 /// Gets the credential as every command does.
@@ -86,7 +84,6 @@ pub(super) fn check(
         credential: None,
         bad_answer: None,
         wrapper: draft.as_ref().and_then(|draft| draft.wrapper().map(str::to_owned)),
-        after: 0,
     };
     let planned = match draft {
         Some(draft) => planned(report, globals, draft),
@@ -96,7 +93,6 @@ pub(super) fn check(
         Ok(plan) => run(report, &mut got, globals, plan, witness),
         Err(step) => report.add(*step),
     }
-    got.after = report.steps.len();
     got
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use keyward_host::{
     Kubeconfig,
-    kubeconfig::{Class, Problem},
+    kubeconfig::{Class, Named, Problem},
 };
 use keyward_process::{
     file::{self, Limits},
@@ -68,33 +68,22 @@ pub(super) fn of_problem(
 ) -> Step {
     let chosen = Chosen::new(globals, config);
     let kubectl = |words: &[&str]| kubectl_config(globals, words);
-    let suggested = suggestion(step.advice.as_deref());
-    let only = |names: Vec<&str>| match (names.as_slice(), &suggested) {
-        ([one], _) => Some((*one).to_owned()),
-        (names, Some(name)) if names.contains(&name.as_str()) => Some(name.clone()),
-        _ => None,
-    };
-    let (user, cluster) = (chosen.user.as_str(), chosen.cluster.as_str());
-    let unset_user = |field: &str| kubectl(&["unset", &format!("users.{user}.{field}")]);
-    let unset_cluster = |field: &str| kubectl(&["unset", &format!("clusters.{cluster}.{field}")]);
     let flagged = problem.field.as_ref().is_some_and(|field| field.starts_with("--"));
     match problem.class {
         _ if flagged => step.advice("correct the flag"),
         Class::ContextNotFound | Class::EmptyConfig if !config.contexts.is_empty() => {
-            match only(config.contexts.iter().map(|c| c.name.as_str()).collect()) {
-                Some(name) => step.fix(kubectl(&["use-context", &name])),
+            match only(&config.contexts, problem) {
+                Some(name) => step.fix(kubectl(&["use-context", name])),
                 None => step.advice("choose a context with `kubectl config use-context NAME`"),
             }
         }
         Class::EmptyConfig | Class::FileNotFound => no_file(step, globals, config),
         Class::Load => unread(step, problem, globals),
-        Class::OverrideContextNotFound => {
-            match only(config.contexts.iter().map(|c| c.name.as_str()).collect()) {
-                Some(name) => step.fix(format!("keyward doctor --context {}", quoted(&name))),
-                None => step,
-            }
-        }
-        Class::UserNotFound => match only(config.users.iter().map(|u| u.name.as_str()).collect()) {
+        Class::OverrideContextNotFound => match only(&config.contexts, problem) {
+            Some(name) => step.fix(format!("keyward doctor --context {}", quoted(name))),
+            None => step,
+        },
+        Class::UserNotFound => match only(&config.users, problem) {
             Some(name) => {
                 step.fix(kubectl(&["set-context", &chosen.context, &format!("--user={name}")]))
             }
@@ -103,51 +92,77 @@ pub(super) fn of_problem(
                 quoted(&chosen.context)
             )),
         },
-        Class::NotHttps => match server(config, cluster) {
-            Some(server) if !server.contains("://") => {
-                let server = format!("--server=https://{server}");
-                step.fix(kubectl(&["set-cluster", cluster, &server]))
-            }
-            Some(server) if server.starts_with("http://") => {
-                let server = format!("--server={}", server.replacen("http", "https", 1));
-                step.fix(kubectl(&["set-cluster", cluster, &server]))
-            }
-            _ => step.advice("correct the cluster's `server`"),
-        },
-        Class::ExecModeMissing | Class::ExecModeInvalid => {
-            step.fix(kubectl(&["set-credentials", user, "--exec-interactive-mode=IfAvailable"]))
-        }
-        Class::ExecVersionMissing | Class::ExecVersionUnsupported => step.fix(kubectl(&[
-            "set-credentials",
-            user,
-            "--exec-api-version=client.authentication.k8s.io/v1",
-            "--exec-interactive-mode=IfAvailable",
-        ])),
-        Class::ProxyUrlInvalid => step.fix(unset_cluster("proxy-url")),
-        Class::CaBoth => step.fix(unset_cluster("certificate-authority")),
-        Class::CaWithInsecure => {
-            step.fix(kubectl(&["set-cluster", cluster, "--insecure-skip-tls-verify=false"]))
-        }
-        Class::CaUnreadable | Class::CaInvalid => step.advice(format!(
-            "get the cluster's authority from its administrator, then run `{}`",
-            kubectl(&["set-cluster", cluster, "--embed-certs", "--certificate-authority=FILE"])
-        )),
-        Class::ClientCertificateBoth => step.fix(unset_user("client-certificate")),
-        Class::ClientKeyBoth => step.fix(unset_user("client-key")),
-        Class::MultipleMethods => step.fix(unset_user("username")),
-        Class::ExecWithProvider => step.fix(unset_user("auth-provider")),
-        Class::NoServer => step.advice(format!(
-            "set the server's address: `{}`",
-            kubectl(&["set-cluster", cluster, "--server=https://HOST:PORT"])
-        )),
-        _ => step,
+        Class::NotHttps
+        | Class::NoServer
+        | Class::ProxyUrlInvalid
+        | Class::CaBoth
+        | Class::CaWithInsecure
+        | Class::CaUnreadable
+        | Class::CaInvalid => of_cluster(step, problem.class, globals, config, &chosen.cluster),
+        class => of_user(step, class, globals, &chosen.user),
     }
 }
 
-/// The one name that the kubeconfig's own hint suggests.
-fn suggestion(hint: Option<&str>) -> Option<String> {
-    let name = hint?.strip_prefix("did you mean `")?.strip_suffix("`?")?;
-    (!name.contains('`')).then(|| name.to_owned())
+/// The entry that is meant: the only one, or the one whose name is close.
+fn only<'a, T>(entries: &'a [Named<T>], problem: &'a Problem) -> Option<&'a str> {
+    match entries {
+        [one] => Some(&one.name),
+        _ => problem.suggestion.as_deref(),
+    }
+}
+
+fn of_cluster(
+    step: Step,
+    class: Class,
+    globals: &Globals,
+    config: &Kubeconfig,
+    cluster: &str,
+) -> Step {
+    let set =
+        |flags: &[&str]| kubectl_config(globals, &[&["set-cluster", cluster], flags].concat());
+    let unset = |field| kubectl_config(globals, &["unset", &format!("clusters.{cluster}.{field}")]);
+    match class {
+        Class::NotHttps => match server(config, cluster) {
+            Some(server) if !server.contains("://") => {
+                step.fix(set(&[&format!("--server=https://{server}")]))
+            }
+            Some(server) if server.starts_with("http://") => {
+                step.fix(set(&[&format!("--server={}", server.replacen("http", "https", 1))]))
+            }
+            _ => step.advice("correct the cluster's `server`"),
+        },
+        Class::NoServer => step.advice(format!(
+            "set the server's address: `{}`",
+            set(&["--server=https://HOST:PORT"])
+        )),
+        Class::ProxyUrlInvalid => step.fix(unset("proxy-url")),
+        Class::CaBoth => step.fix(unset("certificate-authority")),
+        Class::CaWithInsecure => step.fix(set(&["--insecure-skip-tls-verify=false"])),
+        _ => step.advice(format!(
+            "get the cluster's authority from its administrator, then run `{}`",
+            set(&["--embed-certs", "--certificate-authority=FILE"])
+        )),
+    }
+}
+
+fn of_user(step: Step, class: Class, globals: &Globals, user: &str) -> Step {
+    let set =
+        |flags: &[&str]| kubectl_config(globals, &[&["set-credentials", user], flags].concat());
+    let unset = |field| kubectl_config(globals, &["unset", &format!("users.{user}.{field}")]);
+    match class {
+        Class::ExecModeMissing | Class::ExecModeInvalid => {
+            step.fix(set(&["--exec-interactive-mode=IfAvailable"]))
+        }
+        Class::ExecVersionMissing | Class::ExecVersionUnsupported => step.fix(set(&[
+            "--exec-api-version=client.authentication.k8s.io/v1",
+            "--exec-interactive-mode=IfAvailable",
+        ])),
+        Class::ClientCertificateBoth => step.fix(unset("client-certificate")),
+        Class::ClientKeyBoth => step.fix(unset("client-key")),
+        Class::MultipleMethods => step.fix(unset("username")),
+        Class::ExecWithProvider => step.fix(unset("auth-provider")),
+        _ => step,
+    }
 }
 
 fn server<'a>(config: &'a Kubeconfig, cluster: &str) -> Option<&'a str> {
@@ -223,7 +238,7 @@ pub(super) fn protect(program: &Path, surroundings: &Surroundings) -> Option<Str
 
 #[cfg(test)]
 mod tests {
-    use super::{kubectl_config, suggestion};
+    use super::kubectl_config;
     use crate::{flags::Flags, globals::Globals};
 
     #[test]
@@ -233,12 +248,5 @@ mod tests {
             kubectl_config(&globals, &["set-credentials", "a'; touch x #", "--exec-arg=$(id)"]),
             r"kubectl config set-credentials 'a'\''; touch x #' '--exec-arg=$(id)'"
         );
-    }
-
-    #[test]
-    fn only_a_single_suggestion_is_used() {
-        assert_eq!(suggestion(Some("did you mean `prod`?")).as_deref(), Some("prod"));
-        assert_eq!(suggestion(Some("did you mean `a` or `b`?")), None);
-        assert_eq!(suggestion(None), None);
     }
 }

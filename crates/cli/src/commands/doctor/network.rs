@@ -26,7 +26,7 @@ use crate::{
 /// How long a connection may take. A person is waiting for the report.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long the server may take for its response.
+/// How long the server may take for its response, unless `--request-timeout` says otherwise.
 const RESPOND: Duration = Duration::from_secs(30);
 
 /// What came of the request.
@@ -68,8 +68,15 @@ pub(super) fn reach(globals: &Globals, target: &Target, got: &Got) -> Reached {
     let builder = Client::builder()
         .user_agent(concat!("keyward/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT)
-        .response_timeout(globals.request_timeout().unwrap_or(RESPOND))
         .tracer(&tracer);
+    let limit = match globals.flags.request_timeout {
+        Some(_) => globals.request_timeout(),
+        None => Some(RESPOND),
+    };
+    let builder = match limit {
+        Some(limit) => builder.response_timeout(limit),
+        None => builder,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let (client, runtime) = match (builder.build(target, source.clone()), runtime) {
         (Ok(client), Ok(runtime)) => (client, runtime),

@@ -67,40 +67,47 @@ fn unread(failure: &Failure) -> Step {
 }
 
 fn judged(rules: &Rules, preview: &Preview, draft: &Draft) -> Step {
-    let told = policy(rules, preview);
     let step = if is_allowed(&preview.judgement.verdict) {
-        let because = match &preview.judgement.verdict {
-            Verdict::Allowed if rules.origin.is_none() => told.because,
-            _ => format!("{}: {}", told.name, told.because),
-        };
-        // The trust check is the next step's.
-        let because =
-            if preview.program.is_none() && !told.allowed { told.name.to_owned() } else { because };
-        Step::ok(Check::Policy, because)
+        allowed(rules, preview)
     } else {
-        let fault = draft
-            .faults()
-            .iter()
-            .find(|fault| matches!(fault.kind(), Kind::NotAllowed) || rules.fault.is_some());
-        let step = match fault {
-            Some(fault) => Step::failed(Check::Policy, &fault.clone().into()),
-            None => Step::fault(Check::Policy, told.because),
-        };
-        let command = draft.plugin().map(|plugin| inline(plugin.command())).unwrap_or_default();
-        match preview.judgement.verdict {
-            Verdict::NotListed | Verdict::Unresolvable => step.advice(format!(
-                "if you trust it, add `{command}` to `credentialPluginAllowlist` of the kuberc"
-            )),
-            Verdict::DeniedAll => step.advice(format!(
-                "if you trust it, set `credentialPluginPolicy: Allowlist` and \
-                 `credentialPluginAllowlist: [{command}]` in the kuberc"
-            )),
-            _ => step,
-        }
+        denied(rules, preview, draft)
     };
     match &rules.origin {
         Some(kuberc) => step.file(kuberc),
         None => step,
+    }
+}
+
+fn allowed(rules: &Rules, preview: &Preview) -> Step {
+    let told = policy(rules, preview);
+    let message = match &preview.judgement.verdict {
+        // The program failed its trust check, and the next step says why.
+        _ if preview.program.is_none() && !told.allowed => told.name.to_owned(),
+        Verdict::Allowed if rules.origin.is_none() => told.because,
+        _ => format!("{}: {}", told.name, told.because),
+    };
+    Step::ok(Check::Policy, message)
+}
+
+fn denied(rules: &Rules, preview: &Preview, draft: &Draft) -> Step {
+    let fault = draft
+        .faults()
+        .iter()
+        .find(|fault| matches!(fault.kind(), Kind::NotAllowed) || rules.fault.is_some());
+    let step = match fault {
+        Some(fault) => Step::failed(Check::Policy, &fault.clone().into()),
+        None => Step::fault(Check::Policy, policy(rules, preview).because),
+    };
+    let command = draft.plugin().map(|plugin| inline(plugin.command())).unwrap_or_default();
+    match preview.judgement.verdict {
+        Verdict::NotListed | Verdict::Unresolvable => step.advice(format!(
+            "if you trust it, add `{command}` to `credentialPluginAllowlist` of the kuberc"
+        )),
+        Verdict::DeniedAll => step.advice(format!(
+            "if you trust it, set `credentialPluginPolicy: Allowlist` and \
+             `credentialPluginAllowlist: [{command}]` in the kuberc"
+        )),
+        _ => step,
     }
 }
 

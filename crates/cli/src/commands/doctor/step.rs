@@ -7,12 +7,15 @@ use std::{
     time::Duration,
 };
 
-use keyward_host::kubeconfig::Place;
+use keyward_host::{Error, kubeconfig::Place};
 use keyward_process::surroundings::Surroundings;
 use serde::{Serialize, Serializer};
 
 use super::names::Names;
-use crate::{duration, failure::Failure};
+use crate::{
+    duration,
+    failure::{Failure, SERVER_SAID},
+};
 
 /// The most lines of a plugin's stderr that a step shows: a report has one page.
 const MOST_SAID: usize = 10;
@@ -154,8 +157,8 @@ impl Step {
     pub(super) fn failed(check: Check, failure: &Failure) -> Self {
         let mut step = Self::fault(check, failure.message());
         for (label, text) in failure.notes() {
-            // Where the user stands is the step's own file and line.
-            if label != "needed by" {
+            // The step has a file and line of its own.
+            if label != Error::NEEDED_BY {
                 step = step.detail(label, text);
             }
         }
@@ -251,7 +254,7 @@ impl Report {
             self.names.add_as(&home.to_string_lossy(), "~");
         }
         for step in &mut self.steps {
-            step.details.retain(|detail| detail.label != SAID && detail.label != "it said");
+            step.details.retain(|detail| ![SAID, SERVER_SAID].contains(&detail.label.as_str()));
         }
         let texts: Vec<String> =
             self.steps.iter_mut().flat_map(Step::texts).map(|t| t.clone()).collect();
