@@ -18,6 +18,8 @@ use super::{
 };
 
 const VERSION: &str = "client.authentication.k8s.io/v1";
+/// The only version that kubelogin answers in, whatever it is asked for.
+const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 
 pub struct Stage {
     dir: tempfile::TempDir,
@@ -45,19 +47,19 @@ impl Stage {
         fs::write(stage.plugin(), format!("#!/bin/sh\n{pause}echo '{answer}'\n")).map_err(text)?;
         fs::set_permissions(stage.plugin(), fs::Permissions::from_mode(0o755)).map_err(text)?;
         fs::write(stage.path("answer"), answer.to_string()).map_err(text)?;
-        let plugin = |command: &Path, args: Vec<String>| {
+        let plugin = |version: &str, command: &Path, args: Vec<String>| {
             json!({ "exec": {
-                "apiVersion": VERSION, "command": command, "args": args, "interactiveMode": "Never",
+                "apiVersion": version, "command": command, "args": args, "interactiveMode": "Never",
             } })
         };
         let answer = vec![stage.path("answer").display().to_string()];
         let cache = stage.path("kubelogin-cache");
         let configs = [
             ("static", json!({ "token": TOKEN })),
-            ("cat", plugin(Path::new("/bin/cat"), answer)),
-            ("kubelogin", plugin(&kubelogin::program(), kubelogin::args(&cache))),
-            ("plain", plugin(&stage.plugin(), Vec::new())),
-            ("wrapped", plugin(&stage.plugin(), Vec::new())),
+            ("cat", plugin(VERSION, Path::new("/bin/cat"), answer)),
+            ("kubelogin", plugin(V1BETA1, &kubelogin::program(), kubelogin::args(&cache))),
+            ("plain", plugin(VERSION, &stage.plugin(), Vec::new())),
+            ("wrapped", plugin(VERSION, &stage.plugin(), Vec::new())),
         ];
         for (name, user) in configs {
             fs::write(stage.path(name), stage.server.kubeconfig(&user)).map_err(text)?;
