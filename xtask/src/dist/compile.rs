@@ -12,6 +12,9 @@ use crate::{packages, sh};
 /// The programs that are shipped. The bridges and `kubectl-keyward` are links to `keyward`.
 pub const PROGRAMS: [&str; 4] = ["keyward", "keyward-agent", "keyward-exec", "keyward-pkcs11"];
 
+/// `keyward-exec` starts with every kubectl.
+const LARGEST_EXEC: u64 = 600_000;
+
 /// Where the built programs are, side by side as they are installed.
 #[derive(Debug)]
 pub struct Built {
@@ -70,7 +73,10 @@ pub fn build(source: &Path, target: &Path, directory: &Path, time: u64) -> Resul
         for program in step.programs {
             let built = target.join(step.target).join(step.profile).join(program);
             let place = directory.join(program);
-            fs::copy(&built, &place).map_err(write_error(&place))?;
+            let size = fs::copy(&built, &place).map_err(write_error(&place))?;
+            if *program == "keyward-exec" && size > LARGEST_EXEC {
+                return Err(format!("`{program}` has {size} bytes, more than {LARGEST_EXEC}"));
+            }
         }
     }
     Ok(Built::new(directory, main))
