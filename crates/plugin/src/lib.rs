@@ -48,7 +48,7 @@ pub use keyward_protocol::{
 };
 pub use question::{Question, QuestionError};
 pub use refusal::Refusal;
-pub use serve::{Plugin, serve};
+pub use serve::{Plugin, serve, serve_or};
 pub use signer::{Signer, serve_signer};
 pub use terminal::Terminal;
 

@@ -1,4 +1,9 @@
-use std::{env, error::Error, fmt};
+use std::{
+    env,
+    error::Error,
+    fmt,
+    io::{self, IsTerminal},
+};
 
 use keyward_protocol::exec::{Cluster, REQUEST_VARIABLE, Request, RequestError, Response, Version};
 
@@ -23,6 +28,19 @@ impl Question {
         match env::var_os(REQUEST_VARIABLE) {
             Some(text) if !text.is_empty() => Self::from_bytes(text.as_encoded_bytes()),
             _ => Err(QuestionError::Missing),
+        }
+    }
+
+    /// The question in `KUBERNETES_EXEC_INFO` or, if that is unset or empty, one of this version without a
+    /// cluster, for a program that people also start by hand. It allows prompts if stdin is a terminal.
+    pub fn from_env_or(version: Version) -> Result<Self, QuestionError> {
+        match Self::from_env() {
+            Err(QuestionError::Missing) => {
+                let mut request = Request::new(version);
+                request.interactive = io::stdin().is_terminal();
+                Ok(Self { request, remarks: Vec::new() })
+            }
+            other => other,
         }
     }
 

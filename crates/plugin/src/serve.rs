@@ -6,7 +6,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use keyward_protocol::exec::REQUEST_VARIABLE;
+use keyward_protocol::exec::{REQUEST_VARIABLE, Version};
 
 use crate::{Credential, Question, QuestionError, Refusal, stdout::Stdout};
 
@@ -52,16 +52,36 @@ where
 /// | 130 | [`Refusal::Interrupted`] |
 #[expect(clippy::needless_pass_by_value, reason = "`serve(Plugin)` is the whole `main`")]
 pub fn serve(plugin: impl Plugin) -> ExitCode {
-    end(answer(&plugin))
+    end(answer(&plugin, || match Question::from_env() {
+        Err(QuestionError::Missing) => Err(Refusal::BadConfig(by_hand())),
+        other => Ok(other?),
+    }))
+}
+
+/// Answers like [`serve()`], but in this version if there is no request, as a plugin that replaces an older
+/// tool has to: most of them print v1beta1 when a person or a script starts them without
+/// `KUBERNETES_EXEC_INFO`.
+///
+/// ```no_run
+/// use std::process::ExitCode;
+/// use keyward_plugin::{Credential, Question, Version, serve_or};
+///
+/// fn main() -> ExitCode {
+///     serve_or(Version::V1Beta1, |_: &Question| Ok(Credential::token("t")))
+/// }
+/// ```
+#[expect(clippy::needless_pass_by_value, reason = "`serve_or(…, Plugin)` is the whole `main`")]
+pub fn serve_or(version: Version, plugin: impl Plugin) -> ExitCode {
+    end(answer(&plugin, || Ok(Question::from_env_or(version)?)))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a plugin lives by the real clock")]
-fn answer(plugin: &impl Plugin) -> Result<(), Refusal> {
+fn answer(
+    plugin: &impl Plugin,
+    question: impl FnOnce() -> Result<Question, Refusal>,
+) -> Result<(), Refusal> {
     let mut stdout = Stdout::take()?;
-    let question = match Question::from_env() {
-        Err(QuestionError::Missing) => return Err(Refusal::BadConfig(by_hand())),
-        other => other?,
-    };
+    let question = question()?;
     for remark in question.remarks() {
         complain(&format!("warning: {remark}"));
     }
