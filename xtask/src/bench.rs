@@ -4,14 +4,15 @@ use std::process::Command;
 
 use keyward_testing::kubectl::VARIABLE;
 
-use crate::{e2e, kubectl, packages, sh};
+use crate::{e2e, judges, kubectl, packages, sh};
 
 /// Builds the program, the bench and, where Go is at hand, the peers in Go; then runs the bench;
 /// `args` go to it.
 pub fn run(args: &[String]) -> Result<bool, String> {
     packages::install_for_bench()?;
     build_peers()?;
-    let packages = ["keyward-agent", "keyward-bench", "keyward-cli"];
+    judges::install_python()?;
+    let packages = ["keyward-agent", "keyward-bench", "keyward-cli", "keyward-providers"];
     let packages = packages.into_iter().flat_map(|name| ["--package", name]);
     if !sh::run(sh::cargo().args(["build", "--release"]).args(packages))? {
         return Ok(false);
@@ -51,6 +52,9 @@ fn build_peers() -> Result<(), String> {
     }
     if !e2e::kubelogin(&sh::target().join("release/kubelogin"))? {
         eprintln!("kubelogin cannot be built: the rows go without it");
+    }
+    if !judges::build_authenticator()? {
+        eprintln!("aws-iam-authenticator cannot be built: the rows go without it");
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ mod conformance;
 mod dist;
 mod e2e;
 mod fuzz;
+mod judges;
 mod kubectl;
 mod packages;
 mod pages;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         "advisories" => check::advisories(),
         "vectors" => vectors(rest.first()),
         "conformance" => conformance::run(&rest),
+        "judges" => judges::run(&rest),
         "bench" => bench::run(&rest),
         "fuzz-match" => bench::fuzz_match(&rest),
         "fuzz" => fuzz::readers(&rest),
@@ -63,6 +65,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   vectors [DIR]    run the reference's cases through the real code
   conformance      run generated cases through the reference and through Keyward [--cases N] [--seed N] [--area A]
                    [--if-possible] [--mutations]
+  judges           let aws-iam-authenticator's own code check EKS tokens [--if-possible]
   bench [ROW…]     measure Keyward against its limits and its peers [--json] [--write]
   fuzz [TARGET…]   every reader of untrusted input, or those named [--seconds N | --runs N]
   fuzz-match       compare the index of image patterns with the plain rules [--pairs N] [--seed N]

@@ -4,7 +4,7 @@ use std::{path::Path, process::Command};
 
 use keyward_testing::kubectl::{self, NotFound};
 
-use crate::sh;
+use crate::{judges, sh};
 
 /// A program the tests start, and the package it comes in.
 const NEEDED: &[(&str, &str)] = &[
@@ -42,7 +42,13 @@ pub fn install() -> Result<(), String> {
         Err(NotFound::Absent(_)) => missing.push("kubernetes-client"),
         Err(why) => return Err(why.to_string()),
     }
-    install_missing(&missing)
+    install_missing(&missing)?;
+    judges::install_python()
+}
+
+/// Installs these packages, as [`install`] does.
+pub fn install_packages(packages: &[&str]) -> Result<(), String> {
+    install_missing(packages)
 }
 
 /// What the bench starts beside ours.

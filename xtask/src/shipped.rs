@@ -47,7 +47,7 @@ pub fn crates() -> Result<Vec<Crate>, String> {
 }
 
 /// Crates whose libraries exist only for their own programs and tests.
-const PROGRAMS: [&str; 3] = ["keyward-cli", "keyward-exec", "keyward-pkcs11"];
+const PROGRAMS: [&str; 4] = ["keyward-cli", "keyward-exec", "keyward-pkcs11", "keyward-providers"];
 
 fn is_library(target: &Value) -> bool {
     target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "lib"))

@@ -9,6 +9,7 @@ mod image;
 mod kubeconfig;
 mod layer;
 mod plugin;
+mod providers;
 mod proxy;
 mod requests;
 mod scene;
@@ -55,6 +56,8 @@ pub const ALL: &[(&str, usize, Make)] = &[
     ("agent: memory", 3, agent::memory),
     ("agent: wake-ups", 1, agent::idle),
     ("agent: size", 1, agent::size),
+    ("providers: EKS token", ROUNDS, providers::eks),
+    ("providers: size", 1, providers::size),
     ("image: one match", ROUNDS, image::one),
     ("image: lookup", ROUNDS, image::many),
     ("proxy: requests", 2 * ROUNDS - 1, proxy::requests),

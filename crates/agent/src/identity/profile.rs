@@ -81,6 +81,7 @@ impl Profile {
         };
         match name {
             b"aws" if has(b"eks") && has(b"get-token") => Self::Aws,
+            b"keyward-eks" => Self::Aws,
             b"aws-iam-authenticator" | b"heptio-authenticator-aws" if has(b"token") => {
                 Self::Authenticator
             }

@@ -1,0 +1,302 @@
+"""Answers for awscli and botocore, with moto in the place of AWS.
+
+One process for all cases: it reads a JSON document on each line of stdin and prints one for each. The services that
+moto does not have (IAM Identity Center, containers) and an STS that derives credentials from the whole request are
+below.
+"""
+
+import base64
+import datetime
+import getpass
+import hashlib
+import json
+import logging
+import os
+import ssl
+import sys
+import threading
+import urllib.parse
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class NoTerminal(Exception):
+    """Nobody can be asked for an MFA code."""
+
+
+def nobody(prompt=None, stream=None):
+    raise NoTerminal()
+
+
+# Before botocore is imported, which keeps the function as a default.
+getpass.getpass = nobody
+
+import botocore.auth  # noqa: E402
+import botocore.credentials  # noqa: E402
+import botocore.exceptions as errors  # noqa: E402
+import botocore.loaders  # noqa: E402
+import botocore.session  # noqa: E402
+import botocore.tokens  # noqa: E402
+import dateutil.parser  # noqa: E402
+from awscli.customizations.eks.get_token import STSClientFactory, TokenGenerator  # noqa: E402
+from moto.server import ThreadedMotoServer  # noqa: E402
+
+LOADER = botocore.loaders.create_loader()
+CONFIG = (
+    errors.ProfileNotFound,
+    errors.PartialCredentialsError,
+    errors.InvalidConfigError,
+    errors.InfiniteLoopConfigError,
+    errors.ConfigParseError,
+    errors.NoRegionError,
+    # A time in the environment that cannot be read.
+    dateutil.parser.ParserError,
+)
+
+
+def far():
+    return datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)
+
+
+def derive(*parts):
+    """Credentials that say everything that went into them, by a digest."""
+    digest = hashlib.sha256("\0".join(str(part) for part in parts).encode()).hexdigest()
+    return "ASIA" + digest[:16].upper(), digest[16:56], "session/+=" + digest
+
+
+class StandIn(BaseHTTPRequestHandler):
+    """STS, IAM Identity Center and container endpoints. Counts what it is asked."""
+
+    counts = {}
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+    def answer(self, status, body, kind="application/json"):
+        body = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def count(self, what):
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def instance(self, method):
+        """The instance metadata of moto, with the header that it lacks."""
+        request = urllib.request.Request(MOTO + self.path, method=method, headers=dict(self.headers))
+        with urllib.request.urlopen(request) as response:
+            body = response.read()
+        self.send_response(200)
+        self.send_header("X-aws-ec2-metadata-token-ttl-seconds", "60")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_PUT(self):
+        self.instance("PUT")
+
+    def do_GET(self):
+        url = urllib.parse.urlsplit(self.path)
+        if url.path.startswith("/latest/"):
+            return self.instance("GET")
+        query = dict(urllib.parse.parse_qsl(url.query))
+        if url.path.startswith("/container/"):
+            self.count("container")
+            if self.headers.get("Authorization") != "Bearer pod":
+                return self.answer(403, {"code": "Forbidden", "message": "no"})
+            key, secret, token = derive("container", url.path)
+            end = far().strftime("%Y-%m-%dT%H:%M:%SZ")
+            document = {"AccessKeyId": key, "SecretAccessKey": secret, "Token": token, "Expiration": end}
+            return self.answer(200, document)
+        if url.path == "/federation/credentials":
+            self.count("sso " + query["role_name"])
+            if self.headers.get("x-amz-sso_bearer_token") not in ("sso-token", "sso-renewed"):
+                return self.answer(401, {"__type": "UnauthorizedException", "message": "no"})
+            key, secret, token = derive("sso", query["account_id"], query["role_name"])
+            document = {
+                "accessKeyId": key,
+                "secretAccessKey": secret,
+                "sessionToken": token,
+                "expiration": int(far().timestamp() * 1000),
+            }
+            if query["role_name"] == "Short":
+                document["expiration"] -= 55 * 60 * 1000
+            return self.answer(200, {"roleCredentials": document})
+        self.answer(404, {})
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        if self.path == "/token":
+            self.count("refresh")
+            asked = json.loads(body)
+            if asked.get("refreshToken") != "refresh" or asked.get("grantType") != "refresh_token":
+                return self.answer(400, {"error": "invalid_grant"})
+            document = {"accessToken": "sso-renewed", "expiresIn": 3600, "tokenType": "Bearer"}
+            return self.answer(200, document)
+        asked = dict(urllib.parse.parse_qsl(body.decode()))
+        self.count("{} {}".format(asked.get("Action"), asked.get("RoleArn")))
+        caller = self.headers.get("Authorization", "").partition("Credential=")[2].partition("/")[0]
+        if asked.get("RoleArn", "").endswith("/Forbidden"):
+            text = (
+                '<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error><Type>Sender</Type>'
+                "<Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>"
+            )
+            return self.answer(403, text, "text/xml")
+        names = ["RoleArn", "RoleSessionName", "ExternalId", "DurationSeconds", "SerialNumber", "TokenCode"]
+        key, secret, token = derive(caller, *(asked.get(name, "") for name in names))
+        end = far().strftime("%Y-%m-%dT%H:%M:%SZ")
+        if asked.get("RoleArn", "").endswith("/Short"):
+            end = (far() - datetime.timedelta(minutes=55)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        action = asked["Action"]
+        self.answer(
+            200,
+            f'<{action}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><{action}Result>'
+            f"<AssumedRoleUser><Arn>{asked.get('RoleArn', '')}</Arn><AssumedRoleId>A:b</AssumedRoleId>"
+            f"</AssumedRoleUser><Credentials><AccessKeyId>{key}</AccessKeyId>"
+            f"<SecretAccessKey>{secret}</SecretAccessKey><SessionToken>{token}</SessionToken>"
+            f"<Expiration>{end}</Expiration></Credentials></{action}Result>"
+            f"<ResponseMetadata><RequestId>1</RequestId></ResponseMetadata></{action}Response>",
+            "text/xml",
+        )
+
+
+def session(environment, profile=None):
+    """A session in this environment alone."""
+    os.environ.clear()
+    os.environ.update(environment)
+    cache = os.path.join(environment.get("HOME", "/nonexistent"), ".aws", "sso", "cache")
+    botocore.credentials.SSOProvider._SSO_TOKEN_CACHE_DIR = cache
+    botocore.tokens.SSOTokenProvider._SSO_TOKEN_CACHE_DIR = cache
+    made = botocore.session.Session(profile=profile)
+    # The models of the services are the same for all; reading them is most of the work.
+    made.register_component("data_loader", LOADER)
+    return made
+
+
+def identity(case):
+    """The access key that botocore signs with, or the class of its refusal."""
+    try:
+        made = session(case["environment"], case.get("profile"))
+        made.get_scoped_config()
+        found = made.get_credentials()
+        if found is None:
+            return {"refusal": "none", "error": "NoCredentialsError"}
+        frozen = found.get_frozen_credentials()
+        return {"key": frozen.access_key, "who": who(frozen.access_key)}
+    except NoTerminal:
+        return {"refusal": "terminal", "error": "NoTerminal"}
+    except CONFIG as error:
+        return {"refusal": "config", "error": repr(error)}
+    except Exception as error:  # noqa: BLE001
+        return {"refusal": "source", "error": repr(error)}
+
+
+def who(key):
+    """The identity that moto has for an access key."""
+    plain = botocore.session.Session()
+    plain.register_component("data_loader", LOADER)
+    client = plain.create_client(
+        "sts",
+        region_name="us-east-1",
+        endpoint_url=MOTO,
+        aws_access_key_id=key,
+        aws_secret_access_key="any",
+        aws_session_token="any",
+    )
+    return client.get_caller_identity()["Arn"]
+
+
+def tokens(cases):
+    """Tokens of awscli, each at its own time."""
+    made = []
+    real = botocore.auth.get_current_datetime
+    for case in cases:
+        moment = datetime.datetime.fromtimestamp(case["time"], datetime.timezone.utc)
+
+        def frozen(remove_tzinfo=True, moment=moment):
+            return moment.replace(tzinfo=None) if remove_tzinfo else moment
+
+        botocore.auth.get_current_datetime = frozen
+        try:
+            plain = session(case["environment"])
+            factory = STSClientFactory(plain)
+            region = case["region"]
+            if case.get("role"):
+                # The endpoint is for the assumption of the role alone: no server takes a token for it.
+                os.environ["AWS_ENDPOINT_URL_STS"] = STAND_IN
+                botocore.auth.get_current_datetime = real
+                keys = factory._get_role_credentials(region, case["role"])
+                botocore.auth.get_current_datetime = frozen
+                del os.environ["AWS_ENDPOINT_URL_STS"]
+                os.environ["AWS_ACCESS_KEY_ID"] = keys["AccessKeyId"]
+                os.environ["AWS_SECRET_ACCESS_KEY"] = keys["SecretAccessKey"]
+                os.environ["AWS_SESSION_TOKEN"] = keys["SessionToken"]
+                factory = STSClientFactory(session(dict(os.environ)))
+            client = factory.get_sts_client(region_name=region)
+            made.append(TokenGenerator(client).get_token(case["cluster"]))
+        except Exception as error:  # noqa: BLE001
+            made.append(f"{type(error).__name__}: {error}")
+        finally:
+            botocore.auth.get_current_datetime = real
+    return made
+
+
+def serve_tls(certificate, key):
+    """The stand-in once more, with TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), StandIn)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return f"https://127.0.0.1:{server.server_address[1]}"
+
+
+def prepare():
+    """Users of moto, with their keys."""
+    os.environ.clear()
+    client = botocore.session.Session().create_client(
+        "iam",
+        region_name="us-east-1",
+        endpoint_url=MOTO,
+        aws_access_key_id="any",
+        aws_secret_access_key="any",
+    )
+    users = {}
+    for name in ("alice", "bob", "carol"):
+        client.create_user(UserName=name)
+        key = client.create_access_key(UserName=name)["AccessKey"]
+        users[name] = {"key": key["AccessKeyId"], "secret": key["SecretAccessKey"]}
+    return {"moto": MOTO, "standIn": STAND_IN, "users": users}
+
+
+logging.getLogger("werkzeug").setLevel(logging.ERROR)
+answers = sys.stdout
+sys.stdout = sys.stderr
+moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+moto.start()
+MOTO = "http://{}:{}".format(*moto.get_host_and_port())
+stand_in = ThreadingHTTPServer(("127.0.0.1", 0), StandIn)
+threading.Thread(target=stand_in.serve_forever, daemon=True).start()
+STAND_IN = f"http://127.0.0.1:{stand_in.server_address[1]}"
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    operation = asked["operation"]
+    if operation == "prepare":
+        answer = prepare()
+    elif operation == "identity":
+        answer = identity(asked)
+    elif operation == "who":
+        answer = {"who": who(asked["key"])}
+    elif operation == "tokens":
+        answer = {"tokens": tokens(asked["cases"])}
+    elif operation == "tls":
+        answer = {"url": serve_tls(asked["certificate"], asked["key"])}
+    elif operation == "counts":
+        answer = dict(StandIn.counts)
+    else:
+        answer = {"error": "unknown operation"}
+    print(json.dumps(answer), file=answers, flush=True)

@@ -1,0 +1,114 @@
+//! One start of the program.
+
+use std::{
+    ffi::OsString,
+    fmt,
+    io::{self, Write as _},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use keyward_plugin::{Credential, Question, Refusal, Version, serve_or};
+use keyward_process::{
+    clock::{SharedClock, SystemClock},
+    surroundings::Surroundings,
+};
+
+use crate::explain::Explain;
+
+/// The flag that all families have.
+const EXPLAIN: &str = "--explain";
+
+/// One start of the program: what it was called, with which arguments, and where it stands.
+pub struct Call {
+    /// The name that selected the family, without directories.
+    pub name: String,
+    /// The arguments after the name, without `--explain`.
+    pub args: Vec<OsString>,
+    /// Whether `--explain` was given: the report is wanted and no credential.
+    pub explains: bool,
+    /// Environment, working directory and terminal.
+    pub surroundings: Surroundings,
+    /// The time.
+    pub clock: SharedClock,
+}
+
+impl Call {
+    /// A call in the surroundings of this process.
+    pub fn new(name: String, args: Vec<OsString>) -> Self {
+        Self::with(name, args, Surroundings::process(), Arc::new(SystemClock))
+    }
+
+    /// A call in these surroundings, at this time.
+    pub fn with(
+        name: String,
+        mut args: Vec<OsString>,
+        surroundings: Surroundings,
+        clock: SharedClock,
+    ) -> Self {
+        let count = args.len();
+        args.retain(|arg| arg != EXPLAIN);
+        Self { name, explains: args.len() < count, args, surroundings, clock }
+    }
+
+    /// Answers as an exec plugin, in v1beta1 if `KUBERNETES_EXEC_INFO` is not set. With `--explain`, prints what
+    /// the plugin tells about its sources instead of the credential.
+    pub fn serve(
+        &self,
+        plugin: impl Fn(&Question, &Explain) -> Result<Credential, Refusal>,
+    ) -> ExitCode {
+        let explain = Explain::default();
+        if !self.explains {
+            return serve_or(Version::V1Beta1, |question: &Question| plugin(question, &explain));
+        }
+        let question = Question::from_env_or(Version::V1Beta1).map_err(Refusal::from);
+        let outcome = question.and_then(|question| plugin(&question, &explain)).map(drop);
+        let printed = self.print(&explain.report(outcome.is_ok()));
+        self.finish(outcome.and(printed))
+    }
+
+    /// Ends the program: prints the reason of a refusal to stderr and returns its exit code.
+    pub fn finish(&self, outcome: Result<(), Refusal>) -> ExitCode {
+        match outcome {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(refusal) => {
+                tell(&format!("error: {refusal}"));
+                ExitCode::from(refusal.exit_code())
+            }
+        }
+    }
+
+    /// Prints to stdout.
+    pub fn print(&self, text: &str) -> Result<(), Refusal> {
+        let mut out = io::stdout();
+        out.write_all(text.as_bytes())
+            .and_then(|()| out.flush())
+            .map_err(|error| Refusal::Failed(format!("cannot print: {error}")))
+    }
+
+    /// Tells the person something that does not stop the program.
+    pub fn warn(&self, text: &str) {
+        tell(&format!("warning: {text}"));
+    }
+
+    /// The value of a variable, if it is set, not empty and text.
+    pub fn var(&self, name: &str) -> Option<String> {
+        self.surroundings.var(name)?.into_string().ok().filter(|value| !value.is_empty())
+    }
+}
+
+/// Shows neither arguments nor the environment.
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("name", &self.name)
+            .field("args", &self.args.len())
+            .field("explains", &self.explains)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Prints to stderr. If that fails too, nothing can be done.
+fn tell(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}

@@ -1,0 +1,104 @@
+//! `keyward-eks`: tokens for Amazon EKS clusters, in place of `aws eks get-token` and `aws-iam-authenticator`.
+
+mod authenticator;
+mod get_token;
+mod token;
+mod verify;
+
+use std::process::ExitCode;
+
+use keyward_plugin::{Credential, Question, Refusal};
+
+pub use self::token::Token;
+use crate::{
+    Call,
+    aws::{Aws, Role},
+    explain::Explain,
+};
+
+/// The name of the tool whose command line differs from ours.
+const AUTHENTICATOR: &str = "aws-iam-authenticator";
+
+/// The name of role sessions that nobody named, as `aws eks get-token` has it.
+const SESSION: &str = "EKSGetTokenAuth";
+
+pub(crate) fn run(call: &Call) -> ExitCode {
+    if call.name == AUTHENTICATOR { authenticator::run(call) } else { get_token::run(call) }
+}
+
+/// What a token is wanted for.
+#[derive(Debug, Clone, Default)]
+struct Wanted {
+    cluster: String,
+    region: Option<String>,
+    profile: Option<String>,
+    role: Option<Role>,
+    /// Whether the role's session gets the name of the session that assumes it.
+    forward_session: bool,
+    /// What to do if no region is configured.
+    without_region: WithoutRegion,
+}
+
+/// What a tool does if no region is configured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum WithoutRegion {
+    /// Fails, as `aws` does.
+    #[default]
+    Refuse,
+    /// Asks the instance it runs on, and takes `us-east-1` if it runs on none, as the authenticator does.
+    AskInstance,
+}
+
+impl Wanted {
+    /// Finds credentials and signs the token.
+    fn token(&self, call: &Call, question: &Question, explain: &Explain) -> Result<Token, Refusal> {
+        let mut region = self.region.clone();
+        let open = |region: Option<&str>| {
+            Aws::open(call, question, explain, self.profile.as_deref(), region)
+        };
+        let mut aws = open(region.as_deref())?;
+        if self.without_region == WithoutRegion::AskInstance && aws.region().is_none() {
+            region = Some(aws.instance_region().unwrap_or_else(|| "us-east-1".into()));
+            aws = open(region.as_deref())?;
+        }
+        let region = aws.region().ok_or_else(crate::aws::no_region)?;
+        let endpoint = aws.sts_endpoint(&region)?;
+        let mut keys = aws.keys()?;
+        if let Some(role) = &self.role {
+            let mut role = role.clone();
+            if self.forward_session {
+                role.session = aws.session_name(&keys)?;
+            }
+            role.session.get_or_insert_with(|| SESSION.to_owned());
+            keys = aws.assume(&role, &keys)?;
+        }
+        explain.note("STS host in the token", format!("`{}`", endpoint.host));
+        Token::sign(&self.cluster, &endpoint, &keys, call.clock.now())
+    }
+
+    /// Answers the client.
+    fn serve(&self, call: &Call) -> ExitCode {
+        call.serve(|question, explain| {
+            let token = self.token(call, question, explain)?;
+            Ok(Credential::token(token.text.expose()).expires_at(token.expires))
+        })
+    }
+
+    /// Prints the token alone.
+    fn print(&self, call: &Call) -> Result<(), Refusal> {
+        let explain = Explain::default();
+        let question = Question::from_env_or(keyward_plugin::Version::V1Beta1)?;
+        let token = self.token(call, &question, &explain)?;
+        call.print(&format!("{}\n", token.text.expose()))
+    }
+}
+
+/// The token that this call would print, for programs that use the library.
+pub fn token(call: &Call) -> Result<Token, Refusal> {
+    let wanted = match call.name.as_str() {
+        AUTHENTICATOR => authenticator::wanted(call)?,
+        _ => get_token::wanted(call)?,
+    };
+    let question = Question::from_env_or(keyward_plugin::Version::V1Beta1)?;
+    wanted.token(call, &question, &Explain::default())
+}

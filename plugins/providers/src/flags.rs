@@ -1,0 +1,254 @@
+//! Reads the command lines of the tools that families replace: one table of flags for each tool.
+//!
+//! The rules are those of Go's `pflag`, which most of the tools use: `--name value`, `--name=value`, `-n value`,
+//! `-nvalue`, `-n=value`, `--switch`, `--switch=false`, and `--` before words that begin with a dash.
+
+use std::{collections::HashMap, ffi::OsString};
+
+use keyward_plugin::Refusal;
+use keyward_protocol::text::inline;
+
+/// A flag of a tool.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flag {
+    /// The name after `--`.
+    pub(crate) name: &'static str,
+    /// The letter after `-`.
+    pub(crate) short: Option<char>,
+    /// What it takes and does.
+    pub(crate) kind: Kind,
+}
+
+/// What a flag takes and does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A value; of several the last counts.
+    Text,
+    /// No value, or `=true` and `=false`.
+    Switch,
+    /// A value; several are kept.
+    #[allow(dead_code, reason = "which families use it depends on the features")]
+    List,
+    /// A value that changes nothing here. The text says why, for the page and the table test.
+    Ignored(#[allow(dead_code, reason = "documents the flag")] &'static str),
+    /// A switch that changes nothing here, and why.
+    IgnoredSwitch(#[allow(dead_code, reason = "documents the flag")] &'static str),
+    /// A flag that the tool has and this program refuses: the reason.
+    #[allow(dead_code, reason = "which families use it depends on the features")]
+    Refused(&'static str),
+}
+
+/// A command line that was read.
+#[derive(Debug, Default)]
+pub(crate) struct Flags {
+    values: HashMap<&'static str, Vec<String>>,
+    words: Vec<String>,
+}
+
+impl Flags {
+    /// Reads a command line. Unknown flags are errors that name the most similar flag.
+    pub(crate) fn read(table: &'static [Flag], args: &[OsString]) -> Result<Self, Refusal> {
+        let mut flags = Self::default();
+        let mut args = args.iter().map(text);
+        while let Some(arg) = args.next() {
+            let arg = arg?;
+            if arg == "--" {
+                for word in args.by_ref() {
+                    flags.words.push(word?);
+                }
+            } else if let Some(long) = arg.strip_prefix("--") {
+                let (name, value) = split(long);
+                let flag = table.iter().find(|flag| flag.name == name);
+                let flag = flag.ok_or_else(|| unknown(table, name))?;
+                flags.take(*flag, &format!("--{name}"), value, &mut args)?;
+            } else if let Some(letters) = arg.strip_prefix('-').filter(|rest| !rest.is_empty()) {
+                flags.letters(table, letters, &mut args)?;
+            } else {
+                flags.words.push(arg);
+            }
+        }
+        Ok(flags)
+    }
+
+    /// Reads what follows one dash: letters of switches, and at most one flag with a value, which comes last.
+    fn letters(
+        &mut self,
+        table: &'static [Flag],
+        letters: &str,
+        args: &mut impl Iterator<Item = Result<String, Refusal>>,
+    ) -> Result<(), Refusal> {
+        let mut rest = letters;
+        while let Some(letter) = rest.chars().next() {
+            rest = &rest[letter.len_utf8()..];
+            let flag = table.iter().find(|flag| flag.short == Some(letter));
+            let flag = *flag.ok_or_else(|| {
+                Refusal::BadConfig(format!("there is no flag `-{}`", inline(&letter.to_string())))
+            })?;
+            let shown = format!("-{letter}");
+            match (flag.kind.takes_value(), rest.strip_prefix('=')) {
+                (true, None) if !rest.is_empty() => {
+                    return self.take(flag, &shown, Some(rest), args);
+                }
+                (_, Some(value)) => return self.take(flag, &shown, Some(value), args),
+                _ => self.take(flag, &shown, None, args)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        flag: Flag,
+        shown: &str,
+        value: Option<&str>,
+        args: &mut impl Iterator<Item = Result<String, Refusal>>,
+    ) -> Result<(), Refusal> {
+        if let Kind::Refused(why) = flag.kind {
+            return Err(Refusal::BadConfig(format!("`{shown}` is not supported: {why}")));
+        }
+        let value = match value {
+            Some(value) => value.to_owned(),
+            None if !flag.kind.takes_value() => "true".to_owned(),
+            None => args.next().unwrap_or_else(|| {
+                Err(Refusal::BadConfig(format!("the flag `{shown}` needs a value")))
+            })?,
+        };
+        if !flag.kind.takes_value() && boolean(&value).is_none() {
+            return Err(Refusal::BadConfig(format!(
+                "the flag `{shown}` is `true` or `false`, not `{}`",
+                inline(&value)
+            )));
+        }
+        let values = self.values.entry(flag.name).or_default();
+        if flag.kind != Kind::List {
+            values.clear();
+        }
+        values.push(value);
+        Ok(())
+    }
+
+    /// The value of a flag, if it was given.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.values.get(name)?.last().map(String::as_str)
+    }
+
+    /// All values of a flag that may be repeated.
+    #[allow(dead_code, reason = "which families use it depends on the features")]
+    pub(crate) fn list(&self, name: &str) -> &[String] {
+        self.values.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a switch is on.
+    pub(crate) fn is_set(&self, name: &str) -> bool {
+        self.text(name).and_then(boolean).unwrap_or(false)
+    }
+
+    /// The words that are no flags.
+    pub(crate) fn words(&self) -> &[String] {
+        &self.words
+    }
+}
+
+impl Kind {
+    fn takes_value(self) -> bool {
+        !matches!(self, Self::Switch | Self::IgnoredSwitch(_))
+    }
+}
+
+/// What Go's `strconv.ParseBool` takes.
+fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+fn split(long: &str) -> (&str, Option<&str>) {
+    long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)))
+}
+
+fn text(arg: &OsString) -> Result<String, Refusal> {
+    let text = arg.to_str().map(str::to_owned);
+    text.ok_or_else(|| {
+        Refusal::BadConfig(format!(
+            "the argument `{}` is not UTF-8",
+            inline(&arg.to_string_lossy())
+        ))
+    })
+}
+
+fn unknown(table: &[Flag], name: &str) -> Refusal {
+    let near = table.iter().map(|flag| (strsim::damerau_levenshtein(flag.name, name), flag.name));
+    let hint = match near.min() {
+        Some((distance, near)) if distance <= 3 => format!("\n\nhint: there is `--{near}`"),
+        _ => String::new(),
+    };
+    Refusal::BadConfig(format!("there is no flag `--{}`{hint}", inline(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const TABLE: &[Flag] = &[
+        Flag { name: "cluster-id", short: Some('i'), kind: Kind::Text },
+        Flag { name: "cache", short: Some('c'), kind: Kind::Switch },
+        Flag { name: "scope", short: None, kind: Kind::List },
+        Flag { name: "old", short: None, kind: Kind::Refused("nobody has it") },
+        Flag { name: "log", short: Some('l'), kind: Kind::Ignored("there is no log") },
+    ];
+
+    fn read(args: &[&str]) -> Result<Flags, String> {
+        let args: Vec<_> = args.iter().map(OsString::from).collect();
+        Flags::read(TABLE, &args).map_err(|refusal| refusal.to_string())
+    }
+
+    #[test]
+    fn values_come_in_every_form_that_pflag_takes() {
+        for args in [
+            &["--cluster-id", "a"][..],
+            &["--cluster-id=a"],
+            &["-i", "a"],
+            &["-ia"],
+            &["-i=a"],
+            &["-ci", "a"],
+            &["--cluster-id=b", "-ia"],
+        ] {
+            assert_eq!(read(args).unwrap().text("cluster-id"), Some("a"), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn switches_are_off_when_they_say_so() {
+        assert!(read(&["--cache"]).unwrap().is_set("cache"));
+        assert!(read(&["-c"]).unwrap().is_set("cache"));
+        assert!(!read(&["--cache=false"]).unwrap().is_set("cache"));
+        assert!(!read(&[]).unwrap().is_set("cache"));
+        assert_eq!(
+            read(&["--cache=x"]).unwrap_err(),
+            "the flag `--cache` is `true` or `false`, not `x`"
+        );
+    }
+
+    #[test]
+    fn words_lists_and_ignored_flags_are_kept_apart() {
+        let flags =
+            read(&["token", "--scope", "a", "--scope=b", "-l", "json", "--", "-x"]).unwrap();
+        assert_eq!(flags.words(), ["token", "-x"]);
+        assert_eq!(flags.list("scope"), ["a", "b"]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said_with_the_nearest_name() {
+        assert_eq!(
+            read(&["--cluster-di=a"]).unwrap_err(),
+            "there is no flag `--cluster-di`\n\nhint: there is `--cluster-id`"
+        );
+        assert_eq!(read(&["-z"]).unwrap_err(), "there is no flag `-z`");
+        assert_eq!(read(&["-i"]).unwrap_err(), "the flag `-i` needs a value");
+        assert_eq!(read(&["--old=1"]).unwrap_err(), "`--old` is not supported: nobody has it");
+    }
+}

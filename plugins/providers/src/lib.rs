@@ -1,0 +1,78 @@
+//! The program `keyward-providers`: credential plugins for clouds, registries and identity providers, in one file.
+//!
+//! ```text
+//! argv[0] or first argument ──► Family ──► Call ──► the family's flags ──► credential ──► stdout
+//!                                                        └─ Explain: which source was used, which were skipped
+//! ```
+//!
+//! Each *family* is a feature and stands for one kind of login: its own name (`keyward-eks`) and the names of
+//! the tools that it replaces (`aws-iam-authenticator`). The name that the program is started by selects the
+//! family, so links are all that a machine needs; `keyward-providers install DIR` creates them.
+//!
+//! Secrets that outlive a process (role sessions, refresh tokens) are kept by Keyward's agent, if one is running,
+//! and never in files of ours.
+
+#[cfg(feature = "aws")]
+mod aws;
+mod call;
+#[cfg(feature = "eks")]
+pub mod eks;
+mod explain;
+mod family;
+mod flags;
+mod install;
+mod store;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use keyward_plugin::Refusal;
+use keyward_process::harden;
+
+pub use self::{
+    call::Call,
+    family::{FAMILIES, Family},
+};
+
+/// The name of the program.
+pub const NAME: &str = "keyward-providers";
+
+/// The whole program. `arguments` begin with its name, as in any process.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    harden::keep_memory_private();
+    let mut arguments = arguments.into_iter();
+    let name = family::file_name(&arguments.next().unwrap_or_default());
+    let args: Vec<OsString> = arguments.collect();
+    if let Some(family) = family::by_name(&name) {
+        return (family.run)(&Call::new(name, args));
+    }
+    let Some((first, rest)) = args.split_first() else {
+        let call = Call::new(NAME.to_owned(), args);
+        return call.finish(Err(Refusal::BadConfig(format!(
+            "`{NAME}` needs the name of a provider\n\n{}",
+            family::usage()
+        ))));
+    };
+    let first = first.to_string_lossy().into_owned();
+    let call = |name: String| Call::new(name, rest.to_vec());
+    match first.as_str() {
+        "install" => {
+            let call = call(NAME.to_owned());
+            call.finish(install::run(&call))
+        }
+        "--help" | "-h" | "help" => {
+            let call = call(NAME.to_owned());
+            call.finish(call.print(&family::usage()))
+        }
+        "--version" | "-V" | "version" => {
+            let call = call(NAME.to_owned());
+            call.finish(call.print(&format!("{NAME} {}\n", env!("CARGO_PKG_VERSION"))))
+        }
+        other => match family::by_word(other) {
+            Some((family, name)) => (family.run)(&call(name)),
+            None => call(NAME.to_owned()).finish(Err(Refusal::BadConfig(format!(
+                "`{NAME}` has no provider `{}`\n\nhint: `{NAME} --help` lists them",
+                keyward_protocol::text::inline(other)
+            )))),
+        },
+    }
+}
