@@ -147,6 +147,21 @@ fn an_agent_that_keeps_something_does_not_end() {
 }
 
 #[test]
+fn scrapes_do_not_keep_an_agent_running() {
+    let clock = Arc::new(ManualClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
+    let mut agent = Agent::under(&clock);
+    let mut scrapes = 0;
+    while let Ok(mut client) = Client::connect(&agent.address.socket) {
+        // Which the agent may not read any more if it ends just now.
+        let _ = client.ask(&Message::Admin(Admin::Metrics)).and_then(|()| client.receive(PATIENCE));
+        clock.advance(Duration::from_secs(60));
+        scrapes += 1;
+        assert!(scrapes < 30, "it ends after ten minutes");
+    }
+    assert_eq!(agent.end(), End::Idle);
+}
+
+#[test]
 fn there_is_one_agent_at_a_time() {
     let agent = Agent::new(PATIENCE);
     let second = Server::bind(settings(&agent.address, &agent.dir, PATIENCE));

@@ -42,6 +42,7 @@ mod oidc;
 mod pair;
 mod plan;
 mod plugin;
+pub mod prometheus;
 pub mod redact;
 mod reload;
 pub mod rules;

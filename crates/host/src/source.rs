@@ -16,7 +16,7 @@ use keyward_process::clock::{SharedClock, SystemClock};
 use crate::{
     Credential, Error, Plan,
     cell::{self, Cell, Fetch},
-    exec::{self, Runner},
+    exec::{self, PluginRunner, Runner},
     observer::{Ends, NoopObserver, Observer},
     oidc::Renewer,
     plan::{Choice, Key},
@@ -55,12 +55,21 @@ pub struct Sources {
 static GLOBAL: OnceLock<Sources> = OnceLock::new();
 
 impl Sources {
-    /// The one most programs use: the system's clock, and nobody who measures.
+    /// The registry of most programs: the one that [`set_global`](Self::set_global) gave, or one with
+    /// the system's clock and without metrics.
     pub fn global() -> &'static Self {
         GLOBAL.get_or_init(|| Self::new(Arc::new(SystemClock), Arc::new(NoopObserver)))
     }
 
-    /// A registry of its own, for tests and for programs that want isolation.
+    /// Makes this the registry that [`global`](Self::global) returns, so that an observer sees every
+    /// client of the process. Call it before the first client is built: gives the registry back if
+    /// there is a global one already.
+    pub fn set_global(self) -> Result<(), Self> {
+        GLOBAL.set(self)
+    }
+
+    /// A registry with a clock and an observer of its own: for metrics (see
+    /// [`set_global`](Self::set_global)), for tests, and for programs that want isolation.
     pub fn new(clock: SharedClock, observer: Arc<dyn Observer>) -> Self {
         Self {
             clock,
@@ -85,6 +94,17 @@ impl Sources {
         Source(inner)
     }
 
+    /// The plugin of a plan, for programs that decide themselves who runs it and keep what it brings;
+    /// `None` for a plan without a plugin. Runs nothing.
+    pub fn plugin_runner(&self, plan: Plan) -> Option<PluginRunner> {
+        PluginRunner::new(plan, Arc::clone(&self.clock), self.watch(next_id()))
+    }
+
+    fn watch(&self, id: u64) -> exec::Watch {
+        let observer = Arc::clone(&self.observer);
+        exec::Watch { id, observer, ends: Arc::clone(&self.ends) }
+    }
+
     fn make(&self, plan: &Plan) -> Inner {
         let id = next_id();
         let clock = Arc::clone(&self.clock);
@@ -100,7 +120,7 @@ impl Sources {
                 Holder::Cell(Cell::new(fetch, kept, keep))
             }
             Choice::Exec(plugin) => {
-                let watch = exec::Watch { id, observer: observer(), ends: Arc::clone(&self.ends) };
+                let watch = self.watch(id);
                 let plugin = Arc::clone(plugin);
                 let runner = Runner::new(plugin, plan.clone(), Arc::clone(&clock), watch);
                 Holder::Cell(Cell::new(runner, kept, keep))
@@ -173,6 +193,7 @@ impl Source {
     /// same server had taken it before: it was revoked, and the next caller gets a new one at once.
     pub fn rejected(&self, seen: &Credential, was_accepted: bool, response: Option<Arc<Response>>) {
         if let Holder::Cell(cell) = &self.0.holder {
+            self.0.ends.observer().rejected();
             cell.rejected(seen.serial(), was_accepted, response);
         }
     }

@@ -45,6 +45,7 @@ mod gate;
 mod kube_status;
 mod kubeconfig;
 mod metrics;
+mod metrics_server;
 mod names;
 mod ports;
 mod proxy;
@@ -62,5 +63,6 @@ pub use self::{
     directory::{Running, running},
     error::{Error, Kind},
     gate::Allowed,
+    metrics_server::MetricsServer,
     proxy::{Contexts, Options, Proxy},
 };

@@ -2,7 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use keyward_protocol::text::inline;
 use rcgen::SanType;
+use rustls::pki_types::ServerName;
+
+use crate::Error;
 
 /// The names of one listener.
 pub(crate) struct Names {
@@ -48,4 +52,24 @@ impl Names {
             })
             .collect()
     }
+}
+
+/// Refuses addresses that other machines can reach, unless `remote` has names for them.
+pub(crate) fn check(
+    addresses: impl IntoIterator<Item = SocketAddr>,
+    remote: Option<&[String]>,
+) -> Result<(), Error> {
+    for name in remote.into_iter().flatten().filter(|name| !name.is_empty()) {
+        if ServerName::try_from(name.as_str()).is_err() {
+            return Err(Error::usage(format!("`{}` is not the name of a machine", inline(name)))
+                .hint("`--danger-listen-remote=NAME,…` takes names and addresses, without ports"));
+        }
+    }
+    for address in addresses {
+        if !address.ip().is_loopback() && remote.is_none() {
+            return Err(Error::usage(format!("`{address}` can be reached from other machines"))
+                .hint("`--danger-listen-remote=NAME` allows it"));
+        }
+    }
+    Ok(())
 }

@@ -13,8 +13,7 @@ use keyward_process::{
     clock::{Clock, SystemClock},
     surroundings::Surroundings,
 };
-use keyward_protocol::{text::inline, url::mask};
-use rustls::pki_types::ServerName;
+use keyward_protocol::url::mask;
 use serde_json::Value;
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 
@@ -27,7 +26,7 @@ use crate::{
     gate::Gate,
     kubeconfig::{self, Entry, Written},
     metrics::Metrics,
-    names::Names,
+    names::{self, Names},
     ports::Ports,
     reload::{self, ReloadStats, Reloader},
     report::Report,
@@ -105,14 +104,15 @@ pub struct Proxy {
 impl Proxy {
     /// Listens, writes the clients' kubeconfig and starts to serve. Runs no plugin.
     pub async fn start(options: &Options, config: Arc<dyn Config>) -> Result<Self, Error> {
-        check_listen(options)?;
+        let remote = options.danger_listen_remote.as_deref();
+        names::check([Some(options.listen), options.admin].into_iter().flatten(), remote)?;
         // Before they are read, so that a change in between is noticed.
         let files = reload::files(&*config);
         let kubeconfig = config.kubeconfig()?;
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::default());
         let routes = Routes {
             config: config.clone(),
-            sources: Sources::new(Arc::new(SystemClock), metrics.clone()),
+            sources: Sources::new(Arc::new(SystemClock), metrics.host.clone()),
             refresh_on_403: options.refresh_on_403,
         };
         let (opened, current) = open_contexts(&options.contexts, &kubeconfig, &routes)?;
@@ -156,16 +156,13 @@ impl Proxy {
             metrics,
             started: SystemClock.now(),
         });
-        let admin = Admin::bind(&directory.socket(), options.admin).await?;
-        let admin_names = admin
-            .address()
-            .map(|address| Names::new(address, options.danger_listen_remote.as_deref()));
-        let metrics_url = admin_names.as_ref().map(|n| format!("http://{}/metrics", n.first()));
+        let remote = options.danger_listen_remote.as_deref();
+        let admin = Admin::bind(&directory.socket(), options.admin, remote).await?;
+        let metrics_url = admin.metrics_url();
         let (stage, watched) = watch::channel(Stage::Serving);
         let mut serving = JoinSet::new();
         serving.spawn(server::serve(Arc::new(acceptor), listeners, watched));
-        let hosts = admin_names.map(|names| names.hosts).unwrap_or_default();
-        let mut helpers = admin.serve(report.clone(), hosts);
+        let mut helpers = admin.serve(report.clone());
         helpers.spawn(Reloader::new(files, routes, contexts, report.reloads.clone()).run());
         Ok(Self {
             stage,
@@ -318,23 +315,6 @@ fn bind(
         .map_err(|error| {
             Error::failed(format!("cannot listen on `{address}`")).note("cause", error.to_string())
         })
-}
-
-fn check_listen(options: &Options) -> Result<(), Error> {
-    let remote = options.danger_listen_remote.as_deref();
-    for name in remote.into_iter().flatten().filter(|name| !name.is_empty()) {
-        if ServerName::try_from(name.as_str()).is_err() {
-            return Err(Error::usage(format!("`{}` is not the name of a machine", inline(name)))
-                .hint("`--danger-listen-remote=NAME,…` takes names and addresses, without ports"));
-        }
-    }
-    for address in [Some(options.listen), options.admin].into_iter().flatten() {
-        if !address.ip().is_loopback() && remote.is_none() {
-            return Err(Error::usage(format!("`{address}` can be reached from other machines"))
-                .hint("`--danger-listen-remote=NAME` allows it"));
-        }
-    }
-    Ok(())
 }
 
 fn no_context() -> Error {

@@ -1,7 +1,6 @@
 //! What the owner can query: metrics, and the status of the contexts.
 
 use std::{
-    fmt::Write as _,
     path::PathBuf,
     sync::{
         Arc,
@@ -10,14 +9,18 @@ use std::{
 };
 
 use jiff::Timestamp;
-use keyward_host::{Credential, redact::redact};
+use keyward_host::{
+    Credential,
+    prometheus::{Family, Text},
+    redact::redact,
+};
 use keyward_process::clock::{Clock, SystemClock};
 use keyward_protocol::{jwt::Claims, url};
 use serde_json::{Value, json};
 
 use crate::{
     context::{ServedContext, State},
-    metrics::{Metrics, head, histogram},
+    metrics::Metrics,
     reload::ReloadStats,
     request_stats::RequestStats,
 };
@@ -32,85 +35,119 @@ pub(crate) struct Report {
     pub(crate) started: Timestamp,
 }
 
-type Count = fn(&RequestStats) -> u64;
+const REQUESTS: Family =
+    Family::counter("keyward_proxy_requests_total", "requests of clients, by response code");
+const REFUSALS: Family =
+    Family::counter("keyward_proxy_refusals_total", "requests that were not forwarded");
+const LATENCY: Family = Family::histogram(
+    "keyward_proxy_request_duration_seconds",
+    "time until the headers of the response",
+);
+const OPEN: Family =
+    Family::gauge("keyward_proxy_requests_open", "open requests, including streams");
+const UPGRADES_OPEN: Family = Family::gauge("keyward_proxy_upgrades_open", "open upgraded streams");
+const UPGRADES: Family =
+    Family::counter("keyward_proxy_upgrades_total", "upgraded streams, by protocol");
+const RELOADS: Family = Family::counter(
+    "keyward_proxy_config_reloads_total",
+    "changes of the kubeconfig or kuberc, by whether they were applied",
+);
+const RELOADED: Family = Family::gauge(
+    "keyward_proxy_config_last_reload_successful",
+    "whether the current kubeconfig and kuberc are in force",
+);
+const SERVED: Family = Family::gauge(
+    "keyward_proxy_context_served",
+    "whether the kubeconfig and kuberc allow a context to be served",
+);
+const REFRESHED: Family = Family::gauge(
+    "keyward_proxy_last_refresh_successful",
+    "whether the last attempt to get a credential for a context succeeded",
+);
+const EXPIRY: Family = Family::gauge(
+    "keyward_proxy_credential_expiry_timestamp_seconds",
+    "when the credential of a context expires, as Unix time",
+);
 
 impl Report {
     /// Metrics in Prometheus' text format.
     pub(crate) fn metrics(&self) -> String {
-        let mut out = String::new();
-        self.metrics.write(&mut out, SystemClock.now());
-        self.write_versions(&mut out);
-        let name = "keyward_proxy_requests_total";
-        head(&mut out, name, "counter", "requests of clients, by response code");
-        for (label, stats) in self.stats() {
+        let mut text = Text::default();
+        self.metrics.write(&mut text, SystemClock.now());
+        self.write_config(&mut text);
+        self.write_credentials(&mut text);
+        self.write_requests(&mut text);
+        text.into_string()
+    }
+
+    fn write_config(&self, text: &mut Text) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (taken, broken) = (read(&self.reloads.taken), read(&self.reloads.broken));
+        let mut reloads = text.family(RELOADS);
+        reloads.sample(&[("outcome", "failure")], broken);
+        reloads.sample(&[("outcome", "success")], taken);
+        text.family(RELOADED).sample(&[], u8::from(self.reloads.last().fault.is_none()));
+        let mut served = text.family(SERVED);
+        for context in &self.contexts {
+            served.sample(&[("context", &context.name)], u8::from(context.route().is_some()));
+        }
+    }
+
+    fn write_credentials(&self, text: &mut Text) {
+        let routes =
+            || self.contexts.iter().filter_map(|context| Some((&*context.name, context.route()?)));
+        let mut refreshed = text.family(REFRESHED);
+        for (name, route) in routes() {
+            let history = route.source.history();
+            if history.ran.is_some() {
+                refreshed.sample(&[("context", name)], u8::from(history.error.is_none()));
+            }
+        }
+        let mut expiry = text.family(EXPIRY);
+        for (name, route) in routes() {
+            // Also when it has expired and there is no new one.
+            if let Some(end) = route.source.last().and_then(|credential| credential.expires()) {
+                expiry.sample(&[("context", name)], end.as_second());
+            }
+        }
+    }
+
+    fn write_requests(&self, text: &mut Text) {
+        let mut requests = text.family(REQUESTS);
+        for (context, stats) in self.stats() {
             for (code, count) in stats.codes() {
-                let _ = writeln!(out, "{name}{{{label},code=\"{code}\"}} {count}");
+                requests.sample(&[("context", context), ("code", &code.to_string())], count);
             }
         }
-        let name = "keyward_proxy_refusals_total";
-        head(&mut out, name, "counter", "requests that were not forwarded");
-        for (label, stats) in self.stats() {
+        let mut refusals = text.family(REFUSALS);
+        for (context, stats) in self.stats() {
             for (reason, count) in stats.refusals().iter() {
-                let _ = writeln!(out, "{name}{{{label},reason=\"{reason}\"}} {count}");
+                refusals.sample(&[("context", context), ("reason", reason)], count);
             }
         }
-        let name = "keyward_proxy_request_duration_seconds";
-        head(&mut out, name, "histogram", "time to the first byte of a response");
-        for (label, stats) in self.stats() {
-            histogram(&mut out, name, &label, &stats.latency);
+        let mut latency = text.family(LATENCY);
+        for (context, stats) in self.stats() {
+            latency.histogram(&[("context", context)], &stats.latency);
         }
-        let gauges: [(&str, &str, Count); 2] = [
-            ("keyward_proxy_requests_open", "open requests, including streams", |stats| {
-                stats.open.load(Ordering::Relaxed)
-            }),
-            ("keyward_proxy_upgrades_open", "open streams", |stats| {
-                stats.tunnels.load(Ordering::Relaxed)
-            }),
-        ];
-        for (name, help, read) in gauges {
-            head(&mut out, name, "gauge", help);
-            for (label, stats) in self.stats() {
-                let _ = writeln!(out, "{name}{{{label}}} {}", read(stats));
-            }
+        let mut open = text.family(OPEN);
+        for (context, stats) in self.stats() {
+            open.sample(&[("context", context)], stats.open.load(Ordering::Relaxed));
         }
-        let name = "keyward_proxy_upgrades_total";
-        head(&mut out, name, "counter", "streams, by protocol");
-        for (label, stats) in self.stats() {
+        let mut open = text.family(UPGRADES_OPEN);
+        for (context, stats) in self.stats() {
+            open.sample(&[("context", context)], stats.tunnels.load(Ordering::Relaxed));
+        }
+        let mut upgrades = text.family(UPGRADES);
+        for (context, stats) in self.stats() {
             for (protocol, count) in [("websocket", &stats.websocket), ("spdy", &stats.spdy)] {
                 let count = count.load(Ordering::Relaxed);
-                let _ = writeln!(out, "{name}{{{label},protocol=\"{protocol}\"}} {count}");
+                upgrades.sample(&[("context", context), ("protocol", protocol)], count);
             }
         }
-        out
     }
 
-    fn write_versions(&self, out: &mut String) {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let name = "keyward_proxy_config_reloads_total";
-        head(
-            out,
-            name,
-            "counter",
-            "changes of the kubeconfig or kuberc, by whether they were applied",
-        );
-        let (taken, broken) = (read(&self.reloads.taken), read(&self.reloads.broken));
-        for (outcome, count) in [("failure", broken), ("success", taken)] {
-            let _ = writeln!(out, "{name}{{outcome=\"{outcome}\"}} {count}");
-        }
-        let last = self.reloads.last();
-        let name = "keyward_proxy_config_last_reload_successful";
-        head(out, name, "gauge", "whether the current kubeconfig and kuberc are in force");
-        let _ = writeln!(out, "{name} {}", u8::from(last.fault.is_none()));
-        let name = "keyward_proxy_context_served";
-        head(out, name, "gauge", "whether the kubeconfig and kuberc allow a context to be served");
-        for context in &self.contexts {
-            let open = u8::from(context.route().is_some());
-            let _ = writeln!(out, "{name}{{{}}} {open}", label(&context.name));
-        }
-    }
-
-    fn stats(&self) -> impl Iterator<Item = (String, &RequestStats)> {
-        self.contexts.iter().map(|context| (label(&context.name), &*context.stats))
+    fn stats(&self) -> impl Iterator<Item = (&str, &RequestStats)> {
+        self.contexts.iter().map(|context| (&*context.name, &*context.stats))
     }
 
     /// The status for `keyward proxy status`; docs/cli.md has the schema.
@@ -214,10 +251,4 @@ fn identity(credential: &Credential) -> Option<String> {
     }
     let claims = Claims::read(credential.token()?.expose())?;
     claims.text("sub").map(str::to_owned)
-}
-
-/// A context as a label, quoted as Prometheus wants it.
-fn label(name: &str) -> String {
-    let name = name.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
-    format!("context=\"{name}\"")
 }

@@ -17,6 +17,7 @@ impl Server {
     pub(super) fn admin(&mut self, id: Id, admin: Admin) {
         let served = match admin {
             Admin::Status => Served::Done(Secret::new(self.status())),
+            Admin::Metrics => Served::Done(Secret::new(self.metrics())),
             Admin::Stop => {
                 self.end = Some(End::Stopped);
                 Served::Done(Secret::default())

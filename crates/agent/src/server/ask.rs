@@ -10,7 +10,7 @@ use std::{
 };
 
 use keyward_host::{
-    Credential, Error, Kind, Plan, PlanSettings, PluginRunner, StderrMode, Target,
+    Credential, Error, Kind, Observer as _, Plan, PlanSettings, PluginRunner, StderrMode, Target,
     kubeconfig::{ApiVersion, Cluster, Exec, InteractiveMode, Place},
     rules::Verdict,
 };
@@ -25,6 +25,7 @@ use keyward_protocol::{
 use super::{
     Key, Server,
     connection::{Id, State},
+    metrics::Outcome,
     rules::Policy,
     slot::{Setup, Slot},
 };
@@ -50,12 +51,20 @@ pub(super) const LOGIN: u8 = 3;
 impl Server {
     pub(super) fn ask(&mut self, id: Id, ask: Ask) {
         if self.locked {
+            self.metrics.count(Outcome::Locked, 1);
             let text = "the agent is locked: unlock it with `keyward agent unlock`".to_owned();
             return self.end_with(id, &Message::Failure(Failure { code: 1, text, retry: 0 }));
         }
         match self.find(ask) {
-            Err(Refusal::Direct(why)) => self.end_with(id, &Message::Direct(why.to_owned())),
+            Err(Refusal::Direct(why)) => {
+                self.metrics.count(Outcome::Direct, 1);
+                self.end_with(id, &Message::Direct(why.to_owned()));
+            }
             Err(Refusal::Error(error)) => {
+                self.metrics.count(Outcome::Failure, 1);
+                if error.kind() == Kind::NotAllowed {
+                    self.metrics.host.judged(false);
+                }
                 let failure = failure(&error);
                 self.end_with(id, &Message::Failure(failure));
             }
@@ -176,8 +185,7 @@ impl Server {
             }
             Err(error) => return Err(error.into()),
         };
-        let clock = Arc::clone(&self.settings.clock);
-        let runner = PluginRunner::new(plan.clone(), clock);
+        let runner = self.sources.plugin_runner(plan.clone());
         let runner = runner.ok_or(Refusal::Direct("the command is not a plugin"))?;
         let (profile, version, form) = (selected.profile, request.version, request.form);
         let setup = Setup { plan, ask, entry, profile, runs_here, policy, version, form };
@@ -197,6 +205,7 @@ impl Server {
             slot.source.reset();
         }
         if let Some(rejected) = asked.rejected {
+            self.metrics.host.rejected();
             slot.rejected(rejected);
         }
         let Some(connection) = self.connections.get_mut(&id) else { return };
@@ -230,6 +239,7 @@ impl Server {
         let Some(slot) = self.slots.get_mut(&key) else { return self.close(id) };
         if let Some(credential) = slot.source.current() {
             slot.hits += 1;
+            self.metrics.count(Outcome::Cached, 1);
             return self.give(&[id], key, &credential);
         }
         let attended = match self.connections.get(&id).map(|connection| &connection.state) {
@@ -240,6 +250,7 @@ impl Server {
         let signed_out = entry.is_some_and(|entry| self.signed_out.contains(&entry));
         if let Some(why) = slot.login_needed.clone().or(signed_out.then(|| signed_out_text(slot))) {
             if !attended {
+                self.metrics.count(Outcome::LoginNeeded, 1);
                 let failure = Failure { code: LOGIN, text: why, retry: 0 };
                 return self.end_with(id, &Message::Failure(failure));
             }
@@ -249,6 +260,7 @@ impl Server {
         }
         let idle = slot.pending.is_none();
         if idle && self.slots.values().filter(|slot| slot.pending.is_some()).count() >= RUNS {
+            self.metrics.count(Outcome::Direct, 1);
             return self.end_with(id, &Message::Direct("too many plugins are running".into()));
         }
         let Some(slot) = self.slots.get_mut(&key) else { return };
@@ -294,6 +306,7 @@ impl Server {
         match result {
             Ok(credential) => {
                 slot.login_needed = None;
+                self.metrics.count(Outcome::Run, waiting.len());
                 self.give(&waiting, key, &credential);
                 // The account was switched during the run, so we cannot know whose credential it
                 // is.
@@ -318,6 +331,9 @@ impl Server {
                     failure.code = LOGIN;
                     failure.text = format!("{}\n{why}", failure.text);
                 }
+                let login = failure.code == LOGIN;
+                let outcome = if login { Outcome::LoginNeeded } else { Outcome::Failure };
+                self.metrics.count(outcome, waiting.len());
                 let message = Message::Failure(failure);
                 for id in waiting {
                     self.end_with(id, &message);
@@ -376,6 +392,7 @@ impl Server {
 
     /// A server rejected one of our credentials with a 401.
     pub(super) fn rejected(&mut self, id: Id, rejected: Rejected) {
+        self.metrics.host.rejected();
         for slot in self.slots.values_mut() {
             slot.rejected(rejected);
         }

@@ -2,7 +2,7 @@
 
 use std::{sync::mpsc::Sender, time::Duration};
 
-use keyward_host::{Error, Kind};
+use keyward_host::{CallStatus, Error, Kind, Observer as _};
 use keyward_process::runner::{Output, Status};
 use keyward_protocol::agent::{Done, Lease, Message};
 use zeroize::Zeroizing;
@@ -96,7 +96,8 @@ impl Server {
             budget: u64::try_from(budget.as_millis()).unwrap_or(u64::MAX),
             attended,
         }));
-        slot.lease = Some(slot::Lease { holder: id, id: lease, attended, reply, who });
+        let begun = self.settings.clock.elapsed();
+        slot.lease = Some(slot::Lease { holder: id, id: lease, attended, begun, reply, who });
         self.flush(id);
     }
 
@@ -112,15 +113,18 @@ impl Server {
         // The client gets the same answer as everybody else.
         connection.state = State::Waiting { key, terminal: Vec::new(), noted: true };
         slot.waiting.push(id);
+        let took = self.settings.clock.elapsed().saturating_sub(lease.begun);
         let runner = match done.code {
             Some(code) => Runner::Client(Output {
                 status: Status::Code(code),
                 stdout: Zeroizing::new(done.stdout.expose_bytes().to_vec()),
                 stderr: Zeroizing::new(done.stderr.expose_bytes().to_vec()),
-                took: Duration::ZERO,
+                took,
             }),
             None => {
                 let name = String::from_utf8_lossy(&slot.setup.ask.command).into_owned();
+                self.metrics.host.ran(&name, 1, CallStatus::ClientInternalError, took);
+                self.metrics.host.refreshed(took, false);
                 let what = format!("plugin `{name}` did not start, or did not end in time");
                 Runner::Nobody(Error::new(Kind::Failed, what))
             }

@@ -10,6 +10,7 @@ mod desk;
 mod handover;
 mod lease;
 mod life;
+mod metrics;
 mod peer;
 mod rules;
 mod secrets;
@@ -32,8 +33,9 @@ use std::{
     time::Duration,
 };
 
+use keyward_host::Sources;
 use keyward_process::clock::SharedClock;
-use keyward_protocol::agent::Message;
+use keyward_protocol::agent::{Admin, Message};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -44,6 +46,7 @@ use self::{
     connection::{Connection, Id, Incoming, State},
     desk::{Desk, Event},
     life::Place,
+    metrics::{Metrics, Outcome},
     peer::Peers,
     secrets::Secrets,
     slot::Slot,
@@ -136,6 +139,9 @@ pub struct Server {
     stop: Arc<AtomicBool>,
     connections: HashMap<Id, Connection>,
     slots: HashMap<Key, Slot>,
+    /// Runs plugins; the metrics count what happens.
+    sources: Sources,
+    metrics: Metrics,
     entries: Entries,
     files: Files,
     secrets: Secrets,
@@ -176,6 +182,7 @@ impl Server {
 
     fn at(place: Place, settings: Settings) -> Result<Self, CannotStart> {
         let now = settings.clock.elapsed();
+        let metrics = Metrics::default();
         Ok(Self {
             place,
             peers: Peers::new()?,
@@ -184,6 +191,8 @@ impl Server {
             stop: Arc::default(),
             connections: HashMap::new(),
             slots: HashMap::new(),
+            sources: Sources::new(Arc::clone(&settings.clock), metrics.host.clone()),
+            metrics,
             entries: Entries::new(settings.entries.clone()),
             files: Files::default(),
             secrets: Secrets::default(),
@@ -300,7 +309,6 @@ impl Server {
             self.last_id += 1;
             let id = self.last_id;
             let now = self.settings.clock.elapsed();
-            self.active = now;
             self.connections.insert(id, Connection::new(stream.into(), now));
             // Clients send their question at once, so usually it has arrived already.
             self.serve(id);
@@ -349,9 +357,15 @@ impl Server {
     fn hear(&mut self, id: Id, message: Message) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if let Some(Err(why)) = connection.peer {
+            if matches!(message, Message::Ask(_)) {
+                self.metrics.count(Outcome::Direct, 1);
+            }
             return connection.end_with(&Message::Direct(why.into()));
         }
-        self.active = self.settings.clock.elapsed();
+        // Who only scrapes does not keep the agent running.
+        if message != Message::Admin(Admin::Metrics) {
+            self.active = self.settings.clock.elapsed();
+        }
         match (&connection.state, message) {
             (State::New, Message::Ask(ask)) => self.ask(id, ask),
             (State::Leased { .. }, Message::Done(done)) => self.done(id, &done),

@@ -69,6 +69,7 @@ pub(super) struct Lease {
     pub(super) holder: Id,
     pub(super) id: u64,
     pub(super) attended: bool,
+    pub(super) begun: Duration,
     pub(super) reply: mpsc::Sender<Runner>,
     /// The holder's name, for those who wait.
     pub(super) who: String,

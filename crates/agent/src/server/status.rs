@@ -6,6 +6,10 @@ use keyward_protocol::json::push_text;
 
 use super::{Server, slot::Slot};
 
+/// The states of an identity, as the status names them.
+pub(super) const STATES: [&str; 7] =
+    ["good", "logging in", "running", "signed out", "login needed", "failed", "expired"];
+
 impl Server {
     pub(super) fn status(&self) -> String {
         let mut out = String::from("{\"version\":");
@@ -30,29 +34,35 @@ impl Server {
         out
     }
 
-    fn push_slot(&self, out: &mut String, slot: &Slot) {
+    /// One of [`STATES`].
+    pub(super) fn state(&self, slot: &Slot) -> &'static str {
         let history = slot.source.history();
-        let credential = slot.source.last().filter(|_| history.came.is_some());
         let signed_out = slot
             .setup
             .entry
             .as_ref()
             .is_some_and(|entry| self.signed_out.contains(&entry.digest()));
-        let state = if credential.is_some() {
-            "good"
+        let [good, logging_in, running, out, login_needed, failed, expired] = STATES;
+        if history.came.is_some() {
+            good
         } else if slot.lease.as_ref().is_some_and(|lease| lease.attended) {
-            "logging in"
+            logging_in
         } else if slot.pending.is_some() {
-            "running"
+            running
         } else if signed_out {
-            "signed out"
+            out
         } else if slot.login_needed.is_some() {
-            "login needed"
+            login_needed
         } else if history.error.is_some() {
-            "failed"
+            failed
         } else {
-            "expired"
-        };
+            expired
+        }
+    }
+
+    fn push_slot(&self, out: &mut String, slot: &Slot) {
+        let history = slot.source.history();
+        let credential = slot.source.last().filter(|_| history.came.is_some());
         let now = self.settings.clock.now();
         let mut text = |name: &str, value: Option<&str>| {
             if let Some(value) = value {
@@ -67,7 +77,7 @@ impl Server {
         text("name", Some(&slot.name()));
         text("plugin", Some(&command));
         text("profile", Some(slot.setup.profile.name()));
-        text("state", Some(state));
+        text("state", Some(self.state(slot)));
         text("subject", slot.subject.as_deref());
         text("expires", stamp(credential.as_ref().and_then(|c| c.expires())).as_deref());
         text("lastRun", stamp(history.ran).as_deref());

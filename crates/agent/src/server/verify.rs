@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use keyward_host::Credential;
+use keyward_host::{Credential, Observer as _};
 use keyward_process::{
     runner::{self, Cancel, Invocation, Stdin},
     surroundings::Surroundings,
@@ -68,6 +68,9 @@ impl Server {
         let now = self.settings.clock.elapsed();
         let Some(slot) = self.slots.get_mut(&key) else { return };
         let Some((_, waiting)) = slot.acceptance.asking.take() else { return };
+        if accepted == Some(false) {
+            self.metrics.host.rejected();
+        }
         match accepted {
             Some(true) => slot.acceptance.accepted = Some((credential.serial(), now)),
             // A credential that was never accepted is replaced only within the backoff; otherwise a

@@ -121,7 +121,7 @@ fn strangers_do_not_fill_the_log() {
         (0..600).map(|_| TcpStream::connect(card.address).unwrap()).collect();
     until("they are not shown out", || {
         let metrics = ask(&proxy, "/metrics");
-        let name = "keyward_proxy_strangers_total ";
+        let name = "keyward_proxy_rejected_connections_total ";
         let count = metrics.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         count.parse::<u64>().unwrap() >= 300
     });

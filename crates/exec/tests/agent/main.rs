@@ -15,6 +15,7 @@ mod identity;
 mod lease;
 mod library;
 mod many;
+mod metrics;
 mod night;
 mod off;
 mod ordinary;

@@ -173,7 +173,7 @@ impl Runner {
 
     fn run(&self, run: &RunSettings<'_>, program: &Program) -> Result<Output, Failure> {
         let result = run.run(&run.invocation(program), &Cancel::default());
-        let (code, status, took) = counted(&result);
+        let (code, status, took) = counted(result.as_ref());
         self.watch.observer.ran(self.plugin.command(), code, status, took);
         result
     }

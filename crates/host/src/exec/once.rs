@@ -6,8 +6,8 @@ use super::{Runner, Watch};
 use crate::{
     Credential, Error, Plan,
     cell::{Fetch, Fetched, Occasion},
-    observer::{Ends, NoopObserver},
     plan::Choice,
+    plugin::counted,
 };
 
 /// The plugin of one plan, for programs that decide themselves who runs it and keep what it brings.
@@ -17,18 +17,24 @@ use crate::{
 pub struct PluginRunner(Runner);
 
 impl PluginRunner {
-    /// The runner of a plan; `None` for a plan without a plugin. Runs nothing.
-    pub fn new(plan: Plan, clock: SharedClock) -> Option<Self> {
+    pub(crate) fn new(plan: Plan, clock: SharedClock, watch: Watch) -> Option<Self> {
         let Choice::Exec(plugin) = plan.choice() else { return None };
         let plugin = Arc::clone(plugin);
-        let observer = Arc::new(NoopObserver);
-        let ends = Arc::new(Ends::new(Arc::clone(&observer) as _));
-        Some(Self(Runner::new(plugin, plan, clock, Watch { id: 0, observer, ends })))
+        Some(Self(Runner::new(plugin, plan, clock, watch)))
     }
 
-    /// The credential in the output of a run that another process made, checked as one of our own
-    /// runs is.
+    /// The credential in the output of a run that another process made, checked and counted as one of
+    /// our own runs is.
     pub fn accept(&self, output: &Output) -> Result<Fetched<Credential>, Error> {
+        let observer = &self.0.watch.observer;
+        let (code, status, took) = counted(Ok(output));
+        observer.ran(self.0.plugin.command(), code, status, took);
+        let result = self.read(output);
+        observer.refreshed(took, result.is_ok());
+        result
+    }
+
+    fn read(&self, output: &Output) -> Result<Fetched<Credential>, Error> {
         let Runner { plan, plugin, .. } = &self.0;
         let (run, request) = plugin.prepare(&plan.context(), true, None)?;
         if output.status.success() {
@@ -37,6 +43,14 @@ impl PluginRunner {
             Err(run.ended(output.status, &output.stderr, &output.stdout))
         }
         .map_err(|error| error.needed_by(plan.needed_by()))
+    }
+}
+
+/// Its certificate counts no longer.
+impl Drop for PluginRunner {
+    fn drop(&mut self) {
+        let Runner { watch, clock, .. } = &self.0;
+        watch.ends.set(watch.id, None, clock.now());
     }
 }
 

@@ -8,19 +8,10 @@ use metrics::{
 };
 
 use super::{CallStatus, Observer};
-
-const CALLS: &str = "rest_client_exec_plugin_call_total";
-const JUDGED: &str = "rest_client_exec_plugin_policy_call_total";
-const TTL: &str = "rest_client_exec_plugin_ttl_seconds";
-const ROTATION_AGE: &str = "rest_client_exec_plugin_certificate_rotation_age";
-const RUN_SECONDS: &str = "keyward_plugin_duration_seconds";
-const REFRESH_SECONDS: &str = "keyward_refresh_duration_seconds";
-const EXPIRY_SECONDS: &str = "keyward_credential_ttl_seconds";
-const INVALID: &str = "keyward_invalid_certificates_total";
-const SIGNATURES: &str = "keyward_signatures_total";
-const PROVIDER_ERRORS: &str = "kubelet_credential_provider_plugin_errors_total";
-const PROVIDER_SECONDS: &str = "kubelet_credential_provider_plugin_duration";
-const PROVIDER_CONFIG: &str = "kubelet_credential_provider_config_info";
+use crate::prometheus::family::{
+    CALLS, EXPIRY_SECONDS, INVALID, JUDGED, PROVIDER_CONFIG, PROVIDER_ERRORS, PROVIDER_SECONDS,
+    REFRESH_SECONDS, REJECTIONS, ROTATION_AGE, RUN_SECONDS, SIGNATURES, TTL,
+};
 
 /// Passes events to the recorder of the `metrics` facade.
 ///
@@ -47,23 +38,17 @@ impl MetricsObserver {
 
     /// Describes the metrics to the recorder that is installed now.
     pub fn new() -> Self {
-        describe_counter!(CALLS, "runs of credential plugins, by exit code and outcome");
-        describe_counter!(JUDGED, "decisions of the plugin policy");
-        describe_gauge!(
-            TTL,
-            Unit::Seconds,
-            "time to the earliest expiry of a plugin's certificate"
-        );
-        describe_histogram!(ROTATION_AGE, Unit::Seconds, "age of certificates when replaced");
-        describe_histogram!(RUN_SECONDS, Unit::Seconds, "time that plugins took");
-        describe_histogram!(REFRESH_SECONDS, Unit::Seconds, "time that a refresh took");
-        describe_gauge!(EXPIRY_SECONDS, Unit::Seconds, "time to the expiry of the last credential");
-        describe_counter!(INVALID, "certificates that were not valid when they came");
-        describe_counter!(SIGNATURES, "signatures asked of external signers");
-        describe_counter!(PROVIDER_ERRORS, "runs of image credential providers that failed");
-        describe_histogram!(PROVIDER_SECONDS, Unit::Seconds, "time that image providers took");
-        describe_gauge!(PROVIDER_CONFIG, "the configuration of image providers in force");
-        gauge!(TTL).set(f64::INFINITY);
+        for family in [CALLS, JUDGED, REJECTIONS, INVALID, SIGNATURES, PROVIDER_ERRORS] {
+            describe_counter!(family.name, family.help);
+        }
+        for family in [TTL, EXPIRY_SECONDS] {
+            describe_gauge!(family.name, Unit::Seconds, family.help);
+        }
+        describe_gauge!(PROVIDER_CONFIG.name, PROVIDER_CONFIG.help);
+        for family in [ROTATION_AGE, RUN_SECONDS, REFRESH_SECONDS, PROVIDER_SECONDS] {
+            describe_histogram!(family.name, Unit::Seconds, family.help);
+        }
+        gauge!(TTL.name).set(f64::INFINITY);
         Self(())
     }
 }
@@ -76,54 +61,59 @@ impl Default for MetricsObserver {
 
 impl Observer for MetricsObserver {
     fn ran(&self, _plugin: &str, code: i32, status: CallStatus, took: Duration) {
-        counter!(CALLS, "code" => code.to_string(), "call_status" => status.label()).increment(1);
-        histogram!(RUN_SECONDS).record(took);
+        counter!(CALLS.name, "code" => code.to_string(), "call_status" => status.label())
+            .increment(1);
+        histogram!(RUN_SECONDS.name).record(took);
     }
 
     fn judged(&self, allowed: bool) {
-        counter!(JUDGED, "status" => if allowed { "allowed" } else { "denied" }).increment(1);
+        counter!(JUDGED.name, "status" => if allowed { "allowed" } else { "denied" }).increment(1);
     }
 
     fn refreshed(&self, took: Duration, came: bool) {
         let outcome = if came { "success" } else { "failure" };
-        histogram!(REFRESH_SECONDS, "outcome" => outcome).record(took);
+        histogram!(REFRESH_SECONDS.name, "outcome" => outcome).record(took);
     }
 
     fn expires(&self, at: Option<Timestamp>, now: Timestamp) {
-        gauge!(EXPIRY_SECONDS).set(seconds_to(at, now));
+        gauge!(EXPIRY_SECONDS.name).set(seconds_to(at, now));
     }
 
     fn certificates_end(&self, earliest: Option<Timestamp>, now: Timestamp) {
-        gauge!(TTL).set(seconds_to(earliest, now));
+        gauge!(TTL.name).set(seconds_to(earliest, now));
     }
 
     fn rotated(&self, age: Duration) {
-        histogram!(ROTATION_AGE).record(age);
+        histogram!(ROTATION_AGE.name).record(age);
+    }
+
+    fn rejected(&self) {
+        counter!(REJECTIONS.name).increment(1);
     }
 
     fn invalid_certificate(&self, _plugin: &str) {
-        counter!(INVALID).increment(1);
+        counter!(INVALID.name).increment(1);
     }
 
     fn signed(&self, _took: Duration, came: bool) {
         let outcome = if came { "success" } else { "failure" };
-        counter!(SIGNATURES, "outcome" => outcome).increment(1);
+        counter!(SIGNATURES.name, "outcome" => outcome).increment(1);
     }
 
     fn provided(&self, provider: &str, took: Duration, failed: bool) {
-        histogram!(PROVIDER_SECONDS, "plugin_name" => provider.to_owned()).record(took);
+        histogram!(PROVIDER_SECONDS.name, "plugin_name" => provider.to_owned()).record(took);
         if failed {
-            counter!(PROVIDER_ERRORS, "plugin_name" => provider.to_owned()).increment(1);
+            counter!(PROVIDER_ERRORS.name, "plugin_name" => provider.to_owned()).increment(1);
         }
     }
 
     /// The facade cannot remove a series: the old one goes to zero.
     fn configured(&self, hash: Option<&str>, before: Option<&str>) {
         if let Some(before) = before {
-            gauge!(PROVIDER_CONFIG, "hash" => before.to_owned()).set(0.0);
+            gauge!(PROVIDER_CONFIG.name, "hash" => before.to_owned()).set(0.0);
         }
         if let Some(hash) = hash {
-            gauge!(PROVIDER_CONFIG, "hash" => hash.to_owned()).set(1.0);
+            gauge!(PROVIDER_CONFIG.name, "hash" => hash.to_owned()).set(1.0);
         }
     }
 }
@@ -227,6 +217,7 @@ mod tests {
             facade.expires(at(160), now);
             facade.certificates_end(at(90), now);
             facade.rotated(Duration::from_secs(7));
+            facade.rejected();
             facade.invalid_certificate("p");
             facade.provided("ecr", Duration::from_secs(2), false);
             facade.provided("ecr", Duration::from_secs(1), true);
@@ -238,6 +229,7 @@ mod tests {
         assert_eq!(
             found,
             [
+                "keyward_credential_rejections_total{} 1",
                 "keyward_credential_ttl_seconds{} 60",
                 "keyward_invalid_certificates_total{} 1",
                 "keyward_plugin_duration_seconds{} 4",

@@ -34,6 +34,10 @@ pub trait Observer: Send + Sync + 'static {
     /// A certificate was replaced at this age (ME-06).
     fn rotated(&self, _age: Duration) {}
 
+    /// A server rejected a credential (401, or 403 where that is opted in). Several requests with one
+    /// credential are several events.
+    fn rejected(&self) {}
+
     /// A certificate came that is not valid now.
     fn invalid_certificate(&self, _plugin: &str) {}
 
@@ -90,6 +94,10 @@ pub(crate) struct Ends {
 impl Ends {
     pub(crate) fn new(observer: Arc<dyn Observer>) -> Self {
         Self { observer, known: Mutex::default() }
+    }
+
+    pub(crate) fn observer(&self) -> &dyn Observer {
+        &*self.observer
     }
 
     /// What the source `id` has now; a source without a certificate does not count.

@@ -101,7 +101,7 @@ impl<'a> RunSettings<'a> {
 }
 
 /// How a run is counted (ME-01, D8): exit code, status and duration.
-pub(crate) fn counted(result: &Result<Output, Failure>) -> (i32, CallStatus, Duration) {
+pub(crate) fn counted(result: Result<&Output, &Failure>) -> (i32, CallStatus, Duration) {
     match result {
         Ok(output) => match output.status {
             Status::Code(0) => (0, CallStatus::NoError, output.took),

@@ -161,7 +161,7 @@ fn ask_once(
     cancel: &Cancel,
 ) -> Result<Response, Error> {
     let result = run.run(invocation, cancel);
-    let (code, status, took) = counted(&result);
+    let (code, status, took) = counted(result.as_ref());
     signer.observer.ran(signer.plugin.command(), code, status, took);
     let output = result.map_err(|failure| run.not_run(failure))?;
     match (output.status, Response::read(&output.stdout)) {

@@ -211,6 +211,7 @@ fn write_admin(admin: &Admin, w: &mut Writer<'_>) {
         Admin::Lock => (3, None),
         Admin::Unlock => (4, None),
         Admin::Forget(name) => (5, name.as_ref()),
+        Admin::Metrics => (6, None),
     };
     w.put(1, &[verb]);
     if let Some(name) = name {
@@ -226,6 +227,7 @@ fn read_admin(body: &[u8]) -> Result<Admin, Malformed> {
         [3] => Admin::Lock,
         [4] => Admin::Unlock,
         [5] => Admin::Forget(name.map(text)),
+        [6] => Admin::Metrics,
         _ => return Err(Malformed::Missing("verb")),
     })
 }

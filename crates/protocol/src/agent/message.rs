@@ -180,6 +180,8 @@ pub enum Admin {
     /// Forget the credentials of this context or user, or with `None` all, and let no background
     /// request log in again.
     Forget(Option<String>),
+    /// The agent's metrics, in Prometheus' text format.
+    Metrics,
 }
 
 /// Keeps secrets by name, for providers that share a token between processes.

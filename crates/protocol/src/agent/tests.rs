@@ -39,6 +39,7 @@ fn every_message() -> Vec<Message> {
         Message::Admin(Admin::Unlock),
         Message::Admin(Admin::Forget(None)),
         Message::Admin(Admin::Forget(Some("prod".into()))),
+        Message::Admin(Admin::Metrics),
         Message::Secret(SecretRequest::Get("a".into())),
         Message::Secret(SecretRequest::Put("a".into(), Secret::new("s3cr3t"), -5)),
         Message::Secret(SecretRequest::Lease("a".into())),

@@ -2,6 +2,7 @@
 
 mod client;
 mod login;
+mod metrics;
 mod run_plugin;
 mod status;
 mod unit;
@@ -66,6 +67,7 @@ enum Command {
     Lock,
     /// Serve again after `lock`
     Unlock,
+    Metrics(metrics::Args),
     InstallUnit(unit::Args),
 }
 
@@ -80,6 +82,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         }
         Some(Command::Lock) => tell(globals, &Admin::Lock),
         Some(Command::Unlock) => tell(globals, &Admin::Unlock),
+        Some(Command::Metrics(args)) => metrics::run(args, globals),
         Some(Command::InstallUnit(args)) => unit::run(args, globals),
     }
 }

@@ -1,0 +1,81 @@
+//! `keyward agent metrics`: what the agent counts, for Prometheus.
+
+use std::{net::SocketAddr, process::ExitCode, sync::Arc};
+
+use keyward_host::prometheus::{Family, Text};
+use keyward_protocol::agent::{Admin, Served};
+use keyward_proxy::MetricsServer;
+use tokio::{sync::Mutex, task::spawn_blocking};
+
+use super::client;
+use crate::{failure::Failure, globals::Globals, output};
+
+const UP: Family = Family::gauge("keyward_agent_up", "whether an agent is running");
+
+/// Print the agent's metrics for Prometheus, or serve them
+///
+/// Does not start the agent and does not keep it running. If no agent is running, `keyward_agent_up`
+/// is 0.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  # For the textfile collector of the node exporter.
+  keyward agent metrics >keyward.prom
+
+  # For Prometheus itself; every user of this machine can read them.
+  keyward agent metrics --listen 127.0.0.1:9876")]
+pub(super) struct Args {
+    /// Serve `/metrics` and `/healthz` here until Ctrl-C, without TLS
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+
+    /// Listen on addresses other than loopback, under these names
+    #[arg(
+        long, value_name = "NAME,…", num_args = 0..=1, require_equals = true,
+        default_missing_value = "", value_delimiter = ',', requires = "listen"
+    )]
+    danger_listen_remote: Option<Vec<String>>,
+}
+
+pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    match args.listen {
+        None => output::print(&metrics(globals)?)?,
+        Some(address) => serve(address, args.danger_listen_remote.as_deref(), globals)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn metrics(globals: &Globals) -> Result<String, Failure> {
+    let served = client::admin(globals, &Admin::Metrics)?;
+    let mut text = Text::default();
+    text.family(UP).sample(&[], u8::from(served.is_some()));
+    let text = text.into_string();
+    match served {
+        None => Ok(text),
+        Some(Served::Done(metrics)) => Ok(text + metrics.expose()),
+        Some(Served::Not(why)) => Err(Failure::failed(why)),
+        Some(_) => Err(Failure::failed("the agent sent an unexpected answer")),
+    }
+}
+
+/// Asks the agent anew for each scrape, so that scrapes survive its end and its upgrades.
+fn serve(address: SocketAddr, remote: Option<&[String]>, globals: &Globals) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let server = MetricsServer::bind(address, remote).await?;
+        output::tell(&format!("metrics {}\n", server.url()));
+        // One at a time: our memory is open to inspection while the agent looks who asks.
+        let globals = Arc::new(Mutex::new(globals.clone()));
+        let scrape = move || {
+            let globals = Arc::clone(&globals);
+            async move {
+                let globals = globals.lock_owned().await;
+                let scraped = spawn_blocking(move || metrics(&globals)).await;
+                let scraped = scraped.map_err(|error| error.to_string())?;
+                scraped.map_err(|failure| failure.message().to_owned())
+            }
+        };
+        server.serve(scrape).await;
+        Ok(())
+    })
+}
