@@ -54,7 +54,19 @@ impl Script {
     ///
     /// Where the temporary directory cannot be used.
     pub fn answer(&self, token: Option<&str>, pair: Option<&Issued>) {
-        let mut status = json!({});
+        self.answer_with(json!({}), token, pair);
+    }
+
+    /// Answers this token, which expires at a time in RFC 3339, from now on.
+    ///
+    /// # Panics
+    ///
+    /// Where the temporary directory cannot be used.
+    pub fn answer_until(&self, token: &str, end: &str) {
+        self.answer_with(json!({ "expirationTimestamp": end }), Some(token), None);
+    }
+
+    fn answer_with(&self, mut status: Value, token: Option<&str>, pair: Option<&Issued>) {
         if let Some(token) = token {
             status["token"] = token.into();
         }
