@@ -23,6 +23,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("zsh", "zsh"),
     ("fish", "fish"),
     ("man", "man-db"),
+    ("promtool", "prometheus"),
 ];
 
 /// A library the tests load, and the package it comes in.

@@ -36,6 +36,9 @@ pub fn keyward(source: &Path, built: &Built, documents: &Documents) -> Result<Tr
         add_page(&mut tree, page, &read(&source.join(format!("packaging/man/{page}.1")))?)?;
     }
     add_page(&mut tree, "kubectl-keyward", b".so man1/keyward.1\n")?;
+    for file in ["prometheus/keyward.rules.yml", "grafana/keyward.json"] {
+        tree.file(format!("share/keyward/{file}"), read(&source.join("packaging").join(file))?);
+    }
     add_documents(&mut tree, "keyward", source, documents)?;
     Ok(tree)
 }

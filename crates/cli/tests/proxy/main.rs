@@ -11,6 +11,7 @@ mod heal;
 mod http2;
 mod kubectl;
 mod limits;
+mod metrics;
 mod own;
 mod refusal;
 mod reload;
