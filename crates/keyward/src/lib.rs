@@ -6,7 +6,8 @@
 //!    └───────────────────────── rejected ◄─────────────────── 401 ◄───────┘
 //! ```
 //!
-//! - [`Client`] is all of it: from a kubeconfig to responses in three lines.
+//! - [`Client`] is all of it: from a kubeconfig to responses in three lines. A plugin that calls the
+//!   cluster of its request uses [`Client::from_exec_info`].
 //! - [`bearer::Layer`] puts the header on the requests of any tower service, renews a credential
 //!   that was rejected and sends the request again.
 //! - [`tls::Trust`] makes rustls configurations: which servers to trust, which certificate to show.
@@ -45,3 +46,8 @@ pub use origin::Origin;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The code on the page for plugin authors. It is compiled here because part of it needs this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/plugin-authors.md")]
+struct PluginAuthors;

@@ -36,6 +36,33 @@ pub fn client(context: Option<&str>) -> Result<kube::Client, Error> {
     Ok(wrap(client, &target))
 }
 
+/// A client for the cluster in the request that a plugin gets in `KUBERNETES_EXEC_INFO`, as
+/// [`Client::from_exec_info`] makes one: for a plugin that calls the cluster it gets a credential for.
+///
+/// The client has no credential, and the default namespace is `default`. With a credential of the
+/// plugin's own:
+///
+/// ```no_run
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use keyward_host::{Sources, Target, rules::Rules};
+/// use keyward_process::surroundings::Surroundings;
+///
+/// let mut target = Target::from_exec_info(&Surroundings::process())?;
+/// target.user.value.token_file = "/run/secrets/bootstrap".to_owned();
+/// let client = keyward::Client::builder().open(&target, &Rules::default(), Sources::global())?;
+/// let client = keyward_kube::wrap(client, &target);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Must be called inside a tokio runtime. Fails if the request is missing, cannot be read, or names no
+/// cluster, which needs `provideClusterInfo: true` in the kubeconfig, or one that is not HTTPS or
+/// cannot be used.
+pub fn from_exec_info() -> Result<kube::Client, Error> {
+    let (client, target) = Client::builder().from_exec_info()?;
+    Ok(wrap(client, &target))
+}
+
 /// A kube client on top of a configured client, with the target's namespace as its default.
 ///
 /// Must be called inside a tokio runtime.

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! More examples: `short_lived_certificate`, `interactive_login`, and `token_over_tls`, which calls the
-//! cluster of the request.
+//! cluster of the request. With the crate `keyward`, `Client::from_exec_info` is an HTTPS client for that
+//! cluster.
 //!
 //! | for | see |
 //! |---|---|
@@ -51,11 +52,6 @@ pub use refusal::Refusal;
 pub use serve::{Plugin, serve, serve_or};
 pub use signer::{Signer, serve_signer};
 pub use terminal::Terminal;
-
-/// Compiles the code on the page for authors.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/plugin-authors.md")]
-struct Page;
 
 /// The example of the README, compiled with the documentation tests.
 #[cfg(doctest)]

@@ -118,6 +118,30 @@ pub fn example(name: &'static str) -> PathBuf {
     })
 }
 
+/// The path of an example of a client library: `keyward` or `keyward-kube`.
+///
+/// # Panics
+///
+/// When it does not exist and cannot be built.
+pub fn client_example(package: &'static str, name: &'static str) -> PathBuf {
+    find(&Built {
+        package,
+        flag: "--example",
+        name,
+        folder: "examples",
+        sources: &[
+            "../keyward/examples",
+            "../keyward/src",
+            "../kube/examples",
+            "../kube/src",
+            "../host/src",
+            "../process/src",
+            "../plugin/src",
+            "../protocol/src",
+        ],
+    })
+}
+
 /// A program of this workspace that tests run.
 pub(crate) struct Built {
     pub(crate) package: &'static str,

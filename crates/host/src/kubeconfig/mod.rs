@@ -7,6 +7,7 @@
 
 mod check;
 mod decode;
+mod exec_info;
 mod field;
 mod flatten;
 mod incluster;

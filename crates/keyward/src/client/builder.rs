@@ -184,6 +184,13 @@ impl Builder {
         Ok((self.open(&target, &rules, Sources::global())?, target))
     }
 
+    /// A client for the cluster in `KUBERNETES_EXEC_INFO`, and the cluster as a target, for a plugin that
+    /// calls the cluster it gets a credential for. See [`Client::from_exec_info`].
+    pub fn from_exec_info(self) -> Result<(Client, Target), Error> {
+        let target = Target::from_exec_info(&self.surroundings).map_err(Error::config)?;
+        Ok((self.open(&target, &Rules::default(), Sources::global())?, target))
+    }
+
     /// A client of the target's cluster as the target's user. Runs no plugin and opens no connection.
     ///
     /// Fails when the kubeconfig asks for something that cannot be done. If a plugin needs a terminal

@@ -58,6 +58,22 @@ impl Client {
         Self::builder().for_context(context).map(|(client, _)| client)
     }
 
+    /// A client for the cluster in the request that a plugin gets in `KUBERNETES_EXEC_INFO`, with its
+    /// address, TLS server name, certificate authority and proxy.
+    ///
+    /// The client has no credential: a request that needs one brings its own `Authorization` header. To
+    /// give one to the client, set it in a [`Target`](keyward_host::Target) and use [`Builder::open`].
+    ///
+    /// Fails if the variable is not set or cannot be read, or if the request names no cluster, which
+    /// needs `provideClusterInfo: true` in the kubeconfig, or one that is not HTTPS or cannot be used.
+    ///
+    /// ```no_run
+    #[doc = include_str!("../../examples/token_request.rs")]
+    /// ```
+    pub fn from_exec_info() -> Result<Self, Error> {
+        Self::builder().from_exec_info().map(|(client, _)| client)
+    }
+
     /// Starts a client with settings.
     pub fn builder() -> Builder {
         Builder::default()

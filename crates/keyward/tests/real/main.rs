@@ -6,6 +6,7 @@
 
 mod certificates;
 mod example;
+mod exec_info;
 mod halfway;
 mod layer;
 mod method;

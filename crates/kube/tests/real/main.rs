@@ -7,6 +7,7 @@
 #[allow(dead_code, reason = "its `main` reads the arguments of a process")]
 #[path = "../../examples/pods.rs"]
 mod example;
+mod exec_info;
 mod pod;
 
 use std::{
