@@ -6,6 +6,7 @@ mod bench;
 mod check;
 mod conformance;
 mod dist;
+mod docs;
 mod e2e;
 mod fuzz;
 mod judges;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         "soak" => soak::run(&rest),
         "e2e" => e2e::run(&rest),
         "dist" => dist::run(&rest),
+        "docs" => docs::run(&rest),
         "dist-empty-root" => dist::run_empty_root(&rest),
         _ => Err(USAGE.to_owned()),
     };
@@ -73,10 +75,20 @@ const USAGE: &str = "usage: cargo xtask COMMAND
                    [--keep] [WORD]
   dist [OPTION…]   programs, tarball, deb, rpm, image, manifests and sums [--out DIR] [--debug] [--verify] [--test]
                    [--only-test]
+  docs             the site of all pages, in target/docs/site; checks every link and command line
   attack [OPTION…] every known attack on the built programs [--binary PATH] [--release] [--short]
                    [--attempts N] [--jobs N] [--keep] [WORD]
   soak [OPTION…]   rotate, revoke and restart under load [--proxy | --agent] [--seconds N | --rounds N --asks N] [--seed N]
   fuzz-proxy       odd requests through the proxy [--seconds N] [--seed N]";
+
+/// What the usage says about a command and its flags.
+fn usage_of(command: &str) -> Option<&'static str> {
+    let start = USAGE.find(&format!("\n  {command} "))?;
+    let entry = &USAGE[start + 1..];
+    // The lines of one entry are indented further.
+    let end = entry.match_indices("\n  ").find(|(at, _)| !entry[at + 3..].starts_with(' '));
+    Some(end.map_or(entry, |(at, _)| &entry[..at]))
+}
 
 fn vectors(folder: Option<&String>) -> Result<bool, String> {
     let count = keyward_conformance::areas::run(

@@ -35,7 +35,9 @@ pub fn cargo() -> Command {
 /// The directory that everything is built into: cargo has put us there too, whatever its configuration says.
 pub fn target() -> PathBuf {
     let own = std::env::current_exe().unwrap_or_default();
-    own.ancestors().nth(2).map_or_else(|| crate::root().join("target"), Path::to_owned)
+    // A test of ours is one directory deeper.
+    let above = if own.parent().is_some_and(|parent| parent.ends_with("deps")) { 3 } else { 2 };
+    own.ancestors().nth(above).map_or_else(|| crate::root().join("target"), Path::to_owned)
 }
 
 fn show(command: &Command) -> String {

@@ -1,6 +1,6 @@
 //! The crates that people get: everything in the workspace that may be published.
 
-use std::process::Stdio;
+use std::{collections::BTreeSet, process::Stdio};
 
 use serde_json::Value;
 
@@ -17,22 +17,14 @@ pub struct Crate {
 
 /// All of them, by name.
 pub fn crates() -> Result<Vec<Crate>, String> {
-    let output = sh::cargo()
-        .args(["metadata", "--no-deps", "--format-version", "1"])
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|e| format!("cannot start cargo: {e}"))?;
-    let metadata: Value =
-        serde_json::from_slice(&output.stdout).map_err(|e| format!("cargo metadata: {e}"))?;
-    let packages = metadata["packages"].as_array().ok_or("cargo metadata names no packages")?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let mut crates: Vec<Crate> = packages
+    let mut crates: Vec<Crate> = packages()?
         .iter()
         // An empty list is how cargo writes `publish = false`.
         .filter(|package| package["publish"].is_null())
         .map(|package| Crate {
             name: text(&package["name"]),
-            is_library: package["targets"].as_array().into_iter().flatten().any(is_library)
+            is_library: is_library(package)
                 && !PROGRAMS.contains(&package["name"].as_str().unwrap_or_default()),
             features: package["features"]
                 .as_object()
@@ -46,11 +38,38 @@ pub fn crates() -> Result<Vec<Crate>, String> {
     Ok(crates)
 }
 
+/// The names of the programs that the workspace builds.
+pub fn programs() -> Result<BTreeSet<String>, String> {
+    let packages = packages()?;
+    let targets = packages.iter().filter_map(|package| package["targets"].as_array()).flatten();
+    let programs = targets.filter(|target| is_kind(target, "bin"));
+    Ok(programs.filter_map(|target| target["name"].as_str()).map(str::to_owned).collect())
+}
+
+/// The packages of the workspace, as cargo describes them.
+fn packages() -> Result<Vec<Value>, String> {
+    let output = sh::cargo()
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|e| format!("cannot start cargo: {e}"))?;
+    let mut metadata: Value =
+        serde_json::from_slice(&output.stdout).map_err(|e| format!("cargo metadata: {e}"))?;
+    match metadata["packages"].take() {
+        Value::Array(packages) => Ok(packages),
+        _ => Err("cargo metadata names no packages".into()),
+    }
+}
+
 /// Crates whose libraries exist only for their own programs and tests.
 const PROGRAMS: [&str; 4] = ["keyward-cli", "keyward-exec", "keyward-pkcs11", "keyward-providers"];
 
-fn is_library(target: &Value) -> bool {
-    target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "lib"))
+fn is_library(package: &Value) -> bool {
+    package["targets"].as_array().into_iter().flatten().any(|target| is_kind(target, "lib"))
+}
+
+fn is_kind(target: &Value, kind: &str) -> bool {
+    target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|known| known == kind))
 }
 
 /// Whether each crate with features compiles without any, and with each one alone.

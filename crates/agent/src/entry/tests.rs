@@ -123,6 +123,21 @@ fn what_is_removed_added_or_edited_by_hand_shows_at_once() {
 }
 
 #[test]
+fn a_registration_of_another_version_is_ignored_until_the_command_is_registered_again() {
+    let mut place = Place::new();
+    let entry = place.entry(&["get"], &[], "ann");
+    place.entries.add(&entry).unwrap();
+    let path = place.entries.path(&entry);
+    let ours = fs::read_to_string(&path).unwrap();
+    let theirs = ours.replace("keyward registration 1", "keyward registration 9");
+    assert_ne!(ours, theirs);
+    fs::write(&path, theirs).unwrap();
+    assert!(Entries::new(place.root.path().join("entries")).list().is_empty());
+    place.entries.add(&entry).unwrap();
+    assert!(place.find(&["get"], &[]).is_some());
+}
+
+#[test]
 fn a_file_that_others_can_write_is_no_registration() {
     let mut place = Place::new();
     let entry = place.entry(&["get"], &[], "ann");

@@ -133,6 +133,18 @@ fn a_kubeconfig_of_another_machine_is_unwrapped_without_a_journal() {
 }
 
 #[test]
+fn a_journal_of_another_version_is_done_without() {
+    let home = Home::new(TWO);
+    home.wrap(&["ann", "bea"]).unwrap();
+    let journal = fs::read_dir(home.journals()).unwrap().next().unwrap().unwrap().path();
+    let ours = fs::read_to_string(&journal).unwrap();
+    fs::write(&journal, ours.replace("keyward wrap 1", "keyward wrap 9")).unwrap();
+    assert!(Journal::list(&home.journals()).is_empty());
+    assert_eq!(home.unwrap(&["ann", "bea"]).unwrap().restyled, ["ann", "bea"]);
+    assert!(!home.text().contains(WRAPPER_PATH));
+}
+
+#[test]
 fn the_journal_holds_no_secret_of_the_kubeconfig() {
     let home = Home::new(TWO);
     home.wrap(&["ann", "bea"]).unwrap();
