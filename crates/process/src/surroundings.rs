@@ -134,14 +134,15 @@ pub fn merge<T>(mut variables: Vec<T>, pair: impl Fn(&T) -> (&OsStr, &OsStr)) ->
     variables
 }
 
-/// Whether a name begins with `=`, and the rest of it.
-fn spelt<'a>(name: &'a [u8], value: &'a [u8]) -> (bool, &'a [u8]) {
-    let (odd, text) = match name.split_first() {
-        None => (true, value),
-        Some((b'=', rest)) => (true, rest),
-        Some(_) => (false, name),
+/// Whether a name begins with `=`, and the rest of it. `None` if it has no name: an entry such as `=x`,
+/// which has no second `=` to end one.
+fn spelt<'a>(name: &'a [u8], value: &'a [u8]) -> Option<(bool, &'a [u8])> {
+    let (odd, text, ends) = match name.split_first() {
+        None => (true, value, value.contains(&b'=')),
+        Some((b'=', rest)) => (true, rest, true),
+        Some(_) => (false, name, true),
     };
-    (odd, text.split(|byte| *byte == b'=').next().unwrap_or(text))
+    ends.then(|| (odd, text.split(|byte| *byte == b'=').next().unwrap_or(text)))
 }
 
 /// The first of each name. A plugin must not be given another value than the one that we, and whoever

@@ -142,6 +142,14 @@ mod tests {
     }
 
     #[test]
+    fn of_entries_without_a_name_the_last_one_counts() {
+        assert_eq!(
+            composed(&Environment::Clean, &[("", "{"), ("", "=x=1"), ("", "y"), ("", "")]),
+            ["==x=1", "=", "CHAIN=x", "KUBERNETES_EXEC_INFO={}"]
+        );
+    }
+
+    #[test]
     fn clean_means_what_was_configured_and_nothing_else() {
         assert_eq!(
             composed(&Environment::Clean, &[("C", "")]),
