@@ -26,6 +26,13 @@ pub const FAMILIES: &[Family] = &[
         about: "tokens for Amazon EKS clusters",
         run: crate::eks::run,
     },
+    #[cfg(feature = "ecr")]
+    Family {
+        name: "keyward-ecr",
+        replaces: &["ecr-credential-provider", "docker-credential-ecr-login"],
+        about: "logins for Amazon ECR, for the kubelet and docker",
+        run: crate::ecr::run,
+    },
 ];
 
 impl Family {

@@ -12,9 +12,16 @@
 //! Secrets that outlive a process (role sessions, refresh tokens) are kept by Keyward's agent, if one is running,
 //! and never in files of ours.
 
+#![cfg_attr(
+    not(all(feature = "ecr", feature = "eks")),
+    allow(dead_code, unused_imports, reason = "what families share, none of them needs alone")
+)]
+
 #[cfg(feature = "aws")]
 mod aws;
 mod call;
+#[cfg(feature = "ecr")]
+pub mod ecr;
 #[cfg(feature = "eks")]
 pub mod eks;
 mod explain;

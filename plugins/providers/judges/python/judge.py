@@ -32,6 +32,7 @@ def nobody(prompt=None, stream=None):
 getpass.getpass = nobody
 
 import botocore.auth  # noqa: E402
+import botocore.config  # noqa: E402
 import botocore.credentials  # noqa: E402
 import botocore.exceptions as errors  # noqa: E402
 import botocore.loaders  # noqa: E402
@@ -65,7 +66,7 @@ def derive(*parts):
 
 
 class StandIn(BaseHTTPRequestHandler):
-    """STS, IAM Identity Center and container endpoints. Counts what it is asked."""
+    """STS, ECR, IAM Identity Center, container and instance endpoints. Counts what it is asked."""
 
     counts = {}
     protocol_version = "HTTP/1.1"
@@ -103,6 +104,13 @@ class StandIn(BaseHTTPRequestHandler):
         if url.path.startswith("/latest/"):
             return self.instance("GET")
         query = dict(urllib.parse.parse_qsl(url.query))
+        if query.get("Action") == "GetCallerIdentity":
+            # STS, asked with a presigned URL.
+            if self.headers.get("x-k8s-aws-id") != "c" or "X-Amz-Signature" not in query:
+                return self.answer(403, {"Error": {"Code": "SignatureDoesNotMatch"}})
+            result = {"Arn": "arn:aws:iam::1:user/" + query["X-Amz-Credential"].split("/")[0]}
+            result.update(Account="1", UserId="AIDA")
+            return self.answer(200, {"GetCallerIdentityResponse": {"GetCallerIdentityResult": result}})
         if url.path.startswith("/container/"):
             self.count("container")
             if self.headers.get("Authorization") != "Bearer pod":
@@ -127,8 +135,26 @@ class StandIn(BaseHTTPRequestHandler):
             return self.answer(200, {"roleCredentials": document})
         self.answer(404, {})
 
+    def registry(self):
+        """ECR: a password that says who asked for what, in which region."""
+        scope = self.headers["Authorization"].partition("Credential=")[2].partition(",")[0].split("/")
+        target = self.headers["X-Amz-Target"]
+        self.count("ecr " + scope[0])
+        if scope[0] == "AKIAFORBIDDEN":
+            return self.answer(400, {"__type": "AccessDeniedException", "message": "no"})
+        password = derive(scope[0], scope[2], scope[3], target)[1]
+        data = {
+            "authorizationToken": base64.b64encode(f"AWS:{password}".encode()).decode(),
+            "expiresAt": far().timestamp() + 11 * 3600 + 0.5,
+            "proxyEndpoint": "https://123456789012.dkr.ecr.us-east-1.amazonaws.com",
+        }
+        listed = target.startswith("AmazonEC2ContainerRegistry")
+        self.answer(200, {"authorizationData": [data] if listed else data})
+
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        if "X-Amz-Target" in self.headers:
+            return self.registry()
         if self.path == "/token":
             self.count("refresh")
             asked = json.loads(body)
@@ -207,6 +233,19 @@ def who(key):
         aws_session_token="any",
     )
     return client.get_caller_identity()["Arn"]
+
+
+def hosts(cases):
+    """The hosts of the API of ECR for regions, with FIPS and dual-stack."""
+    found = []
+    for region, fips, dual_stack in cases:
+        made = session({})
+        config = botocore.config.Config(use_fips_endpoint=fips, use_dualstack_endpoint=dual_stack)
+        client = made.create_client(
+            "ecr", region_name=region, config=config, aws_access_key_id="a", aws_secret_access_key="b"
+        )
+        found.append(client.meta.endpoint_url.removeprefix("https://"))
+    return found
 
 
 def tokens(cases):
@@ -293,6 +332,8 @@ for line in sys.stdin:
         answer = {"who": who(asked["key"])}
     elif operation == "tokens":
         answer = {"tokens": tokens(asked["cases"])}
+    elif operation == "hosts":
+        answer = {"hosts": hosts(asked["cases"])}
     elif operation == "tls":
         answer = {"url": serve_tls(asked["certificate"], asked["key"])}
     elif operation == "counts":

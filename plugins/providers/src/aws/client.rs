@@ -26,7 +26,10 @@ use keyward_process::{
     clock::SharedClock,
     file::{self, Limits},
 };
-use keyward_protocol::text::inline;
+use keyward_protocol::{
+    Secret,
+    text::{inline, with_causes},
+};
 use tokio::runtime::Runtime;
 
 use super::{Aws, Keys, config::Config, keys::system_time};
@@ -40,6 +43,13 @@ const EXCHANGE: Duration = Duration::from_secs(30);
 pub(super) struct Network {
     runtime: Runtime,
     tls: TlsContext,
+}
+
+/// The answer to a request of our own.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// The body, which may contain a credential.
+    pub(crate) body: Secret,
 }
 
 /// How an address is reached.
@@ -156,16 +166,26 @@ impl Aws<'_> {
         Ok(aws_sdk_sts::Client::from_conf(builder.build()))
     }
 
-    /// The body of the answer to a GET. With an endpoint configured for STS, that is asked instead of the URL's host.
-    pub(crate) fn fetch(&self, url: &str, headers: &[(&str, &str)]) -> Result<String, Refusal> {
-        let replaced = self.config.endpoint(self.call, "STS").and_then(|other| {
-            let query = url.split_once('?').map(|(_, query)| query)?;
-            Some(format!("{}/?{query}", other.trim_end_matches('/')))
-        });
-        let url = replaced.as_deref().unwrap_or(url);
-        let failed =
-            |why: &dyn std::fmt::Display| Refusal::Failed(format!("cannot ask STS: {why}"));
-        let mut request = HttpRequest::new(SdkBody::empty());
+    /// The URL that the environment or the profile configures for a service, such as `STS`.
+    pub(crate) fn endpoint(&self, service: &str) -> Option<String> {
+        self.config.endpoint(self.call, service)
+    }
+
+    /// Sends a request that the SDK has no client for here, once, and returns the answer whatever its status is.
+    pub(crate) fn send(
+        &self,
+        method: &str,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Result<Answer, Refusal> {
+        let host = Url::parse(url).ok();
+        let host = host.as_ref().and_then(Url::host).map_or_else(String::new, inline);
+        let failed = |error: &(dyn std::error::Error + 'static)| {
+            Refusal::Failed(format!("cannot ask `{host}`: {}", inline(&with_causes(error))))
+        };
+        let mut request = HttpRequest::new(SdkBody::from(body));
+        request.set_method(method).map_err(|error| failed(&error))?;
         request.set_uri(url).map_err(|error| failed(&error))?;
         for (name, value) in headers {
             request.headers_mut().insert((*name).to_owned(), (*value).to_owned());
@@ -182,14 +202,10 @@ impl Aws<'_> {
         );
         network.wait(async {
             let answer = connector.call(request).await.map_err(|error| failed(&error))?;
-            let status = answer.status();
+            let status = answer.status().as_u16();
             let body = ByteStream::new(answer.into_body()).collect().await;
             let body = body.map_err(|error| failed(&error))?.into_bytes();
-            if !status.is_success() {
-                let status = status.as_u16();
-                return Err(Refusal::NotAllowed(format!("STS refuses the token: status {status}")));
-            }
-            Ok(String::from_utf8_lossy(&body).into_owned())
+            Ok(Answer { status, body: Secret::from_bytes(body.to_vec()) })
         })
     }
 

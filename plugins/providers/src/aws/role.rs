@@ -171,19 +171,30 @@ impl Aws<'_> {
             ))
         })?;
         let session = get("AWS_ROLE_SESSION_NAME", "role_session_name");
+        let token = Secret::from_bytes(token.to_vec());
+        let name = format!("role `{}` for the token in `{}`", inline(&arn), inline(&path));
+        self.assume_with_token(&name, &arn, session, &token).map(Some)
+    }
+
+    /// Assumes a role with a web identity token. `name` is what people call it.
+    pub(crate) fn assume_with_token(
+        &self,
+        name: &str,
+        arn: &str,
+        session: Option<String>,
+        token: &Secret,
+    ) -> Result<Keys, Refusal> {
         let origin = format!(
             "web identity {arn} session {} token {}",
             session.clone().unwrap_or_default(),
-            fingerprint(&token)
+            fingerprint(token.expose_bytes())
         );
         let key = self.key("web identity", &origin);
-        let name = format!("role `{}` for the token in `{}`", inline(&arn), inline(&path));
-        self.kept(&name, &key, &origin, || {
-            let token = Secret::from_bytes(token.to_vec());
+        self.kept(name, &key, &origin, || {
             let client = self.sts_client(None)?;
             let call = client
                 .assume_role_with_web_identity()
-                .role_arn(&arn)
+                .role_arn(arn)
                 .role_session_name(session.unwrap_or_else(|| self.made_up_session()))
                 .web_identity_token(token.expose());
             let answer = self.network()?.wait(call.send());
@@ -191,7 +202,6 @@ impl Aws<'_> {
                 answer.map_err(|error| refused(&format!("cannot assume the {name}"), &error))?;
             session_keys(answer.credentials, origin.clone())
         })
-        .map(Some)
     }
 
     /// The name of the session of these keys, which must be a role's.

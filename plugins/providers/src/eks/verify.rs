@@ -57,8 +57,21 @@ pub(super) fn run(call: &Call, flags: &Flags) -> Result<(), Refusal> {
     let url = check(token, partition, call.clock.now()).map_err(Refusal::NotAllowed)?;
     let (question, explain) = (Question::from_env_or(Version::V1Beta1)?, Explain::default());
     let aws = Aws::open(call, &question, &explain, None, None)?;
-    let answer = aws.fetch(&url, &[("accept", "application/json"), (CLUSTER, &cluster)])?;
-    let caller = read(&answer)
+    // With an endpoint configured for STS, that is asked instead of the token's host.
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let url = match aws.endpoint("STS") {
+        Some(other) => format!("{}/?{query}", other.trim_end_matches('/')),
+        None => url,
+    };
+    let answer =
+        aws.send("GET", &url, &[("accept", "application/json"), (CLUSTER, &cluster)], "")?;
+    if answer.status != 200 {
+        return Err(Refusal::NotAllowed(format!(
+            "STS refuses the token: status {}",
+            answer.status
+        )));
+    }
+    let caller = read(answer.body.expose())
         .ok_or_else(|| Refusal::failed("STS answered in a way that cannot be read"))?;
     match flags.text("output") {
         Some("json") => call.print(&format!("{caller:#}\n")),

@@ -1,7 +1,13 @@
 //! Tests of the program and its families, with the tools they replace as judges.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[cfg(feature = "ecr")]
+mod ecr;
 #[cfg(feature = "eks")]
 mod eks;
 mod install;
+#[cfg(feature = "aws")]
+mod judge;
 mod program;
+#[cfg(feature = "aws")]
+mod stage;

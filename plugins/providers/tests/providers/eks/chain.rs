@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{
+use crate::{
     judge,
+    program::Ended,
     stage::{Stage, access_key, url},
 };
-use crate::program::Ended;
 
 type Case = (&'static str, fn(&mut Stage));
 

@@ -1,7 +1,10 @@
 //! The command lines of the tools that `keyward-eks` replaces.
 
-use super::stage::{Stage, access_key, url};
-use crate::program::{Ended, Run};
+use crate::{
+    judge,
+    program::{Ended, Run},
+    stage::{Stage, access_key, url},
+};
 
 fn keys(run: Run) -> Run {
     run.env("AWS_ACCESS_KEY_ID", "AKIATEST")
@@ -125,7 +128,7 @@ fn explain_names_every_source_and_prints_no_token() {
     );
     let printed = stage.run(&["--explain"]).run().printed();
     assert!(!printed.contains("k8s-aws-v1."), "{printed}");
-    assert!(!printed.contains(&super::judge::prepared().users["alice"].1), "{printed}");
+    assert!(!printed.contains(&judge::prepared().users["alice"].1), "{printed}");
     let lines: Vec<_> = printed.lines().collect();
     assert!(lines.contains(&"skipped  environment: `AWS_ACCESS_KEY_ID` is not set"), "{printed}");
     assert!(
@@ -146,4 +149,24 @@ fn refusals_name_the_profile_the_file_and_what_to_do() {
     assert!(ended.stderr.contains("no AWS region is configured"), "{ended:?}");
     let ended = eks(&[]);
     assert!(ended.code == Some(2) && ended.stderr.contains("no cluster is given"), "{ended:?}");
+}
+
+#[test]
+fn verify_asks_sts_who_signed_a_token() {
+    let mut stage = Stage::new();
+    stage.env_keys("alice").env("AWS_ENDPOINT_URL_STS", "{standIn}");
+    let token = stage.run(&["--token-only"]).run().printed();
+    let verify = |cluster: &str| {
+        let run = Run::named("aws-iam-authenticator").envs(&stage.environment);
+        run.args(["verify", "-t", token.trim(), "-i", cluster, "-o", "json"]).run()
+    };
+    let caller: serde_json::Value = serde_json::from_str(&verify("c").printed()).unwrap();
+    assert_eq!(
+        caller["ARN"],
+        format!("arn:aws:iam::1:user/{}", judge::prepared().users["alice"].0)
+    );
+    let ended = verify("another");
+    assert!(ended.code == Some(4) && ended.stderr.contains("STS refuses the token"), "{ended:?}");
+    let ended = Run::named("aws-iam-authenticator").args(["verify", "-t", "x", "-i", "c"]).run();
+    assert!(ended.code == Some(4) && ended.stderr.contains("does not begin with"), "{ended:?}");
 }

@@ -2,7 +2,5 @@
 
 mod chain;
 mod flags;
-mod judge;
 mod pitfalls;
-mod stage;
 mod tokens;

@@ -19,11 +19,11 @@ use keyward_testing::{plugin, pty::Pty};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{
+use crate::{
     judge,
+    program::{self, Run},
     stage::{Stage, access_key, expiry, url},
 };
-use crate::program::{self, Run};
 
 const ROLE: &str =
     "role_arn = arn:aws:iam::123456789012:role/Dev\nsource_profile = a\nrole_session_name = me\n";

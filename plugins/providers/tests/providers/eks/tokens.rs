@@ -10,7 +10,7 @@ use keyward_process::{
 use keyward_providers::{Call, eks};
 use serde_json::{Value, json};
 
-use super::judge;
+use crate::judge;
 
 const CLUSTERS: [&str; 5] =
     ["dev", "prod-eu.1", "with a blank", "UPPER_and_lower", "0123456789abcdef/x"];

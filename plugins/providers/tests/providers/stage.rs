@@ -6,8 +6,10 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::judge;
-use crate::program::{Ended, Run};
+use crate::{
+    judge,
+    program::{Ended, Run},
+};
 
 /// Where one case plays.
 pub(crate) struct Stage {

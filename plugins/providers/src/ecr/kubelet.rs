@@ -1,0 +1,51 @@
+//! The kubelet's protocol.
+
+use std::{process::ExitCode, time::Duration};
+
+use keyward_plugin::{ImageQuestion, Logins, Question, Refusal, Version, serve_image};
+
+use keyward_protocol::text::inline;
+
+use super::{api, not_ours, registry::Registry};
+use crate::{Call, aws::Aws, explain::Explain};
+
+/// The annotation of a service account that names its role.
+const ANNOTATION: &str = "eks.amazonaws.com/ecr-role-arn";
+
+/// The name of the sessions of such roles.
+const SESSION: &str = "ecr-credential-provider";
+
+pub(super) fn run(call: &Call) -> ExitCode {
+    serve_image(|question: &ImageQuestion| logins(call, question))
+}
+
+fn logins(call: &Call, question: &ImageQuestion) -> Result<Logins, Refusal> {
+    let host = question.registry();
+    let registry = Registry::parse(host).ok_or_else(|| not_ours(host))?;
+    let (nobody, explain) = (Question::from_env_or(Version::V1Beta1)?, Explain::default());
+    let aws = Aws::open(call, &nobody, &explain, None, Some(registry.region()))?;
+    let role =
+        question.annotation(ANNOTATION).map(str::to_owned).or_else(|| call.var("AWS_ECR_ROLE_ARN"));
+    let keys = match (question.token(), role) {
+        (Some(token), Some(role)) => {
+            let name = format!("role `{}` for the pod's token", inline(&role));
+            aws.assume_with_token(&name, &role, Some(SESSION.to_owned()), token)?
+        }
+        (Some(_), None) => {
+            call.warn(&format!(
+                "the pod's token is not used, because neither the annotation `{ANNOTATION}` nor \
+                 `AWS_ECR_ROLE_ARN` names a role; the node's credentials are"
+            ));
+            aws.keys()?
+        }
+        (None, _) => aws.keys()?,
+    };
+    let now = call.clock.now();
+    let login = api::token(&aws, &registry, &keys, now)?;
+    let logins = Logins::for_registry(login.user, login.password.expose());
+    Ok(match login.expires {
+        Some(end) if end > now => logins.expires_at(end),
+        // It says that it has ended already: it may be used once, and not kept.
+        _ => logins.kept_for(Duration::ZERO),
+    })
+}

@@ -1,0 +1,84 @@
+//! `keyward-ecr`: logins for Amazon ECR and ECR Public, for the kubelet and for docker, in place of
+//! `ecr-credential-provider` and `docker-credential-ecr-login`.
+
+mod api;
+mod docker;
+mod kubelet;
+mod registry;
+
+use std::process::ExitCode;
+
+use keyward_plugin::{Question, Refusal, Version};
+
+use self::registry::Registry;
+use crate::{Call, aws::Aws, explain::Explain};
+
+/// The name of the helper for docker, podman and others.
+const HELPER: &str = "docker-credential-ecr-login";
+
+/// The words of docker's protocol.
+const VERBS: [&str; 4] = ["get", "store", "erase", "list"];
+
+const USAGE: &str = "\
+Prints logins for Amazon ECR and ECR Public, for the kubelet and for docker, podman and skopeo.
+
+Usage: keyward-ecr                               as the kubelet's credential provider: the request is on stdin
+       keyward-ecr get|store|erase|list|version  as docker's credential helper: the server is on stdin
+       keyward-ecr --explain HOST                show where the credentials for a registry come from
+
+Credentials are found as the `aws` command finds them. For a pod's own identity, the kubelet passes the token of its
+service account, and the role is in the annotation `eks.amazonaws.com/ecr-role-arn` or in AWS_ECR_ROLE_ARN.
+";
+
+pub(crate) fn run(call: &Call) -> ExitCode {
+    let words: Vec<String> =
+        call.args.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let first = words.first().map(String::as_str);
+    match first {
+        Some("--help" | "-h" | "help") => call.finish(call.print(USAGE)),
+        Some("version" | "--version" | "-v") => call.finish(call.print(&format!(
+            "{} (Keyward) {}\n",
+            call.name,
+            env!("CARGO_PKG_VERSION")
+        ))),
+        _ if call.explains => call.finish(explain(call, first)),
+        Some(verb) if VERBS.contains(&verb) => docker::run(call, verb),
+        _ if call.name == HELPER => call.finish(Err(Refusal::BadConfig(format!(
+            "`{HELPER}` needs one of the words `{}`",
+            VERBS.join("`, `")
+        )))),
+        // The kubelet's provider ignores its arguments, as the original does.
+        _ => kubelet::run(call),
+    }
+}
+
+/// Shows how a login for this host would be found.
+fn explain(call: &Call, host: Option<&str>) -> Result<(), Refusal> {
+    let host = host.ok_or_else(|| {
+        Refusal::BadConfig(
+            "give a registry, such as `123456789012.dkr.ecr.eu-west-1.amazonaws.com`".into(),
+        )
+    })?;
+    let registry = Registry::parse(host).ok_or_else(|| not_ours(host))?;
+    let (question, report) = (Question::from_env_or(Version::V1Beta1)?, Explain::default());
+    let outcome =
+        Aws::open(call, &question, &report, None, Some(registry.region())).and_then(|aws| {
+            let keys = aws.keys()?;
+            report.note("endpoint", aws.ecr_url(&registry));
+            api::token(&aws, &registry, &keys, call.clock.now()).map(drop)
+        });
+    call.print(&report.report(outcome.is_ok()))?;
+    outcome
+}
+
+fn not_ours(host: &str) -> Refusal {
+    Refusal::BadConfig(format!(
+        "`{}` is no registry of Amazon ECR, so it gets no token",
+        keyward_protocol::text::inline(host)
+    ))
+}
+
+/// The host of the API that gives logins for a registry; `None` if the registry is not one of Amazon's.
+pub fn api_host(registry: &str) -> Option<String> {
+    Registry::parse(registry).map(|registry| registry.api())
+}
