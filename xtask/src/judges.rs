@@ -48,30 +48,39 @@ fn has_venv() -> bool {
     output.is_ok_and(|output| output.status.success())
 }
 
-/// The program that checks EKS tokens with the code of aws-iam-authenticator.
-const VERIFIER: &str = "judges/eks-verifier";
+/// The programs in Go, with the names of their builds.
+const PROGRAMS: [(&str, &str); 3] = [
+    ("./verifier", "eks-verifier"),
+    ("k8s.io/cloud-provider-aws/cmd/ecr-credential-provider", "ecr-credential-provider"),
+    (
+        "github.com/awslabs/amazon-ecr-credential-helper/ecr-login/cli/docker-credential-ecr-login",
+        "docker-credential-ecr-login",
+    ),
+];
 
-/// Builds aws-iam-authenticator's verifier and lets it judge our tokens. With `--if-possible`, says in one line if
-/// there is no Go.
+/// Builds the judges in Go, and lets them judge our tokens and logins. With `--if-possible`, says in one line if there
+/// is no Go.
 pub fn run(args: &[String]) -> Result<bool, String> {
     if !sh::has("go") {
         println!("judges: not run, because there is no Go");
         return Ok(args.iter().any(|arg| arg == "--if-possible"));
     }
     install_python()?;
-    let place = sh::target().join(VERIFIER);
-    if !build_go("./verifier", &place)? {
-        return Ok(false);
+    for (package, name) in PROGRAMS {
+        if !build_go(package, &sh::target().join("judges").join(name))? {
+            return Ok(false);
+        }
     }
-    sh::run(sh::cargo().args([
+    let test = [
         "test",
         "--package",
         "keyward-providers",
         "--features",
         "go-judges",
         "--test",
-        "verifier",
-    ]))
+        "providers",
+    ];
+    sh::run(sh::cargo().args(test).args(["--", "ecr_tools", "verifier"]))
 }
 
 /// Builds aws-iam-authenticator itself, which the bench runs beside ours.

@@ -67,7 +67,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   vectors [DIR]    run the reference's cases through the real code
   conformance      run generated cases through the reference and through Keyward [--cases N] [--seed N] [--area A]
                    [--if-possible] [--mutations]
-  judges           let aws-iam-authenticator's own code check EKS tokens [--if-possible]
+  judges           let the tools in Go that the providers replace judge them [--if-possible]
   bench [ROW…]     measure Keyward against its limits and its peers [--json] [--write]
   fuzz [TARGET…]   every reader of untrusted input, or those named [--seconds N | --runs N]
   fuzz-match       compare the index of image patterns with the plain rules [--pairs N] [--seed N]

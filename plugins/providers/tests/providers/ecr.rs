@@ -11,7 +11,7 @@ use crate::{
 const HOST: &str = "123456789012.dkr.ecr.eu-west-1.amazonaws.com";
 
 /// A stage with keys, where the stand-in is ECR and STS.
-fn stage() -> Stage {
+pub(crate) fn stage() -> Stage {
     let mut stage = Stage::new();
     stage.env_keys("alice").env("AWS_ENDPOINT_URL_STS", "{standIn}");
     stage.env("AWS_ENDPOINT_URL_ECR", "{standIn}").env("AWS_ENDPOINT_URL_ECR_PUBLIC", "{standIn}");
@@ -23,7 +23,7 @@ fn run(stage: &Stage, name: &str, args: &[&str], input: &str) -> Ended {
 }
 
 /// The kubelet's request for an image.
-fn request(image: &str, more: &Value) -> String {
+pub(crate) fn request(image: &str, more: &Value) -> String {
     let mut request = json!({"kind": "CredentialProviderRequest", "image": image,
         "apiVersion": "credentialprovider.kubelet.k8s.io/v1"});
     for (name, value) in more.as_object().into_iter().flatten() {

@@ -3,6 +3,8 @@
 
 #[cfg(feature = "ecr")]
 mod ecr;
+#[cfg(all(feature = "ecr", feature = "go-judges"))]
+mod ecr_tools;
 #[cfg(feature = "eks")]
 mod eks;
 mod install;
@@ -11,3 +13,5 @@ mod judge;
 mod program;
 #[cfg(feature = "aws")]
 mod stage;
+#[cfg(all(feature = "eks", feature = "go-judges"))]
+mod verifier;

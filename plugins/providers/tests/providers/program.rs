@@ -14,6 +14,18 @@ pub(crate) fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_keyward-providers"))
 }
 
+/// A program in Go that `cargo xtask judges` built.
+#[cfg(feature = "go-judges")]
+pub(crate) fn judge(name: &str) -> PathBuf {
+    let program = path().ancestors().nth(2).unwrap().join("judges").join(name);
+    assert!(
+        program.is_file(),
+        "`{}` does not exist: `cargo xtask judges` builds it",
+        program.display()
+    );
+    program
+}
+
 /// A run of the program in an environment of its own.
 pub(crate) struct Run(Command);
 
@@ -30,6 +42,14 @@ impl Run {
     pub(crate) fn named(name: &str) -> Self {
         let mut command = Command::new(path());
         command.arg0(name).env_clear().env("PATH", "/usr/bin:/bin");
+        Self(command)
+    }
+
+    /// Another program, in the same way.
+    #[cfg(feature = "go-judges")]
+    pub(crate) fn of(program: &Path) -> Self {
+        let mut command = Command::new(program);
+        command.env_clear().env("PATH", "/usr/bin:/bin");
         Self(command)
     }
 

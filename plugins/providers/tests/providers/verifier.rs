@@ -1,10 +1,8 @@
 //! EKS tokens before the verifier of aws-iam-authenticator, the code that EKS clusters run. `cargo xtask judges` builds
 //! it and runs this.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
-    path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::Arc,
 };
@@ -17,6 +15,8 @@ use keyward_process::{
 };
 use keyward_providers::{Call, eks};
 use serde_json::{Value, json};
+
+use crate::program;
 
 const PREFIX: &str = "k8s-aws-v1.";
 
@@ -40,13 +40,7 @@ struct Verifier {
 
 impl Verifier {
     fn start() -> Self {
-        let program = Path::new(env!("CARGO_BIN_EXE_keyward-providers"));
-        let program = program.ancestors().nth(2).unwrap().join("judges/eks-verifier");
-        assert!(
-            program.is_file(),
-            "`{}` does not exist: `cargo xtask judges` builds it",
-            program.display()
-        );
+        let program = program::judge("eks-verifier");
         let mut child =
             Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let questions = child.stdin.take().unwrap();
