@@ -6,6 +6,7 @@
 //! - [`mod@file`]: reads files that a configuration or another person names, within limits of size and
 //!   time.
 //! - [`harden`]: keeps memory private, and limits where they belong.
+//! - [`proxy`]: which proxy the environment names for a server.
 //! - [`runtime`]: finds the directory for sockets and locks.
 //! - `signals`, on Unix: which signals ask a process to end.
 //! - [`trust`]: tells who but root and us could change a program or a library.
@@ -16,6 +17,7 @@ pub mod clock;
 pub mod file;
 mod file_id;
 pub mod harden;
+pub mod proxy;
 pub mod runner;
 pub mod runtime;
 #[cfg(unix)]
