@@ -11,6 +11,7 @@ mod e2e;
 mod fuzz;
 mod judges;
 mod kubectl;
+mod logins;
 mod packages;
 mod pages;
 mod sh;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         "attack" => attack::run(&rest),
         "soak" => soak::run(&rest),
         "e2e" => e2e::run(&rest),
+        "keycloak" => logins::keycloak(),
         "dist" => dist::run(&rest),
         "docs" => docs::run(&rest),
         "dist-empty-root" => dist::run_empty_root(&rest),
@@ -73,6 +75,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   fuzz-match       compare the index of image patterns with the plain rules [--pairs N] [--seed N]
   e2e [OPTION…]    a real cluster on loopback, next to kubectl [--if-cached] [--build-only] [--limit SECONDS]
                    [--keep] [WORD]
+  keycloak         install Keycloak and log in to it with `keyward-oidc`
   dist [OPTION…]   programs, tarball, deb, rpm, image, manifests and sums [--out DIR] [--debug] [--verify] [--test]
                    [--only-test]
   docs             the site of all pages, in target/docs/site; checks every link and command line

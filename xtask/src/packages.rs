@@ -4,7 +4,7 @@ use std::{path::Path, process::Command};
 
 use keyward_testing::kubectl::{self, NotFound};
 
-use crate::{judges, sh};
+use crate::{judges, logins, sh};
 
 /// A program the tests start, and the package it comes in.
 const NEEDED: &[(&str, &str)] = &[
@@ -24,6 +24,9 @@ const NEEDED: &[(&str, &str)] = &[
     ("fish", "fish"),
     ("man", "man-db"),
     ("promtool", "prometheus"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
+    ("chromium-headless-shell", "chromium-headless-shell"),
 ];
 
 /// A library the tests load, and the package it comes in.
@@ -44,7 +47,8 @@ pub fn install() -> Result<(), String> {
         Err(why) => return Err(why.to_string()),
     }
     install_missing(&missing)?;
-    judges::install_python()
+    judges::install_python()?;
+    logins::install_provider()
 }
 
 /// Installs these packages, as [`install`] does.

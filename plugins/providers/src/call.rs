@@ -91,6 +91,11 @@ impl Call {
         tell(&format!("warning: {text}"));
     }
 
+    /// Tells the person something.
+    pub fn tell(&self, text: &str) {
+        tell(text);
+    }
+
     /// The value of a variable, if it is set, not empty and text.
     pub fn var(&self, name: &str) -> Option<String> {
         self.surroundings.var(name)?.into_string().ok().filter(|value| !value.is_empty())

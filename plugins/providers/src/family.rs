@@ -33,6 +33,13 @@ pub const FAMILIES: &[Family] = &[
         about: "logins for Amazon ECR, for the kubelet and docker",
         run: crate::ecr::run,
     },
+    #[cfg(feature = "oidc")]
+    Family {
+        name: "keyward-oidc",
+        replaces: &["kubectl-oidc_login", "kubelogin"],
+        about: "tokens of OpenID providers",
+        run: crate::oidc::run,
+    },
 ];
 
 impl Family {

@@ -27,7 +27,11 @@ pub mod eks;
 mod explain;
 mod family;
 mod flags;
+#[cfg(feature = "oidc")]
+mod http;
 mod install;
+#[cfg(feature = "oidc")]
+mod oidc;
 mod store;
 
 use std::{ffi::OsString, process::ExitCode};

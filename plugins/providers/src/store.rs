@@ -69,13 +69,21 @@ impl Key {
 
 impl Store {
     /// Connects to the agent, if one is running. Never starts one.
+    #[allow(dead_code, reason = "which families use it depends on the features")]
     pub(crate) fn open(surroundings: &Surroundings) -> Self {
         Self { agent: Agent::connect(surroundings) }
     }
 
+    /// Connects to the agent, and starts it if it is installed and none is running. For logins that a person
+    /// would otherwise have to repeat.
+    #[allow(dead_code, reason = "which families use it depends on the features")]
+    pub(crate) fn open_or_start(surroundings: &Surroundings) -> Self {
+        Self { agent: Agent::connect_or_start(surroundings) }
+    }
+
     /// A store that keeps nothing, and why.
-    #[cfg(test)]
-    fn closed(why: &str) -> Self {
+    #[allow(dead_code, reason = "which families use it depends on the features")]
+    pub(crate) fn closed(why: &str) -> Self {
         Self { agent: Err(why.to_owned()) }
     }
 
@@ -91,8 +99,19 @@ impl Store {
     }
 
     /// The secret, or the right to bring it. Waits up to `limit` while another process has that right.
+    #[allow(dead_code, reason = "which families use it depends on the features")]
     pub(crate) fn lease(&mut self, key: &Key, limit: Duration) -> Lease {
-        self.ask(|agent| agent.lease(key.name(), limit)).unwrap_or(Lease::NoAgent)
+        self.lease_or_tell(key, limit, || ())
+    }
+
+    /// The secret, or the right to bring it, as [`Store::lease`] has it. Calls `waits` before a long wait.
+    pub(crate) fn lease_or_tell(
+        &mut self,
+        key: &Key,
+        limit: Duration,
+        waits: impl FnOnce(),
+    ) -> Lease {
+        self.ask(|agent| agent.lease(key.name(), limit, waits)).unwrap_or(Lease::NoAgent)
     }
 
     /// Keeps a secret until it expires, at most twelve hours, and gives it to those who wait for it.
@@ -130,9 +149,12 @@ use linux::Agent;
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::time::Duration;
+    use std::{
+        path::{Path, PathBuf},
+        time::Duration,
+    };
 
-    use keyward_agent::{Address, Client, PATIENCE, is_off};
+    use keyward_agent::{Address, Client, PATIENCE, Unreachable, is_off};
     use keyward_process::{harden::Inspection, surroundings::Surroundings};
     use keyward_protocol::{
         Secret,
@@ -140,6 +162,9 @@ mod linux {
     };
 
     use super::Lease;
+
+    /// How long a wait is too short to tell people about.
+    const SOON: Duration = Duration::from_secs(1);
 
     /// A connection to the agent.
     pub(super) struct Agent {
@@ -166,8 +191,34 @@ mod linux {
             }
         }
 
-        pub(super) fn lease(&mut self, name: String, limit: Duration) -> Result<Lease, String> {
-            match self.ask(SecretRequest::Lease(name), limit)? {
+        pub(super) fn connect_or_start(surroundings: &Surroundings) -> Result<Self, String> {
+            let var = |name: &str| surroundings.var(name);
+            match (Self::connect(surroundings), installed(surroundings)) {
+                (Err(_), Some(program)) if !is_off(var) => {
+                    let address = Address::find(var).map_err(|error| error.to_string())?;
+                    let started = keyward_agent::connect_or_start(&address, &program, var);
+                    let client = started.map_err(|error| error.to_string())?;
+                    Ok(Self { client, greeted: false })
+                }
+                (connected, _) => connected,
+            }
+        }
+
+        pub(super) fn lease(
+            &mut self,
+            name: String,
+            limit: Duration,
+            waits: impl FnOnce(),
+        ) -> Result<Lease, String> {
+            self.send(SecretRequest::Lease(name)).map_err(|error| error.to_string())?;
+            let served = match self.client.receive(SOON) {
+                Err(Unreachable::Late) => {
+                    waits();
+                    self.client.receive(limit)
+                }
+                served => served,
+            };
+            match answered(served)? {
                 Served::Done(secret) => Ok(Lease::Found(secret)),
                 Served::Leased => Ok(Lease::Ours),
                 other => Err(unexpected(&other)),
@@ -191,26 +242,44 @@ mod linux {
         }
 
         fn ask(&mut self, request: SecretRequest, limit: Duration) -> Result<Served, String> {
-            let message = Message::Secret(request);
-            let sent = if self.greeted {
-                self.client.send(&message)
-            } else {
-                // The agent looks at this process once, before it greets.
-                let inspection = Inspection::begin();
-                let greeted = self.client.ask(&message).and_then(|()| self.client.greeted());
-                drop(inspection);
-                self.greeted = greeted.is_ok();
-                greeted
-            };
-            match sent.and_then(|()| self.client.receive(limit)) {
-                Ok(Message::Served(served)) => Ok(served),
-                Ok(Message::Direct(why)) => {
-                    Err(format!("the agent does not serve this process: {why}"))
-                }
-                Ok(_) => Err("the agent speaks another protocol".into()),
-                Err(error) => Err(error.to_string()),
-            }
+            answered(self.send(request).and_then(|()| self.client.receive(limit)))
         }
+
+        fn send(&mut self, request: SecretRequest) -> Result<(), Unreachable> {
+            let message = Message::Secret(request);
+            if self.greeted {
+                return self.client.send(&message);
+            }
+            // The agent looks at this process once, before it greets.
+            let inspection = Inspection::begin();
+            let greeted = self.client.ask(&message).and_then(|()| self.client.greeted());
+            drop(inspection);
+            self.greeted = greeted.is_ok();
+            greeted
+        }
+    }
+
+    fn answered(message: Result<Message, Unreachable>) -> Result<Served, String> {
+        match message {
+            Ok(Message::Served(served)) => Ok(served),
+            Ok(Message::Direct(why)) => {
+                Err(format!("the agent does not serve this process: {why}"))
+            }
+            Ok(_) => Err("the agent speaks another protocol".into()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// `keyward` or `keyward-agent` beside this program or on `PATH`.
+    fn installed(surroundings: &Surroundings) -> Option<PathBuf> {
+        let own = std::env::current_exe().ok();
+        let beside = own.as_deref().and_then(Path::parent).map(Path::to_owned);
+        let path = surroundings.var("PATH").unwrap_or_default();
+        let on_path = std::env::split_paths(&path).filter(|directory| directory.is_absolute());
+        let directories = beside.into_iter().chain(on_path);
+        let mut programs = directories
+            .flat_map(|directory| [directory.join("keyward-agent"), directory.join("keyward")]);
+        programs.find(|program| program.is_file())
     }
 
     fn unexpected(served: &Served) -> String {
@@ -241,11 +310,20 @@ mod elsewhere {
             Err("the agent exists on Linux only".into())
         }
 
+        pub(super) fn connect_or_start(surroundings: &Surroundings) -> Result<Self, String> {
+            Self::connect(surroundings)
+        }
+
         pub(super) fn get(&mut self, _: String) -> Result<Option<Secret>, String> {
             match *self {}
         }
 
-        pub(super) fn lease(&mut self, _: String, _: Duration) -> Result<Lease, String> {
+        pub(super) fn lease(
+            &mut self,
+            _: String,
+            _: Duration,
+            _: impl FnOnce(),
+        ) -> Result<Lease, String> {
             match *self {}
         }
 

@@ -1,7 +1,7 @@
 //! `cargo xtask e2e`: builds the programs of a real cluster once, then runs the steps on it.
 
 mod needs;
-mod parts;
+pub mod parts;
 
 use std::{
     env, fs,

@@ -9,12 +9,13 @@ use std::{
 use crate::sh;
 
 /// Something in the cache.
-struct Part {
+pub struct Part {
     /// The part's directory in the cache.
-    name: &'static str,
-    /// The file it is made from, in `e2e/`; a copy of it in the directory says that it is complete.
-    from: &'static str,
-    build: fn(&Path, &Path) -> Result<bool, String>,
+    pub name: &'static str,
+    /// The file it is made from, in the source; a copy of it in the directory says that it is complete.
+    pub from: &'static str,
+    /// Makes it from the directory of that file, into its own directory.
+    pub build: fn(&Path, &Path) -> Result<bool, String>,
 }
 
 const PARTS: &[Part] = &[
@@ -44,19 +45,7 @@ pub fn stale(source: &Path, cache: &Path) -> Vec<String> {
 
 /// Builds what is stale. Kubernetes takes its time.
 pub fn build(source: &Path, cache: &Path) -> Result<(), String> {
-    for part in PARTS {
-        if !part.is_complete(source, cache) {
-            let folder = cache.join(part.name);
-            let _ = fs::remove_dir_all(&folder);
-            fs::create_dir_all(&folder).map_err(failed)?;
-            let from = source.join(part.from);
-            let inputs = from.parent().unwrap_or(source);
-            if !(part.build)(inputs, &folder)? {
-                return Err(format!("`{}` could not be built", part.name));
-            }
-            fs::copy(&from, part.mark(cache)).map_err(failed)?;
-        }
-    }
+    build_these(PARTS, source, cache)?;
     // The scripts are ours: always as they are in the tree.
     let scripts = [
         ("node/provider.mjs", "node/provider.mjs"),
@@ -67,6 +56,22 @@ pub fn build(source: &Path, cache: &Path) -> Result<(), String> {
         fs::copy(source.join(from), cache.join(to)).map_err(failed)?;
     }
     classes(&source.join("clients/java"), &cache.join("clients-java"))
+}
+
+/// Builds those of these parts that are stale.
+pub fn build_these(parts: &[Part], source: &Path, cache: &Path) -> Result<(), String> {
+    for part in parts.iter().filter(|part| !part.is_complete(source, cache)) {
+        let folder = cache.join(part.name);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).map_err(failed)?;
+        let from = source.join(part.from);
+        let inputs = from.parent().unwrap_or(source);
+        if !(part.build)(inputs, &folder)? {
+            return Err(format!("`{}` could not be built", part.name));
+        }
+        fs::copy(&from, part.mark(cache)).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// The pinned version of Kubernetes, as its `go.mod` says.
@@ -136,7 +141,8 @@ fn stamp(version: &str) -> String {
     packages.map(flag).concat()
 }
 
-fn node(inputs: &Path, folder: &Path) -> Result<bool, String> {
+/// Installs the modules of a lock file.
+pub fn node(inputs: &Path, folder: &Path) -> Result<bool, String> {
     for file in ["package.json", "package-lock.json"] {
         fs::copy(inputs.join(file), folder.join(file)).map_err(failed)?;
     }

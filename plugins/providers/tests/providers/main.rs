@@ -10,6 +10,8 @@ mod eks;
 mod install;
 #[cfg(feature = "aws")]
 mod judge;
+#[cfg(all(feature = "oidc", target_os = "linux"))]
+mod oidc;
 mod program;
 #[cfg(feature = "aws")]
 mod stage;

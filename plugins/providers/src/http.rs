@@ -1,0 +1,232 @@
+//! HTTP for the families without a client of their own: one request at a time, proxies of the environment, and
+//! authorities that are added to those of the system.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    error::Error,
+    fmt, io,
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use http::{Request, Response, header};
+use jiff::{SignedDuration, fmt::rfc2822::DateTimeParser};
+use keyward_process::{clock::SharedClock, proxy, surroundings::Surroundings};
+use keyward_protocol::{pem, text::with_causes, url::mask};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use ureq::{
+    Agent, Proxy,
+    tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig, TlsProvider},
+};
+use zeroize::Zeroizing;
+
+/// How long one request may take, from the look-up of the name to the end of the answer.
+pub(crate) const NETWORK: Duration = Duration::from_secs(30);
+
+/// The longest answer. A set of keys with certificates is some ten KiB.
+const LONGEST: u64 = 1 << 20;
+
+/// A certificate chain, leaf first, and its key.
+pub(crate) type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// Whom to trust as a server, and who we are to it.
+#[derive(Debug, Default)]
+pub(crate) struct Trust {
+    /// Authorities besides those of the system.
+    pub(crate) authorities: Vec<CertificateDer<'static>>,
+    /// Whether every certificate is accepted.
+    pub(crate) danger_any: bool,
+    /// Our own certificate, leaf first, and its key.
+    pub(crate) identity: Option<Pair>,
+}
+
+/// An HTTP client. It follows no redirects: what it sends is meant for one server.
+pub(crate) struct Http {
+    surroundings: Surroundings,
+    clock: SharedClock,
+    trust: Trust,
+    agents: RefCell<HashMap<String, Agent>>,
+    skew: Cell<SignedDuration>,
+}
+
+impl Http {
+    /// A client. The authorities of the system are read when the first TLS connection needs them.
+    pub(crate) fn new(surroundings: Surroundings, clock: SharedClock, trust: Trust) -> Self {
+        let skew = Cell::new(SignedDuration::ZERO);
+        Self { surroundings, clock, trust, agents: RefCell::default(), skew }
+    }
+
+    /// Sends a request and reads the whole answer, whatever its status.
+    pub(crate) fn call(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, HttpError> {
+        let address = shown(request.uri());
+        let agent = self.agent(request.uri())?;
+        let failed = |error: ureq::Error| HttpError::new(&address, &error);
+        let response = agent.run(request).map_err(failed)?;
+        self.compare_clocks(&response);
+        let (parts, mut body) = response.into_parts();
+        let body = body.with_config().limit(LONGEST).read_to_vec().map_err(failed)?;
+        Ok(Response::from_parts(parts, body))
+    }
+
+    /// Whether servers can ask for a certificate of ours.
+    pub(crate) fn has_identity(&self) -> bool {
+        self.trust.identity.is_some()
+    }
+
+    /// How far this machine's clock is ahead of the server's, as the last answer's `Date` tells.
+    pub(crate) fn skew(&self) -> SignedDuration {
+        self.skew.get()
+    }
+
+    fn compare_clocks(&self, response: &Response<ureq::Body>) {
+        let date = response.headers().get(header::DATE).and_then(|date| date.to_str().ok());
+        let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
+        if let Some(date) = date {
+            self.skew.set(self.clock.now().duration_since(date));
+        }
+    }
+
+    /// The client for a server. Servers differ in their proxies.
+    fn agent(&self, uri: &http::Uri) -> Result<Agent, HttpError> {
+        let https = uri.scheme_str() == Some("https");
+        let place = format!(
+            "{}://{}",
+            uri.scheme_str().unwrap_or_default(),
+            uri.authority().map_or("", |a| a.as_str())
+        );
+        if let Some(agent) = self.agents.borrow().get(&place) {
+            return Ok(agent.clone());
+        }
+        let mut config = Agent::config_builder()
+            .timeout_global(Some(NETWORK))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .user_agent(concat!("keyward/", env!("CARGO_PKG_VERSION")))
+            .proxy(self.proxy(uri, https)?);
+        if https {
+            config = config.tls_config(self.tls());
+        }
+        let agent = Agent::new_with_config(config.build());
+        self.agents.borrow_mut().insert(place, agent.clone());
+        Ok(agent)
+    }
+
+    fn proxy(&self, uri: &http::Uri, https: bool) -> Result<Option<Proxy>, HttpError> {
+        let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+        // Metadata services; a proxy could not reach them, and must not see what is asked there.
+        if host.parse::<IpAddr>().is_ok_and(|ip| is_link_local(ip.to_canonical())) {
+            return Ok(None);
+        }
+        let port = uri.port_u16().unwrap_or(if https { 443 } else { 80 });
+        let var = |name: &str| self.surroundings.var(name)?.into_string().ok();
+        let named = proxy::from_environment(https, host, port, var)
+            .map_err(|error| HttpError::text(error.to_string()))?;
+        let Some(named) = named else { return Ok(None) };
+        let proxy = Proxy::new(&named)
+            .map_err(|_| HttpError::text(format!("the proxy `{}` cannot be used", mask(&named))))?;
+        Ok(Some(proxy))
+    }
+
+    fn tls(&self) -> TlsConfig {
+        let system = if self.trust.danger_any {
+            Vec::new()
+        } else {
+            rustls_native_certs::load_native_certs().certs
+        };
+        let roots = system.iter().chain(&self.trust.authorities);
+        let roots: Vec<_> = roots.map(|der| Certificate::from_der(der).to_owned()).collect();
+        let identity = self.trust.identity.as_ref().and_then(|(chain, key)| {
+            let chain: Vec<_> =
+                chain.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
+            Some(ClientCert::new_with_certs(&chain, private_key(key)?))
+        });
+        TlsConfig::builder()
+            .provider(TlsProvider::Rustls)
+            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .root_certs(RootCerts::from(roots))
+            .client_cert(identity)
+            .disable_verification(self.trust.danger_any)
+            .build()
+    }
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").field("trust", &self.trust).finish_non_exhaustive()
+    }
+}
+
+/// The key as ureq takes it: its kind is in the text.
+fn private_key(key: &PrivateKeyDer<'_>) -> Option<PrivateKey<'static>> {
+    let label = match key {
+        PrivateKeyDer::Pkcs1(_) => "RSA PRIVATE KEY",
+        PrivateKeyDer::Sec1(_) => "EC PRIVATE KEY",
+        _ => "PRIVATE KEY",
+    };
+    let pem = Zeroizing::new(pem::encode(label, key.secret_der()));
+    PrivateKey::from_pem(pem.as_bytes()).ok()
+}
+
+fn is_link_local(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    }
+}
+
+/// An address without its query, which may hold a code.
+fn shown(uri: &http::Uri) -> String {
+    let text = uri.to_string();
+    mask(text.split('?').next().unwrap_or(&text))
+}
+
+/// Why a server gave no answer.
+#[derive(Debug)]
+pub(crate) struct HttpError {
+    text: String,
+    untrusted: bool,
+}
+
+impl HttpError {
+    /// An error that is not a server's.
+    pub(crate) fn text(text: String) -> Self {
+        Self { text, untrusted: false }
+    }
+
+    fn new(address: &str, error: &ureq::Error) -> Self {
+        let text = match error {
+            ureq::Error::Timeout(_) => format!("no answer within {} s", NETWORK.as_secs()),
+            ureq::Error::HostNotFound => "no address is known for the host".to_owned(),
+            ureq::Error::BodyExceedsLimit(limit) => {
+                format!("the answer is longer than {limit} bytes")
+            }
+            other => with_causes(other),
+        };
+        let untrusted = tls_error(error)
+            .is_some_and(|error| matches!(error, rustls::Error::InvalidCertificate(_)));
+        Self { text: format!("cannot use `{address}`: {text}"), untrusted }
+    }
+
+    /// Whether the server's certificate is the reason.
+    pub(crate) fn is_untrusted(&self) -> bool {
+        self.untrusted
+    }
+}
+
+fn tls_error(error: &ureq::Error) -> Option<&rustls::Error> {
+    match error {
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => io::Error::get_ref(error)?.downcast_ref(),
+        _ => None,
+    }
+}
+
+impl fmt::Display for HttpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Error for HttpError {}

@@ -1,0 +1,337 @@
+//! The code flow: a login page in the browser, which comes back with a code (RFC 6749, RFC 7636, RFC 8252).
+
+use std::{
+    borrow::Cow,
+    sync::mpsc::{self, RecvTimeoutError, Sender},
+    time::Duration,
+};
+
+use keyward_plugin::{Refusal, Terminal};
+use keyward_protocol::text::inline;
+use openidconnect::{
+    AuthenticationFlow, AuthorizationCode, CsrfToken, HttpRequest, Nonce, PkceCodeChallenge,
+    PkceCodeVerifier, RedirectUrl, Scope,
+    core::{CoreResponseType, CoreTokenResponse},
+    url::{Url, form_urlencoded},
+};
+
+use super::{
+    browser::Browser,
+    gate::Gate,
+    kept::Token,
+    loopback::{Loopback, Visit},
+    page::Page,
+    provider::Provider,
+    settings::Settings,
+    verify::{Expect, Verifier},
+};
+use crate::Call;
+
+/// A code flow.
+pub(super) struct CodeFlow<'a> {
+    pub(super) call: &'a Call,
+    pub(super) settings: &'a Settings,
+    pub(super) provider: &'a Provider<'a>,
+    /// Whether a person at a terminal can paste something.
+    pub(super) attended: bool,
+    /// The right to show the page.
+    pub(super) gate: &'a Gate,
+}
+
+/// A login page, and what has to come back from it.
+struct Attempt {
+    address: Url,
+    redirect: RedirectUrl,
+    state: CsrfToken,
+    nonce: Nonce,
+    verifier: Option<PkceCodeVerifier>,
+}
+
+/// What happens while the page is open.
+enum Event {
+    Visit(Visit),
+    Pasted(Result<String, Refusal>),
+}
+
+impl From<Visit> for Event {
+    fn from(visit: Visit) -> Self {
+        Self::Visit(visit)
+    }
+}
+
+/// What the browser brought back.
+enum Return {
+    Code(AuthorizationCode),
+    /// It belongs to another login, or to none.
+    Foreign,
+}
+
+impl CodeFlow<'_> {
+    /// Opens the login page and waits until the browser returns to this machine.
+    pub(super) fn with_listener(
+        &self,
+        browser: Result<Browser, &'static str>,
+    ) -> Result<(Token, CoreTokenResponse), Refusal> {
+        let (sender, events) = mpsc::channel();
+        let listener = self.settings.listener.as_ref();
+        let loopback = Loopback::listen(&self.settings.listen, listener, sender.clone())?;
+        let redirect = self.settings.redirect.clone().unwrap_or_else(|| {
+            let scheme = if listener.is_some() { "https" } else { "http" };
+            format!("{scheme}://localhost:{}", loopback.port)
+        });
+        let attempt = self.attempt(redirect)?;
+        self.invite(&attempt, browser, &sender);
+        let end = self.call.clock.elapsed() + self.settings.person;
+        loop {
+            let left = end.saturating_sub(self.call.clock.elapsed());
+            match events.recv_timeout(left) {
+                Ok(Event::Visit(visit)) => {
+                    if let Some(done) = self.visited(visit, &attempt) {
+                        return done;
+                    }
+                }
+                Ok(Event::Pasted(text)) => return self.pasted(&text?, &attempt),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    return Err(self.nobody_came());
+                }
+            }
+        }
+    }
+
+    /// Shows the address of the login page and asks for the code that it ends with.
+    pub(super) fn with_pasted_code(&self) -> Result<(Token, CoreTokenResponse), Refusal> {
+        let attempt = self.attempt(self.settings.redirect.clone().unwrap_or_default())?;
+        let mut terminal = terminal(self.attended)?;
+        self.gate.opened(self.call.clock.now());
+        self.call.tell(&format!("open this page to log in: {}", attempt.address));
+        let text = terminal.ask("Enter code: ")?;
+        self.pasted(&text, &attempt)
+    }
+
+    fn attempt(&self, redirect: String) -> Result<Attempt, Refusal> {
+        let redirect = RedirectUrl::new(redirect).map_err(|error| {
+            Refusal::BadConfig(format!("`--oidc-redirect-url` is no address: {error}"))
+        })?;
+        let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
+        let mut request = self
+            .provider
+            .client
+            .authorize_url(
+                AuthenticationFlow::<CoreResponseType>::AuthorizationCode,
+                CsrfToken::new_random,
+                Nonce::new_random,
+            )
+            .set_redirect_uri(Cow::Borrowed(&redirect))
+            .add_scopes(self.settings.scopes.iter().cloned().map(Scope::new));
+        for (name, value) in &self.settings.extra {
+            request = request.add_extra_param(name, value);
+        }
+        let verifier = if self.settings.pkce {
+            request = request.set_pkce_challenge(challenge);
+            Some(verifier)
+        } else {
+            None
+        };
+        let (address, state, nonce) = request.url();
+        Ok(Attempt { address, redirect, state, nonce, verifier })
+    }
+
+    /// Shows the page to the person, in every way there is.
+    fn invite(
+        &self,
+        attempt: &Attempt,
+        browser: Result<Browser, &'static str>,
+        sender: &Sender<Event>,
+    ) {
+        self.gate.opened(self.call.clock.now());
+        self.call.tell(&format!("open this page to log in: {}", attempt.address));
+        let opened = browser.map_err(str::to_owned).and_then(|browser| {
+            browser
+                .open(attempt.address.as_str())
+                .map_err(|error| format!("no browser starts: {error}"))
+        });
+        let Err(why) = opened else { return };
+        if terminal(self.attended).is_err() {
+            return;
+        }
+        self.call.tell(&format!(
+            "{why}; if the page ends at an address that does not open, paste that address here"
+        ));
+        let sender = sender.clone();
+        // It ends with the process, if nobody types anything.
+        let _ = std::thread::Builder::new().name("paste".into()).spawn(move || {
+            let text =
+                Terminal::controlling().and_then(|mut terminal| terminal.ask("Address or code: "));
+            let _ = sender.send(Event::Pasted(text));
+        });
+    }
+
+    /// Answers a request of the browser; `None` if it does not end the login.
+    fn visited(
+        &self,
+        visit: Visit,
+        attempt: &Attempt,
+    ) -> Option<Result<(Token, CoreTokenResponse), Refusal>> {
+        let target = visit.target.clone();
+        let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+        let wanted = attempt.redirect.url().path();
+        let same = path == wanted || (wanted.is_empty() && path == "/");
+        let has = |name: &str| form_urlencoded::parse(query.as_bytes()).any(|(key, _)| key == name);
+        if !same || !(has("code") || has("error")) {
+            visit.reply(&Page::Nothing);
+            return None;
+        }
+        match self.returned(query, attempt) {
+            Ok(Return::Foreign) => {
+                visit.reply(&Page::Sorry { why: "This address belongs to another login." });
+                self.call.warn("the browser came back from another login, which is ignored");
+                None
+            }
+            Ok(Return::Code(code)) => {
+                let done = self.redeem(code, attempt);
+                match (&done, &self.settings.landing) {
+                    (Ok(_), Some(landing)) => visit.reply(&Page::GoTo(landing)),
+                    (Ok((token, _)), None) => visit
+                        .reply(&Page::Welcome { who: &token.who, issuer: &self.settings.issuer }),
+                    (Err(refusal), _) => visit.reply(&Page::Sorry { why: &first_line(refusal) }),
+                }
+                Some(done)
+            }
+            Err(refusal) => {
+                visit.reply(&Page::Sorry { why: &first_line(&refusal) });
+                Some(Err(refusal))
+            }
+        }
+    }
+
+    /// Takes what a person pasted: a code, or the address that the browser ended at.
+    fn pasted(&self, text: &str, attempt: &Attempt) -> Result<(Token, CoreTokenResponse), Refusal> {
+        let text = text.trim();
+        let code = match text
+            .split_once('?')
+            .filter(|_| text.contains("code=") || text.contains("error="))
+        {
+            None => AuthorizationCode::new(text.to_owned()),
+            Some((_, query)) => {
+                match self.returned(query.split('#').next().unwrap_or_default(), attempt)? {
+                    Return::Code(code) => code,
+                    Return::Foreign => {
+                        return Err(Refusal::Failed(
+                        "the address belongs to another login: its `state` is not the one that was sent".into(),
+                    ));
+                    }
+                }
+            }
+        };
+        self.redeem(code, attempt)
+    }
+
+    /// Checks the parameters that the browser came back with.
+    fn returned(&self, query: &str, attempt: &Attempt) -> Result<Return, Refusal> {
+        let value = |name: &str| {
+            let mut found = form_urlencoded::parse(query.as_bytes()).filter(|(key, _)| key == name);
+            // Twice is as good as not at all: nobody knows which one counts.
+            let first = found.next().map(|(_, value)| value.into_owned());
+            if found.next().is_some() { None } else { first }
+        };
+        if value("state").as_deref() != Some(attempt.state.secret()) {
+            return Ok(Return::Foreign);
+        }
+        let issuer = inline(&self.settings.issuer);
+        match value("iss") {
+            Some(found) if found != self.provider.issuer.as_str() => {
+                return Err(Refusal::Failed(format!(
+                    "the browser came back from another issuer than `{issuer}`: `{}`",
+                    inline(&found)
+                )));
+            }
+            None if self.provider.names_itself => {
+                return Err(Refusal::Failed(format!(
+                    "the browser came back without `iss`, which `{issuer}` promises to send"
+                )));
+            }
+            _ => {}
+        }
+        if let Some(error) = value("error") {
+            let why = value("error_description").map(|text| format!(": {}", inline(&text)));
+            let text = format!(
+                "`{issuer}` refused the login: {}{}",
+                inline(&error),
+                why.unwrap_or_default()
+            );
+            return Err(if error == "access_denied" {
+                Refusal::NotAllowed(text)
+            } else {
+                Refusal::Failed(text)
+            });
+        }
+        let code = value("code").ok_or_else(|| {
+            Refusal::Failed(format!("the browser came back from `{issuer}` without a code"))
+        })?;
+        Ok(Return::Code(AuthorizationCode::new(code)))
+    }
+
+    /// Exchanges the code for tokens and checks them.
+    fn redeem(
+        &self,
+        code: AuthorizationCode,
+        attempt: &Attempt,
+    ) -> Result<(Token, CoreTokenResponse), Refusal> {
+        let mut request = self
+            .provider
+            .client
+            .exchange_code(code)
+            .set_redirect_uri(Cow::Borrowed(&attempt.redirect));
+        if let Some(verifier) = &attempt.verifier {
+            request = request.set_pkce_verifier(PkceCodeVerifier::new(verifier.secret().clone()));
+        }
+        let send = |request: HttpRequest| self.provider.send(request);
+        let response =
+            request.request(&send).map_err(|error| self.provider.refused("the code", &error))?;
+        let verifier =
+            Verifier { call: self.call, settings: self.settings, provider: self.provider };
+        let token = verifier.pick(&response, &Expect::Nonce(&attempt.nonce))?;
+        let token = token.ok_or_else(|| no_id_token(self.settings))?;
+        Ok((token, response))
+    }
+
+    fn nobody_came(&self) -> Refusal {
+        Refusal::Failed(format!(
+            "nobody logged in at `{}` within {} s\n\n\
+             hint: run the command again; `--authentication-timeout-sec` gives more time, \
+             `--grant-type=device-code` needs no browser on this machine",
+            inline(&self.settings.issuer),
+            self.settings.person.as_secs()
+        ))
+    }
+}
+
+/// The controlling terminal, if a person sits there. Never stdin: that may be a manifest.
+pub(super) fn terminal(attended: bool) -> Result<Terminal, Refusal> {
+    if attended {
+        return Terminal::controlling();
+    }
+    Err(Refusal::NeedsTerminal(
+        "somebody has to log in, and nobody is at a terminal\n\n\
+         hint: run the command at a terminal, with `interactiveMode: IfAvailable` or `Always` in the kubeconfig"
+            .into(),
+    ))
+}
+
+/// The refusal of an answer without an ID token.
+pub(super) fn no_id_token(settings: &Settings) -> Refusal {
+    Refusal::Failed(format!(
+        "`{}` gave no ID token\n\n\
+         hint: allow the client the scope `openid`, or print the access token with `--oidc-use-access-token`",
+        inline(&settings.issuer)
+    ))
+}
+
+fn first_line(refusal: &Refusal) -> String {
+    refusal.to_string().lines().next().unwrap_or_default().to_owned()
+}
+
+/// How long a person may take, for callers that wait for another process.
+pub(super) fn patience(settings: &Settings) -> Duration {
+    settings.person + crate::http::NETWORK
+}

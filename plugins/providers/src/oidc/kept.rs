@@ -1,0 +1,77 @@
+//! What outlives a login: the token that is printed, and the refresh token. In memory, or in the agent.
+
+use jiff::Timestamp;
+use keyward_protocol::Secret;
+use serde_json::Value;
+
+/// A token to print.
+#[derive(Debug, Clone)]
+pub(super) struct Token {
+    pub(super) text: Secret,
+    pub(super) end: Timestamp,
+    /// Whom it is for, for people.
+    pub(super) who: String,
+    /// Whom it is for, for the provider.
+    pub(super) subject: String,
+}
+
+impl Token {
+    pub(super) fn new(text: String, end: Timestamp, who: String, subject: &str) -> Self {
+        Self { text: Secret::new(text), end, who, subject: subject.to_owned() }
+    }
+
+    /// The form that the agent keeps.
+    pub(super) fn to_secret(&self) -> Secret {
+        let json = serde_json::json!({
+            "token": self.text.expose(), "end": self.end.as_second(), "who": self.who,
+            "subject": self.subject,
+        });
+        Secret::new(json.to_string())
+    }
+
+    /// Reads what the agent kept; `None` if another version wrote it.
+    pub(super) fn from_secret(secret: &Secret) -> Option<Self> {
+        let json = Json::read(secret)?;
+        Some(Self {
+            text: Secret::new(json.text("token")?),
+            end: Timestamp::from_second(json.0.get("end")?.as_i64()?).ok()?,
+            who: json.text("who")?,
+            subject: json.text("subject")?,
+        })
+    }
+}
+
+/// A refresh token, and whose it is.
+#[derive(Debug, Clone)]
+pub(super) struct Refresh {
+    pub(super) text: Secret,
+    pub(super) subject: String,
+}
+
+impl Refresh {
+    pub(super) fn to_secret(&self) -> Secret {
+        let json =
+            serde_json::json!({ "refresh_token": self.text.expose(), "subject": self.subject });
+        Secret::new(json.to_string())
+    }
+
+    pub(super) fn from_secret(secret: &Secret) -> Option<Self> {
+        let json = Json::read(secret)?;
+        Some(Self {
+            text: Secret::new(json.text("refresh_token")?),
+            subject: json.text("subject")?,
+        })
+    }
+}
+
+struct Json(Value);
+
+impl Json {
+    fn read(secret: &Secret) -> Option<Self> {
+        serde_json::from_slice(secret.expose_bytes()).ok().map(Self)
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        Some(self.0.get(name)?.as_str()?.to_owned())
+    }
+}

@@ -1,0 +1,126 @@
+//! `keyward-oidc`: tokens of OpenID providers, and the names `kubelogin` and `kubectl-oidc_login`.
+//!
+//! ```text
+//! flags ──► Settings ──► Session ──► agent, refresh token, or login ──► Verifier ──► Token
+//!                                                          └─ code flow, device flow, password, client
+//! ```
+//!
+//! The protocol is `openidconnect`'s; here are the flags, the listener, the one page per identity, and what
+//! is kept in the agent.
+
+mod assertion;
+mod browser;
+mod code;
+mod device;
+mod flags;
+mod gate;
+mod kept;
+mod loopback;
+mod page;
+mod provider;
+mod reader;
+mod session;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use std::process::ExitCode;
+
+use keyward_plugin::{Credential, Question, Refusal, Version};
+use keyward_protocol::{jwt::Claims, text::inline};
+
+use self::{
+    flags::{FLAGS, USAGE},
+    kept::Token,
+    session::{Session, stated_end},
+    settings::Settings,
+};
+use crate::{Call, explain::Explain, flags::Flags};
+
+/// The name of the family's own link; only other names have kubelogin's mode without a subcommand.
+const NAME: &str = "keyward-oidc";
+
+/// Runs the family.
+pub(crate) fn run(call: &Call) -> ExitCode {
+    let flags = match Flags::read(FLAGS, &call.args) {
+        Ok(flags) => flags,
+        Err(refusal) => return call.finish(Err(refusal)),
+    };
+    if flags.is_set("help") {
+        return call.finish(call.print(USAGE));
+    }
+    let words: Vec<&str> = flags.words().iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] if call.name != NAME && flags.text("oidc-issuer-url").is_none() => {
+            call.finish(Err(Refusal::BadConfig(
+                "without `get-token`, kubelogin writes tokens into the kubeconfig, which this program never does\n\n\
+                 hint: `keyward-oidc --help` shows the commands"
+                    .into(),
+            )))
+        }
+        [] | ["get-token"] => call.serve(|question, explain| {
+            let token = obtain(call, &flags, question, explain)?;
+            let end = stated_end(&token, call.clock.now());
+            Ok(Credential::token(token.text.expose()).expires_at(end))
+        }),
+        ["setup"] => call.finish(setup(call, &flags)),
+        ["clean"] => call.finish(clean(call, &flags)),
+        ["version"] => {
+            call.finish(call.print(&format!("{NAME} {}\n", env!("CARGO_PKG_VERSION"))))
+        }
+        [word, ..] => call.finish(Err(Refusal::BadConfig(format!(
+            "there is no command `{}`: it is get-token, setup, clean or version",
+            inline(word)
+        )))),
+    }
+}
+
+fn obtain(
+    call: &Call,
+    flags: &Flags,
+    question: &Question,
+    explain: &Explain,
+) -> Result<Token, Refusal> {
+    let (settings, trust) = Settings::new(call, flags)?;
+    Session::new(call, (&settings, trust), question, explain).token()
+}
+
+/// Logs in and shows what the API server and the kubeconfig need.
+fn setup(call: &Call, flags: &Flags) -> Result<(), Refusal> {
+    let question = Question::from_env_or(Version::V1Beta1)?;
+    let token = obtain(call, flags, &question, &Explain::default())?;
+    let (settings, _) = Settings::new(call, flags)?;
+    let subject = Claims::read(token.text.expose());
+    let subject = subject.as_ref().and_then(|claims| claims.text("sub")).unwrap_or(&token.subject);
+    call.print(&format!(
+        "You are logged in as `{who}`.\n\n\
+         To the API server, with the issuer `{issuer}`, the audience `{client}` and the claim `sub`,\n\
+         you are the user `{issuer}#{subject}`. Allow it something:\n\n\
+         \x20 kubectl create clusterrolebinding oidc-cluster-admin --clusterrole=cluster-admin \
+         --user='{issuer}#{subject}'\n\n\
+         Create the user of the kubeconfig, with the flags that you gave to this command:\n\n\
+         \x20 kubectl config set-credentials oidc --exec-api-version=client.authentication.k8s.io/v1 \\\n\
+         \x20   --exec-interactive-mode=IfAvailable --exec-command={NAME} --exec-arg=get-token \\\n\
+         \x20   --exec-arg=--oidc-issuer-url={issuer} --exec-arg=--oidc-client-id={client}\n",
+        who = inline(&token.who),
+        issuer = inline(&settings.issuer),
+        client = inline(&settings.client),
+        subject = inline(subject),
+    ))
+}
+
+/// Makes the agent forget the login.
+fn clean(call: &Call, flags: &Flags) -> Result<(), Refusal> {
+    if flags.text("oidc-issuer-url").is_none() && flags.text("idp-issuer-url").is_none() {
+        return Err(Refusal::BadConfig(
+            "`clean` needs the flags of the login that it should forget; there are no files to delete\n\n\
+             hint: `keyward logout` makes the agent forget everything"
+                .into(),
+        ));
+    }
+    let (settings, trust) = Settings::new(call, flags)?;
+    let question = Question::from_env_or(Version::V1Beta1)?;
+    Session::new(call, (&settings, trust), &question, &Explain::default()).forget();
+    call.print("the agent keeps no token of this login any more\n")
+}

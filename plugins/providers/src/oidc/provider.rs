@@ -1,0 +1,337 @@
+//! The provider: what it says about itself, and requests for tokens.
+
+use std::borrow::Cow;
+
+use http::{HeaderName, HeaderValue, Method, Request, header};
+use keyward_plugin::Refusal;
+use keyward_process::file::{self, Limits};
+use keyward_protocol::{
+    Secret,
+    text::{inline, with_causes},
+};
+use openidconnect::{
+    AdditionalProviderMetadata, AuthType, ClientId, ClientSecret, DeviceAuthorizationUrl,
+    DiscoveryError, EndpointMaybeSet, EndpointNotSet, EndpointSet, HttpRequest, HttpResponse,
+    IssuerUrl, ProviderMetadata, RequestTokenError, StandardErrorResponse, TokenUrl,
+    core::{
+        CoreAuthDisplay, CoreClaimName, CoreClaimType, CoreClient, CoreClientAuthMethod,
+        CoreErrorResponseType, CoreGrantType, CoreJsonWebKey, CoreJsonWebKeySet,
+        CoreJweContentEncryptionAlgorithm, CoreJweKeyManagementAlgorithm, CoreResponseMode,
+        CoreResponseType, CoreSubjectIdentifierType,
+    },
+    url::{Host, Url, form_urlencoded},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    assertion,
+    settings::{ClientAuth, Settings},
+};
+use crate::{
+    Call,
+    http::{Http, HttpError},
+};
+
+/// What providers say about themselves beyond OpenID Connect Discovery.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+pub(super) struct Extra {
+    /// RFC 8628.
+    pub(super) device_authorization_endpoint: Option<DeviceAuthorizationUrl>,
+    /// RFC 9207.
+    #[serde(default)]
+    pub(super) authorization_response_iss_parameter_supported: bool,
+    /// RFC 8705: addresses for clients with certificates.
+    mtls_endpoint_aliases: Option<Aliases>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+struct Aliases {
+    token_endpoint: Option<TokenUrl>,
+    device_authorization_endpoint: Option<DeviceAuthorizationUrl>,
+}
+
+impl AdditionalProviderMetadata for Extra {}
+
+type Metadata = ProviderMetadata<
+    Extra,
+    CoreAuthDisplay,
+    CoreClientAuthMethod,
+    CoreClaimName,
+    CoreClaimType,
+    CoreGrantType,
+    CoreJweContentEncryptionAlgorithm,
+    CoreJweKeyManagementAlgorithm,
+    CoreJsonWebKey,
+    CoreResponseMode,
+    CoreResponseType,
+    CoreSubjectIdentifierType,
+>;
+
+/// The client at the provider, as `openidconnect` has it.
+pub(super) type Client = CoreClient<
+    EndpointSet,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointSet,
+    EndpointMaybeSet,
+>;
+
+/// Why a token endpoint gave no token.
+pub(super) type TokenError =
+    RequestTokenError<HttpError, StandardErrorResponse<CoreErrorResponseType>>;
+
+/// A provider that was discovered.
+pub(super) struct Provider<'a> {
+    call: &'a Call,
+    settings: &'a Settings,
+    pub(super) http: &'a Http,
+    pub(super) issuer: IssuerUrl,
+    pub(super) client: Client,
+    pub(super) device: Option<DeviceAuthorizationUrl>,
+    /// Whether the provider names itself when it redirects back.
+    pub(super) names_itself: bool,
+    metadata: Metadata,
+}
+
+impl<'a> Provider<'a> {
+    /// Asks the issuer for its endpoints and keys.
+    pub(super) fn discover(
+        call: &'a Call,
+        settings: &'a Settings,
+        http: &'a Http,
+    ) -> Result<Self, Refusal> {
+        let issuer = IssuerUrl::new(settings.issuer.clone()).map_err(|error| {
+            Refusal::BadConfig(format!(
+                "`--oidc-issuer-url` is no address: `{}`: {error}",
+                inline(&settings.issuer)
+            ))
+        })?;
+        require_https(issuer.url(), "`--oidc-issuer-url`")?;
+        let send = |request: HttpRequest| send(http, settings, request);
+        let metadata =
+            Metadata::discover(&issuer, &send).map_err(|error| undiscovered(settings, &error))?;
+        let has_certificate = http.has_identity();
+        let extra = metadata.additional_metadata().clone();
+        let aliases = extra.mtls_endpoint_aliases.filter(|_| has_certificate).unwrap_or_default();
+        let token = aliases.token_endpoint.or_else(|| metadata.token_endpoint().cloned());
+        let token = token.ok_or_else(|| {
+            Refusal::Failed(format!("`{}` names no token endpoint", settings.issuer))
+        })?;
+        let device = aliases.device_authorization_endpoint.or(extra.device_authorization_endpoint);
+        require_https(metadata.authorization_endpoint().url(), "the authorization endpoint")?;
+        require_https(token.url(), "the token endpoint")?;
+        require_https(metadata.jwks_uri().url(), "the address of the keys")?;
+        if let Some(device) = &device {
+            require_https(device.url(), "the device authorization endpoint")?;
+        }
+        let secret = match &settings.auth {
+            ClientAuth::Secret(secret) => Some(ClientSecret::new(secret.expose().to_owned())),
+            _ => None,
+        };
+        let auth_type = auth_type(&metadata);
+        let client = CoreClient::from_provider_metadata(
+            metadata.clone(),
+            ClientId::new(settings.client.clone()),
+            secret,
+        )
+        .set_token_uri(token)
+        .set_auth_type(auth_type);
+        let names_itself = extra.authorization_response_iss_parameter_supported;
+        Ok(Self { call, settings, http, issuer, client, device, names_itself, metadata })
+    }
+
+    /// The provider's keys.
+    pub(super) fn keys(&self) -> &CoreJsonWebKeySet {
+        self.metadata.jwks()
+    }
+
+    /// Reads the provider's keys again, for a token that none of them has signed.
+    pub(super) fn read_keys_again(&self) -> Option<CoreJsonWebKeySet> {
+        let send = |request: HttpRequest| send(self.http, self.settings, request);
+        CoreJsonWebKeySet::fetch(self.metadata.jwks_uri(), &send).ok()
+    }
+
+    /// Sends a request of the client, with the proof of who it is.
+    pub(super) fn send(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        if request.method() == Method::POST
+            && let Some(assertion) = self.assertion().map_err(HttpError::text)?
+        {
+            let mut form = form_urlencoded::Serializer::new(String::new());
+            form.append_pair("client_assertion_type", assertion::KIND);
+            form.append_pair("client_assertion", assertion.expose());
+            let body = request.body_mut();
+            body.push(b'&');
+            body.extend_from_slice(form.finish().as_bytes());
+        }
+        send(self.http, self.settings, request)
+    }
+
+    fn assertion(&self) -> Result<Option<Secret>, String> {
+        match &self.settings.auth {
+            ClientAuth::Public | ClientAuth::Secret(_) => Ok(None),
+            ClientAuth::Key(key) => {
+                let now = self.call.clock.now();
+                let text = key.assertion(&self.settings.client, &self.settings.issuer, now)?;
+                Ok(Some(Secret::new(text)))
+            }
+            ClientAuth::AssertionFile(path) => {
+                let bytes =
+                    file::read(path, &Limits::NAMED.at_most(64 << 10)).map_err(|error| {
+                        format!(
+                            "cannot read `{}`, the file of `--client-assertion-file`: {}",
+                            path.display(),
+                            file::reason(&error)
+                        )
+                    })?;
+                Ok(Some(Secret::from_bytes(bytes.trim_ascii().to_vec())))
+            }
+        }
+    }
+
+    /// Why a token endpoint gave no token, for a person.
+    pub(super) fn refused(&self, what: &str, error: &TokenError) -> Refusal {
+        self.refused_at(self.client.token_uri().as_str(), what, error)
+    }
+
+    /// Why an endpoint did not give what was asked for, for a person.
+    pub(super) fn refused_at(&self, endpoint: &str, what: &str, error: &TokenError) -> Refusal {
+        let endpoint = inline(endpoint);
+        match error {
+            RequestTokenError::ServerResponse(response) => {
+                let code = response.error().to_string();
+                let description =
+                    response.error_description().map(|text| format!(": {}", inline(text)));
+                let text = format!(
+                    "{what} was refused by `{endpoint}`: {}{}{}",
+                    inline(&code),
+                    description.unwrap_or_default(),
+                    hint(&code)
+                );
+                if code == "access_denied" {
+                    Refusal::NotAllowed(text)
+                } else {
+                    Refusal::Failed(text)
+                }
+            }
+            RequestTokenError::Request(error) => unreachable(self.settings, error),
+            // Neither the answer nor a value in it: there may be tokens.
+            RequestTokenError::Parse(..) => Refusal::Failed(format!(
+                "`{endpoint}` gave an answer that is no token response, or an ID token that is no JWT"
+            )),
+            RequestTokenError::Other(why) => {
+                Refusal::Failed(format!("{what} failed at `{endpoint}`: {}", inline(why)))
+            }
+        }
+    }
+}
+
+/// Sends a request with the headers of the settings.
+fn send(
+    http: &Http,
+    settings: &Settings,
+    mut request: Request<Vec<u8>>,
+) -> Result<HttpResponse, HttpError> {
+    for (name, value) in &settings.headers {
+        let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value))
+        else {
+            return Err(HttpError::text(format!(
+                "`--oidc-request-header` `{}` is no header",
+                inline(name)
+            )));
+        };
+        request.headers_mut().insert(name, value);
+    }
+    let address = request.uri().to_string();
+    let response = http.call(request)?;
+    if response.status().is_redirection() {
+        let target =
+            response.headers().get(header::LOCATION).and_then(|target| target.to_str().ok());
+        return Err(HttpError::text(format!(
+            "`{}` redirects to `{}`, and a redirect is not followed",
+            inline(&address),
+            inline(target.unwrap_or("nowhere"))
+        )));
+    }
+    Ok(response)
+}
+
+/// Where the secret goes: into the header unless the provider takes it in the body alone.
+fn auth_type(metadata: &Metadata) -> AuthType {
+    let methods = metadata.token_endpoint_auth_methods_supported();
+    let has = |method| methods.is_none_or(|methods| methods.contains(&method));
+    if has(CoreClientAuthMethod::ClientSecretBasic) || !has(CoreClientAuthMethod::ClientSecretPost)
+    {
+        AuthType::BasicAuth
+    } else {
+        AuthType::RequestBody
+    }
+}
+
+/// Tokens go only where nobody can read along: to https, or to this machine.
+fn require_https(url: &Url, what: &str) -> Result<(), Refusal> {
+    let local = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    };
+    if url.scheme() == "https" || (url.scheme() == "http" && local) {
+        return Ok(());
+    }
+    Err(Refusal::BadConfig(format!(
+        "{what} must begin with `https://`: `{}`",
+        inline(url.as_str())
+    )))
+}
+
+fn unreachable(settings: &Settings, error: &HttpError) -> Refusal {
+    let hint = if error.is_untrusted() {
+        "\n\nhint: if the provider has an authority of its own, name its file with \
+         `--certificate-authority`; the authorities of the system are still used"
+    } else {
+        ""
+    };
+    Refusal::Failed(format!(
+        "the provider `{}` cannot be asked: {error}{hint}",
+        inline(&settings.issuer)
+    ))
+}
+
+fn undiscovered(settings: &Settings, error: &DiscoveryError<HttpError>) -> Refusal {
+    let issuer = inline(&settings.issuer);
+    let why: Cow<'_, str> = match error {
+        DiscoveryError::Request(error) => return unreachable(settings, error),
+        DiscoveryError::Response(status, ..) => format!("it answered {status}").into(),
+        DiscoveryError::Parse(error) => {
+            format!("its answer cannot be read at `{}`", inline(&error.path().to_string())).into()
+        }
+        DiscoveryError::Validation(why) => inline(why).into(),
+        other => inline(&with_causes(other)).into(),
+    };
+    Refusal::Failed(format!(
+        "`{issuer}` is no OpenID issuer: {why}\n\n\
+         hint: `--oidc-issuer-url` has to be exactly what \
+         `{}/.well-known/openid-configuration` calls `issuer`",
+        issuer.trim_end_matches('/')
+    ))
+}
+
+/// What to do about an error of a token endpoint.
+fn hint(code: &str) -> &'static str {
+    match code {
+        "invalid_client" => {
+            "\n\nhint: check `--oidc-client-id` and how the client proves who it is \
+             (`--client-secret-file`, `--client-key`, `--client-certificate`)"
+        }
+        "unauthorized_client" | "unsupported_grant_type" => {
+            "\n\nhint: the provider does not allow this client the grant; see `--grant-type`"
+        }
+        "invalid_scope" => "\n\nhint: see `--oidc-extra-scope`",
+        "not_allowed" => {
+            "\n\nhint: the person may not have what was asked for; Keycloak says so for the scope \
+             `offline_access` without the role of that name (`--oidc-extra-scope`)"
+        }
+        _ => "",
+    }
+}

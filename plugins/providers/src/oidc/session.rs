@@ -1,0 +1,308 @@
+//! Brings a token: from the agent, with a refresh token, or with a login.
+
+use jiff::Timestamp;
+use keyward_plugin::{Question, Refusal};
+use keyward_protocol::{Secret, text::inline};
+use openidconnect::{
+    HttpRequest, OAuth2TokenResponse as _, RefreshToken, RequestTokenError, ResourceOwnerPassword,
+    ResourceOwnerUsername, Scope,
+    core::{CoreErrorResponseType, CoreTokenResponse},
+};
+
+use super::{
+    browser::Browser,
+    code::{CodeFlow, no_id_token, patience, terminal},
+    device::DeviceFlow,
+    gate::Gate,
+    kept::{Refresh, Token},
+    provider::Provider,
+    settings::{Grant, Settings},
+    verify::{Expect, MARGIN, Verifier},
+};
+use crate::{
+    Call,
+    explain::Explain,
+    http::{Http, Trust},
+    store::{Lease, Store},
+};
+
+/// What a login brings: the token to print, and the answer it came in.
+type Login = (Token, CoreTokenResponse);
+
+/// One request for a token.
+pub(super) struct Session<'a> {
+    call: &'a Call,
+    settings: &'a Settings,
+    explain: &'a Explain,
+    trust: Trust,
+    store: Store,
+    attended: bool,
+    rejected: bool,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(
+        call: &'a Call,
+        (settings, trust): (&'a Settings, Trust),
+        question: &Question,
+        explain: &'a Explain,
+    ) -> Self {
+        let by_hand = call.var("KUBERNETES_EXEC_INFO").is_none();
+        let store = if settings.keep {
+            Store::open_or_start(&call.surroundings)
+        } else {
+            Store::closed("`--token-cache-storage=none`")
+        };
+        Self {
+            call,
+            settings,
+            explain,
+            trust,
+            store,
+            attended: question.interactive() || (by_hand && call.surroundings.stdin_is_terminal()),
+            rejected: question.rejected().is_some_and(|response| response.code == 401),
+        }
+    }
+
+    /// The token to print.
+    pub(super) fn token(mut self) -> Result<Token, Refusal> {
+        self.explain.note("issuer", inline(&self.settings.issuer));
+        self.explain.note("client", inline(&self.settings.client));
+        let key = self.settings.token_key();
+        let mut old = None;
+        if self.settings.force_refresh || self.rejected {
+            old = self.store.get(&key).and_then(|kept| Token::from_secret(&kept));
+            self.store.forget(&key);
+        }
+        let call = self.call;
+        let waits = || call.tell("waiting for the login that another process has begun");
+        match self.store.lease_or_tell(&key, patience(self.settings), waits) {
+            Lease::Found(kept) => match Token::from_secret(&kept) {
+                Some(token) => {
+                    self.explain.used("agent", format!("a token for {}", inline(&token.who)));
+                    return Ok(token);
+                }
+                None => self.store.forget(&key),
+            },
+            Lease::Ours => self.explain.skipped("agent", "it keeps no token for this identity"),
+            Lease::NoAgent => {
+                let why = self.store.absence().unwrap_or("it keeps nothing").to_owned();
+                self.explain.skipped("agent", why);
+            }
+        }
+        let trust = std::mem::take(&mut self.trust);
+        let http = Http::new(self.call.surroundings.clone(), self.call.clock.clone(), trust);
+        let provider = Provider::discover(self.call, self.settings, &http)?;
+        let token = match self.refreshed(&provider, old)? {
+            Some(token) => token,
+            None => self.logged_in(&provider)?,
+        };
+        self.store.put(&key, token.to_secret(), Some(usable_until(&token)));
+        Ok(token)
+    }
+
+    /// Makes the agent forget the identity.
+    pub(super) fn forget(mut self) {
+        let kinds = ["id token", "access token", "refresh token"];
+        for kind in kinds {
+            self.store.forget(&self.settings.key().with("kept", kind));
+        }
+    }
+
+    fn verifier<'b>(&'b self, provider: &'b Provider<'b>) -> Verifier<'b> {
+        Verifier { call: self.call, settings: self.settings, provider }
+    }
+
+    /// A token by the refresh token, if one is kept and still good.
+    fn refreshed(
+        &mut self,
+        provider: &Provider<'_>,
+        old: Option<Token>,
+    ) -> Result<Option<Token>, Refusal> {
+        const SOURCE: &str = "refresh token";
+        let key = self.settings.refresh_key();
+        let kept = self.store.get(&key).and_then(|kept| Refresh::from_secret(&kept));
+        let Some(kept) = kept else {
+            self.explain.skipped(SOURCE, "none is kept");
+            return Ok(None);
+        };
+        let text = RefreshToken::new(kept.text.expose().to_owned());
+        let send = |request: HttpRequest| provider.send(request);
+        let response = match provider.client.exchange_refresh_token(&text).request(&send) {
+            Ok(response) => response,
+            Err(RequestTokenError::ServerResponse(response))
+                if *response.error() == CoreErrorResponseType::InvalidGrant =>
+            {
+                self.store.forget(&key);
+                self.explain.skipped(SOURCE, "the provider no longer accepts it");
+                return Ok(None);
+            }
+            Err(error) => return Err(provider.refused("the refresh token", &error)),
+        };
+        // First of all: the old one may be used up.
+        self.keep(&response, &kept.subject);
+        let picked = self.verifier(provider).pick(&response, &Expect::Subject(&kept.subject));
+        let picked = picked.inspect_err(|_| self.store.forget(&key))?;
+        if let Some(token) = picked {
+            self.explain.used(SOURCE, format!("a token for {}", inline(&token.who)));
+            return Ok(Some(token));
+        }
+        let now = self.call.clock.now();
+        if let Some(old) = old.filter(|old| now < usable_until(old)) {
+            self.explain.skipped(
+                SOURCE,
+                "the provider gives no ID token for it; the old one is still valid",
+            );
+            return Ok(Some(old));
+        }
+        // The next time would end here, too.
+        self.store.forget(&key);
+        self.explain.skipped(SOURCE, "the provider gives no ID token for it");
+        self.call.warn(&format!(
+            "`{}` gives no ID token for a refresh token, so a new login is needed; \
+             `--oidc-use-access-token` avoids that where the API server takes access tokens",
+            inline(&self.settings.issuer)
+        ));
+        Ok(None)
+    }
+
+    /// Keeps the refresh token of an answer, if it has one.
+    fn keep(&mut self, response: &CoreTokenResponse, subject: &str) {
+        if let Some(text) = response.refresh_token() {
+            let refresh =
+                Refresh { text: Secret::new(text.secret().clone()), subject: subject.to_owned() };
+            self.store.put(&self.settings.refresh_key(), refresh.to_secret(), None);
+        }
+    }
+
+    /// A token by a login.
+    fn logged_in(&mut self, provider: &Provider<'_>) -> Result<Token, Refusal> {
+        let (token, response, how) = match self.settings.grant {
+            Grant::ClientCredentials => {
+                let (token, response) = self.client_credentials(provider)?;
+                (token, response, "client credentials")
+            }
+            Grant::Password => {
+                let (token, response) = self.password(provider)?;
+                (token, response, "password")
+            }
+            _ => self.with_page(provider)?,
+        };
+        self.keep(&response, &token.subject);
+        self.explain.used(how, format!("a token for {}", inline(&token.who)));
+        Ok(token)
+    }
+
+    fn client_credentials(&self, provider: &Provider<'_>) -> Result<Login, Refusal> {
+        let mut request = provider.client.exchange_client_credentials().add_scopes(self.scopes());
+        for (name, value) in &self.settings.extra {
+            request = request.add_extra_param(name, value);
+        }
+        let send = |request: HttpRequest| provider.send(request);
+        let response =
+            request.request(&send).map_err(|error| provider.refused("the client", &error))?;
+        // There is no person, so there need be no ID token.
+        let picked = self.verifier(provider).pick(&response, &Expect::Anything)?;
+        let token = picked.unwrap_or_else(|| self.verifier(provider).access(&response));
+        Ok((token, response))
+    }
+
+    fn password(&self, provider: &Provider<'_>) -> Result<Login, Refusal> {
+        let name = match &self.settings.username {
+            Some(name) => name.clone(),
+            None => terminal(self.attended)?.ask("Username: ")?,
+        };
+        let password = match &self.settings.password {
+            Some(password) => password.clone(),
+            None => terminal(self.attended)?.ask_hidden("Password: ")?,
+        };
+        let name = ResourceOwnerUsername::new(name);
+        let password = ResourceOwnerPassword::new(password.expose().to_owned());
+        let send = |request: HttpRequest| provider.send(request);
+        let request = provider.client.exchange_password(&name, &password).add_scopes(self.scopes());
+        let response =
+            request.request(&send).map_err(|error| provider.refused("the password", &error))?;
+        let picked = self.verifier(provider).pick(&response, &Expect::Anything)?;
+        Ok((picked.ok_or_else(|| no_id_token(self.settings))?, response))
+    }
+
+    /// A login that a person does at a page of the provider. At most one is open for an identity.
+    fn with_page(
+        &self,
+        provider: &Provider<'_>,
+    ) -> Result<(Token, CoreTokenResponse, &'static str), Refusal> {
+        let gate =
+            Gate::enter(self.call, &self.settings.key(), self.attended, patience(self.settings))?;
+        let browser = Browser::find(self.call, self.settings);
+        if let Err(why) = browser {
+            self.explain.skipped("browser", why);
+            if !self.attended && !self.settings.skip_browser {
+                return Err(Refusal::NeedsTerminal(format!(
+                    "somebody has to log in at `{}`, nobody is at a terminal, and no browser can be opened: {why}\n\n\
+                     hint: log in with the same command at a terminal, such as `kubectl get namespaces`",
+                    inline(&self.settings.issuer)
+                )));
+            }
+        }
+        let done = self.at_page(provider, browser, &gate);
+        if done.is_ok() {
+            gate.used();
+        }
+        done
+    }
+
+    fn at_page(
+        &self,
+        provider: &Provider<'_>,
+        browser: Result<Browser, &'static str>,
+        gate: &Gate,
+    ) -> Result<(Token, CoreTokenResponse, &'static str), Refusal> {
+        let (call, settings, attended) = (self.call, self.settings, self.attended);
+        let device = DeviceFlow { call, settings, provider, gate };
+        let code = CodeFlow { call, settings, provider, attended, gate };
+        if settings.grant == Grant::PastedCode {
+            let (token, response) = code.with_pasted_code()?;
+            return Ok((token, response, "pasted code"));
+        }
+        let wants_device =
+            settings.grant == Grant::Device || (settings.grant == Grant::Auto && browser.is_err());
+        if wants_device {
+            match (device.start(), settings.grant) {
+                (Ok(Some(started)), _) => {
+                    let (token, response) = device.finish(&started, browser)?;
+                    return Ok((token, response, "device code"));
+                }
+                (Ok(None), Grant::Device) => {
+                    return Err(Refusal::Failed(format!(
+                        "`{}` has no device flow\n\nhint: see `--grant-type`",
+                        inline(&settings.issuer)
+                    )));
+                }
+                (Err(refusal), Grant::Device) => return Err(refusal),
+                // The code flow may still work.
+                (Ok(None), _) => {
+                    self.explain.skipped("device code", "the provider has no device flow");
+                }
+                (Err(refusal), _) => self.explain.skipped("device code", refusal.to_string()),
+            }
+        }
+        let (token, response) = code.with_listener(browser)?;
+        Ok((token, response, "authorization code"))
+    }
+
+    fn scopes(&self) -> impl Iterator<Item = Scope> {
+        let extra = self.settings.scopes.iter().cloned();
+        extra.chain(["openid".to_owned()]).map(Scope::new)
+    }
+}
+
+/// Until when a token is handed out.
+fn usable_until(token: &Token) -> Timestamp {
+    token.end - MARGIN
+}
+
+/// The end to print: a little early, unless that has passed already.
+pub(super) fn stated_end(token: &Token, now: Timestamp) -> Timestamp {
+    let early = usable_until(token);
+    if now < early { early } else { token.end }
+}
