@@ -45,6 +45,10 @@ const answer = (request, response) => {
   if (request.url === '/test/mark') {
     console.log('mark')
     response.end()
+  } else if (request.url === '/version') {
+    // It is an API server, too.
+    console.log(`version ${request.headers.authorization ? 'with' : 'without'} a token`)
+    response.end('{}')
   } else if (request.url === '/test/revoke') {
     revoked = true
     response.end('revoked')

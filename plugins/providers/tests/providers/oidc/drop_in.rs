@@ -1,6 +1,15 @@
 //! The same command lines as kubelogin's.
 
-use super::stage::Stage;
+use std::{fs, os::unix::fs::symlink, process::Command};
+
+use keyward_testing::authority::Authority;
+use serde_json::json;
+
+use super::{
+    judge::Judge,
+    liar::{Liar, Lies},
+    stage::Stage,
+};
 
 /// The flags that kubelogin's page of usage lists for `get-token`, each with a value.
 const DOCUMENTED: &[(&str, Option<&str>)] = &[
@@ -130,7 +139,6 @@ fn other_commands_of_kubelogin_answer() {
 
 #[test]
 fn setup_logs_in_and_shows_the_entry_of_the_kubeconfig() {
-    use super::liar::{Liar, Lies};
     let liar = Liar::start(Lies::default());
     let stage = Stage::new().named("kubectl-oidc_login");
     let issuer = format!("--oidc-issuer-url={}", liar.issuer);
@@ -148,5 +156,51 @@ fn setup_logs_in_and_shows_the_entry_of_the_kubeconfig() {
         "kubectl config set-credentials oidc",
     ] {
         assert!(outcome.stdout.contains(text), "{}", outcome.stdout);
+    }
+}
+
+#[test]
+fn kubectl_works_with_kubelogins_entry_and_only_our_links_on_its_path() {
+    let stage = Stage::new();
+    let authority = Authority::new("ca").unwrap();
+    let server = authority.server(&["127.0.0.1"]).unwrap();
+    let ca = stage.write("ca.pem", authority.pem());
+    let judge = Judge::start(&json!({ "tls": {
+        "cert": stage.write("s.pem", server.certificate_pem()), "key": stage.write("s.key", server.key_pem()),
+    } }));
+    for command in ["kubectl\n      args: [oidc-login, ", "kubelogin\n      args: ["] {
+        let stage = Stage::new();
+        let links = stage.path("links");
+        fs::create_dir(&links).unwrap();
+        let install = Command::new(env!("CARGO_BIN_EXE_keyward-providers"))
+            .args(["install", "--drop-in"])
+            .arg(&links)
+            .output()
+            .unwrap();
+        assert!(install.status.success(), "{install:?}");
+        symlink(&keyward_testing::kubectl::installed().path, links.join("kubectl")).unwrap();
+        let config = stage.write(
+            "config",
+            &format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters:\n- name: a\n  cluster:\n    \
+                 server: {issuer}\n    certificate-authority: {ca}\ncontexts:\n- name: a\n  context: {{cluster: a, user: a}}\nusers:\n- name: a\n  \
+                 user:\n    exec:\n      apiVersion: client.authentication.k8s.io/v1\n      interactiveMode: IfAvailable\n      \
+                 command: {command}get-token, --oidc-issuer-url={issuer}, --oidc-client-id=public, --certificate-authority={ca}, \
+                 \"--listen-address=127.0.0.1:0\", \"{browser}\"]\n",
+                issuer = judge.issuer,
+                browser = stage.browser(),
+            ),
+        );
+        let path = format!("{}:/usr/bin:/bin", links.display());
+        let output = Command::new(links.join("kubectl"))
+            .args(["get", "--raw", "/version"])
+            .env_clear()
+            .envs(stage.environment())
+            .env_remove("KUBERNETES_EXEC_INFO")
+            .envs([("PATH", path), ("KUBECONFIG", config)])
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "{}", "{output:?}");
+        assert_eq!(judge.events(), ["page", "grant authorization_code", "version with a token"]);
     }
 }
