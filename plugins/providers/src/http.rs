@@ -230,3 +230,85 @@ impl fmt::Display for HttpError {
 }
 
 impl Error for HttpError {}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::{
+        io::{BufRead as _, BufReader, Write as _},
+        net::TcpListener,
+        thread::JoinHandle,
+    };
+
+    use keyward_process::{clock::SystemClock, surroundings::Fixed};
+
+    use super::*;
+
+    /// A server for one request: gives this answer and returns the first line.
+    fn server(answer: String) -> (String, JoinHandle<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let thread = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            let first = lines.next().unwrap();
+            lines.take_while(|line| !line.is_empty()).for_each(drop);
+            // The client may hang up in the middle.
+            let _ = (&stream).write_all(answer.as_bytes());
+            first
+        });
+        (address, thread)
+    }
+
+    fn http(vars: &[(&str, &str)]) -> Http {
+        let vars = vars.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let surroundings = Surroundings::fixed(Fixed { vars, ..Fixed::default() });
+        Http::new(surroundings, Arc::new(SystemClock), Trust::default())
+    }
+
+    fn get(http: &Http, address: &str) -> Result<Response<Vec<u8>>, HttpError> {
+        http.call(Request::get(address).body(Vec::new()).unwrap())
+    }
+
+    #[test]
+    fn a_proxy_of_the_environment_is_asked() {
+        let (proxy, asked) = server("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n".into());
+        let http = http(&[("HTTP_PROXY", &format!("http://{proxy}"))]);
+        let _ = get(&http, "http://idp.example/keys");
+        let line = asked.join().unwrap();
+        assert!(line.contains("idp.example"), "{line}");
+    }
+
+    #[test]
+    fn pitfall_07_link_local_is_never_asked_through_a_proxy() {
+        let http = http(&[("HTTP_PROXY", "http://proxy.example:3128")]);
+        let proxied =
+            |address: &str| http.proxy(&address.parse().unwrap(), false).unwrap().is_some();
+        assert!(proxied("http://idp.example/"));
+        for address in ["http://169.254.169.254/", "http://[fe80::1]/", "http://127.0.0.1/"] {
+            assert!(!proxied(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_is_returned_and_not_followed() {
+        let answer =
+            "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n";
+        let (address, asked) = server(answer.into());
+        let response = get(&http(&[]), &format!("http://{address}/")).unwrap();
+        assert_eq!(response.status(), 302);
+        asked.join().unwrap();
+    }
+
+    #[test]
+    fn an_answer_without_end_is_refused_and_no_query_is_shown() {
+        let body = "x".repeat(2 << 20);
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let (address, asked) = server(answer);
+        let error = get(&http(&[]), &format!("http://{address}/keys?code=s3cr3t")).unwrap_err();
+        assert!(error.to_string().contains("the answer is longer than 1048576 bytes"), "{error}");
+        assert!(!error.to_string().contains("s3cr3t"), "{error}");
+        asked.join().unwrap();
+    }
+}
