@@ -113,6 +113,9 @@ fn the_tarball_has_every_program_and_a_page_for_each() {
         assert!(has(&format!("share/man/man1/{program}.1.gz")), "the page of {program}");
     }
     assert!(has("bin/kubectl_complete-keyward"), "what completes `kubectl keyward`");
+    for file in ["prometheus/keyward.rules.yml", "grafana/keyward.json"] {
+        assert!(has(&format!("share/keyward/{file}")), "{file}");
+    }
     let help = capture(Command::new(plugin::keyward()).arg("--help")).unwrap();
     let commands = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
     let names = commands.lines().filter(|line| !line.starts_with("   "));

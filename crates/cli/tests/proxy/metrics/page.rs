@@ -2,17 +2,26 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io::{BufRead as _, BufReader},
+    process::{Command, Stdio},
     time::Duration,
 };
 
 use jiff::Timestamp;
 use keyward_host::{CallStatus, Observer as _, prometheus::Metrics};
 
+use keyward_testing::{
+    plugin,
+    script::Script,
+    server::{Server, User},
+};
+
 use super::{
-    assert_promtool,
+    Running, assert_promtool,
     cases::{AgentCase, Case},
     curl, repository,
 };
+use crate::stage::Stage;
 
 /// The type and the labels of a metric.
 type Described = BTreeMap<String, (String, BTreeSet<String>)>;
@@ -109,4 +118,25 @@ fn the_page_lists_what_a_program_exposes() {
     let mut both = listed("library");
     both.extend(listed("images"));
     assert_eq!(exposed(&text), both);
+}
+
+#[test]
+fn the_example_serves_the_metrics_of_its_client() {
+    let script = Script::new();
+    script.answer(Some("one"), None);
+    let server = Server::setup().start().unwrap();
+    server.users().token("one", User::new("anna"));
+    let stage = Stage::of(server, &script.user());
+    let mut command = Command::new(plugin::client_example("keyward", "metrics"));
+    command.env_clear().env("HOME", stage.folder.path()).env("PATH", "/usr/bin:/bin");
+    command.env("KUBECONFIG", stage.path("config")).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let _running = Running(child);
+    let line = lines.next().unwrap();
+    assert_eq!(lines.next().unwrap(), "the server answered 200 OK");
+    let text = curl(&[line.strip_prefix("metrics ").unwrap()]).unwrap();
+    let run = "rest_client_exec_plugin_call_total{code=\"0\",call_status=\"no_error\"} 1";
+    assert!(text.lines().any(|line| line == run), "{text}");
+    assert_eq!(exposed(&text), listed("library"));
 }
