@@ -38,10 +38,10 @@ fn configure(dir: &Path, jobs: &[(&str, Vec<String>)]) {
         rules = rules.replace(window, short);
     }
     for minutes in [2, 5, 10, 15] {
-        rules = rules.replace(&format!("for: {minutes}m\n"), "for: 3s\n");
+        rules = rules.replace(&format!("for: {minutes}m\n"), "for: 5s\n");
     }
     assert!(
-        !rules.contains("m]") && rules.matches("for: ").count() == rules.matches("for: 3s").count()
+        !rules.contains("m]") && rules.matches("for: ").count() == rules.matches("for: 5s").count()
     );
     fs::write(dir.join("rules.yml"), rules).unwrap();
     let jobs: Vec<Value> = jobs
