@@ -186,13 +186,13 @@ users:
         ("proxy-url", 12),
         ("certificate-authority", 11),
     ];
-    assert_eq!(places(&error), expected.map(|(field, line)| (field.to_owned(), line)));
+    assert_eq!(places(&error), expected.map(|(field, line)| (field.into(), line)));
 
     let wrong = text.replace("value: b", "value: 1").replace("value: a", "value: [a]");
     let home = Home::with(&[(".kube/config", &wrong)]);
     let error = home.resolve(&Overrides::default()).unwrap_err();
     let expected = [("exec.env[0].value", 23), ("exec.env[1].value", 24)];
-    assert_eq!(places(&error), expected.map(|(field, line)| (field.to_owned(), line)));
+    assert_eq!(places(&error), expected.map(|(field, line)| (field.into(), line)));
 
     let lost = text[..text.find("    as-groups").unwrap()].replace("ftp", "http");
     let lost = lost.replace("    certificate-authority: /nowhere/ca.pem\n", "");

@@ -137,10 +137,10 @@ impl<'a> Reader<'a> {
         let mut problem = Problem::new(Class::Load, self.place(line), message);
         let within = self.within;
         problem.field = match self.item {
-            Some(item) if field.is_empty() => Some(format!("{within}[{item}]")),
-            Some(item) => Some(format!("{within}[{item}].{field}")),
+            Some(item) if field.is_empty() => Some(format!("{within}[{item}]").into()),
+            Some(item) => Some(format!("{within}[{item}].{field}").into()),
             None if field.is_empty() => None,
-            None => Some(format!("{within}{field}")),
+            None => Some(format!("{within}{field}").into()),
         };
         problem.subject.clone_from(&self.subject);
         // Of the document as a whole nothing else says what it is about.

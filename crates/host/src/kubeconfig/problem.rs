@@ -16,11 +16,11 @@ pub struct Problem {
     /// The entry it is about.
     pub(crate) subject: Option<Subject>,
     /// The field it is about, in the kubeconfig's spelling; of a flag, the flag.
-    pub field: Option<String>,
+    pub field: Option<Box<str>>,
     /// What is wrong, in words.
     pub message: String,
     /// The one existing name that is close to a missing one.
-    pub suggestion: Option<String>,
+    pub suggestion: Option<Box<str>>,
 }
 
 /// An entry of a kubeconfig, by its name.
@@ -118,7 +118,7 @@ impl Problem {
         self
     }
 
-    pub(super) fn field(mut self, field: impl Into<String>) -> Self {
+    pub(super) fn field(mut self, field: impl Into<Box<str>>) -> Self {
         self.field = Some(field.into());
         self
     }

@@ -149,7 +149,7 @@ impl Kubeconfig {
         let mut hint = None;
         for problem in &mut problems {
             let Some((what, wanted, names)) = self.missing(problem, overrides) else { continue };
-            problem.suggestion = suggest::only(wanted, &names).map(str::to_owned);
+            problem.suggestion = suggest::only(wanted, &names).map(Box::from);
             hint = hint.or_else(|| suggest::hint(what, wanted, &names));
         }
         let error = report(problems);

@@ -95,7 +95,7 @@ impl<'a> Judge<'a> {
             let missing = if self.lines.is_flag(field) { "--as" } else { "as" };
             let what = format!("is missing, but `{name}` is set");
             let mut problem = self.problem(Class::ImpersonationWithoutUser, field, &what);
-            problem.field = Some(missing.to_owned());
+            problem.field = Some(missing.into());
             self.problems.push(problem);
         }
     }
