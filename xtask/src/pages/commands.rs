@@ -139,11 +139,18 @@ fn ours(words: &[String]) -> Option<Vec<String>> {
 /// Our programs, built as the tests build them.
 struct Programs(BTreeSet<String>);
 
+/// A program that has a name for each of its providers: `keyward-eks` is its `eks`.
+const PROVIDERS: &str = "keyward-providers";
+
 impl Programs {
     fn build<'a>(lines: impl Iterator<Item = &'a Vec<String>>) -> Result<Self, String> {
+        let all = shipped::programs()?;
         let named: BTreeSet<&str> = lines.map(|words| words[0].as_str()).collect();
-        let mut known = shipped::programs()?;
-        known.retain(|name| named.contains(name.as_str()));
+        let mut known: BTreeSet<String> =
+            all.iter().filter(|name| named.contains(name.as_str())).cloned().collect();
+        if named.iter().any(|name| name.starts_with("keyward-") && !all.contains(*name)) {
+            known.insert(PROVIDERS.to_owned());
+        }
         let mut build = sh::cargo();
         build.args(["build", "--quiet", "--workspace"]);
         build.args(known.iter().flat_map(|name| ["--bin", name]));
@@ -155,12 +162,17 @@ impl Programs {
 
     /// Why the program does not accept these words.
     fn fault(&self, words: &[String]) -> Result<Option<String>, String> {
-        let (program, words) = (&words[0], &words[1..]);
-        if !self.0.contains(program) {
-            return Ok(Some("there is no such program".into()));
-        }
+        let (program, words) = (words[0].as_str(), &words[1..]);
+        let (program, provider) = match program.strip_prefix("keyward-") {
+            Some(provider) if !self.0.contains(program) => (PROVIDERS, Some(provider.to_owned())),
+            None if !self.0.contains(program) => {
+                return Ok(Some("there is no such program".into()));
+            }
+            _ => (program, None),
+        };
         let mut first = None;
         for words in variants(words) {
+            let words: Vec<_> = provider.iter().cloned().chain(words).collect();
             match Self::ask(program, &words)? {
                 None => return Ok(None),
                 fault => first = first.or(fault),
@@ -281,7 +293,7 @@ mod tests {
         for part in [
             "a.md: `keyward plna`: ",
             "`keyward plan --contxt x`: ",
-            "`keyward-nobody x`: there is no such program",
+            "`keyward-nobody x`: `keyward-providers` has no provider `nobody`",
             "`keyward proxy --port abc`: ",
             "`keyward get --rw /version`: ",
             "xtask has no command `nothing`",

@@ -376,7 +376,7 @@ impl Reader<'_> {
             ),
         )
         .field(field);
-        problem.subject.clone_from(&self.subject);
+        problem.subject = self.subject.clone().map(Box::new);
         self.problems.push(problem);
     }
 }

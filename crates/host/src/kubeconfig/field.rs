@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
             None if field.is_empty() => None,
             None => Some(format!("{within}{field}").into()),
         };
-        problem.subject.clone_from(&self.subject);
+        problem.subject = self.subject.clone().map(Box::new);
         // Of the document as a whole nothing else says what it is about.
         if problem.field.is_none() && problem.subject.is_none() {
             problem.message = format!("the kubeconfig {message}");

@@ -13,8 +13,8 @@ pub struct Problem {
     pub class: Class,
     /// Where it stands.
     pub place: Place,
-    /// The entry it is about.
-    pub(crate) subject: Option<Subject>,
+    /// The entry it is about. Boxed, because a problem is the error of many functions.
+    pub(crate) subject: Option<Box<Subject>>,
     /// The field it is about, in the kubeconfig's spelling; of a flag, the flag.
     pub field: Option<Box<str>>,
     /// What is wrong, in words.
@@ -114,7 +114,7 @@ impl Problem {
     }
 
     pub(super) fn about(mut self, subject: Subject) -> Self {
-        self.subject = Some(subject);
+        self.subject = Some(Box::new(subject));
         self
     }
 

@@ -166,7 +166,7 @@ impl Kubeconfig {
         overrides: &'a Overrides,
     ) -> Option<(&'static str, &'a str, Vec<&'a str>)> {
         let given = |flag| set(flag).unwrap_or_default();
-        match (problem.class, &problem.subject) {
+        match (problem.class, problem.subject.as_deref()) {
             (Class::OverrideUserNotFound, _) => {
                 Some(("user", given(overrides.user.as_ref()), names(&self.users)))
             }
