@@ -212,13 +212,14 @@ fn variants(words: &[String]) -> Vec<Vec<String>> {
             all.push(words.iter().map(fill).collect());
         }
     } else if words.last().is_some_and(|word| word.starts_with('-')) {
-        all.push(words.iter().cloned().chain([EXAMPLES[0].to_owned()]).collect());
+        let complete = |value: &str| words.iter().cloned().chain([value.to_owned()]).collect();
+        all.extend(EXAMPLES.into_iter().map(complete));
     }
     all
 }
 
 /// Values that flags take.
-const EXAMPLES: [&str; 2] = ["/x", "1"];
+const EXAMPLES: [&str; 3] = ["/x", "1", "127.0.0.1:1"];
 
 /// Whether a word stands for another: `IMAGE`, `N`.
 fn is_placeholder(word: &str) -> bool {
