@@ -69,6 +69,7 @@ class StandIn(BaseHTTPRequestHandler):
     """STS, ECR, IAM Identity Center, container and instance endpoints. Counts what it is asked."""
 
     counts = {}
+    bearers = {}
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *args):
@@ -101,6 +102,10 @@ class StandIn(BaseHTTPRequestHandler):
 
     def do_GET(self):
         url = urllib.parse.urlsplit(self.path)
+        if url.path.startswith("/kube/"):
+            # An API server that lets everybody in, and remembers how they came.
+            self.bearers[url.path] = self.headers.get("Authorization", "")
+            return self.answer(200, "ok", "text/plain")
         if url.path.startswith("/latest/"):
             return self.instance("GET")
         query = dict(urllib.parse.parse_qsl(url.query))
@@ -336,6 +341,8 @@ for line in sys.stdin:
         answer = {"hosts": hosts(asked["cases"])}
     elif operation == "tls":
         answer = {"url": serve_tls(asked["certificate"], asked["key"])}
+    elif operation == "bearer":
+        answer = {"bearer": StandIn.bearers.get(asked["path"], "")}
     elif operation == "counts":
         answer = dict(StandIn.counts)
     else:

@@ -10,10 +10,14 @@ mod eks;
 mod install;
 #[cfg(feature = "aws")]
 mod judge;
+#[cfg(feature = "eks")]
+mod kubectl;
 #[cfg(all(feature = "oidc", target_os = "linux"))]
 mod oidc;
 mod program;
 #[cfg(feature = "aws")]
 mod stage;
+#[cfg(feature = "aws")]
+mod tls;
 #[cfg(all(feature = "eks", feature = "go-judges"))]
 mod verifier;

@@ -1,6 +1,7 @@
 //! `keyward-eks`, beside awscli and botocore.
 
 mod chain;
+mod environments;
 mod flags;
 mod pitfalls;
 mod tokens;

@@ -16,13 +16,13 @@ use std::{
 
 use jiff::Timestamp;
 use keyward_testing::{plugin, pty::Pty};
-use serde_json::json;
 use tempfile::TempDir;
 
 use crate::{
     judge,
     program::{self, Run},
     stage::{Stage, access_key, expiry, url},
+    tls::tls,
 };
 
 const ROLE: &str =
@@ -379,39 +379,6 @@ fn pitfall_28_a_ca_bundle_is_added_to_the_authorities_of_the_system() {
     stage.env("AWS_ENDPOINT_URL_STS", &bundle.url);
     let ended = stage.env("SSL_CERT_FILE", system.authority.to_str().unwrap()).run(&[]).run();
     assert_eq!(ended.code, Some(1), "{ended:?}");
-}
-
-struct Tls {
-    url: String,
-    authority: PathBuf,
-    _directory: TempDir,
-}
-
-/// The stand-in behind TLS, and the authority of its certificate.
-fn tls() -> Tls {
-    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-    let directory = tempfile::tempdir().unwrap();
-    let key = KeyPair::generate().unwrap();
-    let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = params.self_signed(&key).unwrap();
-    let issuer = Issuer::new(params, key);
-    let leaf_key = KeyPair::generate().unwrap();
-    let leaf = CertificateParams::new(vec!["127.0.0.1".to_owned()])
-        .unwrap()
-        .signed_by(&leaf_key, &issuer)
-        .unwrap();
-    let write = |name: &str, text: &str| {
-        let path = directory.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    };
-    let (certificate, key) =
-        (write("leaf.pem", &leaf.pem()), write("key.pem", &leaf_key.serialize_pem()));
-    let answer =
-        judge::judge().ask(&json!({"operation": "tls", "certificate": certificate, "key": key}));
-    let authority = write("authority.pem", &authority.pem());
-    Tls { url: answer["url"].as_str().unwrap().to_owned(), authority, _directory: directory }
 }
 
 #[test]
