@@ -231,7 +231,6 @@ fn pitfall_31_the_person_has_more_time_than_the_network() {
     let stage = Stage::new();
     let help = stage.run(&["--help"]);
     assert!(help.stdout.contains("time to log in (default 600)"), "{}", help.stdout);
-    // A server that accepts and says nothing is given up after the network's limit; the person's is not touched.
     let liar = Liar::start(Lies::default());
     let issuer = format!("--oidc-issuer-url={}", liar.issuer);
     let args =
