@@ -27,6 +27,9 @@ const NEEDED: &[(&str, &str)] = &[
     ("node", "nodejs"),
     ("npm", "npm"),
     ("chromium-headless-shell", "chromium-headless-shell"),
+    ("dbus-daemon", "dbus-daemon"),
+    ("dbus-send", "dbus-bin"),
+    ("gnome-keyring-daemon", "gnome-keyring"),
 ];
 
 /// A library the tests load, and the package it comes in.

@@ -31,6 +31,8 @@ mod flags;
 mod http;
 mod install;
 #[cfg(feature = "oidc")]
+mod keyring;
+#[cfg(feature = "oidc")]
 mod oidc;
 mod store;
 

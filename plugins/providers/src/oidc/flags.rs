@@ -77,6 +77,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("client-certificate", Kind::Text),
     flag("client-certificate-key", Kind::Text),
     flag("password-file", Kind::Text),
+    flag("store", Kind::Text),
 ];
 
 const RENEGOTIATION: &str = "rustls never renegotiates, because TLS 1.3 has no renegotiation; the provider has to ask for a \
@@ -136,7 +137,9 @@ Login
   --username NAME, --password-file FILE, --password PASSWORD
                                         for grant type password; what is missing is asked for
   --force-refresh                       do not print the token that is kept
-  --token-cache-storage none            keep nothing, not even in the agent
+  --store WHERE, --token-cache-storage WHERE
+                                        agent keeps logins in memory (default); keyring also saves the
+                                        refresh token in the desktop's keyring; none keeps nothing
 
   --explain                             show what was done, and print no credential
 ";

@@ -110,7 +110,7 @@ fn setup(call: &Call, flags: &Flags) -> Result<(), Refusal> {
     ))
 }
 
-/// Makes the agent forget the login.
+/// Makes the agent, and with `--store keyring` the keyring, forget the login.
 fn clean(call: &Call, flags: &Flags) -> Result<(), Refusal> {
     if flags.text("oidc-issuer-url").is_none() && flags.text("idp-issuer-url").is_none() {
         return Err(Refusal::BadConfig(
@@ -122,5 +122,5 @@ fn clean(call: &Call, flags: &Flags) -> Result<(), Refusal> {
     let (settings, trust) = Settings::new(call, flags)?;
     let question = Question::from_env_or(Version::V1Beta1)?;
     Session::new(call, (&settings, trust), &question, &Explain::default()).forget();
-    call.print("the agent keeps no token of this login any more\n")
+    call.print("no token of this login is kept any more\n")
 }

@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 
 use super::{
     assertion::SigningKey,
-    settings::{ClientAuth, Grant, hex},
+    settings::{ClientAuth, Grant, Keep, hex},
 };
 use crate::{
     Call,
@@ -102,13 +102,15 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether the agent may keep tokens.
-    pub(super) fn keep(&self) -> Result<bool, Refusal> {
-        match self.flags.text("token-cache-storage").unwrap_or("disk") {
-            "disk" | "keyring" => Ok(true),
-            "none" => Ok(false),
+    /// Who keeps what outlives a login. kubelogin's `disk` is the agent.
+    pub(super) fn keep(&self) -> Result<Keep, Refusal> {
+        let flag = if self.flags.text("store").is_some() { "store" } else { "token-cache-storage" };
+        match self.flags.text(flag).unwrap_or("agent") {
+            "agent" | "disk" => Ok(Keep::Agent),
+            "keyring" => Ok(Keep::Keyring),
+            "none" => Ok(Keep::Nothing),
             other => Err(Refusal::BadConfig(format!(
-                "`--token-cache-storage` is disk, keyring or none, not `{}`",
+                "`--{flag}` is agent, keyring or none, not `{}`",
                 inline(other)
             ))),
         }

@@ -16,13 +16,14 @@ use super::{
     gate::Gate,
     kept::{Refresh, Token},
     provider::Provider,
-    settings::{Grant, Settings},
+    settings::{Grant, Keep, Settings},
     verify::{Expect, MARGIN, Verifier},
 };
 use crate::{
     Call,
     explain::Explain,
     http::{Http, Trust},
+    keyring,
     store::{Lease, Store},
 };
 
@@ -48,10 +49,9 @@ impl<'a> Session<'a> {
         explain: &'a Explain,
     ) -> Self {
         let by_hand = call.var("KUBERNETES_EXEC_INFO").is_none();
-        let store = if settings.keep {
-            Store::open_or_start(&call.surroundings)
-        } else {
-            Store::closed("`--token-cache-storage=none`")
+        let store = match settings.keep {
+            Keep::Agent | Keep::Keyring => Store::open_or_start(&call.surroundings),
+            Keep::Nothing => Store::closed("`--store none`"),
         };
         Self {
             call,
@@ -103,10 +103,10 @@ impl<'a> Session<'a> {
 
     /// Makes the agent forget the identity.
     pub(super) fn forget(mut self) {
-        let kinds = ["id token", "access token", "refresh token"];
-        for kind in kinds {
+        for kind in ["id token", "access token"] {
             self.store.forget(&self.settings.key().with("kept", kind));
         }
+        self.forget_refresh();
     }
 
     fn verifier<'b>(&'b self, provider: &'b Provider<'b>) -> Verifier<'b> {
@@ -120,9 +120,7 @@ impl<'a> Session<'a> {
         old: Option<Token>,
     ) -> Result<Option<Token>, Refusal> {
         const SOURCE: &str = "refresh token";
-        let key = self.settings.refresh_key();
-        let kept = self.store.get(&key).and_then(|kept| Refresh::from_secret(&kept));
-        let Some(kept) = kept else {
+        let Some(kept) = self.kept() else {
             self.explain.skipped(SOURCE, "none is kept");
             return Ok(None);
         };
@@ -133,7 +131,7 @@ impl<'a> Session<'a> {
             Err(RequestTokenError::ServerResponse(response))
                 if *response.error() == CoreErrorResponseType::InvalidGrant =>
             {
-                self.store.forget(&key);
+                self.forget_refresh();
                 self.explain.skipped(SOURCE, "the provider no longer accepts it");
                 return Ok(None);
             }
@@ -142,7 +140,7 @@ impl<'a> Session<'a> {
         // First of all: the old one may be used up.
         self.keep(&response, &kept.subject);
         let picked = self.verifier(provider).pick(&response, &Expect::Subject(&kept.subject));
-        let picked = picked.inspect_err(|_| self.store.forget(&key))?;
+        let picked = picked.inspect_err(|_| self.forget_refresh())?;
         if let Some(token) = picked {
             self.explain.used(SOURCE, format!("a token for {}", inline(&token.who)));
             return Ok(Some(token));
@@ -156,7 +154,7 @@ impl<'a> Session<'a> {
             return Ok(Some(old));
         }
         // The next time would end here, too.
-        self.store.forget(&key);
+        self.forget_refresh();
         self.explain.skipped(SOURCE, "the provider gives no ID token for it");
         self.call.warn(&format!(
             "`{}` gives no ID token for a refresh token, so a new login is needed; \
@@ -171,7 +169,36 @@ impl<'a> Session<'a> {
         if let Some(text) = response.refresh_token() {
             let refresh =
                 Refresh { text: Secret::new(text.secret().clone()), subject: subject.to_owned() };
-            self.store.put(&self.settings.refresh_key(), refresh.to_secret(), None);
+            let (key, secret) = (self.settings.refresh_key(), refresh.to_secret());
+            if self.settings.keep == Keep::Keyring
+                && let Err(why) = keyring::put(&key, &secret)
+            {
+                self.call.warn(&format!("this login will not survive a reboot: {}", inline(&why)));
+            }
+            self.store.put(&key, secret, None);
+        }
+    }
+
+    /// The refresh token that the agent keeps or, after a reboot, the keyring.
+    fn kept(&mut self) -> Option<Refresh> {
+        let key = self.settings.refresh_key();
+        let kept = self.store.get(&key).or_else(|| {
+            let saved = (self.settings.keep == Keep::Keyring).then(|| keyring::get(&key))?;
+            saved.unwrap_or_else(|why| {
+                self.explain.skipped("keyring", inline(&why));
+                None
+            })
+        });
+        kept.and_then(|kept| Refresh::from_secret(&kept))
+    }
+
+    fn forget_refresh(&mut self) {
+        let key = self.settings.refresh_key();
+        self.store.forget(&key);
+        if self.settings.keep == Keep::Keyring
+            && let Err(why) = keyring::forget(&key)
+        {
+            self.call.warn(&format!("the keyring may still have this login: {}", inline(&why)));
         }
     }
 

@@ -17,6 +17,17 @@ use crate::{
 /// How long a person may take to log in.
 pub(super) const PERSON: Duration = Duration::from_mins(10);
 
+/// Who keeps what outlives a login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// The agent, in memory.
+    Agent,
+    /// The agent and, for the refresh token, the desktop's keyring.
+    Keyring,
+    /// Nobody.
+    Nothing,
+}
+
 /// How a token is obtained if there is nothing to refresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Grant {
@@ -74,8 +85,7 @@ pub(super) struct Settings {
     pub(super) username: Option<String>,
     pub(super) password: Option<Secret>,
     pub(super) force_refresh: bool,
-    /// Whether the agent may keep tokens.
-    pub(super) keep: bool,
+    pub(super) keep: Keep,
     key: Key,
 }
 

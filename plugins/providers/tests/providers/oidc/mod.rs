@@ -7,6 +7,7 @@ mod code;
 mod device;
 mod drop_in;
 mod judge;
+mod keyring;
 mod liar;
 mod lies;
 mod person;

@@ -78,7 +78,7 @@ fn clean_makes_the_agent_forget_the_login() {
     let clean = stage.run(&[&["clean"], &args[..2]].concat());
     assert_eq!(
         (clean.code, clean.stdout.as_str()),
-        (Some(0), "the agent keeps no token of this login any more\n")
+        (Some(0), "no token of this login is kept any more\n")
     );
     stage.run(&args).token();
     assert_eq!(judge.events().last().unwrap(), "grant authorization_code");
