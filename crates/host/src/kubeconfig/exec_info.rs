@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_plugin_gets_the_cluster_that_its_client_has() {
-        let kubeconfig = br#"
+        let kubeconfig = br"
 current-context: c
 contexts: [{name: c, context: {cluster: c, user: u}}]
 clusters:
@@ -141,7 +141,7 @@ users:
 - name: u
   user:
     exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never, provideClusterInfo: true}
-"#;
+";
         let here = Surroundings::process();
         let theirs = Kubeconfig::from_bytes(kubeconfig).unwrap();
         let theirs = theirs.resolve(&Overrides::default(), &here).unwrap();
