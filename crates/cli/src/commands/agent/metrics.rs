@@ -20,7 +20,7 @@ const UP: Family = Family::gauge("keyward_agent_up", "whether an agent is runnin
 #[command(after_long_help = "\
 Examples:
   # For the textfile collector of the node exporter.
-  keyward agent metrics >keyward.prom
+  keyward agent metrics > keyward.prom
 
   # For Prometheus itself; every user of this machine can read them.
   keyward agent metrics --listen 127.0.0.1:9876")]
