@@ -72,8 +72,21 @@ pub struct Verdict {
 }
 
 /// Who may be missing: everybody but us and the system.
-const PEERS: [&str; 9] =
-    ["aws", "client-go", "clientcmd", "kube 5", "kubectl", "kubelet", "kubelogin", "curl", "git"];
+const PEERS: [&str; 13] = [
+    "aws",
+    "client-go",
+    "clientcmd",
+    "docker-credential-ecr-login",
+    "docker-credential-gcr",
+    "ecr-credential-provider",
+    "gke-gcloud-auth-plugin",
+    "kube 5",
+    "kubectl",
+    "kubelet",
+    "kubelogin",
+    "curl",
+    "git",
+];
 
 impl Report {
     /// The median of a variant; infinite when it did not run, so that no bar holds by absence.

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::Outcome;
 
@@ -46,10 +46,15 @@ impl Server {
 
     /// The first line it prints that begins with `begin`; an error when it ends before.
     pub async fn line(&mut self, begin: &str) -> Outcome<String> {
+        self.first(|line| line.starts_with(begin)).await
+    }
+
+    /// The first line it prints for which `wanted` is true; an error when it ends before.
+    pub async fn first(&mut self, wanted: impl Fn(&str) -> bool) -> Outcome<String> {
         loop {
             let text = fs::read_to_string(&self.log)?;
             let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-            if let Some(line) = whole.lines().find(|line| line.starts_with(begin)) {
+            if let Some(line) = whole.lines().find(|line| wanted(line)) {
                 return Ok(line.to_owned());
             }
             self.alive()?;
@@ -59,7 +64,12 @@ impl Server {
 
     /// How often it has printed this line.
     pub fn count(&self, line: &str) -> Outcome<usize> {
-        Ok(fs::read_to_string(&self.log)?.lines().filter(|said| *said == line).count())
+        self.lines_with(|said| said == line)
+    }
+
+    /// How many lines it has printed for which `wanted` is true.
+    pub fn lines_with(&self, wanted: impl Fn(&str) -> bool) -> Outcome<usize> {
+        Ok(fs::read_to_string(&self.log)?.lines().filter(|line| wanted(line)).count())
     }
 
     /// An error with its last words when it has ended.
@@ -70,6 +80,11 @@ impl Server {
         }
     }
 
+    /// The number of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The last lines of its log.
     pub fn tail(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
@@ -78,14 +93,14 @@ impl Server {
         let last = &lines[lines.len().saturating_sub(15)..];
         format!("the end of {}'s log:\n{}", self.name, last.join("\n"))
     }
-}
 
-impl Drop for Server {
-    fn drop(&mut self) {
+    /// Asks it to end, and makes it end when it does not.
+    pub fn stop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             // Not reaped yet, so the number is still its own.
             let pid = Pid::from_child(&self.child);
-            let _ = kill_process(pid, Signal::TERM);
+            // All of its group: some are started by a program that waits for them.
+            let _ = kill_process_group(pid, Signal::TERM);
             let begin = Instant::now();
             while begin.elapsed() < GRACE && matches!(self.child.try_wait(), Ok(None)) {
                 thread::sleep(Duration::from_millis(20));
@@ -93,5 +108,11 @@ impl Drop for Server {
             let _ = self.child.kill();
         }
         let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
     }
 }

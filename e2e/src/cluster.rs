@@ -12,6 +12,7 @@ use keyward_testing::authority::Authority;
 use rcgen::KeyPair;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::OnceCell;
 
 use crate::{
     Outcome,
@@ -20,6 +21,7 @@ use crate::{
     node::Node,
     outside::Outside,
     tools::{self, Ran, Tools},
+    worker::Worker,
 };
 
 /// A static token, and whose it is: `token,user,uid,"group,group"`.
@@ -43,6 +45,8 @@ pub struct Cluster {
     pub tools: Tools,
     /// The address of etcd.
     store: String,
+    /// Started by the first step that needs it; ends before the API server does.
+    worker: OnceCell<Worker>,
     // In the order in which they end.
     servers: Mutex<Vec<Server>>,
     folder: TempDir,
@@ -70,8 +74,18 @@ impl Cluster {
         let manager = config::write(path, &manager)?;
 
         let servers = Mutex::new(servers);
-        let cluster =
-            Self { address, authority, admin, outside, node, tools, store, servers, folder };
+        let cluster = Self {
+            address,
+            authority,
+            admin,
+            outside,
+            node,
+            tools,
+            store,
+            worker: OnceCell::new(),
+            servers,
+            folder,
+        };
         tokio::time::timeout(control::READY, cluster.ready(&cluster.admin))
             .await
             .map_err(|_| "not ready in time")??;
@@ -102,6 +116,20 @@ impl Cluster {
             .await
             .map_err(|_| "the second API server is not ready in time")??;
         Ok(address)
+    }
+
+    /// The machine that runs pods.
+    pub async fn worker(&self) -> Outcome<&Worker> {
+        self.worker.get_or_try_init(|| Worker::start(self)).await
+    }
+
+    /// Starts the scheduler, for pods that name no node. It ends with the cluster.
+    pub fn start_scheduler(&self) -> Outcome<()> {
+        let user = self.authority.client("system:kube-scheduler").issue()?;
+        let kubeconfig = self.kubeconfig(&config::certificate(&user))?;
+        let command = control::scheduler(&self.tools, &kubeconfig);
+        self.push(Server::start("kube-scheduler", &command, self.folder.path())?);
+        Ok(())
     }
 
     /// Runs kubectl as the administrator; it must succeed.
@@ -160,7 +188,8 @@ impl Cluster {
     /// Shows the ends of all logs.
     pub fn show_logs(&self) {
         let servers = self.servers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        for text in servers.iter().map(Server::tail).chain(self.outside.logs()) {
+        let worker = self.worker.get().into_iter().flat_map(Worker::logs);
+        for text in servers.iter().map(Server::tail).chain(self.outside.logs()).chain(worker) {
             eprintln!("--- {text}");
         }
     }
@@ -219,6 +248,7 @@ impl Cluster {
 /// In the order of their start, so that the store ends last.
 impl Drop for Cluster {
     fn drop(&mut self) {
+        drop(self.worker.take());
         let servers = self.servers.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         servers.drain(..).for_each(drop);
     }

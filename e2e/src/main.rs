@@ -17,6 +17,7 @@ mod node;
 mod outside;
 mod steps;
 mod tools;
+mod worker;
 
 use std::{
     env,
@@ -35,7 +36,7 @@ type Failure = Box<dyn Error + Send + Sync>;
 type Outcome<T> = Result<T, Failure>;
 
 /// Only a hang gets there.
-const STEP: Duration = Duration::from_secs(150);
+const STEP: Duration = Duration::from_secs(300);
 
 fn main() -> ExitCode {
     let options = match Options::read(env::args().skip(1)) {
@@ -66,10 +67,11 @@ fn main() -> ExitCode {
     }
 }
 
-const USAGE: &str = "usage: e2e --cache DIR [--limit SECONDS] [--keep] [WORD]
+const USAGE: &str = "usage: e2e --cache DIR [--limit SECONDS] [--keep] [--without-nodes] [WORD]
   --cache DIR        where the programs of others are (`cargo xtask e2e` puts them there)
   --limit SECONDS    give up after this time
   --keep             leave the cluster until Ctrl-C, and say how to reach it
+  --without-nodes    leave out the steps that run containers
   WORD               run only the steps with this word in their name";
 
 /// What is asked for.
@@ -77,6 +79,7 @@ struct Options {
     cache: PathBuf,
     limit: Duration,
     keep: bool,
+    nodes: bool,
     filter: String,
 }
 
@@ -86,6 +89,7 @@ impl Options {
             cache: PathBuf::new(),
             limit: Duration::from_secs(30 * 60),
             keep: false,
+            nodes: true,
             filter: String::new(),
         };
         while let Some(arg) = args.next() {
@@ -98,6 +102,7 @@ impl Options {
                     options.limit = Duration::from_secs(seconds);
                 }
                 "--keep" => options.keep = true,
+                "--without-nodes" => options.nodes = false,
                 other if other.starts_with('-') => return Err(format!("`{other}` is not known")),
                 word => word.clone_into(&mut options.filter),
             }
@@ -116,7 +121,11 @@ async fn run(options: &Options) -> Outcome<usize> {
     let cluster = Cluster::start(Tools::find(&options.cache)?).await?;
     println!("cluster ready after {:.1} s", begin.elapsed().as_secs_f64());
     let (mut passed, mut failed) = (0, 0);
-    for step in steps::all().into_iter().filter(|step| step.name.contains(&options.filter)) {
+    let mut steps = steps::all();
+    if options.nodes {
+        steps.extend(steps::with_containers());
+    }
+    for step in steps.into_iter().filter(|step| step.name.contains(&options.filter)) {
         let begin = Instant::now();
         let outcome = match tokio::time::timeout(STEP, (step.run)(&cluster)).await {
             Ok(outcome) => outcome,
@@ -178,7 +187,11 @@ mod tests {
 
     #[test]
     fn no_two_steps_have_one_name() {
-        let mut names: Vec<_> = steps::all().iter().map(|step| step.name).collect();
+        let mut names: Vec<_> = steps::all()
+            .into_iter()
+            .chain(steps::with_containers())
+            .map(|step| step.name)
+            .collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();

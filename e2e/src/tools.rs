@@ -34,9 +34,11 @@ impl Tools {
         let programs = std::env::current_exe()?.parent().unwrap_or(cache).to_owned();
         let tools = Self { cache: cache.to_owned(), programs };
         let needed =
-            ["kube-apiserver", "kube-controller-manager", "kubectl"].map(|n| tools.kubernetes(n));
+            ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet"]
+                .map(|n| tools.kubernetes(n));
         let plugins = ["aws", "aws-iam-authenticator", "kubelogin"].map(|n| tools.plugin(n));
-        let others = [tools.script("provider.mjs"), tools.own("keyward")];
+        let others =
+            [tools.script("provider.mjs"), tools.own("keyward"), tools.own("keyward-providers")];
         let clients = [
             tools.program("helm3", "helm"),
             tools.program("helm4", "helm"),
@@ -97,6 +99,11 @@ impl Tools {
     /// A program of ours.
     pub fn own(&self, name: &str) -> PathBuf {
         self.programs.join(name)
+    }
+
+    /// Our container image, as an archive of an OCI layout.
+    pub fn image(&self) -> PathBuf {
+        self.programs.with_file_name("e2e").join("keyward.oci.tar")
     }
 
     /// A file of this crate.

@@ -4,6 +4,11 @@ use std::path::Path;
 
 use crate::{budget, mark};
 
+#[path = "../../crates/cli/src/bridge/registries.rs"]
+mod registries;
+#[path = "../../crates/cli/src/bridge/toml.rs"]
+mod toml;
+
 #[path = "../../crates/cli/src/bridge/config.rs"]
 #[expect(dead_code, reason = "the program reads files with it")]
 mod config;

@@ -49,7 +49,7 @@ pub(crate) fn check(input: &[u8]) {
 /// A wrapped kubeconfig comes back byte for byte, and wrapping it again changes nothing.
 fn wrapped(input: &[u8]) {
     let directory = Path::new("/nowhere");
-    let wrapping = Wrapping { wrapper: "/opt/keyward-exec", directory, pins: &[] };
+    let wrapping = Wrapping { wrapper: "/opt/keyward-exec", directory, pins: &[], natives: &[] };
     // A stretched input says nothing new about edits.
     if input.len() > 1 << 13 {
         return;

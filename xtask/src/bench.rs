@@ -56,5 +56,14 @@ fn build_peers() -> Result<(), String> {
     if !judges::build_authenticator()? {
         eprintln!("aws-iam-authenticator cannot be built: the rows go without it");
     }
+    if !judges::build_ecr_tools()? {
+        eprintln!("the tools for ECR cannot be built: the rows go without them");
+    }
+    if !judges::build_kubelogin()? {
+        eprintln!("Azure's kubelogin cannot be built: the rows go without it");
+    }
+    if !judges::build_gcr_helper()? {
+        eprintln!("docker-credential-gcr cannot be built: the rows go without it");
+    }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! `cargo xtask check`: the gates for ourselves.
 
-use crate::{pages, sh, shipped};
+use crate::{chart, pages, sh, shipped};
 
-/// Format, lints, documentation, pages, features, packages, dependencies, licences and sources; all of
+/// Format, lints, documentation, pages, features, packages, chart, dependencies, licences and sources; all of
 /// them run, whichever fails.
 pub fn run() -> Result<bool, String> {
     let mut ok = sh::run(sh::cargo().args(["fmt", "--all", "--check"]))?;
@@ -32,6 +32,7 @@ pub fn run() -> Result<bool, String> {
     ok &= pages::check(crate::root())?;
     ok &= shipped::check_features()?;
     ok &= shipped::check_packages()?;
+    ok &= chart::check()?;
     // What a test depends on is no matter of the crates' order.
     ok &= deny(&["--exclude-dev"], &["bans"])?;
     ok &= deny(&[], &["licenses", "sources"])?;

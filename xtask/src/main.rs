@@ -3,6 +3,7 @@
 mod api;
 mod attack;
 mod bench;
+mod chart;
 mod check;
 mod conformance;
 mod dist;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     let outcome = match command.as_str() {
         "test" => test::run(&rest),
         "check" => check::run(),
+        "chart" => chart::run(&rest),
         "api" => api::run(&rest),
         "advisories" => check::advisories(),
         "vectors" => vectors(rest.first()),
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         "soak" => soak::run(&rest),
         "e2e" => e2e::run(&rest),
         "keycloak" => logins::keycloak(),
+        "spire" => judges::spire(),
         "dist" => dist::run(&rest),
         "docs" => docs::run(&rest),
         "dist-empty-root" => dist::run_empty_root(&rest),
@@ -63,7 +66,8 @@ fn main() -> ExitCode {
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   test [FILTER]    install what the tests need, run all of them and the vectors
-  check            format, lints, documentation, pages, features, packages, dependencies, licences and sources
+  check            format, lints, documentation, pages, features, packages, chart, dependencies, licences and sources
+  chart            compare the plain manifests with what Helm renders from the chart [--write]
   api              compare the public API of the libraries with docs/public-api.txt [--write]
   advisories       known vulnerabilities of the dependencies
   vectors [DIR]    run the reference's cases through the real code
@@ -74,8 +78,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   fuzz [TARGET…]   every reader of untrusted input, or those named [--seconds N | --runs N]
   fuzz-match       compare the index of image patterns with the plain rules [--pairs N] [--seed N]
   e2e [OPTION…]    a real cluster on loopback, next to kubectl [--if-cached] [--build-only] [--limit SECONDS]
-                   [--keep] [WORD]
+                   [--without-nodes] [--no-build] [--keep] [WORD]
   keycloak         install Keycloak and log in to it with `keyward-oidc`
+  spire            build SPIRE and get a token and a certificate from it with `keyward-spiffe`
   dist [OPTION…]   programs, tarball, deb, rpm, image, manifests and sums [--out DIR] [--debug] [--verify] [--test]
                    [--only-test]
   docs             the site of all pages, in target/docs/site; checks every link and command line

@@ -14,6 +14,21 @@ pub fn run(command: &mut Command) -> Result<bool, String> {
     Ok(status.success())
 }
 
+/// What a command prints; it must succeed.
+pub fn capture(command: &mut Command) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|e| format!("cannot start `{program}`: {e}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        return Err(format!("`{program}` failed: {}\n{text}", output.status));
+    }
+    Ok(text)
+}
+
 /// Whether a program of this name can be started at all.
 pub fn has(program: &str) -> bool {
     Command::new(program)
@@ -29,6 +44,15 @@ pub fn has(program: &str) -> bool {
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(crate::root());
+    // Cargo describes xtask in the environment. Some build scripts, such as ring's, look at these variables, so
+    // everything above them would be built again whenever people switch between `cargo` and `cargo xtask`.
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| {
+            ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| name.starts_with(start))
+        }) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

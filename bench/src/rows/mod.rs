@@ -1,19 +1,24 @@
 //! The rows, one file each.
 
 mod agent;
+mod azure;
 mod cached;
 mod crowd;
 mod doctor;
+mod ecr;
 mod get;
+mod google;
 mod image;
 mod kubeconfig;
 mod layer;
+mod node;
 mod plugin;
 mod providers;
 mod proxy;
 mod requests;
 mod scene;
 mod signer;
+mod stand_in;
 mod startup;
 
 pub use self::{
@@ -57,9 +62,16 @@ pub const ALL: &[(&str, usize, Make)] = &[
     ("agent: wake-ups", 1, agent::idle),
     ("agent: size", 1, agent::size),
     ("providers: EKS token", ROUNDS, providers::eks),
+    ("providers: EKS token with a warm agent", 3 * ROUNDS, agent::eks),
+    ("providers: OIDC token", ROUNDS, agent::oidc),
+    ("providers: ECR login", ROUNDS, ecr::row),
+    ("providers: GKE token", ROUNDS, google::gke),
+    ("providers: Artifact Registry login", ROUNDS, google::gar),
+    ("providers: Entra token", ROUNDS, azure::entra),
     ("providers: size", 1, providers::size),
     ("image: one match", ROUNDS, image::one),
     ("image: lookup", ROUNDS, image::many),
+    ("image: a provider behind keyward-provider-node", 3 * ROUNDS, node::row),
     ("proxy: requests", 2 * ROUNDS - 1, proxy::requests),
     ("proxy: latency", ROUNDS, proxy::latency),
     ("proxy: memory", ROUNDS, proxy::memory),

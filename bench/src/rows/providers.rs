@@ -1,13 +1,18 @@
 //! `keyward-providers` beside the tools that it replaces.
 
 use std::{
-    fs,
+    fs::{self, File},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
+    sync::LazyLock,
+    time::Instant,
 };
 
-use super::startup::{self, starts};
+use super::{
+    stand_in::StandIn,
+    startup::{self, megabytes, starts},
+};
 use crate::measure::{Bar, Row, Variant};
 
 const BARE: &str = "/bin/true";
@@ -59,11 +64,6 @@ pub fn eks() -> Row {
 
 /// How large the program is.
 pub fn size() -> Row {
-    let megabytes = |path: &Path| {
-        #[expect(clippy::cast_precision_loss, reason = "a file's size in megabytes")]
-        let size = |meta: fs::Metadata| meta.len() as f64 / 1e6;
-        fs::metadata(path).map(size).map_err(|e| format!("`{}`: {e}", path.display()))
-    };
     Row {
         unit: "MB",
         variants: vec![
@@ -80,22 +80,58 @@ pub fn size() -> Row {
     }
 }
 
-fn providers() -> PathBuf {
+/// A metadata server that gives everybody the same token, in the words of Google and of Azure.
+pub static METADATA: LazyLock<Result<StandIn, String>> = LazyLock::new(|| {
+    StandIn::start(|_, _| {
+        r#"{"access_token":"ya29.token","expires_in":3599,"expires_on":"4102444800","token_type":"Bearer","resource":"a"}"#.to_owned()
+    })
+});
+
+pub fn providers() -> PathBuf {
     startup::keyward().with_file_name("keyward-providers")
 }
 
 /// A tool that `cargo xtask bench` installed beside the builds.
-fn judge(name: &str) -> PathBuf {
+pub fn judge(name: &str) -> PathBuf {
     let target = startup::keyward().ancestors().nth(2).map(Path::to_owned).unwrap_or_default();
     target.join("judges").join(name)
 }
 
+/// Starts in one round; the figure is their mean.
+pub const STARTS: u32 = 20;
+
+/// Milliseconds for one run of a command that reads this from stdin.
+pub fn fed(command: &mut Command, stdin: &str) -> Result<f64, String> {
+    let path = std::env::temp_dir().join(format!("keyward-bench-stdin-{}", std::process::id()));
+    fs::write(&path, stdin).map_err(|e| e.to_string())?;
+    let begin = Instant::now();
+    for _ in 0..STARTS {
+        let input = File::open(&path).map_err(|e| e.to_string())?;
+        let status = command.stdin(input).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let name = command.get_program().display();
+        let status = status.map_err(|e| format!("`{name}`: {e}"))?;
+        if !status.success() {
+            return Err(format!("`{name}` failed: {status}"));
+        }
+    }
+    let took = begin.elapsed().as_secs_f64() * 1e3 / f64::from(STARTS);
+    let _ = fs::remove_file(&path);
+    Ok(took)
+}
+
+/// Keys of AWS, and no other source.
+pub const AWS_KEYS: [(&str, &str); 5] = [
+    ("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE"),
+    ("AWS_SECRET_ACCESS_KEY", "bench"),
+    ("AWS_REGION", "us-east-1"),
+    ("AWS_DEFAULT_REGION", "us-east-1"),
+    ("AWS_EC2_METADATA_DISABLED", "true"),
+];
+
 /// A command with keys of AWS and nothing else in its environment.
-fn with_keys(program: &Path) -> Command {
+pub fn with_keys(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/nonexistent");
-    command.env("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE").env("AWS_SECRET_ACCESS_KEY", "bench");
-    command.env("AWS_REGION", "us-east-1").env("AWS_DEFAULT_REGION", "us-east-1");
-    command.env("AWS_EC2_METADATA_DISABLED", "true");
+    command.envs(AWS_KEYS);
     command
 }

@@ -83,13 +83,15 @@ pub fn commands() -> Row {
     }
 }
 
+/// The size of a file.
+pub fn megabytes(path: &Path) -> Result<f64, String> {
+    #[expect(clippy::cast_precision_loss, reason = "a file's size in megabytes")]
+    let size = |meta: fs::Metadata| meta.len() as f64 / 1e6;
+    fs::metadata(path).map(size).map_err(|e| format!("`{}`: {e}", path.display()))
+}
+
 /// How large the program is, beside kubectl.
 pub fn size() -> Row {
-    let megabytes = |path: &Path| {
-        #[expect(clippy::cast_precision_loss, reason = "a file's size in megabytes")]
-        let size = |meta: fs::Metadata| meta.len() as f64 / 1e6;
-        fs::metadata(path).map(size).map_err(|e| format!("`{}`: {e}", path.display()))
-    };
     Row {
         unit: "MB",
         variants: vec![

@@ -9,11 +9,20 @@ use std::{
 
 use keyward_process::runtime::is_ours;
 
+/// The variable with the socket of the user's agent.
+const OWN: &str = "KEYWARD_AGENT_SOCK";
+
+/// The variable with the socket of the node's agent.
+const NODE: &str = "KEYWARD_SYSTEM_AGENT_SOCK";
+
 /// The longest path that a Unix socket can have on every system.
 const LONGEST: usize = 103;
 
 /// The bits of a mode that let others in.
 const OTHERS: u32 = 0o077;
+
+/// The socket of the node's agent.
+const SYSTEM: &str = "/run/keyward/agent.sock";
 
 /// The agent's socket, and the directory that it and its locks are in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,8 +37,8 @@ pub struct Address {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Unusable {
-    /// `KEYWARD_AGENT_SOCK` is longer than a socket's path can be, or not absolute.
-    Path(PathBuf),
+    /// A variable names a path that is longer than a socket's path can be, or not absolute.
+    Path(&'static str, PathBuf),
     /// Neither a runtime directory nor a home directory is usable.
     Nowhere,
     /// The directory belongs to another user, is a symlink, or is open to others.
@@ -47,13 +56,8 @@ impl Address {
     /// sandboxed programs can see them.
     pub fn find(var: impl Fn(&str) -> Option<OsString>) -> Result<Self, Unusable> {
         let path = |name: &str| var(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        if let Some(socket) = path("KEYWARD_AGENT_SOCK") {
-            return match (fits(&socket), socket.parent()) {
-                (true, Some(directory)) if socket.is_absolute() => {
-                    Ok(Self { directory: directory.to_owned(), socket })
-                }
-                _ => Err(Unusable::Path(socket)),
-            };
+        if let Some(socket) = path(OWN) {
+            return Self::named(OWN, socket);
         }
         let user = rustix::process::geteuid().as_raw();
         let runtime =
@@ -67,6 +71,23 @@ impl Address {
             .map(|directory| Self { socket: directory.join("agent.sock"), directory })
             .find(|address| fits(&address.socket))
             .ok_or(Unusable::Nowhere)
+    }
+
+    /// The socket of the node's agent, which root's programs share: `KEYWARD_SYSTEM_AGENT_SOCK`, else
+    /// `/run/keyward/agent.sock`. It depends on nothing else, so that every program finds the same one.
+    pub fn system(var: impl Fn(&str) -> Option<OsString>) -> Result<Self, Unusable> {
+        let said = var(NODE).filter(|value| !value.is_empty());
+        Self::named(NODE, said.map_or_else(|| SYSTEM.into(), PathBuf::from))
+    }
+
+    /// The socket at a path that a variable names.
+    fn named(variable: &'static str, socket: PathBuf) -> Result<Self, Unusable> {
+        match (fits(&socket), socket.parent()) {
+            (true, Some(directory)) if socket.is_absolute() => {
+                Ok(Self { directory: directory.to_owned(), socket })
+            }
+            _ => Err(Unusable::Path(variable, socket)),
+        }
     }
 
     /// Creates the directory, and checks that nobody else can put a socket into it.
@@ -113,10 +134,9 @@ fn host() -> String {
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Path(path) => write!(
+            Self::Path(variable, path) => write!(
                 f,
-                "`KEYWARD_AGENT_SOCK` is `{}`, but a socket needs an absolute path of at most \
-                 {LONGEST} bytes",
+                "`{variable}` is `{}`, but a socket needs an absolute path of at most {LONGEST} bytes",
                 path.display()
             ),
             Self::Nowhere => f.write_str(
@@ -152,6 +172,16 @@ mod tests {
     fn the_socket_is_where_it_is_said_to_be() {
         let found = with(&[("KEYWARD_AGENT_SOCK", "/a/b.sock"), ("HOME", "/h")]).unwrap();
         assert_eq!((found.directory, found.socket), ("/a".into(), "/a/b.sock".into()));
+    }
+
+    #[test]
+    fn the_nodes_socket_depends_on_no_home_or_session() {
+        let vars = [("KEYWARD_AGENT_SOCK", "/a/b.sock"), ("HOME", "/h"), ("XDG_RUNTIME_DIR", "/x")];
+        let find = |name: &str| vars.iter().find(|(key, _)| *key == name);
+        let found = Address::system(|name| find(name).map(|(_, value)| value.into())).unwrap();
+        assert_eq!(found.socket, Path::new("/run/keyward/agent.sock"));
+        let said = |name: &str| (name == NODE).then(|| OsString::from("/a/c.sock"));
+        assert_eq!(Address::system(said).unwrap().socket, Path::new("/a/c.sock"));
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub struct Client {
     stream: UnixStream,
     inbox: Inbox,
     process: Option<rustix::process::Pid>,
+    patience: Duration,
     greeted: bool,
 }
 
@@ -78,8 +79,17 @@ impl Client {
             stream: fd.into(),
             inbox: Inbox::default(),
             process: Some(peer.pid),
+            patience: PATIENCE,
             greeted: false,
         })
+    }
+
+    /// Waits this long for the agent's greeting instead of [`PATIENCE`], for an agent that starts when a client
+    /// connects.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// Sends the greeting and the question in one write.
@@ -122,7 +132,7 @@ impl Client {
                     self.greeted = true;
                 }
                 Ok(Some(_)) | Err(_) => return Err(Unreachable::Version),
-                Ok(None) => self.read(PATIENCE)?,
+                Ok(None) => self.read(self.patience)?,
             }
         }
         Ok(())
@@ -142,7 +152,7 @@ impl Client {
     }
 
     fn read(&mut self, limit: Duration) -> Result<(), Unreachable> {
-        self.wait(PollFlags::IN, if self.greeted { limit } else { PATIENCE })?;
+        self.wait(PollFlags::IN, if self.greeted { limit } else { self.patience })?;
         let mut bytes = [0; 16 << 10];
         match rustix::net::recv(&self.stream, &mut bytes, rustix::net::RecvFlags::empty()) {
             Ok((0, _)) | Err(Errno::CONNRESET) => Err(Unreachable::Gone),
@@ -228,7 +238,7 @@ fn is_ready(fd: impl AsFd, flags: PollFlags, within: Duration) -> Result<bool, U
 /// How long to wait once more for an agent whose process is in this state; `None` if it is stuck.
 fn next_wait(state: Option<u8>, waited: Duration, limit: Duration) -> Option<Duration> {
     match state {
-        Some(b'T' | b't' | b'Z' | b'X') => None,
+        Some(b'T' | b't') => None,
         _ if waited < limit => Some(PATIENCE.min(limit.saturating_sub(waited))),
         // It waits for a processor or a disk.
         Some(b'R' | b'D') if waited < CROWDED => Some(PATIENCE),

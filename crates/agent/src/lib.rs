@@ -10,16 +10,17 @@
 //! - `Server`, with the feature `server`: the agent itself, one loop on one thread. Plugins run on the
 //!   threads that `keyward-host` keeps. The program `keyward-agent` is nothing more.
 //!
+//! - [`store`], with the feature of that name: named secrets that processes share through the agent.
+//!
 //! Clients and the agent exist on Linux only; elsewhere `keyward-exec` runs the plugin itself.
 
-#![cfg(unix)]
-
+#[cfg(unix)]
 mod address;
 #[cfg(target_os = "linux")]
 mod client;
-#[cfg(feature = "server")]
+#[cfg(all(feature = "server", unix))]
 pub mod entry;
-#[cfg(feature = "server")]
+#[cfg(all(feature = "server", unix))]
 pub mod identity;
 #[cfg(target_os = "linux")]
 mod obtain;
@@ -27,12 +28,15 @@ mod obtain;
 mod server;
 #[cfg(target_os = "linux")]
 mod start;
-#[cfg(feature = "server")]
+#[cfg(feature = "store")]
+pub mod store;
+#[cfg(all(feature = "server", unix))]
 pub mod wrap;
 
+#[cfg(unix)]
 pub use self::address::{Address, Unusable, is_off};
 #[cfg(all(feature = "server", target_os = "linux"))]
-pub use self::server::{CannotStart, End, ServeOptions, Server, Settings, Stopper, serve};
+pub use self::server::{CannotStart, End, ServeOptions, Server, Settings, Stopper, ready, serve};
 #[cfg(target_os = "linux")]
 pub use self::{
     client::{AgentProcess, Client, PATIENCE, Unreachable},

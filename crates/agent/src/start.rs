@@ -22,6 +22,8 @@ use std::{
     time::Duration,
 };
 
+#[cfg(feature = "server")]
+use keyward_process::harden;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     fs::{FlockOperation, flock},
@@ -179,4 +181,25 @@ pub(crate) fn spawn_successor(program: &Path) -> io::Result<()> {
     // Normally it outlives us; if not, it has to be reaped.
     std::thread::Builder::new().spawn(move || child.wait())?;
     Ok(())
+}
+
+/// Starts a proxy, which connects to the agent by itself. Calls `ended` with its process id when it
+/// has ended.
+#[cfg(feature = "server")]
+pub(crate) fn spawn_proxy(
+    program: &Path,
+    service: &str,
+    ended: impl FnOnce(u32) + Send + 'static,
+) -> io::Result<u32> {
+    let mut command = Command::new(program);
+    command.args(["proxy", "serve", service]).current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let process = child.id();
+    harden::restore(process);
+    std::thread::Builder::new().spawn(move || {
+        let _ = child.wait();
+        ended(process);
+    })?;
+    Ok(process)
 }

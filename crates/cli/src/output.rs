@@ -163,7 +163,6 @@ pub(crate) struct Style {
 
 impl Style {
     /// No colours at all.
-    #[cfg(test)]
     pub(crate) const fn plain() -> Self {
         Self { colour: false }
     }

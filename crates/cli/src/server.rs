@@ -98,8 +98,13 @@ impl Server {
         request: http::request::Builder,
         object: Option<&Value>,
     ) -> Result<Value, Failure> {
+        let has_type = |headers: &http::HeaderMap| headers.contains_key(header::CONTENT_TYPE);
+        let request = match request.headers_ref() {
+            // A patch says of which kind it is.
+            Some(headers) if has_type(headers) => request,
+            _ => request.header(header::CONTENT_TYPE, "application/json"),
+        };
         let request = request
-            .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "application/json")
             .body(object.map_or_else(Body::empty, |object| Body::from(object.to_string())))
             .map_err(|error| Failure::failed(error.to_string()))?;

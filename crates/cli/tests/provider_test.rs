@@ -136,6 +136,16 @@ fn an_answer_that_serves_nobody_is_named() {
     fails(&format!("answer Registry 10m '{scheme}'"), "credential", "not a registry pattern");
     let empty = r#""registry.example:5000":{"username":"u","password":""}"#;
     fails(&format!("answer Registry 10m '{empty}'"), "credential", "is empty");
+    let anonymous = r#""*.example:5000":{"username":"","password":""}"#;
+    fails(&format!("answer Registry 10m '{anonymous}'"), "credential", "none of their patterns");
+}
+
+#[test]
+fn an_anonymous_entry_beside_a_login_is_no_fault() {
+    let bench = Bench::new();
+    let anonymous = r#"$good,\"*.example:5000\":{\"username\":\"\",\"password\":\"\"}"#;
+    let script = bench.script(&format!("answer Registry 10m \"{anonymous}\""));
+    passes(&bench.test(&["--plugin-timeout", "20s"], &[&script]), "1 login under `Registry`");
 }
 
 #[test]
@@ -192,26 +202,72 @@ fn what_is_no_image_is_wrong_use() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("`--image` names no image"));
 }
 
-#[test]
-fn a_provider_of_the_original_proposal_is_asked_in_its_own_form() {
+/// A bench with a plugin of the original proposal, which answers this for its expiry.
+fn proposal(expiry: &str) -> (Bench, std::path::PathBuf) {
     let bench = Bench::new();
     let text = bench.folder.path().join("provider.txt");
     let script = r#"#!/bin/sh
+[ "$*" = get-credentials ] || { echo "started with '$*'" >&2; exit 1; }
 case "$(cat)" in
   *apiVersion*) echo 'not asked by the proposal' >&2; exit 1;;
-  *'"image":"'*) echo "{\"kind\":\"RegistryCredentialPluginResponse\",\"apiVersion\":\"v1alpha1\",\"expirationTimestamp\":\"$(date -u -d '+1 hour' +%Y-%m-%dT%H:%M:%SZ)\",\"username\":\"puller\",\"password\":\"s3cr3t-password\"}";;
+  *'"image":"'*) echo "{\"kind\":\"RegistryCredentialPluginResponse\",\"apiVersion\":\"v1alpha1\",EXPIRY\"username\":\"puller\",\"password\":\"s3cr3t-password\"}";;
   *) echo 'asked nothing' >&2; exit 1;;
 esac
 "#;
-    fs::write(&text, script).unwrap();
+    fs::write(&text, script.replace("EXPIRY", expiry)).unwrap();
     let path = bench.folder.path().join("provider");
     let done = Command::new("install").args(["-m", "755"]).arg(text).arg(&path).status();
     assert!(done.unwrap().success());
-    passes(
-        &bench.test(&["--proposal-form"], &[&path]),
-        "answers the form of the original proposal",
-    );
+    (bench, path)
+}
+
+const IN_AN_HOUR: &str =
+    r#"\"expirationTimestamp\":\"$(date -u -d '+1 hour' +%Y-%m-%dT%H:%M:%SZ)\","#;
+
+#[test]
+fn a_provider_of_the_original_proposal_is_started_and_asked_as_a_node_does_it() {
+    let (bench, path) = proposal(IN_AN_HOUR);
+    let answers = "answers the form of the original proposal";
+    passes(&bench.test(&["--proposal-form"], &[&path]), answers);
+    // Given by hand, the word is not repeated.
+    passes(&bench.test(&["--proposal-form"], &[&path, "get-credentials".as_ref()]), answers);
     assert_eq!(bench.test(&[], &[&path]).status.code(), Some(1));
+}
+
+#[test]
+fn what_a_provider_of_the_original_proposal_says_about_its_expiry_is_judged_in_its_own_words() {
+    let (bench, path) = proposal("");
+    let without = "without `expirationTimestamp`: it is run for every pull";
+    passes(&bench.test(&["--proposal-form"], &[&path]), without);
+    let (bench, path) = proposal(r#"\"expirationTimestamp\":\"2001-01-01T00:00:00Z\","#);
+    let output = bench.test(&["--proposal-form"], &[&path]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("`expirationTimestamp` is in the past"), "{said}");
+    assert!(!said.contains("cacheDuration"), "{said}");
+}
+
+#[test]
+fn the_plugin_on_the_page_for_authors_passes_without_a_warning() {
+    let page = include_str!("../../../docs/seed-form-plugins.md");
+    let (_, script) = page.split_once("```sh\n").unwrap();
+    let (script, _) = script.split_once("```").unwrap();
+    let bench = Bench::new();
+    let install = |name: &str, text: &str| {
+        let source = bench.folder.path().join(format!("{name}.txt"));
+        fs::write(&source, text).unwrap();
+        let path = bench.folder.path().join(name);
+        let done = Command::new("install").args(["-m", "755"]).arg(source).arg(&path).status();
+        assert!(done.unwrap().success());
+        path
+    };
+    // In place of the AWS CLI.
+    let aws = install("aws", "#!/bin/sh\necho s3cr3t-password\n");
+    let script = script.replace("$(aws ", &format!("$({} ", aws.display()));
+    let plugin = install("ecr-creds", &script.replace("\"$REGION\"", "us-west-2"));
+    let output = bench.test(&["--proposal-form"], &[&plugin]);
+    passes(&output, "answers the form of the original proposal");
+    passes(&output, ", 0 passed with a warning, 0 failed");
 }
 
 #[test]

@@ -5,6 +5,9 @@
 //! `keyward` checks the plugin policy first; if `keyward` is missing and a policy exists, nothing
 //! runs.
 //!
+//! `keyward-exec proxy SERVICE CONTEXT` asks the agent for the client certificate of a proxy, which the
+//! agent starts if it is not running.
+//!
 //! Every kubectl call starts this program, so it avoids everything that costs a fraction of a
 //! millisecond.
 //!
@@ -12,6 +15,8 @@
 //! else is meant to be used.
 
 mod direct;
+#[cfg(target_os = "linux")]
+mod proxy;
 #[cfg(target_os = "linux")]
 mod warm;
 
@@ -21,8 +26,9 @@ const USAGE: &str = "\
 Asks keyward's agent for the credential that a plugin would print.
 
 Usage: keyward-exec -- COMMAND [ARGS]...
+       keyward-exec proxy SERVICE CONTEXT
 
-`keyward wrap` puts this program into kubeconfigs. Set KEYWARD_AGENT=off to run the plugin each time.
+`keyward wrap` and `keyward proxy start` put this program into kubeconfigs. Set KEYWARD_AGENT=off to run the plugin each time.
 ";
 
 /// The name of the program.
@@ -35,6 +41,13 @@ pub fn main() -> ExitCode {
     let rest: Vec<OsString> = words.collect();
     match (first.to_str(), rest.split_first()) {
         (Some("--"), Some((command, args))) => run(command, args),
+        (Some("proxy"), Some(_))
+            if rest.last().is_some_and(|word| word == "--help" || word == "-h") =>
+        {
+            print(USAGE.as_bytes())
+        }
+        #[cfg(target_os = "linux")]
+        (Some("proxy"), Some((service, [context]))) => proxy::run(service, context),
         (Some("--no-browser"), Some((url, _))) => {
             tell(&format!("the plugin wants a browser for {}", url.to_string_lossy()));
             ExitCode::FAILURE

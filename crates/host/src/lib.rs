@@ -42,7 +42,6 @@ mod oidc;
 mod pair;
 mod plan;
 mod plugin;
-pub mod prometheus;
 pub mod redact;
 mod reload;
 pub mod rules;
@@ -60,7 +59,7 @@ pub use exec::{ExecPlugin, PluginRunner};
 pub use kubeconfig::types::{Kubeconfig, Overrides, Target};
 #[cfg(feature = "metrics")]
 pub use observer::MetricsObserver;
-pub use observer::{CallStatus, NoopObserver, Observer};
+pub use observer::{CallStatus, Metrics, NoopObserver, Observer};
 pub use oidc::OidcExchange;
 pub use pair::{KeyDer, Pair, read_authorities};
 pub use plan::{Draft, Method, Plan, PlanSettings, StderrMode};

@@ -26,6 +26,7 @@ use super::{
     normalise,
     provider::{Runner, Told},
     question::{Client, Question, annotations, with_token},
+    shared::{SharedQuestion, SharedStore, Sharing},
 };
 
 /// Asks image credential providers, and caches their answers.
@@ -40,6 +41,8 @@ pub struct Images {
     flights: Mutex<HashMap<Key, SingleFlight<Shared>>>,
     /// The known cache keys of providers.
     known: Mutex<HashMap<Key, Scope>>,
+    /// Where answers are shared with other processes.
+    sharing: Option<Sharing>,
     /// The tokens of pods, so that no new one is requested while the old one or its answer is
     /// valid.
     tokens: Cache<Held>,
@@ -69,6 +72,7 @@ impl Images {
             tokens: Cache::new(Arc::clone(&clock), most),
             runner: Runner { settings, surroundings, clock, observer },
             accounts: None,
+            sharing: None,
             flights: Mutex::default(),
             known: Mutex::default(),
         }
@@ -78,6 +82,17 @@ impl Images {
     #[must_use]
     pub fn with_accounts(mut self, accounts: Arc<dyn Accounts>) -> Self {
         self.accounts = Some(accounts);
+        self
+    }
+
+    /// Shares runs and answers with other processes through `store`. `within` is how long a provider may take
+    /// including the wait for the run of another process; its own run still has its own budget.
+    ///
+    /// An answer for a pod then belongs to the token that it was got with: whoever shows another token gets nothing of
+    /// it, whatever that token says about itself.
+    #[must_use]
+    pub fn with_sharing(mut self, store: Arc<dyn SharedStore>, within: Duration) -> Self {
+        self.sharing = Some(Sharing { store, within });
         self
     }
 
@@ -210,7 +225,11 @@ impl Images {
             // A caller that shared a run for a registry may find that the answer is for another
             // image only; then it must ask again.
             if question.covered(&answer) {
-                return Ok(Outcome::Answered(Arc::clone(&answer)));
+                let scope = answer.scope;
+                return Ok(match answer.runs {
+                    0 => Outcome::Kept(answer, scope),
+                    _ => Outcome::Answered(answer),
+                });
             }
             question.alone = true;
         }
@@ -255,7 +274,10 @@ impl Images {
     fn run(&self, question: &Question) -> Shared {
         let provider = &question.provider;
         let told = self.tell(question)?;
-        let answer = self.runner.ask(provider, &question.image, &told)?;
+        let answer = match &self.sharing {
+            Some(sharing) => self.run_shared(sharing, question, &told)?,
+            None => self.runner.ask(provider, &question.image, &told)?,
+        };
         self.learn(question, &answer);
         let answer = Arc::new(answer);
         let mut client = question.client_key();
@@ -270,6 +292,34 @@ impl Images {
         let key = question.key(answer.scope, &client);
         self.cache.put(key, &answer, answer.hold(), answer.own_expiry());
         Ok(answer)
+    }
+
+    /// Like [`Images::run`], for several processes. If the provider fails, its last answer that is still valid
+    /// becomes ours.
+    fn run_shared(
+        &self,
+        sharing: &Sharing,
+        question: &Question,
+        told: &Told,
+    ) -> Result<Answer, Error> {
+        let provider = &question.provider;
+        let program = self.runner.locate_or_report(provider)?;
+        let hash = told.token.as_ref().map(|token| Key::of([token.expose().as_bytes()]));
+        let own = question.client_key();
+        let client = hash.map_or(own, |hash| with_token(&own, &hash));
+        let now = self.runner.clock.wall_millis();
+        let shared = SharedQuestion::new(sharing, question, &program, &client, now);
+        let result = shared.obtain(self.runner.settings.budget, |budget| {
+            self.runner.ask_program(provider, &program, &question.image, told, budget)
+        });
+        if result.is_err()
+            && let Some(good) = shared.last_good()
+        {
+            let client = if question.cache() == Some(TokenCache::Token) { client } else { own };
+            let (key, end) = (question.key(good.scope, &client), good.own_expiry());
+            self.cache.put(key, &Arc::new(good), Hold::For(Duration::ZERO), end);
+        }
+        result
     }
 
     /// The token is requested only here, after the cache had no usable answer (SA-01 is wasteful).

@@ -97,29 +97,30 @@ impl Keyring {
         let entries = auths.map("auths")?.unwrap_or_default();
         entries
             .iter()
-            .map(|entry| Ok((entry.key.clone(), read_login(&entry.value, &entry.key)?)))
+            .map(|entry| Ok((entry.key.clone(), Self::read_login(&entry.value, &entry.key)?)))
             .collect()
     }
-}
 
-fn read_login(node: &Node, key: &str) -> Result<Login, DecodeError> {
-    // Names in any case, and the last of each that is not null; the email must be a string too.
-    let mut fields = [("auth", ""), ("username", ""), ("password", ""), ("email", "")];
-    for entry in node.map(key)?.unwrap_or_default() {
-        if let Some((name, text)) = fields.iter_mut().find(|(name, _)| same_name(&entry.key, name))
-        {
-            *text = entry.value.text(name)?.unwrap_or(text);
+    /// Reads one login as docker's `auths` has it: `auth`, or `username` and `password`. `key` names it in errors.
+    pub fn read_login(node: &Node, key: &str) -> Result<Login, DecodeError> {
+        // Names in any case, and the last of each that is not null; the email must be a string too.
+        let mut fields = [("auth", ""), ("username", ""), ("password", ""), ("email", "")];
+        for entry in node.map(key)?.unwrap_or_default() {
+            let field = fields.iter_mut().find(|(name, _)| same_name(&entry.key, name));
+            if let Some((name, text)) = field {
+                *text = entry.value.text(name)?.unwrap_or(text);
+            }
         }
+        let [(_, auth), (_, username), (_, password), _] = fields;
+        if auth.is_empty() {
+            return Ok(Login { username: username.to_owned(), password: Secret::new(password) });
+        }
+        split_auth(auth).ok_or_else(|| DecodeError {
+            what: format!("`auth` of `{}` is not the Base64 of `name:password`", text::clean(key)),
+            line: node.line,
+            column: node.column,
+        })
     }
-    let [(_, auth), (_, username), (_, password), _] = fields;
-    if auth.is_empty() {
-        return Ok(Login { username: username.to_owned(), password: Secret::new(password) });
-    }
-    split_auth(auth).ok_or_else(|| DecodeError {
-        what: format!("`auth` of `{}` is not the Base64 of `name:password`", text::clean(key)),
-        line: node.line,
-        column: node.column,
-    })
 }
 
 /// Splits a docker `auth` field: standard Base64, padded or not, line breaks and unused bits ignored.

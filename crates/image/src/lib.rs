@@ -27,6 +27,7 @@ mod pattern;
 mod provider;
 mod question;
 mod reload;
+mod shared;
 mod short;
 
 pub use account::{Account, Accounts, Pod, TokenRequest};
@@ -37,10 +38,11 @@ pub use config::{
 pub use images::Images;
 pub use index::{Index, Reading};
 pub use keyring::Keyring;
-pub use lint::{Finding, Requirement, Severity};
+pub use lint::{Finding, Requirement, Severity, missing_ecr_names};
 pub use lookup::{FoundLogin, Lookup, Outcome, ProviderResult};
 pub use name::Name;
 pub use normalise::{NotAnImage, normalise};
 pub use pattern::{Pattern, PatternError};
 pub use provider::Settings;
 pub use reload::ReloadingConfig;
+pub use shared::{SharedLease, SharedStore, failed_elsewhere};

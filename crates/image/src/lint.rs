@@ -7,7 +7,7 @@ use keyward_host::kubeconfig::Place;
 use keyward_protocol::{duration, image::Version, text};
 
 use super::{
-    Config, Pattern, Reading,
+    Config, Name, Pattern, Reading,
     config::{CACHE_KEY_VARIABLE, Protocol, Provider, TokenCache},
 };
 
@@ -61,6 +61,7 @@ impl Config {
             for (pattern, line) in provider.patterns.iter().zip(&provider.pattern_lines) {
                 linter.pattern(pattern, *line);
             }
+            linter.other_names();
             linter.durations();
             linter.tokens();
             linter.known_key();
@@ -150,6 +151,19 @@ impl Linter<'_> {
         }
     }
 
+    /// Reports registries of Amazon ECR that a provider for it serves under one name and not under another.
+    fn other_names(&mut self) {
+        if !ECR_PROVIDERS.contains(&self.provider.name.as_str()) {
+            return;
+        }
+        for (name, other) in missing_ecr_names(&self.provider.patterns, self.provider.reading()) {
+            let what = format!(
+                "matches registries such as `{name}`, but not under their other name: add `{other}`"
+            );
+            self.add(Severity::Warning, "matchImages", what);
+        }
+    }
+
     fn durations(&mut self) {
         let nanos = self.provider.default_duration;
         let field = "defaultCacheDuration";
@@ -233,6 +247,37 @@ impl Linter<'_> {
     }
 }
 
+/// The names of providers for Amazon ECR.
+const ECR_PROVIDERS: [&str; 2] = ["ecr-credential-provider", "keyward-ecr"];
+
+/// Names of registries of Amazon ECR, with the other names of the same registries: FIPS and dual-stack.
+const ECR_NAMES: [(&str, &[&str]); 4] = [
+    (
+        "*.dkr.ecr.*.amazonaws.com",
+        &["*.dkr.ecr-fips.*.amazonaws.com", "*.dkr-ecr.*.on.aws", "*.dkr-ecr-fips.*.on.aws"],
+    ),
+    ("*.dkr.ecr.*.amazonaws.com.cn", &["*.dkr-ecr.*.on.amazonwebservices.com.cn"]),
+    ("*.dkr.ecr.*.amazonaws.eu", &["*.dkr-ecr.*.on.amazonwebservices.eu"]),
+    ("public.ecr.aws", &["ecr-public.aws.com"]),
+];
+
+/// Registries of Amazon ECR that patterns match under one name and not under another: a pattern for the matched name,
+/// and one for the other.
+pub fn missing_ecr_names(
+    patterns: &[Pattern],
+    reading: Reading,
+) -> Vec<(&'static str, &'static str)> {
+    let serves = |pattern: &str| {
+        let host = pattern.replacen('*', "123456789012", 1).replacen('*', "eu-west-1", 1);
+        let image = format!("{host}/image");
+        let name = Name::parse(&image);
+        name.is_some_and(|name| patterns.iter().any(|pattern| pattern.matches(&name, reading)))
+    };
+    let known = ECR_NAMES.into_iter().filter(|(name, _)| serves(name));
+    let pairs = known.flat_map(|(name, others)| others.iter().map(move |other| (name, *other)));
+    pairs.filter(|(_, other)| !serves(other)).collect()
+}
+
 /// The finding about a path that is not matched by whole segments.
 const BY_TEXT: &str = "is compared as text: it also matches longer names that begin with its path";
 
@@ -313,7 +358,49 @@ impl fmt::Display for Severity {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::Files;
+
+    #[test]
+    fn pitfall_16_a_registry_of_ecr_that_lacks_one_of_its_names_is_a_warning() {
+        let findings = |name: &str, patterns: &[&str]| {
+            let patterns = patterns.join("\"\n  - \"");
+            let text = format!(
+                "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- name: {name}\n  \
+                 apiVersion: credentialprovider.kubelet.k8s.io/v1\n  defaultCacheDuration: 12h\n  matchImages:\n  - \"{patterns}\"\n"
+            );
+            let files = Files::from_bytes(Path::new("config"), text.into_bytes());
+            let (config, problems) = Config::review(&files, Reading::default());
+            assert!(problems.is_empty(), "{problems:?}");
+            let found = config.lint(false, None).into_iter();
+            let message = |finding: Finding| {
+                assert_eq!(finding.severity, Severity::Warning);
+                finding.message
+            };
+            found.map(message).collect::<Vec<_>>()
+        };
+        // What the documentation of the replaced provider says.
+        let old = ["*.dkr.ecr.*.amazonaws.com", "*.dkr.ecr.*.amazonaws.com.cn", "public.ecr.aws"];
+        for name in ECR_PROVIDERS {
+            let missing = findings(name, &old);
+            for pattern in
+                ["*.dkr-ecr.*.on.aws", "ecr-public.aws.com", "*.dkr.ecr-fips.*.amazonaws.com"]
+            {
+                assert!(
+                    missing.iter().any(|text| text.ends_with(&format!("add `{pattern}`"))),
+                    "{missing:?}"
+                );
+            }
+            assert_eq!(missing.len(), 5, "{missing:?}");
+            // A wider pattern is as good.
+            let wide = ["*.dkr.*.*.amazonaws.com", "*.*.*.on.aws"];
+            assert!(findings(name, &wide).is_empty());
+            assert!(findings(name, &["*.dkr.ecr.*.c2s.ic.gov"]).is_empty());
+        }
+        assert!(findings("other", &old).is_empty());
+    }
 
     fn severity(pattern: &str) -> Option<Severity> {
         oddities(&Pattern::parse(pattern).expect("a pattern")).iter().map(|(w, _)| *w).max()

@@ -79,8 +79,29 @@ impl Runner {
         image: &str,
         told: &Told,
     ) -> Result<Answer, Error> {
-        let result = self.attempts(provider, image, told);
+        let program = self.locate_or_report(provider)?;
+        self.ask_program(provider, &program, image, told, self.settings.budget)
+    }
+
+    /// Asks a provider whose program was found, within this time. Blocks.
+    pub(super) fn ask_program(
+        &self,
+        provider: &Provider,
+        program: &Program,
+        image: &str,
+        told: &Told,
+        budget: Duration,
+    ) -> Result<Answer, Error> {
+        let result = self.attempts(provider, program, image, told, budget);
         result.map_err(|error| error.needed_by(failure::needed_by(provider)))
+    }
+
+    /// The program of a provider that is about to run. A missing one counts as a failed run, as in the kubelet.
+    pub(super) fn locate_or_report(&self, provider: &Provider) -> Result<Program, Error> {
+        self.locate(provider).map_err(|error| {
+            self.observer.provided(&provider.name, Duration::ZERO, true);
+            error.needed_by(failure::needed_by(provider))
+        })
     }
 
     /// The program of a provider.
@@ -90,11 +111,14 @@ impl Runner {
         Program::locate(&provider.name, folder, &settings.trusted, &self.surroundings)
     }
 
-    fn attempts(&self, provider: &Provider, image: &str, told: &Told) -> Result<Answer, Error> {
-        // A missing program counts as a failed run, as in the kubelet.
-        let program = self.locate(provider).inspect_err(|_| {
-            self.observer.provided(&provider.name, Duration::ZERO, true);
-        })?;
+    fn attempts(
+        &self,
+        provider: &Provider,
+        program: &Program,
+        image: &str,
+        told: &Told,
+        budget: Duration,
+    ) -> Result<Answer, Error> {
         for warning in &program.warnings {
             tracing::debug!(provider = provider.name, warning);
         }
@@ -103,13 +127,13 @@ impl Runner {
         let mut number = 1_usize;
         loop {
             let spent = SystemClock.elapsed().saturating_sub(start);
-            let rest = self.settings.budget.saturating_sub(spent);
-            let (error, again) = match self.run(provider, image, told, &program, rest) {
+            let rest = budget.saturating_sub(spent);
+            let (error, again) = match self.run(provider, image, told, program, rest) {
                 Ok(answer) => return Ok(Answer { runs: number, ..answer }),
                 Err(failed) => failed,
             };
             let spent = SystemClock.elapsed().saturating_sub(start);
-            let pause = pauses.next().filter(|pause| spent + **pause < self.settings.budget);
+            let pause = pauses.next().filter(|pause| spent + **pause < budget);
             let (true, Some(pause)) = (again, pause) else {
                 return Err(match number {
                     1 => error,

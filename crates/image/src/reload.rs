@@ -56,11 +56,25 @@ impl ReloadingConfig {
         clock: SharedClock,
         observer: Arc<dyn Observer>,
     ) -> Self {
+        Self::resume(None, reading, path, pace, clock, observer)
+    }
+
+    /// Like [`new`](Self::new), after an earlier process had this configuration in force: it stays so while the files
+    /// are broken.
+    pub fn resume(
+        last_good: Option<Config>,
+        reading: Reading,
+        path: impl Into<PathBuf>,
+        pace: ReloadPace,
+        clock: SharedClock,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
         let path = path.into();
         let listed = path.clone();
         let reload = Reload::listed(move || files(&listed), pace.confirm, Arc::clone(&clock));
         let due = AtomicU64::new(nanos(clock.elapsed() + pace.every));
-        let state = State::default().after(&path, reading);
+        let before = State { config: last_good.map(Arc::new), faults: None };
+        let state = before.after(&path, reading);
         if let Some(config) = &state.config {
             observer.configured(Some(&config.hash), None);
         }

@@ -11,11 +11,9 @@ use http::{
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use keyward::Client;
-use keyward_host::{
-    Sources,
-    prometheus::{Metrics, Text},
-};
+use keyward_host::{Metrics, Sources};
 use keyward_process::clock::{Clock as _, SystemClock};
+use keyward_protocol::prometheus::Text;
 use tokio::{net::TcpListener, time::sleep};
 
 #[tokio::main(flavor = "current_thread")]

@@ -21,13 +21,16 @@
 //! | prompts | [`Terminal`] |
 //! | calling the cluster | [`Endpoint`] |
 //! | signing handshakes with a key that cannot be exported | [`Signer`], [`serve_signer`] |
-//! | logins for registries | [`ImageProvider`], [`serve_image`], [`Logins`] |
+//! | logins for registries, for the kubelet | [`ImageProvider`], [`serve_image`], [`Logins`] |
+//! | logins for registries, for docker | [`DockerHelper`], [`serve_docker`], [`DockerLogin`] |
 //!
 //! External signers speak another protocol: they sign with a key that they do not export (example
 //! `file_key_signer`). So do image credential providers, which return user names and passwords to the
-//! kubelet, or to Keyward in its place (example `registry_login`).
+//! kubelet, or to Keyward in its place (example `registry_login`), and credential helpers, which return them
+//! to docker, podman and others (example `docker_login`).
 
 mod credential;
+mod docker;
 mod endpoint;
 mod image;
 mod question;
@@ -39,10 +42,12 @@ mod terminal;
 mod tunnel;
 
 pub use credential::{Credential, expiry};
+pub use docker::{DockerHelper, DockerLogin, serve_docker, serve_docker_verb};
 pub use endpoint::Endpoint;
 pub use image::{ImageProvider, ImageQuestion, Logins, serve_image};
 pub use keyward_protocol::{
     Node, Secret, Url,
+    docker::Verb as DockerVerb,
     exec::{Cluster, Request, Response, Version},
     image::Version as ImageVersion,
     signer::{CertificateResponse, Configuration, Hash, Options, SignRequest},

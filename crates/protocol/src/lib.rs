@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod der;
+pub mod docker;
 pub mod duration;
 pub mod exec;
 pub mod image;
@@ -13,6 +14,7 @@ pub mod json;
 pub mod jwt;
 pub mod node;
 pub mod pem;
+pub mod prometheus;
 mod secret;
 pub mod signer;
 pub mod text;

@@ -1,17 +1,20 @@
 //! Temporary certificates: an authority that exists only in memory, the listener's certificate, and
 //! a client certificate for each context.
 //!
-//! The authority's key is dropped as soon as everything is signed. Certificates of an earlier start
-//! are not accepted by a later one, and nobody can sign others for this one.
+//! The authority's key is dropped as soon as everything is signed; that of a service, whose contexts may
+//! become more, when it ends. Client certificates of an earlier start are not accepted by a later one.
 
 use jiff::{ToSpan, civil::Date, tz::TimeZone};
 use keyward_process::clock::{Clock, SystemClock};
-use keyward_protocol::{Secret, der, pem, x509::oid};
+use keyward_protocol::{
+    Secret, der, pem,
+    x509::{Certificate, oid},
+};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, Error, ExtendedKeyUsagePurpose,
     IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType, date_time_ymd,
 };
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject as _};
 use zeroize::Zeroizing;
 
 /// The names of the authority and of clients in certificates.
@@ -29,6 +32,41 @@ pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
     der: CertificateDer<'static>,
+}
+
+/// What a listener shows, and what its clients check it against.
+pub(crate) struct ListenerIdentity {
+    /// The certificate of the authority that signed it, for clients.
+    pub(crate) authority: String,
+    pub(crate) certificate: CertificateDer<'static>,
+    pub(crate) key: PrivateKeyDer<'static>,
+}
+
+/// A listener's certificate is made anew when it ends this soon.
+const RENEW: jiff::SignedDuration = jiff::SignedDuration::from_hours(30 * 24);
+
+impl ListenerIdentity {
+    /// A new one with its text for a file, signed by an authority whose key is dropped.
+    pub(crate) fn make(names: Vec<SanType>) -> Result<(Self, Secret), Error> {
+        let authority = Authority::new()?;
+        let (certificate, key) = authority.listener(names)?;
+        let mut text = pem::encode("PRIVATE KEY", key.secret_der());
+        text += &pem::encode("CERTIFICATE", &certificate);
+        text += authority.pem();
+        Ok((Self { authority: authority.pem, certificate, key }, Secret::new(text)))
+    }
+
+    /// The one in this file's text; `None` if it is damaged or about to end.
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        let key = PrivateKeyDer::from_pem_slice(text).ok()?;
+        let mut found = CertificateDer::pem_slice_iter(text).map_while(Result::ok);
+        let (certificate, authority) = (found.next()?, found.next()?);
+        let soon = SystemClock.now().checked_add(RENEW).ok()?;
+        let lasts = Certificate::parse(&certificate)?.not_after > soon;
+        let authority = pem::encode("CERTIFICATE", &authority);
+        let ours = lasts && is_authority(authority.as_bytes());
+        ours.then_some(Self { authority, certificate, key })
+    }
 }
 
 /// A client's certificate with its key.

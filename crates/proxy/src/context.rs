@@ -1,12 +1,21 @@
 //! A served context: its address and counters stay, its route changes with the kubeconfig.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use keyward_process::clock::{Clock, SystemClock};
+use keyward_protocol::agent::ProxyContext;
+use rustls::pki_types::CertificateDer;
 
 use crate::{
+    certificates::ClientCertificate,
     refusal::Refusal,
     request_stats::{Activity, RequestStats},
     route::Route,
@@ -17,11 +26,37 @@ pub(crate) struct ServedContext {
     pub(crate) name: String,
     /// The name in the kubeconfig; `None` if only flags, or the pod we run in, define it.
     pub(crate) entry: Option<String>,
-    pub(crate) namespace: String,
     pub(crate) url: String,
+    /// What admits its clients.
+    pub(crate) client: ClientCertificate,
     pub(crate) stats: Arc<RequestStats>,
+    namespace: Mutex<String>,
+    /// Whether the kubeconfig no longer has it.
+    removed: AtomicBool,
+    /// Why nothing listens at its address.
+    fault: Mutex<Option<String>>,
     state: ArcSwap<State>,
     last_error: Mutex<Option<(Timestamp, String)>>,
+}
+
+/// What the kubeconfig says of a context.
+pub(crate) struct Opening {
+    pub(crate) name: String,
+    /// The name in the kubeconfig; `None` if only flags, or the pod we run in, define it.
+    pub(crate) entry: Option<String>,
+    pub(crate) namespace: String,
+    pub(crate) state: State,
+}
+
+impl From<Route> for Opening {
+    fn from(route: Route) -> Self {
+        Self {
+            name: route.name().to_owned(),
+            entry: route.context.clone(),
+            namespace: route.target.namespace.clone(),
+            state: State::Open(Arc::new(route)),
+        }
+    }
 }
 
 /// Whether requests are forwarded.
@@ -32,16 +67,50 @@ pub(crate) enum State {
 }
 
 impl ServedContext {
-    pub(crate) fn new(route: Route, url: String, activity: &Arc<Activity>) -> Self {
+    pub(crate) fn new(
+        opening: Opening,
+        url: String,
+        client: ClientCertificate,
+        activity: &Arc<Activity>,
+    ) -> Self {
         Self {
-            name: route.name().to_owned(),
-            entry: route.context.clone(),
-            namespace: route.target.namespace.clone(),
+            name: opening.name,
+            entry: opening.entry,
             url,
+            client,
             stats: Arc::new(RequestStats::new(activity.clone())),
-            state: ArcSwap::from_pointee(State::Open(Arc::new(route))),
+            namespace: Mutex::new(opening.namespace),
+            removed: AtomicBool::new(false),
+            fault: Mutex::default(),
+            state: ArcSwap::from_pointee(opening.state),
             last_error: Mutex::default(),
         }
+    }
+
+    /// The namespace that clients use if they name none.
+    pub(crate) fn namespace(&self) -> String {
+        self.namespace.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_namespace(&self, namespace: &str) {
+        namespace.clone_into(&mut self.namespace.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_removed(&self, removed: bool) {
+        self.removed.store(removed, Ordering::Relaxed);
+    }
+
+    /// Why nothing listens at the address.
+    pub(crate) fn fault(&self) -> Option<String> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_fault(&self, fault: Option<String>) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
     /// The state in force.
@@ -80,5 +149,82 @@ impl ServedContext {
     /// The last error, and when it happened.
     pub(crate) fn last_error(&self) -> Option<(Timestamp, String)> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The contexts of a proxy. Those of a service become more while it runs.
+#[derive(Default)]
+pub(crate) struct ServedContexts {
+    all: ArcSwap<Vec<Arc<ServedContext>>>,
+    by_certificate: ArcSwap<HashMap<CertificateDer<'static>, Arc<ServedContext>>>,
+    /// Counts changes that clients have to hear of.
+    version: AtomicU64,
+    /// The version that clients get.
+    told: AtomicU64,
+}
+
+impl ServedContexts {
+    pub(crate) fn new(all: Vec<Arc<ServedContext>>) -> Arc<Self> {
+        let contexts = Self::default();
+        contexts.set(all);
+        Arc::new(contexts)
+    }
+
+    /// All of them, also those that the kubeconfig no longer has.
+    pub(crate) fn all(&self) -> Arc<Vec<Arc<ServedContext>>> {
+        self.all.load_full()
+    }
+
+    pub(crate) fn named(&self, name: &str) -> Option<Arc<ServedContext>> {
+        self.all().iter().find(|context| context.name == name).cloned()
+    }
+
+    /// The context that a client's certificate is for.
+    pub(crate) fn of(&self, certificate: &CertificateDer<'_>) -> Option<Arc<ServedContext>> {
+        self.by_certificate.load().get(certificate).cloned()
+    }
+
+    /// Adds contexts. Only one thread may.
+    pub(crate) fn add(&self, more: Vec<Arc<ServedContext>>) {
+        let all = self.all();
+        self.set(all.iter().cloned().chain(more).collect());
+    }
+
+    fn set(&self, all: Vec<Arc<ServedContext>>) {
+        let key = |one: &Arc<ServedContext>| (one.client.certificate.clone(), one.clone());
+        self.by_certificate.store(Arc::new(all.iter().map(key).collect()));
+        self.all.store(Arc::new(all));
+        self.changed();
+    }
+
+    pub(crate) fn changed(&self) {
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// A number that grows with each change.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_told(&self, version: u64) {
+        self.told.store(version, Ordering::Release);
+    }
+
+    /// Whether clients get what is current.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told.load(Ordering::Acquire) == self.version()
+    }
+
+    /// What clients need for each context.
+    pub(crate) fn for_clients(&self) -> Vec<ProxyContext> {
+        // Also those that the kubeconfig no longer has: the proxy tells their clients so.
+        let all = self.all();
+        let entry = |context: &Arc<ServedContext>| ProxyContext {
+            name: context.name.clone(),
+            certificate: context.client.certificate_pem.clone(),
+            key: context.client.key_pem.clone(),
+            fault: context.fault().unwrap_or_default(),
+        };
+        all.iter().map(entry).collect()
     }
 }

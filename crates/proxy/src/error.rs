@@ -78,7 +78,7 @@ impl Error {
     }
 
     /// The message and the facts in one line, for a log.
-    pub(crate) fn line(&self) -> String {
+    pub fn line(&self) -> String {
         let notes = self.notes().iter().map(|(label, text)| format!("; {label}: {text}"));
         inline(&[self.0.message.clone()].into_iter().chain(notes).collect::<String>())
     }

@@ -14,6 +14,7 @@ use keyward_process::clock::{Clock, SystemClock};
 use keyward_protocol::text::{inline, with_causes};
 
 use crate::{
+    audience::Audience,
     body::{Answer, Progress, Upload},
     context::{ServedContext, State},
     gate::{self, Connection, Gate, wanted_upgrade},
@@ -67,25 +68,29 @@ pub(crate) async fn forward(
     let begun = SystemClock.elapsed();
     let told = tracing::enabled!(tracing::Level::INFO)
         .then(|| (request.method().clone(), request.uri().path().to_owned()));
-    let discovery = matches!(request.uri().path(), "/api" | "/apis");
+    let audience = Audience::of(&request);
     // Which says itself where each request ends.
     let http2 = request.version() == Version::HTTP_2;
     let progress = Progress::of(request.body());
     let state = context.state();
     let passed = match (access.check(&request), &*state) {
         (Err(refusal), _) => Err(refusal),
+        (Ok(_), _) if audience == Audience::Placeholder => Ok(kube_status::no_resources()),
         (Ok(_), State::Closed(refusal)) => Err(refusal.clone()),
         (Ok(connection), State::Open(route)) => {
             pass(&context, route, request, &connection, &progress, open).await
         }
     };
+    let passed = passed.and_then(|response| match &*state {
+        State::Open(route) if audience.is_discovery() => explained(&context, route, response),
+        _ => Ok(response),
+    });
     let mut response = passed.unwrap_or_else(|refusal| {
         if let Some(reason) = refusal.reason {
             context.stats.refused(reason);
             tracing::warn!(context = context.name, reason, "refused a request");
         }
-        let answer = if discovery { kube_status::text } else { kube_status::response };
-        answer(refusal.code, &refusal.message)
+        audience.answer(refusal.code, &refusal.message)
     });
     // What is left of a body could be taken for the next request.
     if !http2 && !progress.is_over() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
@@ -207,6 +212,35 @@ fn strip(headers: &mut HeaderMap, connection: &Connection) {
     }
 }
 
+/// An error of the server that kubectl would show five times without the reason, as a refusal that
+/// says it.
+fn explained(
+    context: &ServedContext,
+    route: &Route,
+    response: Response<Answer>,
+) -> Result<Response<Answer>, Refusal> {
+    let code = response.status();
+    let user = inline(&route.target.user.name);
+    let why = match code {
+        StatusCode::UNAUTHORIZED if route.runs => format!(
+            "the server rejects the credential of user `{user}`, and also the new one that was \
+             fetched"
+        ),
+        StatusCode::UNAUTHORIZED => {
+            format!("the server rejects the credential of user `{user}`, which cannot be renewed")
+        }
+        StatusCode::FORBIDDEN => {
+            format!("the server does not let user `{user}` list the kinds of objects it has")
+        }
+        code if code.is_server_error() => format!("the server answers {code}"),
+        _ => return Ok(response),
+    };
+    let name = inline(&context.name);
+    let message = format!("context `{name}`: {why}{}", next_step(&name, None));
+    note(context, &message);
+    Err(Refusal::server_failed(code, message))
+}
+
 /// Explains why there is no response of the server.
 fn lost(context: &ServedContext, error: &keyward::Error) -> Refusal {
     let code = match error.kind() {
@@ -215,7 +249,7 @@ fn lost(context: &ServedContext, error: &keyward::Error) -> Refusal {
     };
     let mut message = with_causes(error);
     let mut words = String::new();
-    let mut hint = String::new();
+    let mut hint = next_step(&context.name, None);
     let mut shown = false;
     if let Some(credential) = error.credential() {
         for (label, note) in credential.notes() {
@@ -223,15 +257,24 @@ fn lost(context: &ServedContext, error: &keyward::Error) -> Refusal {
         }
         let said = credential.stderr().and_then(last_words);
         words = said.map(|said| format!("; it said: {said}")).unwrap_or_default();
-        hint = credential.hint().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+        hint = next_step(&context.name, credential.hint());
         shown = credential.stderr_shown();
     }
     let safe = |text: &str| inline(&redact(text));
+    let message = format!("context `{}`: {message}", context.name);
     let told = safe(&format!("{message}{words}{hint}"));
     // The plugin's stderr was already copied to the log.
     let logged = if shown { safe(&format!("{message}{hint}")) } else { told.clone() };
     note(context, &logged);
     Refusal::server_failed(code, told)
+}
+
+/// What to do next: as the hint says, or else to have the context checked.
+pub(crate) fn next_step(context: &str, hint: Option<&str>) -> String {
+    match hint {
+        Some(hint) => format!(" (hint: {hint})"),
+        None => format!("; `keyward doctor --context {context}` checks it"),
+    }
 }
 
 /// Explains why the server's response cannot be forwarded.

@@ -1,13 +1,18 @@
 //! The proxy's own answers, as a Kubernetes `Status`, which every client can show.
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
-use serde_json::json;
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{CONTENT_TYPE, WARNING},
+};
+use serde_json::{Value, json};
 
 use crate::body::Answer;
 
-/// A refusal or failure as plain text. Where client-go discovers API groups it does not read a
-/// `Status`, and would print `unknown` instead of our message.
+/// The kinds of a group that no server has.
+pub(crate) const PLACEHOLDER: &str = "/apis/keyward.invalid/v1";
+
+/// A refusal or failure as plain text.
 pub(crate) fn text(code: StatusCode, message: &str) -> Response<Answer> {
     let mut response =
         Response::new(Answer::from(Bytes::from(format!("keyward proxy: {message}"))));
@@ -27,9 +32,51 @@ pub(crate) fn response(code: StatusCode, message: &str) -> Response<Answer> {
         "reason": reason(code),
         "code": code.as_u16(),
     });
+    in_json(code, &body)
+}
+
+/// That there is no core group, and why, as a warning.
+pub(crate) fn no_group(message: &str) -> Response<Answer> {
+    warned(response(StatusCode::NOT_FOUND, message), message)
+}
+
+/// One group that no server has, and why, as a warning.
+pub(crate) fn placeholder(message: &str) -> Response<Answer> {
+    let version = json!({ "groupVersion": "keyward.invalid/v1", "version": "v1" });
+    let body = json!({
+        "kind": "APIGroupList",
+        "apiVersion": "v1",
+        "groups": [{ "name": "keyward.invalid", "versions": [version], "preferredVersion": version }],
+    });
+    warned(in_json(StatusCode::OK, &body), message)
+}
+
+/// The kinds of the placeholder: none.
+pub(crate) fn no_resources() -> Response<Answer> {
+    let body = json!({
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": "keyward.invalid/v1",
+        "resources": [],
+    });
+    in_json(StatusCode::OK, &body)
+}
+
+fn in_json(code: StatusCode, body: &Value) -> Response<Answer> {
     let mut response = Response::new(Answer::from(Bytes::from(body.to_string())));
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Adds a message that kubectl prints once, however often it gets it (RFC 7234, 5.5).
+fn warned(mut response: Response<Answer>, message: &str) -> Response<Answer> {
+    let text = message.replace('\\', "\\\\").replace('"', "\\\"");
+    if let Ok(value) =
+        HeaderValue::from_bytes(format!("299 - \"keyward proxy: {text}\"").as_bytes())
+    {
+        response.headers_mut().insert(WARNING, value);
+    }
     response
 }
 

@@ -6,6 +6,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use keyward_host::{
@@ -17,13 +18,10 @@ use keyward_process::surroundings::Surroundings;
 use keyward_protocol::{Node, Secret};
 
 use crate::Error;
-use crate::{
-    certificates::{self, ClientCertificate},
-    context::ServedContext,
-};
+use crate::{certificates, context::ServedContext};
 
 /// The extension that marks our files, unless they were merged with others.
-const MARK: &str = "keyward-proxy";
+pub(crate) const MARK: &str = "keyward-proxy";
 
 /// A written file, removed when this is dropped if it is still ours.
 pub(crate) struct Written {
@@ -31,16 +29,11 @@ pub(crate) struct Written {
     file: File,
 }
 
-/// What clients need for one context.
-pub(crate) struct Entry<'a> {
-    pub(crate) context: &'a ServedContext,
-    pub(crate) certificate: &'a ClientCertificate,
-}
-
 /// The kubeconfig as text.
-pub(crate) fn compose(authority: &str, entries: &[Entry<'_>], current: &str) -> Secret {
+pub(crate) fn compose(authority: &str, contexts: &[Arc<ServedContext>], current: &str) -> Secret {
     let mut config = Kubeconfig::default();
-    for Entry { context, certificate } in entries {
+    for context in contexts {
+        let certificate = &context.client;
         let name = context.name.clone();
         let cluster = Cluster {
             server: context.url.clone(),
@@ -55,7 +48,7 @@ pub(crate) fn compose(authority: &str, entries: &[Entry<'_>], current: &str) -> 
         let context = Context {
             cluster: name.clone(),
             user: name.clone(),
-            namespace: context.namespace.clone(),
+            namespace: context.namespace(),
             ..Context::default()
         };
         config.clusters.push(named(&name, cluster));

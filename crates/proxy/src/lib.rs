@@ -33,6 +33,7 @@ proxy.finished().await;
 #![cfg(unix)]
 
 mod admin;
+mod audience;
 mod body;
 mod certificates;
 mod config;
@@ -42,6 +43,7 @@ mod directory;
 mod error;
 mod forward;
 mod gate;
+mod growth;
 mod kube_status;
 mod kubeconfig;
 mod metrics;
@@ -55,6 +57,9 @@ mod report;
 mod request_stats;
 mod route;
 mod server;
+mod service;
+mod service_kubeconfig;
+mod site;
 mod socket;
 mod tunnel;
 
@@ -64,5 +69,6 @@ pub use self::{
     error::{Error, Kind},
     gate::Allowed,
     metrics_server::MetricsServer,
-    proxy::{Contexts, Options, Proxy},
+    proxy::{Clients, Contexts, Options, Proxy},
+    service::{Service, ServiceSettings},
 };

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use jiff::Timestamp;
-use keyward_host::prometheus::{self, Family, Text};
+use keyward_protocol::prometheus::{Family, Text};
 
 const BUILD: Family = Family::gauge("keyward_build_info", "the version of Keyward");
 const CONNECTIONS: Family =
@@ -20,7 +20,7 @@ const REJECTED: Family = Family::counter(
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     /// The host's events.
-    pub(crate) host: Arc<prometheus::Metrics>,
+    pub(crate) host: Arc<keyward_host::Metrics>,
     connections: AtomicU64,
     rejected: AtomicU64,
 }

@@ -7,7 +7,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_T
 use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use keyward_host::prometheus::Text;
+use keyward_protocol::prometheus::Text;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,

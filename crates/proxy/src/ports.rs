@@ -75,8 +75,13 @@ impl Ports {
                 return Ok(listener);
             }
         }
-        let taken: HashSet<u16> = self.kept.ports.values().flatten().copied().collect();
         let first = start(&key);
+        self.bind_new(ip, key, first)
+    }
+
+    /// Listens on a port that no context has, the next one after `first`, and remembers it.
+    fn bind_new(&mut self, ip: IpAddr, key: String, first: u16) -> io::Result<TcpListener> {
+        let taken: HashSet<u16> = self.kept.ports.values().flatten().copied().collect();
         for step in 0..TRIES {
             let port = FIRST + (first + step) % COUNT;
             if taken.contains(&port) {
@@ -92,6 +97,25 @@ impl Ports {
             }
         }
         TcpListener::bind((ip, 0))
+    }
+
+    /// Listens on the port of a context of a service, which has only one: clients that have read its
+    /// kubeconfig know no other. Also returns the port if another process uses it.
+    pub(crate) fn bind_only(
+        &mut self,
+        ip: IpAddr,
+        service: &str,
+        context: &str,
+    ) -> io::Result<(u16, Option<TcpListener>)> {
+        let key = format!("{context} of the service {service}");
+        if let Some(port) = self.kept.ports.get(&key).and_then(|ports| ports.first()) {
+            return Ok((*port, free(ip, *port)?));
+        }
+        // Another home of this user has a service of the same name, which must not have its ports.
+        let home = self.place.as_ref().map(|(path, _)| path.display().to_string());
+        let first = start(&format!("{key} in {}", home.unwrap_or_default()));
+        let listener = self.bind_new(ip, key, first)?;
+        Ok((listener.local_addr()?.port(), Some(listener)))
     }
 
     /// Stores new ports.
@@ -121,7 +145,7 @@ fn start(key: &str) -> u16 {
 }
 
 /// `$XDG_STATE_HOME/keyward`, by default `~/.local/state/keyward`.
-fn directory(surroundings: &Surroundings) -> Option<PathBuf> {
+pub(crate) fn directory(surroundings: &Surroundings) -> Option<PathBuf> {
     let named = surroundings.var("XDG_STATE_HOME").map(PathBuf::from);
     let base = named
         .filter(|path| path.is_absolute())
@@ -202,6 +226,25 @@ mod tests {
         assert_eq!(ports(home.path(), &["a"]).0, second);
         drop(open);
         assert_eq!(ports(home.path(), &["a"]).0, first);
+    }
+
+    #[test]
+    fn a_context_of_a_service_has_one_port_even_while_another_process_uses_it() {
+        let home = tempfile::tempdir().unwrap();
+        let vars = vec![("HOME".into(), home.path().into())];
+        let here = Surroundings::fixed(Fixed { vars, ..Fixed::default() });
+        let bind = |service: &str| {
+            let mut ports = Ports::open(&here);
+            let bound = ports.bind_only(HERE, service, "a").unwrap();
+            ports.keep();
+            bound
+        };
+        let (port, listener) = bind("one");
+        assert!(listener.is_some());
+        assert!(matches!(bind("one"), (same, None) if same == port), "it is in use");
+        assert_ne!(bind("two").0, port);
+        drop(listener);
+        assert!(matches!(bind("one"), (same, Some(_)) if same == port));
     }
 
     #[test]

@@ -1,38 +1,32 @@
 //! Starts a proxy from its options, and ends it.
 
 use std::{
-    collections::HashMap,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use keyward_host::{Kubeconfig, Sources};
-use keyward_process::{
-    clock::{Clock, SystemClock},
-    surroundings::Surroundings,
-};
-use keyward_protocol::url::mask;
+use keyward_host::Sources;
+use keyward_process::clock::{Clock, SystemClock};
+use keyward_protocol::agent::ProxyContext;
 use serde_json::Value;
-use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
-    Allowed, Config, Error,
+    Allowed, Config, Error, Service,
     admin::Admin,
-    certificates::Authority,
-    context::ServedContext,
+    context::{ServedContext, ServedContexts},
     directory::Directory,
-    gate::Gate,
-    kubeconfig::{self, Entry, Written},
+    kubeconfig::Written,
     metrics::Metrics,
-    names::{self, Names},
-    ports::Ports,
+    names,
     reload::{self, ReloadStats, Reloader},
     report::Report,
     request_stats::Activity,
     route::{Route, Routes},
-    server::{self, Acceptor, Listener, Stage},
+    server::{self, Acceptor, Stage},
+    site::{Site, broken, service_site, site},
 };
 
 /// How often open requests are counted.
@@ -57,6 +51,10 @@ pub struct Options {
     pub danger_listen_remote: Option<Vec<String>>,
     /// Also gets a new credential when a server answers 403.
     pub refresh_on_403: bool,
+    /// Serves all contexts of a service, whose kubeconfig and addresses stay. Then
+    /// [`contexts`](Self::contexts), [`kubeconfig`](Self::kubeconfig) and the port of
+    /// [`listen`](Self::listen) do not count.
+    pub service: Option<Service>,
 }
 
 /// Selects the contexts to serve.
@@ -68,6 +66,9 @@ pub enum Contexts {
     Named(Vec<String>),
     /// Every context that can be used; a warning names the others.
     All,
+    /// The current one, and every other for clients that ask for it. One that cannot be used answers
+    /// why.
+    Every,
 }
 
 impl Default for Options {
@@ -81,6 +82,7 @@ impl Default for Options {
             allowed: Allowed::default(),
             danger_listen_remote: None,
             refresh_on_403: false,
+            service: None,
         }
     }
 }
@@ -94,11 +96,36 @@ pub struct Proxy {
     activity: Arc<Activity>,
     report: Arc<Report>,
     current: Arc<ServedContext>,
+    contexts: Arc<ServedContexts>,
     metrics_url: Option<String>,
+    /// Closed when nothing listens any more.
+    listening: watch::Receiver<()>,
     /// Removes the file.
-    _kubeconfig: Written,
+    _kubeconfig: Option<Written>,
     /// Last, so that it is removed after everything in it.
     _directory: Directory,
+}
+
+/// What clients of a service need.
+#[derive(Clone)]
+pub struct Clients(Arc<ServedContexts>);
+
+impl Clients {
+    /// A number that grows when [`list`](Self::list) changes.
+    pub fn version(&self) -> u64 {
+        self.0.version()
+    }
+
+    /// Clients get what [`list`](Self::list) was at this version. Only then are new contexts written
+    /// into their kubeconfig.
+    pub fn told(&self, version: u64) {
+        self.0.set_told(version);
+    }
+
+    /// The contexts, with the certificates that admit clients to them.
+    pub fn list(&self) -> Vec<ProxyContext> {
+        self.0.for_clients()
+    }
 }
 
 impl Proxy {
@@ -108,62 +135,42 @@ impl Proxy {
         names::check([Some(options.listen), options.admin].into_iter().flatten(), remote)?;
         // Before they are read, so that a change in between is noticed.
         let files = reload::files(&*config);
-        let kubeconfig = config.kubeconfig()?;
         let metrics = Arc::new(Metrics::default());
         let routes = Routes {
             config: config.clone(),
             sources: Sources::new(Arc::new(SystemClock), metrics.host.clone()),
             refresh_on_403: options.refresh_on_403,
         };
-        let (opened, current) = open_contexts(&options.contexts, &kubeconfig, &routes)?;
-        let surroundings = config.surroundings();
-        let directory = Directory::make(surroundings)?;
         let activity = Activity::new();
-        let authority = Authority::new().map_err(unsigned)?;
-        let (listeners, names) = listen(options, opened, &current, &activity, surroundings)?;
-        let mut certificates = Vec::new();
-        for _ in &listeners {
-            certificates.push(authority.client().map_err(unsigned)?);
-        }
-        let contexts: Vec<_> = listeners.iter().map(|listener| listener.context.clone()).collect();
-        let by_certificate: HashMap<_, _> = certificates
-            .iter()
-            .zip(&contexts)
-            .map(|(client, context)| (client.certificate.clone(), context.clone()))
-            .collect();
-        let identity = authority.listener(names.certificate()).map_err(unsigned)?;
-        let acceptor = Acceptor::new(&authority, identity, by_certificate, metrics.clone())
+        let (site, directory) = match &options.service {
+            Some(service) => {
+                let site = service_site(service, options, &routes, &activity).await?;
+                (site, Directory::make(config.surroundings())?)
+            }
+            None => site(options, &routes, &activity)?,
+        };
+        let Site { contexts, current, listeners, more, identity, clients, .. } = site;
+        let identity = (identity.certificate, identity.key);
+        let acceptor = Acceptor::new(&clients, identity, contexts.clone(), metrics.clone())
             .map_err(|error| broken("the proxy's certificates", &error))?;
-        let entries: Vec<Entry<'_>> = contexts
-            .iter()
-            .zip(&certificates)
-            .map(|(context, certificate)| Entry { context, certificate })
-            .collect();
-        let text = kubeconfig::compose(authority.pem(), &entries, &current);
-        let path = options.kubeconfig.clone().unwrap_or_else(|| directory.kubeconfig());
-        let written =
-            directory.alone(|| kubeconfig::write(&path, &text, &kubeconfig, surroundings))?;
-        let current = contexts
-            .iter()
-            .find(|context| context.name == current)
-            .cloned()
-            .ok_or_else(no_context)?;
         let report = Arc::new(Report {
+            service: options.service.as_ref().map(|service| service.name().to_owned()),
             url: current.url.clone(),
-            kubeconfig: written.path.clone(),
+            kubeconfig: site.kubeconfig,
             contexts: contexts.clone(),
             reloads: ReloadStats::new(),
             metrics,
             started: SystemClock.now(),
         });
-        let remote = options.danger_listen_remote.as_deref();
         let admin = Admin::bind(&directory.socket(), options.admin, remote).await?;
         let metrics_url = admin.metrics_url();
         let (stage, watched) = watch::channel(Stage::Serving);
+        let (listening, silent) = watch::channel(());
         let mut serving = JoinSet::new();
-        serving.spawn(server::serve(Arc::new(acceptor), listeners, watched));
+        serving.spawn(server::serve(Arc::new(acceptor), listeners, more, watched, listening));
         let mut helpers = admin.serve(report.clone());
-        helpers.spawn(Reloader::new(files, routes, contexts, report.reloads.clone()).run());
+        let reloads = report.reloads.clone();
+        helpers.spawn(Reloader::new(files, routes, contexts.clone(), reloads, site.growth).run());
         Ok(Self {
             stage,
             serving,
@@ -171,8 +178,10 @@ impl Proxy {
             activity,
             report,
             current,
+            contexts,
             metrics_url,
-            _kubeconfig: written,
+            listening: silent,
+            _kubeconfig: site.written,
             _directory: directory,
         })
     }
@@ -206,6 +215,29 @@ impl Proxy {
         }
     }
 
+    /// Opens a connection to each server for which an external signer signs, so that signers ask for
+    /// their PINs now. An error is not reported, as with [`log_in`](Self::log_in).
+    pub async fn unlock_signers(&self) {
+        let mut asked: Vec<Arc<Route>> = Vec::new();
+        let routes: Vec<_> = self.contexts.all().iter().filter_map(|one| one.route()).collect();
+        for route in routes.into_iter().filter(|route| route.signs()) {
+            if asked.iter().all(|known| !known.source.same(&route.source)) {
+                let _ = route.client.get("/version").await;
+                asked.push(route);
+            }
+        }
+    }
+
+    /// What clients of a service need for each context.
+    pub fn clients(&self) -> Clients {
+        Clients(self.contexts.clone())
+    }
+
+    /// Returns, after [`drain`](Self::drain), when nothing listens any more.
+    pub async fn silent(&mut self) {
+        while self.listening.changed().await.is_ok() {}
+    }
+
     /// How many requests and streams are open.
     pub fn open_requests(&self) -> u64 {
         self.activity.open_requests()
@@ -228,104 +260,4 @@ impl Proxy {
             tokio::time::sleep(POLL).await;
         }
     }
-}
-
-/// The routes of the chosen contexts, and the name of the current one.
-fn open_contexts(
-    contexts: &Contexts,
-    kubeconfig: &Kubeconfig,
-    routes: &Routes,
-) -> Result<(Vec<Route>, String), Error> {
-    let open = |name: Option<&str>| routes.open(routes.config.target(kubeconfig, name)?);
-    let mut opened = Vec::new();
-    match contexts {
-        Contexts::Current => opened.push(open(None)?),
-        Contexts::Named(names) => {
-            for name in names {
-                opened.push(open(Some(name))?);
-            }
-        }
-        Contexts::All => {
-            for context in &kubeconfig.contexts {
-                match open(Some(&context.name)) {
-                    Ok(route) => opened.push(route),
-                    // One broken context of many must not stop the others.
-                    Err(error) => {
-                        tracing::warn!("context `{}` is not served: {error}", context.name);
-                    }
-                }
-            }
-        }
-    }
-    let named = opened
-        .iter()
-        .find(|route| *contexts == Contexts::All && route.name() == kubeconfig.current_context);
-    let current = named.or(opened.first()).ok_or_else(no_context)?.name().to_owned();
-    Ok((opened, current))
-}
-
-/// A listener for each context, and the names that all share.
-fn listen(
-    options: &Options,
-    routes: Vec<Route>,
-    current: &str,
-    activity: &Arc<Activity>,
-    surroundings: &Surroundings,
-) -> Result<(Vec<Listener>, Names), Error> {
-    let remote = options.danger_listen_remote.as_deref();
-    let mut ports = Ports::open(surroundings);
-    let mut listeners = Vec::new();
-    let mut first = None;
-    for route in routes {
-        let socket = bind(options.listen, &route, current, &mut ports)?;
-        let address = socket.local_addr().map_err(|error| broken("the listener", &error))?;
-        let names = Names::new(address, remote);
-        let gate = Gate {
-            names: names.hosts.clone(),
-            scheme: http::uri::Scheme::HTTPS,
-            allowed: options.allowed,
-        };
-        let url = format!("https://{}", names.first());
-        let context = Arc::new(ServedContext::new(route, url, activity));
-        listeners.push(Listener { socket, gate: Arc::new(gate), context });
-        first.get_or_insert(names);
-    }
-    ports.keep();
-    Ok((listeners, first.ok_or_else(no_context)?))
-}
-
-/// The listener of a context. A requested address is for the current context; each of the others
-/// has its own port.
-fn bind(
-    address: SocketAddr,
-    route: &Route,
-    current: &str,
-    ports: &mut Ports,
-) -> Result<TcpListener, Error> {
-    let bound = if address.port() != 0 && route.name() == current {
-        std::net::TcpListener::bind(address)
-    } else {
-        ports.bind(address.ip(), route.name(), &mask(&route.target.cluster.value.server))
-    };
-    bound
-        .and_then(|socket| {
-            socket.set_nonblocking(true)?;
-            TcpListener::from_std(socket)
-        })
-        .map_err(|error| {
-            Error::failed(format!("cannot listen on `{address}`")).note("cause", error.to_string())
-        })
-}
-
-fn no_context() -> Error {
-    Error::failed("no context to serve")
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "the shape that `map_err` asks for")]
-fn unsigned(error: rcgen::Error) -> Error {
-    broken("the proxy's certificates", &error)
-}
-
-fn broken(what: &str, error: &dyn std::error::Error) -> Error {
-    Error::failed(format!("cannot create {what}")).note("cause", error.to_string())
 }

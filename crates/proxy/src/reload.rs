@@ -18,7 +18,8 @@ use keyward_process::clock::{Clock, SystemClock};
 
 use crate::{
     Config, Error, Kind,
-    context::{ServedContext, State},
+    context::{ServedContext, ServedContexts, State},
+    growth::Growth,
     refusal::Refusal,
     route::Routes,
 };
@@ -70,18 +71,21 @@ pub(crate) fn files(config: &dyn Config) -> Reload {
 pub(crate) struct Reloader {
     files: Reload,
     routes: Routes,
-    contexts: Vec<Arc<ServedContext>>,
+    contexts: Arc<ServedContexts>,
     reloads: Arc<ReloadStats>,
+    /// Takes in new contexts, in a service.
+    growth: Option<Growth>,
 }
 
 impl Reloader {
     pub(crate) fn new(
         files: Reload,
         routes: Routes,
-        contexts: Vec<Arc<ServedContext>>,
+        contexts: Arc<ServedContexts>,
         reloads: Arc<ReloadStats>,
+        growth: Option<Growth>,
     ) -> Self {
-        Self { files, routes, contexts, reloads }
+        Self { files, routes, contexts, reloads, growth }
     }
 
     /// Watches until it is dropped.
@@ -101,18 +105,31 @@ impl Reloader {
 
     fn look(&mut self) {
         let (routes, contexts) = (&self.routes, &self.contexts);
-        let Some(read) = self.files.look(|| read(routes, contexts)) else { return };
+        let done = if let Some(growth) = &mut self.growth {
+            let read = self.files.look(|| routes.config.kubeconfig());
+            let done = read.map(|read| read.map(|kubeconfig| growth.apply(&kubeconfig, routes)));
+            growth.settle();
+            done
+        } else {
+            let all = contexts.all();
+            let read = self.files.look(|| read(routes, &all));
+            read.map(|read| {
+                read.map(|states| {
+                    for (context, state) in all.iter().zip(states) {
+                        apply(context, state);
+                    }
+                })
+            })
+        };
         let now = SystemClock.now();
-        match read {
-            Ok(states) => {
-                for (context, state) in self.contexts.iter().zip(states) {
-                    apply(context, state);
-                }
+        match done {
+            None => {}
+            Some(Ok(())) => {
                 self.reloads.taken.fetch_add(1, Ordering::Relaxed);
                 *self.reloads.lock() = Last { since: now, fault: None };
                 tracing::info!("the kubeconfig or the kuberc has changed and was reloaded");
             }
-            Err(error) => {
+            Some(Err(error)) => {
                 self.reloads.broken.fetch_add(1, Ordering::Relaxed);
                 let message = redact(&error.line()).into_owned();
                 tracing::warn!(
@@ -139,8 +156,7 @@ fn state(
     if let Some(name) = name
         && !kubeconfig.contexts.iter().any(|context| context.name == name)
     {
-        let message = format!("context `{name}` is no longer in the kubeconfig");
-        return Ok(Some(State::Closed(Refusal::closed("context", message))));
+        return Ok(Some(removed(name)));
     }
     let target = routes.config.target(kubeconfig, name)?;
     if name.is_none() && !target.context.is_empty() {
@@ -158,7 +174,13 @@ fn state(
     }
 }
 
-fn apply(context: &ServedContext, state: Option<State>) {
+/// The state of a context that the kubeconfig no longer has.
+pub(crate) fn removed(name: &str) -> State {
+    let message = format!("context `{name}` is no longer in the kubeconfig");
+    State::Closed(Refusal::closed("context", message))
+}
+
+pub(crate) fn apply(context: &ServedContext, state: Option<State>) {
     let Some(state) = state else { return };
     match &state {
         State::Open(_) => {

@@ -9,17 +9,17 @@ use std::{
 };
 
 use jiff::Timestamp;
-use keyward_host::{
-    Credential,
-    prometheus::{Family, Text},
-    redact::redact,
-};
+use keyward_host::{Credential, redact::redact};
 use keyward_process::clock::{Clock, SystemClock};
-use keyward_protocol::{jwt::Claims, url};
+use keyward_protocol::{
+    jwt::Claims,
+    prometheus::{Family, Text},
+    url,
+};
 use serde_json::{Value, json};
 
 use crate::{
-    context::{ServedContext, State},
+    context::{ServedContext, ServedContexts, State},
     metrics::Metrics,
     reload::ReloadStats,
     request_stats::RequestStats,
@@ -27,9 +27,11 @@ use crate::{
 
 /// What a running proxy reports about itself.
 pub(crate) struct Report {
+    /// The name of the service, if it is one.
+    pub(crate) service: Option<String>,
     pub(crate) url: String,
     pub(crate) kubeconfig: PathBuf,
-    pub(crate) contexts: Vec<Arc<ServedContext>>,
+    pub(crate) contexts: Arc<ServedContexts>,
     pub(crate) reloads: Arc<ReloadStats>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) started: Timestamp,
@@ -88,14 +90,14 @@ impl Report {
         reloads.sample(&[("outcome", "success")], taken);
         text.family(RELOADED).sample(&[], u8::from(self.reloads.last().fault.is_none()));
         let mut served = text.family(SERVED);
-        for context in &self.contexts {
+        for context in self.contexts.all().iter() {
             served.sample(&[("context", &context.name)], u8::from(context.route().is_some()));
         }
     }
 
     fn write_credentials(&self, text: &mut Text) {
-        let routes =
-            || self.contexts.iter().filter_map(|context| Some((&*context.name, context.route()?)));
+        let all = self.contexts.all();
+        let routes = || all.iter().filter_map(|context| Some((&*context.name, context.route()?)));
         let mut refreshed = text.family(REFRESHED);
         for (name, route) in routes() {
             let history = route.source.history();
@@ -113,32 +115,33 @@ impl Report {
     }
 
     fn write_requests(&self, text: &mut Text) {
+        let all = self.contexts.all();
         let mut requests = text.family(REQUESTS);
-        for (context, stats) in self.stats() {
+        for (context, stats) in stats(&all) {
             for (code, count) in stats.codes() {
                 requests.sample(&[("context", context), ("code", &code.to_string())], count);
             }
         }
         let mut refusals = text.family(REFUSALS);
-        for (context, stats) in self.stats() {
+        for (context, stats) in stats(&all) {
             for (reason, count) in stats.refusals().iter() {
                 refusals.sample(&[("context", context), ("reason", reason)], count);
             }
         }
         let mut latency = text.family(LATENCY);
-        for (context, stats) in self.stats() {
+        for (context, stats) in stats(&all) {
             latency.histogram(&[("context", context)], &stats.latency);
         }
         let mut open = text.family(OPEN);
-        for (context, stats) in self.stats() {
+        for (context, stats) in stats(&all) {
             open.sample(&[("context", context)], stats.open.load(Ordering::Relaxed));
         }
         let mut open = text.family(UPGRADES_OPEN);
-        for (context, stats) in self.stats() {
+        for (context, stats) in stats(&all) {
             open.sample(&[("context", context)], stats.tunnels.load(Ordering::Relaxed));
         }
         let mut upgrades = text.family(UPGRADES);
-        for (context, stats) in self.stats() {
+        for (context, stats) in stats(&all) {
             for (protocol, count) in [("websocket", &stats.websocket), ("spdy", &stats.spdy)] {
                 let count = count.load(Ordering::Relaxed);
                 upgrades.sample(&[("context", context), ("protocol", protocol)], count);
@@ -146,19 +149,17 @@ impl Report {
         }
     }
 
-    fn stats(&self) -> impl Iterator<Item = (&str, &RequestStats)> {
-        self.contexts.iter().map(|context| (&*context.name, &*context.stats))
-    }
-
     /// The status for `keyward proxy status`; docs/cli.md has the schema.
     pub(crate) fn status(&self) -> Value {
+        let all = self.contexts.all();
         json!({
             "pid": std::process::id(),
+            "service": self.service,
             "url": self.url,
             "kubeconfig": self.kubeconfig,
             "started": self.started.to_string(),
             "config": self.config(),
-            "contexts": self.contexts.iter().map(|served| context(served)).collect::<Vec<_>>(),
+            "contexts": all.iter().map(|served| context(served)).collect::<Vec<_>>(),
         })
     }
 }
@@ -173,6 +174,10 @@ impl Report {
             "fault": last.fault.map(error),
         })
     }
+}
+
+fn stats(all: &[Arc<ServedContext>]) -> impl Iterator<Item = (&str, &RequestStats)> {
+    all.iter().map(|context| (&*context.name, &*context.stats))
 }
 
 fn context(served: &ServedContext) -> Value {

@@ -10,8 +10,8 @@ use std::{
 };
 
 use http::StatusCode;
-use keyward_host::prometheus::Histogram;
 use keyward_process::clock::{Clock, SystemClock};
+use keyward_protocol::prometheus::Histogram;
 
 /// How often idleness is checked, at most.
 const LOOK: Duration = Duration::from_millis(100);

@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use keyward::{Client, client::Opened};
 use keyward_host::{Kubeconfig, Source, Sources, Target, kubeconfig::Named};
-use keyward_protocol::Secret;
+use keyward_protocol::{Secret, text::inline};
 use tokio::sync::watch;
 
-use crate::{Config, Error};
+use crate::{Config, Error, certificates};
 
 /// The name of a context without one: defined by flags, or by the pod we run in.
 const NAMELESS: &str = "keyward";
+
+/// The name under which kubeconfigs have external signers.
+const SIGNER: &str = "externalSigner";
 
 /// The route to a server.
 pub(crate) struct Route {
@@ -41,6 +44,9 @@ impl Routes {
         if self.refresh_on_403 {
             builder = builder.refresh_on_403();
         }
+        if certificates::is_authority(&target.cluster.value.certificate_authority_data) {
+            return Err(leads_to_proxy(&target));
+        }
         let Opened { client, source, plan } = self.config.open(target, builder, &self.sources)?;
         let asks = plan.plugin().is_some_and(|plugin| plugin.preview.attended());
         let runs = !plan.is_static();
@@ -56,12 +62,32 @@ impl Route {
         self.context.as_deref().unwrap_or(NAMELESS)
     }
 
+    /// Whether an external signer authenticates connections.
+    pub(crate) fn signs(&self) -> bool {
+        let provider = self.target.user.value.auth_provider.as_ref();
+        provider.is_some_and(|provider| provider.name == SIGNER)
+    }
+
     /// Whether a route of another version leads to the same server, with the same identity and
     /// policy.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.source.same(&other.source)
             && text(&self.target).expose() == text(&other.target).expose()
     }
+}
+
+/// A proxy before a proxy would only hide whose credentials are used.
+fn leads_to_proxy(target: &Target) -> Error {
+    let context = inline(&target.context);
+    let error = Error::usage(format!("context `{context}` already goes through a Keyward proxy"));
+    let error = match &target.cluster.place.file {
+        Some(file) => error.note("kubeconfig", format!("`{}`", file.display())),
+        None => error,
+    };
+    error.hint(
+        "use kubectl with this kubeconfig as it is, or give the proxy your own with \
+         `--kubeconfig ~/.kube/config`",
+    )
 }
 
 /// Everything that a target says of its cluster and user.

@@ -1,6 +1,6 @@
 //! The listener: TLS with a client certificate, then HTTP/2 or HTTP/1.1.
 
-use std::{collections::HashMap, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use hyper::{
     server::conn::{http1, http2},
@@ -17,15 +17,14 @@ use rustls::{
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
-    sync::watch,
+    sync::{mpsc::UnboundedReceiver, watch},
     task::JoinSet,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::{
-    certificates::Authority,
     connection_limit::ConnectionLimit,
-    context::ServedContext,
+    context::{ServedContext, ServedContexts},
     forward::{Access, forward},
     gate::Gate,
     metrics::Metrics,
@@ -83,8 +82,7 @@ pub(crate) enum Stage {
 /// What the listeners of all contexts share.
 pub(crate) struct Acceptor {
     tls: TlsAcceptor,
-    /// The context that a client's certificate is for.
-    contexts: HashMap<CertificateDer<'static>, Arc<ServedContext>>,
+    contexts: Arc<ServedContexts>,
     metrics: Arc<Metrics>,
     handshakes: ConnectionLimit,
 }
@@ -97,14 +95,15 @@ pub(crate) struct Listener {
 }
 
 impl Acceptor {
+    /// Admits clients with certificates of the authority `clients`.
     pub(crate) fn new(
-        authority: &Authority,
+        clients: &CertificateDer<'static>,
         identity: (CertificateDer<'static>, PrivateKeyDer<'static>),
-        contexts: HashMap<CertificateDer<'static>, Arc<ServedContext>>,
+        contexts: Arc<ServedContexts>,
         metrics: Arc<Metrics>,
     ) -> Result<Self, rustls::Error> {
         Ok(Self {
-            tls: Arc::new(settings(authority, identity)?).into(),
+            tls: Arc::new(settings(clients, identity)?).into(),
             contexts,
             metrics,
             handshakes: ConnectionLimit::new(HANDSHAKES),
@@ -112,19 +111,19 @@ impl Acceptor {
     }
 
     /// The context of the client's certificate.
-    fn context(&self, stream: &TlsStream<Socket>) -> Option<&Arc<ServedContext>> {
+    fn context(&self, stream: &TlsStream<Socket>) -> Option<Arc<ServedContext>> {
         let (_, session) = stream.get_ref();
-        self.contexts.get(session.peer_certificates()?.first()?)
+        self.contexts.of(session.peer_certificates()?.first()?)
     }
 }
 
 fn settings(
-    authority: &Authority,
+    clients: &CertificateDer<'static>,
     (certificate, key): (CertificateDer<'static>, PrivateKeyDer<'static>),
 ) -> Result<ServerConfig, rustls::Error> {
     let provider: Arc<CryptoProvider> = Arc::new(ring::default_provider());
     let mut roots = RootCertStore::empty();
-    roots.add(authority.der().clone())?;
+    roots.add(clients.clone())?;
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
         .build()
         .map_err(|error| rustls::Error::General(error.to_string()))?;
@@ -144,21 +143,42 @@ async fn draining(mut stage: watch::Receiver<Stage>) {
     let _ = stage.wait_for(|stage| *stage >= Stage::Draining).await;
 }
 
-/// Accepts connections until the end, then waits for open requests.
+/// Accepts connections until the end, then waits for open requests. Closes `listening` when it no
+/// longer accepts any.
 pub(crate) async fn serve(
     acceptor: Arc<Acceptor>,
     listeners: Vec<Listener>,
+    mut more: UnboundedReceiver<Listener>,
     stage: watch::Receiver<Stage>,
+    listening: watch::Sender<()>,
 ) {
+    let listening = Arc::new(listening);
     let mut all = JoinSet::new();
+    let start = |listener| accept(acceptor.clone(), listener, stage.clone(), listening.clone());
     for listener in listeners {
-        all.spawn(accept(acceptor.clone(), listener, stage.clone()));
+        all.spawn(start(listener));
     }
+    let mut ends = pin!(draining(stage.clone()));
+    loop {
+        tokio::select! {
+            () = &mut ends => break,
+            Some(listener) = more.recv() => {
+                all.spawn(start(listener));
+            }
+            Some(_) = all.join_next() => {}
+        }
+    }
+    drop((more, listening));
     while all.join_next().await.is_some() {}
 }
 
 /// Accepts the clients of one context.
-async fn accept(acceptor: Arc<Acceptor>, listener: Listener, stage: watch::Receiver<Stage>) {
+async fn accept(
+    acceptor: Arc<Acceptor>,
+    listener: Listener,
+    stage: watch::Receiver<Stage>,
+    listening: Arc<watch::Sender<()>>,
+) {
     let Listener { socket, gate, context } = listener;
     let mut connections = JoinSet::new();
     let mut draining = pin!(draining(stage.clone()));
@@ -182,7 +202,7 @@ async fn accept(acceptor: Arc<Acceptor>, listener: Listener, stage: watch::Recei
             },
         }
     }
-    drop(socket);
+    drop((socket, listening));
     while connections.join_next().await.is_some() {}
 }
 
@@ -219,7 +239,7 @@ async fn connect(
             return;
         }
     };
-    let Some(context) = acceptor.context(&stream).cloned() else {
+    let Some(context) = acceptor.context(&stream) else {
         acceptor.metrics.rejected();
         tracing::warn!(%peer, "a client's certificate belongs to no context");
         return;

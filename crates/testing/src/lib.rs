@@ -6,6 +6,7 @@ pub mod kubectl;
 pub mod log;
 #[cfg(unix)]
 pub mod misbehaviour;
+pub mod nodes;
 #[cfg(target_os = "linux")]
 pub mod orphans;
 pub mod plugin;

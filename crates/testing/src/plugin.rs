@@ -51,6 +51,7 @@ pub fn keyward() -> &'static Path {
             sources: &[
                 "../agent/src",
                 "../cli/src",
+                "../image/src",
                 "../proxy/src",
                 "../keyward/src",
                 "../host/src",
@@ -80,6 +81,24 @@ pub fn agent() -> &'static Path {
     })
 }
 
+/// The path of the program `keyward-exec`, which `keyward wrap` puts in front of plugins.
+///
+/// # Panics
+///
+/// When it does not exist and cannot be built.
+pub fn exec() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        find(&Built {
+            package: "keyward-exec",
+            flag: "--bin",
+            name: "keyward-exec",
+            folder: "",
+            sources: &["../exec/src", "../protocol/src"],
+        })
+    })
+}
+
 /// The path of the program `keyward-pkcs11`, which `keyward demo` looks for beside `keyward`.
 ///
 /// # Panics
@@ -94,6 +113,24 @@ pub fn pkcs11() -> &'static Path {
             name: "keyward-pkcs11",
             folder: "",
             sources: &["../../plugins/pkcs11/src", "../plugin/src", "../protocol/src"],
+        })
+    })
+}
+
+/// The path of the program `keyward-providers`, which packages ask for its links.
+///
+/// # Panics
+///
+/// When it does not exist and cannot be built.
+pub fn providers() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        find(&Built {
+            package: "keyward-providers",
+            flag: "--bin",
+            name: "keyward-providers",
+            folder: "",
+            sources: &["../../plugins/providers/src", "../plugin/src", "../protocol/src"],
         })
     })
 }

@@ -54,6 +54,13 @@ pub async fn api(
     Err("kube-apiserver found no port".into())
 }
 
+/// The scheduler's command, with this kubeconfig.
+pub fn scheduler(tools: &Tools, kubeconfig: &Path) -> Command {
+    let mut command = Command::new(tools.kubernetes("kube-scheduler"));
+    command.args(["--leader-elect=false", "--secure-port=0"]).arg("--kubeconfig").arg(kubeconfig);
+    command
+}
+
 /// The controller manager's command, with this kubeconfig.
 pub fn manager(tools: &Tools, folder: &Path, kubeconfig: &Path) -> Command {
     let mut command = Command::new(tools.kubernetes("kube-controller-manager"));
@@ -93,7 +100,7 @@ const API: &[&str] = &[
     "--advertise-address=127.0.0.1",
     "--endpoint-reconciler-type=none",
     "--service-cluster-ip-range=10.0.0.0/24",
-    "--authorization-mode=RBAC",
+    "--authorization-mode=Node,RBAC",
     "--authentication-token-webhook-version=v1",
     "--authentication-token-webhook-cache-ttl=1s",
     "--enable-bootstrap-token-auth",
@@ -126,7 +133,8 @@ const MANAGER: &[&str] = &[
     "--use-service-account-credentials",
     "--controllers=certificatesigningrequest-signing-controller,certificatesigningrequest-approving-controller,\
      serviceaccount-controller,root-ca-certificate-publisher-controller,namespace-controller,\
-     garbage-collector-controller,token-cleaner-controller,bootstrap-signer-controller",
+     garbage-collector-controller,token-cleaner-controller,bootstrap-signer-controller,\
+     daemonset-controller,job-controller",
 ];
 
 const MANAGER_FILES: &[(&str, &str)] = &[

@@ -1,9 +1,12 @@
 //! What is shown, a sentence each.
 
 mod clients;
+mod clouds;
+mod fleet;
 mod image;
 mod plugins;
 mod proxy;
+mod pulls;
 mod rotation;
 pub mod same;
 mod signer;
@@ -79,7 +82,27 @@ pub fn all() -> Vec<Step> {
         "every client takes keyward credential for its plugin" => clients::chain,
         "clients of two clusters with different kinds get the right answers" => clients::different,
         "k9s through the proxy shows what is made while tokens rotate" => clients::shows,
+        "the API server accepts every object of the chart" => fleet::objects,
         "a key that stays in its token signs for a certificate of the cluster" => signer::commands,
         "a key that stays in its token is enrolled by one command and one approval" => signer::enrolment,
+    ]
+}
+
+/// The steps that run containers, and so need root.
+pub fn with_containers() -> Vec<Step> {
+    steps![
+        "a kubelet pulls with the login of keyward-provider-docker" => pulls::docker,
+        "a kubelet pulls as the pod's service account with keyward-provider-token" => pulls::token,
+        "a kubelet pulls with the proposal's own sample through keyward-provider-node" => pulls::proposal,
+        "providers behind a kubelet are disabled, enabled and replaced during 100 pulls" => pulls::switched,
+        "a kubelet pulls with the login that keyward-exchange gets for the pod's service account" => clouds::exchange,
+        "a kubelet pulls from Amazon ECR with keyward-ecr" => clouds::ecr,
+        "a kubelet pulls from Google Artifact Registry with keyward-gar" => clouds::gar,
+        "a kubelet shows a wrong password of a provider, and the right one needs no restart" => pulls::wrong_password,
+        "a kubelet logs what is wrong with a provider's file, and where" => pulls::broken_file,
+        "a kubelet pulls without a login when a provider fails" => pulls::failing,
+        "a kubelet pulls without a login when a provider hangs" => pulls::hanging,
+        "a kubelet pulls without a login when a provider is gone" => pulls::gone,
+        "the chart installs on a node, upgrades, stops at a broken configuration, rolls back and uninstalls" => fleet::lifecycle,
     ]
 }

@@ -4,6 +4,7 @@ use std::{
     ffi::OsString,
     fmt,
     io::{self, Write as _},
+    path::PathBuf,
     process::ExitCode,
     sync::Arc,
 };
@@ -19,14 +20,19 @@ use crate::explain::Explain;
 /// The flag that all families have.
 const EXPLAIN: &str = "--explain";
 
+/// The flag by which `keyward wrap --native` asks whether a command line is accepted.
+const CHECK: &str = "--check-arguments";
+
 /// One start of the program: what it was called, with which arguments, and where it stands.
 pub struct Call {
     /// The name that selected the family, without directories.
     pub name: String,
-    /// The arguments after the name, without `--explain`.
+    /// The arguments after the name, without `--explain` and `--check-arguments`.
     pub args: Vec<OsString>,
     /// Whether `--explain` was given: the report is wanted and no credential.
     pub explains: bool,
+    /// Whether only the arguments are to be checked: nothing is looked up and nothing printed.
+    pub checks: bool,
     /// Environment, working directory and terminal.
     pub surroundings: Surroundings,
     /// The time.
@@ -46,9 +52,13 @@ impl Call {
         surroundings: Surroundings,
         clock: SharedClock,
     ) -> Self {
-        let count = args.len();
-        args.retain(|arg| arg != EXPLAIN);
-        Self { name, explains: args.len() < count, args, surroundings, clock }
+        let mut taken = |flag: &str| {
+            let count = args.len();
+            args.retain(|arg| arg != flag);
+            args.len() < count
+        };
+        let (explains, checks) = (taken(EXPLAIN), taken(CHECK));
+        Self { name, args, explains, checks, surroundings, clock }
     }
 
     /// Answers as an exec plugin, in v1beta1 if `KUBERNETES_EXEC_INFO` is not set. With `--explain`, prints what
@@ -58,6 +68,9 @@ impl Call {
         plugin: impl Fn(&Question, &Explain) -> Result<Credential, Refusal>,
     ) -> ExitCode {
         let explain = Explain::default();
+        if self.checks {
+            return ExitCode::SUCCESS;
+        }
         if !self.explains {
             return serve_or(Version::V1Beta1, |question: &Question| plugin(question, &explain));
         }
@@ -84,6 +97,22 @@ impl Call {
         out.write_all(text.as_bytes())
             .and_then(|()| out.flush())
             .map_err(|error| Refusal::Failed(format!("cannot print: {error}")))
+    }
+
+    /// The line that `version` prints.
+    pub fn version(&self) -> String {
+        format!("{} (Keyward) {}", self.name, env!("CARGO_PKG_VERSION"))
+    }
+
+    /// A program by its path or its name on `PATH`.
+    #[allow(dead_code, reason = "which families use it depends on the features")]
+    pub(crate) fn find_program(&self, name: &str) -> Option<PathBuf> {
+        if name.contains('/') {
+            return Some(self.surroundings.absolute(name.as_ref())).filter(|path| path.is_file());
+        }
+        let path = self.surroundings.var("PATH").unwrap_or_default();
+        let directories = std::env::split_paths(&path).filter(|directory| directory.is_absolute());
+        directories.map(|directory| directory.join(name)).find(|path| path.is_file())
     }
 
     /// Tells the person something that does not stop the program.

@@ -1,4 +1,4 @@
-//! Which source of credentials was used, which were skipped and why.
+//! The sources of credentials: the one that was used, those that were skipped, and why.
 
 use std::{cell::RefCell, fmt::Write as _};
 

@@ -33,6 +33,39 @@ pub const FAMILIES: &[Family] = &[
         about: "logins for Amazon ECR, for the kubelet and docker",
         run: crate::ecr::run,
     },
+    #[cfg(feature = "acr")]
+    Family {
+        name: "keyward-acr",
+        replaces: &[
+            "acr-credential-provider",
+            "azure-acr-credential-provider",
+            "docker-credential-acr-env",
+        ],
+        about: "logins for Azure Container Registry, for the kubelet and docker",
+        run: crate::acr::run,
+    },
+    #[cfg(feature = "entra")]
+    Family {
+        name: "keyward-entra",
+        // `kubelogin` is here below, because two tools have that name; their flags tell them apart.
+        replaces: &[],
+        about: "tokens of Microsoft Entra ID for AKS clusters, also as kubelogin",
+        run: crate::entra::run,
+    },
+    #[cfg(feature = "gke")]
+    Family {
+        name: "keyward-gke",
+        replaces: &["gke-gcloud-auth-plugin"],
+        about: "tokens for Google Kubernetes Engine",
+        run: crate::gke::run,
+    },
+    #[cfg(feature = "gar")]
+    Family {
+        name: "keyward-gar",
+        replaces: &["auth-provider-gcp", "docker-credential-gcr", "docker-credential-gcloud"],
+        about: "logins for Google Artifact Registry, for the kubelet and docker",
+        run: crate::gar::run,
+    },
     #[cfg(feature = "oidc")]
     Family {
         name: "keyward-oidc",
@@ -40,6 +73,38 @@ pub const FAMILIES: &[Family] = &[
         about: "tokens of OpenID providers",
         run: crate::oidc::run,
     },
+    #[cfg(feature = "exchange")]
+    Family {
+        name: "keyward-exchange",
+        replaces: &[],
+        about: "logins and tokens in exchange for a pod's identity",
+        run: crate::exchange::run,
+    },
+    #[cfg(feature = "kms")]
+    Family {
+        name: "keyward-kms",
+        replaces: &[],
+        about: "signatures of TLS client keys in AWS KMS, OpenBao and Vault",
+        run: crate::kms::run,
+    },
+    #[cfg(feature = "spiffe")]
+    Family {
+        name: "keyward-spiffe",
+        replaces: &[],
+        about: "the SPIFFE identity of a workload, as a token or certificate",
+        run: crate::spiffe::run,
+    },
+];
+
+/// The families that are also credential helpers of docker, with the names of those links. Docker calls a helper by
+/// its name without `docker-credential-`.
+const DOCKER: [(&str, &str); 5] = [
+    ("keyward-ecr", "docker-credential-keyward-ecr"),
+    ("keyward-acr", "docker-credential-keyward-acr"),
+    ("keyward-gar", "docker-credential-keyward-gar"),
+    // Two helpers with different identities become these.
+    ("keyward-gar", "docker-credential-keyward-gcr"),
+    ("keyward-gar", "docker-credential-keyward-gcloud"),
 ];
 
 impl Family {
@@ -48,9 +113,15 @@ impl Family {
         self.name.strip_prefix("keyward-").unwrap_or(self.name)
     }
 
+    /// The names of its own links.
+    pub fn links(&self) -> impl Iterator<Item = &'static str> {
+        let docker = DOCKER.iter().filter(|(name, _)| *name == self.name).map(|(_, link)| *link);
+        std::iter::once(self.name).chain(docker)
+    }
+
     /// All names that select it.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
-        std::iter::once(self.name).chain(self.replaces.iter().copied())
+        self.links().chain(self.replaces.iter().copied())
     }
 }
 

@@ -3,7 +3,7 @@
 //! The rules are those of Go's `pflag`, which most of the tools use: `--name value`, `--name=value`, `-n value`,
 //! `-nvalue`, `-n=value`, `--switch`, `--switch=false`, and `--` before words that begin with a dash.
 
-use std::{collections::HashMap, ffi::OsString};
+use std::{collections::HashMap, ffi::OsString, fmt};
 
 use keyward_plugin::Refusal;
 use keyward_protocol::text::inline;
@@ -38,8 +38,36 @@ pub(crate) enum Kind {
     Refused(&'static str),
 }
 
+/// A flag without a letter.
+pub(crate) const fn flag(name: &'static str, kind: Kind) -> Flag {
+    Flag { name, short: None, kind }
+}
+
+/// Why flags for logging change nothing.
+#[allow(dead_code, reason = "which families use it depends on the features")]
+pub(crate) const LOG: &str = "messages go to stderr, and there are no log files";
+
+/// The flags of Kubernetes' logging library, which most of the tools have.
+#[allow(dead_code, reason = "which families use it depends on the features")]
+pub(crate) const KLOG: &[Flag] = &[
+    flag("add_dir_header", Kind::IgnoredSwitch(LOG)),
+    flag("alsologtostderr", Kind::IgnoredSwitch(LOG)),
+    flag("legacy_stderr_threshold_behavior", Kind::IgnoredSwitch(LOG)),
+    flag("log_backtrace_at", Kind::Ignored(LOG)),
+    flag("log_dir", Kind::Ignored(LOG)),
+    flag("log_file", Kind::Ignored(LOG)),
+    flag("log_file_max_size", Kind::Ignored(LOG)),
+    flag("logtostderr", Kind::IgnoredSwitch(LOG)),
+    flag("one_output", Kind::IgnoredSwitch(LOG)),
+    flag("skip_headers", Kind::IgnoredSwitch(LOG)),
+    flag("skip_log_headers", Kind::IgnoredSwitch(LOG)),
+    flag("stderrthreshold", Kind::Ignored(LOG)),
+    Flag { name: "v", short: Some('v'), kind: Kind::Ignored(LOG) },
+    flag("vmodule", Kind::Ignored(LOG)),
+];
+
 /// A command line that was read.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Flags {
     values: HashMap<&'static str, Vec<String>>,
     words: Vec<String>,
@@ -47,7 +75,7 @@ pub(crate) struct Flags {
 
 impl Flags {
     /// Reads a command line. Unknown flags are errors that name the most similar flag.
-    pub(crate) fn read(table: &'static [Flag], args: &[OsString]) -> Result<Self, Refusal> {
+    pub(crate) fn read(tables: &[&[Flag]], args: &[OsString]) -> Result<Self, Refusal> {
         let mut flags = Self::default();
         let mut args = args.iter().map(text);
         while let Some(arg) = args.next() {
@@ -58,11 +86,11 @@ impl Flags {
                 }
             } else if let Some(long) = arg.strip_prefix("--") {
                 let (name, value) = split(long);
-                let flag = table.iter().find(|flag| flag.name == name);
-                let flag = flag.ok_or_else(|| unknown(table, name))?;
+                let flag = tables.iter().copied().flatten().find(|flag| flag.name == name);
+                let flag = flag.ok_or_else(|| unknown(tables, name))?;
                 flags.take(*flag, &format!("--{name}"), value, &mut args)?;
             } else if let Some(letters) = arg.strip_prefix('-').filter(|rest| !rest.is_empty()) {
-                flags.letters(table, letters, &mut args)?;
+                flags.letters(tables, letters, &mut args)?;
             } else {
                 flags.words.push(arg);
             }
@@ -73,14 +101,14 @@ impl Flags {
     /// Reads what follows one dash: letters of switches, and at most one flag with a value, which comes last.
     fn letters(
         &mut self,
-        table: &'static [Flag],
+        tables: &[&[Flag]],
         letters: &str,
         args: &mut impl Iterator<Item = Result<String, Refusal>>,
     ) -> Result<(), Refusal> {
         let mut rest = letters;
         while let Some(letter) = rest.chars().next() {
             rest = &rest[letter.len_utf8()..];
-            let flag = table.iter().find(|flag| flag.short == Some(letter));
+            let flag = tables.iter().copied().flatten().find(|flag| flag.short == Some(letter));
             let flag = *flag.ok_or_else(|| {
                 Refusal::BadConfig(format!("there is no flag `-{}`", inline(&letter.to_string())))
             })?;
@@ -138,6 +166,12 @@ impl Flags {
         self.values.get(name).map_or(&[], Vec::as_slice)
     }
 
+    /// The flags that were given, and their values.
+    #[allow(dead_code, reason = "which families use it depends on the features")]
+    pub(crate) fn given(&self) -> impl Iterator<Item = (&'static str, &[String])> {
+        self.values.iter().map(|(name, values)| (*name, values.as_slice()))
+    }
+
     /// Whether a switch is on.
     pub(crate) fn is_set(&self, name: &str) -> bool {
         self.text(name).and_then(boolean).unwrap_or(false)
@@ -146,6 +180,15 @@ impl Flags {
     /// The words that are no flags.
     pub(crate) fn words(&self) -> &[String] {
         &self.words
+    }
+}
+
+/// Names only: values may be secrets.
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut names: Vec<_> = self.values.keys().collect();
+        names.sort_unstable();
+        f.debug_struct("Flags").field("names", &names).finish_non_exhaustive()
     }
 }
 
@@ -178,8 +221,9 @@ fn text(arg: &OsString) -> Result<String, Refusal> {
     })
 }
 
-fn unknown(table: &[Flag], name: &str) -> Refusal {
-    let near = table.iter().map(|flag| (strsim::damerau_levenshtein(flag.name, name), flag.name));
+fn unknown(tables: &[&[Flag]], name: &str) -> Refusal {
+    let flags = tables.iter().copied().flatten();
+    let near = flags.map(|flag| (strsim::damerau_levenshtein(flag.name, name), flag.name));
     let hint = match near.min() {
         Some((distance, near)) if distance <= 3 => format!("\n\nhint: there is `--{near}`"),
         _ => String::new(),
@@ -203,7 +247,7 @@ mod tests {
 
     fn read(args: &[&str]) -> Result<Flags, String> {
         let args: Vec<_> = args.iter().map(OsString::from).collect();
-        Flags::read(TABLE, &args).map_err(|refusal| refusal.to_string())
+        Flags::read(&[TABLE], &args).map_err(|refusal| refusal.to_string())
     }
 
     #[test]
@@ -239,6 +283,12 @@ mod tests {
             read(&["token", "--scope", "a", "--scope=b", "-l", "json", "--", "-x"]).unwrap();
         assert_eq!(flags.words(), ["token", "-x"]);
         assert_eq!(flags.list("scope"), ["a", "b"]);
+    }
+
+    #[test]
+    fn debug_output_has_names_and_no_values() {
+        let flags = read(&["--scope=s3cr3t", "-i", "s3cr3t", "s3cr3t"]).unwrap();
+        assert_eq!(format!("{flags:?}"), r#"Flags { names: ["cluster-id", "scope"], .. }"#);
     }
 
     #[test]

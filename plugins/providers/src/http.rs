@@ -13,8 +13,14 @@ use std::{
 
 use http::{Request, Response, header};
 use jiff::{SignedDuration, fmt::rfc2822::DateTimeParser};
+use keyward_plugin::Refusal;
 use keyward_process::{clock::SharedClock, proxy, surroundings::Surroundings};
-use keyward_protocol::{pem, text::with_causes, url::mask};
+use keyward_protocol::{
+    pem,
+    text::{inline, with_causes},
+    url::mask,
+};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use ureq::{
     Agent, Proxy,
@@ -22,8 +28,14 @@ use ureq::{
 };
 use zeroize::Zeroizing;
 
+use crate::{link::is_link_local, store::digest_of};
+
 /// How long one request may take, from the look-up of the name to the end of the answer.
 pub(crate) const NETWORK: Duration = Duration::from_secs(30);
+
+/// How long a server of this machine or its link may take to accept a connection. Where there is none, packets may
+/// vanish.
+const NEAR: Duration = Duration::from_secs(2);
 
 /// The longest answer. A set of keys with certificates is some ten KiB.
 const LONGEST: u64 = 1 << 20;
@@ -42,6 +54,21 @@ pub(crate) struct Trust {
     pub(crate) identity: Option<Pair>,
 }
 
+impl Trust {
+    /// Text that differs if anything here does. What one configuration of trust brought is not for another one.
+    pub(crate) fn digest(&self) -> String {
+        let mut parts: Vec<String> = self.authorities.iter().map(|der| digest_of(der)).collect();
+        if let Some((chain, _)) = &self.identity {
+            parts.extend(chain.iter().map(|der| format!("identity {}", digest_of(der))));
+        }
+        if self.danger_any {
+            parts.push("any certificate".into());
+        }
+        parts.sort_unstable();
+        parts.join("\n")
+    }
+}
+
 /// An HTTP client. It follows no redirects: what it sends is meant for one server.
 pub(crate) struct Http {
     surroundings: Surroundings,
@@ -49,20 +76,32 @@ pub(crate) struct Http {
     trust: Trust,
     agents: RefCell<HashMap<String, Agent>>,
     skew: Cell<SignedDuration>,
+    limit: Duration,
+    never_proxied: bool,
 }
 
 impl Http {
     /// A client. The authorities of the system are read when the first TLS connection needs them.
     pub(crate) fn new(surroundings: Surroundings, clock: SharedClock, trust: Trust) -> Self {
         let skew = Cell::new(SignedDuration::ZERO);
-        Self { surroundings, clock, trust, agents: RefCell::default(), skew }
+        let agents = RefCell::default();
+        Self { surroundings, clock, trust, agents, skew, limit: NETWORK, never_proxied: false }
+    }
+
+    /// For a server of this machine or its link, such as a metadata service: no proxy, and less time.
+    #[must_use]
+    #[allow(dead_code, reason = "which families use it depends on the features")]
+    pub(crate) fn near(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self.never_proxied = true;
+        self
     }
 
     /// Sends a request and reads the whole answer, whatever its status.
     pub(crate) fn call(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, HttpError> {
-        let address = shown(request.uri());
+        let address = shown(&request.uri().to_string());
         let agent = self.agent(request.uri())?;
-        let failed = |error: ureq::Error| HttpError::new(&address, &error);
+        let failed = |error: ureq::Error| HttpError::new(&address, &error, self.limit);
         let response = agent.run(request).map_err(failed)?;
         self.compare_clocks(&response);
         let (parts, mut body) = response.into_parts();
@@ -100,7 +139,8 @@ impl Http {
             return Ok(agent.clone());
         }
         let mut config = Agent::config_builder()
-            .timeout_global(Some(NETWORK))
+            .timeout_global(Some(self.limit))
+            .timeout_connect(self.never_proxied.then_some(NEAR))
             .http_status_as_error(false)
             .max_redirects(0)
             .user_agent(concat!("keyward/", env!("CARGO_PKG_VERSION")))
@@ -114,11 +154,15 @@ impl Http {
     }
 
     fn proxy(&self, uri: &http::Uri, https: bool) -> Result<Option<Proxy>, HttpError> {
-        let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-        // Metadata services; a proxy could not reach them, and must not see what is asked there.
-        if host.parse::<IpAddr>().is_ok_and(|ip| is_link_local(ip.to_canonical())) {
+        if self.never_proxied {
             return Ok(None);
         }
+        let host = uri.host().unwrap_or_default();
+        // Metadata services; a proxy could not reach them, and must not see what is asked there.
+        if ip(host).is_some_and(is_link_local) {
+            return Ok(None);
+        }
+        let host = host.trim_start_matches('[').trim_end_matches(']');
         let port = uri.port_u16().unwrap_or(if https { 443 } else { 80 });
         let var = |name: &str| self.surroundings.var(name)?.into_string().ok();
         let named = proxy::from_environment(https, host, port, var)
@@ -169,17 +213,54 @@ fn private_key(key: &PrivateKeyDer<'_>) -> Option<PrivateKey<'static>> {
     PrivateKey::from_pem(pem.as_bytes()).ok()
 }
 
-fn is_link_local(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => ip.is_link_local(),
-        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+/// Checks an address before a secret leaves for it: https, or this machine.
+pub(crate) fn require_https(address: &str, what: &str) -> Result<(), Refusal> {
+    let uri: Option<http::Uri> = address.parse().ok();
+    let host = uri.as_ref().and_then(http::Uri::host).unwrap_or_default();
+    let local = is_local(host);
+    match uri.as_ref().and_then(http::Uri::scheme_str) {
+        Some("https") if !host.is_empty() => Ok(()),
+        Some("http") if local => Ok(()),
+        _ => Err(Refusal::BadConfig(format!(
+            "{what} must begin with `https://`: `{}`",
+            shown(address)
+        ))),
     }
 }
 
-/// An address without its query, which may hold a code.
-fn shown(uri: &http::Uri) -> String {
-    let text = uri.to_string();
-    mask(text.split('?').next().unwrap_or(&text))
+/// Whether a host is this machine.
+pub(crate) fn is_local(host: &str) -> bool {
+    host == "localhost" || ip(host).is_some_and(|ip| ip.is_loopback())
+}
+
+/// Whether an address is one of plain HTTP on this machine or its link.
+#[allow(dead_code, reason = "which families use it depends on the features")]
+pub(crate) fn is_near(address: &str) -> bool {
+    let Ok(uri) = address.parse::<http::Uri>() else { return false };
+    let host = uri.host().unwrap_or_default();
+    uri.scheme_str() == Some("http") && (is_local(host) || ip(host).is_some_and(is_link_local))
+}
+
+/// The address that a host is, if it is not a name.
+fn ip(host: &str) -> Option<IpAddr> {
+    let ip: IpAddr = host.trim_start_matches('[').trim_end_matches(']').parse().ok()?;
+    Some(ip.to_canonical())
+}
+
+/// All but the unreserved characters of RFC 3986: metadata services may look for `api-version` as it is.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The fields of a form or a query, encoded.
+#[allow(dead_code, reason = "which families use it depends on the features")]
+pub(crate) fn form(fields: &[(&str, &str)]) -> String {
+    let encode = |text: &str| utf8_percent_encode(text, RESERVED).to_string();
+    let fields = fields.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value)));
+    fields.collect::<Vec<_>>().join("&")
+}
+
+/// An address for messages: without a password, and without its query, which may hold a code.
+pub(crate) fn shown(address: &str) -> String {
+    inline(&mask(address.split('?').next().unwrap_or(address)))
 }
 
 /// Why a server gave no answer.
@@ -195,9 +276,10 @@ impl HttpError {
         Self { text, untrusted: false }
     }
 
-    fn new(address: &str, error: &ureq::Error) -> Self {
+    fn new(address: &str, error: &ureq::Error, limit: Duration) -> Self {
         let text = match error {
-            ureq::Error::Timeout(_) => format!("no answer within {} s", NETWORK.as_secs()),
+            ureq::Error::Timeout(ureq::Timeout::Connect) => "no connection in time".to_owned(),
+            ureq::Error::Timeout(_) => format!("no answer within {} s", limit.as_secs()),
             ureq::Error::HostNotFound => "no address is known for the host".to_owned(),
             ureq::Error::BodyExceedsLimit(limit) => {
                 format!("the answer is longer than {limit} bytes")
@@ -286,9 +368,40 @@ mod tests {
         let proxied =
             |address: &str| http.proxy(&address.parse().unwrap(), false).unwrap().is_some();
         assert!(proxied("http://idp.example/"));
-        for address in ["http://169.254.169.254/", "http://[fe80::1]/", "http://127.0.0.1/"] {
+        for address in [
+            "http://169.254.169.254/",
+            "http://[::ffff:169.254.169.254]/",
+            "http://[fe80::1]/",
+            "http://[fd00:ec2::254]/",
+            "http://127.0.0.1/",
+        ] {
             assert!(!proxied(address), "{address}");
         }
+    }
+
+    #[test]
+    fn pitfall_18_secrets_leave_for_https_or_this_machine_alone() {
+        for good in
+            ["https://a.example/x", "http://127.0.0.1:1/", "http://[::1]/", "http://localhost/"]
+        {
+            assert!(require_https(good, "it").is_ok(), "{good}");
+        }
+        for bad in [
+            "http://a.example/",
+            "ftp://127.0.0.1/",
+            "a.example",
+            "https:///x",
+            "http://127.0.0.1.example/",
+        ] {
+            let refusal = require_https(bad, "it").unwrap_err().to_string();
+            assert!(refusal.starts_with("it must begin with `https://`"), "{bad}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn forms_encode_what_has_a_meaning_and_nothing_else() {
+        let fields = [("api-version", "1.0"), ("a b", "c&d=e/+ä"), ("_", "~")];
+        assert_eq!(form(&fields), "api-version=1.0&a%20b=c%26d%3De%2F%2B%C3%A4&_=~");
     }
 
     #[test]

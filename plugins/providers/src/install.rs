@@ -31,7 +31,7 @@ Existing links to this program are kept or renewed. If another file has one of t
 
 /// Creates the links, or nothing if one of the names is taken.
 pub(crate) fn run(call: &Call) -> Result<(), Refusal> {
-    let flags = Flags::read(FLAGS, &call.args)?;
+    let flags = Flags::read(&[FLAGS], &call.args)?;
     if flags.is_set("help") {
         return call.print(USAGE);
     }
@@ -50,7 +50,7 @@ pub(crate) fn run(call: &Call) -> Result<(), Refusal> {
     })?;
     let names = FAMILIES.iter().flat_map(|family| {
         let more = if flags.is_set("drop-in") { family.replaces } else { &[] };
-        std::iter::once(family.name).chain(more.iter().copied())
+        family.links().chain(more.iter().copied())
     });
     let links: Vec<(PathBuf, Found)> = names
         .map(|name| directory.join(format!("{name}{}", env::consts::EXE_SUFFIX)))

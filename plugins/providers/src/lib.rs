@@ -17,27 +17,51 @@
     allow(dead_code, unused_imports, reason = "what families share, none of them needs alone")
 )]
 
+#[cfg(feature = "acr")]
+mod acr;
 #[cfg(feature = "aws")]
 mod aws;
+#[cfg(feature = "azure")]
+mod azure;
 mod call;
+#[cfg(feature = "http")]
+mod client_auth;
 #[cfg(feature = "ecr")]
 pub mod ecr;
 #[cfg(feature = "eks")]
 pub mod eks;
+#[cfg(feature = "entra")]
+mod entra;
+#[cfg(feature = "exchange")]
+mod exchange;
 mod explain;
 mod family;
 mod flags;
-#[cfg(feature = "oidc")]
+#[cfg(feature = "gar")]
+mod gar;
+#[cfg(feature = "gke")]
+mod gke;
+#[cfg(feature = "google")]
+mod google;
+#[cfg(feature = "http")]
 mod http;
 mod install;
 #[cfg(feature = "oidc")]
 mod keyring;
+#[cfg(feature = "kms")]
+pub mod kms;
+#[cfg(any(feature = "aws", feature = "http"))]
+mod link;
 #[cfg(feature = "oidc")]
 mod oidc;
-mod store;
+#[cfg(feature = "http")]
+mod reader;
+#[cfg(feature = "spiffe")]
+mod spiffe;
 
 use std::{ffi::OsString, process::ExitCode};
 
+use keyward_agent::store;
 use keyward_plugin::Refusal;
 use keyward_process::harden;
 

@@ -1,5 +1,5 @@
 //! The agent as a service of a real `systemd --user`: started, killed, replaced by a new version and
-//! stopped.
+//! stopped. The node's agent is run by the same manager, which is root's here.
 
 use std::{error::Error, path::Path};
 
@@ -58,6 +58,30 @@ systemctl --user is-active --quiet keyward-agent
 [ "$(systemctl --user show keyward-agent --property NRestarts --value)" = 1 ]
 systemctl --user stop keyward-agent
 [ -z "$(serving)" ]
+
+units="$HOME/.config/systemd/user"
+"$BIN/keyward" agent install-unit --system --dry-run |
+  awk -v units="$units" '/^# \// { n = split($2, part, "/"); file = units "/" part[n]; printf "" >file; next }
+    { print >file }'
+systemctl --user daemon-reload
+systemctl --user enable --quiet --now keyward-agent.socket
+serving() { "$BIN/keyward" agent status --system -o json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p'; }
+# Each client waits for the agent that it makes systemd start.
+first=$(serving)
+[ "$first" = "$(main)" ]
+kill -9 "$first"
+second=$(serving)
+[ -n "$second" ] && [ "$second" != "$first" ]
+"$BIN/keyward" agent stop --system
+third=$(serving)
+[ -n "$third" ] && [ "$third" != "$second" ]
+for program in keyward keyward-agent; do
+  cp "$BIN/$program" "$BIN/new"
+  mv "$BIN/new" "$BIN/$program"
+done
+wait_for is_served_by_another "$third"
+systemctl --user stop keyward-agent.socket keyward-agent.service
+[ ! -e /run/keyward/agent.sock ]
 "#;
 
 pub(super) fn soak() -> Result<Verdict, Box<dyn Error + Send + Sync>> {
@@ -75,8 +99,8 @@ pub(super) fn soak() -> Result<Verdict, Box<dyn Error + Send + Sync>> {
         name: "unit",
         holds: output.status.success() && left == 0,
         seen: format!(
-            "a service of `systemd --user` was started, killed, upgraded and stopped, {}; {left} \
-             agents left{said}",
+            "services of `systemd --user`, a user's and the node's, were started, killed, upgraded and stopped, \
+             {}; {left} agents left{said}",
             output.status
         ),
     })

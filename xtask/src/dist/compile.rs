@@ -10,10 +10,11 @@ use super::{capture, write_error};
 use crate::{packages, sh};
 
 /// The programs that are shipped. The bridges and `kubectl-keyward` are links to `keyward`.
-pub const PROGRAMS: [&str; 4] = ["keyward", "keyward-agent", "keyward-exec", "keyward-pkcs11"];
+pub const PROGRAMS: [&str; 5] =
+    ["keyward", "keyward-agent", "keyward-exec", "keyward-pkcs11", "keyward-providers"];
 
-/// `keyward-exec` starts with every kubectl.
-const LARGEST_EXEC: u64 = 600_000;
+/// The most bytes of programs: `keyward-exec` starts with every kubectl, and `keyward-providers` is copied to nodes.
+const LARGEST: [(&str, u64); 2] = [("keyward-exec", 600_000), ("keyward-providers", 20_000_000)];
 
 /// Where the built programs are, side by side as they are installed.
 #[derive(Debug)]
@@ -22,13 +23,20 @@ pub struct Built {
     pub directory: PathBuf,
     /// The `keyward` that writes its manual pages, completions and unit.
     pub keyward: PathBuf,
+    /// The `keyward-providers` that creates its links.
+    pub providers: PathBuf,
     /// The target of all programs but `keyward-pkcs11`.
     pub target: String,
 }
 
 impl Built {
     fn new(directory: &Path, target: String) -> Self {
-        Self { directory: directory.to_owned(), keyward: directory.join("keyward"), target }
+        Self {
+            directory: directory.to_owned(),
+            keyward: directory.join("keyward"),
+            providers: directory.join("keyward-providers"),
+            target,
+        }
     }
 }
 
@@ -57,6 +65,13 @@ pub fn build(source: &Path, target: &Path, directory: &Path, time: u64) -> Resul
             packages: &["keyward-exec"],
             programs: &["keyward-exec"],
         },
+        // A step of its own: features that its SDKs need must not get into the other programs.
+        Step {
+            profile: "release",
+            target: &main,
+            packages: &["keyward-providers"],
+            programs: &["keyward-providers"],
+        },
         // It loads a vendor's library, which a static program cannot.
         Step {
             profile: "release",
@@ -74,8 +89,9 @@ pub fn build(source: &Path, target: &Path, directory: &Path, time: u64) -> Resul
             let built = target.join(step.target).join(step.profile).join(program);
             let place = directory.join(program);
             let size = fs::copy(&built, &place).map_err(write_error(&place))?;
-            if *program == "keyward-exec" && size > LARGEST_EXEC {
-                return Err(format!("`{program}` has {size} bytes, more than {LARGEST_EXEC}"));
+            let most = LARGEST.iter().find(|(name, _)| name == program).map(|(_, most)| *most);
+            if let Some(most) = most.filter(|most| size > *most) {
+                return Err(format!("`{program}` has {size} bytes, more than {most}"));
             }
         }
     }

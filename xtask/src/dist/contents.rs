@@ -5,10 +5,11 @@ use std::{fs, path::Path, process::Command};
 use super::{archive, capture, compile::Built, read_error, tree::Tree};
 
 /// The links that packages have beside the programs, all to `keyward`.
-pub const LINKS: [&str; 4] = [
+pub const LINKS: [&str; 5] = [
     "docker-credential-keyward",
     "keyward-provider-docker",
     "keyward-provider-token",
+    "keyward-provider-node",
     "kubectl-keyward",
 ];
 
@@ -20,7 +21,7 @@ pub struct Documents {
     pub sbom: String,
 }
 
-/// Everything but `keyward-pkcs11`, from the directory that holds `bin`.
+/// Everything but `keyward-pkcs11` and `keyward-providers`, from the directory that holds `bin`.
 pub fn keyward(source: &Path, built: &Built, documents: &Documents) -> Result<Tree, String> {
     let mut tree = Tree::default();
     for program in ["keyward", "keyward-agent", "keyward-exec"] {
@@ -54,12 +55,50 @@ pub fn pkcs11(source: &Path, built: &Built, documents: &Documents) -> Result<Tre
     Ok(tree)
 }
 
-/// The unit of the agent, as `keyward agent install-unit` writes it, for a `keyward` in `/usr/bin`.
-pub fn unit(built: &Built) -> Result<Tree, String> {
+/// `keyward-providers` with the links that it creates. It is a package of its own because few people need it, and it
+/// is larger than the rest.
+pub fn providers(source: &Path, built: &Built, documents: &Documents) -> Result<Tree, String> {
+    let name = "keyward-providers";
+    let mut tree = Tree::default();
+    tree.program(format!("bin/{name}"), &built.directory.join(name))?;
+    add_page(&mut tree, name, &read(&source.join(format!("packaging/man/{name}.1")))?)?;
+    let links = tempfile::tempdir().map_err(|e| format!("no temporary directory: {e}"))?;
+    capture(Command::new(&built.providers).arg("install").arg(links.path()))?;
+    for link in names(links.path())? {
+        add_page(&mut tree, &link, format!(".so man1/{name}.1\n").as_bytes())?;
+        tree.link(format!("bin/{link}"), name);
+    }
+    for page in names(&source.join("docs"))? {
+        if page.starts_with("providers") {
+            let text = read(&source.join("docs").join(&page))?;
+            tree.file(format!("share/doc/{name}/{page}"), text);
+        }
+    }
+    add_documents(&mut tree, name, source, documents)?;
+    Ok(tree)
+}
+
+/// The units of the user's agent and of the node's, as `keyward agent install-unit` writes them, for a `keyward` in
+/// `/usr/bin`.
+pub fn units(built: &Built) -> Result<Tree, String> {
+    let mut tree = Tree::default();
+    tree.file("lib/systemd/user/keyward-agent.service", unit(built, &[])?);
+    let node = unit(built, &["--system"])?;
+    let (socket, service) = node
+        .strip_prefix("# /etc/systemd/system/keyward-agent.socket\n")
+        .and_then(|units| units.split_once("\n# /etc/systemd/system/keyward-agent.service\n"))
+        .ok_or_else(|| format!("these are not the units of the node's agent:\n{node}"))?;
+    tree.file("lib/systemd/system/keyward-agent.socket", socket);
+    tree.file("lib/systemd/system/keyward-agent.service", service);
+    Ok(tree)
+}
+
+fn unit(built: &Built, flags: &[&str]) -> Result<String, String> {
     let keyward = &built.keyward;
     let text = capture(
         Command::new(keyward)
             .args(["agent", "install-unit", "--dry-run"])
+            .args(flags)
             .env("HOME", &built.directory),
     )?;
     let own = fs::canonicalize(keyward).map_err(read_error(keyward))?;
@@ -67,9 +106,7 @@ pub fn unit(built: &Built) -> Result<Tree, String> {
     if !text.contains(&own) {
         return Err(format!("the unit does not name `{own}`:\n{text}"));
     }
-    let mut tree = Tree::default();
-    tree.file("lib/systemd/user/keyward-agent.service", text.replace(&own, "/usr/bin/keyward"));
-    Ok(tree)
+    Ok(text.replace(&own, "/usr/bin/keyward"))
 }
 
 /// What `keyward` writes about itself.
@@ -116,6 +153,18 @@ fn add_documents(
     tree.file(format!("{doc}/THIRD-PARTY-LICENSES.txt"), documents.licences.as_str());
     tree.file(format!("{doc}/{package}.cdx.json"), documents.sbom.as_str());
     Ok(())
+}
+
+/// The names in a directory, sorted; links, too.
+fn names(directory: &Path) -> Result<Vec<String>, String> {
+    let entries = fs::read_dir(directory).map_err(read_error(directory))?;
+    let name = |entry: std::io::Result<fs::DirEntry>| {
+        entry.map(|entry| entry.file_name().to_string_lossy().into_owned())
+    };
+    let mut names: Vec<String> =
+        entries.map(name).collect::<Result<_, _>>().map_err(read_error(directory))?;
+    names.sort();
+    Ok(names)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {

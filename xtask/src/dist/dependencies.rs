@@ -42,7 +42,7 @@ pub fn find(source: &Path, target: &str) -> Result<BTreeMap<Id, Dependency>, Str
     let mut tree = sh::cargo();
     tree.current_dir(source).args(["tree", "--locked", "--target", target]);
     tree.args(["--edges", "normal,no-proc-macro", "--prefix", "depth", "--format", "|{p}"]);
-    for package in ["keyward-cli", "keyward-agent", "keyward-exec", "keyward-pkcs11"] {
+    for package in super::sbom::PROGRAMS {
         tree.args(["--package", package]);
     }
     let mut found = uses(&capture(&mut tree)?)?;

@@ -26,7 +26,7 @@ mod verify;
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 use serde_json::Value;
@@ -35,10 +35,11 @@ pub use self::install::run_empty_root;
 use self::{
     compile::Built,
     contents::Documents,
+    oci::Layer,
     package::{Libraries, Package, Release},
     tree::Tree,
 };
-use crate::sh;
+use crate::sh::{self, capture};
 
 /// Builds the packages into `target/dist`, or where `--out` says.
 pub fn run(args: &[String]) -> Result<bool, String> {
@@ -161,11 +162,13 @@ fn pack(source: &Path, built: &Built, out: &Path, release: &Release) -> Result<(
     };
     let programs = contents::keyward(source, built, &documents)?;
     let signer = contents::pkcs11(source, built, &documents)?;
+    let providers = contents::providers(source, built, &documents)?;
     put(out, &format!("keyward-{}.cdx.json", release.version), documents.sbom.as_bytes())?;
 
     let failed = |e: io::Error| format!("cannot pack: {e}");
     let mut all = programs.clone();
     all.extend(signer.clone());
+    all.extend(providers.clone());
     let name = format!("keyward-{}-{}", release.version, built.target);
     let tarball = archive::tar(&all.under(&name), release.time).map_err(failed)?;
     let tarball = archive::gzip(&tarball).map_err(failed)?;
@@ -188,9 +191,12 @@ fn pack(source: &Path, built: &Built, out: &Path, release: &Release) -> Result<(
         tree: programs,
         libraries: libraries(&["keyward", "keyward-agent", "keyward-exec"])?,
     };
+    let mut image = main.tree.clone();
+    image.extend(providers.clone());
     let loaded = if main.libraries.is_some() { loaded_by(built)? } else { Tree::default() };
-    put(out, &oci::file_name(release), &oci::build(&main, &loaded, release)?)?;
-    main.tree.extend(contents::unit(built)?);
+    let image = oci::build(&image, &loaded, release, Layer::Compressed)?;
+    put(out, &oci::file_name(release), &image)?;
+    main.tree.extend(contents::units(built)?);
     let signer = Package {
         name: "keyward-pkcs11",
         summary: "signs Kubernetes handshakes with keys in smart cards, TPMs and HSMs",
@@ -199,7 +205,15 @@ fn pack(source: &Path, built: &Built, out: &Path, release: &Release) -> Result<(
         tree: signer,
         libraries: libraries(&["keyward-pkcs11"])?,
     };
-    for package in [&main, &signer] {
+    let providers = Package {
+        name: "keyward-providers",
+        summary: "logs in to clusters and registries of clouds and with OpenID Connect",
+        description: "keyward-providers replaces the credential plugins of clouds, registries and OpenID providers \
+                      with one program; its name or first argument selects the provider.",
+        tree: providers,
+        libraries: libraries(&["keyward-providers"])?,
+    };
+    for package in [&main, &signer, &providers] {
         put(
             out,
             &deb::file_name(package, release),
@@ -219,10 +233,27 @@ fn pack(source: &Path, built: &Built, out: &Path, release: &Release) -> Result<(
     Ok(())
 }
 
+/// Makes the image of the programs in `target/debug`, for tests that run it: without documents and debug information,
+/// and not compressed, because this program is not optimised either.
+pub fn debug_image(path: &Path) -> Result<(), String> {
+    let root = fs::canonicalize(crate::root()).map_err(read_error(crate::root()))?;
+    let stage = sh::target().join("e2e/programs");
+    let built = compile::take(&sh::target().join("debug"), &stage)?;
+    for program in compile::PROGRAMS {
+        capture(Command::new("strip").arg(stage.join(program)))?;
+    }
+    let documents = Documents { licences: String::new(), sbom: String::new() };
+    let mut image = contents::keyward(&root, &built, &documents)?;
+    image.extend(contents::providers(&root, &built, &documents)?);
+    let loaded = loaded_by(&built)?;
+    let bytes = oci::build(&image, &loaded, &Release::find(&root)?, Layer::Plain)?;
+    fs::write(path, bytes).map_err(write_error(path))
+}
+
 /// The libraries that dynamic programs load, at the paths where they look for them.
 fn loaded_by(built: &Built) -> Result<Tree, String> {
     let mut tree = Tree::default();
-    for program in ["keyward", "keyward-agent", "keyward-exec"] {
+    for program in ["keyward", "keyward-agent", "keyward-exec", "keyward-providers"] {
         let text = capture(Command::new("ldd").arg(built.directory.join(program)))?;
         for path in text.split_whitespace().filter(|word| word.starts_with('/')) {
             tree.program(path.trim_start_matches('/'), Path::new(path))?;
@@ -234,21 +265,6 @@ fn loaded_by(built: &Built) -> Result<Tree, String> {
 fn put(out: &Path, name: &str, bytes: &[u8]) -> Result<(), String> {
     let path = out.join(name);
     fs::write(&path, bytes).map_err(write_error(&path))
-}
-
-/// What a command prints; it must succeed.
-fn capture(command: &mut Command) -> Result<String, String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|e| format!("cannot start `{program}`: {e}"))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    if !output.status.success() {
-        return Err(format!("`{program}` failed: {}\n{text}", output.status));
-    }
-    Ok(text)
 }
 
 fn read_error(path: &Path) -> impl Fn(io::Error) -> String {

@@ -2,12 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    archive,
-    package::{Package, Release},
-    sums::sha256,
-    tree::Tree,
-};
+use super::{archive, package::Release, sums::sha256, tree::Tree};
 
 /// The file's name.
 pub fn file_name(release: &Release) -> String {
@@ -17,10 +12,20 @@ pub fn file_name(release: &Release) -> String {
 /// The user that the image runs as: none that a machine has.
 const USER: u32 = 65532;
 
-/// The image's bytes. `extra` has what the programs need beside themselves: the libraries of a dynamic build.
-pub fn build(package: &Package, extra: &Tree, release: &Release) -> Result<Vec<u8>, String> {
+/// How the image stores its files.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Layer {
+    /// For people.
+    Compressed,
+    /// For tests, which are faster without.
+    Plain,
+}
+
+/// The image's bytes. `tree` has what is below `/usr`, `extra` what the programs need beside themselves: the libraries
+/// of a dynamic build.
+pub fn build(tree: &Tree, extra: &Tree, release: &Release, form: Layer) -> Result<Vec<u8>, String> {
     let failed = |e: std::io::Error| format!("cannot build the image: {e}");
-    let mut root = package.tree.under("usr");
+    let mut root = tree.under("usr");
     root.extend(extra.clone());
     root.file(
         "etc/passwd",
@@ -32,7 +37,11 @@ pub fn build(package: &Package, extra: &Tree, release: &Release) -> Result<Vec<u
     root.directory("tmp", 0o1777, 0);
     root.directory("home/keyward", 0o700, USER);
     let layer = archive::tar(&root, release.time).map_err(failed)?;
-    let packed = archive::gzip(&layer).map_err(failed)?;
+    let diff_id = format!("sha256:{}", sha256(&layer));
+    let (packed, kind) = match form {
+        Layer::Compressed => (archive::gzip(&layer).map_err(failed)?, LAYER_GZIP),
+        Layer::Plain => (layer, LAYER),
+    };
 
     let created = release.timestamp()?;
     let config = json!({
@@ -46,7 +55,7 @@ pub fn build(package: &Package, extra: &Tree, release: &Release) -> Result<Vec<u
             "WorkingDir": "/home/keyward",
             "Labels": labels(release),
         },
-        "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{}", sha256(&layer))] },
+        "rootfs": { "type": "layers", "diff_ids": [diff_id] },
         "history": [{ "created": created, "created_by": "cargo xtask dist" }],
     });
     let config = config.to_string().into_bytes();
@@ -54,7 +63,7 @@ pub fn build(package: &Package, extra: &Tree, release: &Release) -> Result<Vec<u
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "config": descriptor("application/vnd.oci.image.config.v1+json", &config),
-        "layers": [descriptor("application/vnd.oci.image.layer.v1.tar+gzip", &packed)],
+        "layers": [descriptor(kind, &packed)],
     });
     let manifest = manifest.to_string().into_bytes();
     let mut entry = descriptor(MANIFEST, &manifest);
@@ -72,6 +81,8 @@ pub fn build(package: &Package, extra: &Tree, release: &Release) -> Result<Vec<u
 }
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
+const LAYER_GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
 fn labels(release: &Release) -> Value {

@@ -52,7 +52,8 @@ pub fn write(dependencies: &BTreeMap<Id, Dependency>, release: &Release) -> Resu
 }
 
 /// The crates of the programs.
-const PROGRAMS: [&str; 4] = ["keyward-cli", "keyward-agent", "keyward-exec", "keyward-pkcs11"];
+pub const PROGRAMS: [&str; 5] =
+    ["keyward-cli", "keyward-agent", "keyward-exec", "keyward-pkcs11", "keyward-providers"];
 
 fn component(id: &Id, dependency: &Dependency) -> Value {
     let (name, version) = id;

@@ -43,6 +43,7 @@ fn make() -> TempDir {
     let built = Built {
         directory: programs,
         keyward: plugin::keyward().to_owned(),
+        providers: plugin::providers().to_owned(),
         target: compile::host().unwrap(),
     };
     let root = fs::canonicalize(crate::root()).unwrap();
@@ -112,6 +113,11 @@ fn the_tarball_has_every_program_and_a_page_for_each() {
         assert!(has(&format!("bin/{program}")), "{program}");
         assert!(has(&format!("share/man/man1/{program}.1.gz")), "the page of {program}");
     }
+    for link in ["keyward-eks", "keyward-oidc", "docker-credential-keyward-ecr"] {
+        assert!(has(&format!("bin/{link}")), "{link}");
+        assert!(has(&format!("share/man/man1/{link}.1.gz")), "the page of {link}");
+    }
+    assert!(!has("bin/aws-iam-authenticator"), "only people who ask for it replace other tools");
     assert!(has("bin/kubectl_complete-keyward"), "what completes `kubectl keyward`");
     for file in ["prometheus/keyward.rules.yml", "grafana/keyward.json"] {
         assert!(has(&format!("share/keyward/{file}")), "{file}");
@@ -175,10 +181,12 @@ fn a_page_that_was_written_by_hand_names_every_flag_and_variable_of_the_help() {
         symlink(plugin::keyward(), place.path().join(name)).unwrap();
     }
     symlink(plugin::pkcs11(), place.path().join("keyward-pkcs11")).unwrap();
+    symlink(plugin::providers(), place.path().join("keyward-providers")).unwrap();
     let pkcs11 = ["", "list", "test", "keygen", "csr", "import"];
-    let cases: [(&str, &[&str]); 3] = [
+    let cases: [(&str, &[&str]); 4] = [
         ("keyward-exec", &[""]),
         ("keyward-pkcs11", &pkcs11),
+        ("keyward-providers", &["", "install"]),
         ("docker-credential-keyward", &[""]),
     ];
     for (program, commands) in cases {
@@ -215,8 +223,28 @@ fn debians_own_program_reads_the_deb() {
     let line = |path: &str| contents.lines().find(|line| line.contains(path)).unwrap_or_default();
     assert!(line("usr/bin/keyward").starts_with("-rwxr-xr-x root/root"), "{contents}");
     assert!(line("usr/bin/kubectl-keyward").ends_with(" -> keyward"), "{contents}");
-    assert!(!line("usr/lib/systemd/user/keyward-agent.service").is_empty(), "{contents}");
+    for unit in [
+        "user/keyward-agent.service",
+        "system/keyward-agent.service",
+        "system/keyward-agent.socket",
+    ] {
+        assert!(!line(&format!("usr/lib/systemd/{unit}")).is_empty(), "{contents}");
+    }
     assert!(!line("usr/share/zsh/vendor-completions/_keyward").is_empty(), "{contents}");
+}
+
+#[test]
+fn the_providers_are_a_package_of_their_own_with_their_links() {
+    let deb = package("keyward-providers_", ".deb");
+    let contents = capture(Command::new("dpkg-deb").arg("--contents").arg(&deb)).unwrap();
+    let line = |path: &str| contents.lines().find(|line| line.contains(path)).unwrap_or_default();
+    assert!(line("usr/bin/keyward-providers").starts_with("-rwxr-xr-x root/root"), "{contents}");
+    assert!(line("usr/bin/keyward-eks").ends_with(" -> keyward-providers"), "{contents}");
+    assert!(!line("usr/share/doc/keyward-providers/providers-oidc.md").is_empty(), "{contents}");
+    let file = format!("keyward-providers-{}", release().version);
+    let rpm = rpm::Package::open(package(&file, ".rpm")).unwrap();
+    let files = rpm.metadata.get_file_paths().unwrap();
+    assert!(files.contains(&PathBuf::from("/usr/bin/keyward-ecr")), "{files:?}");
 }
 
 #[test]
@@ -224,9 +252,16 @@ fn the_unit_starts_the_installed_program() {
     let deb = package("keyward_", ".deb");
     let place = tempfile::tempdir().unwrap();
     capture(Command::new("dpkg-deb").arg("--extract").arg(&deb).arg(place.path())).unwrap();
-    let unit = place.path().join("usr/lib/systemd/user/keyward-agent.service");
-    let unit = fs::read_to_string(unit).unwrap();
-    assert!(unit.contains("\nExecStart=\"/usr/bin/keyward\" agent\n"), "{unit}");
+    for (name, command) in [
+        ("user/keyward-agent.service", "ExecStart=\"/usr/bin/keyward\" agent"),
+        ("system/keyward-agent.service", "ExecStart=\"/usr/bin/keyward\" agent --system"),
+        ("system/keyward-agent.socket", "ListenStream=/run/keyward/agent.sock"),
+    ] {
+        let unit = place.path().join("usr/lib/systemd").join(name);
+        let unit = fs::read_to_string(unit).unwrap();
+        assert!(unit.lines().any(|line| line == command), "{unit}");
+        assert!(unit.starts_with("[Unit]\n") && unit.ends_with('\n'), "{unit}");
+    }
 }
 
 #[test]
@@ -235,7 +270,8 @@ fn the_library_for_rpms_reads_what_it_wrote() {
         rpm::Package::open(package(&format!("keyward-{}", release().version), ".rpm")).unwrap();
     assert_eq!(rpm.metadata.get_name().unwrap(), "keyward");
     let files = rpm.metadata.get_file_paths().unwrap();
-    for program in PROGRAMS.into_iter().filter(|name| *name != "keyward-pkcs11").chain(LINKS) {
+    let own = ["keyward", "keyward-agent", "keyward-exec"];
+    for program in own.into_iter().chain(LINKS) {
         let path = Path::new("/usr/bin").join(program);
         assert!(files.contains(&path), "{program} in {files:?}");
     }
@@ -263,7 +299,7 @@ fn the_bill_of_materials_names_every_crate_that_it_refers_to() {
     known.insert(sbom["metadata"]["component"]["bom-ref"].as_str().unwrap());
     assert!(known.iter().any(|name| name.starts_with("pkg:cargo/rustls@")), "{known:?}");
     // Test code and what only runs at build time.
-    for absent in ["keyward-testing", "kube", "cc", "syn"] {
+    for absent in ["keyward-testing", "kube", "cc", "serde_derive"] {
         let start = format!("pkg:cargo/{absent}@");
         assert!(!known.iter().any(|name| name.starts_with(&start)), "{absent}");
     }

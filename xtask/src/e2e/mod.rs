@@ -10,13 +10,27 @@ use std::{
     process::Command,
 };
 
-use crate::sh;
+use crate::{chart, dist, sh};
+
+/// Flags for us; the steps get the others.
+const FLAGS: [&str; 3] = ["--if-cached", "--build-only", "--no-build"];
+
+/// Whose programs the steps run.
+const PACKAGES: [&str; 7] = [
+    "keyward-cli",
+    "keyward-agent",
+    "keyward-exec",
+    "keyward-providers",
+    "keyward-testing",
+    "keyward-pkcs11",
+    "keyward-e2e",
+];
 
 /// Runs it; other words of `args` go to it. With `--if-cached` nothing is built that takes long: one
 /// line says whether it ran.
 pub fn run(args: &[String]) -> Result<bool, String> {
     let (flags, rest): (Vec<&String>, Vec<&String>) =
-        args.iter().partition(|arg| *arg == "--if-cached" || *arg == "--build-only");
+        args.iter().partition(|arg| FLAGS.contains(&arg.as_str()));
     let has = |flag: &str| flags.iter().any(|arg| *arg == flag);
     let source = crate::root().join("e2e");
     let cache = cache(&source)?;
@@ -44,11 +58,15 @@ pub fn run(args: &[String]) -> Result<bool, String> {
 
     let mut build = sh::cargo();
     build.args(["build", "--quiet", "--bins"]);
-    for package in ["keyward-cli", "keyward-testing", "keyward-pkcs11", "keyward-e2e"] {
+    for package in PACKAGES {
         build.args(["--package", package]);
     }
-    if !sh::run(&mut build)? {
+    let is_built = has("--no-build") || sh::run(&mut build)?;
+    if !is_built || !chart::check()? {
         return Ok(false);
+    }
+    if !rest.iter().any(|arg| *arg == "--without-nodes") {
+        dist::debug_image(&sh::target().join("e2e/keyward.oci.tar"))?;
     }
     // Started by itself: `cargo run` would build it once more, for itself alone and so with fewer features.
     let program = sh::target().join("debug/e2e");
@@ -74,6 +92,20 @@ pub fn kubectl() -> Result<Option<PathBuf>, String> {
     }
     let built = sh::target().join("kubectl");
     Ok(parts::kubectl(&source.join("programs/kubernetes"), &built)?.then_some(built))
+}
+
+/// Helm: the one that was built for the cluster, or one built alone into the target directory; only if `build` says so.
+/// `None` when there is none, and no Go to build it.
+pub fn helm(build: bool) -> Result<Option<PathBuf>, String> {
+    let source = crate::root().join("e2e");
+    let own = sh::target().join("helm4");
+    let cached = cache(&source).map(|cache| cache.join("helm4/helm"));
+    let found = cached.into_iter().chain([own.join("helm")]).find(|helm| helm.is_file());
+    if found.is_some() || !build || !sh::has("go") {
+        return Ok(found);
+    }
+    fs::create_dir_all(&own).map_err(|e| format!("cannot make `{}`: {e}", own.display()))?;
+    Ok(parts::go(&source.join("programs/helm4"), &own)?.then(|| own.join("helm")))
 }
 
 /// Builds int128's kubelogin, in the version that the cluster's steps use.

@@ -18,11 +18,18 @@ const NEEDED: &[(&str, &str)] = &[
     ("softhsm2-util", "softhsm2"),
     ("setpriv", "util-linux"),
     ("unshare", "util-linux"),
+    ("nsenter", "util-linux"),
     ("java", "default-jre-headless"),
     ("javac", "default-jdk-headless"),
     ("mvn", "maven"),
     ("ruby", "ruby"),
     ("tmux", "tmux"),
+    ("containerd", "containerd"),
+    ("runc", "runc"),
+    ("busybox", "busybox-static"),
+    ("skopeo", "skopeo"),
+    ("docker-registry", "docker-registry"),
+    ("htpasswd", "apache2-utils"),
 ];
 
 /// The oldest node that runs the provider of logins.

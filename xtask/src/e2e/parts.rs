@@ -99,7 +99,7 @@ impl Part {
 }
 
 /// Builds every tool of a module, or the program that it is.
-fn go(module: &Path, folder: &Path) -> Result<bool, String> {
+pub fn go(module: &Path, folder: &Path) -> Result<bool, String> {
     let package = if module.join("main.go").is_file() { "." } else { "tool" };
     go_build(module, package, folder)
 }

@@ -22,9 +22,14 @@ pub fn program() -> PathBuf {
 
 /// The arguments of a plugin whose cache is in this directory.
 pub fn args(cache: &Path) -> Vec<String> {
+    args_for(ISSUER, cache)
+}
+
+/// The arguments for another issuer.
+pub fn args_for(issuer: &str, cache: &Path) -> Vec<String> {
     let fixed = ["get-token", "--oidc-client-id=bench", "--grant-type=password"];
     let fixed = fixed.into_iter().chain(["--username=bench", "--password=none"]).map(str::to_owned);
-    let issuer = format!("--oidc-issuer-url={ISSUER}");
+    let issuer = format!("--oidc-issuer-url={issuer}");
     fixed.chain([issuer, format!("--token-cache-dir={}", cache.display())]).collect()
 }
 

@@ -1,6 +1,7 @@
 //! The agent: what a request costs, and what the agent costs while nobody asks.
 
 mod kubelogin;
+mod providers;
 mod stage;
 
 use std::{
@@ -14,8 +15,9 @@ use std::{
 use keyward_agent::Client;
 use keyward_protocol::agent::Message;
 
+pub use self::providers::{eks, oidc};
 use self::stage::{GitCache, Stage, exec_program, time};
-use super::startup::{keyward, kubectl, starts};
+use super::startup::{keyward, kubectl, megabytes, starts};
 use crate::measure::{Bar, Row, Variant};
 
 const BARE: &str = "/bin/true";
@@ -272,11 +274,7 @@ pub fn idle() -> Row {
 /// How large the small programs are.
 pub fn size() -> Row {
     const EXEC: &str = "ours: keyward-exec";
-    let kilobytes = |path: &Path| {
-        #[expect(clippy::cast_precision_loss, reason = "a file's size in kilobytes")]
-        let size = |meta: fs::Metadata| meta.len() as f64 / 1e3;
-        fs::metadata(path).map(size).map_err(|e| format!("`{}`: {e}", path.display()))
-    };
+    let kilobytes = |path: &Path| megabytes(path).map(|size| size * 1e3);
     let agent = keyward().with_file_name("keyward-agent");
     Row {
         unit: "KB",

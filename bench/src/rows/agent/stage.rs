@@ -36,9 +36,9 @@ impl Stage {
             fs::DirBuilder::new().mode(0o700).create(dir.path().join(name)).map_err(text)?;
         }
         let server = Server::setup().records(0).start().map_err(|e| e.to_string())?;
-        server.users().token(TOKEN, User::new("bench"));
-        server.users().token(kubelogin::TOKEN, User::new("bench"));
         let stage = Self { dir, server };
+        stage.accept(TOKEN);
+        stage.accept(kubelogin::TOKEN);
         let pause = sleep.map(|time| format!("sleep {time}\n")).unwrap_or_default();
         let answer = json!({
             "apiVersion": VERSION, "kind": "ExecCredential",
@@ -47,27 +47,33 @@ impl Stage {
         fs::write(stage.plugin(), format!("#!/bin/sh\n{pause}echo '{answer}'\n")).map_err(text)?;
         fs::set_permissions(stage.plugin(), fs::Permissions::from_mode(0o755)).map_err(text)?;
         fs::write(stage.path("answer"), answer.to_string()).map_err(text)?;
-        let plugin = |version: &str, command: &Path, args: Vec<String>| {
-            json!({ "exec": {
-                "apiVersion": version, "command": command, "args": args, "interactiveMode": "Never",
-            } })
-        };
         let answer = vec![stage.path("answer").display().to_string()];
         let cache = stage.path("kubelogin-cache");
         let configs = [
             ("static", json!({ "token": TOKEN })),
-            ("cat", plugin(VERSION, Path::new("/bin/cat"), answer)),
-            ("kubelogin", plugin(V1BETA1, &kubelogin::program(), kubelogin::args(&cache))),
-            ("plain", plugin(VERSION, &stage.plugin(), Vec::new())),
-            ("wrapped", plugin(VERSION, &stage.plugin(), Vec::new())),
+            ("cat", plugin(VERSION, Path::new("/bin/cat"), &answer)),
+            ("kubelogin", plugin(V1BETA1, &kubelogin::program(), &kubelogin::args(&cache))),
+            ("plain", plugin(VERSION, &stage.plugin(), &[])),
         ];
         for (name, user) in configs {
             fs::write(stage.path(name), stage.server.kubeconfig(&user)).map_err(text)?;
         }
-        let mut wrap = stage.command(startup::keyward());
-        wrap.args(["wrap", "--all", "--kubeconfig"]).arg(stage.path("wrapped"));
-        run(wrap.arg("--wrapper").arg(exec_program()))?;
+        stage.wrap("wrapped", &stage.plugin(), &[])?;
         Ok(stage)
+    }
+
+    /// Writes a kubeconfig with a plugin and wraps it.
+    pub fn wrap(&self, name: &str, program: &Path, args: &[String]) -> Result<(), String> {
+        let config = self.server.kubeconfig(&plugin(VERSION, program, args));
+        fs::write(self.path(name), config).map_err(|e| e.to_string())?;
+        let mut wrap = self.command(startup::keyward());
+        wrap.args(["wrap", "--all", "--kubeconfig"]).arg(self.path(name));
+        run(wrap.arg("--wrapper").arg(exec_program()))
+    }
+
+    /// Makes the server accept a token.
+    pub fn accept(&self, token: &str) {
+        self.server.users().token(token, User::new("bench"));
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -162,6 +168,13 @@ impl Drop for Stage {
 /// The small client, as it is shipped; `cargo xtask bench` builds it.
 pub fn exec_program() -> PathBuf {
     startup::keyward().with_file_name("../exec/keyward-exec")
+}
+
+/// The user of a kubeconfig with a plugin.
+fn plugin(version: &str, program: &Path, args: &[String]) -> Value {
+    json!({ "exec": {
+        "apiVersion": version, "command": program, "args": args, "interactiveMode": "Never",
+    } })
 }
 
 /// Milliseconds of one start.

@@ -71,6 +71,7 @@ fn wrapped(text: String) -> String {
         wrapper: "/opt/keyward/bin/keyward-exec",
         directory: Path::new("/home/ann/.kube"),
         pins: &[],
+        natives: &[],
     };
     let edited = wrap::wrap(text.as_bytes(), &wrapping, |_| true);
     edited.ok().and_then(|edited| String::from_utf8(edited.bytes).ok()).unwrap_or(text)

@@ -9,7 +9,7 @@ use std::{io::Write as _, process::ExitCode};
 const USAGE: &str = "\
 Keeps credentials in memory for all processes of this user.
 
-Usage: keyward-agent [--no-verify]
+Usage: keyward-agent [--no-verify | --system]
 
 `keyward-exec` starts it when it is needed. `keyward agent --help` says more.
 ";
@@ -30,6 +30,7 @@ fn main() -> ExitCode {
             Some("--background") => options.background = true,
             Some("--take-over") => options.take_over = true,
             Some("--no-verify") => options.no_verify = true,
+            Some("--system") => options.system = true,
             Some("--version" | "-V") => {
                 return print(concat!("keyward-agent ", env!("CARGO_PKG_VERSION"), "\n"));
             }

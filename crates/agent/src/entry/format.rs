@@ -1,11 +1,11 @@
 //! A registration as JSON.
 
-use std::{fmt::Write as _, path::PathBuf};
+use std::path::PathBuf;
 
 use keyward_protocol::{Node, json, node::Value};
 
 use super::Entry;
-use crate::identity::Profile;
+use crate::{identity::Profile, store::hex};
 
 const VERSION: &str = "keyward registration 1";
 
@@ -125,14 +125,6 @@ fn pairs(node: &Node) -> Option<Vec<(String, [u8; 32])>> {
         Some((entry.key.clone(), from_hex(&as_text(&entry.value)?)?))
     };
     entries.iter().map(pair).collect()
-}
-
-/// Bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut out, byte| {
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
 }
 
 fn from_hex(text: &str) -> Option<[u8; 32]> {

@@ -5,8 +5,6 @@
 
 mod format;
 
-pub(crate) use format::hex;
-
 use std::{
     collections::HashMap,
     fs::{self, DirBuilder, File, OpenOptions},
@@ -29,7 +27,10 @@ use keyward_process::{
 };
 use sha2::{Digest as _, Sha256};
 
-use crate::identity::{Asker, Profile, find, is_steering};
+use crate::{
+    identity::{Asker, Profile, find, is_steering},
+    store::hex,
+};
 
 /// The `exec` stanza of a kubeconfig's user: the fields that decide what runs.
 #[derive(Clone, Copy)]
@@ -248,7 +249,7 @@ impl Entries {
     }
 
     fn path(&self, entry: &Entry) -> PathBuf {
-        self.directory.join(format::hex(&entry.digest()))
+        self.directory.join(hex(&entry.digest()))
     }
 
     /// Reads the directory again if it changed.
@@ -277,7 +278,7 @@ fn read(path: &Path) -> Option<Entry> {
         return None;
     }
     let bytes = file::read_open(&file, &Limits::NAMED.at_most(MOST).regular()).ok()?;
-    format::read(&bytes).filter(|entry| format::hex(&entry.digest()) == name)
+    format::read(&bytes).filter(|entry| hex(&entry.digest()) == name)
 }
 
 fn is_ours(file: &File) -> bool {

@@ -112,6 +112,7 @@ pub const HARMLESS: &[&str] = &[
     "KUBERNETES_EXEC_INFO",
     "KEYWARD_AGENT",
     "KEYWARD_AGENT_SOCK",
+    "KEYWARD_SYSTEM_AGENT_SOCK",
     "KEYWARD_CHAIN",
 ];
 
@@ -195,7 +196,7 @@ impl Index {
 }
 
 /// Whether no plugin chooses an account by a variable.
-pub(super) fn is_harmless(name: &[u8]) -> bool {
+pub fn is_harmless(name: &[u8]) -> bool {
     HARMLESS_INDEX.contains(name)
 }
 

@@ -23,13 +23,13 @@ use keyward_process::surroundings::{Fixed, Surroundings};
 use sha2::{Digest as _, Sha256};
 
 pub use files::Files;
-pub use harmless::HARMLESS;
+pub use harmless::{HARMLESS, is_harmless};
 pub use profile::Profile;
 
 use crate::entry::Entry;
 use files::State;
+use harmless::is_in;
 pub(crate) use harmless::is_steering;
-use harmless::{is_harmless, is_in};
 
 /// A process that asks for a credential, and how the plugin would run for it.
 #[derive(Clone, Copy)]

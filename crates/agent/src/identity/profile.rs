@@ -81,11 +81,16 @@ impl Profile {
         };
         match name {
             b"aws" if has(b"eks") && has(b"get-token") => Self::Aws,
+            b"keyward-eks" if args.first().is_some_and(|arg| arg == b"token") => {
+                Self::Authenticator
+            }
             b"keyward-eks" => Self::Aws,
+            b"keyward-entra" => Self::Azure,
+            b"keyward-oidc" => Self::Oidc,
             b"aws-iam-authenticator" | b"heptio-authenticator-aws" if has(b"token") => {
                 Self::Authenticator
             }
-            b"gke-gcloud-auth-plugin" => Self::Gke,
+            b"keyward-gke" | b"gke-gcloud-auth-plugin" => Self::Gke,
             b"kubelogin" | b"kubectl-oidc_login" if has(b"get-token") => {
                 match (flag(b"--oidc-issuer-url"), flag(b"--server-id")) {
                     (true, false) => Self::Oidc,
@@ -139,7 +144,7 @@ impl Profile {
                 "KUBECACHEDIR",
                 "HOME",
             ],
-            Self::Oidc => &["KUBECACHEDIR", "KUBECONFIG", "HOME"],
+            Self::Oidc => &["KUBECACHEDIR", "KUBECONFIG", "HOME", "KEYWARD_OIDC_*"],
             Self::Tsh => &["TELEPORT_*", "TSH_*", "KUBECONFIG", "HOME", "USER", "LOGNAME"],
             Self::Unknown => &[],
         }
@@ -268,7 +273,17 @@ impl Profile {
                     .flag(b"--token-cache-dir")
                     .or_else(|| asker.path("KUBECACHEDIR").map(|path| path.join("oidc-login")))
                     .unwrap_or_else(|| home.join(".kube/cache/oidc-login"));
-                listed(&cache, "")
+                let mut files = listed(&cache, "");
+                // Flags of `keyward-oidc` that say which client logs in, or who.
+                let named = [
+                    "--client-secret-file",
+                    "--client-key",
+                    "--client-assertion-file",
+                    "--client-certificate",
+                    "--password-file",
+                ];
+                files.extend(named.iter().filter_map(|flag| asker.flag(flag.as_bytes())));
+                files
             }
             Self::Tsh => {
                 let config = or("TELEPORT_HOME", ".tsh");

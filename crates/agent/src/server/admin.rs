@@ -39,6 +39,7 @@ impl Server {
     /// Forgets everything. Tokens are cheap to get again, so none is kept encrypted.
     fn lock(&mut self) {
         self.locked = true;
+        self.stop_proxies();
         self.secrets.forget_all();
         let slots = std::mem::take(&mut self.slots);
         let waiting = slots.into_values().flat_map(|slot| slot.waiting);
@@ -50,6 +51,8 @@ impl Server {
 
     /// Forgets credentials, and lets no background request log in again.
     fn forget(&mut self, name: Option<&str>) -> Served {
+        // They have copies.
+        self.stop_proxies();
         let mut said = String::new();
         let mut found = false;
         for slot in self.slots.values_mut() {

@@ -35,6 +35,10 @@ pub(super) enum State {
     Leased { key: Key, terminal: Vec<u8> },
     /// The client uses named secrets; `waits` names the one whose lease it waits for.
     Secrets { waits: Option<String> },
+    /// The client waits for a proxy.
+    Proxied { service: String },
+    /// The client is a proxy.
+    Proxy { service: String },
     /// The answer is complete; the connection is closed once the client has read it.
     Ending,
 }

@@ -21,6 +21,8 @@ pub(super) enum Event {
     Ready(Key),
     /// A server was asked whether it accepts a credential.
     Verified(Key, Arc<Credential>, Option<bool>),
+    /// The process of a proxy has ended.
+    ProxyEnded(String, u32),
 }
 
 /// The party that runs a plugin, or the result of the run.

@@ -19,7 +19,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags,
 };
 
-use super::{CannotStart, Place, Server, Settings, connection::Id, service_manager};
+use super::{CannotStart, End, Place, Server, Settings, connection::Id, service_manager};
 
 /// How often the agent checks whether its program file was replaced.
 const COMPARE: Duration = Duration::from_secs(5);
@@ -71,6 +71,14 @@ impl Server {
         if !self.upgrade.is_time(now) {
             return;
         }
+        if self.settings.system {
+            // Logins of images are cheap to get again, so unlike a user's agent it does not wait until they expire.
+            let may_end = self.place.activated && self.connections.is_empty();
+            if may_end && self.upgrade.due(now).is_some() {
+                self.end = Some(End::Upgraded);
+            }
+            return;
+        }
         let busy = self.slots.values().any(|slot| !slot.is_idle()) || !self.secrets.is_empty();
         if busy || self.handed_over.is_some() {
             return;
@@ -102,6 +110,7 @@ impl Server {
             }
             // Connected clients are still served to the end.
             self.handed_over = Some(self.settings.clock.elapsed());
+            self.dismiss_proxies();
         }
     }
 }

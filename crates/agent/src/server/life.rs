@@ -5,8 +5,9 @@ use std::{
     io,
     os::unix::{
         fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
-        net::UnixListener,
+        net::{UnixListener, UnixStream},
     },
+    path::PathBuf,
 };
 
 use rustix::fs::{FlockOperation, flock};
@@ -23,6 +24,8 @@ pub(super) struct Place {
     pub(super) lock: File,
     /// Device and inode of the socket, to notice when it is replaced.
     file: (u64, u64),
+    /// The service manager created the socket, keeps it open and starts the next agent.
+    pub(super) activated: bool,
 }
 
 /// Why the agent cannot start.
@@ -31,6 +34,8 @@ pub(super) struct Place {
 pub enum CannotStart {
     /// Another agent holds the lock.
     Running,
+    /// The listening socket on stdin is not the one at this path.
+    Other(PathBuf),
     /// No directory is usable for the socket.
     Unusable(Unusable),
     /// The system refused.
@@ -40,16 +45,7 @@ pub enum CannotStart {
 impl Place {
     /// Takes the lock, removes a socket that a dead agent left, and listens.
     pub(super) fn take(address: Address) -> Result<Self, CannotStart> {
-        address.prepare().map_err(CannotStart::Unusable)?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
-        let lock = options.open(address.beside("agent.lock"))?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(CannotStart::Running),
-            Err(error) => return Err(CannotStart::Io(error.into())),
-        }
+        let lock = Self::lock(&address)?;
         // Only the holder of the lock may do this: otherwise the socket could be a rival's.
         match fs::remove_file(&address.socket) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
@@ -58,6 +54,40 @@ impl Place {
         let listener = UnixListener::bind(&address.socket)?;
         fs::set_permissions(&address.socket, Permissions::from_mode(0o600))?;
         Self::with(address, listener, lock)
+    }
+
+    /// The node's socket: on stdin if the service manager has created it, else like [`Place::take`].
+    pub(super) fn take_system(address: Address) -> Result<Self, CannotStart> {
+        let stdin = rustix::stdio::stdin();
+        if rustix::net::sockopt::socket_acceptconn(stdin).is_ok_and(|listens| listens) {
+            let lock = Self::lock(&address)?;
+            let listener: UnixListener = rustix::io::fcntl_dupfd_cloexec(stdin, 3)
+                .map_err(|error| CannotStart::Io(error.into()))?
+                .into();
+            if listener.local_addr()?.as_pathname() != Some(&address.socket) {
+                return Err(CannotStart::Other(address.socket));
+            }
+            return Self::with(address, listener, lock)
+                .map(|place| Self { activated: true, ..place });
+        }
+        // The service manager's socket answers although no agent holds the lock.
+        if UnixStream::connect(&address.socket).is_ok() {
+            return Err(CannotStart::Running);
+        }
+        Self::take(address)
+    }
+
+    fn lock(address: &Address) -> Result<File, CannotStart> {
+        address.prepare().map_err(CannotStart::Unusable)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+        let lock = options.open(address.beside("agent.lock"))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(lock),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(CannotStart::Running),
+            Err(error) => Err(CannotStart::Io(error.into())),
+        }
     }
 
     /// A socket that is bound, by us or by the agent that handed it over.
@@ -70,7 +100,8 @@ impl Place {
         // Also for a socket that listens already: it then names us to clients, not our predecessor.
         rustix::net::listen(&listener, BACKLOG).map_err(io::Error::from)?;
         let found = fs::symlink_metadata(&address.socket)?;
-        Ok(Self { address, listener, lock, file: (found.dev(), found.ino()) })
+        let file = (found.dev(), found.ino());
+        Ok(Self { address, listener, lock, file, activated: false })
     }
 
     /// Whether clients still find us: the socket exists and is ours.
@@ -79,9 +110,9 @@ impl Place {
             .is_ok_and(|found| (found.dev(), found.ino()) == self.file)
     }
 
-    /// Removes the socket. The lock ends with the process.
+    /// Removes the socket, unless others keep it. The lock ends with the process.
     pub(super) fn leave(&self) {
-        if self.is_ours() {
+        if self.is_ours() && !self.activated {
             let _ = fs::remove_file(&self.address.socket);
         }
     }
@@ -97,6 +128,9 @@ impl std::fmt::Display for CannotStart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Running => f.write_str("another agent is already running"),
+            Self::Other(path) => {
+                write!(f, "the socket on standard input is not `{}`", path.display())
+            }
             Self::Unusable(error) => write!(f, "{error}"),
             Self::Io(error) => write!(f, "the agent cannot listen: {error}"),
         }

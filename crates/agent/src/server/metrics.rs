@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use keyward_host::prometheus::{self, Family, Text};
+use keyward_protocol::prometheus::{Family, Text};
 
-use super::{Server, status::STATES};
+use super::{Server, status::State};
 
 const BUILD: Family = Family::gauge("keyward_build_info", "the version of Keyward");
 const REQUESTS: Family =
@@ -53,7 +53,7 @@ impl Outcome {
 #[derive(Default)]
 pub(super) struct Metrics {
     /// The host's events.
-    pub(super) host: Arc<prometheus::Metrics>,
+    pub(super) host: Arc<keyward_host::Metrics>,
     requests: [u64; Outcome::ALL.len()],
 }
 
@@ -75,9 +75,9 @@ impl Server {
             requests.sample(&[("outcome", outcome.label())], count);
         }
         let mut credentials = text.family(CREDENTIALS);
-        for state in STATES {
+        for state in State::ALL {
             let count = self.slots.values().filter(|slot| self.state(slot) == state).count();
-            credentials.sample(&[("state", &state.replace(' ', "_"))], count);
+            credentials.sample(&[("state", &state.name().replace(' ', "_"))], count);
         }
         text.family(SECRETS).sample(&[], self.secrets.count());
         // The scraper itself does not count.

@@ -12,6 +12,7 @@ mod lease;
 mod life;
 mod metrics;
 mod peer;
+mod proxy;
 mod rules;
 mod secrets;
 mod serve;
@@ -48,12 +49,13 @@ use self::{
     life::Place,
     metrics::{Metrics, Outcome},
     peer::Peers,
+    proxy::Proxies,
     secrets::Secrets,
     slot::Slot,
 };
 pub use self::{
     life::CannotStart,
-    serve::{ServeOptions, serve},
+    serve::{ServeOptions, ready, serve},
 };
 use crate::{Address, client::timespec, entry::Entries, identity::Files};
 
@@ -91,10 +93,14 @@ pub struct Settings {
     /// The program `keyward`, which asks a server whether it accepts a credential that a client asks
     /// for again. The agent itself speaks no TLS.
     pub verifier: Option<PathBuf>,
+    /// The program `keyward`, which serves proxies.
+    pub proxy_program: Option<PathBuf>,
     /// The agent's program file, to notice an upgrade.
     pub program: Option<PathBuf>,
     /// The socket of the service manager that started the agent, which is told of a handover.
     pub service_manager: Option<OsString>,
+    /// This is the node's agent: it keeps secrets by name for root, and runs nothing.
+    pub system: bool,
 }
 
 impl Settings {
@@ -108,8 +114,10 @@ impl Settings {
             idle,
             browser: None,
             verifier: None,
+            proxy_program: None,
             program: None,
             service_manager: None,
+            system: false,
         }
     }
 }
@@ -126,6 +134,8 @@ pub enum End {
     Displaced,
     /// A newer agent took over the socket.
     HandedOver,
+    /// The program was replaced; the service manager, which keeps the socket, starts the new one.
+    Upgraded,
 }
 
 /// The agent.
@@ -145,6 +155,7 @@ pub struct Server {
     entries: Entries,
     files: Files,
     secrets: Secrets,
+    proxies: Proxies,
     locked: bool,
     /// Registrations whose owner has logged out.
     signed_out: HashSet<[u8; 32]>,
@@ -176,7 +187,8 @@ impl Stopper {
 impl Server {
     /// Starts to listen. Fails if another agent already does.
     pub fn bind(settings: Settings) -> Result<Self, CannotStart> {
-        let place = Place::take(settings.address.clone())?;
+        let take = if settings.system { Place::take_system } else { Place::take };
+        let place = take(settings.address.clone())?;
         Self::at(place, settings)
     }
 
@@ -195,7 +207,8 @@ impl Server {
             metrics,
             entries: Entries::new(settings.entries.clone()),
             files: Files::default(),
-            secrets: Secrets::default(),
+            secrets: Secrets::new(settings.system),
+            proxies: Proxies::default(),
             locked: false,
             signed_out: HashSet::new(),
             last_id: 0,
@@ -225,6 +238,7 @@ impl Server {
                     Event::Verified(key, credential, accepted) => {
                         self.verified(key, &credential, accepted);
                     }
+                    Event::ProxyEnded(name, process) => self.proxy_ended(&name, process),
                 }
             }
             self.look();
@@ -240,6 +254,9 @@ impl Server {
             if let Some(end) = self.end {
                 if end != End::HandedOver {
                     self.place.leave();
+                }
+                if end == End::Stopped {
+                    self.stop_proxies();
                 }
                 self.flush_all();
                 return Ok(end);
@@ -290,7 +307,8 @@ impl Server {
             _ => None,
         });
         let drained = self.handed_over.map(|since| since + DRAIN);
-        let due = due.chain([self.looked + self.pace()]).chain(drained).min().unwrap_or(now + LOOK);
+        let others = drained.into_iter().chain(self.proxies.due());
+        let due = due.chain([self.looked + self.pace()]).chain(others).min().unwrap_or(now + LOOK);
         due.saturating_sub(now).max(Duration::from_millis(1))
     }
 
@@ -367,6 +385,9 @@ impl Server {
             self.active = self.settings.clock.elapsed();
         }
         match (&connection.state, message) {
+            (State::New, Message::Ask(_)) if self.settings.system => {
+                connection.end_with(&Message::Direct("the node's agent runs no plugins".into()));
+            }
             (State::New, Message::Ask(ask)) => self.ask(id, ask),
             (State::Leased { .. }, Message::Done(done)) => self.done(id, &done),
             (State::New, Message::Rejected(rejected)) => self.rejected(id, rejected),
@@ -374,7 +395,12 @@ impl Server {
             (State::New | State::Secrets { waits: None }, Message::Secret(request)) => {
                 self.secret(id, request);
             }
-            (State::New, Message::TakeOver) => self.hand_over(id),
+            (State::New | State::Proxy { .. }, Message::Proxy(request))
+                if !self.settings.system =>
+            {
+                self.proxy(id, request);
+            }
+            (State::New, Message::TakeOver) if !self.settings.system => self.hand_over(id),
             _ => self.close(id),
         }
     }
@@ -397,6 +423,8 @@ impl Server {
                     self.served(other, served);
                 }
             }
+            State::Proxied { service } => self.proxy_client_gone(id, &service),
+            State::Proxy { service } => self.proxy_gone(id, &service),
             State::New | State::Ending => {}
         }
     }
@@ -415,6 +443,7 @@ impl Server {
             self.close(id);
         }
         self.tell_waiting(now);
+        self.late_proxies(now);
         self.consider_upgrade(now);
         if now < self.looked + self.pace() {
             return;
@@ -431,7 +460,7 @@ impl Server {
             self.end = Some(End::Displaced);
         } else if self.handed_over.is_none()
             && self.is_idle()
-            && now >= self.active + self.settings.idle
+            && now.saturating_sub(self.active) >= self.settings.idle
         {
             self.end = Some(End::Idle);
         }
@@ -445,6 +474,7 @@ impl Server {
     /// Whether the agent keeps nothing and does nothing.
     fn is_idle(&self) -> bool {
         self.secrets.is_empty()
+            && self.proxies.is_idle()
             && !self.locked
             && self.connections.is_empty()
             && self

@@ -19,6 +19,8 @@ const SIZE: usize = 1 << 20;
 pub(super) struct Secrets {
     kept: HashMap<String, Kept>,
     leases: HashMap<String, Leased>,
+    /// Whether a new secret may displace another: a program can bring all of them again, without a person.
+    displaces: bool,
 }
 
 struct Kept {
@@ -35,6 +37,10 @@ struct Leased {
 pub(super) type Told = Vec<(Id, Served)>;
 
 impl Secrets {
+    pub(super) fn new(displaces: bool) -> Self {
+        Self { displaces, ..Self::default() }
+    }
+
     pub(super) fn get(&self, name: &str, now: i64) -> Served {
         match self.kept.get(name).filter(|kept| now < kept.until) {
             Some(kept) => Served::Done(kept.value.clone()),
@@ -55,7 +61,7 @@ impl Secrets {
             return vec![(who, Served::Not("the name or the secret is too long".into()))];
         }
         self.sweep(now);
-        if self.kept.len() >= MOST && !self.kept.contains_key(&name) {
+        if self.kept.len() >= MOST && !self.kept.contains_key(&name) && !self.make_room() {
             return vec![(who, Served::Not(format!("the agent already keeps {MOST} secrets")))];
         }
         let most = now.saturating_add(LONGEST);
@@ -71,8 +77,20 @@ impl Secrets {
         };
         let told = waiting.into_iter().map(|id| (id, Served::Done(value.clone())));
         let told = told.chain([(who, Served::Done(Secret::default()))]).collect();
-        self.kept.insert(name, Kept { value, until });
+        // What must not be kept is still for those who wait.
+        if now < until {
+            self.kept.insert(name, Kept { value, until });
+        } else {
+            self.kept.remove(&name);
+        }
         told
+    }
+
+    /// Removes the secret that expires first, if that is allowed.
+    fn make_room(&mut self) -> bool {
+        let first = self.kept.iter().min_by_key(|(_, kept)| kept.until);
+        let first = first.filter(|_| self.displaces).map(|(name, _)| name.clone());
+        first.is_some_and(|name| self.kept.remove(&name).is_some())
     }
 
     /// The secret, the lease, or `None` while another holds the lease.
@@ -168,6 +186,31 @@ mod tests {
         assert_eq!(secrets.lease("a", 49, 4), Some(secret("t")));
         assert_eq!(secrets.get("a", 50), Served::Absent);
         assert_eq!(secrets.lease("a", 50, 4), Some(Served::Leased));
+    }
+
+    #[test]
+    fn what_has_expired_goes_to_those_who_wait_and_is_not_kept() {
+        let mut secrets = Secrets::default();
+        secrets.lease("a", 5, 1);
+        secrets.lease("a", 5, 2);
+        let told = secrets.put("a".into(), Secret::new("t"), 5, 5, 1);
+        assert_eq!(told, [(2, secret("t")), (1, secret(""))]);
+        assert_eq!(secrets.count(), 0);
+        assert_eq!(secrets.lease("a", 5, 3), Some(Served::Leased));
+    }
+
+    #[test]
+    fn a_full_store_of_the_node_gives_up_what_expires_first() {
+        let mut secrets = Secrets::new(true);
+        for number in 0..MOST {
+            let until = i64::try_from(number).unwrap() + 100;
+            secrets.put(number.to_string(), Secret::new("t"), until, 0, 1);
+        }
+        secrets.put("new".into(), Secret::new("t"), 5000, 0, 1);
+        assert_eq!(secrets.count(), MOST);
+        assert_eq!(secrets.get("0", 0), Served::Absent);
+        assert_eq!(secrets.get("1", 0), secret("t"));
+        assert_eq!(secrets.get("new", 0), secret("t"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use keyward_process::{clock::SystemClock, harden, signals, surroundings::Surroundings};
@@ -13,6 +14,7 @@ use crate::{Address, entry::Entries};
 
 /// How the agent is started.
 #[derive(Debug, Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "these are independent flags of a command line")]
 pub struct ServeOptions {
     /// Detach from the session, and print `+` on stdout when the agent listens.
     pub background: bool,
@@ -20,6 +22,8 @@ pub struct ServeOptions {
     pub take_over: bool,
     /// Do not check with the server when a client asks for a credential again.
     pub no_verify: bool,
+    /// Be the node's agent, which root's programs share.
+    pub system: bool,
 }
 
 /// Serves until there is a reason to end. Calls `listening` with the socket if the agent runs in the
@@ -32,20 +36,12 @@ pub fn serve(
     if options.background {
         detach();
     }
-    let address =
-        Address::find(|name| surroundings.var(name)).map_err(|error| error.to_string())?;
-    let socket = address.socket.clone();
-    let entries = Entries::directory(surroundings)
-        .ok_or_else(|| "cannot locate the registrations: set `HOME`".to_owned())?;
-    let mut settings = Settings::new(address, entries, Arc::new(SystemClock));
-    let own = std::env::current_exe().ok();
-    settings.browser = own.as_deref().and_then(no_browser);
-    let off = surroundings.var("KEYWARD_AGENT_VERIFY").is_some_and(|value| value == "off");
-    if !options.no_verify && !off {
-        settings.verifier = own.as_deref().map(|own| own.with_file_name("keyward"));
-    }
-    settings.program = own;
-    settings.service_manager = surroundings.var("NOTIFY_SOCKET").filter(|path| !path.is_empty());
+    let settings = if options.system {
+        system_settings(surroundings)?
+    } else {
+        user_settings(options, surroundings)?
+    };
+    let socket = settings.address.socket.clone();
     let begun =
         if options.take_over { Server::take_over(settings) } else { Server::bind(settings) };
     let server = begun.map_err(|error| error.to_string())?;
@@ -65,6 +61,36 @@ pub fn serve(
         Ok(_) => Ok(()),
         Err(error) => Err(format!("the agent failed: {error}")),
     }
+}
+
+fn user_settings(options: ServeOptions, surroundings: &Surroundings) -> Result<Settings, String> {
+    let address =
+        Address::find(|name| surroundings.var(name)).map_err(|error| error.to_string())?;
+    let entries = Entries::directory(surroundings)
+        .ok_or_else(|| "cannot locate the registrations: set `HOME`".to_owned())?;
+    let mut settings = Settings::new(address, entries, Arc::new(SystemClock));
+    let own = std::env::current_exe().ok();
+    settings.browser = own.as_deref().and_then(no_browser);
+    let off = surroundings.var("KEYWARD_AGENT_VERIFY").is_some_and(|value| value == "off");
+    if !options.no_verify && !off {
+        settings.verifier = own.as_deref().map(|own| own.with_file_name("keyward"));
+    }
+    settings.proxy_program = own.as_deref().map(|own| own.with_file_name("keyward"));
+    settings.program = own;
+    settings.service_manager = surroundings.var("NOTIFY_SOCKET").filter(|path| !path.is_empty());
+    Ok(settings)
+}
+
+/// The node's agent runs no plugins, so it needs no registrations; it stays until it is stopped.
+fn system_settings(surroundings: &Surroundings) -> Result<Settings, String> {
+    let address =
+        Address::system(|name| surroundings.var(name)).map_err(|error| error.to_string())?;
+    let entries = address.beside("entries");
+    let mut settings = Settings::new(address, entries, Arc::new(SystemClock));
+    settings.system = true;
+    settings.idle = Duration::MAX;
+    settings.program = std::env::current_exe().ok();
+    Ok(settings)
 }
 
 /// The `BROWSER` for plugins that nobody attends: it opens nothing.
@@ -91,8 +117,9 @@ fn detach() {
     }
 }
 
-/// Reports to the starting process that the agent listens, and closes the pipe.
-fn ready() -> io::Result<()> {
+/// Reports to the starting process that this one serves, with a byte on stdout, and lets go of its
+/// terminal and pipes.
+pub fn ready() -> io::Result<()> {
     rustix::io::write(rustix::stdio::stdout(), b"+")?;
     let null = fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;

@@ -6,9 +6,42 @@ use keyward_protocol::json::push_text;
 
 use super::{Server, slot::Slot};
 
-/// The states of an identity, as the status names them.
-pub(super) const STATES: [&str; 7] =
-    ["good", "logging in", "running", "signed out", "login needed", "failed", "expired"];
+/// The state of an identity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Good,
+    LoggingIn,
+    Running,
+    SignedOut,
+    LoginNeeded,
+    Failed,
+    Expired,
+}
+
+impl State {
+    pub(super) const ALL: [Self; 7] = [
+        Self::Good,
+        Self::LoggingIn,
+        Self::Running,
+        Self::SignedOut,
+        Self::LoginNeeded,
+        Self::Failed,
+        Self::Expired,
+    ];
+
+    /// The name in the status.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::LoggingIn => "logging in",
+            Self::Running => "running",
+            Self::SignedOut => "signed out",
+            Self::LoginNeeded => "login needed",
+            Self::Failed => "failed",
+            Self::Expired => "expired",
+        }
+    }
+}
 
 impl Server {
     pub(super) fn status(&self) -> String {
@@ -21,7 +54,14 @@ impl Server {
             push_text(&mut out, &program.to_string_lossy());
         }
         let _ = write!(out, ",\"locked\":{},\"secrets\":{}", self.locked, self.secrets.count());
-        out += ",\"credentials\":[";
+        out += ",\"proxies\":[";
+        for (index, name) in self.proxies.serving().into_iter().enumerate() {
+            if index > 0 {
+                out.push(',');
+            }
+            push_text(&mut out, name);
+        }
+        out += "],\"credentials\":[";
         let mut slots: Vec<_> = self.slots.values().collect();
         slots.sort_by_cached_key(|slot| (slot.name(), slot.setup.ask.args.clone()));
         for (index, slot) in slots.into_iter().enumerate() {
@@ -34,29 +74,27 @@ impl Server {
         out
     }
 
-    /// One of [`STATES`].
-    pub(super) fn state(&self, slot: &Slot) -> &'static str {
+    pub(super) fn state(&self, slot: &Slot) -> State {
         let history = slot.source.history();
         let signed_out = slot
             .setup
             .entry
             .as_ref()
             .is_some_and(|entry| self.signed_out.contains(&entry.digest()));
-        let [good, logging_in, running, out, login_needed, failed, expired] = STATES;
         if history.came.is_some() {
-            good
+            State::Good
         } else if slot.lease.as_ref().is_some_and(|lease| lease.attended) {
-            logging_in
+            State::LoggingIn
         } else if slot.pending.is_some() {
-            running
+            State::Running
         } else if signed_out {
-            out
+            State::SignedOut
         } else if slot.login_needed.is_some() {
-            login_needed
+            State::LoginNeeded
         } else if history.error.is_some() {
-            failed
+            State::Failed
         } else {
-            expired
+            State::Expired
         }
     }
 
@@ -77,7 +115,7 @@ impl Server {
         text("name", Some(&slot.name()));
         text("plugin", Some(&command));
         text("profile", Some(slot.setup.profile.name()));
-        text("state", Some(self.state(slot)));
+        text("state", Some(self.state(slot).name()));
         text("subject", slot.subject.as_deref());
         text("expires", stamp(credential.as_ref().and_then(|c| c.expires())).as_deref());
         text("lastRun", stamp(history.ran).as_deref());

@@ -24,7 +24,7 @@ pub(super) fn wrapped(
         let own = before.node.get("users").and_then(|users| exec(users, site.index));
         let new = after.get_mut("users").and_then(|users| exec_mut(users, site.index));
         let (Some(own), Some(new)) = (own, new) else { return Err(otherwise(before, &site)) };
-        let mut args = vec!["--".to_owned(), inner(&site.command, wrapping.directory)];
+        let mut args = vec!["--".to_owned(), inner(&site.user, &site.command, wrapping)];
         args.extend(site.args.clone().unwrap_or_default());
         let is_right = text(new.get("command")) == Some(wrapping.wrapper)
             && texts(new.get("args")) == Some(args)
@@ -34,6 +34,14 @@ pub(super) fn wrapped(
             return Err(otherwise(before, &site));
         }
         restore(own, new);
+    }
+    for site in before.provider_sites(wrapping)?.iter().filter(|site| users.contains(&site.user)) {
+        let own = before.node.get("users").and_then(|users| fields(users, site.index));
+        let new = after.get_mut("users").and_then(|users| fields_mut(users, site.index));
+        let restored = own.zip(new).and_then(|(own, new)| site.restore(wrapping, own, new));
+        if restored.is_none() {
+            return Err(refuse(own.map_or(1, |own| own.line), &site.user, OTHERWISE));
+        }
     }
     same(before, &after, edited)
 }
@@ -112,13 +120,21 @@ fn pinned(own: &Node, new: &Node, site: &Site, wrapping: &Wrapping<'_>) -> bool 
 }
 
 fn exec(users: &Node, index: usize) -> Option<&Node> {
-    let Value::List(users) = &users.value else { return None };
-    users.get(index)?.get("user")?.get("exec")
+    fields(users, index)?.get("exec")
 }
 
 fn exec_mut(users: &mut Node, index: usize) -> Option<&mut Node> {
+    fields_mut(users, index)?.get_mut("exec")
+}
+
+fn fields(users: &Node, index: usize) -> Option<&Node> {
+    let Value::List(users) = &users.value else { return None };
+    users.get(index)?.get("user")
+}
+
+fn fields_mut(users: &mut Node, index: usize) -> Option<&mut Node> {
     let Value::List(users) = &mut users.value else { return None };
-    users.get_mut(index)?.get_mut("user")?.get_mut("exec")
+    users.get_mut(index)?.get_mut("user")
 }
 
 fn text(node: Option<&Node>) -> Option<&str> {

@@ -14,7 +14,7 @@ use keyward_process::{
     file::{self, Limits},
 };
 
-use super::{Edit, Edited, Journal, Pin, Refusal, Wrapping, unwrap, wrap, wrapped_users};
+use super::{Edit, Edited, Journal, Native, Pin, Refusal, Wrapping, unwrap, wrap, wrapped_users};
 
 /// What happened to a kubeconfig, or would happen to it.
 #[derive(Debug)]
@@ -65,11 +65,19 @@ pub fn wrap_file(
     let is_new =
         |pin: &&Pin| !wrapping.pins.iter().any(|p| (&p.user, &p.name) == (&pin.user, &pin.name));
     pins.extend(journal.iter().flat_map(|j| &j.pins).filter(is_new).cloned());
-    let wrapping = &Wrapping { pins: &pins, ..*wrapping };
+    // They keep their providers, too.
+    let mut natives = wrapping.natives.to_vec();
+    let earlier: Vec<_> = journal.iter().flat_map(|j| &j.natives).cloned().collect();
+    let is_new = |native: &&Native| !wrapping.natives.iter().any(|n| n.user == native.user);
+    natives.extend(earlier.iter().filter(is_new).cloned());
+    let replaced = |user: &String| {
+        natives.iter().any(|native| native.user == *user && !earlier.contains(native))
+    };
+    let wrapping = &Wrapping { pins: &pins, natives: &natives, ..*wrapping };
     let edited = wrap(&base, wrapping, |user| chosen(user) || known.iter().any(|k| k == user));
     let edited = edited.map_err(Failure::Refused)?;
     let (unchanged, changed): (Vec<_>, Vec<_>) =
-        edited.users.iter().cloned().partition(|user| before.contains(user));
+        edited.users.iter().cloned().partition(|user| before.contains(user) && !replaced(user));
     let mut unchanged: Vec<_> = unchanged.into_iter().filter(|user| chosen(user)).collect();
     // Users that were wrapped by hand, or on another machine.
     let by_others = before.iter().filter(|user| chosen(user) && !edited.users.contains(user));
@@ -104,6 +112,7 @@ pub fn unwrap_file(
         wrapper: journal.as_ref().map_or("", |journal| &journal.wrapper),
         directory: path.parent().unwrap_or(Path::new("/")),
         pins: journal.as_ref().map_or(&[], |journal| &journal.pins),
+        natives: journal.as_ref().map_or(&[], |journal| &journal.natives),
     };
     let restyled: Vec<_> =
         before.iter().filter(|user| chosen(user) && !known.contains(user)).cloned().collect();
@@ -147,16 +156,16 @@ fn take_back(journal: Option<&Journal>, bytes: &[u8]) -> (Vec<u8>, Vec<String>) 
 }
 
 /// A kubeconfig that was read, and is locked if it will be written.
-struct Open {
+pub(super) struct Open {
     /// The file itself, with symlinks resolved.
-    target: PathBuf,
-    bytes: zeroize::Zeroizing<Vec<u8>>,
+    pub(super) target: PathBuf,
+    pub(super) bytes: zeroize::Zeroizing<Vec<u8>>,
     file_id: FileId,
     _locks: Vec<Lock>,
 }
 
 impl Open {
-    fn new(path: &Path, dry: bool) -> Result<Self, Failure> {
+    pub(super) fn new(path: &Path, dry: bool) -> Result<Self, Failure> {
         let unreadable = |error| Failure::Io("it cannot be read", error);
         let target = path.canonicalize().map_err(unreadable)?;
         let mut locks = Vec::new();
@@ -177,7 +186,7 @@ impl Open {
 
     /// Writes a temporary file next to the kubeconfig and renames it, so that nobody reads half of
     /// it. A file that is a mount, or has hard links, is written in place.
-    fn replace(&self, bytes: &[u8]) -> Result<(), Failure> {
+    pub(super) fn replace(&self, bytes: &[u8]) -> Result<(), Failure> {
         if bytes == self.bytes.as_slice() {
             return Ok(());
         }

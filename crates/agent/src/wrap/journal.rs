@@ -1,7 +1,8 @@
 //! Records the changes to a kubeconfig, so that they can be undone byte for byte.
 //!
-//! There is one file per kubeconfig, in the user's state directory. It contains the replaced bytes,
-//! which are commands and hints, and digests of the rest: nothing secret.
+//! There is one file per kubeconfig, in the user's state directory, which only the user can read. It contains the
+//! replaced bytes and a digest of the result. The bytes are commands and hints, which are not secret, and
+//! auth-providers, which contain tokens as the kubeconfig did.
 
 use std::{
     fmt::Write as _,
@@ -21,8 +22,8 @@ use keyward_process::{
 use keyward_protocol::{Node, node::Value};
 use sha2::{Digest as _, Sha256};
 
-use super::{Document, Edit, Edited, Part, Pin, Site, Wrapping, quoted, undo};
-use crate::entry::hex;
+use super::{Document, Edit, Edited, Native, Part, Pin, Site, Wrapping, quoted, undo};
+use crate::store::hex;
 
 const VERSION: &str = "keyward wrap 1";
 
@@ -36,9 +37,10 @@ pub struct Journal {
     /// The wrapper in front of their commands.
     pub(super) wrapper: String,
     pub(super) pins: Vec<Pin>,
+    pub(super) natives: Vec<Native>,
     /// A digest of the kubeconfig with the changes.
     result: String,
-    edits: Vec<Edit>,
+    pub(super) edits: Vec<Edit>,
 }
 
 /// A kubeconfig with its journal's changes undone.
@@ -56,9 +58,26 @@ impl Journal {
             users: edited.users.clone(),
             wrapper: wrapping.wrapper.to_owned(),
             pins: wrapping.pins.to_vec(),
+            natives: wrapping
+                .natives
+                .iter()
+                .filter(|native| edited.users.contains(&native.user))
+                .cloned()
+                .collect(),
             result: digest(&edited.bytes),
             edits: edited.edits.clone(),
         }
+    }
+
+    /// The journal of an edit of docker's configuration.
+    pub(super) fn of_docker(config: &Path, edited: &Edited) -> Self {
+        let wrapping = Wrapping { wrapper: "", directory: config, pins: &[], natives: &[] };
+        Self::new(config, edited, &wrapping)
+    }
+
+    /// Where a user's journals of docker's configurations are, next to the others.
+    pub fn docker_directory(journals: &Path) -> PathBuf {
+        journals.with_file_name("wrap-docker")
     }
 
     /// Where a user's journals are: `keyward/wrap` in `$XDG_STATE_HOME` or `~/.local/state`.
@@ -102,6 +121,8 @@ impl Journal {
             result: text("result")?,
             wrapper: text("wrapper")?,
             pins: list(node.get("pins")?, pin)?,
+            // Journals of earlier versions have none.
+            natives: node.get("natives").map_or(Some(Vec::new()), |node| list(node, native))?,
             users: list(node.get("users")?, self::text)?,
             edits: list(node.get("edits")?, edit)?,
         })
@@ -142,6 +163,11 @@ impl Journal {
         };
         let pins: Vec<_> = self.pins.iter().map(pin).collect();
         let _ = writeln!(out, "\"users\": [{}],", users.join(", "));
+        let native = |Native { user, command }: &Native| {
+            format!("{{\"user\": {}, \"command\": {}}}", quoted(user), quoted(command))
+        };
+        let natives: Vec<_> = self.natives.iter().map(native).collect();
+        let _ = writeln!(out, "\"natives\": [{}],", natives.join(", "));
         let _ = writeln!(out, "\"pins\": [{}],\n\"edits\": [", pins.join(", "));
         for (index, edit) in self.edits.iter().enumerate() {
             let comma = if index + 1 < self.edits.len() { "," } else { "" };
@@ -203,7 +229,15 @@ impl Journal {
 }
 
 impl Part {
-    const ALL: [Self; 5] = [Self::Keys, Self::Command, Self::Args, Self::Hint, Self::Env];
+    const ALL: [Self; 7] = [
+        Self::Keys,
+        Self::Command,
+        Self::Args,
+        Self::Hint,
+        Self::Env,
+        Self::Provider,
+        Self::Helper,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -212,6 +246,8 @@ impl Part {
             Self::Args => "args",
             Self::Hint => "hint",
             Self::Env => "env",
+            Self::Provider => "auth-provider",
+            Self::Helper => "helper",
         }
     }
 }
@@ -240,6 +276,11 @@ fn edit(node: &Node) -> Option<Edit> {
 fn pin(node: &Node) -> Option<Pin> {
     let text = |key: &str| text(node.get(key)?);
     Some(Pin { user: text("user")?, name: text("name")?, value: text("value")? })
+}
+
+fn native(node: &Node) -> Option<Native> {
+    let text = |key: &str| text(node.get(key)?);
+    Some(Native { user: text("user")?, command: text("command")? })
 }
 
 fn text(node: &Node) -> Option<String> {

@@ -1,4 +1,5 @@
-//! Puts `keyward-exec --` in front of the plugin commands of a kubeconfig, and removes it again.
+//! Puts `keyward-exec --` in front of the plugin commands of a kubeconfig, and removes it again. On request, it
+//! replaces plugins and auth-providers of others with Keyward's own.
 //!
 //! Only the bytes of a command, its arguments and its hint change; comments, order, anchors and
 //! line endings stay. Edits that would have to change more are refused. Every result is parsed and
@@ -6,11 +7,14 @@
 //! too.
 
 mod check;
+pub mod docker;
 pub mod file;
 mod journal;
+pub mod native;
+mod provider;
 mod site;
 
-use std::{ops::Range, path::Path};
+use std::{fmt, ops::Range, path::Path};
 
 use keyward_host::kubeconfig::Exec;
 use keyward_protocol::{
@@ -19,10 +23,12 @@ use keyward_protocol::{
 };
 
 pub use journal::Journal;
+use native::Native;
+use provider::ProviderSite;
 use site::Site;
 
 /// A replacement of some bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Edit {
     /// The user whose stanza changes.
     pub user: String,
@@ -38,6 +44,19 @@ pub struct Edit {
     pub line: u32,
 }
 
+/// Shows no text: the original may contain tokens.
+impl fmt::Debug for Edit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { user, part, at, line, .. } = self;
+        f.debug_struct("Edit")
+            .field("user", user)
+            .field("part", part)
+            .field("at", at)
+            .field("line", line)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A part of an `exec` stanza that an [`Edit`] changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
@@ -51,6 +70,10 @@ pub enum Part {
     Hint,
     /// The environment.
     Env,
+    /// The whole `auth-provider`, in whose place is a stanza.
+    Provider,
+    /// A credential helper of docker.
+    Helper,
 }
 
 /// A kubeconfig after an edit.
@@ -83,6 +106,8 @@ pub struct Wrapping<'a> {
     pub directory: &'a Path,
     /// Variables to add to stanzas that do not set them.
     pub pins: &'a [Pin],
+    /// Plugins that are replaced, too.
+    pub natives: &'a [Native],
 }
 
 /// A variable added to a stanza.
@@ -112,6 +137,12 @@ pub fn wrap(
         }
         site.splice(&document, wrapping, &mut splices)?;
         users.push(site.user.clone());
+    }
+    for site in document.provider_sites(wrapping)? {
+        if chosen(&site.user) {
+            site.splice(&document, wrapping, &mut splices)?;
+            users.push(site.user);
+        }
     }
     let edited = document.apply(splices, users)?;
     check::wrapped(&document, &edited, wrapping)?;
@@ -187,13 +218,27 @@ impl<'a> Document<'a> {
         Ok(Self { bytes, node, users: users.unwrap_or_default(), layout })
     }
 
-    /// The users with a plugin. Like the kubeconfig reader, this uses the last `users` key.
-    fn sites(&self) -> impl Iterator<Item = Site> {
+    /// The users. Like the kubeconfig reader, this uses the last `users` key.
+    fn nodes(&self) -> impl Iterator<Item = (usize, &Node)> {
         let nodes = match self.node.get("users").map(|users| &users.value) {
             Some(Value::List(users)) => users.as_slice(),
             _ => &[],
         };
-        nodes.iter().enumerate().filter_map(|(index, node)| Site::find(self, index, node))
+        nodes.iter().enumerate()
+    }
+
+    /// The users with a plugin.
+    fn sites(&self) -> impl Iterator<Item = Site> {
+        self.nodes().filter_map(|(index, node)| Site::find(self, index, node))
+    }
+
+    /// The users with an `auth-provider` that is to be replaced.
+    fn provider_sites<'w>(
+        &self,
+        wrapping: &Wrapping<'w>,
+    ) -> Result<Vec<ProviderSite<'w>>, Refusal> {
+        let find = |(index, node)| ProviderSite::find(self, index, node, wrapping).transpose();
+        self.nodes().filter_map(find).collect()
     }
 
     /// Applies the changes.
@@ -251,9 +296,13 @@ fn hint(own: &str) -> String {
     }
 }
 
-/// The command as it is written after `--`: made absolute if it was relative to the kubeconfig,
-/// because arguments are not resolved that way.
-fn inner(command: &str, directory: &Path) -> String {
+/// The command of a user as it is written after `--`: the provider that replaces it, or its own, made absolute if it
+/// was relative to the kubeconfig, because arguments are not resolved that way.
+fn inner(user: &str, command: &str, wrapping: &Wrapping<'_>) -> String {
+    if let Some(native) = wrapping.natives.iter().find(|native| native.user == user) {
+        return native.command.clone();
+    }
+    let directory = wrapping.directory;
     let relative = command.contains(std::path::is_separator) && !Path::new(command).is_absolute();
     if relative {
         directory.join(command).to_string_lossy().into_owned()

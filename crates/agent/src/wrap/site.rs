@@ -21,6 +21,8 @@ pub(super) struct Site {
     pub(super) variables: Vec<String>,
     /// The mapping, with aliases resolved.
     exec: Place,
+    /// Where its key begins.
+    key: Option<usize>,
     line: u32,
 }
 
@@ -50,9 +52,12 @@ impl Site {
             layout.entry(layout.follow(place?), key).map(|(_, value)| value)
         };
         // A merge key may bring it from elsewhere; then every change is refused.
-        let exec = inside(inside(item, "user"), "exec").unwrap_or(layout.root());
+        let parent = inside(item, "user").map(|parent| layout.follow(parent));
+        let key = parent.and_then(|parent| document.key_and_value(parent, "exec"));
+        let key = key.map(|range| range.start);
+        let exec = inside(parent, "exec").unwrap_or(layout.root());
         let exec = layout.follow(exec);
-        Some(Self { user, index, command, args, hint, variables, exec, line: node.line })
+        Some(Self { user, index, command, args, hint, variables, exec, key, line: node.line })
     }
 
     pub(super) fn is_wrapped(&self) -> bool {
@@ -67,7 +72,7 @@ impl Site {
         wrapping: &Wrapping<'_>,
         splices: &mut Vec<Splice>,
     ) -> Result<(), Refusal> {
-        let inner = inner(&self.command, wrapping.directory);
+        let inner = inner(&self.user, &self.command, wrapping);
         let lead = [quoted("--"), quoted(&inner)];
         let pin = |pin: &Pin| {
             format!("{{\"name\": {}, \"value\": {}}}", quoted(&pin.name), quoted(&pin.value))
@@ -264,6 +269,8 @@ impl Site {
             Part::Args => start("args").map(around).unwrap_or_default(),
             Part::Hint => start("installHint").map(around).unwrap_or_default(),
             Part::Env => start("env").map(around).unwrap_or_default(),
+            Part::Provider => self.key.into_iter().collect(),
+            Part::Helper => Vec::new(),
             Part::Keys => {
                 let key = layout.entry(self.exec, "command").map(|(key, _)| layout.span(key).start);
                 let before = key.and_then(|key| key.checked_sub(width));
@@ -275,7 +282,7 @@ impl Site {
 
 impl Document<'_> {
     /// A line break and the indentation of the text at `at`.
-    fn next_line(&self, at: usize) -> String {
+    pub(super) fn next_line(&self, at: usize) -> String {
         let before = self.bytes.get(..at).unwrap_or_default();
         let line = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let indent = String::from_utf8_lossy(&before[line..]).chars().count();
@@ -315,14 +322,14 @@ fn header_comment(scalar: &[u8]) -> Option<&str> {
 }
 
 /// A path in the file's style: unquoted only in YAML, and only if it cannot be misread.
-fn scalar(document: &Document<'_>, text: &str) -> String {
+pub(super) fn scalar(document: &Document<'_>, text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
     let simple = text.starts_with('/') && text.chars().all(plain);
     let json = document.bytes.trim_ascii_start().starts_with(b"{");
     if simple && !json { text.to_owned() } else { quoted(text) }
 }
 
-fn text(node: &Node) -> Option<String> {
+pub(super) fn text(node: &Node) -> Option<String> {
     match &node.value {
         Value::Text(text) => Some(text.as_str().to_owned()),
         _ => None,

@@ -2,6 +2,7 @@
 
 mod files;
 mod generate;
+mod native;
 
 use keyward_host::{Kubeconfig, kubeconfig::Exec};
 
@@ -11,7 +12,7 @@ use generate::Generator;
 const WRAPPER_PATH: &str = "/opt/keyward/bin/keyward-exec";
 
 fn wrapping(pins: &[Pin]) -> Wrapping<'_> {
-    Wrapping { wrapper: WRAPPER_PATH, directory: Path::new("/home/ann/.kube"), pins }
+    Wrapping { wrapper: WRAPPER_PATH, directory: Path::new("/home/ann/.kube"), pins, natives: &[] }
 }
 
 fn wrap_all(text: &str) -> Result<Edited, Refusal> {
@@ -66,7 +67,7 @@ fn round_trip(bytes: &[u8], chosen: impl Fn(&str) -> bool, shown: &dyn Fn() -> S
             assert_eq!(wrapped, wanted, "{}\n{}", before.name, shown());
             let mut own = own.clone();
             if edited.users.contains(&before.name) {
-                own.command = inner(&own.command, Path::new("/home/ann/.kube"));
+                own.command = inner(&before.name, &own.command, &wrapping(&[]));
             }
             assert!(same(&own.without_wrapper(), &new.clone().without_wrapper()), "{}", shown());
         }

@@ -10,10 +10,14 @@ use keyward_process::{
     runner::{self, Cancel, Invocation, Status, Stdin},
     surroundings::Surroundings,
 };
-use keyward_protocol::{Node, Secret, image::Login, text};
+use keyward_protocol::{
+    docker::{Credentials, NOT_FOUND, Verb},
+    image::Login,
+    text,
+};
 use zeroize::Zeroizing;
 
-use super::{Bridge, config::DockerConfig, helper::NOT_FOUND};
+use super::{Bridge, config::DockerConfig};
 use crate::{commands::image::setup::trusted_by_environment, duration, signals};
 
 /// Log in to registries with the logins in docker's `config.json`
@@ -26,6 +30,11 @@ pub(super) struct Args {
     /// Docker's configuration, instead of `config.json` in `$DOCKER_CONFIG` or in `~/.docker`
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+
+    /// Logins of a container runtime, instead of docker's or after those of `--config`: a `registries.yaml` of k3s
+    /// or RKE2, containerd's `config.toml`, or a directory of `hosts.toml` files; can be repeated
+    #[arg(long, value_name = "PATH")]
+    registries: Vec<PathBuf>,
 
     /// How long to cache a login from the file; the file may change
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::budget)]
@@ -63,7 +72,7 @@ pub(super) fn parse<A: Parser>(bridge: Bridge, args: &[OsString]) -> Result<A, E
 
 fn logins(args: &Args, question: &ImageQuestion) -> Result<Logins, Refusal> {
     let surroundings = Surroundings::process();
-    let config = DockerConfig::load(args.config.as_deref(), &surroundings)?;
+    let config = DockerConfig::load(args.config.as_deref(), &args.registries, &surroundings)?;
     let registry = question.registry();
     if let Some(helper) = config.helper(registry)
         && let Some(login) = ask(helper, server(registry), args.helper_timeout, &surroundings)?
@@ -116,7 +125,7 @@ fn ask(
         })?;
     let mut invocation = Invocation::new(program.path);
     invocation.file_id = Some(program.file_id);
-    invocation.args = vec!["get".into()];
+    invocation.args = vec![Verb::Get.name().into()];
     invocation.env = surroundings.vars();
     invocation.stdin = Stdin::Request(Zeroizing::new(server.as_bytes().to_vec()));
     invocation.budget = budget;
@@ -142,9 +151,8 @@ fn ask(
 
 /// Parses a helper's answer. The user name `<token>` marks a token that only docker can exchange.
 fn read(stdout: &[u8]) -> Option<Login> {
-    let node = Node::from_json(stdout).ok()?;
-    let field = |name: &str| node.get(name)?.text(name).ok()?;
-    let (username, password) = (field("Username")?, field("Secret")?);
-    let usable = !username.is_empty() && username != "<token>" && !password.is_empty();
-    usable.then(|| Login { username: username.to_owned(), password: Secret::new(password) })
+    let login = Credentials::read(stdout).ok()?.login;
+    let usable =
+        !login.username.is_empty() && login.username != "<token>" && !login.password.is_empty();
+    usable.then_some(login)
 }

@@ -4,17 +4,11 @@
 //! Docker's protocol has a verb on the command line, the server on stdin, and the answer on stdout,
 //! whether a login or an error.
 
-use std::{
-    collections::BTreeMap,
-    ffi::OsString,
-    fmt::Write as _,
-    io::{self, Read as _},
-    process::ExitCode,
-};
+use std::{ffi::OsString, fmt::Write as _, process::ExitCode};
 
 use keyward_host::{Kind, redact::redact};
 use keyward_image::Lookup;
-use serde::Serialize;
+use keyward_plugin::{DockerHelper, DockerLogin, DockerVerb, Refusal, serve_docker_verb};
 
 use crate::{
     commands::image::setup::{Place, Setup},
@@ -23,13 +17,9 @@ use crate::{
     flags::Flags,
     globals::Globals,
     log,
-    output::{self, Width, inline},
+    output::{self, inline},
     signals,
 };
-
-/// The message by which docker and others recognise that there is no login; they continue without
-/// one.
-pub(super) const NOT_FOUND: &str = "credentials not found in native keychain";
 
 /// How long the providers may take; one minute by default.
 const TIMEOUT: &str = "KEYWARD_IMAGE_TIMEOUT";
@@ -47,9 +37,6 @@ kubelet's image credential providers are asked for it. Name it in `config.json`:
   KEYWARD_IMAGE_TIMEOUT  how long they may take, such as 10s; a minute without it
 ";
 
-/// A server's URL is short.
-const MOST: u64 = 64 * 1024;
-
 /// Answers docker.
 pub(super) fn main(args: &[OsString]) -> ExitCode {
     let mut globals = Globals::new(Flags::default());
@@ -58,44 +45,71 @@ pub(super) fn main(args: &[OsString]) -> ExitCode {
         [word] => word.to_str().unwrap_or_default(),
         _ => "",
     };
-    let outcome = match word {
-        "get" => with_timeout(&mut globals).and_then(|()| get(&globals)),
-        "list" => with_timeout(&mut globals).and_then(|()| list(&globals)),
-        "store" => Err(read_only("stores nothing")),
-        "erase" => Err(read_only("erases nothing")),
-        "version" => output::print(concat!(
-            "docker-credential-keyward (Keyward) ",
-            env!("CARGO_PKG_VERSION"),
-            "\n"
-        )),
-        "-h" | "--help" | "help" => output::print(USAGE),
-        _ => {
-            output::tell(USAGE);
-            return ExitCode::from(2);
-        }
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => complain(&failure, &globals),
+    if let Some(verb) = DockerVerb::parse(word) {
+        let timeout = with_timeout(&mut globals).map_err(|failure| reason(&failure));
+        return serve_docker_verb(verb, Providers { globals, timeout });
+    }
+    if matches!(word, "-h" | "--help" | "help") {
+        return match output::print(USAGE) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => failure.report(&globals),
+        };
+    }
+    output::tell(USAGE);
+    ExitCode::from(2)
+}
+
+/// The kubelet's image credential providers, as a helper of docker.
+struct Providers {
+    globals: Globals,
+    /// Whether the time limit in the environment can be read, or why not.
+    timeout: Result<(), String>,
+}
+
+impl DockerHelper for Providers {
+    fn get(&self, server: &str) -> Result<Option<DockerLogin>, Refusal> {
+        self.answer(|globals| get(server, globals))
+    }
+
+    fn store(&self, _: &str, _: &DockerLogin) -> Result<(), Refusal> {
+        self.answer(|_| Err(read_only("stores nothing")))
+    }
+
+    fn erase(&self, _: &str) -> Result<(), Refusal> {
+        self.answer(|_| Err(read_only("erases nothing")))
+    }
+
+    fn list(&self) -> Result<Vec<(String, String)>, Refusal> {
+        self.answer(list)
+    }
+
+    fn version(&self) -> String {
+        concat!("docker-credential-keyward (Keyward) ", env!("CARGO_PKG_VERSION")).to_owned()
     }
 }
 
-/// Docker's own message shows only our stdout, as one line; the full error goes to stderr.
-fn complain(failure: &Failure, globals: &Globals) -> ExitCode {
-    let mut line = inline(failure.message());
-    if line != NOT_FOUND {
-        for (label, note) in failure.notes() {
-            _ = write!(line, "; {label}: {}", inline(note));
-        }
-        if let Some(said) = failure.said().and_then(last_line) {
-            _ = write!(line, "; it said: {}", inline(said));
-        }
-        failure.report(globals);
+impl Providers {
+    /// Docker's own message shows one line; the full error goes to stderr.
+    fn answer<T>(&self, ask: impl FnOnce(&Globals) -> Result<T, Failure>) -> Result<T, Refusal> {
+        self.timeout.clone().map_err(Refusal::Failed)?;
+        ask(&self.globals).map_err(|failure| {
+            failure.report(&self.globals);
+            signals::leave_if_interrupted();
+            Refusal::Failed(reason(&failure))
+        })
     }
-    signals::leave_if_interrupted();
-    let _ = output::print(&redact(&format!("{line}\n")));
-    // Docker uses one exit code for every failure.
-    ExitCode::FAILURE
+}
+
+/// The failure as one line.
+fn reason(failure: &Failure) -> String {
+    let mut line = inline(failure.message());
+    for (label, note) in failure.notes() {
+        _ = write!(line, "; {label}: {}", inline(note));
+    }
+    if let Some(said) = failure.said().and_then(last_line) {
+        _ = write!(line, "; it said: {}", inline(said));
+    }
+    redact(&line).into_owned()
 }
 
 fn last_line(text: &str) -> Option<&str> {
@@ -119,42 +133,24 @@ fn with_timeout(globals: &mut Globals) -> Result<(), Failure> {
     Ok(())
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "PascalCase")]
-struct Answer<'a> {
-    #[serde(rename = "ServerURL")]
-    server: &'a str,
-    username: &'a str,
-    secret: &'a str,
-}
-
-fn get(globals: &Globals) -> Result<(), Failure> {
-    let mut server = String::new();
-    io::stdin().lock().take(MOST).read_to_string(&mut server).map_err(|e| {
-        Failure::failed("cannot read the server from stdin").note("cause", e.to_string())
-    })?;
-    let server = server.trim();
-    if server.is_empty() {
-        return Err(Failure::failed("no credentials server URL"));
-    }
+fn get(server: &str, globals: &Globals) -> Result<Option<DockerLogin>, Failure> {
     signals::watch();
     let setup = Setup::open(&Place::default(), globals)?;
     let found = setup.images().lookup_name(&*setup.config()?, name(server).to_owned(), None);
-    let Some(best) = found.best() else { return Err(nothing(server, &found)) };
+    let Some(best) = found.best() else { return nothing(server, &found) };
     for error in found.failures() {
         tracing::warn!(%error, "a provider failed; another has a login");
     }
     let login = &best.login;
-    let answer = Answer { server, username: &login.username, secret: login.password.expose() };
-    output::print_secret(&answer, Width::Line)
+    Ok(Some(DockerLogin::new(&login.username, login.password.expose())))
 }
 
 /// If no provider matches the server, docker continues without a login. If one failed, docker
 /// should report that, rather than an unexplained refusal by the registry.
-fn nothing(server: &str, found: &Lookup) -> Failure {
+fn nothing(server: &str, found: &Lookup) -> Result<Option<DockerLogin>, Failure> {
     let mut failures = found.failures();
     match failures.next() {
-        None => Failure::failed(NOT_FOUND),
+        None => Ok(None),
         Some(error) => {
             let mut failure = Failure::from(error.clone()).note("server", inline(server));
             for other in failures {
@@ -164,13 +160,13 @@ fn nothing(server: &str, found: &Lookup) -> Failure {
                 failure = failure
                     .hint("`KEYWARD_IMAGE_BIN_DIR` names the directory of the providers' programs");
             }
-            failure
+            Err(failure)
         }
     }
 }
 
 /// Lists the logins of every registry that a provider names without a `*`; others cannot be listed.
-fn list(globals: &Globals) -> Result<(), Failure> {
+fn list(globals: &Globals) -> Result<Vec<(String, String)>, Failure> {
     signals::watch();
     let setup = Setup::open(&Place::default(), globals)?;
     let config = setup.config()?;
@@ -183,17 +179,17 @@ fn list(globals: &Globals) -> Result<(), Failure> {
         .collect();
     servers.sort_unstable();
     servers.dedup();
-    let mut users = BTreeMap::new();
+    let mut users = Vec::new();
     for server in servers {
         let found = setup.images().lookup_name(&config, server.to_owned(), None);
         for error in found.failures() {
             tracing::warn!(server, %error, "a provider failed");
         }
         if let Some(best) = found.best() {
-            users.insert(server, best.login.username.clone());
+            users.push((server.to_owned(), best.login.username.clone()));
         }
     }
-    output::print_json(&users)
+    Ok(users)
 }
 
 /// The name that a server's images are matched under. Docker Hub's server has several.

@@ -4,12 +4,20 @@
 mod config;
 mod docker;
 mod helper;
+mod node;
+mod registries;
 mod token;
+mod toml;
 
 use std::{
     ffi::{OsStr, OsString},
     path::Path,
     process::ExitCode,
+};
+
+pub(crate) use self::{
+    config::{DockerConfig, docker_config},
+    registries::Registries,
 };
 
 use clap::CommandFactory as _;
@@ -26,11 +34,13 @@ pub enum Bridge {
     Docker,
     /// `keyward-provider-token`: the kubelet logs in with the pod's service account token.
     Token,
+    /// `keyward-provider-node`: the kubelet asks all providers of a configuration that may change.
+    Node,
 }
 
 impl Bridge {
     /// All bridges.
-    pub const ALL: [Self; 3] = [Self::Helper, Self::Docker, Self::Token];
+    pub const ALL: [Self; 4] = [Self::Helper, Self::Docker, Self::Token, Self::Node];
 
     /// The name that starts the bridge.
     pub const fn name(self) -> &'static str {
@@ -38,6 +48,7 @@ impl Bridge {
             Self::Helper => "docker-credential-keyward",
             Self::Docker => "keyward-provider-docker",
             Self::Token => "keyward-provider-token",
+            Self::Node => "keyward-provider-node",
         }
     }
 
@@ -59,13 +70,14 @@ impl Bridge {
             Self::Helper => helper::main(&args),
             Self::Docker => docker::main(&args),
             Self::Token => token::main(&args),
+            Self::Node => node::main(&args),
         }
     }
 }
 
 /// The command lines of the bridges that have one, for the manual pages.
-pub(crate) fn commands() -> [clap::Command; 2] {
-    [docker::Args::command(), token::Args::command()]
+pub(crate) fn commands() -> [clap::Command; 3] {
+    [docker::Args::command(), token::Args::command(), node::Args::command()]
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ mod enroll;
 mod get;
 pub(crate) mod image;
 mod man_pages;
+#[cfg(target_os = "linux")]
+mod node;
 mod plan;
 mod plugin_test;
 #[cfg(unix)]
@@ -70,6 +72,8 @@ pub(crate) enum Command {
     #[command(hide = true)]
     DemoSigner,
     Image(image::Args),
+    #[cfg(target_os = "linux")]
+    Node(node::Args),
     Plugin(plugin_test::Args),
     Completions(completions::Args),
     #[command(name = "__complete", hide = true)]
@@ -116,6 +120,8 @@ impl Command {
             #[cfg(unix)]
             Self::DemoSigner => Ok(keyward_demo::filekey::serve()),
             Self::Image(args) => image::run(&args, globals),
+            #[cfg(target_os = "linux")]
+            Self::Node(args) => node::run(&args, globals),
             Self::Plugin(args) => plugin_test::run(args, globals),
             Self::Completions(args) => completions::run(&args),
             Self::Complete(args) => completions::complete(args, globals),

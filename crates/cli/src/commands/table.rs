@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::{Args as _, Command};
 
 #[cfg(target_os = "linux")]
-use super::agent;
+use super::{agent, node};
 use super::{
     completions, credential, doctor, enroll, get, image, man_pages, plan, plugin_test, sign,
     version, whoami,
@@ -54,6 +54,8 @@ const TABLE: &[(&str, Augment)] = &[
     #[cfg(unix)]
     ("demo-signer", |command| command),
     ("image", image::Args::augment_args),
+    #[cfg(target_os = "linux")]
+    ("node", node::Args::augment_args),
     ("plugin", plugin_test::Args::augment_args),
     ("completions", completions::Args::augment_args),
     ("__complete", completions::CompleteArgs::augment_args),

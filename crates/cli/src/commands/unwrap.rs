@@ -8,7 +8,7 @@ use keyward_agent::{
 };
 use keyward_host::Kubeconfig;
 
-use super::wrap::{by_file, chosen, failed, no_home};
+use super::wrap::{by_file, chosen, docker, failed, no_home};
 use crate::{failure::Failure, globals::Globals, output};
 
 /// Restore kubeconfigs that `keyward wrap` changed
@@ -24,9 +24,13 @@ Examples:
   # Every kubeconfig that was ever wrapped; do this before you uninstall Keyward.
   keyward unwrap --all")]
 pub(crate) struct Args {
-    /// Restore all users of all kubeconfigs that were wrapped
+    /// Restore all users of all kubeconfigs that were wrapped, and docker's `config.json`
     #[arg(long)]
     all: bool,
+
+    /// Restore the credential helpers in docker's `config.json`
+    #[arg(long, conflicts_with = "all")]
+    docker: bool,
 
     /// Show what would be restored, and change nothing
     #[arg(long)]
@@ -38,6 +42,16 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let journals = Journal::directory(&globals.surroundings).ok_or_else(no_home)?;
     let mut told = Vec::new();
     let mut failure = None;
+    if args.docker || args.all {
+        told.extend(docker::unwrap(globals, &journals, args.all, args.dry_run)?);
+    }
+    if args.docker {
+        if told.is_empty() {
+            told.push("nothing is replaced\n".to_owned());
+        }
+        output::print(&told.concat())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     for (file, users) in wanted(args, globals, &journals)? {
         let is_wanted = |user: &str| users.as_ref().is_none_or(|u| u.iter().any(|u| u == user));
         let outcome = match wrapped::unwrap_file(&file, &journals, is_wanted, args.dry_run) {
@@ -94,7 +108,7 @@ fn wanted(
         return Ok(files.filter(|path| path.exists()).map(|path| (path, None)).collect());
     }
     let config = globals.kubeconfig()?;
-    let files = by_file(&chosen(&config, globals, false)?, globals);
+    let files = by_file(&chosen(&config, globals, false, false)?, globals);
     let names = |users: Vec<&keyward_host::kubeconfig::Named<_>>| {
         users.iter().map(|user| user.name.clone()).collect()
     };

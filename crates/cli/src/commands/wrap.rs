@@ -1,5 +1,8 @@
 //! `keyward wrap`: puts the agent's client in front of the plugin commands of a kubeconfig.
 
+pub(super) mod docker;
+mod native;
+
 use std::{
     collections::BTreeMap,
     fs::{self, OpenOptions},
@@ -13,7 +16,7 @@ use keyward_agent::{
     entry::{Entries, Entry, Stanza},
     identity::Profile,
     wrap::{
-        Edit, Journal, Pin, Wrapping,
+        Edit, Journal, Part, Pin, Wrapping,
         file::{self as wrapped, Outcome},
     },
 };
@@ -35,6 +38,11 @@ use crate::{
 /// Puts `keyward-exec --` in front of plugin commands, so that all programs share one login and get
 /// it in a millisecond. Comments, order and line endings of the kubeconfig stay as they are, and
 /// `keyward unwrap` restores it byte for byte.
+///
+/// With `--native`, plugins of others are also replaced by Keyward's own providers: `keyward-eks` for
+/// `aws eks get-token` and `aws-iam-authenticator`, `keyward-oidc` for `kubectl oidc-login`,
+/// `keyward-entra` for Azure's `kubelogin`, `keyward-gke` for `gke-gcloud-auth-plugin`. Users with an
+/// `auth-provider`, which kubectl no longer supports for clouds, get a plugin, too.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -48,9 +56,17 @@ Examples:
   # A plugin that Keyward does not know, which chooses an account by a variable and a file.
   keyward wrap --context prod --identity-env TEAM --identity-file ~/.corp/account
 
+  # Keyward's own providers instead of `aws`, `kubelogin`, … and of auth-providers.
+  keyward wrap --native --all --dry-run
+  keyward wrap --native --all
+
+  # The same for the credential helpers in docker's `config.json`.
+  keyward wrap --native --docker
+
   # A kubeconfig that must not be changed.
   keyward wrap --all --overlay ~/.kube/keyward.json
   export KUBECONFIG=~/.kube/keyward.json:~/.kube/config")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
     /// Wrap the plugins of all users, not only those of the given or current contexts
     #[arg(long)]
@@ -59,6 +75,14 @@ pub(crate) struct Args {
     /// Show what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
+
+    /// Replace known plugins and auth-providers by Keyward's own providers
+    #[arg(long, conflicts_with = "overlay")]
+    native: bool,
+
+    /// With `--native`, replace the credential helpers in docker's `config.json` instead
+    #[arg(long, requires = "native", conflicts_with = "all")]
+    docker: bool,
 
     /// Write the wrapped users to this file, and leave the kubeconfig alone
     #[arg(long, value_name = "FILE")]
@@ -84,24 +108,32 @@ pub(crate) struct Args {
 
 /// Wraps the chosen users and reports the changes.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    if args.docker {
+        return docker::wrap(globals, args.dry_run);
+    }
     let config = globals.kubeconfig()?;
-    let chosen = chosen(&config, globals, args.all)?;
+    let mut chosen = chosen(&config, globals, args.all, args.native)?;
     let wrapper = wrapper(args.wrapper.as_deref(), globals)?;
     admit(&wrapper, globals)?;
     if let Some(overlay) = &args.overlay {
         return overlay_file(args, globals, &config, &chosen, &wrapper, overlay);
     }
     let journals = Journal::directory(&globals.surroundings).ok_or_else(no_home)?;
+    let replacing =
+        if args.native { native::plan(&chosen, globals)? } else { native::Plan::default() };
+    chosen.retain(|user| !replacing.keeps(&user.name));
     let mut told = Vec::new();
     for (file, users) in by_file(&chosen, globals) {
         let pins = if args.pin { pins(&users, globals) } else { Vec::new() };
         let directory = file.parent().unwrap_or(Path::new("/"));
-        let wrapping = Wrapping { wrapper: &wrapper, directory, pins: &pins };
+        let natives = &replacing.natives;
+        let wrapping = Wrapping { wrapper: &wrapper, directory, pins: &pins, natives };
         let is_chosen = |user: &str| users.iter().any(|named| named.name == user);
         let outcome = wrapped::wrap_file(&file, &journals, &wrapping, is_chosen, args.dry_run);
         let outcome = outcome.map_err(|error| failed(&file, &error))?;
         told.extend(describe(&file, &outcome, args.dry_run));
     }
+    told.extend(replacing.remarks(&config));
     if args.dry_run {
         told.push("nothing was changed\n".to_owned());
     } else {
@@ -114,14 +146,17 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The chosen users that have a plugin. Fails if there is none.
+/// The chosen users that have a plugin, or an auth-provider if these count. Fails if there is none.
 pub(super) fn chosen<'a>(
     config: &'a Kubeconfig,
     globals: &Globals,
     all: bool,
+    auth_providers: bool,
 ) -> Result<Vec<&'a Named<User>>, Failure> {
-    let with_plugin =
-        |user: &&Named<User>| user.value.exec.as_ref().is_some_and(|exec| !exec.command.is_empty());
+    let with_plugin = |user: &&Named<User>| {
+        user.value.exec.as_ref().is_some_and(|exec| !exec.command.is_empty())
+            || (auth_providers && user.value.auth_provider.is_some())
+    };
     let mut users: Vec<&Named<User>> = config.users.iter().filter(with_plugin).collect();
     if !all {
         let mut contexts: Vec<_> = globals.flags.context.iter().map(String::as_str).collect();
@@ -161,7 +196,8 @@ pub(super) fn by_file<'a>(
 }
 
 /// The absolute path of the program to put in front.
-fn wrapper(explicit: Option<&Path>, globals: &Globals) -> Result<String, Failure> {
+/// The path of the client's program, `keyward-exec`.
+pub(crate) fn wrapper(explicit: Option<&Path>, globals: &Globals) -> Result<String, Failure> {
     let beside = || Some(std::env::current_exe().ok()?.parent()?.join(Exec::WRAPPER));
     let path = explicit.map(|path| globals.surroundings.absolute(path)).or_else(beside);
     let path = path.filter(|path| path.is_file()).ok_or_else(|| {
@@ -174,7 +210,7 @@ fn wrapper(explicit: Option<&Path>, globals: &Globals) -> Result<String, Failure
 }
 
 /// kubectl applies its own policy before it runs the wrapper. A policy must allow it.
-fn admit(wrapper: &str, globals: &Globals) -> Result<(), Failure> {
+pub(crate) fn admit(wrapper: &str, globals: &Globals) -> Result<(), Failure> {
     let rules = globals.rules()?;
     let refused = match &rules.policy {
         _ if rules.fault.is_some() => "your kuberc is not valid",
@@ -339,7 +375,11 @@ fn describe(file: &Path, outcome: &Outcome, dry: bool) -> Vec<String> {
     line(if dry { "would wrap" } else { "wrapped" }, &outcome.changed);
     line("already wrapped:", &outcome.unchanged);
     if dry {
-        for Edit { line, new, old, .. } in &outcome.edits {
+        for Edit { part, line, new, old, .. } in &outcome.edits {
+            if *part == Part::Provider {
+                told.extend(native::diff(*line, old, new));
+                continue;
+            }
             let (old, new) = (output::inline(old.trim()), output::inline(new.trim()));
             told.push(match old.as_str() {
                 "" => format!("  line {line}: + {new}\n"),

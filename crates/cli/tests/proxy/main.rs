@@ -15,6 +15,7 @@ mod metrics;
 mod own;
 mod refusal;
 mod reload;
+mod service;
 mod signer;
 mod soak;
 mod stage;

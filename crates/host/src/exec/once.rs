@@ -46,7 +46,7 @@ impl PluginRunner {
     }
 }
 
-/// Its certificate counts no longer.
+/// The certificate of a runner that is gone counts no longer.
 impl Drop for PluginRunner {
     fn drop(&mut self) {
         let Runner { watch, clock, .. } = &self.0;

@@ -103,14 +103,14 @@ impl Target {
                 Class::ProviderRemoved,
                 "`gcp` was removed from Kubernetes".to_owned(),
                 Some(
-                    "use the exec plugin `gke-gcloud-auth-plugin`: install it, then run `gcloud container clusters get-credentials`",
+                    "`keyward wrap --native` puts the plugin `keyward-gke` in its place; or install `gke-gcloud-auth-plugin`, and run `gcloud container clusters get-credentials`",
                 ),
             ),
             "azure" => (
                 Class::ProviderRemoved,
                 "`azure` was removed from Kubernetes".to_owned(),
                 Some(
-                    "use the exec plugin `kubelogin`: install it, then run `kubelogin convert-kubeconfig`",
+                    "`keyward wrap --native` puts the plugin `keyward-entra` in its place; or install `kubelogin`, and run `kubelogin convert-kubeconfig`",
                 ),
             ),
             other => (

@@ -7,10 +7,13 @@ use metrics::{
     Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 
-use super::{CallStatus, Observer};
-use crate::prometheus::family::{
-    CALLS, EXPIRY_SECONDS, INVALID, JUDGED, PROVIDER_CONFIG, PROVIDER_ERRORS, PROVIDER_SECONDS,
-    REFRESH_SECONDS, REJECTIONS, ROTATION_AGE, RUN_SECONDS, SIGNATURES, TTL,
+use super::{
+    CallStatus, Observer,
+    families::{
+        CALLS, EXPIRY_SECONDS, INVALID, JUDGED, PROVIDER_CONFIG, PROVIDER_ERRORS, PROVIDER_SECONDS,
+        REFRESH_SECONDS, REJECTIONS, ROTATION_AGE, RUN_SECONDS, SIGNATURES, TTL,
+    },
+    prometheus::ROTATION,
 };
 
 /// Passes events to the recorder of the `metrics` facade.
@@ -22,19 +25,16 @@ pub struct MetricsObserver(());
 
 impl MetricsObserver {
     /// The reference's buckets of `rest_client_exec_plugin_certificate_rotation_age`, in seconds.
-    pub const ROTATION_BUCKETS: [f64; 11] = [
-        600.0,
-        1_800.0,
-        3_600.0,
-        14_400.0,
-        86_400.0,
-        604_800.0,
-        2_592_000.0,
-        7_776_000.0,
-        15_552_000.0,
-        31_104_000.0,
-        124_416_000.0,
-    ];
+    #[expect(clippy::cast_precision_loss, reason = "a few years in seconds are exact")]
+    pub const ROTATION_BUCKETS: [f64; 11] = {
+        let mut seconds = [0.0; 11];
+        let mut index = 0;
+        while index < seconds.len() {
+            seconds[index] = (ROTATION[index] / 1_000_000) as f64;
+            index += 1;
+        }
+        seconds
+    };
 
     /// Describes the metrics to the recorder that is installed now.
     pub fn new() -> Self {

@@ -10,8 +10,12 @@ use jiff::Timestamp;
 
 #[cfg(feature = "metrics")]
 mod facade;
+mod families;
+mod prometheus;
+
 #[cfg(feature = "metrics")]
 pub use facade::MetricsObserver;
+pub use prometheus::Metrics;
 
 /// Receives events. All methods do nothing by default. They are called on the thread of a run, never
 /// on the way of a credential that is already there.

@@ -26,8 +26,8 @@ use crate::{Refusal, credential::expiry};
 #[derive(Clone)]
 pub struct Logins {
     key: CacheKey,
-    /// `None` is the image, or the registry, of the question.
-    auth: Vec<(Option<String>, Login)>,
+    /// Patterns; `None` is the image, or the registry, of the question. Logins; `None` is anonymous.
+    auth: Vec<(Option<String>, Option<Login>)>,
     kept: Kept,
 }
 
@@ -75,8 +75,29 @@ impl Logins {
         username: impl Into<String>,
         password: impl Into<String>,
     ) -> Self {
-        self.auth.push((Some(pattern.into()), login(username, password)));
+        self.auth.push((Some(pattern.into()), Some(login(username, password))));
         self
+    }
+
+    /// Lets images that `pattern` matches be pulled without a login, too.
+    ///
+    /// A kubelet that got a login from a provider does not pull anonymously any more. With this entry, it does
+    /// so when no login works, for public images in registries that also have private ones:
+    ///
+    /// ```
+    /// use keyward_plugin::Logins;
+    ///
+    /// let logins = Logins::for_registry("jane", "s3cr3t").and_anonymous("*.azurecr.*");
+    /// ```
+    #[must_use]
+    pub fn and_anonymous(mut self, pattern: impl Into<String>) -> Self {
+        self.auth.push((Some(pattern.into()), None));
+        self
+    }
+
+    /// Whether there is no login at all, not even an anonymous one.
+    pub fn is_empty(&self) -> bool {
+        self.auth.is_empty()
     }
 
     /// Sets when the credential expires. Set the real expiry: the margin is subtracted here.
@@ -108,7 +129,7 @@ impl Logins {
         username: impl Into<String>,
         password: impl Into<String>,
     ) -> Self {
-        Self { key, auth: vec![(pattern, login(username, password))], kept: Kept::Default }
+        Self { key, auth: vec![(pattern, Some(login(username, password)))], kept: Kept::Default }
     }
 
     /// The answer in the version and form of the question, or why it would be invalid.
@@ -122,7 +143,7 @@ impl Logins {
             CacheKey::Registry => question.registry(),
             _ => question.image(),
         };
-        let auth: Vec<(String, Login)> = self
+        let auth: Vec<(String, Option<Login>)> = self
             .auth
             .into_iter()
             .map(|(pattern, login)| (pattern.unwrap_or_else(|| own.to_owned()), login))
@@ -132,6 +153,8 @@ impl Logins {
             return proposal(auth, duration, question, now);
         };
         let nanos = duration.map(|d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX));
+        let auth =
+            auth.into_iter().map(|(pattern, login)| (pattern, login.unwrap_or_default())).collect();
         Ok(Response { key: self.key, duration: nanos, auth }.to_json(version))
     }
 
@@ -141,7 +164,8 @@ impl Logins {
             Kept::Until(end) => Some(end),
             Kept::Default | Kept::For(_) => None,
         };
-        let passwords = self.auth.iter().map(|(_, login)| login.password.expose());
+        let logins = self.auth.iter().filter_map(|(_, login)| login.as_ref());
+        let passwords = logins.map(|login| login.password.expose());
         let own = passwords.filter_map(token_expiry).min();
         let own = own.map(|end| Timestamp::from_second(end).unwrap_or(Timestamp::MAX));
         let Some(end) = set.into_iter().chain(own).min() else {
@@ -180,20 +204,12 @@ fn login(username: impl Into<String>, password: impl Into<String>) -> Login {
 /// Checks the logins: those that no registry could use are not printed.
 fn check(
     key: &CacheKey,
-    auth: &[(String, Login)],
+    auth: &[(String, Option<Login>)],
     question: &ImageQuestion,
 ) -> Result<(), Refusal> {
     for (number, (pattern, login)) in auth.iter().enumerate() {
-        if login.username.is_empty() {
-            return Err(Refusal::failed("the user name is empty"));
-        }
-        if login.username.contains(|c: char| c == ':' || c.is_control()) {
-            return Err(Refusal::failed(
-                "the user name has a colon or a control character, which cannot be sent to a registry",
-            ));
-        }
-        if login.password.is_empty() {
-            return Err(Refusal::failed("the password is empty"));
+        if let Some(login) = login {
+            check_login(login)?;
         }
         let host = match Url::parse(&format!("https://{pattern}")) {
             Ok(url) if !url.authority().is_empty() && !pattern.contains("://") => {
@@ -227,14 +243,29 @@ fn check(
     Ok(())
 }
 
+fn check_login(login: &Login) -> Result<(), Refusal> {
+    if login.username.is_empty() {
+        return Err(Refusal::failed("the user name is empty"));
+    }
+    if login.username.contains(|c: char| c == ':' || c.is_control()) {
+        return Err(Refusal::failed(
+            "the user name has a colon or a control character, which cannot be sent to a registry",
+        ));
+    }
+    if login.password.is_empty() {
+        return Err(Refusal::failed("the password is empty"));
+    }
+    Ok(())
+}
+
 /// The original proposal has room for one login: the first, which is the question's own.
 fn proposal(
-    auth: Vec<(String, Login)>,
+    auth: Vec<(String, Option<Login>)>,
     duration: Option<Duration>,
     question: &ImageQuestion,
     now: Timestamp,
 ) -> Result<Secret, Refusal> {
-    let Some((_, login)) = auth.into_iter().next() else {
+    let Some(login) = auth.into_iter().find_map(|(_, login)| login) else {
         return Err(Refusal::NotAllowed(format!("there is no login for `{}`", question.image())));
     };
     let kept = duration.filter(|time| !time.is_zero());
@@ -338,6 +369,23 @@ mod tests {
         let answer = printed(Logins::for_registry("u", "p"), "").unwrap();
         assert!(answer.get("expirationTimestamp").is_none());
         assert!(printed(Logins::none(), "").unwrap_err().contains("there is no login"));
+    }
+
+    #[test]
+    fn an_anonymous_entry_is_empty_and_beside_the_login() {
+        let logins = || Logins::for_registry("u", "p").and_anonymous("*.io:5000");
+        let empty = json!({"username": "", "password": ""});
+        let expected =
+            json!({"r.io:5000": {"username": "u", "password": "p"}, "*.io:5000": empty.clone()});
+        assert_eq!(printed(logins(), "v1").unwrap()["auth"], expected);
+        let alone = printed(Logins::none().and_anonymous("*.io:5000"), "v1").unwrap();
+        assert_eq!(alone["auth"], json!({"*.io:5000": empty}));
+        // The original proposal has no such thing.
+        assert_eq!(printed(logins(), "").unwrap()["username"], "u");
+        let refused = printed(Logins::none().and_anonymous("*.io:5000"), "").unwrap_err();
+        assert!(refused.contains("there is no login"), "{refused}");
+        let twice = logins().and_anonymous("r.io:5000");
+        assert!(printed(twice, "v1").unwrap_err().contains("two logins"));
     }
 
     #[test]

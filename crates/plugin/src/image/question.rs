@@ -65,6 +65,11 @@ impl ImageQuestion {
         all.find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// All annotations of the pod's service account that are passed on, with their values.
+    pub fn annotations(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.request.annotations.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// An annotation, or an error if the provider cannot work without it.
     pub fn require_annotation(&self, name: &str) -> Result<&str, Refusal> {
         self.annotation(name).ok_or_else(|| {

@@ -1,8 +1,8 @@
 //! How messages are written and read: a frame's type, and its fields by their tags.
 
 use super::{
-    Admin, Answer, Ask, Done, Failure, Hello, Lease, Malformed, Message, Rejected, SecretRequest,
-    Served,
+    Admin, Answer, Ask, Done, Failure, Hello, Lease, Malformed, Message, ProxyContext,
+    ProxyRequest, Rejected, SecretRequest, Served,
     field::{self, Writer, number, prefixed, text},
 };
 use crate::Secret;
@@ -16,6 +16,7 @@ const REJECTED: u8 = 4;
 const ADMIN: u8 = 5;
 const SECRET: u8 = 6;
 const TAKE_OVER: u8 = 7;
+const PROXY: u8 = 8;
 const ANSWER: u8 = 16;
 const FAILURE: u8 = 17;
 const NOTE: u8 = 18;
@@ -50,6 +51,7 @@ impl Message {
             Self::Admin(admin) => write_admin(admin, &mut w),
             Self::Secret(request) => write_secret(request, &mut w),
             Self::TakeOver => {}
+            Self::Proxy(request) => write_proxy(request, &mut w),
             Self::Answer(answer) => {
                 w.put(1, answer.stdout.expose_bytes());
                 w.put(2, &answer.serial.to_le_bytes());
@@ -80,6 +82,7 @@ impl Message {
             Self::Admin(_) => ADMIN,
             Self::Secret(_) => SECRET,
             Self::TakeOver => TAKE_OVER,
+            Self::Proxy(_) => PROXY,
             Self::Answer(_) => ANSWER,
             Self::Failure(_) => FAILURE,
             Self::Note(_) => NOTE,
@@ -104,6 +107,7 @@ impl Message {
             ADMIN => read_admin(body).map(Self::Admin),
             SECRET => read_secret(body).map(Self::Secret),
             TAKE_OVER => Ok(Self::TakeOver),
+            PROXY => read_proxy(body).map(Self::Proxy),
             ANSWER => {
                 let [stdout, serial] = fields(body)?;
                 let stdout = Secret::from_bytes(some(stdout, "stdout")?.to_vec());
@@ -261,6 +265,60 @@ fn read_secret(body: &[u8]) -> Result<SecretRequest, Malformed> {
         [3] => SecretRequest::Lease(name()?),
         [4] => SecretRequest::Forget(name()?),
         [5] => SecretRequest::Pending,
+        _ => return Err(Malformed::Missing("verb")),
+    })
+}
+
+fn write_proxy(request: &ProxyRequest, w: &mut Writer<'_>) {
+    let (verb, service, text) = match request {
+        ProxyRequest::Certificate { service, context } => (1, service, context.as_str()),
+        ProxyRequest::Start(service) => (2, service, ""),
+        ProxyRequest::Stop(service) => (3, service, ""),
+        ProxyRequest::Serving { service, .. } => (4, service, ""),
+        ProxyRequest::Failed { service, why } => (5, service, why.as_str()),
+        ProxyRequest::Idle(service) => (6, service, ""),
+        ProxyRequest::Replaced(service) => (7, service, ""),
+    };
+    w.put(1, &[verb]);
+    w.put(2, service.as_bytes());
+    w.put_some(3, text.as_bytes());
+    if let ProxyRequest::Serving { contexts, .. } = request {
+        for context in contexts {
+            w.put(4, context.name.as_bytes());
+            w.put_some(5, context.certificate.as_bytes());
+            w.put_some(6, context.key.expose_bytes());
+            w.put_some(7, context.fault.as_bytes());
+        }
+    }
+}
+
+fn read_proxy(body: &[u8]) -> Result<ProxyRequest, Malformed> {
+    let (mut verb, mut service, mut words) = (None, None, String::new());
+    let mut contexts: Vec<ProxyContext> = Vec::new();
+    field::read(body, |tag, bytes| {
+        let last = contexts.last_mut();
+        match (tag, last) {
+            (1, _) => verb = Some(bytes),
+            (2, _) => service = Some(text(bytes)),
+            (3, _) => words = text(bytes),
+            // Each name begins a context; what follows belongs to it.
+            (4, _) => contexts.push(ProxyContext { name: text(bytes), ..ProxyContext::default() }),
+            (5, Some(context)) => context.certificate = text(bytes),
+            (6, Some(context)) => context.key = Secret::from_bytes(bytes.to_vec()),
+            (7, Some(context)) => context.fault = text(bytes),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    let service = service.ok_or(Malformed::Missing("service"))?;
+    Ok(match some(verb, "verb")? {
+        [1] => ProxyRequest::Certificate { service, context: words },
+        [2] => ProxyRequest::Start(service),
+        [3] => ProxyRequest::Stop(service),
+        [4] => ProxyRequest::Serving { service, contexts },
+        [5] => ProxyRequest::Failed { service, why: words },
+        [6] => ProxyRequest::Idle(service),
+        [7] => ProxyRequest::Replaced(service),
         _ => return Err(Malformed::Missing("verb")),
     })
 }

@@ -18,6 +18,7 @@ pub enum Message {
     Rejected(Rejected),
     Admin(Admin),
     Secret(SecretRequest),
+    Proxy(ProxyRequest),
     /// A newer agent wants the listening socket of the older one.
     TakeOver,
     Answer(Answer),
@@ -199,6 +200,56 @@ pub enum SecretRequest {
     Forget(String),
     /// The names that somebody holds a lease for, one in a line.
     Pending,
+}
+
+/// About a proxy that runs as a service of the agent. `service` is its name, which is also the name of
+/// its directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProxyRequest {
+    /// A client wants the client certificate of a context. Starts the proxy if it is not running.
+    Certificate {
+        /// The proxy.
+        service: String,
+        /// The context, by its name in the proxy's kubeconfig.
+        context: String,
+    },
+    /// Starts the proxy unless it is running; answered when it serves.
+    Start(String),
+    /// Stops the proxy; answered when it no longer listens. From the agent to a proxy: stop.
+    Stop(String),
+    /// A proxy serves these contexts; sent again whenever they change.
+    Serving {
+        /// The proxy.
+        service: String,
+        /// Its contexts.
+        contexts: Vec<ProxyContext>,
+    },
+    /// A proxy cannot serve, and why.
+    Failed {
+        /// The proxy.
+        service: String,
+        /// Why.
+        why: String,
+    },
+    /// A proxy has been idle for so long that it would end. The agent answers with
+    /// [`ProxyRequest::Stop`] unless a client was just sent there.
+    Idle(String),
+    /// The program of a proxy was replaced: it ends, and the agent starts the new one.
+    Replaced(String),
+}
+
+/// What clients need for a context of a proxy.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProxyContext {
+    /// The name in the proxy's kubeconfig.
+    pub name: String,
+    /// The client certificate, in PEM.
+    pub certificate: String,
+    /// The certificate's key, in PEM.
+    pub key: Secret,
+    /// Why no client can be served; empty if clients can be.
+    pub fault: String,
 }
 
 /// The answer to [`Admin`] and [`SecretRequest`].

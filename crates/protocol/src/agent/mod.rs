@@ -26,7 +26,8 @@ mod tests;
 pub use self::{
     frame::{Inbox, MOST},
     message::{
-        Admin, Answer, Ask, Done, Failure, Hello, Lease, Message, Rejected, SecretRequest, Served,
+        Admin, Answer, Ask, Done, Failure, Hello, Lease, Message, ProxyContext, ProxyRequest,
+        Rejected, SecretRequest, Served,
     },
 };
 

@@ -3,13 +3,14 @@
 
 mod extension;
 mod name;
+mod request;
 mod time;
 
 use std::{fmt, net::IpAddr};
 
 use jiff::Timestamp;
 
-pub use self::name::Name;
+pub use self::{name::Name, request::CertificateRequest};
 use crate::{
     der::{self, Der, implicit, wrapped},
     pem::Blocks,

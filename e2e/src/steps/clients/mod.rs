@@ -1,7 +1,7 @@
 //! Clients in other languages, helm and k9s: through the proxy, and with `keyward credential` as their plugin.
 
 mod clusters;
-mod helm;
+pub mod helm;
 mod k9s;
 mod load;
 mod program;

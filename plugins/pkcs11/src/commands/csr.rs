@@ -2,12 +2,7 @@ use clap::{Args, builder::NonEmptyStringValueParser};
 use keyward_plugin::Refusal;
 
 use super::{Place, print};
-use crate::{
-    open::Open,
-    request::{self, Subject},
-    sign::Failure,
-    signer::choose,
-};
+use crate::{open::Open, request, sign::Failure, signer::choose};
 
 /// `keyward-pkcs11 csr`
 #[derive(Args)]
@@ -35,8 +30,7 @@ impl Csr {
         let public = identity.public.ok_or_else(|| {
             unusable("has no public half in the token, which the request must contain")
         })?;
-        let subject = Subject { user: self.user.clone(), groups: self.groups.clone() };
-        let pem = request::build(&subject, public, |options, digest| {
+        let pem = request::build(&self.user, &self.groups, public, |options, digest| {
             open.sign(key, options, digest, &mut wrong_pins).map_err(Failure::refusal)
         })?;
         print(&pem)

@@ -108,6 +108,8 @@ class StandIn(BaseHTTPRequestHandler):
             return self.answer(200, "ok", "text/plain")
         if url.path.startswith("/latest/"):
             return self.instance("GET")
+        if url.path.startswith("/v1/transit/keys/"):
+            return self.transit_key(url.path.rpartition("/")[2])
         query = dict(urllib.parse.parse_qsl(url.query))
         if query.get("Action") == "GetCallerIdentity":
             # STS, asked with a presigned URL.
@@ -156,10 +158,46 @@ class StandIn(BaseHTTPRequestHandler):
         listed = target.startswith("AmazonEC2ContainerRegistry")
         self.answer(200, {"authorizationData": [data] if listed else data})
 
+    def transit(self, name):
+        """The versions of a key in OpenBao's transit engine, for who may use it."""
+        if self.headers.get("X-Vault-Token") != "s.marked-transit-token":
+            self.answer(403, {"errors": ["permission denied"]})
+        elif name not in TRANSIT:
+            self.answer(404, {"errors": []})
+        else:
+            return TRANSIT[name]
+
+    def transit_key(self, name):
+        versions = self.transit(name)
+        if versions:
+            keys = {str(i): {"public_key": public_pem(key)} for i, key in enumerate(versions, 1)}
+            self.answer(200, {"data": {"latest_version": len(versions), "keys": keys}})
+
+    def transit_sign(self, name, asked):
+        versions = self.transit(name)
+        if not versions:
+            return
+        version = asked.get("key_version", len(versions))
+        key = versions[version - 1]
+        bits = {"sha2-256": 256, "sha2-384": 384, "sha2-512": 512}[asked["hash_algorithm"]]
+        rsa = hasattr(key.public_key(), "public_numbers") and hasattr(key, "decrypt")
+        if rsa:
+            scheme = {"pss": "PSS", "pkcs1v15": "PKCS1"}[asked["signature_algorithm"]]
+            wanted = asked["salt_length"] == "hash"
+        else:
+            scheme, wanted = "ECDSA", asked["marshaling_algorithm"] == "asn1"
+        if not wanted or asked["prehashed"] is not True:
+            return self.answer(400, {"errors": ["not as TLS needs it"]})
+        made = sign_digest(key, scheme, bits, base64.b64decode(asked["input"]))
+        text = base64.b64encode(made).decode()
+        self.answer(200, {"data": {"signature": f"vault:v{version}:{text}", "key_version": version}})
+
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         if "X-Amz-Target" in self.headers:
             return self.registry()
+        if self.path.startswith("/v1/transit/sign/"):
+            return self.transit_sign(self.path.rpartition("/")[2], json.loads(body))
         if self.path == "/token":
             self.count("refresh")
             asked = json.loads(body)
@@ -192,6 +230,80 @@ class StandIn(BaseHTTPRequestHandler):
             f"<ResponseMetadata><RequestId>1</RequestId></ResponseMetadata></{action}Response>",
             "text/xml",
         )
+
+
+TRANSIT = {}
+
+
+def sign_digest(key, scheme, bits, digest):
+    """A signature as TLS needs it, over a digest."""
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec, padding
+    from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
+
+    kind = {256: hashes.SHA256, 384: hashes.SHA384, 512: hashes.SHA512}[bits]()
+    if scheme == "ECDSA":
+        return key.sign(digest, ec.ECDSA(Prehashed(kind)))
+    pad = padding.PKCS1v15()
+    if scheme == "PSS":
+        pad = padding.PSS(padding.MGF1(kind), kind.digest_size)
+    return key.sign(digest, pad, Prehashed(kind))
+
+
+def public_pem(key):
+    from cryptography.hazmat.primitives import serialization
+
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return key.public_key().public_bytes(serialization.Encoding.PEM, form).decode()
+
+
+def complete_kms():
+    """What moto's KMS lacks: it signs messages only, and its salts are longer than those of AWS."""
+    from moto.kms import responses, utils
+
+    current = threading.local()
+    plain = responses.KmsResponse.sign
+
+    def sign(self):
+        current.is_digest = self._get_param("MessageType") == "DIGEST"
+        return plain(self)
+
+    def completed(real):
+        def sign(self, message, signing_algorithm):
+            # Refuses what the key cannot.
+            made = real(self, message, signing_algorithm)
+            if not current.is_digest:
+                return made
+            scheme = next(s for s in ("PSS", "PKCS1", "ECDSA") if s in signing_algorithm)
+            bits = int(signing_algorithm.rpartition("_")[2])
+            return sign_digest(self.private_key, scheme, bits, message)
+
+        return sign
+
+    responses.KmsResponse.sign = sign
+    for kind in (utils.RSAPrivateKey, utils.ECDSAPrivateKey):
+        kind.sign = completed(kind.sign)
+
+
+def kms(specs):
+    """Keys in moto's KMS, and one of transit for each kind of key, the second version of its name."""
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+    if not TRANSIT:
+        complete_kms()
+        for name in ("rsa", "p256", "p384"):
+            curve = {"p256": ec.SECP256R1, "p384": ec.SECP384R1}.get(name)
+            make = (lambda: ec.generate_private_key(curve())) if curve else (
+                lambda: rsa.generate_private_key(65537, 2048)
+            )
+            TRANSIT[name] = [make(), make()]
+    os.environ.clear()
+    client = botocore.session.Session().create_client(
+        "kms", region_name="eu-west-1", endpoint_url=MOTO, aws_access_key_id="any", aws_secret_access_key="any"
+    )
+    usage = {"SYMMETRIC_DEFAULT": "ENCRYPT_DECRYPT"}
+    make = lambda spec: client.create_key(KeySpec=spec, KeyUsage=usage.get(spec, "SIGN_VERIFY"))
+    return [make(spec)["KeyMetadata"]["Arn"] for spec in specs]
 
 
 def session(environment, profile=None):
@@ -240,14 +352,14 @@ def who(key):
     return client.get_caller_identity()["Arn"]
 
 
-def hosts(cases):
-    """The hosts of the API of ECR for regions, with FIPS and dual-stack."""
+def hosts(cases, service):
+    """The hosts of the API of a service for regions, with FIPS and dual-stack."""
     found = []
     for region, fips, dual_stack in cases:
         made = session({})
         config = botocore.config.Config(use_fips_endpoint=fips, use_dualstack_endpoint=dual_stack)
         client = made.create_client(
-            "ecr", region_name=region, config=config, aws_access_key_id="a", aws_secret_access_key="b"
+            service, region_name=region, config=config, aws_access_key_id="a", aws_secret_access_key="b"
         )
         found.append(client.meta.endpoint_url.removeprefix("https://"))
     return found
@@ -338,7 +450,9 @@ for line in sys.stdin:
     elif operation == "tokens":
         answer = {"tokens": tokens(asked["cases"])}
     elif operation == "hosts":
-        answer = {"hosts": hosts(asked["cases"])}
+        answer = {"hosts": hosts(asked["cases"], asked.get("service", "ecr"))}
+    elif operation == "kms":
+        answer = {"keys": kms(asked["specs"])}
     elif operation == "tls":
         answer = {"url": serve_tls(asked["certificate"], asked["key"])}
     elif operation == "bearer":

@@ -33,11 +33,14 @@ use keyward_protocol::{
 use tokio::runtime::Runtime;
 
 use super::{Aws, Keys, config::Config, keys::system_time};
-use crate::Call;
+use crate::{Call, link::is_link_local};
 
 /// How long a connection may take to open, and a whole exchange with its retries.
 const CONNECT: Duration = Duration::from_secs(5);
 const EXCHANGE: Duration = Duration::from_secs(30);
+
+/// The longest answer to a request of our own.
+const LONGEST: usize = 1 << 20;
 
 /// The runtime, and what connections need.
 pub(super) struct Network {
@@ -128,12 +131,8 @@ fn is_near(url: &str) -> bool {
     let Ok(url) = Url::parse(url) else { return false };
     let Some(host) = url.host() else { return false };
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    match host.parse() {
-        Ok(IpAddr::V4(address)) => address.is_loopback() || address.is_link_local(),
-        // AWS has its instance and container endpoints in `fd00:ec2::/32`.
-        Ok(IpAddr::V6(address)) => {
-            address.is_loopback() || address.segments()[..2] == [0xfd00, 0x0ec2]
-        }
+    match host.parse::<IpAddr>() {
+        Ok(address) => address.is_loopback() || is_link_local(address),
         Err(_) => host == "localhost",
     }
 }
@@ -200,12 +199,25 @@ impl Aws<'_> {
             Some(&settings),
             Some(SharedAsyncSleep::new(TokioSleep::new())),
         );
-        network.wait(async {
+        let exchange = async {
             let answer = connector.call(request).await.map_err(|error| failed(&error))?;
             let status = answer.status().as_u16();
-            let body = ByteStream::new(answer.into_body()).collect().await;
-            let body = body.map_err(|error| failed(&error))?.into_bytes();
-            Ok(Answer { status, body: Secret::from_bytes(body.to_vec()) })
+            let mut stream = ByteStream::new(answer.into_body());
+            let mut body = Vec::new();
+            while let Some(part) = stream.next().await {
+                body.extend_from_slice(&part.map_err(|error| failed(&error))?);
+                if body.len() > LONGEST {
+                    return Err(Refusal::Failed(format!(
+                        "cannot ask `{host}`: the answer is longer than {LONGEST} bytes"
+                    )));
+                }
+            }
+            Ok(Answer { status, body: Secret::from_bytes(body) })
+        };
+        let answer = network.wait(async { tokio::time::timeout(EXCHANGE, exchange).await });
+        answer.unwrap_or_else(|_| {
+            let limit = EXCHANGE.as_secs();
+            Err(Refusal::Failed(format!("cannot ask `{host}`: no answer within {limit} s")))
         })
     }
 

@@ -16,6 +16,7 @@
 mod chain;
 mod client;
 mod config;
+mod json;
 mod keys;
 mod process;
 mod remote;
@@ -25,10 +26,12 @@ mod sts;
 use std::cell::{OnceCell, RefCell};
 
 use keyward_plugin::{Question, Refusal};
+use keyward_protocol::text::inline;
 
 use self::{client::Network, config::Config, sts::now_or_never};
 pub(crate) use self::{
     client::no_region,
+    json::Operation,
     keys::{Keys, system_time},
     role::Role,
     sts::Endpoint,
@@ -58,6 +61,11 @@ impl<'a> Aws<'a> {
     ) -> Result<Self, Refusal> {
         let config = Config::load(call, profile)?;
         let region = region.filter(|region| !region.is_empty()).map(str::to_owned);
+        // It becomes part of the host that requests go to.
+        let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        if let Some(region) = region.as_deref().filter(|region| !region.bytes().all(good)) {
+            return Err(Refusal::BadConfig(format!("`{}` is no AWS region", inline(region))));
+        }
         Ok(Self {
             call,
             question,

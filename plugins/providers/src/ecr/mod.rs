@@ -8,22 +8,20 @@ mod registry;
 
 use std::process::ExitCode;
 
-use keyward_plugin::{Question, Refusal, Version};
+use keyward_plugin::{DockerVerb, Question, Refusal, Version};
 
 use self::registry::Registry;
 use crate::{Call, aws::Aws, explain::Explain};
 
-/// The name of the helper for docker, podman and others.
-const HELPER: &str = "docker-credential-ecr-login";
-
-/// The words of docker's protocol.
-const VERBS: [&str; 4] = ["get", "store", "erase", "list"];
+/// The names of helpers for docker, podman and others begin so.
+const HELPER: &str = "docker-credential-";
 
 const USAGE: &str = "\
 Prints logins for Amazon ECR and ECR Public, for the kubelet and for docker, podman and skopeo.
 
 Usage: keyward-ecr                               as the kubelet's credential provider: the request is on stdin
        keyward-ecr get|store|erase|list|version  as docker's credential helper: the server is on stdin
+       keyward-ecr config [--pod-identity]       print the kubelet's CredentialProviderConfig for all registries of ECR
        keyward-ecr --explain HOST                show where the credentials for a registry come from
 
 Credentials are found as the `aws` command finds them. For a pod's own identity, the kubelet passes the token of its
@@ -34,22 +32,45 @@ pub(crate) fn run(call: &Call) -> ExitCode {
     let words: Vec<String> =
         call.args.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let first = words.first().map(String::as_str);
+    let verb = first.and_then(DockerVerb::parse);
     match first {
         Some("--help" | "-h" | "help") => call.finish(call.print(USAGE)),
-        Some("version" | "--version" | "-v") => call.finish(call.print(&format!(
-            "{} (Keyward) {}\n",
-            call.name,
-            env!("CARGO_PKG_VERSION")
-        ))),
+        Some("--version" | "-v") => call.finish(call.print(&format!("{}\n", call.version()))),
         _ if call.explains => call.finish(explain(call, first)),
-        Some(verb) if VERBS.contains(&verb) => docker::run(call, verb),
-        _ if call.name == HELPER => call.finish(Err(Refusal::BadConfig(format!(
-            "`{HELPER}` needs one of the words `{}`",
-            VERBS.join("`, `")
-        )))),
-        // The kubelet's provider ignores its arguments, as the original does.
-        _ => kubelet::run(call),
+        Some("config") => call.finish(config(&words).and_then(|text| call.print(&text))),
+        _ => match verb {
+            Some(verb) => docker::run(call, verb),
+            None if call.name.starts_with(HELPER) => call.finish(Err(Refusal::BadConfig(format!(
+                "`{}` needs one of the words `{}`",
+                call.name,
+                DockerVerb::ALL.map(DockerVerb::name).join("`, `")
+            )))),
+            // The kubelet's provider ignores its arguments, as the original does.
+            None => kubelet::run(call),
+        },
     }
+}
+
+/// The kubelet's configuration. With `--pod-identity`, pods pull with the role of their service account.
+fn config(words: &[String]) -> Result<String, Refusal> {
+    let tokens = match words {
+        [_] => "",
+        [_, flag] if flag == "--help" => return Ok(USAGE.to_owned()),
+        [_, flag] if flag == "--pod-identity" => {
+            "  tokenAttributes:\n    serviceAccountTokenAudience: sts.amazonaws.com\n    cacheType: ServiceAccount\n    \
+             requireServiceAccount: false\n    optionalServiceAccountAnnotationKeys: [eks.amazonaws.com/ecr-role-arn]\n"
+        }
+        _ => {
+            return Err(Refusal::BadConfig(
+                "`keyward-ecr config` takes no argument but `--pod-identity`".into(),
+            ));
+        }
+    };
+    let patterns = registry::patterns().join("\"\n  - \"");
+    Ok(format!(
+        "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- name: keyward-ecr\n  \
+         apiVersion: credentialprovider.kubelet.k8s.io/v1\n  defaultCacheDuration: 12h\n{tokens}  matchImages:\n  - \"{patterns}\"\n"
+    ))
 }
 
 /// Shows how a login for this host would be found.

@@ -14,6 +14,18 @@ const DOMAINS: [(&str, &str, bool); 10] = [
     ("on.amazonwebservices.eu", "api.amazonwebservices.eu", true),
 ];
 
+/// The hosts of the public registry.
+const PUBLIC_HOSTS: [&str; 2] = ["public.ecr.aws", "ecr-public.aws.com"];
+
+/// The patterns that match every registry of Amazon ECR, in all partitions, with FIPS and dual-stack.
+pub(super) fn patterns() -> Vec<String> {
+    let private = DOMAINS.iter().flat_map(|(domain, _, dual_stack)| {
+        let service = if *dual_stack { "dkr-ecr" } else { "dkr.ecr" };
+        ["", "-fips"].map(|fips| format!("*.{service}{fips}.*.{domain}"))
+    });
+    private.chain(PUBLIC_HOSTS.map(str::to_owned)).collect()
+}
+
 /// The region of the public registry.
 const PUBLIC: &str = "us-east-1";
 
@@ -45,8 +57,8 @@ impl Registry {
         let host = host.split('/').next()?;
         let host = host.split_once(':').map_or(host, |(host, _)| host).to_ascii_lowercase();
         match host.as_str() {
-            "public.ecr.aws" => return Some(Self::Public { dual_stack: false }),
-            "ecr-public.aws.com" => return Some(Self::Public { dual_stack: true }),
+            host if host == PUBLIC_HOSTS[0] => return Some(Self::Public { dual_stack: false }),
+            host if host == PUBLIC_HOSTS[1] => return Some(Self::Public { dual_stack: true }),
             _ => {}
         }
         let (account, rest) = host.split_once('.')?;

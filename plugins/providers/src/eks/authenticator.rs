@@ -58,7 +58,7 @@ pub(super) const FLAGS: &[Flag] = &[
 ];
 
 pub(super) fn run(call: &Call) -> ExitCode {
-    let flags = match Flags::read(FLAGS, &call.args) {
+    let flags = match Flags::read(&[FLAGS], &call.args) {
         Ok(flags) => flags,
         Err(refusal) => return call.finish(Err(refusal)),
     };
@@ -91,7 +91,7 @@ pub(super) fn run(call: &Call) -> ExitCode {
 }
 
 pub(super) fn wanted(call: &Call) -> Result<Wanted, Refusal> {
-    read(call, &Flags::read(FLAGS, &call.args)?)
+    read(call, &Flags::read(&[FLAGS], &call.args)?)
 }
 
 /// The cluster, by flag or by variable.

@@ -16,6 +16,7 @@ const USAGE: &str = "\
 Prints a token for an Amazon EKS cluster, as `aws eks get-token` does.
 
 Usage: keyward-eks --cluster-name NAME [--region REGION] [--role-arn ARN] [--profile NAME]
+       keyward-eks token -i CLUSTER [FLAGS]      as `aws-iam-authenticator token`
 
   --cluster-name NAME    the cluster
   --cluster-id ID        the id of a local cluster on AWS Outposts, instead of its name
@@ -86,7 +87,7 @@ pub(super) const FLAGS: &[Flag] = &[
 ];
 
 pub(super) fn run(call: &Call) -> ExitCode {
-    let flags = match Flags::read(FLAGS, &call.args) {
+    let flags = match Flags::read(&[FLAGS], &call.args) {
         Ok(flags) => flags,
         Err(refusal) => return call.finish(Err(refusal)),
     };
@@ -104,7 +105,7 @@ pub(super) fn run(call: &Call) -> ExitCode {
 }
 
 pub(super) fn wanted(call: &Call) -> Result<Wanted, Refusal> {
-    read(&Flags::read(FLAGS, &call.args)?)
+    read(&Flags::read(&[FLAGS], &call.args)?)
 }
 
 fn read(flags: &Flags) -> Result<Wanted, Refusal> {

@@ -23,7 +23,12 @@ const AUTHENTICATOR: &str = "aws-iam-authenticator";
 const SESSION: &str = "EKSGetTokenAuth";
 
 pub(crate) fn run(call: &Call) -> ExitCode {
-    if call.name == AUTHENTICATOR { authenticator::run(call) } else { get_token::run(call) }
+    if is_authenticator(call) { authenticator::run(call) } else { get_token::run(call) }
+}
+
+/// Whether the command line is the authenticator's: by the name, or by its word in front.
+fn is_authenticator(call: &Call) -> bool {
+    call.name == AUTHENTICATOR || call.args.first().is_some_and(|word| word == "token")
 }
 
 /// What a token is wanted for.
@@ -95,9 +100,10 @@ impl Wanted {
 
 /// The token that this call would print, for programs that use the library.
 pub fn token(call: &Call) -> Result<Token, Refusal> {
-    let wanted = match call.name.as_str() {
-        AUTHENTICATOR => authenticator::wanted(call)?,
-        _ => get_token::wanted(call)?,
+    let wanted = if is_authenticator(call) {
+        authenticator::wanted(call)?
+    } else {
+        get_token::wanted(call)?
     };
     let question = Question::from_env_or(keyward_plugin::Version::V1Beta1)?;
     wanted.token(call, &question, &Explain::default())

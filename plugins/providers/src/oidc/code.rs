@@ -62,7 +62,7 @@ impl From<Visit> for Event {
 /// What the browser brought back.
 enum Return {
     Code(AuthorizationCode),
-    /// It belongs to another login, or to none.
+    /// A return that belongs to another login, or to none.
     Foreign,
 }
 
@@ -110,7 +110,7 @@ impl CodeFlow<'_> {
 
     fn attempt(&self, redirect: String) -> Result<Attempt, Refusal> {
         let redirect = RedirectUrl::new(redirect).map_err(|error| {
-            Refusal::BadConfig(format!("`--oidc-redirect-url` is no address: {error}"))
+            Refusal::BadConfig(format!("the redirect URL is no address: {error}"))
         })?;
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
         let mut request = self
@@ -285,6 +285,10 @@ impl CodeFlow<'_> {
         if let Some(verifier) = &attempt.verifier {
             request = request.set_pkce_verifier(PkceCodeVerifier::new(verifier.secret().clone()));
         }
+        if self.settings.endpoints.is_some() {
+            // Entra ID's codes are for all applications, so it is told again which one is meant.
+            request = request.add_extra_param("scope", self.settings.all_scopes().join(" "));
+        }
         let send = |request: HttpRequest| self.provider.send(request);
         let response =
             request.request(&send).map_err(|error| self.provider.refused("the code", &error))?;
@@ -296,10 +300,14 @@ impl CodeFlow<'_> {
     }
 
     fn nobody_came(&self) -> Refusal {
+        let device = match self.settings.endpoints {
+            Some(_) => "--login devicecode",
+            None => "--grant-type=device-code",
+        };
         Refusal::Failed(format!(
             "nobody logged in at `{}` within {} s\n\n\
              hint: run the command again; `--authentication-timeout-sec` gives more time, \
-             `--grant-type=device-code` needs no browser on this machine",
+             `{device}` needs no browser on this machine",
             inline(&self.settings.issuer),
             self.settings.person.as_secs()
         ))

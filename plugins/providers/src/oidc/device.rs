@@ -20,7 +20,7 @@ use super::{
     settings::Settings,
     verify::{Expect, Verifier},
 };
-use crate::Call;
+use crate::{Call, http::require_https};
 
 /// A device flow.
 pub(super) struct DeviceFlow<'a> {
@@ -43,8 +43,8 @@ impl DeviceFlow<'_> {
         let Some(endpoint) = self.provider.device.clone() else { return Ok(None) };
         let client = self.provider.client.clone().set_device_authorization_url(endpoint.clone());
         let scopes = self.settings.scopes.iter().cloned().map(Scope::new);
-        let mut request =
-            client.exchange_device_code().add_scope(Scope::new("openid".into())).add_scopes(scopes);
+        // It adds `openid` itself.
+        let mut request = client.exchange_device_code().add_scopes(scopes);
         for (name, value) in &self.settings.extra {
             request = request.add_extra_param(name, value);
         }
@@ -57,10 +57,12 @@ impl DeviceFlow<'_> {
         }
         let send = |request: HttpRequest| self.provider.send(request);
         let what = "the request for a device code";
-        let started = request.request(&send);
-        started
-            .map(|details| Some(Started { details, verifier }))
-            .map_err(|error| self.provider.refused_at(endpoint.as_str(), what, &error))
+        let details: CoreDeviceAuthorizationResponse = request
+            .request(&send)
+            .map_err(|error| self.provider.refused_at(endpoint.as_str(), what, &error))?;
+        // The server's text becomes an argument of the browser.
+        require_https(details.verification_uri().as_str(), "the page of the device flow")?;
+        Ok(Some(Started { details, verifier }))
     }
 
     /// Shows the code, and asks the provider until the person has confirmed it.
@@ -71,7 +73,8 @@ impl DeviceFlow<'_> {
     ) -> Result<(Token, CoreTokenResponse), Refusal> {
         let details = &started.details;
         let page = details.verification_uri().as_str();
-        let complete = details.verification_uri_complete().map_or(page, |page| page.secret());
+        let complete = details.verification_uri_complete().map(|page| page.secret().as_str());
+        let complete = complete.filter(|page| require_https(page, "it").is_ok()).unwrap_or(page);
         let code = details.user_code().secret();
         self.gate.opened(self.call.clock.now());
         self.call.tell(&format!("open this page to log in: {}", inline(complete)));
@@ -83,6 +86,12 @@ impl DeviceFlow<'_> {
         }
         let clock = self.call.clock.clone();
         let limit = self.settings.person.min(details.expires_in());
+        let began = clock.now();
+        // The provider says how long to wait before asking again, but not beyond the limit.
+        let wait = |time: Duration| {
+            let passed = self.call.clock.now().duration_since(began).unsigned_abs();
+            pause(time.min(limit.saturating_sub(passed)));
+        };
         let send = |request: HttpRequest| self.provider.send(request);
         let mut request = self.provider.client.exchange_device_access_token(details);
         if self.settings.pkce {
@@ -90,7 +99,7 @@ impl DeviceFlow<'_> {
         }
         let response = request
             .set_time_fn(move || DateTime::<Utc>::from_timestamp_millis(clock.wall_millis()).unwrap_or_default())
-            .request(&send, pause, Some(limit))
+            .request(&send, wait, Some(limit))
             .map_err(|error| match &error {
                 RequestTokenError::ServerResponse(response)
                     if *response.error() == DeviceCodeErrorResponseType::ExpiredToken =>
@@ -102,7 +111,9 @@ impl DeviceFlow<'_> {
                     ))
                 }
                 RequestTokenError::ServerResponse(response)
-                    if *response.error() == DeviceCodeErrorResponseType::AccessDenied =>
+                    if *response.error() == DeviceCodeErrorResponseType::AccessDenied
+                        // Entra ID's word for it.
+                        || response.error().to_string() == "authorization_declined" =>
                 {
                     Refusal::NotAllowed(format!("the login at `{}` was refused", inline(page)))
                 }

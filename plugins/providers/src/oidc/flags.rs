@@ -1,13 +1,8 @@
 //! The flags of `keyward-oidc`: those of kubelogin and `kubectl oidc-login`, the settings of the kubeconfig's
 //! `auth-provider: oidc` under their own names, and ours.
 
-use crate::flags::{Flag, Kind};
+use crate::flags::{Flag, Kind, flag};
 
-const fn flag(name: &'static str, kind: Kind) -> Flag {
-    Flag { name, short: None, kind }
-}
-
-const LOG: &str = "messages go to stderr, and there are no log files";
 const FILES: &str = "tokens are kept by the agent, never in files";
 
 /// All of them, in the order of the help.
@@ -41,20 +36,6 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("username", Kind::Text),
     flag("password", Kind::Text),
     Flag { name: "help", short: Some('h'), kind: Kind::Switch },
-    // Its flags for logging.
-    flag("add_dir_header", Kind::IgnoredSwitch(LOG)),
-    flag("alsologtostderr", Kind::IgnoredSwitch(LOG)),
-    flag("log_backtrace_at", Kind::Ignored(LOG)),
-    flag("log_dir", Kind::Ignored(LOG)),
-    flag("log_file", Kind::Ignored(LOG)),
-    flag("log_file_max_size", Kind::Ignored(LOG)),
-    flag("logtostderr", Kind::IgnoredSwitch(LOG)),
-    flag("one_output", Kind::IgnoredSwitch(LOG)),
-    flag("skip_headers", Kind::IgnoredSwitch(LOG)),
-    flag("skip_log_headers", Kind::IgnoredSwitch(LOG)),
-    flag("stderrthreshold", Kind::Ignored(LOG)),
-    Flag { name: "v", short: Some('v'), kind: Kind::Ignored(LOG) },
-    flag("vmodule", Kind::Ignored(LOG)),
     // Its mode without a subcommand, which writes tokens into the kubeconfig.
     flag("kubeconfig", Kind::Refused(STANDALONE)),
     flag("context", Kind::Refused(STANDALONE)),
@@ -112,7 +93,8 @@ Provider
 
 Client authentication
   --client-secret-file FILE             secret of the client
-  --oidc-client-secret SECRET           the same, visible in the list of processes
+  --oidc-client-secret SECRET           the same, visible in the list of processes; also
+                                        KEYWARD_OIDC_CLIENT_SECRET, which is not
   --client-key FILE                     private key in PEM that signs assertions (private_key_jwt)
   --client-key-id ID                    `kid` of that key
   --client-assertion-file FILE          assertion that another program renews, such as a projected token

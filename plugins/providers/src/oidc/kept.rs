@@ -6,9 +6,9 @@ use serde_json::Value;
 
 /// A token to print.
 #[derive(Debug, Clone)]
-pub(super) struct Token {
-    pub(super) text: Secret,
-    pub(super) end: Timestamp,
+pub(crate) struct Token {
+    pub(crate) text: Secret,
+    pub(crate) end: Timestamp,
     /// Whom it is for, for people.
     pub(super) who: String,
     /// Whom it is for, for the provider.
@@ -16,12 +16,12 @@ pub(super) struct Token {
 }
 
 impl Token {
-    pub(super) fn new(text: String, end: Timestamp, who: String, subject: &str) -> Self {
+    pub(crate) fn new(text: String, end: Timestamp, who: String, subject: &str) -> Self {
         Self { text: Secret::new(text), end, who, subject: subject.to_owned() }
     }
 
     /// The form that the agent keeps.
-    pub(super) fn to_secret(&self) -> Secret {
+    pub(crate) fn to_secret(&self) -> Secret {
         let json = serde_json::json!({
             "token": self.text.expose(), "end": self.end.as_second(), "who": self.who,
             "subject": self.subject,
@@ -30,7 +30,7 @@ impl Token {
     }
 
     /// Reads what the agent kept; `None` if another version wrote it.
-    pub(super) fn from_secret(secret: &Secret) -> Option<Self> {
+    pub(crate) fn from_secret(secret: &Secret) -> Option<Self> {
         let json = Json::read(secret)?;
         Some(Self {
             text: Secret::new(json.text("token")?),

@@ -8,7 +8,6 @@
 //! The protocol is `openidconnect`'s; here are the flags, the listener, the one page per identity, and what
 //! is kept in the agent.
 
-mod assertion;
 mod browser;
 mod code;
 mod device;
@@ -17,6 +16,8 @@ mod gate;
 mod kept;
 mod loopback;
 mod page;
+#[cfg(feature = "entra")]
+mod person;
 mod provider;
 mod reader;
 mod session;
@@ -36,14 +37,28 @@ use self::{
     session::{Session, stated_end},
     settings::Settings,
 };
-use crate::{Call, explain::Explain, flags::Flags};
+#[cfg(feature = "entra")]
+pub(crate) use self::{kept::Token as Kept, person::Person, settings::Grant};
+use crate::{
+    Call,
+    explain::Explain,
+    flags::{Flags, KLOG},
+};
 
 /// The name of the family's own link; only other names have kubelogin's mode without a subcommand.
 const NAME: &str = "keyward-oidc";
 
+/// The name that two tools have: int128/kubelogin, which this is, and Azure/kubelogin. Their flags differ.
+#[cfg(feature = "entra")]
+const KUBELOGIN: &str = "kubelogin";
+
 /// Runs the family.
 pub(crate) fn run(call: &Call) -> ExitCode {
-    let flags = match Flags::read(FLAGS, &call.args) {
+    #[cfg(feature = "entra")]
+    if call.name == KUBELOGIN && crate::entra::is_ours(&call.args) {
+        return crate::entra::run(call);
+    }
+    let flags = match Flags::read(&[FLAGS, KLOG], &call.args) {
         Ok(flags) => flags,
         Err(refusal) => return call.finish(Err(refusal)),
     };
@@ -59,7 +74,8 @@ pub(crate) fn run(call: &Call) -> ExitCode {
                     .into(),
             )))
         }
-        [] | ["get-token"] => call.serve(|question, explain| {
+        // The words of `kubectl oidc-login get-token`, so that in a kubeconfig only `command` has to change.
+        [] | ["get-token"] | ["oidc-login", "get-token"] => call.serve(|question, explain| {
             let token = obtain(call, &flags, question, explain)?;
             let end = stated_end(&token, call.clock.now());
             Ok(Credential::token(token.text.expose()).expires_at(end))

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use http::{HeaderName, HeaderValue, Method, Request, header};
 use keyward_plugin::Refusal;
-use keyward_process::file::{self, Limits};
 use keyward_protocol::{
     Secret,
     text::{inline, with_causes},
@@ -19,17 +18,15 @@ use openidconnect::{
         CoreJweContentEncryptionAlgorithm, CoreJweKeyManagementAlgorithm, CoreResponseMode,
         CoreResponseType, CoreSubjectIdentifierType,
     },
-    url::{Host, Url, form_urlencoded},
+    url::form_urlencoded,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{
-    assertion,
-    settings::{ClientAuth, Settings},
-};
+use super::settings::{Endpoints, Settings};
 use crate::{
     Call,
-    http::{Http, HttpError},
+    client_auth::{self, ClientAuth},
+    http::{Http, HttpError, require_https},
 };
 
 /// What providers say about themselves beyond OpenID Connect Discovery.
@@ -107,10 +104,13 @@ impl<'a> Provider<'a> {
                 inline(&settings.issuer)
             ))
         })?;
-        require_https(issuer.url(), "`--oidc-issuer-url`")?;
+        require_https(issuer.url().as_str(), "`--oidc-issuer-url`")?;
         let send = |request: HttpRequest| send(http, settings, request);
-        let metadata =
-            Metadata::discover(&issuer, &send).map_err(|error| undiscovered(settings, &error))?;
+        let metadata = match &settings.endpoints {
+            Some(endpoints) => known(&settings.issuer, endpoints)?,
+            None => Metadata::discover(&issuer, &send)
+                .map_err(|error| undiscovered(settings, &error))?,
+        };
         let has_certificate = http.has_identity();
         let extra = metadata.additional_metadata().clone();
         let aliases = extra.mtls_endpoint_aliases.filter(|_| has_certificate).unwrap_or_default();
@@ -119,11 +119,14 @@ impl<'a> Provider<'a> {
             Refusal::Failed(format!("`{}` names no token endpoint", settings.issuer))
         })?;
         let device = aliases.device_authorization_endpoint.or(extra.device_authorization_endpoint);
-        require_https(metadata.authorization_endpoint().url(), "the authorization endpoint")?;
-        require_https(token.url(), "the token endpoint")?;
-        require_https(metadata.jwks_uri().url(), "the address of the keys")?;
+        require_https(
+            metadata.authorization_endpoint().url().as_str(),
+            "the authorization endpoint",
+        )?;
+        require_https(token.url().as_str(), "the token endpoint")?;
+        require_https(metadata.jwks_uri().url().as_str(), "the address of the keys")?;
         if let Some(device) = &device {
-            require_https(device.url(), "the device authorization endpoint")?;
+            require_https(device.url().as_str(), "the device authorization endpoint")?;
         }
         let secret = match &settings.auth {
             ClientAuth::Secret(secret) => Some(ClientSecret::new(secret.expose().to_owned())),
@@ -155,10 +158,10 @@ impl<'a> Provider<'a> {
     /// Sends a request of the client, with the proof of who it is.
     pub(super) fn send(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         if request.method() == Method::POST
-            && let Some(assertion) = self.assertion().map_err(HttpError::text)?
+            && let Some(assertion) = self.assertion()?
         {
             let mut form = form_urlencoded::Serializer::new(String::new());
-            form.append_pair("client_assertion_type", assertion::KIND);
+            form.append_pair("client_assertion_type", client_auth::KIND);
             form.append_pair("client_assertion", assertion.expose());
             let body = request.body_mut();
             body.push(b'&');
@@ -167,26 +170,9 @@ impl<'a> Provider<'a> {
         send(self.http, self.settings, request)
     }
 
-    fn assertion(&self) -> Result<Option<Secret>, String> {
-        match &self.settings.auth {
-            ClientAuth::Public | ClientAuth::Secret(_) => Ok(None),
-            ClientAuth::Key(key) => {
-                let now = self.call.clock.now();
-                let text = key.assertion(&self.settings.client, &self.settings.issuer, now)?;
-                Ok(Some(Secret::new(text)))
-            }
-            ClientAuth::AssertionFile(path) => {
-                let bytes =
-                    file::read(path, &Limits::NAMED.at_most(64 << 10)).map_err(|error| {
-                        format!(
-                            "cannot read `{}`, the file of `--client-assertion-file`: {}",
-                            path.display(),
-                            file::reason(&error)
-                        )
-                    })?;
-                Ok(Some(Secret::from_bytes(bytes.trim_ascii().to_vec())))
-            }
-        }
+    fn assertion(&self) -> Result<Option<Secret>, HttpError> {
+        let Settings { auth, client, issuer, .. } = self.settings;
+        auth.assertion(client, issuer, self.call.clock.now()).map_err(HttpError::text)
     }
 
     /// Why a token endpoint gave no token, for a person.
@@ -206,7 +192,7 @@ impl<'a> Provider<'a> {
                     "{what} was refused by `{endpoint}`: {}{}{}",
                     inline(&code),
                     description.unwrap_or_default(),
-                    hint(&code)
+                    if self.settings.endpoints.is_some() { entra_hint(&code) } else { hint(&code) }
                 );
                 if code == "access_denied" {
                     Refusal::NotAllowed(text)
@@ -256,6 +242,21 @@ fn send(
     Ok(response)
 }
 
+/// What Entra ID would say about itself, as far as it is needed. Its ID tokens are not verified, so there are no keys.
+fn known(issuer: &str, endpoints: &Endpoints) -> Result<Metadata, Refusal> {
+    let metadata = serde_json::json!({
+        "issuer": issuer,
+        "authorization_endpoint": endpoints.authorization,
+        "token_endpoint": endpoints.token,
+        "device_authorization_endpoint": endpoints.device,
+        "jwks_uri": endpoints.token,
+        "response_types_supported": ["code"],
+        "subject_types_supported": ["pairwise"],
+        "id_token_signing_alg_values_supported": ["RS256"],
+    });
+    serde_json::from_value(metadata).map_err(Refusal::failed)
+}
+
 /// Where the secret goes: into the header unless the provider takes it in the body alone.
 fn auth_type(metadata: &Metadata) -> AuthType {
     let methods = metadata.token_endpoint_auth_methods_supported();
@@ -268,25 +269,8 @@ fn auth_type(metadata: &Metadata) -> AuthType {
     }
 }
 
-/// Tokens go only where nobody can read along: to https, or to this machine.
-fn require_https(url: &Url, what: &str) -> Result<(), Refusal> {
-    let local = match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        None => false,
-    };
-    if url.scheme() == "https" || (url.scheme() == "http" && local) {
-        return Ok(());
-    }
-    Err(Refusal::BadConfig(format!(
-        "{what} must begin with `https://`: `{}`",
-        inline(url.as_str())
-    )))
-}
-
 fn unreachable(settings: &Settings, error: &HttpError) -> Refusal {
-    let hint = if error.is_untrusted() {
+    let hint = if error.is_untrusted() && settings.endpoints.is_none() {
         "\n\nhint: if the provider has an authority of its own, name its file with \
          `--certificate-authority`; the authorities of the system are still used"
     } else {
@@ -315,6 +299,19 @@ fn undiscovered(settings: &Settings, error: &DiscoveryError<HttpError>) -> Refus
          `{}/.well-known/openid-configuration` calls `issuer`",
         issuer.trim_end_matches('/')
     ))
+}
+
+/// What to do about an error of Entra ID.
+fn entra_hint(code: &str) -> &'static str {
+    match code {
+        "invalid_client" | "unauthorized_client" => {
+            "\n\nhint: check `--client-id` and `--tenant-id`; the application has to allow public client flows"
+        }
+        "interaction_required" => {
+            "\n\nhint: log in with `--login interactive` or `--login devicecode`"
+        }
+        _ => "",
+    }
 }
 
 /// What to do about an error of a token endpoint.

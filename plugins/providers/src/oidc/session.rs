@@ -97,7 +97,9 @@ impl<'a> Session<'a> {
             Some(token) => token,
             None => self.logged_in(&provider)?,
         };
-        self.store.put(&key, token.to_secret(), Some(usable_until(&token)));
+        if let Some(until) = usable_until(&token) {
+            self.store.put(&key, token.to_secret(), Some(until));
+        }
         Ok(token)
     }
 
@@ -126,7 +128,12 @@ impl<'a> Session<'a> {
         };
         let text = RefreshToken::new(kept.text.expose().to_owned());
         let send = |request: HttpRequest| provider.send(request);
-        let response = match provider.client.exchange_refresh_token(&text).request(&send) {
+        let mut request = provider.client.exchange_refresh_token(&text);
+        if self.settings.endpoints.is_some() {
+            // Entra ID's refresh tokens are for all applications, so it has to be told which one.
+            request = request.add_scopes(self.scopes());
+        }
+        let response = match request.request(&send) {
             Ok(response) => response,
             Err(RequestTokenError::ServerResponse(response))
                 if *response.error() == CoreErrorResponseType::InvalidGrant =>
@@ -146,7 +153,7 @@ impl<'a> Session<'a> {
             return Ok(Some(token));
         }
         let now = self.call.clock.now();
-        if let Some(old) = old.filter(|old| now < usable_until(old)) {
+        if let Some(old) = old.filter(|old| usable_until(old).is_some_and(|until| now < until)) {
             self.explain.skipped(
                 SOURCE,
                 "the provider gives no ID token for it; the old one is still valid",
@@ -318,18 +325,16 @@ impl<'a> Session<'a> {
     }
 
     fn scopes(&self) -> impl Iterator<Item = Scope> {
-        let extra = self.settings.scopes.iter().cloned();
-        extra.chain(["openid".to_owned()]).map(Scope::new)
+        self.settings.all_scopes().into_iter().map(Scope::new)
     }
 }
 
-/// Until when a token is handed out.
-fn usable_until(token: &Token) -> Timestamp {
-    token.end - MARGIN
+/// Until when a token is handed out; `None` if it ended before all time, as only a liar's does.
+fn usable_until(token: &Token) -> Option<Timestamp> {
+    token.end.checked_sub(MARGIN).ok()
 }
 
 /// The end to print: a little early, unless that has passed already.
 pub(super) fn stated_end(token: &Token, now: Timestamp) -> Timestamp {
-    let early = usable_until(token);
-    if now < early { early } else { token.end }
+    usable_until(token).filter(|early| now < *early).unwrap_or(token.end)
 }

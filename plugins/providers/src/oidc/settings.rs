@@ -1,23 +1,23 @@
 //! A login, fully described: what the flags ask for, checked.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use keyward_plugin::Refusal;
 use keyward_protocol::Secret;
-use ring::digest::{SHA256, digest};
 
-use super::{assertion::SigningKey, reader::Reader};
 use crate::{
     Call,
+    client_auth::ClientAuth,
     flags::Flags,
     http::{Pair, Trust},
+    reader::Reader,
     store::Key,
 };
 
 /// How long a person may take to log in.
 pub(super) const PERSON: Duration = Duration::from_mins(10);
 
-/// Who keeps what outlives a login.
+/// The keeper of what outlives a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keep {
     /// The agent, in memory.
@@ -30,7 +30,7 @@ pub(super) enum Keep {
 
 /// How a token is obtained if there is nothing to refresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Grant {
+pub(crate) enum Grant {
     /// The code flow, or the device flow where no browser can be opened.
     Auto,
     /// The code flow with a browser and a listener.
@@ -45,16 +45,13 @@ pub(super) enum Grant {
     ClientCredentials,
 }
 
-/// How the client proves who it is, besides a certificate.
-pub(super) enum ClientAuth {
-    /// Not at all.
-    Public,
-    /// With a secret.
-    Secret(Secret),
-    /// With assertions that it signs (`private_key_jwt`).
-    Key(Box<SigningKey>),
-    /// With an assertion in a file, read for each request.
-    AssertionFile(PathBuf),
+/// The endpoints of Entra ID, which are known without asking. It is never discovered: for a tenant that is named by
+/// its domain, it gives another issuer than it was asked for.
+#[derive(Debug)]
+pub(super) struct Endpoints {
+    pub(super) authorization: String,
+    pub(super) token: String,
+    pub(super) device: String,
 }
 
 /// A login.
@@ -86,7 +83,9 @@ pub(super) struct Settings {
     pub(super) password: Option<Secret>,
     pub(super) force_refresh: bool,
     pub(super) keep: Keep,
-    key: Key,
+    /// Known for Entra ID alone; other providers say themselves where they are.
+    pub(super) endpoints: Option<Endpoints>,
+    pub(super) key: Key,
 }
 
 impl Settings {
@@ -95,8 +94,14 @@ impl Settings {
         let reader = Reader { call, flags };
         let required = |names: [&'static str; 2]| {
             reader.one(names).ok_or_else(|| {
+                // Another program has this name, too.
+                let azure = if call.name == "kubelogin" {
+                    " (or `--server-id`, for a login at Entra ID)"
+                } else {
+                    ""
+                };
                 Refusal::BadConfig(format!(
-                    "`--{0}` is missing\n\nhint: `{1} --help`",
+                    "`--{0}` is missing{azure}\n\nhint: `{1} --help`",
                     names[0], call.name
                 ))
             })
@@ -104,7 +109,7 @@ impl Settings {
         let issuer = required(["oidc-issuer-url", "idp-issuer-url"])?;
         let client = required(["oidc-client-id", "client-id"])?;
         let trust = reader.trust()?;
-        let (auth, auth_digest) = reader.client_auth()?;
+        let (auth, auth_digest) = reader.client_auth(reader.client_secret()?)?;
         let grant = reader.grant()?;
         let mut scopes = reader.many(&["oidc-extra-scope", "extra-scopes"]);
         scopes.retain(|scope| scope != "openid");
@@ -123,7 +128,7 @@ impl Settings {
             .with("user", username.clone().unwrap_or_default())
             .with("grant", if grant == Grant::ClientCredentials { "client" } else { "person" })
             // A kubeconfig with authorities of its own must not get at the login of another one.
-            .with("trust", trust_digest(&trust));
+            .with("trust", trust.digest());
         let settings = Self {
             issuer,
             client,
@@ -145,9 +150,15 @@ impl Settings {
             password: reader.secret("password", "password-file")?,
             force_refresh: flags.is_set("force-refresh"),
             keep: reader.keep()?,
+            endpoints: None,
             key,
         };
         Ok((settings, trust))
+    }
+
+    /// The scopes, `openid` among them.
+    pub(super) fn all_scopes(&self) -> Vec<String> {
+        self.scopes.iter().cloned().chain(["openid".to_owned()]).collect()
     }
 
     /// The identity that logs in.
@@ -196,21 +207,4 @@ fn check(
 fn sorted(mut items: Vec<String>) -> String {
     items.sort_unstable();
     items.join("\n")
-}
-
-fn trust_digest(trust: &Trust) -> String {
-    let mut parts: Vec<String> = trust.authorities.iter().map(|der| hex(der)).collect();
-    if let Some((chain, _)) = &trust.identity {
-        parts.extend(chain.iter().map(|der| format!("identity {}", hex(der))));
-    }
-    if trust.danger_any {
-        parts.push("any certificate".into());
-    }
-    sorted(parts)
-}
-
-/// A digest as text.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    let digest = digest(&SHA256, bytes);
-    digest.as_ref().iter().fold(String::with_capacity(64), |text, byte| format!("{text}{byte:02x}"))
 }

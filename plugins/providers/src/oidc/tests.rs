@@ -16,7 +16,11 @@ use keyward_process::{
 };
 
 use super::{flags::FLAGS, obtain};
-use crate::{Call, explain::Explain, flags::Flags};
+use crate::{
+    Call,
+    explain::Explain,
+    flags::{Flags, KLOG},
+};
 
 /// A provider whose login page nobody uses.
 fn provider() -> String {
@@ -75,7 +79,7 @@ fn pitfall_21_an_hour_of_requests_in_the_background_opens_one_page() {
     ];
     let args = args.map(Into::into).to_vec();
     let call = Call::with("keyward-oidc".into(), args, surroundings, clock.clone());
-    let flags = Flags::read(FLAGS, &call.args).unwrap();
+    let flags = Flags::read(&[FLAGS, KLOG], &call.args).unwrap();
     let request = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"interactive":false}}"#;
     let question = Question::from_bytes(request.as_bytes()).unwrap();
     let first = obtain(&call, &flags, &question, &Explain::default()).unwrap_err();

@@ -10,13 +10,13 @@ use std::{
     fs::{self, File},
     io::{BufRead as _, BufReader},
     net::{Ipv4Addr, TcpListener},
-    os::unix::fs::PermissionsExt as _,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
 use serde_json::{Value, json};
-use stage::Stage;
+use stage::{Outcome, Stage};
 
 /// Logs in at Keycloak's form and says yes to what it asks for, as a person would.
 const PERSON: &str = r#"#!/bin/sh
@@ -198,12 +198,47 @@ fn every_grant_works_with_keycloak() {
     let wrong = stage.run(&[&issuer, "--oidc-client-id=secret", "--oidc-client-secret=no", own]);
     assert!(wrong.refusal(1).contains("client"), "{wrong:?}");
 
+    exchange(&stage, &keycloak, &secret);
+
     // What the person may not have.
     let stage = Stage::new();
     let browser = person(&stage, &keycloak);
     let offline =
         stage.run(&[&public[..], &[listen, &browser, "--oidc-extra-scope=no-such-scope"]].concat());
     assert!(offline.refusal(1).contains("invalid_scope"), "{offline:?}");
+}
+
+/// A token is exchanged for another one of the same client (RFC 8693).
+fn exchange(stage: &Stage, keycloak: &Keycloak, secret: &str) {
+    let issuer = format!("--oidc-issuer-url={}", keycloak.issuer);
+    let own = ["--grant-type=client-credentials", "--oidc-use-access-token"];
+    let subject = stage.run(&[&issuer, "--oidc-client-id=exchanger", secret, own[0], own[1]]);
+    let run = |client: &str, token: &str| {
+        let file = stage.write("subject", token);
+        let child = Command::new(env!("CARGO_BIN_EXE_keyward-providers"))
+            .arg0("keyward-exchange")
+            .arg(format!("--token-url={}/protocol/openid-connect/token", keycloak.issuer))
+            .args([&format!("--client-id={client}"), secret, &format!("--token-file={file}")])
+            .args(["--subject-token-type=access_token", "--requested-token-type=access_token"])
+            .env_clear()
+            .envs(stage.environment())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Outcome::of(child)
+    };
+    let exchanged = run("exchanger", &subject.token());
+    assert_eq!(exchanged.claims()["azp"], "exchanger");
+    assert_ne!(exchanged.claims()["jti"], subject.claims()["jti"]);
+    // A token that is not Keycloak's, and a client that may not exchange any.
+    let mut forged = subject.token();
+    forged.truncate(forged.rfind('.').unwrap() + 1);
+    let refused = run("exchanger", &format!("{forged}c2ln"));
+    assert!(refused.refusal(4).contains("answered 400"), "{refused:?}");
+    let refused = run("secret", &subject.token());
+    assert!(refused.refusal(4).contains("exchange"), "{refused:?}");
 }
 
 /// A new key in a file, and its public half.

@@ -1,5 +1,8 @@
 //! `keyward-ecr`, as the kubelet and docker start it.
 
+use std::path::Path;
+
+use keyward_image::{Config, Files, Name, Pattern, Reading};
 use serde_json::{Value, json};
 
 use crate::{
@@ -47,6 +50,11 @@ fn password(key: &str, region: &str, service: &str, target: &str) -> String {
 
 fn private(key: &str, region: &str) -> String {
     password(key, region, "ecr", "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken")
+}
+
+/// The password for the private registries of a region that the stand-in derives for a user.
+pub(crate) fn expected(user: &str, region: &str) -> String {
+    private(&judge::prepared().users[user].0, region)
 }
 
 #[test]
@@ -111,8 +119,9 @@ fn docker_gets_a_login() {
 #[test]
 fn pitfall_13_storing_and_erasing_succeed_and_foreign_servers_have_no_login() {
     let stage = stage();
-    for verb in ["store", "erase"] {
-        let ended = run(&stage, "docker-credential-ecr-login", &[verb], HOST);
+    let login = json!({"ServerURL": HOST, "Username": "AWS", "Secret": "s3cr3t"}).to_string();
+    for (verb, input) in [("store", login.as_str()), ("erase", HOST)] {
+        let ended = run(&stage, "docker-credential-ecr-login", &[verb], input);
         assert_eq!(ended.printed(), "");
     }
     let ended = run(&stage, "docker-credential-ecr-login", &["get"], "https://index.docker.io/v1/");
@@ -131,37 +140,68 @@ fn pitfall_14_the_other_protocol_on_stdin_is_recognised() {
     assert!(ended.code == Some(2) && ended.stderr.contains("cannot read the request"), "{ended:?}");
 }
 
-#[test]
-fn pitfall_15_the_api_is_where_botocore_finds_it_in_every_partition() {
-    const DOMAINS: [(&str, &str, &str); 10] = [
-        ("us-east-1", "amazonaws.com", "on.aws"),
-        ("eu-west-1", "amazonaws.com", "on.aws"),
-        ("ap-south-1", "amazonaws.com", "on.aws"),
-        ("us-gov-west-1", "amazonaws.com", "on.aws"),
-        ("cn-north-1", "amazonaws.com.cn", "on.amazonwebservices.com.cn"),
-        ("us-iso-east-1", "c2s.ic.gov", ""),
-        ("us-isob-east-1", "sc2s.sgov.gov", ""),
-        ("eu-isoe-west-1", "cloud.adc-e.uk", ""),
-        ("us-isof-south-1", "csp.hci.ic.gov", ""),
-        ("eusc-de-east-1", "amazonaws.eu", "on.amazonwebservices.eu"),
-    ];
-    let (mut cases, mut registries) = (Vec::new(), Vec::new());
+/// Regions of every partition, with the domains of their registries and of the dual-stack ones.
+const DOMAINS: [(&str, &str, &str); 10] = [
+    ("us-east-1", "amazonaws.com", "on.aws"),
+    ("eu-west-1", "amazonaws.com", "on.aws"),
+    ("ap-south-1", "amazonaws.com", "on.aws"),
+    ("us-gov-west-1", "amazonaws.com", "on.aws"),
+    ("cn-north-1", "amazonaws.com.cn", "on.amazonwebservices.com.cn"),
+    ("us-iso-east-1", "c2s.ic.gov", ""),
+    ("us-isob-east-1", "sc2s.sgov.gov", ""),
+    ("eu-isoe-west-1", "cloud.adc-e.uk", ""),
+    ("us-isof-south-1", "csp.hci.ic.gov", ""),
+    ("eusc-de-east-1", "amazonaws.eu", "on.amazonwebservices.eu"),
+];
+
+/// A registry of each kind and partition, with the question to botocore.
+fn registries() -> Vec<(String, Value)> {
+    let mut found = Vec::new();
     for (region, single, dual) in DOMAINS {
         for fips in [false, true] {
-            let fips_name = if fips { "-fips" } else { "" };
-            cases.push(json!([region, fips, false]));
-            registries.push(format!("123456789012.dkr.ecr{fips_name}.{region}.{single}"));
+            let name = if fips { "-fips" } else { "" };
+            let host = format!("123456789012.dkr.ecr{name}.{region}.{single}");
+            found.push((host, json!([region, fips, false])));
             if !dual.is_empty() {
-                cases.push(json!([region, fips, true]));
-                registries.push(format!("123456789012.dkr-ecr{fips_name}.{region}.{dual}"));
+                let host = format!("123456789012.dkr-ecr{name}.{region}.{dual}");
+                found.push((host, json!([region, fips, true])));
             }
         }
     }
+    found
+}
+
+#[test]
+fn pitfall_15_the_api_is_where_botocore_finds_it_in_every_partition() {
+    let (registries, cases): (Vec<_>, Vec<_>) = registries().into_iter().unzip();
     let theirs = judge::judge().ask(&json!({"operation": "hosts", "cases": cases}));
     for (registry, theirs) in registries.iter().zip(theirs["hosts"].as_array().unwrap()) {
         let ours = keyward_providers::ecr::api_host(registry);
         assert_eq!(ours.as_deref(), theirs.as_str(), "{registry}");
     }
+}
+
+#[test]
+fn pitfall_16_the_generated_configuration_matches_every_registry_and_has_no_fault() {
+    let stage = stage();
+    for more in [&["config"][..], &["config", "--pod-identity"]] {
+        let text = run(&stage, "keyward-ecr", more, "").printed();
+        let files = Files::from_bytes(Path::new("config"), text.into_bytes());
+        let (config, problems) = Config::review(&files, Reading::default());
+        assert!(problems.is_empty(), "{problems:?}");
+        let faults = config.lint(false, None);
+        assert!(faults.iter().all(|fault| fault.field != "matchImages"), "{faults:?}");
+        let provider = &config.providers[0];
+        assert_eq!(provider.tokens.is_some(), more.len() > 1);
+        let hosts = registries().into_iter().map(|(host, _)| host);
+        for host in hosts.chain(["public.ecr.aws".into(), "ecr-public.aws.com".into()]) {
+            let image = format!("{host}/team/app");
+            let name = Name::parse(&image).unwrap();
+            let matches = |p: &Pattern| p.matches(&name, provider.reading());
+            assert!(provider.patterns.iter().any(matches), "{host}");
+        }
+    }
+    assert_eq!(run(&stage, "keyward-ecr", &["config", "--odd"], "").code, Some(2));
 }
 
 #[test]
@@ -189,7 +229,7 @@ fn a_refusal_is_said_with_its_reason() {
     let ended =
         run(&stage, "ecr-credential-provider", &[], &request(&format!("{HOST}/a"), &json!({})));
     assert!(
-        ended.code == Some(1) && ended.stderr.contains("AccessDeniedException no"),
+        ended.code == Some(4) && ended.stderr.contains("AccessDeniedException no"),
         "{ended:?}"
     );
     let ended = run(&stage, "keyward-ecr", &["get"], HOST);

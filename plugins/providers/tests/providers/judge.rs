@@ -1,4 +1,5 @@
-//! awscli, botocore and moto in one Python process, shared by all tests.
+//! Judges in Python: each is one process, shared by all tests. Here is how to start one, and the one with awscli,
+//! botocore and moto.
 
 use std::{
     collections::BTreeMap,
@@ -33,7 +34,7 @@ static JUDGE: OnceLock<(Mutex<Judge>, Prepared)> = OnceLock::new();
 
 fn started() -> &'static (Mutex<Judge>, Prepared) {
     JUDGE.get_or_init(|| {
-        let mut judge = Judge::start();
+        let mut judge = Judge::start("judge.py");
         let prepared = judge.ask(&json!({"operation": "prepare"}));
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let users = prepared["users"]
@@ -61,10 +62,11 @@ pub(crate) fn prepared() -> &'static Prepared {
 }
 
 impl Judge {
-    fn start() -> Self {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("judges/python/judge.py");
+    /// Starts one of the scripts in `judges/python`.
+    pub(crate) fn start(script: &str) -> Self {
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("judges/python");
         let mut child = Command::new(python())
-            .arg(script)
+            .arg(scripts.join(script))
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .stdin(Stdio::piped())

@@ -21,7 +21,7 @@ fn kubectl_works_with_the_entry_of_the_authenticator_and_with_a_changed_command_
         ("v1", "keyward-eks", "[eks, get-token, --cluster-name, prod]"),
     ];
     let kubectl = keyward_testing::kubectl::find(0).unwrap_or_else(|why| panic!("{why}")).path;
-    let server = tls();
+    let server = tls(&mut judge::judge());
     for (number, (version, command, args)) in ENTRIES.into_iter().enumerate() {
         let home = tempfile::tempdir().unwrap();
         let bin = home.path().join("bin");

@@ -1,4 +1,4 @@
-//! The stand-in behind TLS.
+//! A judge's stand-in behind TLS.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::judge;
+use crate::judge::Judge;
 
 /// The stand-in behind TLS.
 pub(crate) struct Tls {
@@ -16,8 +16,8 @@ pub(crate) struct Tls {
     _directory: TempDir,
 }
 
-/// The stand-in behind TLS, and the authority of its certificate.
-pub(crate) fn tls() -> Tls {
+/// The stand-in of a judge behind TLS, and the authority of its certificate.
+pub(crate) fn tls(judge: &mut Judge) -> Tls {
     let directory = tempfile::tempdir().unwrap();
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
@@ -36,8 +36,7 @@ pub(crate) fn tls() -> Tls {
     };
     let (certificate, key) =
         (write("leaf.pem", &leaf.pem()), write("key.pem", &leaf_key.serialize_pem()));
-    let answer =
-        judge::judge().ask(&json!({"operation": "tls", "certificate": certificate, "key": key}));
+    let answer = judge.ask(&json!({"operation": "tls", "certificate": certificate, "key": key}));
     let authority = write("authority.pem", &authority.pem());
     Tls { url: answer["url"].as_str().unwrap().to_owned(), authority, _directory: directory }
 }

@@ -14,7 +14,7 @@ use crate::dist::{capture, write_error};
 pub(super) fn works(stage: &Stage<'_>) -> Result<(), String> {
     let root = bootstrap(stage.directory)?;
     let release = stage.release;
-    for name in ["keyward", "keyward-pkcs11"] {
+    for name in ["keyward", "keyward-pkcs11", "keyward-providers"] {
         let deb = format!("{name}_{}_{}.deb", release.version, release.go_arch());
         let place = root.join("tmp").join(&deb);
         fs::copy(stage.package(&deb)?, &place).map_err(write_error(&place))?;
@@ -22,6 +22,7 @@ pub(super) fn works(stage: &Stage<'_>) -> Result<(), String> {
     }
     expect(&prints(&mut in_root(&root, &[], &["keyward", "demo"]))?, "promises kept")?;
     expect(&prints(&mut in_root(&root, &[], &["keyward-pkcs11", "--version"]))?, &release.version)?;
+    expect(&prints(&mut in_root(&root, &[], &["keyward-ecr", "--version"]))?, &release.version)?;
 
     let kubectl = kubectl::find(0).map_err(|why| why.to_string())?;
     let place = root.join("usr/local/bin/kubectl");
@@ -43,16 +44,27 @@ pub(super) fn works(stage: &Stage<'_>) -> Result<(), String> {
         .env("DEBIAN_FRONTEND", "noninteractive")
         .env("LANG", "C.UTF-8");
     prints(&mut man)?;
-    for page in ["keyward", "keyward-proxy", "keyward-exec", "keyward-pkcs11", "kubectl-keyward"] {
+    for page in [
+        "keyward",
+        "keyward-proxy",
+        "keyward-exec",
+        "keyward-pkcs11",
+        "keyward-eks",
+        "kubectl-keyward",
+    ] {
         let mut man = in_root(&root, &[], &["man", page]);
         expect(&prints(man.env("MANPAGER", "cat").env("MANWIDTH", "100"))?, "SYNOPSIS")?;
     }
     let unit = root.join("usr/lib/systemd/user/keyward-agent.service");
     let unit = fs::read_to_string(&unit).map_err(super::super::read_error(&unit))?;
     expect(&unit, "ExecStart=\"/usr/bin/keyward\" agent")?;
+    let unit = root.join("usr/lib/systemd/system/keyward-agent.service");
+    let unit = fs::read_to_string(&unit).map_err(super::super::read_error(&unit))?;
+    expect(&unit, "ExecStart=\"/usr/bin/keyward\" agent --system")?;
 
     prints(&mut in_root(&root, &[], &["dpkg", "--verify", "keyward"]))?;
-    prints(&mut in_root(&root, &[], &["dpkg", "--purge", "keyward", "keyward-pkcs11"]))?;
+    let purge = ["dpkg", "--purge", "keyward", "keyward-pkcs11", "keyward-providers"];
+    prints(&mut in_root(&root, &[], &purge))?;
     let left = capture(Command::new("find").arg(root.join("usr")).args(["-name", "*keyward*"]))?;
     if left.is_empty() { Ok(()) } else { Err(format!("dpkg leaves behind:\n{left}")) }
 }

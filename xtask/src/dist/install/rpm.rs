@@ -15,6 +15,7 @@ pub(super) fn works(stage: &Stage<'_>) -> Result<(), String> {
     let file = |name: &str| format!("{name}-{version}-1.{}.rpm", stage.release.arch);
     let keyward = stage.package(&file("keyward"))?;
     let signer = stage.package(&file("keyward-pkcs11"))?;
+    let providers = stage.package(&file("keyward-providers"))?;
     // Digests of the header and of the payload.
     expect(&prints(rpm(&root).arg("--checksig").arg(&keyward))?, "digests OK")?;
     // The signer needs glibc, which this root does not have.
@@ -23,15 +24,21 @@ pub(super) fn works(stage: &Stage<'_>) -> Result<(), String> {
         !prints(rpm(&root).args(["-qp", "--requires"]).arg(&keyward))?.contains("GLIBC");
     let mut install = rpm(&root);
     install.arg("--install").args((!is_static).then_some("--nodeps"));
-    prints(install.arg(&keyward))?;
+    prints(install.arg(&keyward).arg(&providers))?;
     prints(rpm(&root).args(["--install", "--nodeps"]).arg(&signer))?;
-    prints(rpm(&root).args(["--verify", "--nodeps", "keyward", "keyward-pkcs11"]))?;
+    prints(rpm(&root).args([
+        "--verify",
+        "--nodeps",
+        "keyward",
+        "keyward-pkcs11",
+        "keyward-providers",
+    ]))?;
     if is_static {
-        for program in ["keyward", "kubectl-keyward", "keyward-exec"] {
+        for program in ["keyward", "kubectl-keyward", "keyward-exec", "keyward-ecr"] {
             expect(&prints(&mut in_root(&root, &[], &[program, "--version"]))?, version)?;
         }
     }
-    prints(rpm(&root).args(["--erase", "keyward", "keyward-pkcs11"]))?;
+    prints(rpm(&root).args(["--erase", "keyward", "keyward-pkcs11", "keyward-providers"]))?;
     if root.join("usr/bin/keyward").exists() {
         return Err("`rpm --erase` leaves `keyward` behind".to_owned());
     }

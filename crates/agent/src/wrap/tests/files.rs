@@ -48,7 +48,7 @@ impl Home {
 
     fn wrap_pinned(&self, users: &[&str], pins: &[Pin]) -> Result<Outcome, Failure> {
         let directory = self.config.parent().unwrap();
-        let wrapping = Wrapping { wrapper: WRAPPER_PATH, directory, pins };
+        let wrapping = Wrapping { wrapper: WRAPPER_PATH, directory, pins, natives: &[] };
         wrap_file(&self.config, &self.journals(), &wrapping, |user| users.contains(&user), false)
     }
 
@@ -88,6 +88,52 @@ fn pins_of_one_user_survive_the_wrapping_of_another() {
     assert!(home.text().contains("AWS_PROFILE"));
     home.unwrap(&["ann"]).unwrap();
     assert_eq!(home.text(), TWO);
+}
+
+const OLD: &str = "\
+users:
+- name: ann
+  user:
+    auth-provider:
+      config: {client-id: kube, idp-issuer-url: https://i, refresh-token: hush}
+      name: oidc
+- name: bea
+  user:
+    exec:
+      command: aws
+      args: [eks, get-token]
+";
+
+#[test]
+fn replaced_plugins_survive_other_changes_and_come_back() {
+    let home = Home::new(OLD);
+    let native = |user: &str| Native { user: user.into(), command: "/opt/keyward-oidc".into() };
+    let wrap = |users: &[&str], natives: &[Native]| {
+        let directory = home.config.parent().unwrap();
+        let wrapping = Wrapping { wrapper: WRAPPER_PATH, directory, pins: &[], natives };
+        let chosen = |user: &str| users.contains(&user);
+        wrap_file(&home.config, &home.journals(), &wrapping, chosen, false).unwrap()
+    };
+    wrap(&["bea"], &[]);
+    // From wrapped to replaced is a change.
+    assert_eq!(wrap(&["ann", "bea"], &[native("ann"), native("bea")]).changed, ["bea", "ann"]);
+    let both = home.text();
+    assert_eq!(both.matches("/opt/keyward-oidc").count(), 2, "{both}");
+    // A later plain `wrap` keeps the providers.
+    assert_eq!(wrap(&["ann", "bea"], &[]).unchanged.len(), 2);
+    assert_eq!(home.text(), both);
+    let longer = format!("# a new first line\n{both}");
+    fs::write(&home.config, longer).unwrap();
+    home.unwrap(&["ann"]).unwrap();
+    assert!(home.text().contains("refresh-token: hush") && home.text().contains("keyward-oidc"));
+    home.unwrap(&["bea"]).unwrap();
+    assert_eq!(home.text(), format!("# a new first line\n{OLD}"));
+    wrap(&["bea"], &[]);
+    assert!(!home.text().contains("keyward-oidc"), "what was undone stays undone");
+    let journals = fs::read_dir(home.journals()).unwrap().map(|file| file.unwrap().path());
+    for journal in journals {
+        assert_eq!(journal.metadata().unwrap().mode() & 0o777, 0o600);
+    }
 }
 
 #[test]
@@ -162,7 +208,8 @@ fn a_link_stays_a_link_and_another_name_keeps_the_file() {
     symlink(&home.config, &link).unwrap();
     let other = home.root.path().join("other");
     fs::hard_link(&home.config, &other).unwrap();
-    let wrapping = Wrapping { wrapper: WRAPPER_PATH, directory: home.root.path(), pins: &[] };
+    let wrapping =
+        Wrapping { wrapper: WRAPPER_PATH, directory: home.root.path(), pins: &[], natives: &[] };
     wrap_file(&link, &home.journals(), &wrapping, |_| true, false).unwrap();
     assert!(link.symlink_metadata().unwrap().is_symlink());
     assert!(home.text().contains(WRAPPER_PATH));
@@ -189,7 +236,8 @@ fn a_locked_kubeconfig_is_left_alone() {
 #[test]
 fn a_dry_run_writes_nothing() {
     let home = Home::new(TWO);
-    let wrapping = Wrapping { wrapper: WRAPPER_PATH, directory: home.root.path(), pins: &[] };
+    let wrapping =
+        Wrapping { wrapper: WRAPPER_PATH, directory: home.root.path(), pins: &[], natives: &[] };
     let outcome = wrap_file(&home.config, &home.journals(), &wrapping, |_| true, true).unwrap();
     assert_eq!(outcome.changed, ["ann", "bea"]);
     assert!(!outcome.edits.iter().any(|e| e.old.contains("canary") || e.new.contains("canary")));

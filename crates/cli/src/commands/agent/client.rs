@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keyward_agent::{Address, Client, Unreachable};
+use keyward_agent::{Address, Client, Unreachable, connect_or_start};
 use keyward_process::harden;
 use keyward_protocol::agent::{Admin, Message, Served};
 
@@ -14,9 +14,34 @@ const SOON: Duration = Duration::from_secs(5);
 /// How long the agent may take to end. It kills its plugins, so only the system can be slow.
 const END: Duration = Duration::from_secs(15);
 
+/// Which agent a command is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// The user's own.
+    User,
+    /// The node's, which serves root.
+    Node,
+}
+
+impl Whose {
+    /// The failure if this agent is not running.
+    pub(super) fn not_running(self) -> Failure {
+        match self {
+            Self::User => Failure::failed("no agent is running")
+                .hint("kubectl starts one if the kubeconfig is wrapped; see `keyward wrap --help`"),
+            Self::Node => Failure::failed("the node's agent is not running")
+                .hint("`keyward agent install-unit --system` lets systemd start it"),
+        }
+    }
+}
+
 /// The agent's answer; `None` if no agent is running.
-pub(super) fn admin(globals: &Globals, admin: &Admin) -> Result<Option<Served>, Failure> {
-    match connect_if_running(&address(globals)?)? {
+pub(super) fn admin(
+    whose: Whose,
+    globals: &Globals,
+    admin: &Admin,
+) -> Result<Option<Served>, Failure> {
+    match connect_if_running(&address(whose, globals)?)? {
         Some(mut client) => ask(&mut client, admin).map(Some),
         None => Ok(None),
     }
@@ -51,27 +76,66 @@ fn connect_if_running(address: &Address) -> Result<Option<Client>, Failure> {
 }
 
 fn ask(client: &mut Client, admin: &Admin) -> Result<Served, Failure> {
-    let asked = client.ask(&Message::Admin(admin.clone())).and_then(|()| client.receive(SOON));
+    match exchange(client, &Message::Admin(admin.clone()), SOON)? {
+        Message::Served(served) => Ok(served),
+        _ => Err(Failure::failed("the agent sent an unexpected answer")),
+    }
+}
+
+/// The agent's answer to a request, which may take as long as `limit`; `None` if no agent is running.
+pub(crate) fn ask_if_running(
+    globals: &Globals,
+    request: &Message,
+    limit: Duration,
+) -> Result<Option<Message>, Failure> {
+    match connect_if_running(&address(Whose::User, globals)?)? {
+        Some(mut client) => exchange(&mut client, request, limit).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The agent's answer to a request. Starts the agent if none is running.
+pub(crate) fn ask_or_start(
+    globals: &Globals,
+    request: &Message,
+    limit: Duration,
+) -> Result<Message, Failure> {
+    let own = std::env::current_exe().map_err(|error| {
+        Failure::failed(format!("cannot find the path of this program: {error}"))
+    })?;
+    harden::allow_inspection();
+    let connected = connect_or_start(&address(Whose::User, globals)?, &own, |name| {
+        globals.surroundings.var(name)
+    });
+    let mut client = connected.map_err(|error| Failure::failed(error.to_string()))?;
+    exchange(&mut client, request, limit)
+}
+
+fn exchange(client: &mut Client, request: &Message, limit: Duration) -> Result<Message, Failure> {
+    let asked = client.ask(request).and_then(|()| client.receive(limit));
     harden::keep_memory_private();
     match asked {
-        Ok(Message::Served(served)) => Ok(served),
         Ok(Message::Direct(why)) => {
             Err(Failure::failed(format!("the agent does not serve this process: {why}")))
         }
-        Ok(_) => Err(Failure::failed("the agent sent an unexpected answer")),
+        Ok(answer) => Ok(answer),
         Err(error) => Err(Failure::failed(error.to_string())
             .hint("`kill` the process that listens on its socket")),
     }
 }
 
-pub(super) fn address(globals: &Globals) -> Result<Address, Failure> {
-    Address::find(|name| globals.surroundings.var(name))
-        .map_err(|error| Failure::failed(error.to_string()))
+pub(super) fn address(whose: Whose, globals: &Globals) -> Result<Address, Failure> {
+    let var = |name: &str| globals.surroundings.var(name);
+    let found = match whose {
+        Whose::User => Address::find(var),
+        Whose::Node => Address::system(var),
+    };
+    found.map_err(|error| Failure::failed(error.to_string()))
 }
 
 /// Connects. The agent has to read this process's namespaces, which it cannot do while our memory
 /// is private; there is nothing secret in it yet. The caller makes it private again.
 pub(super) fn connect(address: &Address) -> Result<Client, Unreachable> {
     harden::allow_inspection();
-    Client::connect(&address.socket)
+    Client::connect(&address.socket).map(|client| client.with_patience(SOON))
 }

@@ -10,7 +10,7 @@ use keyward_protocol::{
     exec::{REQUEST_VARIABLE, Request},
 };
 
-use super::client;
+use super::client::{self, Whose};
 use crate::{
     failure::{Code, Failure},
     globals::Globals,
@@ -64,7 +64,7 @@ pub(crate) fn log_in(_args: &LoginArgs, globals: &Globals) -> Result<ExitCode, F
     }
     let request = plugin.request.clone().unwrap_or(Request::new(plugin.version()));
     let question = Message::Ask(question(globals, plugin.exec(), request));
-    let address = client::address(globals)?;
+    let address = client::address(Whose::User, globals)?;
     let own = std::env::current_exe().map_err(|error| {
         Failure::failed(format!("cannot find the path of this program: {error}"))
     })?;
@@ -117,7 +117,7 @@ pub(crate) fn question(globals: &Globals, exec: &Exec, request: Request) -> Ask 
 /// Logs out.
 pub(crate) fn log_out(args: &LogoutArgs, globals: &Globals) -> Result<ExitCode, Failure> {
     let name = if args.all { None } else { Some(context(globals)?) };
-    match client::admin(globals, &Admin::Forget(name.clone()))? {
+    match client::admin(Whose::User, globals, &Admin::Forget(name.clone()))? {
         None => {
             output::tell("no agent is running, so there is nothing to forget\n");
             Ok(ExitCode::SUCCESS)

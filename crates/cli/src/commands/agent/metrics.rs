@@ -2,12 +2,14 @@
 
 use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 
-use keyward_host::prometheus::{Family, Text};
-use keyward_protocol::agent::{Admin, Served};
+use keyward_protocol::{
+    agent::{Admin, Served},
+    prometheus::{Family, Text},
+};
 use keyward_proxy::MetricsServer;
 use tokio::{sync::Mutex, task::spawn_blocking};
 
-use super::client;
+use super::client::{self, Whose};
 use crate::{failure::Failure, globals::Globals, output};
 
 const UP: Family = Family::gauge("keyward_agent_up", "whether an agent is running");
@@ -37,16 +39,16 @@ pub(super) struct Args {
     danger_listen_remote: Option<Vec<String>>,
 }
 
-pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &Args, whose: Whose, globals: &Globals) -> Result<ExitCode, Failure> {
     match args.listen {
-        None => output::print(&metrics(globals)?)?,
-        Some(address) => serve(address, args.danger_listen_remote.as_deref(), globals)?,
+        None => output::print(&metrics(whose, globals)?)?,
+        Some(address) => serve(address, args.danger_listen_remote.as_deref(), whose, globals)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn metrics(globals: &Globals) -> Result<String, Failure> {
-    let served = client::admin(globals, &Admin::Metrics)?;
+fn metrics(whose: Whose, globals: &Globals) -> Result<String, Failure> {
+    let served = client::admin(whose, globals, &Admin::Metrics)?;
     let mut text = Text::default();
     text.family(UP).sample(&[], u8::from(served.is_some()));
     let text = text.into_string();
@@ -59,7 +61,12 @@ fn metrics(globals: &Globals) -> Result<String, Failure> {
 }
 
 /// Asks the agent anew for each scrape, so that scrapes survive its end and its upgrades.
-fn serve(address: SocketAddr, remote: Option<&[String]>, globals: &Globals) -> Result<(), Failure> {
+fn serve(
+    address: SocketAddr,
+    remote: Option<&[String]>,
+    whose: Whose,
+    globals: &Globals,
+) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let server = MetricsServer::bind(address, remote).await?;
@@ -70,7 +77,7 @@ fn serve(address: SocketAddr, remote: Option<&[String]>, globals: &Globals) -> R
             let globals = Arc::clone(&globals);
             async move {
                 let globals = globals.lock_owned().await;
-                let scraped = spawn_blocking(move || metrics(&globals)).await;
+                let scraped = spawn_blocking(move || metrics(whose, &globals)).await;
                 let scraped = scraped.map_err(|error| error.to_string())?;
                 scraped.map_err(|failure| failure.message().to_owned())
             }

@@ -15,8 +15,9 @@ use keyward_agent::ServeOptions;
 use keyward_process::harden;
 use keyward_protocol::agent::{Admin, Served};
 
+use self::client::Whose;
 pub(crate) use self::{
-    client::stop,
+    client::{ask_if_running, ask_or_start, stop},
     login::{LoginArgs, LogoutArgs, log_in, log_out, question},
     run_plugin::{Args as RunPluginArgs, run as run_plugin},
     status::reported_status,
@@ -39,7 +40,11 @@ Examples:
   keyward agent lock
 
   # Forget everything and end; the next kubectl starts it again.
-  keyward agent stop")]
+  keyward agent stop
+
+  # The agent of this node, which keeps the logins of keyward-provider-node for root.
+  keyward agent status --system")]
+#[expect(clippy::struct_excessive_bools, reason = "these are independent flags of a command line")]
 pub(crate) struct Args {
     /// Run in the background; print a byte when listening
     #[arg(long, hide = true)]
@@ -53,6 +58,11 @@ pub(crate) struct Args {
     /// `KEYWARD_AGENT_VERIFY=off`
     #[arg(long)]
     no_verify: bool,
+
+    /// The agent of this node instead: it serves root's programs, such as the kubelet's
+    /// `keyward-provider-node`, at `/run/keyward/agent.sock`
+    #[arg(long, global = true)]
+    system: bool,
 
     #[command(subcommand)]
     command: Option<Command>,
@@ -73,25 +83,28 @@ enum Command {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    let whose = if args.system { Whose::Node } else { Whose::User };
     match &args.command {
         None => serve(args, globals),
-        Some(Command::Status(args)) => status::run(args, globals),
+        Some(Command::Status(status)) => status::run(status, whose, globals),
         Some(Command::Stop) => {
-            client::stop(&client::address(globals)?)?;
+            if whose == Whose::Node {
+                // Until the agent has taken the socket, a connection names the service manager as the process to wait for.
+                client::admin(whose, globals, &Admin::Status)?;
+            }
+            client::stop(&client::address(whose, globals)?)?;
             Ok(ExitCode::SUCCESS)
         }
-        Some(Command::Lock) => tell(globals, &Admin::Lock),
-        Some(Command::Unlock) => tell(globals, &Admin::Unlock),
-        Some(Command::Metrics(args)) => metrics::run(args, globals),
-        Some(Command::InstallUnit(args)) => unit::run(args, globals),
+        Some(Command::Lock) => tell(whose, globals, &Admin::Lock),
+        Some(Command::Unlock) => tell(whose, globals, &Admin::Unlock),
+        Some(Command::Metrics(metrics)) => metrics::run(metrics, whose, globals),
+        Some(Command::InstallUnit(unit)) => unit::run(unit, whose, globals),
     }
 }
 
-fn tell(globals: &Globals, admin: &Admin) -> Result<ExitCode, Failure> {
-    match client::admin(globals, admin)? {
-        None => {
-            Err(Failure::failed("no agent is running").hint("the next kubectl call starts one"))
-        }
+fn tell(whose: Whose, globals: &Globals, admin: &Admin) -> Result<ExitCode, Failure> {
+    match client::admin(whose, globals, admin)? {
+        None => Err(whose.not_running()),
         Some(Served::Not(why)) => Err(Failure::failed(why)),
         Some(_) => Ok(ExitCode::SUCCESS),
     }
@@ -107,6 +120,7 @@ fn serve(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         background: args.background,
         take_over: args.take_over,
         no_verify: args.no_verify,
+        system: args.system,
     };
     let listening = |socket: &Path| output::tell(&format!("listening on `{}`\n", socket.display()));
     keyward_agent::serve(options, &globals.surroundings, listening).map_err(Failure::failed)?;
@@ -125,6 +139,7 @@ fn become_agent(args: &Args) {
         (args.background, "--background"),
         (args.take_over, "--take-over"),
         (args.no_verify, "--no-verify"),
+        (args.system, "--system"),
     ];
     command.args(flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag));
     harden::restore(std::process::id());

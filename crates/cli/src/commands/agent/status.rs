@@ -7,7 +7,7 @@ use keyward_agent::wrap::Journal;
 use keyward_protocol::agent::{Admin, Served};
 use serde::Deserialize;
 
-use super::client;
+use super::client::{self, Whose};
 use crate::{failure::Failure, globals::Globals, output};
 
 /// Show what the agent keeps, for whom, and until when
@@ -32,6 +32,7 @@ struct Status {
     pid: u32,
     program: Option<String>,
     locked: bool,
+    secrets: u64,
     credentials: Vec<Credential>,
 }
 
@@ -49,12 +50,12 @@ struct Credential {
     runs: u64,
 }
 
-pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
-    let Some(status) = reported_status(globals)? else {
-        return Err(Failure::failed("no agent is running")
-            .hint("kubectl starts one if the kubeconfig is wrapped; see `keyward wrap --help`"));
+pub(super) fn run(args: &Args, whose: Whose, globals: &Globals) -> Result<ExitCode, Failure> {
+    let Some(status) = status_of(whose, globals)? else { return Err(whose.not_running()) };
+    let overwritten = match whose {
+        Whose::User => overwritten(globals),
+        Whose::Node => Vec::new(),
     };
-    let overwritten = overwritten(globals);
     if args.output == Format::Json {
         let mut status = status;
         status["overwritten"] = overwritten
@@ -73,8 +74,12 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         status.pid,
         program.unwrap_or_default()
     );
-    if status.credentials.is_empty() {
-        text += "no credentials\n";
+    match whose {
+        Whose::User if status.credentials.is_empty() => text += "no credentials\n",
+        Whose::User => {}
+        Whose::Node => {
+            let _ = writeln!(text, "secrets of image credential providers: {}", status.secrets);
+        }
     }
     for credential in &status.credentials {
         credential.describe(&mut text);
@@ -89,9 +94,13 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the agent reports of itself; `None` if no agent is running.
+/// What the user's agent reports of itself; `None` if no agent is running.
 pub(crate) fn reported_status(globals: &Globals) -> Result<Option<serde_json::Value>, Failure> {
-    match client::admin(globals, &Admin::Status)? {
+    status_of(Whose::User, globals)
+}
+
+fn status_of(whose: Whose, globals: &Globals) -> Result<Option<serde_json::Value>, Failure> {
+    match client::admin(whose, globals, &Admin::Status)? {
         Some(Served::Done(json)) => serde_json::from_str(json.expose()).map(Some).map_err(unread),
         Some(_) => Err(Failure::failed("the agent does not report its status")),
         None => Ok(None),

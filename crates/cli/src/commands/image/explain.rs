@@ -46,6 +46,16 @@ pub(crate) struct Args {
     output: Output,
 }
 
+/// Explains how these images get their logins from the providers of this place, as [`run`] does.
+pub(crate) fn check(
+    place: Place,
+    images: &[String],
+    globals: &Globals,
+) -> Result<ExitCode, Failure> {
+    let output = Output { format: Format::Text };
+    run(&Args { place, images: images.to_vec(), pod: PodArgs::default(), output }, globals)
+}
+
 /// Prints the explanation; the exit code is 1 if an image has no login.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let setup = Setup::open_for(&args.place, &args.pod, globals)?;

@@ -20,8 +20,8 @@ use crate::{
 /// Create the bridges in a directory, as symlinks to this program
 ///
 /// `docker-credential-keyward` lets docker, podman and skopeo ask image credential providers;
-/// `keyward-provider-docker` and `keyward-provider-token` are such providers. Existing
-/// files are kept and reported, unless `--force`.
+/// `keyward-provider-docker`, `keyward-provider-token` and `keyward-provider-node` are such
+/// providers. Existing files are kept and reported, unless `--force`.
 #[derive(Debug, clap::Args)]
 #[command(args = flags::only_general(), after_long_help = "\
 Examples:

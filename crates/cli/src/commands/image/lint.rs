@@ -110,6 +110,11 @@ struct Need {
     what: &'static str,
 }
 
+/// Checks the configuration of this place and reports the findings on stdout.
+pub(crate) fn check(place: Configured, globals: &Globals) -> Result<ExitCode, Failure> {
+    run(&Args { place, kubelet: None, ask_cluster: false, output: Form::Text }, globals)
+}
+
 /// Checks and reports.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let path = args.place.config(&globals.surroundings)?;
@@ -343,7 +348,7 @@ fn denied<'a>(audiences: Vec<&'a str>, globals: &Globals) -> Result<Vec<&'a str>
 }
 
 /// `1.27`, `v1.27`, `1.27.3` and `27` are all the minor version 27.
-fn minor(text: &str) -> Result<u32, String> {
+pub(super) fn minor(text: &str) -> Result<u32, String> {
     let version = text.strip_prefix('v').unwrap_or(text);
     let minor = match version.split_once('.') {
         Some(("1", rest)) => rest.split('.').next().unwrap_or(rest),

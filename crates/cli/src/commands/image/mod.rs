@@ -8,10 +8,11 @@
 mod answer;
 mod credentials;
 mod docker;
-mod explain;
+pub(crate) mod explain;
 mod install;
-mod lint;
+pub(crate) mod lint;
 mod matching;
+mod migrate;
 mod pod;
 pub(crate) mod setup;
 mod stream;
@@ -41,6 +42,7 @@ enum Action {
     Explain(explain::Args),
     Lint(lint::Args),
     Install(install::Args),
+    Migrate(migrate::Args),
 }
 
 /// Runs the subcommand.
@@ -51,12 +53,16 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         Action::Explain(args) => explain::run(args, globals),
         Action::Lint(args) => lint::run(args, globals),
         Action::Install(args) => install::run(args),
+        Action::Migrate(args) => migrate::run(args, globals),
     }
 }
 
 impl Args {
     /// Whether providers may run, so that a signal has to stop them.
     pub(crate) fn runs_plugins(&self) -> bool {
-        !matches!(self.action, Action::Match(_) | Action::Lint(_) | Action::Install(_))
+        !matches!(
+            self.action,
+            Action::Match(_) | Action::Lint(_) | Action::Install(_) | Action::Migrate(_)
+        )
     }
 }

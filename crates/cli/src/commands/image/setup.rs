@@ -46,6 +46,11 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// The configuration at this path, with programs in this directory.
+    pub(crate) fn at(config: PathBuf, bin_dir: PathBuf) -> Self {
+        Self { config: Some(config), bin_dir: Some(bin_dir), segments: false }
+    }
+
     /// How patterns in the kubelet's form are matched.
     pub(crate) fn reading(&self, surroundings: &Surroundings) -> Result<Reading, Failure> {
         let said = surroundings.var(SEGMENTS).unwrap_or_default();

@@ -56,9 +56,7 @@ pub(crate) fn contexts(all: bool, flags: &Flags) -> Result<Contexts, Failure> {
     if all && !names.is_empty() {
         return Err(Failure::usage("`--all-contexts` and `--context` contradict each other"));
     }
-    let one_for_all = [&flags.cluster, &flags.user, &flags.server].into_iter().any(Option::is_some)
-        || flags.token.is_some();
-    if (all || names.len() > 1) && one_for_all {
+    if (all || names.len() > 1) && is_for_one(flags) {
         return Err(Failure::usage(
             "`--cluster`, `--user`, `--server` and `--token` are for one context only",
         ));
@@ -68,6 +66,31 @@ pub(crate) fn contexts(all: bool, flags: &Flags) -> Result<Contexts, Failure> {
         names if names.is_empty() => Contexts::Current,
         names => Contexts::Named(names),
     })
+}
+
+/// Whether flags describe one cluster or user.
+fn is_for_one(flags: &Flags) -> bool {
+    [&flags.cluster, &flags.user, &flags.server].into_iter().any(Option::is_some)
+        || flags.token.is_some()
+}
+
+/// Whether flags replace parts of the current context, which then are not parts of others.
+pub(crate) fn is_overridden(globals: &Globals) -> bool {
+    let flags = &globals.flags;
+    let texts = [
+        &flags.tls_server_name,
+        &flags.certificate_authority,
+        &flags.proxy_url,
+        &flags.username,
+        &flags.client_certificate,
+        &flags.client_key,
+        &flags.as_user,
+        &flags.as_uid,
+    ];
+    is_for_one(flags)
+        || texts.into_iter().any(Option::is_some)
+        || !flags.as_group.is_empty()
+        || flags.insecure_skip_tls_verify.is_some()
 }
 
 impl From<Failure> for Error {

@@ -2,13 +2,21 @@
 
 mod child;
 mod config;
+#[cfg(target_os = "linux")]
+mod link;
 mod run;
+#[cfg(target_os = "linux")]
+mod serve;
+#[cfg(target_os = "linux")]
+mod service;
 mod signals;
 mod status_cmd;
+#[cfg(target_os = "linux")]
+mod substitution;
 
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
-use keyward_proxy::{Allowed, Options};
+use keyward_proxy::{Allowed, Contexts, Options};
 
 use self::run::Until;
 use crate::{duration, failure::Failure, flags, globals::Globals, output::Output};
@@ -17,22 +25,26 @@ use crate::{duration, failure::Failure, flags, globals::Globals, output::Output}
 ///
 /// Listens on this machine with TLS, and connects to the clusters with Keyward's credentials.
 /// Writes a kubeconfig with temporary client certificates, which admits clients of this user and
-/// nobody else. With a command, runs it and exits with its exit code.
+/// nobody else. With a command, runs it and exits with its exit code. `keyward proxy start` runs a
+/// proxy in the background, with a permanent kubeconfig.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_long_help = "\
 Examples:
-  # One command, as any client would run.
+  # In the background, for all clients of this shell.
+  eval \"$(keyward proxy env)\"
+
+  # Run one command through a temporary proxy.
   keyward proxy -- kubectl get pods
 
   # Serve the current context until Ctrl-C; prints what to set for clients.
   keyward proxy
 
-  # Two contexts under a fixed address, ended after an hour without requests.
+  # Serve two contexts at a fixed address; exit after an hour without requests.
   keyward proxy --context dev --context prod --listen 127.0.0.1:8443 --idle-timeout 1h
 
-  # What runs, as whom, and until when.
+  # Show which contexts are served, as whom, and until when.
   keyward proxy status"
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
@@ -90,6 +102,15 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    #[cfg(target_os = "linux")]
+    Start(service::Start),
+    #[cfg(target_os = "linux")]
+    Stop(service::Stop),
+    #[cfg(target_os = "linux")]
+    Env(service::Env),
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Serve(serve::Args),
     /// Show what running proxies serve, as whom, and until when
     Status(Status),
 }
@@ -103,11 +124,29 @@ struct Status {
 
 /// Runs the proxy, or shows the running ones.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
-    if let Some(Command::Status(status)) = &args.command {
-        return status_cmd::run(globals, status.output.format);
+    match &args.command {
+        #[cfg(target_os = "linux")]
+        Some(Command::Start(args)) => return service::start(args, globals),
+        #[cfg(target_os = "linux")]
+        Some(Command::Stop(_)) => return service::stop(globals),
+        #[cfg(target_os = "linux")]
+        Some(Command::Env(args)) => return service::env(args, globals),
+        #[cfg(target_os = "linux")]
+        Some(Command::Serve(args)) => return serve::run(args, globals),
+        Some(Command::Status(status)) => return status_cmd::run(globals, status.output.format),
+        None => {}
+    }
+    #[cfg(target_os = "linux")]
+    if args.words.is_empty() && substitution::is_here() {
+        return substitute(args, globals);
+    }
+    let mut contexts = config::contexts(args.all_contexts, &globals.flags)?;
+    if contexts == Contexts::Current && !args.words.is_empty() && !config::is_overridden(globals) {
+        // A command may name any of them.
+        contexts = Contexts::Every;
     }
     let options = Options {
-        contexts: config::contexts(args.all_contexts, &globals.flags)?,
+        contexts,
         listen: args.listen,
         kubeconfig: args.write_kubeconfig.clone(),
         admin: args.admin_listen,
@@ -117,7 +156,25 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         },
         danger_listen_remote: args.danger_listen_remote.clone(),
         refresh_on_403: args.refresh_on_403,
+        service: None,
     };
     let until = Until { command: args.words.clone(), idle: args.idle_timeout, grace: args.grace };
     run::run(&options, &until, globals)
+}
+
+/// `eval "$(keyward proxy)"`: the shell waits until this process ends, so it may not serve itself.
+#[cfg(target_os = "linux")]
+fn substitute(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    let only_here = args.listen.port() != 0
+        || args.write_kubeconfig.is_some()
+        || args.admin_listen.is_some()
+        || args.danger_listen_remote.is_some()
+        || args.allow_authorization
+        || args.allow_impersonation
+        || !globals.flags.context.is_empty();
+    if only_here {
+        return Err(Failure::usage("the shell would wait for this proxy, which does not end")
+            .hint("`eval \"$(keyward proxy env)\"` uses one in the background, or run this one in its own terminal"));
+    }
+    service::substitute(globals)
 }

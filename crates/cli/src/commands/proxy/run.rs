@@ -4,7 +4,10 @@ use std::{ffi::OsString, process::ExitCode, sync::Arc, time::Duration};
 
 use keyward_process::{harden, runner};
 use keyward_proxy::{Options, Proxy};
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::mpsc::UnboundedReceiver,
+};
 
 use super::{
     child,
@@ -13,7 +16,7 @@ use super::{
 use crate::{duration, failure::Failure, globals::Globals, output};
 
 /// How long plugins may take to die.
-const LAST_BREATH: Duration = Duration::from_secs(5);
+pub(super) const LAST_BREATH: Duration = Duration::from_secs(5);
 
 /// When a proxy stops.
 pub(crate) struct Until {
@@ -47,14 +50,7 @@ fn start(
     globals: &Globals,
     signals: UnboundedReceiver<Received>,
 ) -> Result<ExitCode, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(workers())
-        .thread_name("proxy")
-        .enable_all()
-        .build()
-        .map_err(|error| {
-            Failure::failed("cannot start the runtime").note("cause", error.to_string())
-        })?;
+    let runtime = runtime()?;
     let code = runtime.block_on(async {
         let proxy = Proxy::start(options, Arc::new(globals.clone())).await?;
         if let Some(url) = proxy.metrics_url() {
@@ -123,9 +119,20 @@ async fn serve(
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a proxy runs on.
+///
 /// Half of the machine's cores, at most four: the clients need the rest. With more threads, handing
 /// requests between them costs more than it gains (measured on two cores: one thread needs a
 /// quarter less time per request than two).
-fn workers() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4))
+pub(super) fn runtime() -> Result<Runtime, Failure> {
+    let threads =
+        std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4));
+    Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name("proxy")
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            Failure::failed("cannot start the runtime").note("cause", error.to_string())
+        })
 }

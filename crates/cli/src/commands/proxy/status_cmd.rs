@@ -45,8 +45,12 @@ const STUCK: u8 = 7;
 
 fn text(status: &Value) -> String {
     let word = |value: &Value| value.as_str().map(inline).unwrap_or_default();
+    let service = match status["service"].as_str() {
+        Some(name) => format!(", in the background as `{}`", inline(name)),
+        None => String::new(),
+    };
     let mut out = format!(
-        "proxy {} (process {}), since {}\n  kubeconfig  {}\n",
+        "proxy {} (process {}{service}), since {}\n  kubeconfig  {}\n",
         word(&status["url"]),
         status["pid"],
         word(&status["started"]),

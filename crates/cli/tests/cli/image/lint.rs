@@ -36,6 +36,42 @@ fn what_is_odd_is_told_with_place_and_what_is_missing_as_a_manifest() {
 }
 
 #[test]
+fn a_pattern_is_reported_at_its_own_line_and_a_file_that_is_too_new_once() {
+    let stage = one();
+    let patterns = "\n  - r.io\n  - https://r.io\n  - r.io/team\n";
+    let entry = |name: &str| provider(name, "r.io", "").replace(" [r.io]\n", patterns);
+    stage.plugin("two", "exit 0");
+    stage.write("providers.yaml", &config(&[entry("one"), entry("two")].concat()));
+    let ran = stage.run(&format!("{LINT} --kubelet 1.24 -o json"));
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let findings = report["findings"].as_array().unwrap();
+    let lines = |words: &str| -> Vec<_> {
+        let about = findings.iter().filter(|f| f["message"].as_str().unwrap().contains(words));
+        about
+            .map(|f| {
+                (f["file"].as_str().unwrap(), f["line"].as_u64(), f["severity"].as_str().unwrap())
+            })
+            .collect()
+    };
+    let file = "providers.yaml";
+    assert_eq!(
+        lines("begins with a scheme"),
+        [(file, Some(7), "error"), (file, Some(14), "error")]
+    );
+    assert_eq!(
+        lines("is compared as text"),
+        [(file, Some(8), "warning"), (file, Some(15), "warning")]
+    );
+    // The file is at fault once, and each provider for its own version.
+    assert_eq!(
+        lines("a file of `kubelet.config.k8s.io/v1` needs kubelet 1.26"),
+        [(file, None, "error")]
+    );
+    assert_eq!(lines("credentialprovider.kubelet.k8s.io/v1 needs").len(), 2, "{findings:#?}");
+    assert_eq!(findings.len(), 7, "{findings:#?}");
+}
+
+#[test]
 fn a_good_configuration_has_nothing_to_be_said_but_who_understands_it() {
     let stage = one();
     let ran = stage.run(LINT);

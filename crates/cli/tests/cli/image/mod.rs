@@ -5,6 +5,7 @@ mod credentials;
 mod explain;
 mod lint;
 mod matching;
+mod migrate;
 mod proposal;
 mod stream;
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use keyward_agent::entry::{Entries, Entry, Stanza};
-use keyward_host::prometheus::Metrics;
+use keyward_host::Metrics;
 use keyward_image::{Config, Images, Settings};
 use keyward_process::{
     clock::SystemClock,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use keyward_host::{CallStatus, Observer as _, prometheus::Metrics};
+use keyward_host::{CallStatus, Metrics, Observer as _};
 
 use keyward_testing::{
     plugin,

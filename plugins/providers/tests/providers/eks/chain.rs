@@ -1,4 +1,4 @@
-//! Which credentials count: the identity or the refusal of botocore, in every environment below.
+//! The credential chain: the identity or the refusal of botocore, in every environment below.
 
 use serde_json::{Value, json};
 

@@ -170,3 +170,25 @@ fn verify_asks_sts_who_signed_a_token() {
     let ended = Run::named("aws-iam-authenticator").args(["verify", "-t", "x", "-i", "c"]).run();
     assert!(ended.code == Some(4) && ended.stderr.contains("does not begin with"), "{ended:?}");
 }
+
+#[test]
+fn the_authenticators_command_line_works_under_our_name() {
+    for args in [&["token", "-i", "c"][..], &["token", "--cluster-id=c", "--cache"]] {
+        let url = url(eks(args));
+        assert!(url.starts_with("https://sts.us-east-1.amazonaws.com/"), "{args:?}: {url}");
+    }
+    let ended = eks(&["token", "--cluster-name", "c"]);
+    assert!(ended.stderr.contains("there is no flag `--cluster-name`"), "{ended:?}");
+}
+
+#[test]
+fn a_command_line_is_checked_without_looking_for_credentials() {
+    let check =
+        |args: &[&str]| Run::named("keyward-eks").args(args).args(["--check-arguments"]).run();
+    let args = ["--region", "eu-west-1", "eks", "get-token", "--cluster-name", "c"];
+    assert_eq!(check(&args).printed(), "");
+    assert_eq!(check(&["token", "-i", "c"]).printed(), "");
+    let ended = check(&["eks", "get-token", "--cluster-name", "c", "--no-verify-ssl"]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("AWS_CA_BUNDLE"), "{ended:?}");
+    assert_eq!(check(&["s3", "ls"]).code, Some(2));
+}

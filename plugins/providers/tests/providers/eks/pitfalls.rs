@@ -368,7 +368,8 @@ fn pitfall_17_nothing_of_the_usual_environment_is_needed() {
 
 #[test]
 fn pitfall_28_a_ca_bundle_is_added_to_the_authorities_of_the_system() {
-    let (system, bundle) = (tls(), tls());
+    let system = tls(&mut judge::judge());
+    let bundle = tls(&mut judge::judge());
     for server in [&system, &bundle] {
         let mut stage = with_role("");
         stage.env("AWS_ENDPOINT_URL_STS", &server.url);

@@ -24,6 +24,15 @@ fn a_secret_goes_where_the_client_is_registered_for() {
         "--oidc-auth-request-extra-params=resource=urn:cluster",
     ]);
     assert_eq!((&claims["client_id"], &claims["aud"]), (&json!("basic"), &json!("cluster")));
+    // In a kubeconfig, `env` keeps it out of the list of processes.
+    let args = [
+        &issuer,
+        "--oidc-client-id=basic",
+        OWN,
+        "--oidc-auth-request-extra-params=resource=urn:cluster",
+    ];
+    let by_variable = Stage::new().variable("KEYWARD_OIDC_CLIENT_SECRET", "a secret & more");
+    assert_eq!(by_variable.claims(&args)["client_id"], "basic");
     let wrong = stage.run(&[&issuer, "--oidc-client-id=basic", "--oidc-client-secret=no", OWN]);
     let why = wrong.refusal(1);
     assert!(

@@ -1,4 +1,4 @@
-//! The same command lines as kubelogin's.
+//! Command lines of kubelogin.
 
 use std::{fs, os::unix::fs::symlink, process::Command};
 
@@ -70,6 +70,18 @@ const DOCUMENTED: &[(&str, Option<&str>)] = &[
 /// Every flag is accepted, so that the refused connection is what remains to complain about, or refused with a
 /// reason.
 #[test]
+fn the_words_of_kubectl_oidc_login_are_accepted() {
+    let stage = Stage::new();
+    let check =
+        ["oidc-login", "get-token", "--oidc-issuer-url=https://idp.example", "--check-arguments"];
+    let checked = stage.run(&check);
+    assert_eq!((checked.code, checked.stdout.as_str()), (Some(0), ""), "{checked:?}");
+    let unknown =
+        stage.run(&["oidc-login", "get-token", "--oidc-isuer-url=a", "--check-arguments"]);
+    assert!(unknown.refusal(2).contains("there is `--oidc-issuer-url`"), "{unknown:?}");
+}
+
+#[test]
 fn every_documented_flag_is_accepted_or_refused_with_a_reason() {
     let stage = Stage::new().named("kubectl-oidc_login");
     let files = ["--certificate-authority", "--local-server-cert", "--local-server-key"];
@@ -133,8 +145,8 @@ fn other_commands_of_kubelogin_answer() {
     assert!(help.stdout.contains("--oidc-issuer-url URL"), "{help:?}");
     let missing = stage.run(&["get-token", "--oidc-client-id=a"]);
     assert!(missing.refusal(2).contains("`--oidc-issuer-url` is missing"), "{missing:?}");
-    let other = stage.run(&["convert-kubeconfig"]);
-    assert!(other.refusal(2).contains("there is no command `convert-kubeconfig`"), "{other:?}");
+    let other = stage.run(&["whoami"]);
+    assert!(other.refusal(2).contains("there is no command `whoami`"), "{other:?}");
 }
 
 #[test]

@@ -46,6 +46,8 @@ pub(crate) struct Lies {
     pub(crate) answer: Value,
     /// Parameters of the browser's return.
     pub(crate) back: Value,
+    /// Members of the answer to a request for a device code; without any there is no such endpoint.
+    pub(crate) device: Value,
     pub(crate) sign: Sign,
     /// How many times the set of keys is empty first.
     pub(crate) keyless: usize,
@@ -148,6 +150,13 @@ impl Shared {
             "/auth" => {
                 ("302 Found", format!("Location: {}\r\n", self.back(query, &lies)), String::new())
             }
+            "/device" => ("200 OK", String::new(), self.device(&lies)),
+            "/page" => ("200 OK", String::new(), String::new()),
+            // Whoever opens the page confirms the code.
+            "/token" if body.contains("device_code=") && !self.was_asked("GET /page") => {
+                let pending = json!({ "error": "authorization_pending" });
+                ("400 Bad Request", String::new(), pending.to_string())
+            }
             "/token" => ("200 OK", String::new(), self.answer(&body, &lies, now)),
             _ => ("404 Not Found", String::new(), String::new()),
         };
@@ -161,10 +170,27 @@ impl Shared {
         .ok()
     }
 
-    fn metadata(&self, lies: &Lies) -> String {
-        let at = |path: &str| format!("{}{path}", self.issuer);
+    fn was_asked(&self, request: &str) -> bool {
+        self.requests.lock().unwrap().iter().any(|asked| asked == request)
+    }
+
+    fn device(&self, lies: &Lies) -> String {
         patched(
             json!({
+                "device_code": "the-device", "user_code": "ABCD", "expires_in": 600, "interval": 1,
+                "verification_uri": format!("{}/page", self.issuer),
+            }),
+            &lies.device,
+        )
+        .to_string()
+    }
+
+    fn metadata(&self, lies: &Lies) -> String {
+        let at = |path: &str| format!("{}{path}", self.issuer);
+        let device = lies.device.is_object().then(|| at("/device"));
+        patched(
+            json!({
+                "device_authorization_endpoint": device,
                 "issuer": self.issuer, "authorization_endpoint": at("/auth"), "token_endpoint": at("/token"),
                 "jwks_uri": at("/jwks"), "response_types_supported": ["code"],
                 "subject_types_supported": ["public"],

@@ -1,5 +1,6 @@
 //! Providers that answer wrongly, one lie at a time.
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -127,6 +128,67 @@ fn a_provider_that_describes_itself_wrongly_is_refused() {
         plain.refusal(2).contains("`--oidc-issuer-url` must begin with `https://`"),
         "{plain:?}"
     );
+}
+
+fn device(device: Value, more: &[&str]) -> (Liar, Outcome) {
+    let liar = Liar::start(Lies { device, ..Lies::default() });
+    let stage = Stage::new();
+    let issuer = format!("--oidc-issuer-url={}", liar.issuer);
+    let browser = stage.browser();
+    let args = [&issuer, "--oidc-client-id=tester", "--grant-type=device-code", &browser];
+    let outcome = stage.run(&[&args[..], more].concat());
+    (liar, outcome)
+}
+
+#[test]
+fn a_browser_opens_only_pages_with_tls_or_of_this_machine() {
+    for complete in [
+        "file:///etc/passwd",
+        "smb://evil.example/share",
+        "--config=/tmp/evil",
+        "http://evil.example/?user_code=ABCD",
+        "https:///page",
+        "",
+    ] {
+        // Only the page without the code confirms it.
+        let (_, outcome) = device(json!({ "verification_uri_complete": complete }), &[]);
+        assert_eq!(outcome.claims()["sub"], "ann", "{complete}");
+        assert!(complete.is_empty() || !outcome.stderr.contains(complete), "{}", outcome.stderr);
+    }
+    for page in ["file:///etc/passwd", "http://evil.example/"] {
+        let (liar, outcome) = device(json!({ "verification_uri": page }), &[]);
+        let why = outcome.refusal(2);
+        assert!(why.contains("the page of the device flow must begin with `https://`"), "{why}");
+        assert!(!liar.requests().iter().any(|asked| asked.contains("/token")), "{why}");
+    }
+}
+
+#[test]
+fn a_provider_cannot_make_a_login_sleep_beyond_its_limit() {
+    let answer = json!({ "interval": 3_600 });
+    let more = ["--skip-open-browser", "--authentication-timeout-sec=1"];
+    let (_, outcome) = device(answer, &more);
+    let why = outcome.refusal(1);
+    assert!(why.contains("nobody confirmed the code") && why.contains("within 1 s"), "{why}");
+}
+
+#[test]
+fn an_access_token_that_ended_before_all_time_is_no_panic() {
+    let claims = json!({ "exp": jiff::Timestamp::MIN.as_second() });
+    let token = format!("e30.{}.", URL_SAFE_NO_PAD.encode(claims.to_string()));
+    let liar = Liar::start(Lies { answer: json!({ "access_token": token }), ..Lies::default() });
+    let stage = Stage::with_agent();
+    let issuer = format!("--oidc-issuer-url={}", liar.issuer);
+    let browser = stage.browser();
+    let outcome = stage.run(&[
+        &issuer,
+        "--oidc-client-id=tester",
+        "--listen-address=127.0.0.1:0",
+        "--oidc-use-access-token",
+        &browser,
+    ]);
+    let why = outcome.refusal(1);
+    assert!(why.contains("the credential expired at"), "{why}");
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::Arc,
-    thread::JoinHandle,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -108,9 +109,19 @@ impl Stage {
         )
     }
 
-    /// The page that the browser ended at.
+    /// The page that the browser ended at. It may still be reading the page when the login has ended; curl writes its
+    /// cookies last.
     pub(crate) fn page(&self) -> String {
-        fs::read_to_string(self.path("page")).unwrap()
+        let begin = Instant::now();
+        loop {
+            let ended = self.path("jar").exists();
+            let page = fs::read_to_string(self.path("page")).unwrap_or_default();
+            if ended || page.trim_end().ends_with("</html>") {
+                return page;
+            }
+            assert!(begin.elapsed() < Duration::from_mins(1), "the browser has not ended: {page}");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// The command of a login; nothing of this process's environment is in it.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use keyward_image::{Keyring, Pattern};
 use keyward_protocol::{
     duration,
-    image::{CacheKey, Response, token_expiry},
+    image::{CacheKey, Login, Response, token_expiry},
 };
 
 use crate::commands::plugin_test::report::{Check, Report};
@@ -17,11 +17,26 @@ const LONG: i64 = 24 * 3600 * SECOND;
 /// Less makes a node run the provider all the time.
 const SHORT: i64 = 10 * SECOND;
 
-/// Judges an answer for an image that the provider should know.
-pub(super) fn response(response: &Response, image: &str, now: Timestamp, report: &mut Report) {
+/// Judges an answer for an image that the provider should know; `proposal` if it came in the original proposal's form.
+pub(super) fn response(
+    response: &Response,
+    image: &str,
+    proposal: bool,
+    now: Timestamp,
+    report: &mut Report,
+) {
     key(response, report);
     logins(response, image, report);
-    kept(response, now, report);
+    match (proposal, response.duration) {
+        (true, Some(0)) => {
+            let what = "answers without `expirationTimestamp`: it is run for every pull";
+            report.warn(Check::Expiry, what);
+            report.pass(Check::Expiry, "no `expirationTimestamp`: not kept");
+        }
+        (true, Some(..0)) => report.fail(Check::Expiry, "`expirationTimestamp` is in the past"),
+        (true, _) => kept(response, "expirationTimestamp", now, report),
+        (false, _) => kept(response, "cacheDuration", now, report),
+    }
 }
 
 fn key(response: &Response, report: &mut Report) {
@@ -58,7 +73,8 @@ fn logins(response: &Response, image: &str, report: &mut Report) {
                 format!("`{shown}` is not a registry pattern: use the form `host[:port][/path]`");
             report.fail(Check::Credential, what);
         }
-        if login.username.is_empty() || login.password.is_empty() {
+        // A provider says with an empty login that an image may also be pulled anonymously.
+        if login.username.is_empty() != login.password.is_empty() {
             let what = format!("the user name or the password for `{shown}` is empty");
             report.fail(Check::Credential, what);
         } else if login.username.contains(':') {
@@ -69,12 +85,14 @@ fn logins(response: &Response, image: &str, report: &mut Report) {
         }
     }
     let mut keyring = Keyring::default();
-    keyring.add(response.auth.clone());
+    let is_login = |login: &Login| !login.username.is_empty() || !login.password.is_empty();
+    let real = response.auth.iter().filter(|(_, login)| is_login(login));
+    keyring.add(real.clone().cloned());
     if keyring.lookup(image).is_empty() {
         let what = format!("has logins, but none of their patterns matches `{image}`");
         report.fail(Check::Credential, what);
     }
-    let count = response.auth.len();
+    let count = real.count();
     let what = format!(
         "{count} {} under `{}`",
         if count == 1 { "login" } else { "logins" },
@@ -83,7 +101,8 @@ fn logins(response: &Response, image: &str, report: &mut Report) {
     report.pass(Check::Credential, what);
 }
 
-fn kept(response: &Response, now: Timestamp, report: &mut Report) {
+/// Judges how long an answer is kept; `field` says so in it.
+fn kept(response: &Response, field: &str, now: Timestamp, report: &mut Report) {
     let own =
         response.auth.iter().filter_map(|(_, login)| token_expiry(login.password.expose())).min();
     let Some(nanos) = response.duration else {
@@ -97,18 +116,15 @@ fn kept(response: &Response, now: Timestamp, report: &mut Report) {
     };
     let shown = duration::format(nanos);
     if nanos < 0 {
-        report.fail(Check::Expiry, format!("`cacheDuration` is negative: {shown}"));
+        report.fail(Check::Expiry, format!("`{field}` is negative: {shown}"));
     } else if nanos == 0 {
-        report.warn(Check::Expiry, "`cacheDuration` is zero: it is run for every pull");
+        report.warn(Check::Expiry, format!("`{field}` is zero: it is run for every pull"));
     } else if nanos < SHORT {
-        report.warn(
-            Check::Expiry,
-            format!("`cacheDuration` is only {shown}: it is run all the time"),
-        );
+        report.warn(Check::Expiry, format!("`{field}` is only {shown}: it is run all the time"));
     } else if nanos > TOO_LONG {
-        report.fail(Check::Expiry, format!("`cacheDuration` is absurdly long: {shown}"));
+        report.fail(Check::Expiry, format!("`{field}` is absurdly long: {shown}"));
     } else if nanos > LONG {
-        report.warn(Check::Expiry, format!("`cacheDuration` is longer than a day: {shown}"));
+        report.warn(Check::Expiry, format!("`{field}` is longer than a day: {shown}"));
     }
     if let Some(own) = own {
         let left = own - now.as_second();
@@ -117,7 +133,7 @@ fn kept(response: &Response, now: Timestamp, report: &mut Report) {
         } else if nanos / SECOND > left {
             let late = nanos / SECOND - left;
             let what = format!(
-                "`cacheDuration` ends {late} s after the token expires: nodes would cache an expired one"
+                "`{field}` ends {late} s after the token expires: nodes would cache an expired one"
             );
             report.fail(Check::Expiry, what);
         }

@@ -45,6 +45,9 @@ const CHECKS: [Check; 10] = [
 /// The kubelet allows a minute, but users complain about pulls that wait so long.
 const SLOW: Duration = Duration::from_secs(10);
 
+/// The argument of plugins of the original proposal.
+const GET: &str = "get-credentials";
+
 /// Not a real token. It must not come back in an answer that is cached for others.
 const TOKEN: &str = "e30.eyJzdWIiOiJrZXl3YXJkIn0.a2V5d2FyZC1wbHVnaW4tdGVzdA";
 
@@ -202,6 +205,10 @@ impl<'a> ImageExam<'a> {
     fn run_with(&self, name: &str, text: &str, version: Option<Version>) -> Run {
         // No variable: this protocol uses stdin.
         let mut invocation = self.plugin.invocation(&Variable::missing());
+        // Nodes start plugins of the original proposal with this word.
+        if self.proposal && !invocation.args.iter().any(|arg| arg == GET) {
+            invocation.args.push(GET.into());
+        }
         invocation.stdin = Stdin::Request(Zeroizing::new(text.as_bytes().to_vec()));
         self.plugin.progress.say(name);
         let result = runner::run(&invocation, &Cancel::default());
@@ -219,7 +226,8 @@ impl<'a> ImageExam<'a> {
         self.take_in_quietly(run)?;
         if let Outcome::Answered(response) = &run.outcome {
             self.findings.report.pass(Check::Stdout, "one object and nothing else");
-            judge::response(response, &self.image, SystemClock.now(), &mut self.findings.report);
+            let (now, report) = (SystemClock.now(), &mut self.findings.report);
+            judge::response(response, &self.image, self.proposal, now, report);
         }
         Ok(())
     }

@@ -1,0 +1,393 @@
+//! Proxies that run as services of the agent: who wants one, and where each stands.
+//!
+//! A proxy is a process of its own, `keyward proxy serve NAME`, because the agent speaks no TLS. It
+//! connects to the agent like any client, says what its clients need, and stays connected. So a
+//! proxy outlives an agent that crashes or is replaced: it connects to the next one.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use keyward_protocol::{
+    Secret,
+    agent::{Answer, Failure, Message, ProxyContext, ProxyRequest, Served},
+    exec::{self, Form, PemPair, Version},
+    text::inline,
+};
+
+use super::{
+    Server,
+    connection::{Id, State},
+    desk::Event,
+};
+
+/// How long a client may use a certificate before it asks again: after a restart of the proxy, a
+/// program that runs for days has the new one this soon.
+const CERTIFICATE: Duration = Duration::from_secs(20);
+/// How long a client may take to connect after its certificate was still good.
+const MARGIN: Duration = Duration::from_secs(5);
+/// How long the reason why a proxy did not start is repeated. kubectl asks five times in a row.
+const FAILED: Duration = Duration::from_secs(2);
+/// How long a proxy may take until it serves.
+const START: Duration = Duration::from_secs(30);
+/// The longest name of a service.
+const NAME: usize = 64;
+
+/// The proxies that are running or wanted, by name.
+#[derive(Default)]
+pub(super) struct Proxies(HashMap<String, Service>);
+
+#[derive(Default)]
+struct Service {
+    state: Progress,
+    waiting: Vec<(Id, Wish)>,
+    /// When a client was last sent to the proxy.
+    asked: Option<Duration>,
+    /// Start it again when it has ended.
+    restart: bool,
+    failed: Option<(Duration, String)>,
+}
+
+/// Where a proxy stands.
+#[derive(Default)]
+enum Progress {
+    #[default]
+    Absent,
+    Starting {
+        process: u32,
+        since: Duration,
+    },
+    Serving {
+        connection: Id,
+        contexts: Vec<ProxyContext>,
+    },
+    /// Was told to stop.
+    Stopping {
+        connection: Id,
+    },
+}
+
+/// What a client waits for.
+enum Wish {
+    Certificate(String),
+    Start,
+    Stop,
+}
+
+impl Proxies {
+    /// Whether a proxy is about to register.
+    pub(super) fn is_idle(&self) -> bool {
+        self.0.values().all(|service| matches!(service.state, Progress::Absent))
+    }
+
+    /// When the first of the proxies that are starting is late.
+    pub(super) fn due(&self) -> Option<Duration> {
+        let due = |service: &Service| match service.state {
+            Progress::Starting { since, .. } => Some(since + START),
+            _ => None,
+        };
+        self.0.values().filter_map(due).min()
+    }
+
+    /// The names of the proxies that serve, in order.
+    pub(super) fn serving(&self) -> Vec<&str> {
+        let serving = |service: &&Service| matches!(service.state, Progress::Serving { .. });
+        let mut names: Vec<_> =
+            self.0.iter().filter(|(_, one)| serving(one)).map(|(name, _)| name.as_str()).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+impl Server {
+    pub(super) fn proxy(&mut self, id: Id, request: ProxyRequest) {
+        match request {
+            ProxyRequest::Certificate { service, context } => {
+                self.wish(id, service, Wish::Certificate(context));
+            }
+            ProxyRequest::Start(service) => self.wish(id, service, Wish::Start),
+            ProxyRequest::Stop(service) => self.stop_wanted(id, &service),
+            ProxyRequest::Serving { service, contexts } => self.serving(id, &service, contexts),
+            ProxyRequest::Failed { service, why } => {
+                self.failed(&service, &why);
+                self.end_with(id, &Message::Served(Served::Done(Secret::default())));
+            }
+            ProxyRequest::Idle(service) => self.idle(id, &service),
+            ProxyRequest::Replaced(service) => {
+                if let Some(service) = self.own_service(id, &service) {
+                    service.restart = true;
+                    service.state = Progress::Stopping { connection: id };
+                }
+            }
+            _ => self.close(id),
+        }
+    }
+
+    /// A client wants the proxy to serve.
+    fn wish(&mut self, id: Id, name: String, wish: Wish) {
+        if self.locked {
+            return self.unserved(id, "the agent is locked; run `keyward agent unlock`");
+        }
+        if !is_name(&name) {
+            return self.unserved(id, "no proxy has such a name");
+        }
+        let now = self.settings.clock.elapsed();
+        let service = self.proxies.0.entry(name.clone()).or_default();
+        let serves = match &service.state {
+            Progress::Serving { .. } => true,
+            Progress::Starting { .. } | Progress::Stopping { .. } => false,
+            Progress::Absent => {
+                if let Some((when, why)) = &service.failed
+                    && now < *when + FAILED
+                {
+                    let why = why.clone();
+                    return self.unserved(id, &why);
+                }
+                if let Err(why) = self.start_proxy(&name) {
+                    return self.unserved(id, &why);
+                }
+                false
+            }
+        };
+        if serves {
+            return self.grant(id, &name, &wish);
+        }
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.state = State::Proxied { service: name.clone() };
+            self.proxies.0.entry(name).or_default().waiting.push((id, wish));
+        }
+    }
+
+    /// Answers a client of a proxy that serves.
+    fn grant(&mut self, id: Id, name: &str, wish: &Wish) {
+        let now = self.settings.clock.elapsed();
+        let Some(service) = self.proxies.0.get_mut(name) else { return };
+        let Progress::Serving { contexts, .. } = &service.state else { return };
+        let wanted = match wish {
+            Wish::Certificate(wanted) => wanted,
+            Wish::Start | Wish::Stop => {
+                return self.end_with(id, &Message::Served(Served::Done(Secret::default())));
+            }
+        };
+        let Some(context) = contexts.iter().find(|context| context.name == *wanted) else {
+            let why = format!(
+                "context `{}` is no longer in the kubeconfig that the proxy serves; \
+                 `kubectl config get-contexts` lists the others",
+                inline(wanted)
+            );
+            return self.unserved(id, &why);
+        };
+        if !context.fault.is_empty() {
+            let why = context.fault.clone();
+            return self.unserved(id, &why);
+        }
+        service.asked = Some(now);
+        let expires = self.settings.clock.now().checked_add(CERTIFICATE).ok();
+        let certificate = context.certificate.clone();
+        let answer = exec::Answer {
+            version: Version::V1,
+            token: None,
+            pair: Some(PemPair { certificate, key: context.key.clone() }),
+            expires,
+        };
+        let stdout = answer.to_json(Form::ExecCredential);
+        self.end_with(id, &Message::Answer(Answer { stdout, serial: 0 }));
+    }
+
+    fn unserved(&mut self, id: Id, why: &str) {
+        let failure = Failure { code: 1, text: why.to_owned(), retry: 0 };
+        self.end_with(id, &Message::Failure(failure));
+    }
+
+    /// Runs the proxy's program. The agent runs nothing that a client names: the name only selects one
+    /// of the user's own directories.
+    fn start_proxy(&mut self, name: &str) -> Result<(), String> {
+        let Some(program) = self.settings.proxy_program.clone() else {
+            return Err("this agent cannot start proxies".to_owned());
+        };
+        let desk = Arc::clone(&self.desk);
+        let ended = {
+            let name = name.to_owned();
+            move |process| desk.put(Event::ProxyEnded(name, process))
+        };
+        let process = crate::start::spawn_proxy(&program, name, ended)
+            .map_err(|error| format!("cannot run `{}`: {error}", program.display()))?;
+        let since = self.settings.clock.elapsed();
+        let service = self.proxies.0.entry(name.to_owned()).or_default();
+        service.state = Progress::Starting { process, since };
+        service.restart = false;
+        service.failed = None;
+        Ok(())
+    }
+
+    fn stop_wanted(&mut self, id: Id, name: &str) {
+        let Some(service) = self.proxies.0.get_mut(name) else {
+            return self.end_with(id, &Message::Served(Served::Absent));
+        };
+        service.restart = false;
+        let connection = match &service.state {
+            Progress::Absent => return self.end_with(id, &Message::Served(Served::Absent)),
+            // It is stopped as soon as it serves.
+            Progress::Starting { .. } | Progress::Stopping { .. } => None,
+            Progress::Serving { connection, .. } => Some(*connection),
+        };
+        service.waiting.push((id, Wish::Stop));
+        if let Some(client) = self.connections.get_mut(&id) {
+            client.state = State::Proxied { service: name.to_owned() };
+        }
+        if let Some(connection) = connection {
+            self.stop_proxy(name, connection);
+        }
+    }
+
+    fn stop_proxy(&mut self, name: &str, connection: Id) {
+        if let Some(service) = self.proxies.0.get_mut(name) {
+            service.state = Progress::Stopping { connection };
+        }
+        if let Some(proxy) = self.connections.get_mut(&connection) {
+            proxy.say(&Message::Proxy(ProxyRequest::Stop(name.to_owned())));
+            self.flush(connection);
+        }
+    }
+
+    /// Stops all proxies: they hold credentials that the agent is to forget.
+    pub(super) fn stop_proxies(&mut self) {
+        let serving = self.proxies.0.iter().filter_map(|(name, service)| match service.state {
+            Progress::Serving { connection, .. } => Some((name.clone(), connection)),
+            _ => None,
+        });
+        for (name, connection) in serving.collect::<Vec<_>>() {
+            self.stop_proxy(&name, connection);
+        }
+    }
+
+    /// Closes the connections of proxies and of those who wait for one: they then connect to the agent
+    /// that has taken over.
+    pub(super) fn dismiss_proxies(&mut self) {
+        self.connections.retain(|_, connection| {
+            !matches!(connection.state, State::Proxy { .. } | State::Proxied { .. })
+        });
+        self.proxies.0.clear();
+    }
+
+    /// A proxy says what its clients need.
+    fn serving(&mut self, id: Id, name: &str, contexts: Vec<ProxyContext>) {
+        if !is_name(name) {
+            return self.close(id);
+        }
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.state = State::Proxy { service: name.to_owned() };
+        let service = self.proxies.0.entry(name.to_owned()).or_default();
+        // Told to stop while it had news: that stays true.
+        if matches!(service.state, Progress::Stopping { connection } if connection == id) {
+            return;
+        }
+        service.state = Progress::Serving { connection: id, contexts };
+        service.failed = None;
+        let waiting = std::mem::take(&mut service.waiting);
+        let (stops, others): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|(_, wish)| matches!(wish, Wish::Stop));
+        for (client, wish) in others {
+            self.grant(client, name, &wish);
+        }
+        if self.locked || !stops.is_empty() {
+            if let Some(service) = self.proxies.0.get_mut(name) {
+                service.waiting = stops;
+            }
+            self.stop_proxy(name, id);
+        }
+    }
+
+    fn idle(&mut self, id: Id, name: &str) {
+        let now = self.settings.clock.elapsed();
+        let Some(service) = self.own_service(id, name) else { return };
+        // A client that was sent there may not have arrived yet.
+        let awaited = service.asked.is_some_and(|asked| now < asked + CERTIFICATE + MARGIN);
+        if !awaited && matches!(service.state, Progress::Serving { .. }) {
+            self.stop_proxy(name, id);
+        }
+    }
+
+    /// The service that this connection serves.
+    fn own_service(&mut self, id: Id, name: &str) -> Option<&mut Service> {
+        let service = self.proxies.0.get_mut(name)?;
+        let (Progress::Serving { connection: own, .. } | Progress::Stopping { connection: own }) =
+            service.state
+        else {
+            return None;
+        };
+        (own == id).then_some(service)
+    }
+
+    /// A proxy's connection has ended, so nothing listens any more.
+    pub(super) fn proxy_gone(&mut self, id: Id, name: &str) {
+        if self.own_service(id, name).is_none() {
+            return;
+        }
+        let Some(service) = self.proxies.0.get_mut(name) else { return };
+        service.state = Progress::Absent;
+        let waiting = std::mem::take(&mut service.waiting);
+        let (stops, others): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|(_, wish)| matches!(wish, Wish::Stop));
+        let again = !others.is_empty() || service.restart;
+        service.waiting = others;
+        for (client, _) in stops {
+            self.end_with(client, &Message::Served(Served::Done(Secret::default())));
+        }
+        if again
+            && !self.locked
+            && let Err(why) = self.start_proxy(name)
+        {
+            self.failed(name, &why);
+        }
+    }
+
+    /// The process of a proxy has ended.
+    pub(super) fn proxy_ended(&mut self, name: &str, process: u32) {
+        let starting = self.proxies.0.get(name).is_some_and(|service| {
+            matches!(service.state, Progress::Starting { process: own, .. } if own == process)
+        });
+        if starting {
+            let why = "the proxy ended before it could serve; `keyward proxy start` says more";
+            self.failed(name, why);
+        }
+    }
+
+    /// Gives up on proxies that do not come up.
+    pub(super) fn late_proxies(&mut self, now: Duration) {
+        let late = self.proxies.0.iter().filter(|(_, service)| {
+            matches!(service.state, Progress::Starting { since, .. } if now >= since + START)
+        });
+        for name in late.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            let why = format!("the proxy did not start within {} s", START.as_secs());
+            self.failed(&name, &why);
+        }
+    }
+
+    fn failed(&mut self, name: &str, why: &str) {
+        let now = self.settings.clock.elapsed();
+        let Some(service) = self.proxies.0.get_mut(name) else { return };
+        if !matches!(service.state, Progress::Starting { .. } | Progress::Absent) {
+            return;
+        }
+        service.state = Progress::Absent;
+        service.failed = Some((now, why.to_owned()));
+        for (client, wish) in std::mem::take(&mut service.waiting) {
+            match wish {
+                Wish::Stop => self.end_with(client, &Message::Served(Served::Absent)),
+                _ => self.unserved(client, why),
+            }
+        }
+    }
+
+    /// A client that waited for a proxy has left.
+    pub(super) fn proxy_client_gone(&mut self, id: Id, name: &str) {
+        if let Some(service) = self.proxies.0.get_mut(name) {
+            service.waiting.retain(|(waiting, _)| *waiting != id);
+        }
+    }
+}
+
+/// Whether this can be the name of a service, which is the name of a directory too.
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    (1..=NAME).contains(&name.len()) && !name.starts_with('.') && name.chars().all(plain)
+}

@@ -1,0 +1,177 @@
+//! A connection to the agent, for secrets.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use keyward_process::{harden::Inspection, surroundings::Surroundings};
+use keyward_protocol::{
+    Secret,
+    agent::{Message, SecretRequest, Served},
+};
+
+use super::Lease;
+use crate::{Address, Client, PATIENCE, Unreachable, connect_or_start, is_off};
+
+/// How long a wait is too short to tell people about.
+const SOON: Duration = Duration::from_secs(1);
+
+/// How often the next agent is asked after one went away.
+const ATTEMPTS: usize = 4;
+
+/// How long the node's agent may take to greet: systemd starts it when the first client connects.
+const STARTING: Duration = Duration::from_secs(5);
+
+/// A connection to the agent.
+pub(super) struct Agent {
+    socket: PathBuf,
+    patience: Duration,
+    client: Client,
+    greeted: bool,
+}
+
+impl Agent {
+    pub(super) fn connect(surroundings: &Surroundings) -> Result<Self, String> {
+        let var = |name: &str| surroundings.var(name);
+        if is_off(var) {
+            return Err("`CI` is set, or `KEYWARD_AGENT=off`".into());
+        }
+        let address = Address::find(var).map_err(|error| error.to_string())?;
+        Self::at(address.socket, PATIENCE).map_err(|error| error.to_string())
+    }
+
+    pub(super) fn connect_system(surroundings: &Surroundings) -> Result<Self, String> {
+        let var = |name: &str| surroundings.var(name);
+        if var("KEYWARD_AGENT").is_some_and(|value| value == "off") {
+            return Err("`KEYWARD_AGENT=off`".into());
+        }
+        let address = Address::system(var).map_err(|error| error.to_string())?;
+        address.check().map_err(|error| error.to_string())?;
+        Self::at(address.socket, STARTING).map_err(|error| error.to_string())
+    }
+
+    pub(super) fn connect_or_start(surroundings: &Surroundings) -> Result<Self, String> {
+        let var = |name: &str| surroundings.var(name);
+        match (Self::connect(surroundings), installed(surroundings)) {
+            (Err(_), Some(program)) if !is_off(var) => {
+                let address = Address::find(var).map_err(|error| error.to_string())?;
+                let started = connect_or_start(&address, &program, var);
+                let client = started.map_err(|error| error.to_string())?;
+                Ok(Self { socket: address.socket, patience: PATIENCE, client, greeted: false })
+            }
+            (connected, _) => connected,
+        }
+    }
+
+    fn at(socket: PathBuf, patience: Duration) -> Result<Self, Unreachable> {
+        let client = Client::connect(&socket)?.with_patience(patience);
+        Ok(Self { socket, patience, client, greeted: false })
+    }
+
+    pub(super) fn get(&mut self, name: String) -> Result<Option<Secret>, String> {
+        match self.ask(SecretRequest::Get(name))? {
+            Served::Done(secret) => Ok(Some(secret)),
+            Served::Absent => Ok(None),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(super) fn lease(
+        &mut self,
+        name: String,
+        limit: Duration,
+        waits: impl FnOnce(),
+    ) -> Result<Lease, String> {
+        let mut waits = Some(waits);
+        let served =
+            self.talk(SecretRequest::Lease(name), |client| match client.receive(SOON.min(limit)) {
+                Err(Unreachable::Late) if limit > SOON => {
+                    if let Some(waits) = waits.take() {
+                        waits();
+                    }
+                    client.receive(limit.saturating_sub(SOON))
+                }
+                served => served,
+            });
+        match served? {
+            Served::Done(secret) => Ok(Lease::Found(secret)),
+            Served::Leased => Ok(Lease::Ours),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(super) fn put(&mut self, name: String, secret: Secret, until: i64) -> Result<(), String> {
+        match self.ask(SecretRequest::Put(name, secret, until))? {
+            Served::Done(_) => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(super) fn forget(&mut self, name: String) -> Result<(), String> {
+        self.ask(SecretRequest::Forget(name)).map(drop)
+    }
+
+    fn ask(&mut self, request: SecretRequest) -> Result<Served, String> {
+        self.talk(request, |client| client.receive(PATIENCE))
+    }
+
+    /// Sends a request and waits for the answer; if the agent goes away, from the next one.
+    fn talk(
+        &mut self,
+        request: SecretRequest,
+        mut receive: impl FnMut(&mut Client) -> Result<Message, Unreachable>,
+    ) -> Result<Served, String> {
+        let message = Message::Secret(request);
+        for _ in 1..ATTEMPTS {
+            match self.send(&message).and_then(|()| receive(&mut self.client)) {
+                Err(Unreachable::Gone) => {
+                    let next = Self::at(self.socket.clone(), self.patience);
+                    *self = next.map_err(|error| error.to_string())?;
+                }
+                served => return answered(served),
+            }
+        }
+        answered(self.send(&message).and_then(|()| receive(&mut self.client)))
+    }
+
+    fn send(&mut self, message: &Message) -> Result<(), Unreachable> {
+        if self.greeted {
+            return self.client.send(message);
+        }
+        // The agent looks at this process once, before it greets.
+        let inspection = Inspection::begin();
+        let greeted = self.client.ask(message).and_then(|()| self.client.greeted());
+        drop(inspection);
+        self.greeted = greeted.is_ok();
+        greeted
+    }
+}
+
+fn answered(message: Result<Message, Unreachable>) -> Result<Served, String> {
+    match message {
+        Ok(Message::Served(served)) => Ok(served),
+        Ok(Message::Direct(why)) => Err(format!("the agent does not serve this process: {why}")),
+        Ok(_) => Err("the agent speaks another protocol".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// `keyward` or `keyward-agent` beside this program or on `PATH`.
+fn installed(surroundings: &Surroundings) -> Option<PathBuf> {
+    let own = std::env::current_exe().ok();
+    let beside = own.as_deref().and_then(Path::parent).map(Path::to_owned);
+    let path = surroundings.var("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).filter(|directory| directory.is_absolute());
+    let directories = beside.into_iter().chain(on_path);
+    let mut programs = directories
+        .flat_map(|directory| [directory.join("keyward-agent"), directory.join("keyward")]);
+    programs.find(|program| program.is_file())
+}
+
+fn unexpected(served: &Served) -> String {
+    match served {
+        Served::Not(why) => format!("the agent keeps no secrets: {why}"),
+        _ => "the agent gave another answer than was asked for".into(),
+    }
+}

@@ -1,0 +1,194 @@
+//! Counters that outlive the process: a file for the textfile collector of Prometheus' node exporter, which each run
+//! reads, adds to and replaces.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, DirBuilder, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use keyward_image::{Lookup, Outcome, failed_elsewhere};
+use keyward_process::file::{self, Limits};
+use keyward_protocol::prometheus::{Family, Text};
+
+const PULLS: Family = Family::counter(
+    "keyward_node_pulls_total",
+    "Image pulls that the kubelet asked a login for, by result: login, none or failed.",
+);
+const RUNS: Family = Family::counter(
+    "keyward_node_provider_runs_total",
+    "Runs of image credential providers, by result: answered or failed.",
+);
+const SHARED: Family = Family::counter(
+    "keyward_node_shared_answers_total",
+    "Answers of image credential providers that came from the node's agent instead of a run.",
+);
+const AGENT: Family =
+    Family::gauge("keyward_node_agent_up", "1 if the node's agent served the last pull.");
+const VALID: Family = Family::gauge(
+    "keyward_node_config_valid",
+    "1 if the newest configuration is in force, 0 if it is broken and an older one is.",
+);
+const INFO: Family =
+    Family::gauge("keyward_node_config_info", "The configuration in force, by its hash.");
+
+/// More than a node's providers can need.
+const MOST: u64 = 1 << 20;
+
+/// The counters, and what this run adds to them.
+pub(super) struct Textfile {
+    path: PathBuf,
+    /// In a directory that only its owner can enter: whoever can open a lock can keep it.
+    lock: PathBuf,
+    pulls: Option<&'static str>,
+    runs: Vec<(String, &'static str)>,
+    shared: Vec<String>,
+    agent: bool,
+    config: Option<(String, bool)>,
+}
+
+/// Counters by label values.
+#[derive(Default)]
+struct Counters {
+    pulls: BTreeMap<String, u64>,
+    runs: BTreeMap<(String, String), u64>,
+    shared: BTreeMap<String, u64>,
+}
+
+impl Textfile {
+    /// Counts in the file at `path`; `state` is a directory for the lock.
+    pub(super) fn open(path: &Path, state: &Path) -> Self {
+        let (path, lock) = (path.to_owned(), state.join("metrics.lock"));
+        let (runs, shared) = (Vec::new(), Vec::new());
+        Self { path, lock, pulls: None, runs, shared, agent: false, config: None }
+    }
+
+    pub(super) fn configuration(&mut self, hash: &str, is_newest: bool) {
+        self.config = Some((hash.to_owned(), is_newest));
+    }
+
+    pub(super) fn agent(&mut self, is_up: bool) {
+        self.agent = is_up;
+    }
+
+    pub(super) fn providers(&mut self, found: &Lookup) {
+        for result in &found.results {
+            let name = result.provider.name.clone();
+            match &result.outcome {
+                Outcome::Answered(_) => self.runs.push((name, "answered")),
+                Outcome::Kept(..) => self.shared.push(name),
+                Outcome::Failed(error) | Outcome::LastGood(_, error) => {
+                    // The pull that ran the provider counts the run.
+                    if !failed_elsewhere(error) {
+                        self.runs.push((name.clone(), "failed"));
+                    }
+                    if result.outcome.answer().is_some() {
+                        self.shared.push(name);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn pull(&mut self, has_login: bool, failed: bool) {
+        self.pulls = Some(match (has_login, failed) {
+            (_, true) => "failed",
+            (true, _) => "login",
+            _ => "none",
+        });
+    }
+
+    /// Adds this run to the file. Concurrent runs wait for each other.
+    pub(super) fn save(&self) -> io::Result<()> {
+        if let Some(state) = self.lock.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(state)?;
+        }
+        let mut lock = OpenOptions::new();
+        let lock = lock.write(true).create(true).truncate(false).mode(0o600).open(&self.lock)?;
+        lock.lock()?;
+        let mut counters = Counters::read(&self.read());
+        if let Some(result) = self.pulls {
+            *counters.pulls.entry(result.to_owned()).or_default() += 1;
+        }
+        for (provider, result) in &self.runs {
+            *counters.runs.entry((provider.clone(), (*result).to_owned())).or_default() += 1;
+        }
+        for provider in &self.shared {
+            *counters.shared.entry(provider.clone()).or_default() += 1;
+        }
+        // The collector reads whole files only, and only those that end in `.prom`. A new file never follows a link.
+        let new = self.beside(&format!("{}.new", std::process::id()));
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new)?;
+        let written = file.write_all(self.page(&counters).as_bytes());
+        written.and_then(|()| fs::rename(&new, &self.path)).inspect_err(|_| {
+            let _ = fs::remove_file(&new);
+        })
+    }
+
+    /// The file as it is; nothing of what cannot be ours.
+    fn read(&self) -> String {
+        let limits = Limits::NAMED.at_most(MOST).regular();
+        let bytes = file::read(&self.path, &limits).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn page(&self, counters: &Counters) -> String {
+        let mut text = Text::default();
+        let mut samples = text.family(PULLS);
+        for (result, count) in &counters.pulls {
+            samples.sample(&[("result", result)], count);
+        }
+        let mut samples = text.family(RUNS);
+        for ((provider, result), count) in &counters.runs {
+            samples.sample(&[("provider", provider), ("result", result)], count);
+        }
+        let mut samples = text.family(SHARED);
+        for (provider, count) in &counters.shared {
+            samples.sample(&[("provider", provider)], count);
+        }
+        text.family(AGENT).sample(&[], u8::from(self.agent));
+        // Without a configuration nothing is valid, and there is nothing to name.
+        let (hash, is_newest) = self.config.as_ref().map_or(("", false), |(h, n)| (h.as_str(), *n));
+        text.family(VALID).sample(&[], u8::from(is_newest));
+        if !hash.is_empty() {
+            text.family(INFO).sample(&[("hash", hash)], 1);
+        }
+        text.into_string()
+    }
+
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.path.file_name().unwrap_or_default().to_owned();
+        name.push(".");
+        name.push(suffix);
+        self.path.with_file_name(name)
+    }
+}
+
+impl Counters {
+    /// Reads what [`Textfile::page`] wrote. A line that it did not write is dropped.
+    fn read(text: &str) -> Self {
+        let mut counters = Self::default();
+        for line in text.lines() {
+            let Some((sample, value)) = line.rsplit_once(' ') else { continue };
+            let Ok(value) = value.parse() else { continue };
+            // Names of providers and results contain no quotes.
+            let values: Vec<&str> = sample.split('"').skip(1).step_by(2).collect();
+            match (sample.split('{').next(), values.as_slice()) {
+                (Some(name), [result]) if name == PULLS.name => {
+                    counters.pulls.insert((*result).to_owned(), value);
+                }
+                (Some(name), [provider]) if name == SHARED.name => {
+                    counters.shared.insert((*provider).to_owned(), value);
+                }
+                (Some(name), [provider, result]) if name == RUNS.name => {
+                    counters.runs.insert(((*provider).to_owned(), (*result).to_owned()), value);
+                }
+                _ => {}
+            }
+        }
+        counters
+    }
+}

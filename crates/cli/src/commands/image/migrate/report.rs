@@ -1,0 +1,282 @@
+//! What `keyward image migrate` prints and writes.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use super::{
+    entry::{ACR, ECR, Entry, GAR},
+    kubelet::{AZURE, BIN_DIR, CONFIG as CONFIG_FLAG, Kubelet},
+    plan::Plan,
+};
+use crate::{
+    bridge::Bridge,
+    output::{Style, inline, quoted},
+};
+
+/// The name of the new configuration.
+pub(super) const CONFIG: &str = "providers.yaml";
+/// The name of the file with the flags.
+const FLAGS: &str = "kubelet-flags";
+/// The name of the file with the report.
+const REPORT: &str = "migration.txt";
+
+/// The report. Documented in `docs/cli.md`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    root: PathBuf,
+    found: Vec<Found>,
+    providers: Vec<Provider>,
+    /// The new configuration.
+    config: String,
+    kubelet: Flags,
+    install: Vec<String>,
+    roll_back: Vec<String>,
+    notes: Vec<Note>,
+    /// The files that were written.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) written: Vec<PathBuf>,
+}
+
+#[derive(Debug, Serialize)]
+struct Found {
+    what: String,
+    file: PathBuf,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Provider {
+    name: String,
+    replaces: String,
+    match_images: Vec<String>,
+    /// The patterns that today's provider does not have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    added: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    identity: Option<String>,
+}
+
+/// How the kubelet's flags change.
+#[derive(Debug, Serialize)]
+struct Flags {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service: Option<&'static str>,
+    /// Where the kubelet's flags come from.
+    files: Vec<PathBuf>,
+    /// The flags to set.
+    set: Vec<String>,
+    /// Today's flags that go.
+    remove: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Note {
+    severity: String,
+    message: String,
+}
+
+impl Report {
+    /// Reports a plan whose files are in `directory` on the node.
+    pub(super) fn new(
+        root: &Path,
+        kubelet: &Kubelet,
+        plan: &Plan,
+        config: String,
+        directory: &Path,
+    ) -> Self {
+        let found = |found: &super::plan::Found| Found {
+            what: found.what.clone(),
+            file: found.file.clone(),
+        };
+        let note = |note: &super::plan::Note| Note {
+            severity: note.severity.to_string(),
+            message: note.message.clone(),
+        };
+        let set = [(CONFIG_FLAG, directory.join(CONFIG)), (BIN_DIR, plan.bin_dir.clone())];
+        let set = set.map(|(name, path)| format!("--{name}={}", path.display())).to_vec();
+        let today = [CONFIG_FLAG, BIN_DIR, AZURE].into_iter();
+        let today =
+            today.filter_map(|name| Some(format!("--{name}={}", kubelet.flag(name)?.value)));
+        let remove: Vec<String> = today.filter(|flag| !set.contains(flag)).collect();
+        Self {
+            root: root.to_owned(),
+            found: plan.found.iter().map(found).collect(),
+            providers: plan.entries.iter().map(Provider::of).collect(),
+            config,
+            install: install(plan),
+            roll_back: roll_back(kubelet, &set, &remove, directory),
+            kubelet: Flags {
+                service: kubelet.service,
+                files: kubelet
+                    .settings
+                    .clone()
+                    .map_or_else(|| kubelet.files.clone(), |file| vec![file]),
+                set,
+                remove,
+            },
+            notes: plan.notes.iter().map(note).collect(),
+            written: Vec::new(),
+        }
+    }
+
+    /// The files to write: names and texts.
+    pub(super) fn files(&self) -> [(&'static str, String); 3] {
+        let flags = self.kubelet.set.join("\n") + "\n";
+        [(CONFIG, self.config.clone()), (FLAGS, flags), (REPORT, self.summary(Style::plain()))]
+    }
+
+    /// The whole report for people.
+    pub(super) fn layout(&self, style: Style) -> String {
+        let mut out = self.summary(style);
+        _ = writeln!(out, "\n{} ({CONFIG})\n", style.label("configuration"));
+        out.push_str(&self.config);
+        match self.written.as_slice() {
+            [] => out.push_str("\nnothing was written; `--write DIR` writes these files\n"),
+            written => {
+                for path in written {
+                    _ = writeln!(out, "\nwrote `{}`", inline(&path.display().to_string()));
+                }
+            }
+        }
+        out
+    }
+
+    /// What changes, without the configuration itself.
+    fn summary(&self, style: Style) -> String {
+        let mut out = String::new();
+        let heading = |out: &mut String, text: &str| {
+            if !out.is_empty() {
+                out.push('\n');
+            }
+            _ = writeln!(out, "{}", style.label(text));
+        };
+        heading(&mut out, "today");
+        for found in &self.found {
+            _ = writeln!(out, "  {} (`{}`)", found.what, inline(&found.file.display().to_string()));
+        }
+        heading(&mut out, "new providers");
+        for provider in &self.providers {
+            provider.push(&mut out);
+        }
+        heading(&mut out, "kubelet");
+        for flag in &self.kubelet.remove {
+            _ = writeln!(out, "  - {}", inline(flag));
+        }
+        for flag in &self.kubelet.set {
+            _ = writeln!(out, "  + {}", inline(flag));
+        }
+        for file in &self.kubelet.files {
+            _ = writeln!(out, "  read from `{}`", inline(&file.display().to_string()));
+        }
+        if !self.install.is_empty() {
+            heading(&mut out, "install the programs");
+        }
+        for command in &self.install {
+            _ = writeln!(out, "  {}", inline(command));
+        }
+        heading(&mut out, "roll back");
+        for step in &self.roll_back {
+            _ = writeln!(out, "  {}", inline(step));
+        }
+        if !self.notes.is_empty() {
+            heading(&mut out, "notes");
+            out.push_str(&self.notes_text(style));
+        }
+        out
+    }
+
+    /// The notes, one on each line.
+    pub(super) fn notes_text(&self, style: Style) -> String {
+        let mut out = String::new();
+        for note in &self.notes {
+            let severity = format!("{}:", note.severity);
+            let severity = match note.severity.as_str() {
+                "error" => style.error(&severity),
+                "warning" => style.warning(&severity),
+                _ => style.label(&severity),
+            };
+            _ = writeln!(out, "  {severity} {}", inline(&note.message));
+        }
+        out
+    }
+}
+
+impl Provider {
+    fn of(entry: &Entry) -> Self {
+        Self {
+            name: entry.name.clone(),
+            replaces: entry.replaces.clone(),
+            match_images: entry.patterns.clone(),
+            added: entry.added.clone(),
+            identity: entry.identity.clone(),
+        }
+    }
+
+    fn push(&self, out: &mut String) {
+        let (name, old) = (inline(&self.name), inline(&self.replaces));
+        _ = if name == old {
+            writeln!(out, "  `{name}` (as today)")
+        } else if old.contains(' ') {
+            writeln!(out, "  `{name}` (today: {old})")
+        } else {
+            writeln!(out, "  `{name}` (today: `{old}`)")
+        };
+        _ = writeln!(out, "    for {}", listed(&self.match_images));
+        if !self.added.is_empty() {
+            _ = writeln!(out, "    new: {}", listed(&self.added));
+        }
+        if let Some(identity) = &self.identity {
+            _ = writeln!(out, "    as {identity}");
+        }
+    }
+}
+
+fn listed(patterns: &[String]) -> String {
+    patterns.iter().map(|pattern| format!("`{}`", inline(pattern))).collect::<Vec<_>>().join(", ")
+}
+
+/// The commands that put Keyward's programs where the kubelet looks.
+fn install(plan: &Plan) -> Vec<String> {
+    let named =
+        |names: &[&str]| plan.entries.iter().any(|entry| names.contains(&entry.name.as_str()));
+    let directory = quoted(&plan.bin_dir.display().to_string());
+    let mut commands = Vec::new();
+    if named(&[ECR, ACR, GAR]) {
+        commands.push(format!("keyward-providers install {directory}"));
+    }
+    if named(&Bridge::ALL.map(Bridge::name)) {
+        commands.push(format!("keyward image install {directory}"));
+    }
+    commands
+}
+
+fn roll_back(
+    kubelet: &Kubelet,
+    set: &[String],
+    remove: &[String],
+    directory: &Path,
+) -> Vec<String> {
+    let mut steps = Vec::new();
+    if !remove.is_empty() {
+        steps.push(format!("set the old flags again: {}", listed(remove)));
+    }
+    // A flag that the kubelet has today gets its old value back.
+    let is_new = |flag: &&String| {
+        let name = flag.trim_start_matches("--").split('=').next().unwrap_or(flag);
+        kubelet.flag(name).is_none()
+    };
+    let new: Vec<String> = set.iter().filter(is_new).cloned().collect();
+    if !new.is_empty() {
+        steps.push(format!("remove {}", listed(&new)));
+    }
+    let service = kubelet.service.unwrap_or("kubelet");
+    steps.push(format!("systemctl daemon-reload && systemctl restart {service}"));
+    let shown = inline(&directory.display().to_string());
+    steps.push(format!("then `{shown}` can be deleted; no other file was changed"));
+    steps
+}

@@ -1,0 +1,240 @@
+//! The command line of a systemd service, from its unit, drop-ins and environment files.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use super::root::Root;
+use crate::failure::Failure;
+
+/// Where systemd looks for units, most important first.
+const DIRECTORIES: [&str; 4] = [
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+
+/// What a service runs.
+#[derive(Debug, Default)]
+pub(super) struct Unit {
+    /// The files that it was read from.
+    pub(super) files: Vec<PathBuf>,
+    /// The words of its command line, with the variables expanded.
+    pub(super) words: Vec<String>,
+    pub(super) variables: HashMap<String, String>,
+}
+
+impl Unit {
+    /// Reads the unit with this name; `None` if the node has none.
+    pub(super) fn read(root: &Root, name: &str) -> Result<Option<Self>, Failure> {
+        let paths = DIRECTORIES.map(|directory| Path::new(directory).join(name));
+        let Some(main) = paths.into_iter().find(|path| root.exists(path)) else { return Ok(None) };
+        let mut files = vec![main];
+        let mut drop_ins: Vec<PathBuf> = Vec::new();
+        for directory in DIRECTORIES {
+            let directory = Path::new(directory).join(format!("{name}.d"));
+            // A drop-in hides those of the same name in less important directories.
+            let hidden =
+                |path: &PathBuf| drop_ins.iter().any(|d| d.file_name() == path.file_name());
+            let new: Vec<_> =
+                root.files(&directory, ".conf").into_iter().filter(|p| !hidden(p)).collect();
+            drop_ins.extend(new);
+        }
+        drop_ins.sort_by(|a, b| a.file_name().cmp(&b.file_name()));
+        files.extend(drop_ins);
+        let mut unit = Self::default();
+        let mut start = String::new();
+        for file in files {
+            let Some(text) = root.text(&file)? else { continue };
+            for (key, value) in settings(&text) {
+                match key {
+                    // An empty one takes back those before it.
+                    "ExecStart" => start = value,
+                    "Environment" => unit.set(split(&value)),
+                    "EnvironmentFile" => unit.load(root, &value)?,
+                    _ => {}
+                }
+            }
+            unit.files.push(file);
+        }
+        unit.words = unit.expand(&start);
+        Ok(Some(unit))
+    }
+
+    fn set(&mut self, words: Vec<String>) {
+        for word in words {
+            if let Some((name, value)) = word.split_once('=') {
+                self.variables.insert(name.to_owned(), value.to_owned());
+            }
+        }
+    }
+
+    /// Reads an environment file. One that begins with `-` may be missing.
+    fn load(&mut self, root: &Root, value: &str) -> Result<(), Failure> {
+        let path = PathBuf::from(value.trim().trim_start_matches('-'));
+        let Some(text) = root.text(&path)? else { return Ok(()) };
+        self.variables.extend(variables(&text));
+        self.files.push(path);
+        Ok(())
+    }
+
+    /// The words of a command line: `$NAME` becomes words, `${NAME}` a part of one.
+    fn expand(&self, line: &str) -> Vec<String> {
+        let value = |name: &str| self.variables.get(name).map(String::as_str).unwrap_or_default();
+        let mut words = Vec::new();
+        for word in split(line) {
+            let name = word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$']));
+            match name {
+                Some(name) => words.extend(split(value(name))),
+                None => words.push(replace(&word, value)),
+            }
+        }
+        words
+    }
+}
+
+/// The variables in the text of an environment file.
+pub(super) fn variables(text: &str) -> Vec<(String, String)> {
+    let lines = joined(text);
+    let set = lines.iter().filter_map(|line| line.split_once('='));
+    set.map(|(name, value)| {
+        let value = value.trim();
+        let quoted = |quote| value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
+        let value = quoted('"').or_else(|| quoted('\'')).unwrap_or(value);
+        (name.trim().trim_start_matches("export ").to_owned(), value.to_owned())
+    })
+    .collect()
+}
+
+/// The settings of the section `[Service]`.
+fn settings(text: &str) -> Vec<(&'static str, String)> {
+    const KEYS: [&str; 3] = ["ExecStart", "Environment", "EnvironmentFile"];
+    let mut found = Vec::new();
+    let mut inside = false;
+    for line in joined(text) {
+        if line.starts_with('[') {
+            inside = line == "[Service]";
+        } else if inside && let Some((key, value)) = line.split_once('=') {
+            let known = KEYS.into_iter().find(|known| *known == key.trim());
+            found.extend(known.map(|key| (key, value.trim().to_owned())));
+        }
+    }
+    found
+}
+
+/// The lines of a file without comments, each joined with those that a `\` continues it by.
+fn joined(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut open = false;
+    for line in text.lines() {
+        let line = line.trim();
+        if line.starts_with(['#', ';']) || (line.is_empty() && !open) {
+            continue;
+        }
+        let (part, continues) = match line.strip_suffix('\\') {
+            Some(part) => (part, true),
+            None => (line, false),
+        };
+        match lines.last_mut().filter(|_| open) {
+            Some(last) => {
+                last.push(' ');
+                last.push_str(part);
+            }
+            None => lines.push(part.to_owned()),
+        }
+        open = continues;
+    }
+    lines
+}
+
+/// Splits a line into words as systemd does: quotes keep spaces, a backslash the next character.
+pub(super) fn split(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let (mut word, mut started, mut quote) = (String::new(), false, None);
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        match (letter, quote) {
+            (letter, Some(open)) if letter == open => quote = None,
+            ('"' | '\'', None) => (quote, started) = (Some(letter), true),
+            ('\\', _) => word.extend(letters.next()),
+            (letter, None) if letter.is_whitespace() => {
+                if started || !word.is_empty() {
+                    words.push(std::mem::take(&mut word));
+                }
+                started = false;
+            }
+            (letter, _) => word.push(letter),
+        }
+    }
+    if started || !word.is_empty() {
+        words.push(word);
+    }
+    words
+}
+
+/// Replaces each `${NAME}` in a word.
+fn replace<'v>(word: &str, value: impl Fn(&str) -> &'v str) -> String {
+    let mut out = String::new();
+    let mut rest = word;
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((name, tail)) = after.split_once('}') else { break };
+        out.push_str(before);
+        out.push_str(value(name));
+        rest = tail;
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_command_line_is_put_together_from_unit_drop_ins_and_environment_files() {
+        let copy = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = copy.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write(
+            "lib/systemd/system/kubelet.service",
+            "[Unit]\nExecStart=/no\n[Service]\nExecStart=/usr/bin/kubelet\n",
+        );
+        write(
+            "usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf",
+            "# why\n[Service]\nEnvironment=\"ONE=--config=/a b\" TWO=x\nEnvironmentFile=-/etc/default/kubelet\n\
+             EnvironmentFile=-/missing\nExecStart=\nExecStart=/usr/bin/kubelet $ONE \\\n    # not this\n    --root-dir \
+             ${TWO}/y $EXTRA $$ '--label=a b'\n",
+        );
+        write(
+            "etc/systemd/system/kubelet.service.d/10-kubeadm.conf.bak",
+            "[Service]\nExecStart=/no\n",
+        );
+        write("etc/default/kubelet", "EXTRA=\"--v=2 --cloud-provider external\"\n");
+        let root = Root::new(copy.path()).unwrap();
+        let unit = Unit::read(&root, "kubelet.service").unwrap().unwrap();
+        assert_eq!(
+            unit.words,
+            [
+                "/usr/bin/kubelet",
+                "--config=/a",
+                "b",
+                "--root-dir",
+                "x/y",
+                "--v=2",
+                "--cloud-provider",
+                "external",
+                "$$",
+                "--label=a b",
+            ]
+        );
+        assert_eq!(unit.files.len(), 3, "{:?}", unit.files);
+        assert!(Unit::read(&root, "k3s.service").unwrap().is_none());
+    }
+}

@@ -1,0 +1,205 @@
+//! The kubeconfig of a service: it stays where it is, and what its users set in it stays too.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, OpenOptions},
+    io,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use keyward_host::{
+    Kubeconfig,
+    kubeconfig::{ApiVersion, Cluster, Context, Exec, InteractiveMode, Named, User},
+};
+use keyward_process::{
+    clock::{Clock as _, SystemClock},
+    file::{self, Limits},
+};
+use keyward_protocol::Node;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Service,
+    context::{ServedContext, ServedContexts},
+    kubeconfig::MARK,
+    service::write_private,
+};
+
+const API_VERSION: &str = "client.authentication.k8s.io/v1";
+const HINT: &str = "this kubeconfig was written by `keyward proxy start`: install Keyward, and start the proxy again";
+
+/// After how many seconds a lock on the kubeconfig counts as left behind.
+const STALE: i64 = 10;
+
+/// What we wrote the last time, which tells what users have set since.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Mark {
+    written_by: String,
+    service: String,
+    current_context: String,
+    /// The contexts and their namespaces.
+    contexts: BTreeMap<String, String>,
+}
+
+impl Mark {
+    fn of(config: &Kubeconfig) -> Self {
+        let found = config.extensions.iter().find(|extension| extension.name == MARK);
+        let text = found.map(|mark| mark.value.to_json());
+        text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+    }
+}
+
+/// The contexts that were served the last time, with their namespaces, and the current one: for a
+/// start without a kubeconfig.
+pub(crate) fn known_contexts(service: &Service) -> (Vec<(String, String)>, String) {
+    let mark = read(&service.kubeconfig()).map(|config| Mark::of(&config)).unwrap_or_default();
+    (mark.contexts.into_iter().collect(), mark.current_context)
+}
+
+/// Brings the kubeconfig up to date. Returns whether that was possible: not while a client writes
+/// it.
+///
+/// `current` is the current context of the kubeconfig that is served. It counts, as the namespaces of
+/// its contexts do, until a user sets another one.
+pub(crate) fn update(
+    service: &Service,
+    authority: &str,
+    contexts: &ServedContexts,
+    current: &str,
+) -> io::Result<bool> {
+    let path = service.kubeconfig();
+    let Some(_lock) = Lock::take(&path)? else { return Ok(false) };
+    let before = read(&path).unwrap_or_default();
+    let text = compose(&before, service, authority, &contexts.all(), current).to_json();
+    let unchanged = file::read(&path, &Limits::NAMED.regular())
+        .is_ok_and(|bytes| bytes.as_slice() == text.expose().as_bytes());
+    if !unchanged {
+        write_private(&path, text.expose().as_bytes())?;
+    }
+    Ok(true)
+}
+
+fn compose(
+    before: &Kubeconfig,
+    service: &Service,
+    authority: &str,
+    contexts: &[std::sync::Arc<ServedContext>],
+    current: &str,
+) -> Kubeconfig {
+    let last = Mark::of(before);
+    let served: Vec<_> = contexts.iter().filter(|context| !context.is_removed()).collect();
+    let ours = |name: &str| {
+        last.contexts.contains_key(name) || served.iter().any(|context| context.name == name)
+    };
+    let mut config = before.clone();
+    config.clusters.retain(|entry| !ours(&entry.name));
+    config.users.retain(|entry| !ours(&entry.name));
+    config.contexts.retain(|entry| !ours(&entry.name));
+    let mut mark = Mark {
+        written_by: "keyward proxy".to_owned(),
+        service: service.name().to_owned(),
+        ..Mark::default()
+    };
+    for context in served {
+        let name = &context.name;
+        let cluster = Cluster {
+            server: context.url.clone(),
+            certificate_authority_data: authority.as_bytes().to_vec(),
+            ..Cluster::default()
+        };
+        let namespace = context.namespace();
+        let entry = before.contexts.iter().find(|entry| entry.name == *name);
+        let set = entry.map(|entry| &entry.value.namespace);
+        let chosen = match (last.contexts.get(name), set) {
+            (Some(written), Some(set)) if set != written => set.clone(),
+            _ => namespace.clone(),
+        };
+        config.clusters.push(Named::new(name.as_str(), cluster));
+        config.users.push(Named::new(name.as_str(), user(service, context)));
+        let value = Context {
+            cluster: name.clone(),
+            user: name.clone(),
+            namespace: chosen,
+            ..Context::default()
+        };
+        config.contexts.push(Named::new(name.as_str(), value));
+        mark.contexts.insert(name.clone(), namespace);
+    }
+    let names: Vec<_> = config.contexts.iter().map(|context| context.name.clone()).collect();
+    let exists = |name: &String| names.contains(name);
+    let set = &before.current_context;
+    if *set != last.current_context && exists(set) {
+        // Set by a user, and still not ours the next time.
+        mark.current_context = last.current_context;
+    } else {
+        let wanted = Some(current.to_owned()).filter(exists);
+        config.current_context = wanted.or(names.first().cloned()).unwrap_or_default();
+        mark.current_context.clone_from(&config.current_context);
+    }
+    config.extensions.retain(|extension| extension.name != MARK);
+    let text = serde_json::to_string(&mark).unwrap_or_default();
+    let mark = Node::from_json(text.as_bytes()).ok().map(|mark| Named::new(MARK, mark));
+    config.extensions.extend(mark);
+    config
+}
+
+/// How a client gets the certificate of a context: from the agent, or from the file.
+fn user(service: &Service, context: &ServedContext) -> User {
+    if service.settings().static_keys {
+        return User {
+            client_certificate_data: context.client.certificate_pem.as_bytes().to_vec(),
+            client_key_data: context.client.key_pem.clone(),
+            ..User::default()
+        };
+    }
+    let args = ["proxy", service.name(), &context.name].map(str::to_owned).to_vec();
+    let exec = Exec {
+        api_version: ApiVersion::parse(API_VERSION),
+        command: service.settings().client.clone(),
+        args,
+        install_hint: HINT.to_owned(),
+        interactive_mode: InteractiveMode::parse("IfAvailable"),
+        ..Exec::default()
+    };
+    User { exec: Some(exec), ..User::default() }
+}
+
+fn read(path: &Path) -> Option<Kubeconfig> {
+    Kubeconfig::from_bytes(&file::read(path, &Limits::NAMED.regular()).ok()?).ok()
+}
+
+/// `FILE.lock`, which kubectl holds while it changes a kubeconfig.
+struct Lock(PathBuf);
+
+impl Lock {
+    fn take(path: &Path) -> io::Result<Option<Self>> {
+        let mut lock = path.as_os_str().to_owned();
+        lock.push(".lock");
+        let lock = PathBuf::from(lock);
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock) {
+            Ok(_) => Ok(Some(Self(lock))),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if is_stale(&lock) {
+                    // The next try finds it gone.
+                    let _ = fs::remove_file(&lock);
+                }
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether a lock was left by a process that was killed: writing a kubeconfig takes milliseconds.
+fn is_stale(lock: &Path) -> bool {
+    let Ok(found) = fs::symlink_metadata(lock) else { return false };
+    SystemClock.wall_millis() / 1000 > found.mtime().saturating_add(STALE)
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,3 @@
+#!/bin/sh
+# A provider that never answers.
+exec sleep 1000

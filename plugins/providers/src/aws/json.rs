@@ -1,0 +1,81 @@
+//! Signed requests to services that the SDK has no client for here: each would bring a model of 50 more.
+
+use aws_sigv4::{
+    http_request::{SignableBody, SignableRequest, SigningSettings, sign},
+    sign::v4,
+};
+use aws_smithy_runtime_api::client::identity::Identity;
+use jiff::Timestamp;
+use keyward_plugin::Refusal;
+use keyward_protocol::{Secret, text::inline};
+use serde_json::Value;
+
+use super::{Aws, Keys, system_time};
+
+/// What every request is.
+const CONTENT: &str = "application/x-amz-json-1.1";
+
+/// An operation of a service with the JSON protocol.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Operation<'a> {
+    /// The service in signatures.
+    pub(crate) service: &'a str,
+    pub(crate) region: &'a str,
+    /// The operation, with the name of its interface.
+    pub(crate) target: &'a str,
+    /// What a refusal refuses, for people: "a login".
+    pub(crate) what: &'a str,
+}
+
+impl Aws<'_> {
+    /// Calls an operation, and returns the answer.
+    pub(crate) fn call_json(
+        &self,
+        operation: Operation<'_>,
+        url: &str,
+        keys: &Keys,
+        now: Timestamp,
+        body: &str,
+    ) -> Result<Secret, Refusal> {
+        let url = format!("{}/", url.trim_end_matches('/'));
+        let host =
+            url.split("://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_default();
+        let identity: Identity = keys.to_sdk().into();
+        let params = v4::SigningParams::builder()
+            .identity(&identity)
+            .region(operation.region)
+            .name(operation.service)
+            .time(system_time(now))
+            .settings(SigningSettings::default())
+            .build()
+            .map_err(Refusal::failed)?
+            .into();
+        let own = [("host", host), ("content-type", CONTENT), ("x-amz-target", operation.target)];
+        let request = SignableRequest::new(
+            "POST",
+            url.as_str(),
+            own.into_iter(),
+            SignableBody::Bytes(body.as_bytes()),
+        );
+        let request = request.map_err(Refusal::failed)?;
+        let (signed, _) = sign(request, &params).map_err(Refusal::failed)?.into_parts();
+        let mut headers = own[1..].to_vec();
+        headers.extend(signed.headers());
+        let answer = self.send("POST", &url, &headers, body)?;
+        if answer.status == 200 {
+            return Ok(answer.body);
+        }
+        let error: Value = serde_json::from_str(answer.body.expose()).unwrap_or_default();
+        let kind = error["__type"].as_str().unwrap_or("no reason");
+        let kind = kind.rsplit('#').next().unwrap_or(kind);
+        let message =
+            error["message"].as_str().or_else(|| error["Message"].as_str()).unwrap_or_default();
+        let text =
+            format!("`{host}` refuses {}: {} {}", operation.what, inline(kind), inline(message));
+        Err(match answer.status {
+            401 | 403 => Refusal::NotAllowed(text),
+            _ if kind.starts_with("AccessDenied") => Refusal::NotAllowed(text),
+            _ => Refusal::Failed(text),
+        })
+    }
+}

@@ -1,0 +1,265 @@
+//! `keyward-entra`: tokens of Microsoft Entra ID for AKS clusters, in place of Azure/kubelogin.
+//!
+//! ```text
+//! flags and variables ──► Login ──► device code, browser, password ──► keyward-oidc's session ──► Token
+//!                           ├─────► secret, certificate, federated token ──► azure/client.rs ──► Token
+//!                           └─────► managed identity, az, azd ─────────────────────────────────► Token
+//! ```
+
+mod certificate;
+mod flags;
+mod login;
+mod tools;
+
+use std::{ffi::OsString, process::ExitCode, time::Duration};
+
+use jiff::SignedDuration;
+use keyward_plugin::{Credential, Question, Refusal};
+use keyward_protocol::{Secret, jwt::Claims, text::inline};
+
+use self::{
+    flags::{FLAGS, OWN, USAGE},
+    login::{Login, Method},
+};
+use crate::{
+    Call,
+    azure::{Azure, Id, Proof, Token, file_token},
+    explain::Explain,
+    flags::Flags,
+    http::{NETWORK, Trust},
+    oidc::{Kept, Person},
+    store::{Key, Lease, Store, digest_of},
+};
+
+/// How long before its end a token is no longer handed out.
+const MARGIN: SignedDuration = SignedDuration::from_secs(60);
+
+/// The words of Azure/kubelogin that int128/kubelogin does not have.
+const COMMANDS: [&str; 3] = ["convert-kubeconfig", "remove-cache-dir", "remove-tokens"];
+
+/// Whether a command line of `kubelogin` is one of Azure/kubelogin: two programs have that name.
+pub(crate) fn is_ours(args: &[OsString]) -> bool {
+    let mut words = args.iter().map(|arg| arg.to_string_lossy());
+    words.any(|word| {
+        let name = word.split_once('=').map_or(&*word, |(name, _)| name);
+        OWN.contains(&name) || COMMANDS.contains(&&*word)
+    })
+}
+
+/// Runs the family.
+pub(crate) fn run(call: &Call) -> ExitCode {
+    let word = COMMANDS.into_iter().find(|command| call.args.iter().any(|arg| arg == command));
+    if let Some(word) = word {
+        return call
+            .finish(Err(Refusal::BadConfig(format!("there is no `{word}`: {}", instead(word)))));
+    }
+    let flags = match Flags::read(&[FLAGS], &call.args) {
+        Ok(flags) => flags,
+        Err(refusal) => return call.finish(Err(refusal)),
+    };
+    if flags.is_set("help") {
+        return call.finish(call.print(USAGE));
+    }
+    let words: Vec<&str> = flags.words().iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] | ["get-token"] if call.checks => call.finish(Login::new(call, &flags).map(drop)),
+        [] | ["get-token"] => call.serve(|question, explain| {
+            let token = obtain(call, &flags, question, explain)?;
+            Ok(Credential::token(token.text.expose()).expires_at(token.end))
+        }),
+        ["version"] => {
+            call.finish(call.print(&format!("keyward-entra {}\n", env!("CARGO_PKG_VERSION"))))
+        }
+        [word, ..] => call.finish(Err(Refusal::BadConfig(format!(
+            "there is no command `{}`: it is get-token or version",
+            inline(word)
+        )))),
+    }
+}
+
+/// What to use in place of a command of kubelogin.
+fn instead(word: &str) -> &'static str {
+    match word {
+        "convert-kubeconfig" => "`keyward wrap --native` converts a kubeconfig",
+        _ => "tokens are not kept in files\n\nhint: `keyward logout` makes the agent forget them",
+    }
+}
+
+fn obtain(
+    call: &Call,
+    flags: &Flags,
+    question: &Question,
+    explain: &Explain,
+) -> Result<Token, Refusal> {
+    let login = Login::new(call, flags)?;
+    explain.note("login", login.name);
+    let azure = Azure::new(call, explain, Trust::default());
+    match login.method {
+        Method::DeviceCode | Method::Interactive | Method::Password => {
+            person(call, flags, &login, question, explain)
+        }
+        Method::ManagedIdentity => {
+            let id = match (login.any_client(), &login.identity) {
+                (Some(client), _) => Id::Client(client.to_owned()),
+                (None, Some(resource)) => Id::Resource(resource.clone()),
+                (None, None) => Id::System,
+            };
+            azure.identity_token(&id, &login.scope)
+        }
+        Method::AzureCli => tools::az(&azure, &login),
+        Method::DeveloperCli => tools::azd(&azure, &login),
+        Method::ServicePrincipal => principal(&azure, &login, question),
+        Method::WorkloadIdentity => workload(&azure, &login, question),
+        Method::Pipelines => pipelines(&azure, &login),
+    }
+}
+
+/// A token for an application with a certificate or a secret.
+fn principal(azure: &Azure<'_>, login: &Login, question: &Question) -> Result<Token, Refusal> {
+    let (authority, client) = (login.authority()?, login.client()?);
+    let (key, digest) = match (&login.certificate, &login.secret) {
+        (Some(path), _) => {
+            let (key, der) = certificate::read(login, path)?;
+            (Some(key), format!("certificate {}", digest_of(&der)))
+        }
+        (None, Some(secret)) => (None, format!("secret {}", digest_of(secret.expose_bytes()))),
+        (None, None) => {
+            return Err(
+                login.needs("--client-certificate` or `--client-secret", "AZURE_CLIENT_SECRET")
+            );
+        }
+    };
+    kept(azure, &login.key(&digest), question, || {
+        let proof = match (key, &login.secret) {
+            (Some(key), _) => {
+                let now = azure.call.clock.now();
+                let assertion = key.assertion(client, &authority.endpoint("token"), now);
+                Proof::Assertion(Secret::new(assertion.map_err(Refusal::failed)?))
+            }
+            (None, secret) => Proof::Secret(secret.clone().unwrap_or_else(|| Secret::new(""))),
+        };
+        let what = if login.certificate.is_some() { "certificate" } else { "secret" };
+        let token = azure.client_token(&authority, client, &login.scope, &proof)?;
+        azure.explain.used(what, format!("a token for the client `{}`", inline(client)));
+        Ok(token)
+    })
+}
+
+/// A token for the pod, or for the job in GitHub Actions.
+fn workload(azure: &Azure<'_>, login: &Login, question: &Question) -> Result<Token, Refusal> {
+    let (authority, client) = (login.authority()?, login.client()?);
+    let var = |name: &str| azure.call.var(name);
+    let exchange = |assertion: Secret, what: &str| {
+        let proof = Proof::Assertion(assertion);
+        let token = azure.client_token(&authority, client, &login.scope, &proof)?;
+        azure.explain.used(what, format!("a token for the client `{}`", inline(client)));
+        Ok(token)
+    };
+    match (var("ACTIONS_ID_TOKEN_REQUEST_URL"), var("ACTIONS_ID_TOKEN_REQUEST_TOKEN")) {
+        (Some(address), Some(token)) => {
+            return exchange(azure.github_token(&address, &Secret::new(token))?, "GitHub Actions");
+        }
+        _ => azure.explain.skipped(
+            "GitHub Actions",
+            "`ACTIONS_ID_TOKEN_REQUEST_URL` and `ACTIONS_ID_TOKEN_REQUEST_TOKEN` are not both set",
+        ),
+    }
+    let path = login.federated_file.as_deref();
+    let path =
+        path.ok_or_else(|| login.needs("--federated-token-file", "AZURE_FEDERATED_TOKEN_FILE"))?;
+    let assertion = file_token(path)?;
+    // The token in the file is renewed; who it is for stays.
+    let claims = Claims::read(assertion.expose());
+    let subject =
+        |name: &str| claims.as_ref().and_then(|claims| claims.text(name)).unwrap_or_default();
+    let identity = format!("federated {} {}", subject("iss"), subject("sub"));
+    kept(azure, &login.key(&identity), question, || exchange(assertion, "federated token"))
+}
+
+/// A token for the job in Azure Pipelines. Agents are off there, so nothing is kept.
+fn pipelines(azure: &Azure<'_>, login: &Login) -> Result<Token, Refusal> {
+    let (authority, client) = (login.authority()?, login.client()?);
+    let connection = login.connection.as_deref().ok_or_else(|| {
+        login.needs(
+            "--azure-pipelines-service-connection-id",
+            "AZURESUBSCRIPTION_SERVICE_CONNECTION_ID",
+        )
+    })?;
+    let var = |name: &str| {
+        azure.call.var(name).ok_or_else(|| {
+            Refusal::BadConfig(format!(
+                "`--login azurepipelines` needs `{name}`\n\n\
+                 hint: pass it to the task: `env: {{SYSTEM_ACCESSTOKEN: $(System.AccessToken)}}`"
+            ))
+        })
+    };
+    let token = Secret::new(var("SYSTEM_ACCESSTOKEN")?);
+    let assertion = azure.pipelines_token(&var("SYSTEM_OIDCREQUESTURI")?, connection, &token)?;
+    let token =
+        azure.client_token(&authority, client, &login.scope, &Proof::Assertion(assertion))?;
+    azure.explain.used("Azure Pipelines", format!("a token for the client `{}`", inline(client)));
+    Ok(token)
+}
+
+/// A token that a person logs in for, with the engine of `keyward-oidc`.
+fn person(
+    call: &Call,
+    flags: &Flags,
+    login: &Login,
+    question: &Question,
+    explain: &Explain,
+) -> Result<Token, Refusal> {
+    let person = Person {
+        authority: login.authority()?,
+        client: login.client()?.to_owned(),
+        scope: login.scope.clone(),
+        grant: match login.method {
+            Method::DeviceCode => crate::oidc::Grant::Device,
+            Method::Password => crate::oidc::Grant::Password,
+            _ => crate::oidc::Grant::Code,
+        },
+        login_hint: login.hint.clone(),
+        redirect: login.redirect.clone(),
+        username: login.username.clone(),
+        password: login.password.clone(),
+        key: login.key("person"),
+    };
+    let token = person.log_in(call, flags, question, explain)?;
+    Ok(Token { text: token.text, end: token.end })
+}
+
+/// The token that the agent keeps, or a new one. One process fetches it while the others wait.
+fn kept(
+    azure: &Azure<'_>,
+    key: &Key,
+    question: &Question,
+    bring: impl FnOnce() -> Result<Token, Refusal>,
+) -> Result<Token, Refusal> {
+    let mut store = Store::open(&azure.call.surroundings);
+    if question.rejected().is_some_and(|response| response.code == 401) {
+        store.forget(key);
+    }
+    match store.lease(key, NETWORK + Duration::from_secs(5)) {
+        Lease::Found(secret) => match Kept::from_secret(&secret) {
+            Some(token) => {
+                azure.explain.used("agent", "a token for this identity");
+                return Ok(Token { text: token.text, end: token.end });
+            }
+            None => store.forget(key),
+        },
+        Lease::Ours => azure.explain.skipped("agent", "it keeps no token for this identity"),
+        Lease::NoAgent => {
+            azure
+                .explain
+                .skipped("agent", store.absence().unwrap_or("it keeps nothing").to_owned());
+        }
+    }
+    let token = bring()?;
+    let secret =
+        Kept::new(token.text.expose().to_owned(), token.end, String::new(), "").to_secret();
+    // Without a margin, the end is before all time.
+    if let Ok(until) = token.end.checked_sub(MARGIN) {
+        store.put(key, secret, Some(until));
+    }
+    Ok(token)
+}

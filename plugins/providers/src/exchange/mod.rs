@@ -1,0 +1,191 @@
+//! `keyward-exchange`: exchanges an identity token, such as that of a pod's service account, for the login of a
+//! registry or the token of a cluster.
+//!
+//! ```text
+//! the kubelet's request, file or variable ──► Subject ──► Method ──► Login ──► kubelet or ExecCredential
+//!                                                           └─ pass, token exchange, JWT login, templated POST
+//! ```
+
+mod answer;
+mod flags;
+mod method;
+mod settings;
+mod subject;
+mod template;
+#[cfg(test)]
+mod tests;
+mod token_exchange;
+mod vault;
+
+use std::{process::ExitCode, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+use keyward_plugin::{Credential, ImageQuestion, Logins, Question, Refusal, serve_image};
+use keyward_protocol::{text::inline, time::format_rfc3339};
+
+use self::{
+    answer::Login,
+    flags::{FLAGS, USAGE},
+    method::Method,
+    settings::Settings,
+    subject::Subject,
+    template::Facts,
+};
+use crate::{
+    Call,
+    explain::Explain,
+    flags::Flags,
+    http::{Http, Trust},
+    store::{Lease, Store},
+};
+
+/// Selects the kubeconfig's protocol where `KUBERNETES_EXEC_INFO` is not set.
+const GET_TOKEN: &str = "get-token";
+
+/// How long a process waits for another one that exchanges the same token.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A token's stated expiry is this much earlier than its real one, at most.
+const MARGIN: SignedDuration = SignedDuration::from_secs(10);
+
+/// Runs the family.
+pub(crate) fn run(call: &Call) -> ExitCode {
+    let flags = match Flags::read(&[FLAGS], &call.args) {
+        Ok(flags) => flags,
+        Err(refusal) => return call.finish(Err(refusal)),
+    };
+    if flags.is_set("help") {
+        return call.finish(call.print(USAGE));
+    }
+    match flags.words() {
+        [image] if call.explains && image != GET_TOKEN => {
+            call.finish(explain_image(call, &flags, image))
+        }
+        [word] if word == GET_TOKEN => call.serve(|q, e| credential(call, &flags, q, e)),
+        [] if call.explains || call.var("KUBERNETES_EXEC_INFO").is_some() => {
+            call.serve(|question, explain| credential(call, &flags, question, explain))
+        }
+        [] => serve_image(|question: &ImageQuestion| {
+            logins(call, &flags, question, &Explain::default())
+        }),
+        [word, ..] => call.finish(Err(Refusal::BadConfig(format!(
+            "there is no command `{}`\n\nhint: `{} --help`",
+            inline(word),
+            call.name
+        )))),
+    }
+}
+
+/// The login for an image, for the kubelet. On nodes, only the kubelet caches it.
+fn logins(
+    call: &Call,
+    flags: &Flags,
+    question: &ImageQuestion,
+    explain: &Explain,
+) -> Result<Logins, Refusal> {
+    let (settings, trust) = Settings::new(call, flags)?;
+    settings.check_registry(question.registry())?;
+    let subject = Subject::of_pod(call, flags, question)?;
+    subject.explain(explain);
+    let facts = Facts { token: &subject.token, image: Some(question) };
+    let login = obtain(call, &settings, trust, &facts, explain)?;
+    let user = match (&settings.username_annotation, &login.user) {
+        (_, Some(user)) => user.clone(),
+        (Some(key), None) => match question.annotation(key) {
+            Some(user) => user.to_owned(),
+            None => settings.username.fill(&facts)?,
+        },
+        (None, None) => settings.username.fill(&facts)?,
+    };
+    let end = login.end(settings.lifetime, call.clock.now())?;
+    let logins = if settings.names_image() {
+        Logins::for_image(user, login.password.expose())
+    } else {
+        Logins::for_registry(user, login.password.expose())
+    };
+    Ok(logins.expires_at(end))
+}
+
+/// The token for a cluster, kept by the agent if one is running.
+fn credential(
+    call: &Call,
+    flags: &Flags,
+    question: &Question,
+    explain: &Explain,
+) -> Result<Credential, Refusal> {
+    let (settings, trust) = Settings::new(call, flags)?;
+    let subject = Subject::of_process(call, flags)?;
+    subject.explain(explain);
+    let facts = Facts { token: &subject.token, image: None };
+    let now = call.clock.now();
+    if matches!(settings.method, Method::Pass) {
+        let login = obtain(call, &settings, trust, &facts, explain)?;
+        return printed(&login, &settings, now);
+    }
+    let key = settings.key(&trust, &subject);
+    let mut store = Store::open(&call.surroundings);
+    if question.rejected().is_some_and(|response| response.code == 401) {
+        store.forget(&key);
+    }
+    match store.lease(&key, PATIENCE) {
+        Lease::Found(kept) => match Login::from_secret(&kept) {
+            Some(login) => {
+                explain.used("agent", "it keeps the result of this exchange");
+                return printed(&login, &settings, now);
+            }
+            None => store.forget(&key),
+        },
+        Lease::Ours => explain.skipped("agent", "it keeps no result of this exchange"),
+        Lease::NoAgent => {
+            let why = store.absence().unwrap_or("it keeps nothing").to_owned();
+            explain.skipped("agent", why);
+        }
+    }
+    let login = obtain(call, &settings, trust, &facts, explain)?;
+    let end = login.end(settings.lifetime, now)?;
+    store.put(&key, Login { ends: Some(end), ..login.clone() }.to_secret(), Some(end));
+    printed(&login, &settings, now)
+}
+
+fn printed(login: &Login, settings: &Settings, now: Timestamp) -> Result<Credential, Refusal> {
+    let end = login.end(settings.lifetime, now)?;
+    let margin = MARGIN.min(end.duration_since(now) / 10);
+    Ok(Credential::token(login.password.expose()).expires_at(end - margin))
+}
+
+/// Exchanges the token.
+fn obtain(
+    call: &Call,
+    settings: &Settings,
+    trust: Trust,
+    facts: &Facts<'_>,
+    explain: &Explain,
+) -> Result<Login, Refusal> {
+    let http = Http::new(call.surroundings.clone(), call.clock.clone(), trust);
+    let source = settings.method.name();
+    let outcome = settings.method.login(call, &http, facts, &settings.places);
+    match &outcome {
+        Ok(login) => {
+            let user = login.user.as_deref().map_or("its own".to_owned(), inline);
+            let end = login.end(settings.lifetime, call.clock.now());
+            let end = end.map_or_else(|_| "already".to_owned(), format_rfc3339);
+            explain.used(source, format!("user name: {user}; ends: {end}"));
+        }
+        Err(refusal) => explain.failed(source, refusal.to_string()),
+    }
+    outcome
+}
+
+/// Shows how the login for an image would be obtained, with the token of `--token-file` instead of the pod's.
+fn explain_image(call: &Call, flags: &Flags, image: &str) -> Result<(), Refusal> {
+    let request = serde_json::json!({
+        "kind": "CredentialProviderRequest",
+        "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+        "image": image,
+    });
+    let question = ImageQuestion::from_bytes(request.to_string().as_bytes())?;
+    let explain = Explain::default();
+    let outcome = logins(call, flags, &question, &explain).map(drop);
+    call.print(&explain.report(outcome.is_ok()))?;
+    outcome
+}

@@ -1,0 +1,103 @@
+//! Docker's protocol.
+
+use std::process::ExitCode;
+
+use keyward_plugin::{DockerHelper, DockerLogin, DockerVerb, Refusal, serve_docker_verb};
+
+use super::{HELPER, no_credentials, registry};
+use crate::{
+    Call,
+    explain::Explain,
+    google::{Gcloud, Google, Token},
+};
+
+/// Enough to pull and push images.
+const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
+
+pub(super) fn run(call: &Call, verb: DockerVerb) -> ExitCode {
+    serve_docker_verb(verb, Helper(call))
+}
+
+/// `docker login` stores what it has just got from here, and must not fail: what is stored is ignored.
+struct Helper<'a>(&'a Call);
+
+impl DockerHelper for Helper<'_> {
+    fn get(&self, server: &str) -> Result<Option<DockerLogin>, Refusal> {
+        // Other registries' logins are elsewhere.
+        if registry::parse(server).is_none() {
+            return Ok(None);
+        }
+        let token = token(self.0, &Explain::default())?;
+        Ok(Some(DockerLogin::new(Kind::of(self.0).user(), token.text.expose())))
+    }
+
+    fn version(&self) -> String {
+        self.0.version()
+    }
+}
+
+/// The helper whose sources count. Our names for `docker-credential-gcr` and `-gcloud` mean the same identities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Gcr,
+    Gcloud,
+    Own,
+}
+
+impl Kind {
+    fn of(call: &Call) -> Self {
+        match call.name.strip_prefix(HELPER) {
+            Some("gcr" | "keyward-gcr") => Self::Gcr,
+            Some("gcloud" | "keyward-gcloud") => Self::Gcloud,
+            _ => Self::Own,
+        }
+    }
+
+    /// The user name of access tokens. Registries count the tools by it.
+    fn user(self) -> &'static str {
+        match self {
+            Self::Gcr => "_dcgcr_2_1_32_token",
+            Self::Gcloud => "_dcgcloud_token",
+            Self::Own => "oauth2accesstoken",
+        }
+    }
+}
+
+/// A token from the sources of the tool that this program was started as.
+pub(super) fn token(call: &Call, explain: &Explain) -> Result<Token, Refusal> {
+    let google = Google::new(call, explain, &[SCOPE]).self_signed();
+    let login = Gcloud::Login(Vec::new());
+    let found = match Kind::of(call) {
+        Kind::Gcr => gcr(&google)?,
+        Kind::Gcloud => match google.gcloud(&login)? {
+            Some(token) => Some(token),
+            None => google.adc(true)?,
+        },
+        Kind::Own => match google.adc(false)? {
+            Some(token) => Some(token),
+            None => google.gcloud(&login)?,
+        },
+    };
+    found.ok_or_else(no_credentials)
+}
+
+/// The sources that `docker-credential-gcr config --token-source` has set.
+fn gcr(google: &Google<'_>) -> Result<Option<Token>, Refusal> {
+    for source in google.gcr_sources()? {
+        let found = match source.as_str() {
+            "store" => google.gcr_store()?,
+            "env" => google.adc(true)?,
+            "gcloud" | "gcloud_sdk" => google.gcloud(&Gcloud::Login(Vec::new()))?,
+            _ => {
+                return Err(Refusal::BadConfig(
+                    "a token source of docker-credential-gcr is none of store, env and gcloud"
+                        .into(),
+                ));
+            }
+        };
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}

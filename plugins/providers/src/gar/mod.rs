@@ -1,0 +1,111 @@
+//! `keyward-gar`: logins for Google Artifact Registry and gcr.io, for the kubelet and for docker, in place of
+//! `auth-provider-gcp`, `docker-credential-gcr` and `docker-credential-gcloud`.
+
+mod docker;
+mod flags;
+mod kubelet;
+mod registry;
+
+use std::process::ExitCode;
+
+use keyward_plugin::{DockerVerb, Refusal};
+use keyward_protocol::text::inline;
+
+use self::flags::{FLAGS, USAGE};
+use crate::{
+    Call,
+    explain::Explain,
+    flags::{Flags, KLOG},
+};
+
+/// The kubelet's provider, which uses the machine's account and nothing else.
+const PROVIDER: &str = "auth-provider-gcp";
+
+/// The prefix of the names of docker's helpers.
+const HELPER: &str = "docker-credential-";
+
+/// Commands of `docker-credential-gcr` that this program does not have, and what to do instead.
+const REFUSED: [(&str, &str); 5] = [
+    ("gcr-login", "this program stores no logins: run `gcloud auth application-default login`"),
+    (
+        "gcr-logout",
+        "this program stores no logins: delete `~/.config/gcloud/docker_credentials.json`",
+    ),
+    ("clear", "this program stores no logins: delete `~/.config/gcloud/docker_credentials.json`"),
+    (
+        "config",
+        "this program writes no settings: change `TokenSources` in `~/.config/gcloud/docker_credential_gcr_config.json`",
+    ),
+    (
+        "configure-docker",
+        "this program writes no settings: add the registries to `credHelpers` in `~/.docker/config.json`",
+    ),
+];
+
+pub(crate) fn run(call: &Call) -> ExitCode {
+    let first = call.args.first().and_then(|word| word.to_str());
+    match first {
+        Some("--help" | "-h" | "help") => return call.finish(call.print(USAGE)),
+        Some("--version") => return call.finish(call.print(&format!("{}\n", call.version()))),
+        _ if call.explains => return call.finish(explain(call, first)),
+        _ => {}
+    }
+    if let Some(verb) = first.and_then(DockerVerb::parse).filter(|_| call.name != PROVIDER) {
+        return docker::run(call, verb);
+    }
+    if let Some((word, why)) = REFUSED.iter().find(|(word, _)| Some(*word) == first) {
+        return call
+            .finish(Err(Refusal::BadConfig(format!("there is no command `{word}`: {why}"))));
+    }
+    if call.name.starts_with(HELPER) {
+        let verbs: Vec<_> = DockerVerb::ALL.into_iter().map(DockerVerb::name).collect();
+        return call.finish(Err(Refusal::BadConfig(format!(
+            "`{}` needs one of the words `{}`",
+            call.name,
+            verbs.join("`, `")
+        ))));
+    }
+    let flags = match Flags::read(&[FLAGS, KLOG], &call.args) {
+        Ok(flags) => flags,
+        Err(refusal) => return call.finish(Err(refusal)),
+    };
+    if flags.is_set("help") {
+        return call.finish(call.print(USAGE));
+    }
+    match flags.words() {
+        [] => kubelet::run(call, &flags),
+        [word] if word == "get-credentials" => kubelet::run(call, &flags),
+        [first, more, ..] if first == "get-credentials" => call.finish(Err(Refusal::BadConfig(
+            format!("`get-credentials` takes no word, but there is `{}`", inline(more)),
+        ))),
+        [word, ..] => call.finish(Err(Refusal::BadConfig(format!(
+            "there is no command `{}`: it is get-credentials, or one of docker's: get, store, erase, list, version",
+            inline(word)
+        )))),
+    }
+}
+
+/// Shows how a login for this host would be found.
+fn explain(call: &Call, host: Option<&str>) -> Result<(), Refusal> {
+    let host = host.ok_or_else(|| {
+        Refusal::BadConfig("give a registry, such as `europe-docker.pkg.dev`".into())
+    })?;
+    registry::parse(host).ok_or_else(|| not_ours(host))?;
+    let report = Explain::default();
+    let outcome = docker::token(call, &report).map(drop);
+    call.print(&report.report(outcome.is_ok()))?;
+    outcome
+}
+
+fn not_ours(host: &str) -> Refusal {
+    Refusal::BadConfig(format!("`{}` is no registry of Google, so it gets no token", inline(host)))
+}
+
+fn no_credentials() -> Refusal {
+    Refusal::BadConfig(
+        "no Google credentials are configured: no application default credentials, no metadata server and no \
+         login of gcloud\n\n\
+         hint: run `gcloud auth application-default login`; `keyward-gar --explain gcr.io` shows every source"
+            .into(),
+    )
+}

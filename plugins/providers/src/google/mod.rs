@@ -1,0 +1,146 @@
+//! What the families for Google Cloud share: where its tokens come from.
+//!
+//! The order is that of Application Default Credentials (ADC), as Google's own libraries have it:
+//!
+//! | source | file |
+//! |---|---|
+//! | the file of `GOOGLE_APPLICATION_CREDENTIALS`, or the one of `gcloud auth application-default login` | `adc.rs` |
+//! | … of type `authorized_user`, `external_account_authorized_user` | `user.rs` |
+//! | … of type `service_account`, `gdch_service_account` | `service_account.rs` |
+//! | … of type `external_account` (token in a file, at a URL, of a program, of AWS) | `external.rs`, `subject.rs`, `executable.rs`, `aws.rs` |
+//! | … of type `impersonated_service_account` | `impersonated.rs` |
+//! | metadata server: instances, GKE, Cloud Run | `metadata.rs` |
+//! | `gcloud auth login` | `gcloud.rs` |
+//!
+//! A source that is not configured is skipped; one that is configured and fails ends the search.
+
+mod adc;
+mod aws;
+mod executable;
+mod external;
+mod gcloud;
+mod impersonated;
+mod info;
+mod metadata;
+mod oauth;
+#[cfg(feature = "gar")]
+mod registry;
+mod service_account;
+mod subject;
+mod token;
+mod user;
+
+use std::{cell::RefCell, time::Duration};
+
+use keyward_plugin::Refusal;
+
+pub(crate) use self::{gcloud::Gcloud, token::Token};
+use crate::{
+    Call,
+    explain::Explain,
+    http::{Http, Trust},
+    store::{Key, Lease, Store},
+};
+
+/// How long to wait for another process that fetches the same token.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// One request for a token.
+pub(crate) struct Google<'a> {
+    call: &'a Call,
+    explain: &'a Explain,
+    http: Http,
+    store: RefCell<Option<Store>>,
+    /// What the token is for.
+    scopes: Vec<String>,
+    /// Whom a token of Google Distributed Cloud is for.
+    audience: Option<String>,
+    /// Whether a key of a service account may sign the token itself, without a request.
+    self_signed: bool,
+    /// Whether a person may be asked something.
+    attended: bool,
+    /// Whether a server has just refused what is kept.
+    rejected: bool,
+}
+
+impl<'a> Google<'a> {
+    pub(crate) fn new(call: &'a Call, explain: &'a Explain, scopes: &[&str]) -> Self {
+        let trust = Trust::default();
+        Self {
+            call,
+            explain,
+            http: Http::new(call.surroundings.clone(), call.clock.clone(), trust),
+            store: RefCell::new(None),
+            scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+            audience: None,
+            self_signed: false,
+            attended: false,
+            rejected: false,
+        }
+    }
+
+    /// Sets whom a token of Google Distributed Cloud is for.
+    #[must_use]
+    #[allow(dead_code, reason = "which families use it depends on the features")]
+    pub(crate) fn audience(mut self, audience: Option<&str>) -> Self {
+        self.audience = audience.map(str::to_owned);
+        self
+    }
+
+    /// Lets a key of a service account sign the token itself, which registries accept.
+    #[must_use]
+    #[allow(dead_code, reason = "which families use it depends on the features")]
+    pub(crate) fn self_signed(mut self) -> Self {
+        self.self_signed = true;
+        self
+    }
+
+    /// Whether a person may be asked something.
+    #[must_use]
+    #[allow(dead_code, reason = "which families use it depends on the features")]
+    pub(crate) fn attended(mut self, attended: bool) -> Self {
+        self.attended = attended;
+        self
+    }
+
+    /// Whether a server has just refused what is kept.
+    #[must_use]
+    #[allow(dead_code, reason = "which families use it depends on the features")]
+    pub(crate) fn rejected(mut self, rejected: bool) -> Self {
+        self.rejected = rejected;
+        self
+    }
+
+    /// The token that the agent keeps under this key, or a new one, which it keeps from then on. One process
+    /// fetches it while the others wait.
+    fn kept(
+        &self,
+        key: &Key,
+        fetch: impl FnOnce() -> Result<Token, Refusal>,
+    ) -> Result<Token, Refusal> {
+        let mut store = self.store.borrow_mut();
+        let store = store.get_or_insert_with(|| Store::open(&self.call.surroundings));
+        if self.rejected {
+            store.forget(key);
+        }
+        match store.lease(key, PATIENCE) {
+            Lease::Found(kept) => match Token::from_secret(&kept) {
+                Some(token) => {
+                    self.explain.note("agent", "it keeps this token");
+                    return Ok(token);
+                }
+                None => store.forget(key),
+            },
+            Lease::Ours => self.explain.skipped("agent", "it keeps no token of this identity"),
+            Lease::NoAgent => {
+                let why = store.absence().unwrap_or("it keeps nothing").to_owned();
+                self.explain.skipped("agent", why);
+            }
+        }
+        let token = fetch()?;
+        if let Some(until) = token.usable_until() {
+            store.put(key, token.to_secret(), Some(until));
+        }
+        Ok(token)
+    }
+}

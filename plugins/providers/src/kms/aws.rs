@@ -1,0 +1,114 @@
+//! Keys in AWS KMS.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use keyward_plugin::{Hash, Question, Refusal, Version};
+use keyward_protocol::Secret;
+use serde_json::{Value, json};
+
+use super::{Backend, scheme::Scheme};
+use crate::{
+    Call,
+    aws::{Aws, Keys, Operation, no_region},
+    explain::Explain,
+    http::shown,
+};
+
+/// A key, and who asks for it.
+struct Kms<'a> {
+    call: &'a Call,
+    aws: &'a Aws<'a>,
+    keys: Keys,
+    key: &'a str,
+    region: String,
+    url: String,
+}
+
+/// Opens AWS KMS for a key with a region and a profile, with the credentials that the `aws` command would use.
+pub(super) fn with<T>(
+    call: &Call,
+    explain: &Explain,
+    (key, region, profile): (&str, Option<&str>, Option<&str>),
+    use_it: impl FnOnce(&dyn Backend) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    let question = Question::from_env_or(Version::V1Beta1)?;
+    let aws = Aws::open(call, &question, explain, profile, region)?;
+    let region = aws.region().ok_or_else(no_region)?;
+    let keys = aws.keys()?;
+    let url = aws.endpoint("KMS").unwrap_or_else(|| format!("https://{}", host(&region)));
+    explain.note("endpoint", shown(&url));
+    use_it(&Kms { call, aws: &aws, keys, key, region, url })
+}
+
+/// The host of the API in a region.
+pub(super) fn host(region: &str) -> String {
+    let domain = match region.split('-').next() {
+        Some("cn") => "amazonaws.com.cn",
+        Some("eusc") => "amazonaws.eu",
+        Some("us") if region.starts_with("us-isob-") => "sc2s.sgov.gov",
+        Some("us") if region.starts_with("us-isof-") => "csp.hci.ic.gov",
+        Some("us") if region.starts_with("us-iso-") => "c2s.ic.gov",
+        Some("eu") if region.starts_with("eu-isoe-") => "cloud.adc-e.uk",
+        _ => "amazonaws.com",
+    };
+    format!("kms.{region}.{domain}")
+}
+
+impl Kms<'_> {
+    fn ask(&self, name: &str, body: &Value) -> Result<Value, Refusal> {
+        let operation = Operation {
+            service: "kms",
+            region: &self.region,
+            target: &format!("TrentService.{name}"),
+            what: "the key",
+        };
+        let now = self.call.clock.now();
+        let answer: Secret =
+            self.aws.call_json(operation, &self.url, &self.keys, now, &body.to_string())?;
+        serde_json::from_str(answer.expose()).map_err(|_| self.unreadable())
+    }
+
+    fn bytes(&self, answer: &Value, name: &str) -> Result<Vec<u8>, Refusal> {
+        let bytes = answer[name].as_str().and_then(|text| STANDARD.decode(text).ok());
+        bytes.filter(|bytes| !bytes.is_empty()).ok_or_else(|| self.unreadable())
+    }
+
+    fn unreadable(&self) -> Refusal {
+        Refusal::Failed(format!("`{}` answered in a way that cannot be read", shown(&self.url)))
+    }
+}
+
+impl Backend for Kms<'_> {
+    fn name(&self) -> String {
+        format!("`{}` in AWS KMS, `{}`", self.key, self.region)
+    }
+
+    fn public_key(&self) -> Result<Vec<u8>, Refusal> {
+        let answer = self.ask("GetPublicKey", &json!({ "KeyId": self.key }))?;
+        self.bytes(&answer, "PublicKey")
+    }
+
+    fn sign(&self, scheme: Scheme, digest: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let body = json!({
+            "KeyId": self.key,
+            "Message": STANDARD.encode(digest),
+            "MessageType": "DIGEST",
+            "SigningAlgorithm": algorithm(scheme),
+        });
+        let answer = self.ask("Sign", &body)?;
+        self.bytes(&answer, "Signature")
+    }
+}
+
+fn algorithm(scheme: Scheme) -> &'static str {
+    match scheme {
+        Scheme::Pss(Hash::Sha256) => "RSASSA_PSS_SHA_256",
+        Scheme::Pss(Hash::Sha384) => "RSASSA_PSS_SHA_384",
+        Scheme::Pss(Hash::Sha512) => "RSASSA_PSS_SHA_512",
+        Scheme::Pkcs1(Hash::Sha256) => "RSASSA_PKCS1_V1_5_SHA_256",
+        Scheme::Pkcs1(Hash::Sha384) => "RSASSA_PKCS1_V1_5_SHA_384",
+        Scheme::Pkcs1(Hash::Sha512) => "RSASSA_PKCS1_V1_5_SHA_512",
+        Scheme::Ecdsa(Hash::Sha256) => "ECDSA_SHA_256",
+        Scheme::Ecdsa(Hash::Sha384) => "ECDSA_SHA_384",
+        Scheme::Ecdsa(Hash::Sha512) => "ECDSA_SHA_512",
+    }
+}

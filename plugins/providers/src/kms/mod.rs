@@ -1,0 +1,105 @@
+//! `keyward-kms`: an external signer for TLS client keys in AWS KMS and in the transit engine of OpenBao and Vault.
+//!
+//! ```text
+//! kubeconfig ──► Target ──► certificate: a file
+//!                   └─────► Backend: AWS KMS or transit ──► signature
+//! ```
+//!
+//! The key never leaves its service. The address of the service and the credentials come from the environment and from
+//! the files of the service's own tools, never from the kubeconfig, which may be somebody else's. (It may select one of
+//! your AWS profiles.)
+
+mod aws;
+mod certificate;
+mod commands;
+mod flags;
+mod scheme;
+mod target;
+mod transit;
+
+use std::process::ExitCode;
+
+use keyward_plugin::{
+    CertificateResponse, Configuration, Refusal, SignRequest, Signer, serve_signer,
+};
+
+use self::{
+    certificate::Chain,
+    commands::Command,
+    flags::{FLAGS, USAGE},
+    scheme::Scheme,
+    target::{Place, Target},
+};
+use crate::{Call, explain::Explain, flags::Flags};
+
+/// The host of the API of AWS KMS in a region.
+pub fn api_host(region: &str) -> String {
+    aws::host(region)
+}
+
+/// A service that holds keys.
+trait Backend {
+    /// What the key is called, for people.
+    fn name(&self) -> String;
+
+    /// The public half of the key, as a `SubjectPublicKeyInfo` in DER.
+    fn public_key(&self) -> Result<Vec<u8>, Refusal>;
+
+    /// A signature over a digest: ECDSA in ASN.1 DER, RSA as it is.
+    fn sign(&self, scheme: Scheme, digest: &[u8]) -> Result<Vec<u8>, Refusal>;
+}
+
+/// Runs the family.
+pub(crate) fn run(call: &Call) -> ExitCode {
+    let flags = match Flags::read(&[FLAGS], &call.args) {
+        Ok(flags) => flags,
+        Err(refusal) => return call.finish(Err(refusal)),
+    };
+    if flags.is_set("help") {
+        return call.finish(call.print(USAGE));
+    }
+    match Command::of(call, &flags) {
+        Ok(Some(command)) => call.finish(command.run(call, &flags)),
+        Ok(None) => serve_signer(KmsSigner { call }),
+        Err(refusal) => call.finish(Err(refusal)),
+    }
+}
+
+struct KmsSigner<'a> {
+    call: &'a Call,
+}
+
+impl Signer for KmsSigner<'_> {
+    fn certificate(
+        &mut self,
+        configuration: &Configuration,
+    ) -> Result<CertificateResponse, Refusal> {
+        let target = Target::of_configuration(self.call, configuration)?;
+        let Chain { leaf, rest } = Chain::read(&target)?;
+        Ok(CertificateResponse { certificate: leaf, chain: rest, prompt: None })
+    }
+
+    fn sign(&mut self, request: &SignRequest) -> Result<Vec<u8>, Refusal> {
+        let target = Target::of_configuration(self.call, &request.configuration)?;
+        let scheme = Scheme::of(&Chain::read(&target)?, request.options)?;
+        let explain = Explain::default();
+        target.with_backend(self.call, &explain, |backend| backend.sign(scheme, &request.digest))
+    }
+}
+
+impl Target {
+    /// Opens the service of the key.
+    fn with_backend<T>(
+        &self,
+        call: &Call,
+        explain: &Explain,
+        use_it: impl FnOnce(&dyn Backend) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        match &self.place {
+            Place::Aws { key, region, profile } => {
+                aws::with(call, explain, (key, region.as_deref(), profile.as_deref()), use_it)
+            }
+            Place::Transit(key) => use_it(&transit::Transit::open(call, explain, key)?),
+        }
+    }
+}
