@@ -20,6 +20,7 @@ use zeroize::Zeroizing;
 /// The names of the authority and of clients in certificates.
 const AUTHORITY: &str = "keyward proxy";
 const CLIENT: &str = "keyward proxy client";
+const GRANT: &str = "keyward grant ";
 
 /// P-256 everywhere: every client supports it, and of the curves that all support it is the
 /// fastest.
@@ -113,8 +114,17 @@ impl Authority {
 
     /// A certificate for the clients of a context.
     pub(crate) fn client(&self) -> Result<ClientCertificate, Error> {
+        self.client_named(CLIENT)
+    }
+
+    /// A certificate for the consumer of a grant.
+    pub(crate) fn grant(&self, name: &str) -> Result<ClientCertificate, Error> {
+        self.client_named(&format!("{GRANT}{name}"))
+    }
+
+    fn client_named(&self, name: &str) -> Result<ClientCertificate, Error> {
         let key = key()?;
-        let mut params = params(CLIENT);
+        let mut params = params(name);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let certificate = params.signed_by(&key, &self.issuer)?;
@@ -154,11 +164,18 @@ pub(crate) fn is_client(pem: &[u8]) -> bool {
     names(pem, CLIENT)
 }
 
-/// Whether a certificate contains a name, which is stored as plain bytes.
+/// Whether this is the certificate of a grant, of whatever proxy.
+pub(crate) fn is_grant(certificate: &CertificateDer<'_>) -> bool {
+    contains(certificate, GRANT)
+}
+
 fn names(pem: &[u8], name: &str) -> bool {
-    pem::Blocks::of(pem)
-        .next()
-        .is_some_and(|block| block.content.windows(name.len()).any(|part| part == name.as_bytes()))
+    pem::Blocks::of(pem).next().is_some_and(|block| contains(&block.content, name))
+}
+
+/// Whether a certificate contains a name, which is stored as plain bytes.
+fn contains(der: &[u8], name: &str) -> bool {
+    der.windows(name.len()).any(|part| part == name.as_bytes())
 }
 
 /// The certificates are useless after the process ends, so their expiry only has to be far away.

@@ -6,7 +6,7 @@
 //!   proxy-PID/     with a number behind it where another pid namespace has the same PID
 //!     lock         held while the proxy lives
 //!     kubeconfig   for clients, 0600
-//!     admin.sock   /metrics, /healthz, /status
+//!     admin.sock   /metrics, /healthz, /status, /grants
 //! ```
 //!
 //! Files left by a killed proxy admit nobody, and the next start removes them.
@@ -94,13 +94,24 @@ impl Running {
     /// The contexts served, their users and expiries; docs/cli.md has the schema. Fails if the
     /// proxy does not answer within five seconds.
     pub fn status(&self) -> io::Result<Value> {
+        Ok(serde_json::from_str(&self.ask("GET /status")?)?)
+    }
+
+    /// Puts grants in force that were created, and ends those that were revoked, before it returns. Fails
+    /// if the proxy does not answer within five seconds.
+    pub fn reload_grants(&self) -> io::Result<()> {
+        self.ask("POST /grants").map(drop)
+    }
+
+    fn ask(&self, request: &str) -> io::Result<String> {
         let mut stream = UnixStream::connect(&self.socket)?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        stream.write_all(b"GET /status HTTP/1.0\r\nHost: keyward\r\n\r\n")?;
+        stream.write_all(format!("{request} HTTP/1.0\r\nHost: keyward\r\n\r\n").as_bytes())?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
-        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body);
-        Ok(serde_json::from_str(body.ok_or_else(|| io::Error::other("no answer"))?)?)
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+        let good = head.split(' ').nth(1) == Some("200");
+        if good { Ok(body.to_owned()) } else { Err(io::Error::other("no answer")) }
     }
 }
 

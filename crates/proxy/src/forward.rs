@@ -18,6 +18,7 @@ use crate::{
     body::{Answer, Progress, Upload},
     context::{ServedContext, State},
     gate::{self, Connection, Gate, wanted_upgrade},
+    grants::{Grant, Record},
     kube_status,
     refusal::{BROKEN_BODY, CHANGED, MIXED, Refusal, UPGRADE_WITH_BODY},
     request_stats::{Activity, OpenRequest},
@@ -44,6 +45,8 @@ const HOP_BY_HOP: [HeaderName; 4] = [
 pub(crate) enum Access {
     /// Forwards requests that pass the gate of the port.
     Checked(Arc<Gate>),
+    /// Forwards requests that pass the gate and that a grant allows.
+    Granted(Arc<Gate>, Arc<Grant>),
     /// Forwards none: the port belongs to one context and the client's certificate to another.
     MixedContexts,
 }
@@ -51,8 +54,16 @@ pub(crate) enum Access {
 impl Access {
     fn check<B>(&self, request: &Request<B>) -> Result<Connection, Refusal> {
         match self {
-            Self::Checked(gate) => gate.check(request),
+            Self::Checked(gate) | Self::Granted(gate, _) => gate.check(request),
             Self::MixedContexts => Err(MIXED),
+        }
+    }
+
+    /// The record of a request under a grant.
+    fn record<B>(&self, request: &Request<B>) -> Option<Record> {
+        match self {
+            Self::Granted(_, grant) => Some(Record::begin(grant, request)),
+            _ => None,
         }
     }
 }
@@ -62,7 +73,7 @@ pub(crate) async fn forward(
     context: Arc<ServedContext>,
     access: Access,
     connection: Arc<Activity>,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
 ) -> Result<Response<Answer>, Infallible> {
     let open = OpenRequest::begin(&context.stats, &connection);
     let begun = SystemClock.elapsed();
@@ -73,12 +84,23 @@ pub(crate) async fn forward(
     let http2 = request.version() == Version::HTTP_2;
     let progress = Progress::of(request.body());
     let state = context.state();
-    let passed = match (access.check(&request), &*state) {
+    let mut record = access.record(&request);
+    let mut checked = access.check(&request);
+    if let Some(record) = &mut record {
+        checked = record.decide(checked);
+        record.grant().impersonate(request.headers_mut());
+    }
+    let passed = match (checked, &*state) {
         (Err(refusal), _) => Err(refusal),
         (Ok(_), _) if audience == Audience::Placeholder => Ok(kube_status::no_resources()),
         (Ok(_), State::Closed(refusal)) => Err(refusal.clone()),
         (Ok(connection), State::Open(route)) => {
-            pass(&context, route, request, &connection, &progress, open).await
+            let grant = record.as_ref().map(Record::grant);
+            let passing = pass(&context, route, request, &connection, &progress, open, grant);
+            match &record {
+                None => passing.await,
+                Some(record) => record.unless_ended(passing).await,
+            }
         }
     };
     let passed = passed.and_then(|response| match &*state {
@@ -95,6 +117,9 @@ pub(crate) async fn forward(
     // What is left of a body could be taken for the next request.
     if !http2 && !progress.is_over() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    if let Some(record) = &mut record {
+        record.answered(&response);
     }
     let took = SystemClock.elapsed().saturating_sub(begun);
     context.stats.answered(response.status(), took);
@@ -119,6 +144,7 @@ async fn pass(
     connection: &Connection,
     progress: &Progress,
     open: OpenRequest,
+    grant: Option<&Arc<Grant>>,
 ) -> Result<Response<Answer>, Refusal> {
     let upgrade = wanted_upgrade(request.headers());
     if upgrade.is_some() && !request.body().is_end_stream() {
@@ -174,7 +200,7 @@ async fn pass(
             client.filter(|(wanted, _)| wanted_upgrade(response.headers()) == Some(wanted));
         let (protocol, client) = agreed.ok_or_else(|| failed(context, UNASKED_CHANGE))?;
         let upstream = hyper::upgrade::on(&mut response);
-        tunnel::open(context, protocol, client, upstream, open);
+        tunnel::open(context, protocol, (client, upstream), open, grant.map(Grant::enter));
         // The headers of the upgrade are forwarded with it.
         return Ok(response.map(|_| Answer::empty()));
     }

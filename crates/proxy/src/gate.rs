@@ -46,6 +46,12 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
+    /// The rules without exceptions, for clients that only act within a grant.
+    pub(crate) fn strict(&self) -> Self {
+        let (names, scheme) = (self.names.clone(), self.scheme.clone());
+        Self { names, scheme, allowed: Allowed::default() }
+    }
+
     /// Checks a request before anything is done for it, and returns its `Connection` header.
     pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<Connection, Refusal> {
         if request.method() == Method::CONNECT {

@@ -43,6 +43,7 @@ mod directory;
 mod error;
 mod forward;
 mod gate;
+pub mod grants;
 mod growth;
 mod kube_status;
 mod kubeconfig;

@@ -151,6 +151,12 @@ async fn answer(
         let message = if identity { NO_IDENTITY } else { &refusal.message };
         return text(refusal.code, PLAIN, format!("{message}\n"));
     }
+    if let (&Method::POST, "/grants", Channel::Socket(report)) =
+        (request.method(), request.uri().path(), channel)
+    {
+        report.grants.reload();
+        return text(StatusCode::OK, PLAIN, "ok".to_owned());
+    }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return text(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "GET only\n".to_owned());
     }

@@ -18,6 +18,7 @@ use crate::{
     admin::Admin,
     context::{ServedContext, ServedContexts},
     directory::Directory,
+    grants::Grants,
     kubeconfig::Written,
     metrics::Metrics,
     names,
@@ -97,6 +98,7 @@ pub struct Proxy {
     report: Arc<Report>,
     current: Arc<ServedContext>,
     contexts: Arc<ServedContexts>,
+    grants: Grants,
     metrics_url: Option<String>,
     /// Closed when nothing listens any more.
     listening: watch::Receiver<()>,
@@ -151,13 +153,19 @@ impl Proxy {
         };
         let Site { contexts, current, listeners, more, identity, clients, .. } = site;
         let identity = (identity.certificate, identity.key);
-        let acceptor = Acceptor::new(&clients, identity, contexts.clone(), metrics.clone())
+        let service = options.service.as_ref();
+        let grants = Grants::of(service, config.surroundings(), contexts.clone());
+        // Before the first client comes.
+        grants.reload();
+        let kept = (contexts.clone(), grants.clone());
+        let acceptor = Acceptor::new(&clients, identity, kept, metrics.clone())
             .map_err(|error| broken("the proxy's certificates", &error))?;
         let report = Arc::new(Report {
             service: options.service.as_ref().map(|service| service.name().to_owned()),
             url: current.url.clone(),
             kubeconfig: site.kubeconfig,
             contexts: contexts.clone(),
+            grants: grants.clone(),
             reloads: ReloadStats::new(),
             metrics,
             started: SystemClock.now(),
@@ -170,6 +178,7 @@ impl Proxy {
         serving.spawn(server::serve(Arc::new(acceptor), listeners, more, watched, listening));
         let mut helpers = admin.serve(report.clone());
         let reloads = report.reloads.clone();
+        helpers.spawn(grants.clone().watch());
         helpers.spawn(Reloader::new(files, routes, contexts.clone(), reloads, site.growth).run());
         Ok(Self {
             stage,
@@ -179,6 +188,7 @@ impl Proxy {
             report,
             current,
             contexts,
+            grants,
             metrics_url,
             listening: silent,
             _kubeconfig: site.written,
@@ -231,6 +241,11 @@ impl Proxy {
     /// What clients of a service need for each context.
     pub fn clients(&self) -> Clients {
         Clients(self.contexts.clone())
+    }
+
+    /// The grants that it enforces. Only a service has any.
+    pub fn grants(&self) -> &Grants {
+        &self.grants
     }
 
     /// Returns, after [`drain`](Self::drain), when nothing listens any more.

@@ -33,6 +33,17 @@ impl Refusal {
         Self { code: StatusCode::FORBIDDEN, reason: Some(reason), message: message.into() }
     }
 
+    /// For a request that a grant does not allow.
+    pub(crate) fn denied(message: String) -> Self {
+        Self { code: StatusCode::FORBIDDEN, reason: Some("grant"), message: message.into() }
+    }
+
+    /// For a grant whose requests cannot be recorded.
+    pub(crate) fn unrecorded(message: String) -> Self {
+        let code = StatusCode::SERVICE_UNAVAILABLE;
+        Self { code, reason: Some("grant"), message: message.into() }
+    }
+
     /// For a server without a response that can be forwarded.
     pub(crate) fn server_failed(code: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self { code, reason: None, message: message.into() }
@@ -105,3 +116,15 @@ pub(crate) const TRAILERS: Refusal =
     Refusal::bad("trailers", "trailers after a request's body are not supported");
 pub(crate) const BROKEN_BODY: Refusal =
     Refusal::bad("body", "the request's body broke off, or its chunks are malformed");
+/// The rules of a grant are about the path as the server reads it.
+pub(crate) const ODD_PATH: Refusal = Refusal::bad(
+    "grant",
+    "the path can be read in two ways: it has an empty part, `.`, `..`, or an escape that is not \
+     needed in a name",
+);
+pub(crate) const ODD_QUERY: Refusal = Refusal::bad(
+    "grant",
+    "the query can be read in two ways: it has `;`, an incomplete escape, or `watch` twice",
+);
+pub(crate) const ENDED: Refusal =
+    Refusal::forbidden("grant", "the grant was revoked or has expired");

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::{
     context::{ServedContext, ServedContexts, State},
+    grants::{GrantStatus, Grants},
     metrics::Metrics,
     reload::ReloadStats,
     request_stats::RequestStats,
@@ -32,6 +33,7 @@ pub(crate) struct Report {
     pub(crate) url: String,
     pub(crate) kubeconfig: PathBuf,
     pub(crate) contexts: Arc<ServedContexts>,
+    pub(crate) grants: Grants,
     pub(crate) reloads: Arc<ReloadStats>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) started: Timestamp,
@@ -160,6 +162,7 @@ impl Report {
             "started": self.started.to_string(),
             "config": self.config(),
             "contexts": all.iter().map(|served| context(served)).collect::<Vec<_>>(),
+            "grants": self.grants.list().iter().map(grant).collect::<Vec<_>>(),
         })
     }
 }
@@ -178,6 +181,18 @@ impl Report {
 
 fn stats(all: &[Arc<ServedContext>]) -> impl Iterator<Item = (&str, &RequestStats)> {
     all.iter().map(|context| (&*context.name, &*context.stats))
+}
+
+fn grant(status: &GrantStatus) -> Value {
+    json!({
+        "name": status.name,
+        "context": status.context,
+        "rules": status.rules,
+        "expires": status.expires.to_string(),
+        "requests": status.requests,
+        "denied": status.denied,
+        "connections": status.connections,
+    })
 }
 
 fn context(served: &ServedContext) -> Value {

@@ -27,6 +27,7 @@ use crate::{
     context::{ServedContext, ServedContexts},
     forward::{Access, forward},
     gate::Gate,
+    grants::{self, Grant, Grants},
     metrics::Metrics,
     request_stats::Activity,
     socket::Socket,
@@ -83,6 +84,7 @@ pub(crate) enum Stage {
 pub(crate) struct Acceptor {
     tls: TlsAcceptor,
     contexts: Arc<ServedContexts>,
+    grants: Grants,
     metrics: Arc<Metrics>,
     handshakes: ConnectionLimit,
 }
@@ -95,31 +97,41 @@ pub(crate) struct Listener {
 }
 
 impl Acceptor {
-    /// Admits clients with certificates of the authority `clients`.
+    /// Admits clients with certificates of the authority `clients`, and those of grants.
     pub(crate) fn new(
         clients: &CertificateDer<'static>,
         identity: (CertificateDer<'static>, PrivateKeyDer<'static>),
-        contexts: Arc<ServedContexts>,
+        (contexts, grants): (Arc<ServedContexts>, Grants),
         metrics: Arc<Metrics>,
     ) -> Result<Self, rustls::Error> {
         Ok(Self {
-            tls: Arc::new(settings(clients, identity)?).into(),
+            tls: Arc::new(settings(clients, identity, grants.clone())?).into(),
             contexts,
+            grants,
             metrics,
             handshakes: ConnectionLimit::new(HANDSHAKES),
         })
     }
 
-    /// The context of the client's certificate.
-    fn context(&self, stream: &TlsStream<Socket>) -> Option<Arc<ServedContext>> {
+    /// The context of the client's certificate, and the grant that it belongs to.
+    fn client(
+        &self,
+        stream: &TlsStream<Socket>,
+    ) -> Option<(Arc<ServedContext>, Option<Arc<Grant>>)> {
         let (_, session) = stream.get_ref();
-        self.contexts.of(session.peer_certificates()?.first()?)
+        let certificate = session.peer_certificates()?.first()?;
+        if let Some(context) = self.contexts.of(certificate) {
+            return Some((context, None));
+        }
+        let grant = self.grants.of_certificate(certificate)?;
+        Some((self.contexts.named(&grant.context)?, Some(grant)))
     }
 }
 
 fn settings(
     clients: &CertificateDer<'static>,
     (certificate, key): (CertificateDer<'static>, PrivateKeyDer<'static>),
+    grants: Grants,
 ) -> Result<ServerConfig, rustls::Error> {
     let provider: Arc<CryptoProvider> = Arc::new(ring::default_provider());
     let mut roots = RootCertStore::empty();
@@ -129,7 +141,7 @@ fn settings(
         .map_err(|error| rustls::Error::General(error.to_string()))?;
     let mut settings = ServerConfig::builder_with_details(provider, Arc::new(WallClock))
         .with_safe_default_protocol_versions()?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(grants::verifier(verifier, grants))
         .with_single_cert(vec![certificate], key)?;
     settings.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     // Few clients reconnect, and without tickets no earlier handshake has a secret to lose.
@@ -239,14 +251,27 @@ async fn connect(
             return;
         }
     };
-    let Some(context) = acceptor.context(&stream) else {
+    let Some((context, grant)) = acceptor.client(&stream) else {
         acceptor.metrics.rejected();
         tracing::warn!(%peer, "a client's certificate belongs to no context");
         return;
     };
-    let access =
-        if Arc::ptr_eq(&context, &here) { Access::Checked(gate) } else { Access::MixedContexts };
-    talk(context, access, stream, stage).await;
+    let own = Arc::ptr_eq(&context, &here);
+    match grant {
+        None if own => talk(context, Access::Checked(gate), stream, stage).await,
+        None => talk(context, Access::MixedContexts, stream, stage).await,
+        // The consumer of a grant is answered as if there were no other context.
+        Some(_) if !own => acceptor.metrics.rejected(),
+        Some(grant) => {
+            let connected = grant.enter();
+            let access = Access::Granted(Arc::new(gate.strict()), grant);
+            tokio::select! {
+                biased;
+                () = connected.ended() => {}
+                () = talk(context, access, stream, stage) => {}
+            }
+        }
+    }
 }
 
 /// Performs the handshake.

@@ -8,6 +8,7 @@
 //!     kubeconfig     for clients; its path never changes
 //!     listener.pem   the listener's certificate and key, and who signed it
 //!     lock           held while a proxy listens
+//!     grants/        what each grant allows; see `grants::store`
 //! ```
 //!
 //! The listener's key stays the same, so that a kubeconfig that a client has already read is still
@@ -149,6 +150,11 @@ impl Service {
     /// After how long without a request the proxy ends.
     pub fn idle(&self) -> Duration {
         Duration::from_secs(self.settings.idle_seconds)
+    }
+
+    /// The directory of its grants' rules.
+    pub(crate) fn grants(&self) -> PathBuf {
+        self.directory.join("grants")
     }
 
     pub(crate) fn listener(&self) -> PathBuf {

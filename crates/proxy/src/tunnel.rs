@@ -11,6 +11,7 @@ use tokio::io::copy_bidirectional_with_sizes;
 
 use crate::{
     context::ServedContext,
+    grants::Connected,
     request_stats::{OpenRequest, RequestStats},
 };
 
@@ -19,19 +20,29 @@ use crate::{
 const BUFFER: usize = 64 * 1024;
 
 /// Connects both sides once each has upgraded. If one side stops sending, the other is told and may
-/// continue to send.
+/// continue to send. A stream under a grant ends with it.
 pub(crate) fn open(
     context: &ServedContext,
     protocol: &'static str,
-    client: OnUpgrade,
-    upstream: OnUpgrade,
+    (client, upstream): (OnUpgrade, OnUpgrade),
     request: OpenRequest,
+    grant: Option<Connected>,
 ) {
     let tunnel = OpenTunnel::begin(&context.stats, protocol);
     let context = context.name.clone();
     tokio::spawn(async move {
         let _both = (tunnel, request);
-        match join(client, upstream).await {
+        let ended = async {
+            match &grant {
+                Some(grant) => grant.ended().await,
+                None => std::future::pending().await,
+            }
+        };
+        let joined = tokio::select! {
+            () = ended => Err(io::Error::other("the grant has ended")),
+            joined = join(client, upstream) => joined,
+        };
+        match joined {
             Ok((sent, received)) => {
                 tracing::info!(context, protocol, sent, received, "a stream ended");
             }

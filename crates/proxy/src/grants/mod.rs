@@ -1,0 +1,210 @@
+//! Grants: access to a context for a tool, a container or an AI agent, which can be taken back.
+//!
+//! A consumer has a client certificate of its own and never a credential of the cluster. The proxy
+//! forwards what the rules allow, records every request, and closes the consumer's connections when the
+//! grant is revoked or ends. [`Grants`] are those that a proxy enforces; `store` has the files from which
+//! it learns of them.
+
+mod attributes;
+mod audit;
+mod live;
+mod record;
+mod relay;
+mod rules;
+mod store;
+mod verifier;
+
+use std::{
+    collections::HashMap,
+    fs,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use arc_swap::ArcSwap;
+use jiff::Timestamp;
+use keyward_process::{
+    clock::{Clock as _, SystemClock},
+    surroundings::Surroundings,
+};
+use rustls::pki_types::CertificateDer;
+
+use crate::{Error, Service, context::ServedContexts};
+
+use self::store::Places;
+pub use self::{
+    live::RecentRequest,
+    rules::{Allow, Rules},
+    store::{NewGrant, StoredGrant, create, log_files, revoke},
+};
+pub(crate) use self::{
+    live::{Connected, Grant},
+    record::Record,
+    verifier::verifier,
+};
+
+/// How often the files are looked at, for changes of which nobody told us.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The grants that a proxy enforces.
+#[derive(Clone)]
+pub struct Grants(Arc<Inner>);
+
+struct Inner {
+    /// Where they come from; a proxy that is no service has none.
+    source: Option<Source>,
+    contexts: Arc<ServedContexts>,
+    live: ArcSwap<HashMap<CertificateDer<'static>, Arc<Grant>>>,
+    /// When the directory had changed last. Held while the files are read.
+    seen: Mutex<Option<SystemTime>>,
+}
+
+struct Source {
+    service: Service,
+    places: Places,
+}
+
+/// A grant in force.
+#[derive(Debug, Clone)]
+pub struct GrantStatus {
+    /// The name.
+    pub name: String,
+    /// The context that it gives access to.
+    pub context: String,
+    /// What it allows, in words, a line each.
+    pub rules: Vec<String>,
+    /// When it ends.
+    pub expires: Timestamp,
+    /// How many requests its consumer has made since the proxy started.
+    pub requests: u64,
+    /// How many of them were denied.
+    pub denied: u64,
+    /// How many connections and upgraded streams are open.
+    pub connections: u64,
+    /// The last requests, the newest first.
+    pub recent: Vec<RecentRequest>,
+}
+
+impl Grants {
+    /// Those of a service.
+    pub(crate) fn of(
+        service: Option<&Service>,
+        surroundings: &Surroundings,
+        contexts: Arc<ServedContexts>,
+    ) -> Self {
+        let source = service
+            .cloned()
+            .and_then(|service| Some(Source { service, places: Places::of(surroundings)? }));
+        let (live, seen) = (ArcSwap::default(), Mutex::default());
+        Self(Arc::new(Inner { source, contexts, live, seen }))
+    }
+
+    /// The grants in force, by name.
+    pub fn list(&self) -> Vec<GrantStatus> {
+        let mut all: Vec<_> = self.0.live.load().values().map(|grant| grant.status()).collect();
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all
+    }
+
+    /// Revokes a grant, and closes its connections. Returns whether there was one with this name.
+    pub fn revoke(&self, name: &str) -> Result<bool, Error> {
+        let Some(source) = &self.0.source else { return Ok(false) };
+        let known = self.0.live.load().values().any(|grant| grant.name == name);
+        if known {
+            store::remove(&source.service, &source.places, name).map_err(|error| {
+                Error::failed(format!("the grant `{name}` cannot be removed"))
+                    .note("cause", error.to_string())
+            })?;
+            self.reload();
+        }
+        Ok(known)
+    }
+
+    /// Whether none is in force.
+    pub fn is_empty(&self) -> bool {
+        self.0.live.load().is_empty()
+    }
+
+    /// The grant that a certificate belongs to.
+    pub(crate) fn of_certificate(&self, certificate: &CertificateDer<'_>) -> Option<Arc<Grant>> {
+        self.0.live.load().get(certificate).cloned()
+    }
+
+    /// Puts in force what the files say now. Needs the proxy's runtime.
+    pub(crate) fn reload(&self) {
+        let Some(Source { service, places }) = &self.0.source else { return };
+        let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before it is read, so that a change in between is noticed.
+        *seen = changed(service);
+        let before = self.0.live.load_full();
+        let mut now = HashMap::new();
+        for stored in StoredGrant::of_service(service) {
+            if stored.is_expired() {
+                let _ = store::remove(service, places, &stored.name);
+                continue;
+            }
+            let Some(certificate) = stored.der() else { continue };
+            let grant = match before.get(&certificate).filter(|grant| grant.stored == stored) {
+                Some(known) => known.clone(),
+                None => Arc::new(Grant::new(stored, places)),
+            };
+            now.insert(certificate, grant);
+        }
+        let kept = |grant: &Arc<Grant>| now.values().any(|one| Arc::ptr_eq(one, grant));
+        let ended: Vec<_> = before.values().filter(|grant| !kept(grant)).cloned().collect();
+        let now = Arc::new(now);
+        self.0.live.store(now.clone());
+        // After nobody can connect with it any more.
+        for grant in ended {
+            grant.end();
+        }
+        for grant in now.values() {
+            grant.listen(places, &self.0.contexts);
+        }
+    }
+
+    /// Watches the files and the clock until it is dropped.
+    pub(crate) async fn watch(self) {
+        if self.0.source.is_none() {
+            return;
+        }
+        loop {
+            tokio::time::sleep(self.pause()).await;
+            let grants = self.clone();
+            let looked = tokio::task::spawn_blocking(move || {
+                if grants.is_stale() {
+                    grants.reload();
+                }
+            });
+            if looked.await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// How long nothing can happen.
+    fn pause(&self) -> Duration {
+        let now = SystemClock.now();
+        let left = |grant: &Arc<Grant>| grant.expires.duration_since(now).unsigned_abs();
+        let live = self.0.live.load();
+        live.values().map(left).min().unwrap_or(LOOK).clamp(Duration::from_millis(10), LOOK)
+    }
+
+    fn is_stale(&self) -> bool {
+        let Some(source) = &self.0.source else { return false };
+        let now = SystemClock.now();
+        let seen = *self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        changed(&source.service) != seen
+            || self
+                .0
+                .live
+                .load()
+                .values()
+                .any(|grant| grant.expires <= now || !grant.is_listening())
+    }
+}
+
+/// When the rules of a service last changed.
+fn changed(service: &Service) -> Option<SystemTime> {
+    fs::metadata(service.grants()).and_then(|found| found.modified()).ok()
+}

@@ -1,0 +1,206 @@
+//! One request of a grant's consumer: decided once, recorded once.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use http::{Request, Response};
+use keyward_process::clock::{Clock as _, SystemClock};
+use keyward_protocol::text::inline;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Grant, RecentRequest,
+    attributes::{Attributes, Object, Query},
+};
+use crate::refusal::{ENDED, Refusal};
+
+/// The parts of a query that are recorded. Others may be secret, as the words of a command.
+const KEYS: [&str; 12] = [
+    "allowWatchBookmarks",
+    "container",
+    "dryRun",
+    "fieldManager",
+    "fieldSelector",
+    "follow",
+    "force",
+    "labelSelector",
+    "limit",
+    "previous",
+    "propagationPolicy",
+    "watch",
+];
+
+/// The longest value that is recorded.
+const LONGEST: usize = 256;
+
+/// A request. It is recorded when this is dropped, also if the consumer leaves before the answer.
+pub(crate) struct Record {
+    grant: Arc<Grant>,
+    at: jiff::Timestamp,
+    begun: Duration,
+    method: String,
+    attributes: Option<Attributes>,
+    query: Map<String, Value>,
+    decision: Result<(), Refusal>,
+    status: Option<u16>,
+}
+
+impl Record {
+    /// Decides about a request.
+    pub(crate) fn begin<B>(grant: &Arc<Grant>, request: &Request<B>) -> Self {
+        let (method, uri) = (request.method(), request.uri());
+        let read = Attributes::of(method, uri);
+        let decision = match &read {
+            Err(refusal) => Err(refusal.clone()),
+            Ok(attributes) if !grant.stored.rules.allows(attributes) => {
+                Err(Refusal::denied(denial(grant, attributes)))
+            }
+            Ok(_) => grant.log.ready().map_err(|error| {
+                let name = &grant.name;
+                let message = format!("the log of grant `{name}` cannot be written: {error}");
+                Refusal::unrecorded(message)
+            }),
+        };
+        let query = uri.query().and_then(|query| Query::parse(query).ok());
+        grant.requests.fetch_add(1, Ordering::Relaxed);
+        Self {
+            grant: grant.clone(),
+            at: SystemClock.now(),
+            begun: SystemClock.elapsed(),
+            method: method.as_str().to_ascii_lowercase(),
+            attributes: read.ok(),
+            query: query.map(|query| recorded(&query)).unwrap_or_default(),
+            decision,
+            status: None,
+        }
+    }
+
+    /// Takes in what the listener's gate says of the request, and returns it unless the grant says no.
+    pub(crate) fn decide<T>(&mut self, gate: Result<T, Refusal>) -> Result<T, Refusal> {
+        match (gate, &self.decision) {
+            (Ok(passed), Ok(())) => Ok(passed),
+            (Ok(_), Err(refusal)) => Err(refusal.clone()),
+            (Err(refusal), _) => {
+                self.decision = Err(refusal.clone());
+                Err(refusal)
+            }
+        }
+    }
+
+    pub(crate) fn grant(&self) -> &Arc<Grant> {
+        &self.grant
+    }
+
+    /// Waits for an answer, but not longer than the grant lasts.
+    pub(crate) async fn unless_ended<T>(
+        &self,
+        answer: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        tokio::select! {
+            biased;
+            () = self.grant.ended() => Err(ENDED),
+            answer = answer => answer,
+        }
+    }
+
+    /// The answer that the consumer gets.
+    pub(crate) fn answered<B>(&mut self, response: &Response<B>) {
+        self.status = Some(response.status().as_u16());
+    }
+
+    fn line(&self) -> String {
+        let took = SystemClock.elapsed().saturating_sub(self.begun);
+        let mut line = json!({
+            "time": self.at.to_string(),
+            "grant": self.grant.name,
+            "context": self.grant.context,
+            "allowed": self.decision.is_ok(),
+            "status": self.status,
+            "ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        });
+        match &self.attributes {
+            // The path of such a request could be anything.
+            None => line["verb"] = self.method.as_str().into(),
+            Some(Attributes::Path { verb, path }) => {
+                line["verb"] = verb.as_str().into();
+                line["path"] = shortened(path).into();
+            }
+            Some(Attributes::Object(object)) => {
+                line["verb"] = (*object.verb).into();
+                line["resource"] = shortened(&object.resource()).into();
+                line["namespace"] = shortened(&object.namespace).into();
+                line["name"] = shortened(&object.name).into();
+            }
+        }
+        if !self.query.is_empty() {
+            line["query"] = Value::Object(self.query.clone());
+        }
+        line.to_string()
+    }
+
+    fn recent(&self) -> RecentRequest {
+        let (verb, resource, namespace, name) = match &self.attributes {
+            None => (self.method.clone(), String::new(), String::new(), String::new()),
+            Some(Attributes::Path { verb, path }) => {
+                (verb.clone(), shortened(path), String::new(), String::new())
+            }
+            Some(Attributes::Object(object)) => (
+                object.verb.to_string(),
+                shortened(&object.resource()),
+                shortened(&object.namespace),
+                shortened(&object.name),
+            ),
+        };
+        let (at, status, allowed) = (self.at, self.status, self.decision.is_ok());
+        RecentRequest { at, verb, resource, namespace, name, status, allowed }
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        if self.decision.is_err() {
+            self.grant.denied.fetch_add(1, Ordering::Relaxed);
+        }
+        self.grant.log.write(self.line());
+        self.grant.remember(self.recent());
+    }
+}
+
+/// What the consumer reads.
+fn denial(grant: &Grant, attributes: &Attributes) -> String {
+    let name = &grant.name;
+    match attributes {
+        Attributes::Path { verb, path } => {
+            format!("grant `{name}` does not allow `{} {}`", inline(verb), inline(path))
+        }
+        Attributes::Object(object) => {
+            let Object { verb, namespace, .. } = object;
+            let (verb, resource) = (inline(verb), inline(&object.resource()));
+            let rules = &grant.stored.rules;
+            let next = if rules.reaches(object) {
+                format!("`--allow {verb}:{resource}` would")
+            } else {
+                format!("it is for {}", rules.namespaces.join(", "))
+            };
+            let place = match namespace.as_str() {
+                "" => "for the whole cluster".to_owned(),
+                namespace => format!("in namespace `{}`", inline(namespace)),
+            };
+            format!("grant `{name}` does not allow `{verb} {resource}` {place}; {next}")
+        }
+    }
+}
+
+fn recorded(query: &Query) -> Map<String, Value> {
+    let pairs = KEYS.iter().filter_map(|key| Some((*key, query.values(key).next()?)));
+    pairs.map(|(key, value)| (key.to_owned(), shortened(value).into())).collect()
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,352 @@
+//! The files of grants.
+//!
+//! ```text
+//! $XDG_STATE_HOME/keyward/
+//!   proxy/SERVICE/grants/NAME.json  what a grant allows, and its certificate; the proxy reads it
+//!   grants/NAME/                    for the consumer; can be mounted into a container
+//!     kubeconfig                    with the grant's own key
+//!     proxy.sock, address           with `--socket`
+//!   grant-logs/NAME.jsonl           every request; stays after the grant has ended
+//! ```
+//!
+//! The consumer can write into its own directory, so nothing there decides what it may do.
+
+use std::{
+    fs::{self, DirBuilder, File},
+    io,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use keyward_host::{
+    Kubeconfig,
+    kubeconfig::{Cluster, Context, Named, User},
+};
+use keyward_process::{
+    clock::{Clock as _, SystemClock},
+    file::{self, Limits},
+    surroundings::Surroundings,
+};
+use keyward_protocol::text::inline;
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+use serde::{Deserialize, Serialize};
+
+use super::rules::Rules;
+use crate::{Error, Service, certificates::Authority, ports, service::write_private};
+
+/// The longest name of a grant.
+const LONGEST_NAME: usize = 64;
+
+/// The longest path of a Unix socket.
+const LONGEST_SOCKET: usize = 107;
+
+/// A grant on disk. It holds no secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredGrant {
+    /// The name; the file has it too.
+    #[serde(skip)]
+    pub name: String,
+    /// The service whose proxy enforces it.
+    #[serde(skip)]
+    pub service: String,
+    /// The context that it gives access to.
+    pub context: String,
+    /// What it allows.
+    pub rules: Rules,
+    /// When it was made.
+    pub created: String,
+    /// When it ends.
+    pub expires: String,
+    /// Whether the proxy also listens on a socket in the consumer's directory.
+    pub socket: bool,
+    /// The client certificate that it admits.
+    pub(crate) certificate: String,
+}
+
+/// What a new grant is to be.
+#[derive(Debug, Clone)]
+pub struct NewGrant {
+    /// Its name.
+    pub name: String,
+    /// The context that it gives access to.
+    pub context: String,
+    /// What it allows.
+    pub rules: Rules,
+    /// How long it lasts.
+    pub ttl: Duration,
+    /// Whether the consumer gets a socket too.
+    pub socket: bool,
+}
+
+/// The directories of grants.
+#[derive(Debug, Clone)]
+pub(crate) struct Places {
+    state: PathBuf,
+}
+
+impl Places {
+    pub(crate) fn of(surroundings: &Surroundings) -> Option<Self> {
+        Some(Self { state: ports::directory(surroundings)? })
+    }
+
+    pub(crate) fn consumer(&self, name: &str) -> PathBuf {
+        self.state.join("grants").join(name)
+    }
+
+    pub(crate) fn socket(&self, name: &str) -> PathBuf {
+        self.consumer(name).join("proxy.sock")
+    }
+
+    pub(crate) fn log(&self, name: &str) -> PathBuf {
+        self.state.join("grant-logs").join(format!("{name}.jsonl"))
+    }
+}
+
+impl StoredGrant {
+    /// The grants of a service, by name. A file that is not one is ignored, with a warning.
+    pub fn of_service(service: &Service) -> Vec<Self> {
+        let entries = fs::read_dir(service.grants()).into_iter().flatten().flatten();
+        let mut found: Vec<_> = entries
+            .filter_map(|entry| {
+                let file = entry.file_name().into_string().ok()?;
+                let name = file.strip_suffix(".json").filter(|name| is_name(name))?;
+                let read = Self::read(&entry.path(), name, service.name());
+                if read.is_none() {
+                    tracing::warn!("`{}` is not a grant", entry.path().display());
+                }
+                read
+            })
+            .collect();
+        found.sort_by(|one: &Self, other| one.name.cmp(&other.name));
+        found
+    }
+
+    /// All grants of this user, by name.
+    pub fn all(surroundings: &Surroundings) -> Vec<Self> {
+        let mut found: Vec<_> =
+            Service::all(surroundings).iter().flat_map(Self::of_service).collect();
+        found.sort_by(|one, other| one.name.cmp(&other.name));
+        found
+    }
+
+    fn read(path: &Path, name: &str, service: &str) -> Option<Self> {
+        let text = file::read(path, &Limits::GIVEN.regular()).ok()?;
+        let mut grant: Self = serde_json::from_slice(&text).ok()?;
+        name.clone_into(&mut grant.name);
+        service.clone_into(&mut grant.service);
+        let usable = grant.rules.headers().is_some() && grant.end().is_some();
+        (usable && grant.der().is_some()).then_some(grant)
+    }
+
+    pub(crate) fn end(&self) -> Option<Timestamp> {
+        self.expires.parse().ok()
+    }
+
+    pub(crate) fn der(&self) -> Option<CertificateDer<'static>> {
+        CertificateDer::from_pem_slice(self.certificate.as_bytes()).ok()
+    }
+
+    /// Whether it has ended by itself.
+    pub fn is_expired(&self) -> bool {
+        self.end().is_none_or(|end| end <= SystemClock.now())
+    }
+}
+
+/// Makes a grant, and returns the kubeconfig for its consumer. The service must have served the context
+/// before: its kubeconfig has the address.
+pub fn create(
+    service: &Service,
+    surroundings: &Surroundings,
+    new: &NewGrant,
+) -> Result<(StoredGrant, PathBuf), Error> {
+    let name = inline(&new.name);
+    if !is_name(&new.name) {
+        return Err(Error::usage(format!("`{name}` cannot be the name of a grant"))
+            .hint("use letters, digits, `-`, `_` and `.`, at most 64"));
+    }
+    if new.rules.headers().is_none() {
+        return Err(Error::usage("no request can act as this user and these groups").hint(
+            "give `--as-group` only with `--as-user`, and neither empty nor with a line break",
+        ));
+    }
+    let cluster = cluster(service, &new.context)?;
+    let places = Places::of(surroundings)
+        .ok_or_else(|| Error::failed("no directory for grants").hint("set `HOME`"))?;
+    let directory = places.consumer(&new.name);
+    if new.socket && places.socket(&new.name).as_os_str().len() > LONGEST_SOCKET {
+        return Err(Error::usage(format!(
+            "the path `{}` is too long for a socket",
+            directory.display()
+        ))
+        .hint("give the grant a shorter name, or set `XDG_STATE_HOME` to a shorter directory"));
+    }
+    let expires = SignedDuration::try_from(new.ttl)
+        .ok()
+        .and_then(|ttl| SystemClock.now().checked_add(ttl).ok())
+        .ok_or_else(|| Error::usage("a grant cannot last that long"))?;
+    let failed = |error: io::Error| {
+        Error::failed(format!("the grant `{name}` cannot be written"))
+            .note("cause", error.to_string())
+    };
+    let parent = directory.parent().unwrap_or(&directory);
+    for path in [parent, &service.grants()] {
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+    }
+    // Two of the same name at once: the second finds the first.
+    let lock = File::create(parent.join(".lock")).map_err(failed)?;
+    lock.lock().map_err(failed)?;
+    make_room(surroundings, &places, &new.name);
+    match DirBuilder::new().mode(0o700).create(&directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(Error::usage(format!("there is a grant `{name}` already")).hint(format!(
+                "choose another name, or end it with `keyward grant revoke {name}`"
+            )));
+        }
+        made => made.map_err(failed)?,
+    }
+    let written = write(service, &places, new, cluster, expires);
+    if written.is_err() {
+        let _ = fs::remove_dir_all(&directory);
+    }
+    written
+}
+
+fn write(
+    service: &Service,
+    places: &Places,
+    new: &NewGrant,
+    cluster: Cluster,
+    expires: Timestamp,
+) -> Result<(StoredGrant, PathBuf), Error> {
+    let failed = |error: &dyn std::error::Error| {
+        Error::failed(format!("the grant `{}` cannot be written", new.name))
+            .note("cause", error.to_string())
+    };
+    let client = Authority::new()
+        .and_then(|authority| authority.grant(&new.name))
+        .map_err(|error| failed(&error))?;
+    let address = cluster.server.strip_prefix("https://").unwrap_or_default().to_owned();
+    let user = User {
+        client_certificate_data: client.certificate_pem.as_bytes().to_vec(),
+        client_key_data: client.key_pem.clone(),
+        ..User::default()
+    };
+    let context = Context {
+        cluster: new.context.clone(),
+        user: new.name.clone(),
+        namespace: new.rules.namespaces.first().cloned().unwrap_or_default(),
+        ..Context::default()
+    };
+    let mut config = Kubeconfig { current_context: new.context.clone(), ..Kubeconfig::default() };
+    config.clusters.push(Named::new(new.context.as_str(), cluster));
+    config.users.push(Named::new(new.name.as_str(), user));
+    config.contexts.push(Named::new(new.context.as_str(), context));
+    let directory = places.consumer(&new.name);
+    let kubeconfig = directory.join("kubeconfig");
+    let done = write_private(&kubeconfig, config.to_json().expose().as_bytes());
+    done.map_err(|error| failed(&error))?;
+    if new.socket {
+        let done = write_private(&directory.join("address"), address.as_bytes());
+        done.map_err(|error| failed(&error))?;
+    }
+    let grant = StoredGrant {
+        name: new.name.clone(),
+        service: service.name().to_owned(),
+        context: new.context.clone(),
+        rules: new.rules.clone(),
+        created: SystemClock.now().to_string(),
+        expires: expires.to_string(),
+        socket: new.socket,
+        certificate: client.certificate_pem,
+    };
+    let text = serde_json::to_vec_pretty(&grant).map_err(|error| failed(&error))?;
+    write_private(&rules_file(service, &new.name), &text).map_err(|error| failed(&error))?;
+    Ok((grant, kubeconfig))
+}
+
+/// Removes the files of a grant but its log. Returns whether there was one.
+pub(crate) fn remove(service: &Service, places: &Places, name: &str) -> io::Result<bool> {
+    // First what counts.
+    let found = match fs::remove_file(rules_file(service, name)) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(error),
+    };
+    let _ = fs::remove_dir_all(places.consumer(name));
+    Ok(found)
+}
+
+/// Revokes a grant of this user: its certificate is worth nothing as soon as the proxy has heard of it.
+/// Returns the grant; `None` if there is none with this name.
+pub fn revoke(surroundings: &Surroundings, name: &str) -> Result<Option<StoredGrant>, Error> {
+    let Some(places) = Places::of(surroundings) else { return Ok(None) };
+    for service in Service::all(surroundings) {
+        let known = StoredGrant::of_service(&service).into_iter().find(|one| one.name == name);
+        if let Some(grant) = known {
+            remove(&service, &places, name).map_err(|error| {
+                Error::failed(format!("the grant `{name}` cannot be removed"))
+                    .note("cause", error.to_string())
+            })?;
+            return Ok(Some(grant));
+        }
+    }
+    Ok(None)
+}
+
+/// The files of a grant's log that exist, the oldest first.
+pub fn log_files(surroundings: &Surroundings, name: &str) -> Vec<PathBuf> {
+    let Some(places) = Places::of(surroundings).filter(|_| is_name(name)) else {
+        return Vec::new();
+    };
+    let newest = places.log(name);
+    let older = (1..=super::audit::KEPT).rev().map(|number| super::audit::older(&newest, number));
+    older.chain([newest.clone()]).filter(|path| path.exists()).collect()
+}
+
+/// Removes what is left of a grant that has ended while no proxy ran.
+fn make_room(surroundings: &Surroundings, places: &Places, name: &str) {
+    let known = StoredGrant::all(surroundings).into_iter().find(|one| one.name == name);
+    match known {
+        None => {
+            let _ = fs::remove_dir_all(places.consumer(name));
+        }
+        Some(known) if known.is_expired() => {
+            let service = Service::named(surroundings, &known.service);
+            let _ = service.map(|service| remove(&service, places, name));
+        }
+        Some(_) => {}
+    }
+}
+
+fn rules_file(service: &Service, name: &str) -> PathBuf {
+    service.grants().join(format!("{name}.json"))
+}
+
+/// The address of a context, and the authority of its listener.
+fn cluster(service: &Service, context: &str) -> Result<Cluster, Error> {
+    let path = service.kubeconfig();
+    let config = file::read(&path, &Limits::NAMED.regular())
+        .ok()
+        .and_then(|text| Kubeconfig::from_bytes(&text).ok())
+        .ok_or_else(|| Error::failed(format!("`{}` cannot be read", path.display())))?;
+    let found = config.clusters.iter().find(|cluster| cluster.name == context);
+    let served =
+        |cluster: &Cluster| crate::certificates::is_authority(&cluster.certificate_authority_data);
+    match found {
+        Some(cluster) if served(&cluster.value) => Ok(cluster.value.clone()),
+        _ => {
+            let names: Vec<_> =
+                config.contexts.iter().map(|context| inline(&context.name)).collect();
+            Err(Error::usage(format!("the proxy does not serve a context `{}`", inline(context)))
+                .hint(format!("choose one of {}", names.join(", "))))
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    (1..=LONGEST_NAME).contains(&name.len()) && !name.starts_with('.') && name.chars().all(plain)
+}
