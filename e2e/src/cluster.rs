@@ -4,7 +4,7 @@ mod control;
 
 use std::{
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -47,6 +47,8 @@ pub struct Cluster {
     store: String,
     /// Started by the first step that needs it; ends before the API server does.
     worker: OnceCell<Worker>,
+    /// What the running step waits for.
+    waits_for: Mutex<String>,
     // In the order in which they end.
     servers: Mutex<Vec<Server>>,
     folder: TempDir,
@@ -83,6 +85,7 @@ impl Cluster {
             tools,
             store,
             worker: OnceCell::new(),
+            waits_for: Mutex::default(),
             servers,
             folder,
         };
@@ -182,12 +185,32 @@ impl Cluster {
 
     /// Keeps a process until the end.
     pub fn push(&self, server: Server) {
-        self.servers.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(0, server);
+        lock(&self.servers).insert(0, server);
+    }
+
+    /// Says what the step waits for from now on, in case that it waits for ever.
+    pub fn waits_for(&self, what: &str) {
+        what.clone_into(&mut lock(&self.waits_for));
+    }
+
+    /// What the step waits for, and the cluster's pods and events.
+    pub async fn why_it_waits(&self) -> String {
+        let mut text = lock(&self.waits_for).clone();
+        for kind in ["pods,daemonsets,jobs", "events"] {
+            let args = ["get", kind, "--all-namespaces", "--output=wide", "--request-timeout=10s"];
+            let said = self.kubectl(&args).await.unwrap_or_else(|error| error.to_string());
+            let lines: Vec<&str> = said.lines().collect();
+            for line in &lines[lines.len().saturating_sub(20)..] {
+                text.push('\n');
+                text.push_str(line);
+            }
+        }
+        text
     }
 
     /// Shows the ends of all logs.
     pub fn show_logs(&self) {
-        let servers = self.servers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let servers = lock(&self.servers);
         let worker = self.worker.get().into_iter().flat_map(Worker::logs);
         for text in servers.iter().map(Server::tail).chain(self.outside.logs()).chain(worker) {
             eprintln!("--- {text}");
@@ -206,8 +229,7 @@ impl Cluster {
     }
 
     fn alive(&self) -> Outcome<()> {
-        let mut servers = self.servers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        servers.iter_mut().try_for_each(Server::alive)
+        lock(&self.servers).iter_mut().try_for_each(Server::alive)
     }
 
     /// What the steps find there: everybody who is somebody may work in `default`.
@@ -249,9 +271,13 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         drop(self.worker.take());
-        let servers = self.servers.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let servers = self.servers.get_mut().unwrap_or_else(PoisonError::into_inner);
         servers.drain(..).for_each(drop);
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The files that the processes read.

@@ -127,9 +127,13 @@ async fn run(options: &Options) -> Outcome<usize> {
     }
     for step in steps.into_iter().filter(|step| step.name.contains(&options.filter)) {
         let begin = Instant::now();
+        cluster.waits_for("");
         let outcome = match tokio::time::timeout(STEP, (step.run)(&cluster)).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(format!("it took longer than {} s", STEP.as_secs()).into()),
+            Err(_) => {
+                let why = cluster.why_it_waits().await;
+                Err(format!("it took longer than {} s: {why}", STEP.as_secs()).into())
+            }
         };
         let took = begin.elapsed().as_secs_f64();
         match outcome {

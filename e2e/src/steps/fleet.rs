@@ -70,15 +70,19 @@ async fn accepted(cluster: &Cluster, objects: &str) -> Outcome<usize> {
 /// Installs the chart, upgrades it, tries a broken configuration, rolls back and uninstalls.
 pub async fn lifecycle(cluster: &Cluster) -> Outcome<String> {
     let fleet = Fleet::prepare(cluster).await?;
+    cluster.waits_for("the installation");
     fleet.helm(&["install", RELEASE, &chart(), "--values", &fleet.values("1", "5m")?]).await?;
     // The node's own service, which is us, restarts the kubelet: only then can it pull what the pod needs.
     let request = fleet.dir.join("restart-kubelet");
+    cluster.waits_for("the request to restart the kubelet");
     exists(&request, true).await;
     fleet.worker.restart_kubelet(cluster, Some(flags(&request)?))?;
     fleet.rolled_out().await?;
+    cluster.waits_for("a pull with what was installed");
     fleet.pulls("installed").await?;
     fleet.scraped().await?;
 
+    cluster.waits_for("the upgrade");
     let (first, kubelet) = (fleet.current()?, fleet.worker.started());
     let asked = fs::metadata(&request)?.modified()?;
     fleet.upgrade(&fleet.values("2", "1m")?).await?;
@@ -92,6 +96,7 @@ pub async fn lifecycle(cluster: &Cluster) -> Outcome<String> {
     }
     fleet.pulls("upgraded").await?;
 
+    cluster.waits_for("the installation of a broken configuration");
     fleet.upgrade(&fleet.broken_values()?).await?;
     let said = fleet.failed().await?;
     if fleet.rollout("3s").await.is_ok() {
@@ -102,6 +107,7 @@ pub async fn lifecycle(cluster: &Cluster) -> Outcome<String> {
     }
     fleet.pulls("broken").await?;
 
+    cluster.waits_for("the rollback");
     fleet.helm(&["rollback", RELEASE, "1"]).await?;
     fleet.rolled_out().await?;
     if fleet.current()? != first {
@@ -111,15 +117,15 @@ pub async fn lifecycle(cluster: &Cluster) -> Outcome<String> {
     }
     fleet.pulls("rolled-back").await?;
 
-    let (uninstalled, restarted) = tokio::join!(fleet.uninstall(), async {
+    cluster.waits_for("the removal");
+    let ((), is_kept) = tokio::try_join!(fleet.uninstall(), async {
         exists(&request, false).await;
         // Only now may anything be removed: the kubelet could not start any more.
         let is_kept = fleet.dir.join("current/kubelet.yaml").exists();
         fleet.worker.restart_kubelet(cluster, None)?;
-        Ok::<_, crate::Failure>(is_kept)
-    });
-    uninstalled?;
-    if !restarted? {
+        Ok(is_kept)
+    })?;
+    if !is_kept {
         return Err("files were removed while the kubelet used them".into());
     }
     fleet.is_clean().await?;
@@ -137,6 +143,7 @@ struct Fleet<'a> {
 impl<'a> Fleet<'a> {
     /// Stores the images and starts the scheduler.
     async fn prepare(cluster: &'a Cluster) -> Outcome<Self> {
+        cluster.waits_for("the images");
         let worker = cluster.worker().await?;
         let image = cluster.tools.image();
         if !image.is_file() {
