@@ -128,3 +128,11 @@ pub(crate) const ODD_QUERY: Refusal = Refusal::bad(
 );
 pub(crate) const ENDED: Refusal =
     Refusal::forbidden("grant", "the grant was revoked or has expired");
+pub(crate) const GRANT_IMPERSONATION: Refusal = Refusal::forbidden(
+    "impersonation",
+    "the request impersonates another user (`--as`); a consumer of a grant never impersonates",
+);
+pub(crate) const GRANT_AUTHORIZATION: Refusal = Refusal::forbidden(
+    "authorization",
+    "the request carries its own authorization; a consumer of a grant has only its certificate",
+);

@@ -28,6 +28,7 @@ impl Server {
             }
             Admin::Unlock => {
                 self.locked = false;
+                self.proxies.check_at(self.settings.clock.elapsed());
                 Served::Done(Secret::default())
             }
             Admin::Forget(name) => self.forget(name.as_deref()),

@@ -95,6 +95,9 @@ pub struct Settings {
     pub verifier: Option<PathBuf>,
     /// The program `keyward`, which serves proxies.
     pub proxy_program: Option<PathBuf>,
+    /// The directory with a directory for each proxy. One that has grants is always to run, because
+    /// the consumers of grants cannot start it.
+    pub proxies: Option<PathBuf>,
     /// The agent's program file, to notice an upgrade.
     pub program: Option<PathBuf>,
     /// The socket of the service manager that started the agent, which is told of a handover.
@@ -115,6 +118,7 @@ impl Settings {
             browser: None,
             verifier: None,
             proxy_program: None,
+            proxies: None,
             program: None,
             service_manager: None,
             system: false,
@@ -208,7 +212,7 @@ impl Server {
             entries: Entries::new(settings.entries.clone()),
             files: Files::default(),
             secrets: Secrets::new(settings.system),
-            proxies: Proxies::default(),
+            proxies: Proxies::new(now),
             locked: false,
             signed_out: HashSet::new(),
             last_id: 0,
@@ -449,6 +453,7 @@ impl Server {
             return;
         }
         self.looked = now;
+        self.proxies.check_at(now);
         self.peers.forget();
         self.secrets.sweep(self.settings.clock.wall_millis());
         for slot in self.slots.values().filter(|slot| slot.is_kept_warm(now)) {

@@ -4,7 +4,7 @@
 //! connects to the agent like any client, says what its clients need, and stays connected. So a
 //! proxy outlives an agent that crashes or is replaced: it connects to the next one.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, fs, sync::Arc, time::Duration};
 
 use keyward_protocol::{
     Secret,
@@ -30,10 +30,18 @@ const FAILED: Duration = Duration::from_secs(2);
 const START: Duration = Duration::from_secs(30);
 /// The longest name of a service.
 const NAME: usize = 64;
+/// How long a proxy may take to find an agent that has just started.
+const FIND: Duration = Duration::from_secs(2);
+/// How soon a proxy that crashed is started again.
+const AGAIN: Duration = Duration::from_secs(1);
 
-/// The proxies that are running or wanted, by name.
-#[derive(Default)]
-pub(super) struct Proxies(HashMap<String, Service>);
+/// The proxies that are running or wanted.
+pub(super) struct Proxies {
+    /// By name.
+    all: HashMap<String, Service>,
+    /// When to start those that have grants and do not run.
+    check: Option<Duration>,
+}
 
 #[derive(Default)]
 struct Service {
@@ -43,6 +51,8 @@ struct Service {
     asked: Option<Duration>,
     /// Start it again when it has ended.
     restart: bool,
+    /// Somebody wants it not to run.
+    stopped: bool,
     failed: Option<(Duration, String)>,
 }
 
@@ -73,25 +83,38 @@ enum Wish {
 }
 
 impl Proxies {
-    /// Whether a proxy is about to register.
-    pub(super) fn is_idle(&self) -> bool {
-        self.0.values().all(|service| matches!(service.state, Progress::Absent))
+    pub(super) fn new(now: Duration) -> Self {
+        Self { all: HashMap::new(), check: Some(now + FIND) }
     }
 
-    /// When the first of the proxies that are starting is late.
+    /// Starts those that have grants and do not run, at this time or before.
+    pub(super) fn check_at(&mut self, when: Duration) {
+        self.check = Some(self.check.map_or(when, |check| check.min(when)));
+    }
+
+    /// Whether a proxy is about to register.
+    pub(super) fn is_idle(&self) -> bool {
+        self.all.values().all(|service| matches!(service.state, Progress::Absent))
+    }
+
+    /// When the first of the proxies that are starting is late, or one has to be started.
     pub(super) fn due(&self) -> Option<Duration> {
         let due = |service: &Service| match service.state {
             Progress::Starting { since, .. } => Some(since + START),
             _ => None,
         };
-        self.0.values().filter_map(due).min()
+        self.all.values().filter_map(due).chain(self.check).min()
     }
 
     /// The names of the proxies that serve, in order.
     pub(super) fn serving(&self) -> Vec<&str> {
         let serving = |service: &&Service| matches!(service.state, Progress::Serving { .. });
-        let mut names: Vec<_> =
-            self.0.iter().filter(|(_, one)| serving(one)).map(|(name, _)| name.as_str()).collect();
+        let mut names: Vec<_> = self
+            .all
+            .iter()
+            .filter(|(_, one)| serving(one))
+            .map(|(name, _)| name.as_str())
+            .collect();
         names.sort_unstable();
         names
     }
@@ -130,7 +153,7 @@ impl Server {
             return self.unserved(id, "no proxy has such a name");
         }
         let now = self.settings.clock.elapsed();
-        let service = self.proxies.0.entry(name.clone()).or_default();
+        let service = self.proxies.all.entry(name.clone()).or_default();
         let serves = match &service.state {
             Progress::Serving { .. } => true,
             Progress::Starting { .. } | Progress::Stopping { .. } => false,
@@ -152,14 +175,14 @@ impl Server {
         }
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.state = State::Proxied { service: name.clone() };
-            self.proxies.0.entry(name).or_default().waiting.push((id, wish));
+            self.proxies.all.entry(name).or_default().waiting.push((id, wish));
         }
     }
 
     /// Answers a client of a proxy that serves.
     fn grant(&mut self, id: Id, name: &str, wish: &Wish) {
         let now = self.settings.clock.elapsed();
-        let Some(service) = self.proxies.0.get_mut(name) else { return };
+        let Some(service) = self.proxies.all.get_mut(name) else { return };
         let Progress::Serving { contexts, .. } = &service.state else { return };
         let wanted = match wish {
             Wish::Certificate(wanted) => wanted,
@@ -211,18 +234,20 @@ impl Server {
         let process = crate::start::spawn_proxy(&program, name, ended)
             .map_err(|error| format!("cannot run `{}`: {error}", program.display()))?;
         let since = self.settings.clock.elapsed();
-        let service = self.proxies.0.entry(name.to_owned()).or_default();
+        let service = self.proxies.all.entry(name.to_owned()).or_default();
         service.state = Progress::Starting { process, since };
         service.restart = false;
+        service.stopped = false;
         service.failed = None;
         Ok(())
     }
 
     fn stop_wanted(&mut self, id: Id, name: &str) {
-        let Some(service) = self.proxies.0.get_mut(name) else {
+        let Some(service) = self.proxies.all.get_mut(name) else {
             return self.end_with(id, &Message::Served(Served::Absent));
         };
         service.restart = false;
+        service.stopped = true;
         let connection = match &service.state {
             Progress::Absent => return self.end_with(id, &Message::Served(Served::Absent)),
             // It is stopped as soon as it serves.
@@ -239,7 +264,7 @@ impl Server {
     }
 
     fn stop_proxy(&mut self, name: &str, connection: Id) {
-        if let Some(service) = self.proxies.0.get_mut(name) {
+        if let Some(service) = self.proxies.all.get_mut(name) {
             service.state = Progress::Stopping { connection };
         }
         if let Some(proxy) = self.connections.get_mut(&connection) {
@@ -250,7 +275,7 @@ impl Server {
 
     /// Stops all proxies: they hold credentials that the agent is to forget.
     pub(super) fn stop_proxies(&mut self) {
-        let serving = self.proxies.0.iter().filter_map(|(name, service)| match service.state {
+        let serving = self.proxies.all.iter().filter_map(|(name, service)| match service.state {
             Progress::Serving { connection, .. } => Some((name.clone(), connection)),
             _ => None,
         });
@@ -265,7 +290,8 @@ impl Server {
         self.connections.retain(|_, connection| {
             !matches!(connection.state, State::Proxy { .. } | State::Proxied { .. })
         });
-        self.proxies.0.clear();
+        self.proxies.all.clear();
+        self.proxies.check = None;
     }
 
     /// A proxy says what its clients need.
@@ -275,7 +301,7 @@ impl Server {
         }
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.state = State::Proxy { service: name.to_owned() };
-        let service = self.proxies.0.entry(name.to_owned()).or_default();
+        let service = self.proxies.all.entry(name.to_owned()).or_default();
         // Told to stop while it had news: that stays true.
         if matches!(service.state, Progress::Stopping { connection } if connection == id) {
             return;
@@ -289,7 +315,7 @@ impl Server {
             self.grant(client, name, &wish);
         }
         if self.locked || !stops.is_empty() {
-            if let Some(service) = self.proxies.0.get_mut(name) {
+            if let Some(service) = self.proxies.all.get_mut(name) {
                 service.waiting = stops;
             }
             self.stop_proxy(name, id);
@@ -308,7 +334,7 @@ impl Server {
 
     /// The service that this connection serves.
     fn own_service(&mut self, id: Id, name: &str) -> Option<&mut Service> {
-        let service = self.proxies.0.get_mut(name)?;
+        let service = self.proxies.all.get_mut(name)?;
         let (Progress::Serving { connection: own, .. } | Progress::Stopping { connection: own }) =
             service.state
         else {
@@ -322,7 +348,12 @@ impl Server {
         if self.own_service(id, name).is_none() {
             return;
         }
-        let Some(service) = self.proxies.0.get_mut(name) else { return };
+        let now = self.settings.clock.elapsed();
+        let Some(service) = self.proxies.all.get_mut(name) else { return };
+        if matches!(service.state, Progress::Serving { .. }) {
+            // Nobody has told it to end.
+            self.proxies.check = Some(now + AGAIN);
+        }
         service.state = Progress::Absent;
         let waiting = std::mem::take(&mut service.waiting);
         let (stops, others): (Vec<_>, Vec<_>) =
@@ -342,7 +373,7 @@ impl Server {
 
     /// The process of a proxy has ended.
     pub(super) fn proxy_ended(&mut self, name: &str, process: u32) {
-        let starting = self.proxies.0.get(name).is_some_and(|service| {
+        let starting = self.proxies.all.get(name).is_some_and(|service| {
             matches!(service.state, Progress::Starting { process: own, .. } if own == process)
         });
         if starting {
@@ -351,9 +382,12 @@ impl Server {
         }
     }
 
-    /// Gives up on proxies that do not come up.
+    /// Gives up on proxies that do not come up, and starts those whose consumers cannot.
     pub(super) fn late_proxies(&mut self, now: Duration) {
-        let late = self.proxies.0.iter().filter(|(_, service)| {
+        if self.proxies.check.take_if(|check| now >= *check).is_some() && !self.locked {
+            self.start_granted();
+        }
+        let late = self.proxies.all.iter().filter(|(_, service)| {
             matches!(service.state, Progress::Starting { since, .. } if now >= since + START)
         });
         for name in late.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
@@ -362,9 +396,29 @@ impl Server {
         }
     }
 
+    fn start_granted(&mut self) {
+        let directories = self.settings.proxies.iter().flat_map(fs::read_dir).flatten().flatten();
+        let granted: Vec<_> = directories
+            .filter(|entry| {
+                let grants = fs::read_dir(entry.path().join("grants"));
+                grants.is_ok_and(|mut grants| grants.next().is_some())
+            })
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter(|name| is_name(name))
+            .collect();
+        for name in granted {
+            let rests = self.proxies.all.get(&name).is_none_or(|service| {
+                matches!(service.state, Progress::Absent) && !service.stopped
+            });
+            if rests && let Err(why) = self.start_proxy(&name) {
+                self.failed(&name, &why);
+            }
+        }
+    }
+
     fn failed(&mut self, name: &str, why: &str) {
         let now = self.settings.clock.elapsed();
-        let Some(service) = self.proxies.0.get_mut(name) else { return };
+        let Some(service) = self.proxies.all.get_mut(name) else { return };
         if !matches!(service.state, Progress::Starting { .. } | Progress::Absent) {
             return;
         }
@@ -380,7 +434,7 @@ impl Server {
 
     /// A client that waited for a proxy has left.
     pub(super) fn proxy_client_gone(&mut self, id: Id, name: &str) {
-        if let Some(service) = self.proxies.0.get_mut(name) {
+        if let Some(service) = self.proxies.all.get_mut(name) {
             service.waiting.retain(|(waiting, _)| *waiting != id);
         }
     }

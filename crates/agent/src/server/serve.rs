@@ -10,7 +10,7 @@ use std::{
 use keyward_process::{clock::SystemClock, harden, signals, surroundings::Surroundings};
 
 use super::{End, Server, Settings};
-use crate::{Address, entry::Entries};
+use crate::{Address, entry::Entries, wrap::Journal};
 
 /// How the agent is started.
 #[derive(Debug, Clone, Copy, Default)]
@@ -76,6 +76,8 @@ fn user_settings(options: ServeOptions, surroundings: &Surroundings) -> Result<S
         settings.verifier = own.as_deref().map(|own| own.with_file_name("keyward"));
     }
     settings.proxy_program = own.as_deref().map(|own| own.with_file_name("keyward"));
+    settings.proxies =
+        Journal::directory(surroundings).map(|beside| beside.with_file_name("proxy"));
     settings.program = own;
     settings.service_manager = surroundings.var("NOTIFY_SOCKET").filter(|path| !path.is_empty());
     Ok(settings)

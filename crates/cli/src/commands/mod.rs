@@ -9,6 +9,8 @@ mod demo;
 mod doctor;
 mod enroll;
 mod get;
+#[cfg(target_os = "linux")]
+mod grant;
 pub(crate) mod image;
 mod man_pages;
 #[cfg(target_os = "linux")]
@@ -63,6 +65,8 @@ pub(crate) enum Command {
     Unwrap(unwrap::Args),
     #[cfg(unix)]
     Proxy(Box<proxy::Args>),
+    #[cfg(target_os = "linux")]
+    Grant(Box<grant::Args>),
     #[cfg(unix)]
     Demo(demo::Args),
     #[cfg(unix)]
@@ -113,6 +117,8 @@ impl Command {
             Self::Unwrap(args) => unwrap::run(&args, globals),
             #[cfg(unix)]
             Self::Proxy(args) => proxy::run(&args, globals),
+            #[cfg(target_os = "linux")]
+            Self::Grant(args) => grant::run(&args, globals),
             #[cfg(unix)]
             Self::Demo(args) => demo::run(&args, globals),
             #[cfg(unix)]
@@ -140,7 +146,9 @@ impl Command {
                 false
             }
             #[cfg(target_os = "linux")]
-            Self::Agent(_) | Self::RunPlugin(_) | Self::VerifyCredential(_) => false,
+            Self::Agent(_) | Self::RunPlugin(_) | Self::VerifyCredential(_) | Self::Grant(_) => {
+                false
+            }
             Self::Image(args) => args.runs_plugins(),
             #[cfg(unix)]
             Self::Wrap(_) | Self::Unwrap(_) => false,

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::{Args as _, Command};
 
 #[cfg(target_os = "linux")]
-use super::{agent, node};
+use super::{agent, grant, node};
 use super::{
     completions, credential, doctor, enroll, get, image, man_pages, plan, plugin_test, sign,
     version, whoami,
@@ -47,6 +47,8 @@ const TABLE: &[(&str, Augment)] = &[
     ("unwrap", unwrap::Args::augment_args),
     #[cfg(unix)]
     ("proxy", proxy::Args::augment_args),
+    #[cfg(target_os = "linux")]
+    ("grant", grant::Args::augment_args),
     #[cfg(unix)]
     ("demo", demo::Args::augment_args),
     #[cfg(unix)]

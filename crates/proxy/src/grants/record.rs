@@ -14,7 +14,9 @@ use super::{
     Grant, RecentRequest,
     attributes::{Attributes, Object, Query},
 };
-use crate::refusal::{ENDED, Refusal};
+use crate::refusal::{
+    ENDED, GRANT_AUTHORIZATION, GRANT_IMPERSONATION, IMPERSONATION, OWN_AUTHORIZATION, Refusal,
+};
 
 /// The parts of a query that are recorded. Others may be secret, as the words of a command.
 const KEYS: [&str; 12] = [
@@ -83,6 +85,12 @@ impl Record {
             (Ok(passed), Ok(())) => Ok(passed),
             (Ok(_), Err(refusal)) => Err(refusal.clone()),
             (Err(refusal), _) => {
+                // No flag of the proxy allows these to consumers.
+                let refusal = match refusal {
+                    refusal if refusal == IMPERSONATION => GRANT_IMPERSONATION,
+                    refusal if refusal == OWN_AUTHORIZATION => GRANT_AUTHORIZATION,
+                    refusal => refusal,
+                };
                 self.decision = Err(refusal.clone());
                 Err(refusal)
             }

@@ -162,6 +162,12 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     run::run(&options, &until, globals)
 }
 
+/// The background proxy of the kubeconfig, which runs when this returns.
+#[cfg(target_os = "linux")]
+pub(crate) fn ensure_service(globals: &Globals) -> Result<keyward_proxy::Service, Failure> {
+    service::ensure(globals)
+}
+
 /// `eval "$(keyward proxy)"`: the shell waits until this process ends, so it may not serve itself.
 #[cfg(target_os = "linux")]
 fn substitute(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {

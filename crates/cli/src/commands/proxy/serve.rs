@@ -25,6 +25,8 @@ use crate::{failure::Failure, flags::Flags, globals::Globals, output};
 const OTHER: Duration = Duration::from_secs(10);
 /// How often something is looked at for which there is no event.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often an idle proxy looks whether its grants have ended.
+const GRANTS: Duration = Duration::from_secs(1);
 /// How often the program file is compared.
 const COMPARE: Duration = Duration::from_secs(2);
 /// How long open requests may take to finish at the end.
@@ -153,6 +155,11 @@ async fn serve(
     let idle = async {
         loop {
             proxy.idle(limit).await;
+            // Their consumers cannot start the proxy.
+            if !proxy.grants().is_empty() {
+                tokio::time::sleep(GRANTS).await;
+                continue;
+            }
             // A client may be on its way: the agent knows. Without an agent there is none.
             if !link.ask_to_end() {
                 return;

@@ -165,14 +165,20 @@ pub(super) fn env(args: &Env, globals: &Globals) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Does what `eval "$(keyward proxy)"` wants: the line, and no proxy that the shell would wait for.
-pub(super) fn substitute(globals: &Globals) -> Result<ExitCode, Failure> {
+/// The service of the selected kubeconfig, which runs when this returns.
+pub(super) fn ensure(globals: &Globals) -> Result<Service, Failure> {
     // Settings that somebody has chosen stay, and so does the account of other shells.
     let service = match chosen(globals) {
         Some(service) => service,
         None => register(&Start::usual(), globals)?,
     };
     run(&service, globals)?;
+    Ok(service)
+}
+
+/// Does what `eval "$(keyward proxy)"` wants: the line, and no proxy that the shell would wait for.
+pub(super) fn substitute(globals: &Globals) -> Result<ExitCode, Failure> {
+    let service = ensure(globals)?;
     output::tell("the proxy runs in the background; `keyward proxy stop` ends it\n");
     output::print(&Shell::Sh.line(&service.kubeconfig().display().to_string()))?;
     Ok(ExitCode::SUCCESS)

@@ -1,6 +1,7 @@
 //! `keyward proxy start`: a proxy in the background, under a kubeconfig that stays.
 
 mod errors;
+mod grants;
 mod stage;
 mod storm;
 

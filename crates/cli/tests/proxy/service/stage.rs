@@ -45,7 +45,7 @@ impl Stage {
     }
 
     pub(super) fn add_server(&mut self, name: &str) {
-        let server = Server::setup().start().unwrap();
+        let server = Server::setup().commands().start().unwrap();
         server.users().token(&format!("token-of-{name}"), User::new(name));
         self.servers.push((name.to_owned(), server));
     }

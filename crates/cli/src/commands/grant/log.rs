@@ -1,0 +1,83 @@
+//! `keyward grant log`.
+
+use std::{
+    fs::File,
+    io::{BufRead as _, BufReader, Write as _},
+    process::ExitCode,
+};
+
+use keyward_proxy::grants;
+use serde_json::Value;
+
+use crate::{
+    failure::Failure,
+    flags,
+    globals::Globals,
+    output::{Format, Output, inline},
+};
+
+/// Show every request of a grant, also after it has ended
+///
+/// The log has neither bodies nor secrets, and is rotated: the last five files of 16 MB are kept. The JSON
+/// output is one object per line.
+#[derive(Debug, clap::Args)]
+#[command(args = flags::only_general())]
+pub(super) struct Args {
+    /// The name of the grant
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// Only requests that were not allowed
+    #[arg(long)]
+    denied: bool,
+
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Prints the lines, the oldest first.
+pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+    let files = grants::log_files(&globals.surroundings, &args.name);
+    if files.is_empty() {
+        let name = inline(&args.name);
+        return Err(Failure::failed(format!("grant `{name}` has no log: it was never used"))
+            .hint("`keyward grant list` shows the grants in force"));
+    }
+    let mut out = std::io::stdout().lock();
+    for file in files {
+        let failed = |error: std::io::Error| {
+            Failure::failed(format!("`{}` cannot be read", file.display()))
+                .note("cause", error.to_string())
+        };
+        for line in BufReader::new(File::open(&file).map_err(failed)?).lines() {
+            let line = line.map_err(failed)?;
+            let entry: Value = serde_json::from_str(&line).unwrap_or_default();
+            if args.denied && entry["allowed"] == true {
+                continue;
+            }
+            match args.output.format {
+                Format::Json => writeln!(out, "{line}")?,
+                Format::Text => writeln!(out, "{}", text(&entry))?,
+            }
+        }
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(entry: &Value) -> String {
+    let word = |name: &str| entry[name].as_str().map(inline).unwrap_or_default();
+    let status = entry["status"].as_u64().map_or("-".to_owned(), |status| status.to_string());
+    let mut line =
+        format!("{} {status:>3} {:>5} ms {:<6}", word("time"), entry["ms"], word("verb"));
+    let object = [word("resource"), word("path")].concat();
+    let place = [word("namespace"), word("name")].into_iter().filter(|part| !part.is_empty());
+    for part in [object].into_iter().filter(|part| !part.is_empty()).chain(place) {
+        line.push(' ');
+        line += &part;
+    }
+    if entry["allowed"] == false {
+        line += " (denied)";
+    }
+    line
+}

@@ -1,0 +1,320 @@
+//! `keyward grant`: what a consumer gets, what is recorded, and how it ends.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    thread,
+};
+
+use serde_json::{Value, json};
+
+use super::stage::{Stage, eventually, kill, prints, said};
+use crate::{stage::pod, wire::Card};
+
+/// Creates a grant for a context, and returns the consumer's kubeconfig.
+fn grant(stage: &Stage, name: &str, context: &str, args: &[&str]) -> PathBuf {
+    let all = [&["grant", "create", name, "--context", context], args].concat();
+    PathBuf::from(stage.keyward_prints(&all).trim_end())
+}
+
+/// The log of a grant.
+fn log(stage: &Stage, name: &str) -> Vec<Value> {
+    let output = stage.keyward(&["grant", "log", name, "-o", "json"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn listed(stage: &Stage, name: &str) -> Option<Value> {
+    let all: Vec<Value> =
+        serde_json::from_str(&stage.keyward_prints(&["grant", "list", "-o", "json"])).unwrap();
+    all.into_iter().find(|grant| grant["name"] == name)
+}
+
+/// The status of an answer.
+fn status(answer: &str) -> u16 {
+    answer
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .unwrap_or_else(|| panic!("{answer}"))
+}
+
+#[test]
+fn a_consumer_gets_what_its_grant_allows_and_a_line_that_says_what_not() {
+    let stage = Stage::new(&["east", "west"]);
+    let east = stage.server("east");
+    east.store().put(&pod("one")).unwrap();
+    let kubeconfig = grant(&stage, "reader", "east", &["--read-only", "--ttl", "1h"]);
+    assert_eq!(fs::metadata(&kubeconfig).unwrap().mode() & 0o777, 0o600);
+    let text = fs::read_to_string(&kubeconfig).unwrap();
+    assert!(!text.contains("token-of-east") && !text.contains(&east.url()), "{text}");
+    let kubectl = |args: &[&str]| stage.kubectl(&kubeconfig, args).output().unwrap();
+    assert_eq!(
+        prints(&mut stage.kubectl(&kubeconfig, &["get", "pods", "-o", "name"])),
+        "pod/one\n"
+    );
+    east.recorder().clear();
+    for (args, part) in [
+        (&["get", "secrets"][..], "does not allow `list secrets` in namespace `default`"),
+        (&["delete", "pod", "one"], "does not allow `delete pods` in namespace `default`"),
+        (&["exec", "one", "--", "true"], "pods/exec` in namespace"),
+        (&["create", "token", "default"], "does not allow `create serviceaccounts/token`"),
+        (&["get", "pods", "--as", "admin"], "a consumer of a grant never impersonates"),
+        (&["get", "--raw", "/metrics"], "does not allow `get /metrics`"),
+        (&["get", "--raw", "/api/v1/namespaces/default/services/x/proxy/y"], "services/proxy"),
+    ] {
+        let output = kubectl(args);
+        let said = said(&output);
+        assert!(!output.status.success() && said.contains(part), "{args:?}: {said}");
+        let lines = said.lines().filter(|line| !line.starts_with("Warning")).count();
+        assert!(lines <= 3, "{args:?}: {said}");
+    }
+    // The server has heard of none of them.
+    let heard = east.recorder().all();
+    let secret = |path: &str| {
+        ["secrets", "exec", "token", "metrics", "proxy"].iter().any(|word| path.ends_with(word))
+    };
+    assert!(heard.iter().all(|one| one.method == "GET" && !secret(one.uri.path())), "{heard:?}");
+    let all = log(&stage, "reader");
+    let denied: Vec<_> = all.iter().filter(|line| line["allowed"] == false).collect();
+    assert!(denied.iter().all(|line| line["status"] == 403), "{denied:?}");
+    assert!(denied.len() >= 7, "{denied:?}");
+    let list =
+        all.iter().find(|line| line["resource"] == "pods" && line["allowed"] == true).unwrap();
+    assert_eq!(
+        (&list["verb"], &list["namespace"], &list["status"]),
+        (&json!("list"), &json!("default"), &json!(200))
+    );
+    let state = stage.path(".local/state/keyward");
+    let file = state.join("grant-logs/reader.jsonl");
+    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+    // Nothing of the proxy's files is a secret of the grant, and no other context is reached.
+    let rules = fs::read_to_string(state.join("proxy/config/grants/reader.json")).unwrap();
+    assert!(!rules.contains("PRIVATE") && rules.contains("CERTIFICATE"), "{rules}");
+    let other = super::stage::addresses(&state.join("proxy/config/kubeconfig"));
+    let mut card = Card::read(&kubeconfig, 0);
+    let west = other.iter().find(|(name, _)| name == "west").unwrap();
+    card.address = west.1.strip_prefix("https://").unwrap().parse().unwrap();
+    let host = card.address;
+    let answer = card.say(&format!("GET /version HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    assert!(answer.as_ref().map_or(true, String::is_empty), "{answer:?}");
+    assert_eq!(stage.server("west").recorder().all().len(), 0);
+}
+
+#[test]
+fn a_request_that_can_be_read_in_two_ways_is_refused_and_recorded() {
+    let stage = Stage::new(&["east"]);
+    let kubeconfig = grant(&stage, "odd", "east", &["--allow", "*:*"]);
+    let card = Card::read(&kubeconfig, 0);
+    let targets = [
+        "/api/v1/namespaces/default/pods/x%2f..%2f..%2fsecrets",
+        "/api/v1/namespaces/default/pods/../secrets",
+        "/api/v1//secrets",
+        "//api/v1/secrets",
+        "/api/v1/namespaces/default/pods/%2e%2e/secrets",
+        "/api/v1/pods?watch=0&watch=1",
+        "/api/v1/pods;/secrets",
+        "/api/v1/secrets%00",
+    ];
+    for target in targets {
+        assert_eq!(status(&card.get(target, "")), 400, "{target}");
+    }
+    assert_eq!(status(&card.get("/api/v1/%73ecrets", "")), 403);
+    // The testing server does not decode.
+    assert_eq!(status(&card.get("/api/v1/namespaces/default/%70ods", "")), 404);
+    let secret = "Impersonate-User: x\r\n";
+    assert_eq!(status(&card.get("/api/v1/pods", secret)), 403);
+    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
+    let exec = "/api/v1/namespaces/default/pods/x/exec?command=cat&command=hunter2";
+    assert_eq!(status(&card.get(exec, upgrade)), 403);
+    let all = log(&stage, "odd");
+    let codes: Vec<_> = all.iter().map(|line| line["status"].as_u64().unwrap()).collect();
+    assert_eq!(codes, [[400; 8].as_slice(), &[403, 404, 403, 403]].concat());
+    assert!(!all.iter().any(|line| line.to_string().contains("hunter2")), "{all:?}");
+    assert!(
+        stage.server("east").recorder().all().iter().all(|one| one.uri.path().ends_with("ods"))
+    );
+}
+
+#[test]
+fn revoking_one_grant_under_load_ends_it_at_once_and_not_the_other() {
+    let stage = Stage::new(&["east"]);
+    let one = grant(&stage, "one", "east", &["--read-only"]);
+    let two = grant(&stage, "two", "east", &["--read-only"]);
+    let (cards, stop) = ([&one, &two].map(|path| Card::read(path, 0)), AtomicBool::new(false));
+    // A watch each, which is open all the time.
+    let watch = |card: &Card| {
+        let mut stream = card.connect(card.settings(true), &card.server_name);
+        let path = "/api/v1/namespaces/default/pods?watch=true";
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", card.address).unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200");
+        stream
+    };
+    let (mut first, mut second) = (watch(&cards[0]), watch(&cards[1]));
+    let sent = [AtomicUsize::new(1), AtomicUsize::new(1)];
+    let after = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let mut workers = Vec::new();
+        for (number, card) in cards.iter().enumerate() {
+            for _ in 0..3 {
+                let (stop, sent, after) = (&stop, &sent, &after);
+                workers.push(scope.spawn(move || {
+                    let text = format!(
+                        "GET /api/v1/namespaces/default/pods HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+                        card.address
+                    );
+                    while !stop.load(Ordering::SeqCst) {
+                        match card.say(&text) {
+                            Ok(answer) if !answer.is_empty() => {
+                                assert_eq!(status(&answer), 200, "{answer}");
+                                sent[number].fetch_add(1, Ordering::SeqCst);
+                            }
+                            failed => {
+                                assert_eq!(number, 0, "the other grant is not affected: {failed:?}");
+                                after.fetch_add(1, Ordering::SeqCst);
+                            }
+                        }
+                    }
+                }));
+            }
+        }
+        let both = |least: usize| sent.iter().all(|sent| sent.load(Ordering::SeqCst) > least);
+        eventually("both work", || both(20));
+        stage.keyward_prints(&["grant", "revoke", "one"]);
+        // No answer after this, whatever was under way.
+        let so_far = sent[0].load(Ordering::SeqCst);
+        let mut rest = Vec::new();
+        let _ = first.read_to_end(&mut rest);
+        let before = sent[1].load(Ordering::SeqCst);
+        eventually("the other goes on", || sent[1].load(Ordering::SeqCst) > before + 20);
+        eventually("the first fails", || after.load(Ordering::SeqCst) > 3);
+        stop.store(true, Ordering::SeqCst);
+        // Answers that had arrived but were not counted yet.
+        assert!(sent[0].load(Ordering::SeqCst) <= so_far + 3);
+    });
+    let output = stage.kubectl(&one, &["get", "pods"]).output().unwrap();
+    assert!(
+        said(&output).contains("no such file") || said(&output).contains("refused"),
+        "{}",
+        said(&output)
+    );
+    stage.server("east").store().put(&pod("new")).unwrap();
+    let mut line = String::new();
+    let mut second = BufReader::new(&mut second);
+    while !line.contains("\"new\"") {
+        line.clear();
+        assert!(second.read_line(&mut line).unwrap() > 0, "the watch of the other is open");
+    }
+    // Every request is in the log, and none that was not made.
+    let lines = |name: &str, path: &str| {
+        let all = log(&stage, name);
+        all.iter().filter(|line| line["resource"] == path && line["status"] == 200).count()
+    };
+    assert_eq!(lines("two", "pods"), sent[1].load(Ordering::SeqCst));
+    assert!(lines("one", "pods") >= sent[0].load(Ordering::SeqCst));
+    assert_eq!(
+        (listed(&stage, "one"), listed(&stage, "two").unwrap()["denied"].as_u64()),
+        (None, Some(0))
+    );
+}
+
+#[test]
+fn a_stream_of_a_grant_ends_with_it() {
+    let stage = Stage::new(&["east"]);
+    stage.server("east").store().put(&pod("one")).unwrap();
+    let allow = ["--read-only", "--allow", "get,create:pods/exec"];
+    let kubeconfig = grant(&stage, "shell", "east", &allow);
+    assert_eq!(
+        prints(&mut stage.kubectl(&kubeconfig, &["exec", "one", "--", "echo", "hello"])),
+        "hello\n"
+    );
+    let mut exec =
+        stage.kubectl(&kubeconfig, &["exec", "one", "--", "sh", "-c", "echo begun; sleep 600"]);
+    let mut exec = exec.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(exec.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "begun\n");
+    assert!(listed(&stage, "shell").unwrap()["connections"].as_u64().unwrap() >= 1);
+    stage.keyward_prints(&["grant", "revoke", "shell"]);
+    assert!(!exec.wait().unwrap().success());
+}
+
+#[test]
+fn a_consumer_acts_as_the_user_of_its_grant() {
+    let stage = Stage::new(&["east"]);
+    let args = ["--as-user", "viewer", "--as-group", "viewers", "--as-group", "people"];
+    let kubeconfig = grant(&stage, "guest", "east", &args);
+    assert_eq!(stage.whoami(&kubeconfig, "east"), "viewer");
+    prints(&mut stage.kubectl(&kubeconfig, &["get", "pods"]));
+    let seen = stage.server("east").recorder().last().unwrap();
+    let groups: Vec<_> = seen.headers.get_all("impersonate-group").iter().collect();
+    assert_eq!(groups, ["viewers", "people"]);
+    // The owner's kubeconfig acts as the owner still.
+    assert_eq!(stage.whoami(&stage.start(&[]), "east"), "east");
+    let output = stage.kubectl(&kubeconfig, &["get", "secrets"]).output().unwrap();
+    assert!(said(&output).contains("does not allow `list secrets`"), "{}", said(&output));
+}
+
+fn works(stage: &Stage, kubeconfig: &Path) -> bool {
+    stage.kubectl(kubeconfig, &["get", "pods"]).output().unwrap().status.success()
+}
+
+#[test]
+fn a_grant_outlives_its_proxy_and_the_agent() {
+    let stage = Stage::new(&["east"]);
+    stage.start(&["--idle-timeout", "1s"]);
+    let kubeconfig = grant(&stage, "robot", "east", &["--read-only"]);
+    let first = stage.proxy();
+    kill(stage.agent());
+    assert!(works(&stage, &kubeconfig));
+    // An agent, which finds the proxy.
+    stage.keyward_prints(&["proxy", "start", "--idle-timeout", "1s"]);
+    assert_eq!(stage.proxy(), first);
+    kill(first);
+    eventually("the agent has started another proxy", || works(&stage, &kubeconfig));
+    let second = stage.proxy();
+    assert_ne!(first, second);
+    // Both are gone, as after a restart of the machine; any client of the agent starts one.
+    kill(stage.agent());
+    kill(second);
+    let mut agent = stage.keyward(&["agent"]).stderr(Stdio::null()).spawn().unwrap();
+    eventually("the new agent has started a proxy", || works(&stage, &kubeconfig));
+    // A proxy that nobody uses ends only without its grants.
+    let third = stage.proxy();
+    stage.keyward_prints(&["grant", "revoke", "robot"]);
+    eventually("the idle proxy ends", || stage.status().is_empty());
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    assert_ne!(second, third);
+}
+
+#[test]
+fn a_grant_ends_at_its_time() {
+    let stage = Stage::new(&["east"]);
+    let kubeconfig = grant(&stage, "short", "east", &["--read-only", "--ttl", "4s"]);
+    let copy = stage.path("copy");
+    fs::copy(&kubeconfig, &copy).unwrap();
+    let mut watch = stage.kubectl(&copy, &["get", "pods", "-w"]);
+    let mut watch = watch.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    assert!(works(&stage, &copy));
+    watch.wait().unwrap();
+    let output = stage.kubectl(&copy, &["get", "pods"]).output().unwrap();
+    let said = said(&output);
+    assert!(said.contains("expired certificate") || said.contains("revoked certificate"), "{said}");
+    eventually("it is gone", || listed(&stage, "short").is_none() && !kubeconfig.exists());
+    assert!(log(&stage, "short").iter().any(|line| line["verb"] == "watch"));
+    // The name is free.
+    let again = grant(&stage, "short", "east", &["--read-only"]);
+    assert!(works(&stage, &again));
+    let output = stage
+        .keyward(&["grant", "create", "short", "--context", "east", "--read-only"])
+        .output()
+        .unwrap();
+    assert!(super::stage::said(&output).contains("there is a grant `short` already"));
+}
