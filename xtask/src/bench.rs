@@ -1,10 +1,13 @@
 //! `cargo xtask bench`: builds everything optimised and measures it.
 
-use std::process::Command;
+use std::{fs, process::Command};
 
 use keyward_testing::kubectl::VARIABLE;
 
-use crate::{e2e, judges, kubectl, packages, sh};
+use crate::{
+    dist::compile::{STATIC, host},
+    e2e, judges, kubectl, packages, sh,
+};
 
 /// Builds the program, the bench and, where Go is at hand, the peers in Go; then runs the bench;
 /// `args` go to it.
@@ -21,12 +24,29 @@ pub fn run(args: &[String]) -> Result<bool, String> {
     if !sh::run(sh::cargo().args(["build", "--profile", "exec", "--package", "keyward-exec"]))? {
         return Ok(false);
     }
+    if !build_node()? {
+        return Ok(false);
+    }
     let mut bench = sh::cargo();
     bench.args(["run", "--quiet", "--release", "--package", "keyward-bench", "--"]).args(args);
     if let Some(kubectl) = kubectl::choose(0)? {
         bench.env(VARIABLE, kubectl);
     }
     sh::run(&mut bench)
+}
+
+/// Builds `keyward-provider-node` as it is shipped, beside `keyward-exec`.
+fn build_node() -> Result<bool, String> {
+    let host = host()?;
+    let mut build = sh::cargo();
+    // With a target, the flag does not reach build scripts and macros.
+    build.args(["build", "--profile", "exec", "--package", "keyward-node", "--target", &host]);
+    if !sh::run(build.env("CARGO_ENCODED_RUSTFLAGS", STATIC))? {
+        return Ok(false);
+    }
+    let (program, target) = ("exec/keyward-provider-node", sh::target());
+    let copied = fs::copy(target.join(host).join(program), target.join(program));
+    copied.map(|_| true).map_err(|e| format!("cannot copy `{program}`: {e}"))
 }
 
 /// Compares the compiled index of image patterns with the rules taken one by one.

@@ -62,7 +62,8 @@ fn packages() -> Result<Vec<Value>, String> {
 }
 
 /// Crates whose libraries exist only for their own programs and tests.
-const PROGRAMS: [&str; 4] = ["keyward-cli", "keyward-exec", "keyward-pkcs11", "keyward-providers"];
+const PROGRAMS: [&str; 5] =
+    ["keyward-cli", "keyward-exec", "keyward-node", "keyward-pkcs11", "keyward-providers"];
 
 fn is_library(package: &Value) -> bool {
     package["targets"].as_array().into_iter().flatten().any(|target| is_kind(target, "lib"))

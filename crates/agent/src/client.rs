@@ -94,9 +94,16 @@ impl Client {
 
     /// Sends the greeting and the question in one write.
     pub fn ask(&mut self, question: &Message) -> Result<(), Unreachable> {
+        self.ask_all(std::slice::from_ref(question))
+    }
+
+    /// Sends the greeting and several questions in one write: the answers come in this order.
+    pub fn ask_all(&mut self, questions: &[Message]) -> Result<(), Unreachable> {
         let mut wire = Zeroizing::new(Vec::with_capacity(16 << 10));
         Message::Hello(Hello::ours(env!("CARGO_PKG_VERSION"))).write(&mut wire);
-        question.write(&mut wire);
+        for question in questions {
+            question.write(&mut wire);
+        }
         self.write(&wire)
     }
 

@@ -11,7 +11,6 @@ mod allocator;
 mod args;
 mod bridge;
 mod commands;
-mod duration;
 mod exec_request;
 mod failure;
 mod flags;
@@ -30,6 +29,7 @@ use std::{env, path::Path, process::ExitCode, time::Duration};
 
 use clap::CommandFactory as _;
 use keyward_process::{harden, runner};
+use keyward_protocol::duration;
 
 use crate::{args::Cli, commands::completions, failure::Failure, flags::Flags, globals::Globals};
 

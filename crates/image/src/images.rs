@@ -43,6 +43,8 @@ pub struct Images {
     known: Mutex<HashMap<Key, Scope>>,
     /// Where answers are shared with other processes.
     sharing: Option<Sharing>,
+    /// Whether a provider runs on the thread that asks.
+    on_own_thread: bool,
     /// The tokens of pods, so that no new one is requested while the old one or its answer is
     /// valid.
     tokens: Cache<Held>,
@@ -73,6 +75,7 @@ impl Images {
             runner: Runner { settings, surroundings, clock, observer },
             accounts: None,
             sharing: None,
+            on_own_thread: false,
             flights: Mutex::default(),
             known: Mutex::default(),
         }
@@ -93,6 +96,14 @@ impl Images {
     #[must_use]
     pub fn with_sharing(mut self, store: Arc<dyn SharedStore>, within: Duration) -> Self {
         self.sharing = Some(Sharing { store, within });
+        self
+    }
+
+    /// Runs providers on the thread that asks, for a process that asks one question and ends. Questions of several
+    /// threads then share no runs.
+    #[must_use]
+    pub fn on_own_thread(mut self) -> Self {
+        self.on_own_thread = true;
         self
     }
 
@@ -217,10 +228,13 @@ impl Images {
             if let Some(kept) = self.kept(&question) {
                 return Ok(kept);
             }
-            let sharing = self.sharing(&question);
-            let answer = match self.join(&question, sharing) {
-                Err(kept) => return Ok(kept),
-                Ok(waiter) => waiter.wait(None).unwrap_or_else(|| Err(lost()))?,
+            let answer = if self.on_own_thread {
+                self.run(&question)?
+            } else {
+                match self.join(&question, self.sharing(&question)) {
+                    Err(kept) => return Ok(kept),
+                    Ok(waiter) => waiter.wait(None).unwrap_or_else(|| Err(lost()))?,
+                }
             };
             // A caller that shared a run for a registry may find that the answer is for another
             // image only; then it must ask again.

@@ -28,6 +28,11 @@ pub trait SharedStore: Send + Sync + 'static {
     /// What is kept under a name.
     fn get(&self, name: &str) -> Option<Secret>;
 
+    /// What is kept under several names, in their order. A store that is far away answers them all at once.
+    fn get_all(&self, names: &[String]) -> Vec<Option<Secret>> {
+        names.iter().map(|name| self.get(name)).collect()
+    }
+
     /// What is kept or just brought under a name, or the right to bring it. Waits up to `limit` while another
     /// process has that right.
     fn lease(&self, name: &str, limit: Duration) -> SharedLease;
@@ -158,9 +163,9 @@ impl<'a> SharedQuestion<'a> {
     }
 
     fn find(&self, kind: &str, good: impl Fn(&Answer) -> bool) -> Option<Answer> {
-        Scope::ALL.into_iter().find_map(|scope| {
-            let found = self.sharing.store.get(&self.name(kind, scope))?;
-            let Some(Shared::Answer(answer)) = self.read(&found) else { return None };
+        let names = Scope::ALL.map(|scope| self.name(kind, scope));
+        self.sharing.store.get_all(&names).into_iter().find_map(|found| {
+            let Some(Shared::Answer(answer)) = self.read(&found?) else { return None };
             (self.question.covered(&answer) && good(&answer)).then_some(answer)
         })
     }

@@ -1,8 +1,63 @@
-//! The signals that ask a process to end.
+//! The signals that ask a process to end, and what it does first.
 
-use std::thread;
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, Signal, raise};
+
+use crate::{harden, runner};
+
+/// How long programs may take to die. They are killed, so only the system can be slow.
+const LIMIT: Duration = Duration::from_secs(5);
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static LAST_ACTS: Mutex<Vec<Box<dyn FnOnce() + Send>>> = Mutex::new(Vec::new());
+
+/// From now on a signal that asks us to end lets the runner end its programs and restore the terminal
+/// before it has its way. To be called before the first other thread starts.
+pub fn watch() {
+    let signals = heard();
+    // Blocked here, and so in every thread that comes from here: they wait for the one below.
+    // Programs start with nothing blocked.
+    if signals.thread_block().is_ok() {
+        thread::spawn(move || end(&signals));
+    }
+}
+
+/// Registers an action for the end by a signal: nothing is dropped then. The last one to be
+/// registered is the first to be done, as with values that are dropped.
+pub fn before_leaving(act: impl FnOnce() + Send + 'static) {
+    LAST_ACTS.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(act));
+}
+
+fn end(signals: &SigSet) {
+    let Ok(signal) = signals.wait() else { return };
+    INTERRUPTED.store(true, Ordering::SeqCst);
+    runner::shut_down(LIMIT);
+    for act in LAST_ACTS.lock().unwrap_or_else(PoisonError::into_inner).drain(..).rev() {
+        act();
+    }
+    // No core file of a process that has held secrets.
+    harden::keep_memory_private();
+    // The shell sees which signal it was, as without our handler.
+    let _ = raise(signal);
+    let _ = signals.thread_unblock();
+    // The signal was ignored, which some systems do not reveal; the programs are stopped anyway.
+    std::process::exit(128 + signal as i32);
+}
+
+/// Exits without a report after a signal: its sender knows why. Returns if there was none.
+pub fn leave_if_interrupted() {
+    while INTERRUPTED.load(Ordering::SeqCst) {
+        thread::park();
+    }
+}
 
 /// The signals that ask us to end, or are a person's word to the command in the foreground, less
 /// those that whoever started us wants ignored: `nohup`, or a script that put us into the

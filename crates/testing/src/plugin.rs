@@ -52,6 +52,7 @@ pub fn keyward() -> &'static Path {
                 "../agent/src",
                 "../cli/src",
                 "../image/src",
+                "../node/src",
                 "../proxy/src",
                 "../keyward/src",
                 "../host/src",
@@ -95,6 +96,32 @@ pub fn exec() -> &'static Path {
             name: "keyward-exec",
             folder: "",
             sources: &["../exec/src", "../protocol/src"],
+        })
+    })
+}
+
+/// The path of the program `keyward-provider-node`, which `keyward` looks for beside itself.
+///
+/// # Panics
+///
+/// When it does not exist and cannot be built.
+pub fn provider_node() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        find(&Built {
+            package: "keyward-node",
+            flag: "--bin",
+            name: "keyward-provider-node",
+            folder: "",
+            sources: &[
+                "../node/src",
+                "../agent/src",
+                "../image/src",
+                "../plugin/src",
+                "../host/src",
+                "../process/src",
+                "../protocol/src",
+            ],
         })
     })
 }

@@ -224,9 +224,11 @@ fn ctr(dir: &Path) -> Command {
 fn providers(cluster: &Cluster, dir: &Path, registries: &Registries) -> Outcome<()> {
     let bin = dir.join("bin");
     fs::create_dir(&bin)?;
-    for name in ["keyward-provider-docker", "keyward-provider-token", "keyward-provider-node"] {
+    for name in ["keyward-provider-docker", "keyward-provider-token"] {
         symlink(cluster.tools.own("keyward"), bin.join(name))?;
     }
+    let node = "keyward-provider-node";
+    symlink(cluster.tools.own(node), bin.join(node))?;
     for name in ["keyward-exchange", "keyward-ecr", "keyward-gar"] {
         symlink(cluster.tools.own("keyward-providers"), bin.join(name))?;
     }

@@ -5,11 +5,10 @@ use std::{fs, path::Path, process::Command};
 use super::{archive, capture, compile::Built, read_error, tree::Tree};
 
 /// The links that packages have beside the programs, all to `keyward`.
-pub const LINKS: [&str; 5] = [
+pub const LINKS: [&str; 4] = [
     "docker-credential-keyward",
     "keyward-provider-docker",
     "keyward-provider-token",
-    "keyward-provider-node",
     "kubectl-keyward",
 ];
 
@@ -24,7 +23,7 @@ pub struct Documents {
 /// Everything but `keyward-pkcs11` and `keyward-providers`, from the directory that holds `bin`.
 pub fn keyward(source: &Path, built: &Built, documents: &Documents) -> Result<Tree, String> {
     let mut tree = Tree::default();
-    for program in ["keyward", "keyward-agent", "keyward-exec"] {
+    for program in ["keyward", "keyward-agent", "keyward-exec", "keyward-provider-node"] {
         tree.program(format!("bin/{program}"), &built.directory.join(program))?;
     }
     for link in LINKS {

@@ -6,7 +6,7 @@
 //! ```
 
 mod archive;
-mod compile;
+pub mod compile;
 mod contents;
 mod deb;
 mod dependencies;

@@ -52,8 +52,14 @@ pub fn write(dependencies: &BTreeMap<Id, Dependency>, release: &Release) -> Resu
 }
 
 /// The crates of the programs.
-pub const PROGRAMS: [&str; 5] =
-    ["keyward-cli", "keyward-agent", "keyward-exec", "keyward-pkcs11", "keyward-providers"];
+pub const PROGRAMS: [&str; 6] = [
+    "keyward-cli",
+    "keyward-agent",
+    "keyward-exec",
+    "keyward-node",
+    "keyward-pkcs11",
+    "keyward-providers",
+];
 
 fn component(id: &Id, dependency: &Dependency) -> Value {
     let (name, version) = id;

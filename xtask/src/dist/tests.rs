@@ -270,7 +270,7 @@ fn the_library_for_rpms_reads_what_it_wrote() {
         rpm::Package::open(package(&format!("keyward-{}", release().version), ".rpm")).unwrap();
     assert_eq!(rpm.metadata.get_name().unwrap(), "keyward");
     let files = rpm.metadata.get_file_paths().unwrap();
-    let own = ["keyward", "keyward-agent", "keyward-exec"];
+    let own = ["keyward", "keyward-agent", "keyward-exec", "keyward-provider-node"];
     for program in own.into_iter().chain(LINKS) {
         let path = Path::new("/usr/bin").join(program);
         assert!(files.contains(&path), "{program} in {files:?}");

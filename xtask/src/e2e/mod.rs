@@ -16,10 +16,11 @@ use crate::{chart, dist, sh};
 const FLAGS: [&str; 3] = ["--if-cached", "--build-only", "--no-build"];
 
 /// Whose programs the steps run.
-const PACKAGES: [&str; 7] = [
+const PACKAGES: [&str; 8] = [
     "keyward-cli",
     "keyward-agent",
     "keyward-exec",
+    "keyward-node",
     "keyward-providers",
     "keyward-testing",
     "keyward-pkcs11",

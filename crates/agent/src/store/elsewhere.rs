@@ -23,7 +23,7 @@ impl Agent {
         Self::connect(surroundings)
     }
 
-    pub(super) fn get(&mut self, _: String) -> Result<Option<Secret>, String> {
+    pub(super) fn get_all(&mut self, _: Vec<String>) -> Result<Vec<Option<Secret>>, String> {
         match *self {}
     }
 

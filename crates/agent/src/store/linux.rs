@@ -69,12 +69,27 @@ impl Agent {
         Ok(Self { socket, patience, client, greeted: false })
     }
 
-    pub(super) fn get(&mut self, name: String) -> Result<Option<Secret>, String> {
-        match self.ask(SecretRequest::Get(name))? {
+    /// All of them in one exchange of messages.
+    pub(super) fn get_all(&mut self, names: Vec<String>) -> Result<Vec<Option<Secret>>, String> {
+        let gets: Vec<Message> =
+            names.into_iter().map(|name| Message::Secret(SecretRequest::Get(name))).collect();
+        let served = self.talk(&gets, |client| {
+            let mut served = Vec::with_capacity(gets.len());
+            // Nothing comes after a refusal.
+            let mut is_over = false;
+            while served.len() < gets.len() && !is_over {
+                let message = client.receive(PATIENCE)?;
+                is_over = !matches!(message, Message::Served(Served::Done(_) | Served::Absent));
+                served.push(message);
+            }
+            Ok(served)
+        })?;
+        let secret = |message| match answered(message)? {
             Served::Done(secret) => Ok(Some(secret)),
             Served::Absent => Ok(None),
             other => Err(unexpected(&other)),
-        }
+        };
+        served.into_iter().map(secret).collect()
     }
 
     pub(super) fn lease(
@@ -85,16 +100,18 @@ impl Agent {
     ) -> Result<Lease, String> {
         let mut waits = Some(waits);
         let served =
-            self.talk(SecretRequest::Lease(name), |client| match client.receive(SOON.min(limit)) {
-                Err(Unreachable::Late) if limit > SOON => {
-                    if let Some(waits) = waits.take() {
-                        waits();
+            self.talk(&[Message::Secret(SecretRequest::Lease(name))], |client| {
+                match client.receive(SOON.min(limit)) {
+                    Err(Unreachable::Late) if limit > SOON => {
+                        if let Some(waits) = waits.take() {
+                            waits();
+                        }
+                        client.receive(limit.saturating_sub(SOON))
                     }
-                    client.receive(limit.saturating_sub(SOON))
+                    served => served,
                 }
-                served => served,
             });
-        match served? {
+        match answered(served?)? {
             Served::Done(secret) => Ok(Lease::Found(secret)),
             Served::Leased => Ok(Lease::Ours),
             other => Err(unexpected(&other)),
@@ -113,47 +130,46 @@ impl Agent {
     }
 
     fn ask(&mut self, request: SecretRequest) -> Result<Served, String> {
-        self.talk(request, |client| client.receive(PATIENCE))
+        answered(self.talk(&[Message::Secret(request)], |client| client.receive(PATIENCE))?)
     }
 
-    /// Sends a request and waits for the answer; if the agent goes away, from the next one.
-    fn talk(
+    /// Sends requests and waits for the answers; if the agent goes away, from the next one.
+    fn talk<T>(
         &mut self,
-        request: SecretRequest,
-        mut receive: impl FnMut(&mut Client) -> Result<Message, Unreachable>,
-    ) -> Result<Served, String> {
-        let message = Message::Secret(request);
+        messages: &[Message],
+        mut receive: impl FnMut(&mut Client) -> Result<T, Unreachable>,
+    ) -> Result<T, String> {
         for _ in 1..ATTEMPTS {
-            match self.send(&message).and_then(|()| receive(&mut self.client)) {
+            match self.send(messages).and_then(|()| receive(&mut self.client)) {
                 Err(Unreachable::Gone) => {
                     let next = Self::at(self.socket.clone(), self.patience);
                     *self = next.map_err(|error| error.to_string())?;
                 }
-                served => return answered(served),
+                served => return served.map_err(|error| error.to_string()),
             }
         }
-        answered(self.send(&message).and_then(|()| receive(&mut self.client)))
+        let served = self.send(messages).and_then(|()| receive(&mut self.client));
+        served.map_err(|error| error.to_string())
     }
 
-    fn send(&mut self, message: &Message) -> Result<(), Unreachable> {
+    fn send(&mut self, messages: &[Message]) -> Result<(), Unreachable> {
         if self.greeted {
-            return self.client.send(message);
+            return messages.iter().try_for_each(|message| self.client.send(message));
         }
         // The agent looks at this process once, before it greets.
         let inspection = Inspection::begin();
-        let greeted = self.client.ask(message).and_then(|()| self.client.greeted());
+        let greeted = self.client.ask_all(messages).and_then(|()| self.client.greeted());
         drop(inspection);
         self.greeted = greeted.is_ok();
         greeted
     }
 }
 
-fn answered(message: Result<Message, Unreachable>) -> Result<Served, String> {
+fn answered(message: Message) -> Result<Served, String> {
     match message {
-        Ok(Message::Served(served)) => Ok(served),
-        Ok(Message::Direct(why)) => Err(format!("the agent does not serve this process: {why}")),
-        Ok(_) => Err("the agent speaks another protocol".into()),
-        Err(error) => Err(error.to_string()),
+        Message::Served(served) => Ok(served),
+        Message::Direct(why) => Err(format!("the agent does not serve this process: {why}")),
+        _ => Err("the agent speaks another protocol".into()),
     }
 }
 

@@ -120,7 +120,14 @@ impl Store {
 
     /// The secret, if it is kept.
     pub fn get(&mut self, key: &Key) -> Option<Secret> {
-        self.ask(|agent| agent.get(key.name())).flatten()
+        self.get_all(std::slice::from_ref(key)).pop().flatten()
+    }
+
+    /// Several secrets, those that are kept, in one exchange with the agent.
+    pub fn get_all(&mut self, keys: &[Key]) -> Vec<Option<Secret>> {
+        let names = keys.iter().map(Key::name).collect();
+        self.ask(|agent| agent.get_all(names))
+            .unwrap_or_else(|| keys.iter().map(|_| None).collect())
     }
 
     /// The secret, or the right to bring it. Waits up to `limit` while another process has that right.

@@ -3,8 +3,9 @@
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
-use clap::{Parser, error::ErrorKind};
+use clap::Parser;
 use keyward_host::rules::Program;
+use keyward_node::parse;
 use keyward_plugin::{ImageQuestion, Logins, Refusal, serve_image};
 use keyward_process::{
     runner::{self, Cancel, Invocation, Status, Stdin},
@@ -51,23 +52,12 @@ pub(super) struct Args {
 
 /// Answers the kubelet.
 pub(super) fn main(args: &[OsString]) -> ExitCode {
-    let args: Args = match parse(Bridge::Docker, args) {
+    let args: Args = match parse(Bridge::Docker.name(), args) {
         Ok(args) => args,
         Err(code) => return code,
     };
     signals::watch();
     serve_image(|question: &ImageQuestion| logins(&args, question))
-}
-
-/// Parses a provider's arguments. `get-credentials`, the argument of the original proposal, is
-/// ignored: the request says the same.
-pub(super) fn parse<A: Parser>(bridge: Bridge, args: &[OsString]) -> Result<A, ExitCode> {
-    let own = args.iter().filter(|arg| *arg != "get-credentials").cloned();
-    A::try_parse_from(std::iter::once(bridge.name().into()).chain(own)).map_err(|wrong| {
-        let help = matches!(wrong.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-        let _ = wrong.print();
-        ExitCode::from(if help { 0 } else { 2 })
-    })
 }
 
 fn logins(args: &Args, question: &ImageQuestion) -> Result<Logins, Refusal> {

@@ -4,14 +4,14 @@
 mod config;
 mod docker;
 mod helper;
-mod node;
 mod registries;
 mod token;
 mod toml;
 
 use std::{
     ffi::{OsStr, OsString},
-    path::Path,
+    fs,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -48,7 +48,7 @@ impl Bridge {
             Self::Helper => "docker-credential-keyward",
             Self::Docker => "keyward-provider-docker",
             Self::Token => "keyward-provider-token",
-            Self::Node => "keyward-provider-node",
+            Self::Node => keyward_node::NAME,
         }
     }
 
@@ -57,6 +57,13 @@ impl Bridge {
         let name = Path::new(program).file_name()?.to_str()?;
         let name = name.strip_suffix(std::env::consts::EXE_SUFFIX).unwrap_or(name);
         Self::ALL.into_iter().find(|bridge| bridge.name() == name)
+    }
+
+    /// The bridge as a program of its own beside `program`, if it is shipped as one and installed: it starts faster.
+    pub(crate) fn beside(self, program: &Path) -> Option<PathBuf> {
+        let path = program.with_file_name(self.name());
+        let is_program = || fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
+        (self == Self::Node && is_program()).then_some(path)
     }
 
     /// The bridge's whole `main`.
@@ -70,14 +77,14 @@ impl Bridge {
             Self::Helper => helper::main(&args),
             Self::Docker => docker::main(&args),
             Self::Token => token::main(&args),
-            Self::Node => node::main(&args),
+            Self::Node => keyward_node::main(&args),
         }
     }
 }
 
 /// The command lines of the bridges that have one, for the manual pages.
 pub(crate) fn commands() -> [clap::Command; 3] {
-    [docker::Args::command(), token::Args::command(), node::Args::command()]
+    [docker::Args::command(), token::Args::command(), keyward_node::command()]
 }
 
 #[cfg(test)]

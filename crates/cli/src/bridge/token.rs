@@ -4,10 +4,9 @@
 use std::{ffi::OsString, process::ExitCode, time::Duration};
 
 use clap::Parser;
+use keyward_node::parse;
 use keyward_plugin::{ImageQuestion, Logins, Refusal, serve_image};
 use keyward_protocol::image::token_expiry;
-
-use super::docker::parse;
 
 /// Log in to registries with the pod's service account token
 ///
@@ -28,7 +27,7 @@ pub(super) struct Args {
 
 /// Answers the kubelet.
 pub(super) fn main(args: &[OsString]) -> ExitCode {
-    let args: Args = match parse(super::Bridge::Token, args) {
+    let args: Args = match parse(super::Bridge::Token.name(), args) {
         Ok(args) => args,
         Err(code) => return code,
     };

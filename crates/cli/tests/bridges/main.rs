@@ -19,6 +19,7 @@ use base64::{
     Engine as _,
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
+use keyward_testing::plugin;
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, run};
@@ -125,11 +126,11 @@ fn the_programs_of_their_own_do_the_same() {
     let mut helper = stage.program(Path::new(env!("CARGO_BIN_EXE_docker-credential-keyward")));
     assert_eq!(run(helper.arg("get"), "registry.example").json()["Username"], "puller");
     for program in [
-        env!("CARGO_BIN_EXE_keyward-provider-docker"),
-        env!("CARGO_BIN_EXE_keyward-provider-token"),
-        env!("CARGO_BIN_EXE_keyward-provider-node"),
+        Path::new(env!("CARGO_BIN_EXE_keyward-provider-docker")),
+        Path::new(env!("CARGO_BIN_EXE_keyward-provider-token")),
+        plugin::provider_node(),
     ] {
-        let ran = run(stage.program(Path::new(program)).arg("--help"), "");
+        let ran = run(stage.program(program).arg("--help"), "");
         assert!(ran.good().contains("Usage"), "{}", ran.stdout);
     }
 }
@@ -140,8 +141,15 @@ fn links_are_made_once_and_nothing_else_is_replaced_unasked() {
     let link = stage.path("bin/docker-credential-keyward");
     let program = fs::canonicalize(env!("CARGO_BIN_EXE_keyward")).unwrap();
     assert_eq!(fs::read_link(&link).unwrap(), program);
+    let node = stage.path("bin/keyward-provider-node");
+    assert_eq!(fs::read_link(&node).unwrap(), program.with_file_name("keyward-provider-node"));
     assert_eq!(stage.install(&[]).good().matches("exists already").count(), 4);
     let report = stage.install(&["-o", "json"]).json();
+    // As older versions made it.
+    fs::remove_file(&node).unwrap();
+    symlink(&program, &node).unwrap();
+    assert_eq!(stage.install(&[]).good().matches(": made").count(), 1);
+    assert_eq!(fs::read_link(&node).unwrap(), program.with_file_name("keyward-provider-node"));
     assert_eq!(report["program"], program.to_str().unwrap());
     assert_eq!(report["links"][0], json!({ "path": link.to_str().unwrap(), "made": false }));
     fs::remove_file(&link).unwrap();

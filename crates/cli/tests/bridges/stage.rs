@@ -7,6 +7,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use keyward_testing::plugin;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -24,6 +25,8 @@ pub(crate) struct Ran {
 impl Stage {
     /// A directory with the bridges, installed as a person does it.
     pub(crate) fn new() -> Self {
+        // `keyward` makes a link to it.
+        plugin::provider_node();
         let stage = Self { folder: tempfile::tempdir().unwrap() };
         fs::create_dir(stage.path("bin")).unwrap();
         stage.install(&[]).good();

@@ -1,4 +1,4 @@
-//! `keyward image install DIR`: creates the bridges as symlinks to this program.
+//! `keyward image install DIR`: creates the bridges as symlinks to this program or to one beside it.
 
 use std::{
     env,
@@ -17,9 +17,10 @@ use crate::{
     output::{self, Format, Output, inline},
 };
 
-/// Create the bridges in a directory, as symlinks to this program
+/// Create the bridges in a directory, as symlinks
 ///
-/// `docker-credential-keyward` lets docker, podman and skopeo ask image credential providers;
+/// The symlinks lead to this program, and that of `keyward-provider-node` to the program of this name beside it, if it
+/// is installed. `docker-credential-keyward` lets docker, podman and skopeo ask image credential providers;
 /// `keyward-provider-docker`, `keyward-provider-token` and `keyward-provider-node` are such
 /// providers. Existing files are kept and reported, unless `--force`.
 #[derive(Debug, clap::Args)]
@@ -46,7 +47,7 @@ pub(crate) struct Args {
 /// The result. Documented in `docs/cli.md`.
 #[derive(Serialize)]
 struct Report {
-    /// The target of the links.
+    /// This program, the target of the links.
     program: PathBuf,
     links: Vec<Link>,
 }
@@ -71,16 +72,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     for bridge in Bridge::ALL {
         let path = args.folder.join(format!("{}{}", bridge.name(), env::consts::EXE_SUFFIX));
         let shown = inline(&path.display().to_string());
-        let made = match look(&path, &program) {
+        let target = bridge.beside(&program).unwrap_or_else(|| program.clone());
+        let made = match look(&path, &target) {
             Found::Ours => false,
-            Found::Other if !args.force => {
+            // Older versions made a link to this program.
+            Found::Other if !args.force && !matches!(look(&path, &program), Found::Ours) => {
                 return Err(Failure::failed(format!(
                     "`{shown}` exists and is not a link to this program"
                 ))
                 .hint("`--force` replaces it"));
             }
             Found::Other | Found::Nothing => {
-                link(&program, &path).map_err(|error| {
+                link(&target, &path).map_err(|error| {
                     Failure::failed(format!("`{shown}` cannot be created"))
                         .note("cause", error.to_string())
                 })?;

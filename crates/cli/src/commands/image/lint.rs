@@ -13,7 +13,7 @@ use keyward_image::{Config, Files, Severity};
 use serde::Serialize;
 use serde_json::json;
 
-use super::setup::Place as Configured;
+use super::setup::{Place as Configured, images, usage};
 use crate::{
     failure::Failure,
     globals::Globals,
@@ -117,9 +117,9 @@ pub(crate) fn check(place: Configured, globals: &Globals) -> Result<ExitCode, Fa
 
 /// Checks and reports.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
-    let path = args.place.config(&globals.surroundings)?;
+    let path = args.place.config(&globals.surroundings).map_err(|error| usage(&error))?;
     let mut report = Report::default();
-    let reading = args.place.reading(&globals.surroundings)?;
+    let reading = args.place.reading(&globals.surroundings).map_err(|error| usage(&error))?;
     match Files::read(&path) {
         Ok(files) => {
             let (config, problems) = Config::review(&files, reading);
@@ -184,7 +184,7 @@ impl Report {
 
     /// The kubelet requires every program to exist when it starts.
     fn programs(&mut self, args: &Args, config: &Config, globals: &Globals) {
-        let images = args.place.images(globals);
+        let images = images(&args.place, globals);
         if let Some(folder) = args.place.bin_dir(&globals.surroundings)
             && !folder.is_dir()
         {

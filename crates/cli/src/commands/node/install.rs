@@ -125,7 +125,9 @@ impl Version {
         let beside = own.parent().unwrap_or(Path::new("/"));
         let mut files = vec![(Path::new(BIN).join("keyward"), Content::Program(own.clone()))];
         for bridge in Bridge::ALL {
-            files.push((Path::new(BIN).join(bridge.name()), Content::Link("keyward".into())));
+            let link = || Content::Link("keyward".into());
+            let content = bridge.beside(&own).map_or_else(link, Content::Program);
+            files.push((Path::new(BIN).join(bridge.name()), content));
         }
         files.extend(providers(beside)?);
         for directory in &args.programs {

@@ -3,15 +3,19 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, DirBuilder, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
 use keyward_image::{Lookup, Outcome, failed_elsewhere};
 use keyward_process::file::{self, Limits};
 use keyward_protocol::prometheus::{Family, Text};
+use rustix::{
+    fs::{CWD, OFlags, RenameFlags, renameat_with},
+    process::geteuid,
+};
 
 const PULLS: Family = Family::counter(
     "keyward_node_pulls_total",
@@ -34,11 +38,14 @@ const VALID: Family = Family::gauge(
 const INFO: Family =
     Family::gauge("keyward_node_config_info", "The configuration in force, by its hash.");
 
+/// What the name of the file before the last one ends in. The collector reads only files that end in `.prom`.
+const SPARE: &str = "before";
+
 /// More than a node's providers can need.
 const MOST: u64 = 1 << 20;
 
 /// The counters, and what this run adds to them.
-pub(super) struct Textfile {
+pub(crate) struct Textfile {
     path: PathBuf,
     /// In a directory that only its owner can enter: whoever can open a lock can keep it.
     lock: PathBuf,
@@ -59,21 +66,21 @@ struct Counters {
 
 impl Textfile {
     /// Counts in the file at `path`; `state` is a directory for the lock.
-    pub(super) fn open(path: &Path, state: &Path) -> Self {
+    pub(crate) fn open(path: &Path, state: &Path) -> Self {
         let (path, lock) = (path.to_owned(), state.join("metrics.lock"));
         let (runs, shared) = (Vec::new(), Vec::new());
         Self { path, lock, pulls: None, runs, shared, agent: false, config: None }
     }
 
-    pub(super) fn configuration(&mut self, hash: &str, is_newest: bool) {
+    pub(crate) fn configuration(&mut self, hash: &str, is_newest: bool) {
         self.config = Some((hash.to_owned(), is_newest));
     }
 
-    pub(super) fn agent(&mut self, is_up: bool) {
+    pub(crate) fn agent(&mut self, is_up: bool) {
         self.agent = is_up;
     }
 
-    pub(super) fn providers(&mut self, found: &Lookup) {
+    pub(crate) fn providers(&mut self, found: &Lookup) {
         for result in &found.results {
             let name = result.provider.name.clone();
             match &result.outcome {
@@ -93,7 +100,7 @@ impl Textfile {
         }
     }
 
-    pub(super) fn pull(&mut self, has_login: bool, failed: bool) {
+    pub(crate) fn pull(&mut self, has_login: bool, failed: bool) {
         self.pulls = Some(match (has_login, failed) {
             (_, true) => "failed",
             (true, _) => "login",
@@ -102,7 +109,7 @@ impl Textfile {
     }
 
     /// Adds this run to the file. Concurrent runs wait for each other.
-    pub(super) fn save(&self) -> io::Result<()> {
+    pub(crate) fn save(&self) -> io::Result<()> {
         if let Some(state) = self.lock.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(state)?;
         }
@@ -119,13 +126,40 @@ impl Textfile {
         for provider in &self.shared {
             *counters.shared.entry(provider.clone()).or_default() += 1;
         }
-        // The collector reads whole files only, and only those that end in `.prom`. A new file never follows a link.
-        let new = self.beside(&format!("{}.new", std::process::id()));
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new)?;
-        let written = file.write_all(self.page(&counters).as_bytes());
-        written.and_then(|()| fs::rename(&new, &self.path)).inspect_err(|_| {
-            let _ = fs::remove_file(&new);
-        })
+        let page = self.page(&counters);
+        let (mut file, before) = self.spare()?;
+        file.write_all(page.as_bytes())?;
+        if before > page.len() as u64 {
+            file.set_len(page.len() as u64)?;
+        }
+        // The collector reads whole files only. It finds the old one or the new one, and an old one that it has opened
+        // is next written to by the pull after the next. Where two files cannot be exchanged, there is only one yet, or
+        // the file system does not know how: then it has to write the new one to the disk, which takes longer.
+        let spare = self.beside(SPARE);
+        renameat_with(CWD, &spare, CWD, &self.path, RenameFlags::EXCHANGE)
+            .or_else(|_| fs::rename(&spare, &self.path))
+    }
+
+    /// The file before the last one, or a new one, to be written from its beginning, and how long it is.
+    fn spare(&self) -> io::Result<(File, u64)> {
+        let path = self.beside(SPARE);
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let mut options = OpenOptions::new();
+        let spare = options.write(true).custom_flags(flags.bits().cast_signed()).open(&path);
+        if let Ok(spare) = spare {
+            let found = spare.metadata()?;
+            // What somebody else has put here may be another file by its other name.
+            if found.is_file() && found.nlink() == 1 && found.uid() == geteuid().as_raw() {
+                return Ok((spare, found.len()));
+            }
+        }
+        if let Err(error) = fs::remove_file(&path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        let new = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&path)?;
+        Ok((new, 0))
     }
 
     /// The file as it is; nothing of what cannot be ours.

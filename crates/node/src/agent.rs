@@ -15,8 +15,10 @@ use keyward_image::{SharedLease, SharedStore};
 use keyward_process::surroundings::Surroundings;
 use keyward_protocol::Secret;
 
+use super::expect_run;
+
 /// A connection to the node's agent.
-pub(super) struct NodeAgent {
+pub(crate) struct NodeAgent {
     store: Mutex<Store>,
     /// A provider sees our environment and may choose an account by it, so only equal environments share.
     environment: String,
@@ -24,7 +26,7 @@ pub(super) struct NodeAgent {
 
 impl NodeAgent {
     /// Connects to the agent; `None` if none serves this process.
-    pub(super) fn connect(surroundings: &Surroundings) -> Option<Arc<Self>> {
+    pub(crate) fn connect(surroundings: &Surroundings) -> Option<Arc<Self>> {
         let store = Store::open_system(surroundings);
         if let Some(why) = store.absence() {
             tracing::debug!("nothing is shared with other pulls: {why}");
@@ -35,7 +37,7 @@ impl NodeAgent {
     }
 
     /// Whether the agent has answered until now.
-    pub(super) fn is_serving(&self) -> bool {
+    pub(crate) fn is_serving(&self) -> bool {
         self.store().absence().is_none()
     }
 
@@ -54,7 +56,14 @@ impl SharedStore for NodeAgent {
         self.store().get(&self.key(name))
     }
 
+    fn get_all(&self, names: &[String]) -> Vec<Option<Secret>> {
+        let keys: Vec<Key> = names.iter().map(|name| self.key(name)).collect();
+        self.store().get_all(&keys)
+    }
+
     fn lease(&self, name: &str, limit: Duration) -> SharedLease {
+        // What comes next is a run, or a wait for one.
+        expect_run();
         match self.store().lease(&self.key(name), limit) {
             Lease::Found(secret) => SharedLease::Found(secret),
             Lease::Ours => SharedLease::Ours,

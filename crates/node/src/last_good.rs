@@ -14,24 +14,24 @@ const LINK: &str = "last-good";
 
 /// A directory with a copy of the last valid configuration. Only its owner can read it: a configuration may hold
 /// secrets in `env`.
-pub(super) struct LastGood<'a> {
+pub(crate) struct LastGood<'a> {
     dir: &'a Path,
 }
 
 impl<'a> LastGood<'a> {
-    pub(super) fn in_dir(dir: &'a Path) -> Self {
+    pub(crate) fn in_dir(dir: &'a Path) -> Self {
         Self { dir }
     }
 
     /// The copied configuration, if there is one.
-    pub(super) fn config(&self, reading: Reading) -> Option<Config> {
+    pub(crate) fn config(&self, reading: Reading) -> Option<Config> {
         let files = Files::read(&self.dir.join(LINK)).ok()?;
         Config::from_files_by(&files, reading).ok()
     }
 
     /// Copies the configuration at `path`, which has this hash, unless it has been copied before; without a hash there
     /// is no configuration any more, and no copy. A concurrent run that does the same does no harm.
-    pub(super) fn save(&self, path: &Path, hash: &str) -> io::Result<()> {
+    pub(crate) fn save(&self, path: &Path, hash: &str) -> io::Result<()> {
         let link = self.dir.join(LINK);
         if hash.is_empty() {
             return match fs::remove_file(link) {
@@ -39,14 +39,14 @@ impl<'a> LastGood<'a> {
                 _ => Ok(()),
             };
         }
-        // Changed since it was found to be valid: the next run copies it.
-        let Some(files) = Files::read(path).ok().filter(|files| files.hash() == hash) else {
-            return Ok(());
-        };
         let name = hash.replace(':', "-");
         if fs::read_link(&link).is_ok_and(|target| target == Path::new(&name)) {
             return Ok(());
         }
+        // Changed since it was found to be valid: the next run copies it.
+        let Some(files) = Files::read(path).ok().filter(|files| files.hash() == hash) else {
+            return Ok(());
+        };
         let mut private = DirBuilder::new();
         private.recursive(true).mode(0o700).create(self.dir)?;
         let copy = self.dir.join(&name);

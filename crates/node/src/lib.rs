@@ -2,31 +2,47 @@
 //!
 //! A second configuration, Keyward's own, lists these providers, in the kubelet's form or in that of the original
 //! proposal. It is read for every pull, so a change needs no restart of the kubelet.
+//!
+//! The kubelet starts this program for every pull, so it has no TLS and no runtime, and is small
+//! (decision 0063). The crate is a library so that `keyward` can do the same when it is started by this name, and for
+//! what the two have in common; nothing else is meant to be used.
 
 mod agent;
 mod last_good;
+mod place;
 mod textfile;
 
 use std::{
-    collections::BTreeMap, error::Error as StdError, fmt::Write as _, path::PathBuf,
-    process::ExitCode, sync::Arc, time::Duration,
+    collections::BTreeMap,
+    env,
+    error::Error as StdError,
+    ffi::OsString,
+    fmt::Write as _,
+    io::{self, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+    sync::{Arc, Once},
+    time::Duration,
 };
 
-use clap::Parser;
-use keyward_host::{NoopObserver, ReloadPace, redact};
+use clap::{CommandFactory as _, Parser, error::ErrorKind};
+use keyward_host::{Error, Kind, NoopObserver, ReloadPace, redact};
 use keyward_image::{
     Account, Accounts, Config, Images, Lookup, Name, Pod, Provider, ReloadingConfig, TokenRequest,
 };
 use keyward_plugin::{ImageQuestion, Logins, Refusal, serve_image};
-use keyward_process::clock::SystemClock;
-use keyward_protocol::{Secret, jwt::Claims, text::inline};
-
-use self::{agent::NodeAgent, last_good::LastGood, textfile::Textfile};
-use super::{Bridge, docker::parse};
-use crate::{
-    commands::image::setup::Place, duration, failure::Failure, flags::Flags, globals::Globals,
-    output, signals,
+use keyward_process::{clock::SystemClock, harden, signals, surroundings::Surroundings};
+use keyward_protocol::{
+    Secret, duration,
+    jwt::Claims,
+    text::{causes, inline},
 };
+
+pub use self::place::{Place, trusted_by_environment};
+use self::{agent::NodeAgent, last_good::LastGood, textfile::Textfile};
+
+/// The name of the program.
+pub const NAME: &str = "keyward-provider-node";
 
 /// Ask all image credential providers in a configuration that is read for every pull
 ///
@@ -34,8 +50,8 @@ use crate::{
 /// all registries. List the other providers in the configuration that `--config` names, which can change while the
 /// kubelet runs.
 #[derive(Debug, Parser)]
-#[command(name = "keyward-provider-node", version)]
-pub(in crate::bridge) struct Args {
+#[command(name = NAME, version)]
+struct Args {
     #[command(flatten)]
     place: Place,
 
@@ -85,30 +101,69 @@ impl Mirror {
 /// How long all providers may take together: less than the minute that the kubelet waits.
 const TOGETHER: Duration = Duration::from_secs(50);
 
-/// Answers the kubelet.
-pub(super) fn main(args: &[std::ffi::OsString]) -> ExitCode {
-    let args: Args = match parse(Bridge::Node, args) {
+/// The whole program.
+pub fn program() -> ExitCode {
+    harden::keep_memory_private();
+    if let Err(too_few) = harden::require_descriptors() {
+        tell(&format!(
+            "error: {too_few}\n\nhint: raise the limit, for example with `ulimit -n 1024`\n"
+        ));
+        return ExitCode::FAILURE;
+    }
+    let args: Vec<OsString> = env::args_os().skip(1).collect();
+    main(&args)
+}
+
+/// Answers the kubelet, in a process whose memory is private.
+pub fn main(args: &[OsString]) -> ExitCode {
+    let args: Args = match parse(NAME, args) {
         Ok(args) => args,
         Err(code) => return code,
     };
-    signals::watch();
     serve_image(|question: &ImageQuestion| logins(&args, question))
 }
 
+/// Lets a signal from now on end the provider that runs before it ends us. Most pulls run no provider, and do without
+/// the thread that this takes.
+fn expect_run() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(signals::watch);
+}
+
+/// The command line, for its manual page.
+pub fn command() -> clap::Command {
+    Args::command()
+}
+
+/// Parses the arguments of a provider with this name. `get-credentials`, the argument of the original proposal, is
+/// ignored: the request says the same.
+pub fn parse<A: Parser>(name: &str, args: &[OsString]) -> Result<A, ExitCode> {
+    let own = args.iter().filter(|arg| *arg != "get-credentials").cloned();
+    A::try_parse_from(std::iter::once(name.into()).chain(own)).map_err(|wrong| {
+        let help = matches!(wrong.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+        let _ = wrong.print();
+        ExitCode::from(if help { 0 } else { 2 })
+    })
+}
+
 fn logins(args: &Args, question: &ImageQuestion) -> Result<Logins, Refusal> {
-    let mut globals = Globals::new(Flags::default());
+    let surroundings = Surroundings::process();
     let mut metrics = args.metrics.as_deref().map(|path| Textfile::open(path, &args.state));
-    let result = configured(args, &globals).and_then(|in_force| {
+    let result = configured(args, &surroundings).and_then(|in_force| {
         if let Some(metrics) = &mut metrics {
             metrics.configuration(&in_force.config.hash, in_force.is_newest);
         }
         let names = names(args, question);
         let share = share(&in_force.config, &names);
-        globals.flags.plugin_timeout = Some(args.timeout.min(share));
-        let agent = NodeAgent::connect(&globals.surroundings);
-        let mut images = args.place.images(&globals);
-        if let Some(agent) = agent.clone() {
-            images = images.with_sharing(agent, share);
+        let agent = NodeAgent::connect(&surroundings);
+        let mut settings = args.place.settings(&surroundings);
+        settings.budget = args.timeout.min(share);
+        let (clock, observer) = (Arc::new(SystemClock), Arc::new(NoopObserver));
+        let images = Images::new(settings, surroundings.clone(), clock, observer);
+        let mut images = images.on_own_thread();
+        match agent.clone() {
+            Some(agent) => images = images.with_sharing(agent, share),
+            None => expect_run(),
         }
         let found = lookups(images, &in_force.config, names, question);
         if let Some(metrics) = &mut metrics {
@@ -123,7 +178,7 @@ fn logins(args: &Args, question: &ImageQuestion) -> Result<Logins, Refusal> {
         metrics.pull(result.as_ref().is_ok_and(|logins| !logins.is_empty()), result.is_err());
         if let Err(error) = metrics.save() {
             // Metrics never stop a pull.
-            output::tell(&format!("warning: the metrics cannot be written: {error}\n"));
+            tell(&format!("warning: the metrics cannot be written: {error}\n"));
         }
     }
     result
@@ -137,9 +192,9 @@ struct InForce {
 }
 
 /// Reads the configuration. While it is broken, the last valid one stays in force.
-fn configured(args: &Args, globals: &Globals) -> Result<InForce, Refusal> {
-    let path = args.place.config(&globals.surroundings).map_err(|failure| refusal(&failure))?;
-    let reading = args.place.reading(&globals.surroundings).map_err(|failure| refusal(&failure))?;
+fn configured(args: &Args, surroundings: &Surroundings) -> Result<InForce, Refusal> {
+    let path = args.place.config(surroundings).map_err(|error| refusal(&error))?;
+    let reading = args.place.reading(surroundings).map_err(|error| refusal(&error))?;
     let last_good = LastGood::in_dir(&args.state);
     let starting_from = |before: Option<Config>| {
         let (clock, observer) = (Arc::new(SystemClock), Arc::new(NoopObserver));
@@ -150,21 +205,19 @@ fn configured(args: &Args, globals: &Globals) -> Result<InForce, Refusal> {
     if follow.config().is_err() {
         follow = starting_from(last_good.config(reading));
     }
-    let config = follow.config().map_err(|error| refusal(&Failure::from(error)))?;
+    let config = follow.config().map_err(|error| refusal(&error))?;
     for (_, value) in config.providers.iter().flat_map(|provider| &provider.env) {
         redact::remember_value(value);
     }
     let faults = follow.faults();
     match &faults {
         Some(faults) => {
-            output::tell(&format!("warning: the last valid configuration is in force: {faults}\n"));
+            tell(&format!("warning: the last valid configuration is in force: {faults}\n"));
         }
         None => {
             if let Err(error) = last_good.save(&path, &config.hash) {
                 let dir = args.state.display();
-                output::tell(&format!(
-                    "warning: the configuration cannot be copied to `{dir}`: {error}\n"
-                ));
+                tell(&format!("warning: the configuration cannot be copied to `{dir}`: {error}\n"));
             }
         }
     }
@@ -210,7 +263,7 @@ fn lookups(
 fn answer(lookups: &[Lookup], question: &ImageQuestion) -> Result<Logins, Refusal> {
     let failures = || lookups.iter().flat_map(Lookup::failures);
     for error in failures() {
-        output::tell(&format!("warning: {}\n", redact::redact(&error.to_string())));
+        tell(&format!("warning: {}\n", redact::redact(&error.to_string())));
     }
     let mut logins = Logins::none();
     let mut keys = Vec::new();
@@ -222,7 +275,7 @@ fn answer(lookups: &[Lookup], question: &ImageQuestion) -> Result<Logins, Refusa
         let name = &found.login.username;
         if name.contains(|c: char| c == ':' || c.is_control()) {
             let provider = &found.provider.name;
-            output::tell(&format!("warning: `{provider}` answered with an unusable user name\n"));
+            tell(&format!("warning: `{provider}` answered with an unusable user name\n"));
             continue;
         }
         // An answer has one login for a key: the best comes first.
@@ -237,9 +290,7 @@ fn answer(lookups: &[Lookup], question: &ImageQuestion) -> Result<Logins, Refusa
         keys.push(key);
     }
     match failures().next() {
-        Some(error) if lookups.iter().all(|lookup| lookup.logins.is_empty()) => {
-            Err(refusal(&Failure::from(error.clone())))
-        }
+        Some(error) if lookups.iter().all(|lookup| lookup.logins.is_empty()) => Err(refusal(error)),
         // The kubelet keeps nothing, so that a change of the configuration counts from the next pull on.
         _ => Ok(logins.kept_for(Duration::ZERO)),
     }
@@ -251,18 +302,29 @@ fn key<'a>(key: &'a str, question: &'a ImageQuestion) -> &'a str {
     if host == question.registry() || host.contains('*') { key } else { question.registry() }
 }
 
-fn refusal(failure: &Failure) -> Refusal {
-    let mut text = failure.message().to_owned();
-    for (label, note) in failure.notes() {
+/// Each error of the chain describes only its own part, so each gets a line.
+fn refusal(error: &Error) -> Refusal {
+    let mut text = error.to_string();
+    for cause in causes(error) {
+        _ = write!(text, "\n  {}: {cause}", Error::CAUSE);
+    }
+    for (label, note) in error.notes() {
         _ = write!(text, "\n  {label}: {note}");
     }
-    if let Some(said) = failure.said() {
+    if let Some(said) = error.stderr().filter(|_| !error.stderr_shown()) {
         _ = write!(text, "\n  it said: {}", said.trim());
     }
-    if let Some(hint) = failure.advice() {
+    let patience = "`--timeout` says how long a provider may take";
+    let usual = (error.kind() == Kind::TimedOut).then_some(patience);
+    if let Some(hint) = error.hint().or(usual) {
         _ = write!(text, "\n\nhint: {hint}");
     }
     Refusal::Failed(redact::redact(&text).into_owned())
+}
+
+/// Writes a message to stderr. If that fails, nobody can be told.
+fn tell(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// The token and the annotations that came with the kubelet's request.
