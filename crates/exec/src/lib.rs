@@ -8,6 +8,9 @@
 //! `keyward-exec proxy SERVICE CONTEXT` asks the agent for the client certificate of a proxy, which the
 //! agent starts if it is not running.
 //!
+//! `keyward-exec relay --socket SOCKET -- COMMAND` gives a command in a container access to the proxy whose
+//! socket is mounted there.
+//!
 //! Every kubectl call starts this program, so it avoids everything that costs a fraction of a
 //! millisecond.
 //!
@@ -18,6 +21,8 @@ mod direct;
 #[cfg(target_os = "linux")]
 mod proxy;
 #[cfg(target_os = "linux")]
+mod relay;
+#[cfg(target_os = "linux")]
 mod warm;
 
 use std::{env, ffi::OsString, io::Write as _, process::ExitCode};
@@ -27,8 +32,10 @@ Asks keyward's agent for the credential that a plugin would print.
 
 Usage: keyward-exec -- COMMAND [ARGS]...
        keyward-exec proxy SERVICE CONTEXT
+       keyward-exec relay --socket SOCKET [--listen ADDRESS] [-- COMMAND [ARGS]...]
 
 `keyward wrap` and `keyward proxy start` put this program into kubeconfigs. Set KEYWARD_AGENT=off to run the plugin each time.
+In a container, `relay` gives COMMAND access to the socket of `keyward grant create --socket`.
 ";
 
 /// The name of the program.
@@ -41,13 +48,14 @@ pub fn main() -> ExitCode {
     let rest: Vec<OsString> = words.collect();
     match (first.to_str(), rest.split_first()) {
         (Some("--"), Some((command, args))) => run(command, args),
-        (Some("proxy"), Some(_))
-            if rest.last().is_some_and(|word| word == "--help" || word == "-h") =>
-        {
+        (Some("proxy"), Some(_)) if rest.last().is_some_and(|word| is_help(word)) => {
             print(USAGE.as_bytes())
         }
+        (Some("relay"), Some((word, []))) if is_help(word) => print(USAGE.as_bytes()),
         #[cfg(target_os = "linux")]
         (Some("proxy"), Some((service, [context]))) => proxy::run(service, context),
+        #[cfg(target_os = "linux")]
+        (Some("relay"), Some(_)) => relay::run(&rest),
         (Some("--no-browser"), Some((url, _))) => {
             tell(&format!("the plugin wants a browser for {}", url.to_string_lossy()));
             ExitCode::FAILURE
@@ -61,6 +69,10 @@ pub fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn is_help(word: &OsString) -> bool {
+    word == "--help" || word == "-h"
 }
 
 fn run(command: &OsString, args: &[OsString]) -> ExitCode {

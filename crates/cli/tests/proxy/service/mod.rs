@@ -1,5 +1,6 @@
 //! `keyward proxy start`: a proxy in the background, under a kubeconfig that stays.
 
+mod container;
 mod errors;
 mod grants;
 mod stage;
