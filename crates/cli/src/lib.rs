@@ -23,6 +23,8 @@ mod plugin_stderr;
 mod progress;
 mod server;
 mod signals;
+#[cfg(unix)]
+mod trusted;
 mod waiting;
 
 use std::{env, path::Path, process::ExitCode, time::Duration};

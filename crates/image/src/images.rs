@@ -58,7 +58,15 @@ struct Held {
     token: Option<Secret>,
 }
 
-type Shared = Result<Arc<Answer>, Error>;
+type Shared = Result<Arc<Answer>, Failed>;
+
+/// A run that failed.
+#[derive(Clone)]
+struct Failed {
+    /// The image that the provider was asked for.
+    image: String,
+    error: Error,
+}
 
 impl Images {
     /// An empty cache.
@@ -231,9 +239,20 @@ impl Images {
             let answer = if self.on_own_thread {
                 self.run(&question)?
             } else {
-                match self.join(&question, self.sharing(&question)) {
+                let waiter = match self.join(&question, self.sharing(&question)) {
                     Err(kept) => return Ok(kept),
-                    Ok(waiter) => waiter.wait(None).unwrap_or_else(|| Err(lost()))?,
+                    Ok(waiter) => waiter,
+                };
+                match waiter.wait(None).unwrap_or_else(no_result) {
+                    Ok(answer) => answer,
+                    Err(failed) if question.alone || failed.image == question.image => {
+                        return Err(failed.error);
+                    }
+                    // A provider may refuse one image and have a login for the next.
+                    Err(_) => {
+                        question.alone = true;
+                        continue;
+                    }
                 }
             };
             // A caller that shared a run for a registry may find that the answer is for another
@@ -273,11 +292,12 @@ impl Images {
         let images = Arc::clone(self);
         let asked = question.clone();
         let mut flights = lock(&self.flights);
-        let flight = flights.entry(key).or_insert_with(|| SingleFlight::new(|| Err(lost())));
+        let flight = flights.entry(key).or_insert_with(|| SingleFlight::new(no_result));
         flight.run_unless(
             || self.kept(question),
             move || {
                 let result = images.run(&asked);
+                let result = result.map_err(|error| Failed { image: asked.image, error });
                 // Whoever comes from now on finds the answer in the cache, or asks afresh.
                 lock(&images.flights).remove(&key);
                 result
@@ -285,7 +305,7 @@ impl Images {
         )
     }
 
-    fn run(&self, question: &Question) -> Shared {
+    fn run(&self, question: &Question) -> Result<Arc<Answer>, Error> {
         let provider = &question.provider;
         let told = self.tell(question)?;
         let answer = match &self.sharing {
@@ -396,6 +416,10 @@ impl Images {
         }
         Scope::ALL.map(|scope| question.key(scope, &client))
     }
+}
+
+fn no_result() -> Shared {
+    Err(Failed { image: String::new(), error: lost() })
 }
 
 fn lost() -> Error {

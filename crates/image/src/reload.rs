@@ -5,6 +5,8 @@
 //! was done a moment ago. [`Reload`] decides when new content is complete.
 
 use std::{
+    fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -145,7 +147,7 @@ impl State {
         let files = match Files::read(path) {
             Ok(files) => files,
             // A file that never existed is more likely a mistake than a switch.
-            Err(_) if !path.exists() && self.config.is_some() => return on(off()),
+            Err(_) if is_removed(path) && self.config.is_some() => return on(off()),
             Err(faults) => return broken(faults),
         };
         match Config::from_files_by(&files, reading) {
@@ -167,6 +169,14 @@ impl State {
 fn says_none(faults: &Faults) -> bool {
     faults.stage == Stage::Validate
         && faults.problems.iter().all(|p| p.class == Class::Required && p.field == "providers")
+}
+
+/// Whether the file was taken out of its directory. A directory that is missing, or a link that leads nowhere, is
+/// more likely a fault, such as a volume that is not mounted yet.
+fn is_removed(path: &Path) -> bool {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+        && parent.unwrap_or(Path::new(".")).is_dir()
 }
 
 fn off() -> Config {

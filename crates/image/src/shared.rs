@@ -1,6 +1,7 @@
 //! Runs and answers that several processes share: each pull on a node is a process of its own.
 //!
-//! One process runs a provider, and all that wait for its answer get it, success or error. Answers are kept under the
+//! One process runs a provider, and all that wait for its answer get it; an error only those that wait for the same
+//! image, because a provider may refuse one image and have a login for the next. Answers are kept under the
 //! key that they name themselves, for as long as they say; one that is valid for longer is kept aside, for the time
 //! when the provider fails.
 
@@ -123,8 +124,7 @@ impl<'a> SharedQuestion<'a> {
             let waited = SystemClock.elapsed().saturating_sub(start);
             budget.min(self.sharing.within.saturating_sub(waited))
         };
-        let expected = self.expected_scope();
-        let mut scope = expected.unwrap_or(Scope::Registry);
+        let mut scope = self.expected_scope();
         loop {
             let found = match self.sharing.store.lease(&self.name("fresh", scope), left()) {
                 SharedLease::Found(found) => found,
@@ -135,9 +135,7 @@ impl<'a> SharedQuestion<'a> {
                 Some(Shared::Answer(answer)) if self.question.covered(&answer) => {
                     return Ok(answer);
                 }
-                Some(Shared::Failure(image, error))
-                    if image == self.question.image || Some(scope) == expected =>
-                {
+                Some(Shared::Failure(image, error)) if image == self.question.image => {
                     return Err(error);
                 }
                 _ if scope == Scope::Image => return run(left()),
@@ -171,15 +169,15 @@ impl<'a> SharedQuestion<'a> {
     }
 
     /// The images that the next run is expected to answer for: as the last one, or as the configuration declares.
-    /// `None` before the first run: then pulls from one registry wait for each other, and no registry for another.
-    fn expected_scope(&self) -> Option<Scope> {
+    /// Before the first run, pulls from one registry wait for each other, and no registry for another.
+    fn expected_scope(&self) -> Scope {
         if self.question.provider.protocol == Protocol::Proposal {
-            return Some(Scope::Image);
+            return Scope::Image;
         }
         let learnt = self.sharing.store.get(&self.scope_name());
         let learnt = learnt.as_ref().map(Secret::expose);
         let learnt = Scope::ALL.into_iter().find(|scope| learnt == Some(scope.name()));
-        learnt.or(self.question.provider.known_key)
+        learnt.or(self.question.provider.known_key).unwrap_or(Scope::Registry)
     }
 
     /// Gives the result of a run to those who wait for it, and keeps it for later.

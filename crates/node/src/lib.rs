@@ -22,6 +22,7 @@ use std::{
     path::PathBuf,
     process::ExitCode,
     sync::{Arc, Once},
+    thread,
     time::Duration,
 };
 
@@ -203,7 +204,12 @@ fn configured(args: &Args, surroundings: &Surroundings) -> Result<InForce, Refus
     let mut follow = starting_from(None);
     // Nearly every pull finds a valid file and does not need the copy.
     if follow.config().is_err() {
-        follow = starting_from(last_good.config(reading));
+        let copy = last_good.config(reading);
+        if copy.is_some() && !path.exists() {
+            // Some editors remove a file before they write it.
+            thread::sleep(ReloadPace::default().confirm);
+        }
+        follow = starting_from(copy);
     }
     let config = follow.config().map_err(|error| refusal(&error))?;
     for (_, value) in config.providers.iter().flat_map(|provider| &provider.env) {

@@ -7,6 +7,9 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
 
 use keyward_image::{Lookup, Outcome, failed_elsewhere};
@@ -40,6 +43,9 @@ const INFO: Family =
 
 /// What the name of the file before the last one ends in. The collector reads only files that end in `.prom`.
 const SPARE: &str = "before";
+
+/// How long a pull waits for others to write the file: its answer must not be late for a counter.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// More than a node's providers can need.
 const MOST: u64 = 1 << 20;
@@ -108,14 +114,14 @@ impl Textfile {
         });
     }
 
-    /// Adds this run to the file. Concurrent runs wait for each other.
+    /// Adds this run to the file. Concurrent runs wait for each other, but not for long.
     pub(crate) fn save(&self) -> io::Result<()> {
         if let Some(state) = self.lock.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(state)?;
         }
         let mut lock = OpenOptions::new();
         let lock = lock.write(true).create(true).truncate(false).mode(0o600).open(&self.lock)?;
-        lock.lock()?;
+        let _lock = locked(lock)?;
         let mut counters = Counters::read(&self.read());
         if let Some(result) = self.pulls {
             *counters.pulls.entry(result.to_owned()).or_default() += 1;
@@ -199,6 +205,22 @@ impl Textfile {
         name.push(suffix);
         self.path.with_file_name(name)
     }
+}
+
+/// Locks a file. Gives up after [`PATIENCE`].
+fn locked(file: File) -> io::Result<File> {
+    match file.try_lock() {
+        Ok(()) => return Ok(file),
+        Err(fs::TryLockError::Error(error)) => return Err(error),
+        Err(fs::TryLockError::WouldBlock) => {}
+    }
+    // Waiting in the kernel is in turn; the thread ends with the process.
+    let (send, receive) = mpsc::channel();
+    thread::Builder::new().spawn(move || send.send(file.lock().map(|()| file)))?;
+    receive.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        let message = format!("another process has locked them for {} s", PATIENCE.as_secs());
+        Err(io::Error::new(io::ErrorKind::TimedOut, message))
+    })
 }
 
 impl Counters {

@@ -2,7 +2,10 @@
 
 use std::{
     fs,
-    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    os::unix::{
+        fs::{PermissionsExt as _, symlink},
+        process::CommandExt as _,
+    },
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -245,6 +248,46 @@ fn nothing_is_removed_while_a_kubelet_needs_it() {
     kubelet.wait().unwrap();
     fleet.remove().good();
     assert!(!fleet.dir().exists());
+}
+
+#[test]
+fn a_program_that_others_can_change_is_not_installed() {
+    let fleet = Fleet::new();
+    let mode = |name: &str, mode| {
+        fs::set_permissions(fleet.stage.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode("programs/provider", 0o757);
+    fleet.install(&[]).bad(4, "programs/provider` can be written by everybody");
+    mode("programs/provider", 0o755);
+    mode("programs", 0o777);
+    fleet.install(&[]).bad(4, "programs` can be written by everybody");
+    assert!(!fleet.dir().join("current").exists());
+    mode("programs", 0o755);
+    fleet.install(&[]).good();
+}
+
+#[test]
+fn a_directory_that_others_can_change_is_not_used() {
+    let fleet = Fleet::new();
+    fs::create_dir(fleet.dir()).unwrap();
+    fs::set_permissions(fleet.dir(), fs::Permissions::from_mode(0o777)).unwrap();
+    fleet.install(&[]).bad(4, "node` can be written by everybody");
+    fleet.remove().bad(4, "node` can be written by everybody");
+    assert_eq!(fs::read_dir(fleet.dir()).unwrap().count(), 0);
+}
+
+#[test]
+fn links_in_the_directory_do_not_lead_to_files_elsewhere() {
+    let fleet = Fleet::new();
+    fs::create_dir(fleet.dir()).unwrap();
+    let victim = fleet.stage.write("victim", "untouched");
+    symlink(&victim, fleet.dir().join("restart-kubelet.new")).unwrap();
+    fleet.install(&["--request-restart"]).good();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
+    fleet.remove().good();
+    fs::create_dir_all(fleet.dir()).unwrap();
+    symlink(&victim, fleet.dir().join(".lock")).unwrap();
+    fleet.install(&[]).bad(1, "cannot lock");
 }
 
 #[test]

@@ -218,6 +218,32 @@ fn docker_hubs_old_name_is_answered_under_its_own() {
 }
 
 #[test]
+fn a_directory_that_is_missing_does_not_turn_the_providers_off() {
+    let stage = Stage::new();
+    stage.provider("registry.example:5000", "puller");
+    let here = stage.path("volume");
+    fs::create_dir(&here).unwrap();
+    fs::rename(stage.path("providers.yaml"), here.join("providers.yaml")).unwrap();
+    std::os::unix::fs::symlink("volume/providers.yaml", stage.path("providers.yaml")).unwrap();
+    let ask = |path: &str| {
+        let (copies, config) = (stage.path("state"), stage.path(path));
+        let args = ["--state", copies.to_str().unwrap(), "--config", config.to_str().unwrap()];
+        stage.ask("keyward-provider-node", &args, IMAGE, &json!({}))
+    };
+    assert_eq!(user(&ask("volume/providers.yaml")), "puller");
+    fs::rename(&here, stage.path("elsewhere")).unwrap();
+    for path in ["volume/providers.yaml", "providers.yaml"] {
+        let ran = ask(path);
+        assert_eq!(user(&ran), "puller", "{path}");
+        assert!(ran.stderr.contains("the last valid configuration is in force"), "{}", ran.stderr);
+    }
+    // Back, and without the file: this is what an operator does.
+    fs::rename(stage.path("elsewhere"), &here).unwrap();
+    fs::remove_file(here.join("providers.yaml")).unwrap();
+    assert_eq!(user(&ask("volume/providers.yaml")), "nobody");
+}
+
+#[test]
 fn a_removed_configuration_does_not_come_back_when_a_broken_one_follows() {
     let stage = Stage::new();
     stage.provider("registry.example:5000", "puller");
@@ -250,6 +276,23 @@ fn metrics_follow_no_link_and_wait_for_nobody_else() {
     assert!(made.unwrap().success());
     assert_eq!(user(&ask(&stage, &json!({}))), "puller");
     assert!(metrics(&stage).contains("keyward_node_config_valid 1"));
+}
+
+#[test]
+fn a_lock_on_the_metrics_that_nobody_releases_does_not_hold_up_pulls() {
+    let stage = Stage::new();
+    stage.provider("registry.example:5000", "puller");
+    assert_eq!(user(&ask(&stage, &json!({}))), "puller");
+    let before = metrics(&stage);
+    let lock = fs::File::open(stage.path("state/metrics.lock")).unwrap();
+    lock.lock().unwrap();
+    let ran = ask(&stage, &json!({}));
+    assert_eq!(user(&ran), "puller");
+    assert!(ran.stderr.contains("the metrics cannot be written: another process"), "{ran:?}");
+    assert_eq!(metrics(&stage), before);
+    drop(lock);
+    assert_eq!(user(&ask(&stage, &json!({}))), "puller");
+    assert!(metrics(&stage).contains(r#"keyward_node_pulls_total{result="login"} 2"#));
 }
 
 #[test]

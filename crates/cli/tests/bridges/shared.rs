@@ -236,12 +236,24 @@ fn pulls_that_wait_share_a_failure_too() {
 }
 
 #[test]
-fn a_failure_for_one_image_is_none_for_another_as_long_as_nothing_is_known_of_the_provider() {
+fn a_failure_for_one_image_is_none_for_another() {
+    // Before the provider's first answer, and when it is known to answer for a whole registry.
+    for is_known in [false, true] {
+        a_failure_stays_with_its_image(is_known);
+    }
+}
+
+fn a_failure_stays_with_its_image(is_known: bool) {
     let node = Node::new();
-    registry(&node.stage);
+    provider(&node.stage, "Registry", "1ns", &login("puller"), "");
     let script = fs::read_to_string(node.stage.path("provider.txt")).unwrap();
     let script = script.replace("if [ -e", "case $request in *team/bad*) exit 1;; esac\nif [ -e");
     node.stage.script("provider", script.strip_prefix("#!/bin/sh\n").unwrap());
+    if is_known {
+        let image = "registry.example:5000/team/first";
+        assert_eq!(user(&node.ask(image, &json!({}))), "puller");
+        fs::remove_file(node.stage.path("runs")).unwrap();
+    }
     node.stage.write("hold", "");
     std::thread::scope(|scope| {
         scope.spawn(|| node.ask("registry.example:5000/team/bad", &json!({})).bad(1, "provider"));

@@ -224,6 +224,18 @@ fn the_agent_of_the_node_runs_no_plugins_and_is_no_agent_of_a_user() {
 }
 
 #[test]
+fn a_program_that_others_can_change_does_not_become_a_service_of_root() {
+    let stage = Stage::new();
+    let open = stage.path("open");
+    fs::create_dir(&open).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_keyward"), open.join("keyward")).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    let mut command = stage.program(&open.join("keyward"));
+    command.args(["agent", "install-unit", "--system", "--dry-run"]);
+    run(&mut command, "").bad(4, "open` can be written by everybody");
+}
+
+#[test]
 fn systemd_finds_nothing_wrong_with_the_units_of_the_node() {
     let stage = Stage::new();
     let text = keyward(&stage, &["install-unit", "--system", "--dry-run"]).good().to_owned();

@@ -98,6 +98,25 @@ fn a_thousand_images_over_ten_registries_are_ten_runs_when_the_configuration_say
     assert_eq!(stage.runs("p"), 10);
 }
 
+#[test]
+fn a_failure_for_one_image_is_none_for_another_of_its_registry() {
+    let mut stage = Stage::new();
+    let more = "  env: [{name: KEYWARD_CACHE_KEY_TYPE, value: Registry}]\n";
+    let bad = "case $(cat) in *r.io/bad*) while [ ! -e \"$here/go\" ]; do sleep 0.02; done; exit 1;; esac";
+    let script = format!("{bad}\n{}", answering("Registry", "1m", "r.io"));
+    stage.provider("p", "r.io", more, &script);
+    let (config, images) = (Arc::new(stage.config()), stage.images());
+    let begin = |image: &str| images.begin(&config, image.to_owned(), None);
+    let bad = begin("r.io/bad");
+    while stage.runs("p") == 0 {
+        thread::yield_now();
+    }
+    let good = begin("r.io/good");
+    std::fs::write(stage.path("go"), "").unwrap();
+    assert_eq!(good.wait(None).unwrap().unwrap().logins.len(), 1);
+    assert_eq!(bad.wait(None).unwrap().unwrap().logins.len(), 0);
+}
+
 /// Asks for all images at the same time; each must get a login.
 fn at_once(config: &Config, images: &Arc<Images>, all: Vec<String>) {
     thread::scope(|scope| {

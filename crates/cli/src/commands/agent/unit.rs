@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::client::Whose;
-use crate::{failure::Failure, globals::Globals, output};
+use crate::{failure::Failure, globals::Globals, output, trusted};
 
 /// Write a unit for the session manager, so that the agent outlives the terminal that started it
 ///
@@ -33,6 +33,7 @@ pub(super) fn run(args: &Args, whose: Whose, globals: &Globals) -> Result<ExitCo
         .filter(|path| !path.contains(char::is_control))
         .ok_or_else(|| Failure::failed("the path of this program is not UTF-8"))?;
     if whose == Whose::Node {
+        trusted::program(Path::new(program), globals)?;
         return node(args, program);
     }
     let home = globals.surroundings.home().ok_or_else(|| Failure::failed("set `HOME`"))?;

@@ -4,11 +4,13 @@ use std::{
     ffi::OsStr,
     fs::{self, DirBuilder, File, OpenOptions},
     io,
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, symlink},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, symlink},
     path::{Path, PathBuf},
 };
 
-use crate::{failure::Failure, output::inline};
+use rustix::fs::OFlags;
+
+use crate::{failure::Failure, output::inline, trusted};
 
 /// Where it is unless told otherwise.
 pub(super) const DEFAULT: &str = "/opt/keyward";
@@ -62,16 +64,31 @@ impl NodeDir {
     }
 
     /// Waits until no other process changes the directory. The lock ends with the file.
+    ///
+    /// Fails if another user could change the directory: what is in it is run by root, and a link in it would lead
+    /// us to files elsewhere.
     pub(super) fn lock(&self) -> Result<File, Failure> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(&self.path)
-            .map_err(failed("create", &self.path))?;
         let path = self.path.join(LOCK);
-        let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(false).mode(0o600).open(&path);
-        file.and_then(|file| file.lock().map(|()| file)).map_err(failed("lock", &path))
+        loop {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o755)
+                .create(&self.path)
+                .map_err(failed("create", &self.path))?;
+            trusted::directory(&self.path)?;
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false).mode(0o600);
+            options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+            let file = match options.open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                file => file.map_err(failed("lock", &path))?,
+            };
+            file.lock().map_err(failed("lock", &path))?;
+            // `remove` deletes the file while others wait for it. They would hold a lock that nobody else sees.
+            if is_at(&file, &path).map_err(failed("lock", &path))? {
+                return Ok(file);
+            }
+        }
     }
 
     /// Makes this version the one in use. `current` always leads to the old or the new one.
@@ -153,6 +170,16 @@ fn replace_link(target: &Path, path: &Path) -> io::Result<()> {
     fs::rename(&beside, path).inspect_err(|_| _ = fs::remove_file(&beside))
 }
 
+/// Whether this open file is the one at `path`.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let open = file.metadata()?;
+    match fs::symlink_metadata(path) {
+        Ok(found) => Ok((found.dev(), found.ino()) == (open.dev(), open.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// A file that does not exist need not be removed.
 pub(super) fn unless_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
@@ -166,5 +193,37 @@ pub(super) fn failed<'a>(what: &'a str, path: &'a Path) -> impl Fn(io::Error) ->
     move |error| {
         Failure::failed(format!("cannot {what} `{}`", inline(&path.display().to_string())))
             .note("cause", error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, Ordering},
+        thread,
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_lock_that_a_removal_deletes_still_excludes_others() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = NodeDir { path: place.path().join("node") };
+        let taken = AtomicBool::new(false);
+        let change = || {
+            for _ in 0..200 {
+                let lock = dir.lock().unwrap();
+                assert!(!taken.swap(true, Ordering::SeqCst), "two processes change the directory");
+                taken.store(false, Ordering::SeqCst);
+                dir.remove_all().unwrap();
+                drop(lock);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(change);
+            }
+        });
+        assert!(!dir.path().exists());
     }
 }

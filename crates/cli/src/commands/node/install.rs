@@ -3,9 +3,9 @@
 use std::{
     env,
     fmt::Write as _,
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, DirBuilder, OpenOptions},
     io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, symlink},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -13,7 +13,10 @@ use std::{
 use keyward_process::file::{self, Limits};
 use ring::digest::{Context, SHA256, digest};
 
-use super::dir::{BIN, KUBELET, NodeDir, PROVIDERS, failed};
+use super::{
+    dir::{BIN, KUBELET, NodeDir, PROVIDERS, failed, unless_missing},
+    program::Program,
+};
 use crate::{
     bridge::Bridge,
     commands::image::{
@@ -67,7 +70,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let dir = &args.dir;
     let _lock = dir.lock()?;
-    let version = Version::collect(args)?;
+    let version = Version::collect(args, globals)?;
     let before = dir.version();
     let versions = dir.versions();
     DirBuilder::new()
@@ -101,7 +104,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A version before it is written: everything is in memory, and its name says what is in it.
+/// A version before it is written: everything is in memory or open, and its name says what is in it.
 struct Version {
     name: String,
     files: Vec<(PathBuf, Content)>,
@@ -110,7 +113,7 @@ struct Version {
 
 enum Content {
     /// A copy of this program.
-    Program(PathBuf),
+    Program(Program),
     /// A link to a program beside it.
     Link(PathBuf),
     /// Only for root: the environment of a provider may have secrets.
@@ -118,22 +121,23 @@ enum Content {
 }
 
 impl Version {
-    fn collect(args: &Args) -> Result<Self, Failure> {
+    fn collect(args: &Args, globals: &Globals) -> Result<Self, Failure> {
         let own = env::current_exe().and_then(fs::canonicalize).map_err(|error| {
             Failure::failed("cannot find the path of this program").note("cause", error.to_string())
         })?;
         let beside = own.parent().unwrap_or(Path::new("/"));
-        let mut files = vec![(Path::new(BIN).join("keyward"), Content::Program(own.clone()))];
+        let mut files = vec![(Path::new(BIN).join("keyward"), Content::Program(Program::own()?))];
         for bridge in Bridge::ALL {
             let link = || Content::Link("keyward".into());
             let content = bridge.beside(&own).map_or_else(link, Content::Program);
             files.push((Path::new(BIN).join(bridge.name()), content));
         }
-        files.extend(providers(beside)?);
+        files.extend(providers(beside, globals)?);
         for directory in &args.programs {
             for path in list(directory)? {
                 let name = path.file_name().unwrap_or_default();
-                files.push((Path::new(BIN).join(name), Content::Program(path.clone())));
+                let program = Program::open(&path, globals)?;
+                files.push((Path::new(BIN).join(name), Content::Program(program)));
             }
         }
         let kubelet = read(&args.kubelet_config)?;
@@ -142,7 +146,7 @@ impl Version {
         files.push((PathBuf::from(PROVIDERS), Content::Config(read(&args.providers)?)));
         files.sort_by(|(one, _), (other, _)| one.cmp(other));
         files.dedup_by(|(later, _), (first, _)| later == first);
-        let name = format!("{}-{}", env!("CARGO_PKG_VERSION"), &hash(&files)?[..12]);
+        let name = format!("{}-{}", env!("CARGO_PKG_VERSION"), &hash(&files)[..12]);
         Ok(Self { name, files, kubelet_hash })
     }
 
@@ -161,7 +165,7 @@ impl Version {
 }
 
 /// `keyward-providers` and the links to it, if they are beside this program.
-fn providers(dir: &Path) -> Result<Vec<(PathBuf, Content)>, Failure> {
+fn providers(dir: &Path, globals: &Globals) -> Result<Vec<(PathBuf, Content)>, Failure> {
     const PROGRAM: &str = "keyward-providers";
     let program = dir.join(PROGRAM);
     if !program.is_file() {
@@ -176,6 +180,7 @@ fn providers(dir: &Path) -> Result<Vec<(PathBuf, Content)>, Failure> {
             files.push((Path::new(BIN).join(name), Content::Link(PROGRAM.into())));
         }
     }
+    let program = Program::open(&program, globals)?;
     files.push((Path::new(BIN).join(PROGRAM), Content::Program(program)));
     Ok(files)
 }
@@ -200,12 +205,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 fn write(path: &Path, content: &Content) -> io::Result<()> {
     match content {
         Content::Link(target) => symlink(target, path),
-        Content::Program(from) => {
-            fs::copy(from, path)?;
-            let copy = File::open(path)?;
-            copy.set_permissions(fs::Permissions::from_mode(0o755))?;
-            copy.sync_all()
-        }
+        Content::Program(program) => program.copy_to(path),
         Content::Config(bytes) => {
             let mut options = OpenOptions::new();
             let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
@@ -216,7 +216,7 @@ fn write(path: &Path, content: &Content) -> io::Result<()> {
 }
 
 /// The digest over all names and contents.
-fn hash(files: &[(PathBuf, Content)]) -> Result<String, Failure> {
+fn hash(files: &[(PathBuf, Content)]) -> String {
     let mut digest = Context::new(&SHA256);
     let mut add = |bytes: &[u8]| {
         digest.update(&(bytes.len() as u64).to_be_bytes());
@@ -226,11 +226,11 @@ fn hash(files: &[(PathBuf, Content)]) -> Result<String, Failure> {
         add(name.as_os_str().as_encoded_bytes());
         match content {
             Content::Link(target) => add(target.as_os_str().as_encoded_bytes()),
-            Content::Program(path) => add(&fs::read(path).map_err(failed("read", path))?),
+            Content::Program(program) => add(program.digest()),
             Content::Config(bytes) => add(bytes),
         }
     }
-    Ok(hex(digest.finish().as_ref()))
+    hex(digest.finish().as_ref())
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -278,9 +278,17 @@ fn request_restart(dir: &NodeDir, version: &Version) -> Result<(), Failure> {
         version.kubelet_hash,
     );
     let path = dir.request();
-    if fs::read(&path).is_ok_and(|found| found == text.as_bytes()) {
+    let limits = Limits::NAMED.regular();
+    if file::read(&path, &limits).is_ok_and(|found| found.as_slice() == text.as_bytes()) {
         return Ok(());
     }
+    replace(&path, text.as_bytes()).map_err(failed("write", &path))
+}
+
+/// Replaces a file in one step. A new file never follows a link.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
-    fs::write(&new, text).and_then(|()| fs::rename(&new, &path)).map_err(failed("write", &path))
+    unless_missing(fs::remove_file(&new))?;
+    OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new)?.write_all(bytes)?;
+    fs::rename(&new, path)
 }

@@ -7,6 +7,7 @@
 mod dir;
 mod install;
 mod kubelet;
+mod program;
 mod remove;
 mod serve;
 mod withdraw;

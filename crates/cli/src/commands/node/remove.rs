@@ -31,10 +31,10 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let dir = &args.dir;
     let shown = inline(&dir.path().display().to_string());
-    let request = dir.request();
-    unless_missing(fs::remove_file(&request)).map_err(failed("remove", &request))?;
     if dir.path().exists() {
         let lock = dir.lock()?;
+        let request = dir.request();
+        unless_missing(fs::remove_file(&request)).map_err(failed("remove", &request))?;
         unused(args, &shown)?;
         dir.remove_all()?;
         drop(lock);
