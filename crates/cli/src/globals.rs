@@ -171,6 +171,8 @@ impl Globals {
         sources: &Sources,
     ) -> Result<Opened, Failure> {
         let plan = self.plan(target)?;
+        // Those of a background proxy are not the process's.
+        builder = builder.surroundings(self.surroundings.clone());
         if let Some(limit) = self.request_timeout() {
             builder = builder.response_timeout(limit);
         }

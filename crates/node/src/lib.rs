@@ -193,6 +193,10 @@ struct InForce {
 }
 
 /// Reads the configuration. While it is broken, the last valid one stays in force.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing tells a process that lives for one pull that an editor is done"
+)]
 fn configured(args: &Args, surroundings: &Surroundings) -> Result<InForce, Refusal> {
     let path = args.place.config(surroundings).map_err(|error| refusal(&error))?;
     let reading = args.place.reading(surroundings).map_err(|error| refusal(&error))?;

@@ -39,6 +39,9 @@ pub(crate) struct ServedContext {
     last_error: Mutex<Option<(Timestamp, String)>>,
 }
 
+/// The reason of a refusal for a context that is in the kubeconfig and cannot be used.
+pub(crate) const UNUSABLE: &str = "config";
+
 /// What the kubeconfig says of a context.
 pub(crate) struct Opening {
     pub(crate) name: String,
@@ -64,6 +67,17 @@ pub(crate) enum State {
     Open(Arc<Route>),
     /// The kubeconfig or policy in force does not allow them.
     Closed(Refusal),
+}
+
+impl State {
+    /// Whether requests get the same answers, over the same connections.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Open(one), Self::Open(other)) => one.is_same(other),
+            (Self::Closed(one), Self::Closed(other)) => one == other,
+            _ => false,
+        }
+    }
 }
 
 impl ServedContext {
@@ -124,6 +138,11 @@ impl ServedContext {
             State::Open(route) => Some(route.clone()),
             State::Closed(_) => None,
         }
+    }
+
+    /// Whether the kubeconfig has the context, but it could never be used.
+    pub(crate) fn is_unusable(&self) -> bool {
+        matches!(&*self.state(), State::Closed(refusal) if refusal.reason == Some(UNUSABLE))
     }
 
     /// Puts a state in force. Requests without a response yet are not answered through a closed

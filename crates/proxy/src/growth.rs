@@ -14,7 +14,7 @@ use tokio::{net::TcpListener, sync::mpsc::UnboundedSender};
 use crate::{
     Allowed, Error, Kind, Service,
     certificates::Authority,
-    context::{Opening, ServedContext, ServedContexts, State},
+    context::{Opening, ServedContext, ServedContexts, State, UNUSABLE},
     forward::next_step,
     gate::Gate,
     names::Names,
@@ -188,7 +188,7 @@ pub(crate) fn open(routes: &Routes, kubeconfig: &Kubeconfig, name: &str) -> Open
 
 /// A context that answers every request with this error.
 pub(crate) fn closed(name: &str, namespace: String, error: &Error) -> Opening {
-    let reason = if error.kind() == Kind::NotAllowed { "policy" } else { "config" };
+    let reason = if error.kind() == Kind::NotAllowed { "policy" } else { UNUSABLE };
     let mut message = format!("context `{name}` cannot be used: {}", error.line());
     message += &next_step(name, error.advice());
     let message = redact(&message).into_owned();
@@ -204,11 +204,7 @@ pub(crate) fn closed(name: &str, namespace: String, error: &Error) -> Opening {
 fn renew(known: &ServedContext, opening: Opening) {
     known.set_removed(false);
     known.set_namespace(&opening.namespace);
-    let same = match (&*known.state(), &opening.state) {
-        (State::Open(before), State::Open(now)) => before.is_same(now),
-        (State::Closed(before), State::Closed(now)) => before == now,
-        _ => false,
-    };
+    let same = known.state().is_same(&opening.state);
     reload::apply(known, Some(opening.state).filter(|_| !same));
 }
 

@@ -1,8 +1,9 @@
 //! Watches the kubeconfig and the kuberc while the proxy runs.
 //!
 //! A valid new version is in force at once, for every later request; responses that have begun
-//! continue. An invalid version is reported, and the previous one stays in force. A context that
-//! the policy of a new version denies is closed, even if it has a credential.
+//! continue. An invalid version is reported, and the previous one stays in force; if only some contexts
+//! are invalid, this goes for them. A context that the policy of a new version denies is closed, even if
+//! it has a credential.
 
 use std::{
     sync::{
@@ -19,7 +20,7 @@ use keyward_process::clock::{Clock, SystemClock};
 use crate::{
     Config, Error, Kind,
     context::{ServedContext, ServedContexts, State},
-    growth::Growth,
+    growth::{self, Growth},
     refusal::Refusal,
     route::Routes,
 };
@@ -112,14 +113,8 @@ impl Reloader {
             done
         } else {
             let all = contexts.all();
-            let read = self.files.look(|| read(routes, &all));
-            read.map(|read| {
-                read.map(|states| {
-                    for (context, state) in all.iter().zip(states) {
-                        apply(context, state);
-                    }
-                })
-            })
+            let read = self.files.look(|| routes.config.kubeconfig());
+            read.map(|read| read.and_then(|kubeconfig| renew(&all, &kubeconfig, routes)))
         };
         let now = SystemClock.now();
         match done {
@@ -141,12 +136,24 @@ impl Reloader {
     }
 }
 
-/// The new state of each context; `None` if it does not change.
-fn read(routes: &Routes, contexts: &[Arc<ServedContext>]) -> Result<Vec<Option<State>>, Error> {
-    let kubeconfig = routes.config.kubeconfig()?;
-    contexts.iter().map(|context| state(context, &kubeconfig, routes)).collect()
+/// Gives each context its new state. One whose new version is not valid keeps what it has, and does not keep the
+/// others from getting theirs: their plugins may have been denied. The first error of these is returned.
+fn renew(
+    contexts: &[Arc<ServedContext>],
+    kubeconfig: &Kubeconfig,
+    routes: &Routes,
+) -> Result<(), Error> {
+    let mut done = Ok(());
+    for context in contexts {
+        match state(context, kubeconfig, routes) {
+            Ok(state) => apply(context, state),
+            Err(error) => done = done.and(Err(error)),
+        }
+    }
+    done
 }
 
+/// The new state of a context; `None` if it does not change.
 fn state(
     context: &ServedContext,
     kubeconfig: &Kubeconfig,
@@ -158,17 +165,24 @@ fn state(
     {
         return Ok(Some(removed(name)));
     }
-    let target = routes.config.target(kubeconfig, name)?;
-    if name.is_none() && !target.context.is_empty() {
-        return Err(Error::failed("a kubeconfig appeared that did not exist at the start")
-            .hint("restart the proxy to use it"));
-    }
-    match routes.open(target) {
+    let opened = routes.config.target(kubeconfig, name).and_then(|target| {
+        if name.is_none() && !target.context.is_empty() {
+            return Err(Error::failed("a kubeconfig appeared that did not exist at the start")
+                .hint("restart the proxy to use it"));
+        }
+        routes.open(target)
+    });
+    match opened {
         Ok(route) if context.route().is_some_and(|current| current.is_same(&route)) => Ok(None),
         Ok(route) => Ok(Some(State::Open(Arc::new(route)))),
         Err(error) if error.kind() == Kind::NotAllowed => {
             let message = redact(&error.line()).into_owned();
             Ok(Some(State::Closed(Refusal::closed("policy", message))))
+        }
+        // One of many that cannot be used, as before: what it answers is why.
+        Err(error) if context.is_unusable() => {
+            let state = growth::closed(&context.name, String::new(), &error).state;
+            Ok(Some(state).filter(|state| !context.state().is_same(state)))
         }
         Err(error) => Err(error),
     }

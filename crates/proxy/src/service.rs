@@ -183,7 +183,11 @@ fn free_name(base: &Path, files: &[PathBuf]) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '-' };
     let name: String =
         file.unwrap_or_default().to_string_lossy().chars().map(plain).take(32).collect();
-    let name = if name.is_empty() { "config".to_owned() } else { name };
+    // It is a word on the command line of the proxy, and no flag.
+    let name = match name.trim_start_matches('-') {
+        "" => "config".to_owned(),
+        name => name.to_owned(),
+    };
     let numbered = (2..).map(|number| format!("{name}-{number}"));
     let mut names = std::iter::once(name.clone()).chain(numbered);
     names.find(|name| !base.join(name).exists() && name != "lock").unwrap_or(name)
@@ -274,6 +278,8 @@ mod tests {
         assert!(Service::named(&here, "../x").is_none());
         let odd = Service::register(&here, of(&["/a/my config.yaml"])).unwrap();
         assert_eq!(odd.name(), "my-config-yaml");
+        let flag = Service::register(&here, of(&["/a/--attended"])).unwrap();
+        assert_eq!(flag.name(), "attended");
         let lock = Service::register(&here, of(&["/a/lock"])).unwrap();
         assert_eq!(lock.name(), "lock-2");
     }

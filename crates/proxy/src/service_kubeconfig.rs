@@ -71,7 +71,13 @@ pub(crate) fn update(
 ) -> io::Result<bool> {
     let path = service.kubeconfig();
     let Some(_lock) = Lock::take(&path)? else { return Ok(false) };
-    let before = read(&path).unwrap_or_default();
+    let before = match read(&path) {
+        Some(before) => before,
+        None => {
+            keep_broken(&path)?;
+            Kubeconfig::default()
+        }
+    };
     let text = compose(&before, service, authority, &contexts.all(), current).to_json();
     let unchanged = file::read(&path, &Limits::NAMED.regular())
         .is_ok_and(|bytes| bytes.as_slice() == text.expose().as_bytes());
@@ -79,6 +85,21 @@ pub(crate) fn update(
         write_private(&path, text.expose().as_bytes())?;
     }
     Ok(true)
+}
+
+/// Copies a kubeconfig that cannot be read, before it is replaced: it may contain entries of a user. It stays in
+/// its place until then, because clients without a kubeconfig connect elsewhere.
+fn keep_broken(path: &Path) -> io::Result<()> {
+    let bytes = match file::read(path, &Limits::NAMED.regular()) {
+        Ok(bytes) if !bytes.is_empty() => bytes,
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => return Ok(()),
+    };
+    let mut copy = path.as_os_str().to_owned();
+    copy.push(".broken");
+    let copy = PathBuf::from(copy);
+    tracing::warn!("`{}` is not valid; it is kept as `{}`", path.display(), copy.display());
+    write_private(&copy, &bytes)
 }
 
 fn compose(
@@ -89,7 +110,19 @@ fn compose(
     current: &str,
 ) -> Kubeconfig {
     let last = Mark::of(before);
-    let served: Vec<_> = contexts.iter().filter(|context| !context.is_removed()).collect();
+    let is_free = |context: &&std::sync::Arc<ServedContext>| {
+        let free = last.contexts.contains_key(&context.name) || !is_users_own(before, context);
+        if !free {
+            tracing::warn!(
+                "context `{}` is not written into `{}`, which has entries of this name already",
+                context.name,
+                service.kubeconfig().display()
+            );
+        }
+        free
+    };
+    let served: Vec<_> =
+        contexts.iter().filter(|context| !context.is_removed()).filter(is_free).collect();
     let ours = |name: &str| {
         last.contexts.contains_key(name) || served.iter().any(|context| context.name == name)
     };
@@ -143,6 +176,19 @@ fn compose(
     let mark = Node::from_json(text.as_bytes()).ok().map(|mark| Named::new(MARK, mark));
     config.extensions.extend(mark);
     config
+}
+
+/// Whether entries with the name of a context were made by a user: ours have the address of the context, also
+/// after a program that dropped our mark.
+fn is_users_own(before: &Kubeconfig, context: &ServedContext) -> bool {
+    let name = &context.name;
+    match before.clusters.iter().find(|entry| entry.name == *name) {
+        Some(cluster) => cluster.value.server != context.url,
+        None => {
+            before.contexts.iter().any(|entry| entry.name == *name)
+                || before.users.iter().any(|entry| entry.name == *name)
+        }
+    }
 }
 
 /// How a client gets the certificate of a context: from the agent, or from the file.

@@ -41,6 +41,7 @@ impl Server {
     fn lock(&mut self) {
         self.locked = true;
         self.stop_proxies();
+        self.refuse_proxy_clients("the agent has been locked");
         self.secrets.forget_all();
         let slots = std::mem::take(&mut self.slots);
         let waiting = slots.into_values().flat_map(|slot| slot.waiting);

@@ -39,6 +39,8 @@ pub(super) enum State {
     Proxied { service: String },
     /// The client is a proxy.
     Proxy { service: String },
+    /// The client is a proxy that no longer listens.
+    Draining { service: String },
     /// The answer is complete; the connection is closed once the client has read it.
     Ending,
 }

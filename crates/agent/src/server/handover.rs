@@ -79,8 +79,7 @@ impl Server {
             }
             return;
         }
-        let busy = self.slots.values().any(|slot| !slot.is_idle()) || !self.secrets.is_empty();
-        if busy || self.handed_over.is_some() {
+        if self.is_busy() || self.handed_over.is_some() {
             return;
         }
         if let Some(program) = self.upgrade.due(now) {
@@ -91,12 +90,17 @@ impl Server {
         }
     }
 
+    /// Whether a new agent would lose something. It would not know that this one is locked.
+    fn is_busy(&self) -> bool {
+        let runs = self.slots.values().any(|slot| !slot.is_idle());
+        runs || !self.secrets.is_empty() || self.locked
+    }
+
     pub(super) fn hand_over(&mut self, id: Id) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        let busy = self.slots.values().any(|slot| !slot.is_idle()) || !self.secrets.is_empty();
-        if busy || self.handed_over.is_some() {
-            return connection.end_with(&Message::Direct("a plugin is running".into()));
+        if self.is_busy() || self.handed_over.is_some() {
+            return self.end_with(id, &Message::Direct("the agent is busy or locked".into()));
         }
+        let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.flush();
         let fds = [self.place.listener.as_fd(), self.place.lock.as_fd()];
         let sent = send(&connection.stream, fds);

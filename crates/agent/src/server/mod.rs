@@ -429,7 +429,7 @@ impl Server {
             }
             State::Proxied { service } => self.proxy_client_gone(id, &service),
             State::Proxy { service } => self.proxy_gone(id, &service),
-            State::New | State::Ending => {}
+            State::New | State::Draining { .. } | State::Ending => {}
         }
     }
 

@@ -28,12 +28,17 @@ const MARGIN: Duration = Duration::from_secs(5);
 const FAILED: Duration = Duration::from_secs(2);
 /// How long a proxy may take until it serves.
 const START: Duration = Duration::from_secs(30);
+/// How long a proxy that was told to stop may still listen.
+const STOP: Duration = Duration::from_secs(20);
 /// The longest name of a service.
 const NAME: usize = 64;
 /// How long a proxy may take to find an agent that has just started.
 const FIND: Duration = Duration::from_secs(2);
 /// How soon a proxy that crashed is started again.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// What clients of a locked agent are told.
+const LOCKED: &str = "the agent is locked; run `keyward agent unlock`";
 
 /// The proxies that are running or wanted.
 pub(super) struct Proxies {
@@ -46,7 +51,7 @@ pub(super) struct Proxies {
 #[derive(Default)]
 struct Service {
     state: Progress,
-    waiting: Vec<(Id, Wish)>,
+    waiting: Waiting,
     /// When a client was last sent to the proxy.
     asked: Option<Duration>,
     /// Start it again when it has ended.
@@ -54,6 +59,8 @@ struct Service {
     /// Somebody wants it not to run.
     stopped: bool,
     failed: Option<(Duration, String)>,
+    /// The contexts that a connection has named so far, before it serves them.
+    parts: Option<(Id, Vec<ProxyContext>)>,
 }
 
 /// Where a proxy stands.
@@ -72,8 +79,12 @@ enum Progress {
     /// Was told to stop.
     Stopping {
         connection: Id,
+        since: Duration,
     },
 }
+
+/// Clients, and what they wait for.
+type Waiting = Vec<(Id, Wish)>;
 
 /// What a client waits for.
 enum Wish {
@@ -97,11 +108,12 @@ impl Proxies {
         self.all.values().all(|service| matches!(service.state, Progress::Absent))
     }
 
-    /// When the first of the proxies that are starting is late, or one has to be started.
+    /// When the first of the proxies that are starting or stopping is late, or one has to be started.
     pub(super) fn due(&self) -> Option<Duration> {
         let due = |service: &Service| match service.state {
             Progress::Starting { since, .. } => Some(since + START),
-            _ => None,
+            Progress::Stopping { since, .. } => Some(since + STOP),
+            Progress::Absent | Progress::Serving { .. } => None,
         };
         self.all.values().filter_map(due).chain(self.check).min()
     }
@@ -128,6 +140,7 @@ impl Server {
             }
             ProxyRequest::Start(service) => self.wish(id, service, Wish::Start),
             ProxyRequest::Stop(service) => self.stop_wanted(id, &service),
+            ProxyRequest::Part { service, contexts } => self.part(id, &service, contexts),
             ProxyRequest::Serving { service, contexts } => self.serving(id, &service, contexts),
             ProxyRequest::Failed { service, why } => {
                 self.failed(&service, &why);
@@ -135,11 +148,13 @@ impl Server {
             }
             ProxyRequest::Idle(service) => self.idle(id, &service),
             ProxyRequest::Replaced(service) => {
+                let since = self.settings.clock.elapsed();
                 if let Some(service) = self.own_service(id, &service) {
                     service.restart = true;
-                    service.state = Progress::Stopping { connection: id };
+                    service.state = Progress::Stopping { connection: id, since };
                 }
             }
+            ProxyRequest::Draining(service) => self.draining(id, &service),
             _ => self.close(id),
         }
     }
@@ -147,7 +162,7 @@ impl Server {
     /// A client wants the proxy to serve.
     fn wish(&mut self, id: Id, name: String, wish: Wish) {
         if self.locked {
-            return self.unserved(id, "the agent is locked; run `keyward agent unlock`");
+            return self.unserved(id, LOCKED);
         }
         if !is_name(&name) {
             return self.unserved(id, "no proxy has such a name");
@@ -243,6 +258,7 @@ impl Server {
     }
 
     fn stop_wanted(&mut self, id: Id, name: &str) {
+        self.stop_draining(Some(name));
         let Some(service) = self.proxies.all.get_mut(name) else {
             return self.end_with(id, &Message::Served(Served::Absent));
         };
@@ -264,12 +280,29 @@ impl Server {
     }
 
     fn stop_proxy(&mut self, name: &str, connection: Id) {
+        let since = self.settings.clock.elapsed();
         if let Some(service) = self.proxies.all.get_mut(name) {
-            service.state = Progress::Stopping { connection };
+            service.state = Progress::Stopping { connection, since };
         }
+        self.say_stop(name, connection);
+    }
+
+    fn say_stop(&mut self, name: &str, connection: Id) {
         if let Some(proxy) = self.connections.get_mut(&connection) {
             proxy.say(&Message::Proxy(ProxyRequest::Stop(name.to_owned())));
             self.flush(connection);
+        }
+    }
+
+    /// Stops proxies that no longer listen, with this name or all: streams with credentials are still open
+    /// in them.
+    fn stop_draining(&mut self, name: Option<&str>) {
+        let draining = self.connections.iter().filter_map(|(id, connection)| {
+            let State::Draining { service } = &connection.state else { return None };
+            name.is_none_or(|name| name == service).then(|| (*id, service.clone()))
+        });
+        for (id, service) in draining.collect::<Vec<_>>() {
+            self.say_stop(&service, id);
         }
     }
 
@@ -282,16 +315,45 @@ impl Server {
         for (name, connection) in serving.collect::<Vec<_>>() {
             self.stop_proxy(&name, connection);
         }
+        self.stop_draining(None);
+    }
+
+    /// Sends everybody away who waits for a proxy to serve.
+    pub(super) fn refuse_proxy_clients(&mut self, why: &str) {
+        let mut refused = Vec::new();
+        for service in self.proxies.all.values_mut() {
+            let (stops, others) = apart(std::mem::take(&mut service.waiting));
+            service.waiting = stops;
+            refused.extend(others);
+        }
+        for (client, _) in refused {
+            self.unserved(client, why);
+        }
     }
 
     /// Closes the connections of proxies and of those who wait for one: they then connect to the agent
     /// that has taken over.
     pub(super) fn dismiss_proxies(&mut self) {
         self.connections.retain(|_, connection| {
-            !matches!(connection.state, State::Proxy { .. } | State::Proxied { .. })
+            let state = &connection.state;
+            !matches!(state, State::Proxy { .. } | State::Proxied { .. } | State::Draining { .. })
         });
         self.proxies.all.clear();
         self.proxies.check = None;
+    }
+
+    /// A proxy says what some of its clients need, before it says the rest.
+    fn part(&mut self, id: Id, name: &str, contexts: Vec<ProxyContext>) {
+        if !is_name(name) {
+            return self.close(id);
+        }
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.state = State::Proxy { service: name.to_owned() };
+        let service = self.proxies.all.entry(name.to_owned()).or_default();
+        match &mut service.parts {
+            Some((other, parts)) if *other == id => parts.extend(contexts),
+            parts => *parts = Some((id, contexts)),
+        }
     }
 
     /// A proxy says what its clients need.
@@ -302,23 +364,39 @@ impl Server {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.state = State::Proxy { service: name.to_owned() };
         let service = self.proxies.all.entry(name.to_owned()).or_default();
+        let parts = service.parts.take_if(|(other, _)| *other == id);
         // Told to stop while it had news: that stays true.
-        if matches!(service.state, Progress::Stopping { connection } if connection == id) {
+        if matches!(service.state, Progress::Stopping { connection, .. } if connection == id) {
             return;
         }
-        service.state = Progress::Serving { connection: id, contexts };
+        let mut all = parts.map_or_else(Vec::new, |(_, parts)| parts);
+        all.extend(contexts);
+        service.state = Progress::Serving { connection: id, contexts: all };
         service.failed = None;
-        let waiting = std::mem::take(&mut service.waiting);
-        let (stops, others): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|(_, wish)| matches!(wish, Wish::Stop));
+        let (stops, others) = apart(std::mem::take(&mut service.waiting));
+        if self.locked || !stops.is_empty() {
+            // Those who want it to serve wait for the next start.
+            service.waiting = stops.into_iter().chain(others).collect();
+            if self.locked {
+                self.refuse_proxy_clients(LOCKED);
+            }
+            return self.stop_proxy(name, id);
+        }
         for (client, wish) in others {
             self.grant(client, name, &wish);
         }
-        if self.locked || !stops.is_empty() {
-            if let Some(service) = self.proxies.all.get_mut(name) {
-                service.waiting = stops;
-            }
-            self.stop_proxy(name, id);
+    }
+
+    /// A proxy no longer listens, so another one can. It is still told to stop.
+    fn draining(&mut self, id: Id, name: &str) {
+        if !is_name(name) {
+            return self.close(id);
+        }
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.state = State::Draining { service: name.to_owned() };
+        self.proxy_gone(id, name);
+        if self.locked {
+            self.say_stop(name, id);
         }
     }
 
@@ -335,8 +413,8 @@ impl Server {
     /// The service that this connection serves.
     fn own_service(&mut self, id: Id, name: &str) -> Option<&mut Service> {
         let service = self.proxies.all.get_mut(name)?;
-        let (Progress::Serving { connection: own, .. } | Progress::Stopping { connection: own }) =
-            service.state
+        let (Progress::Serving { connection: own, .. }
+        | Progress::Stopping { connection: own, .. }) = service.state
         else {
             return None;
         };
@@ -345,6 +423,9 @@ impl Server {
 
     /// A proxy's connection has ended, so nothing listens any more.
     pub(super) fn proxy_gone(&mut self, id: Id, name: &str) {
+        if let Some(service) = self.proxies.all.get_mut(name) {
+            service.parts.take_if(|(other, _)| *other == id);
+        }
         if self.own_service(id, name).is_none() {
             return;
         }
@@ -355,18 +436,16 @@ impl Server {
             self.proxies.check = Some(now + AGAIN);
         }
         service.state = Progress::Absent;
-        let waiting = std::mem::take(&mut service.waiting);
-        let (stops, others): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|(_, wish)| matches!(wish, Wish::Stop));
+        let (stops, others) = apart(std::mem::take(&mut service.waiting));
         let again = !others.is_empty() || service.restart;
         service.waiting = others;
         for (client, _) in stops {
             self.end_with(client, &Message::Served(Served::Done(Secret::default())));
         }
-        if again
-            && !self.locked
-            && let Err(why) = self.start_proxy(name)
-        {
+        if self.locked {
+            return self.refuse_proxy_clients(LOCKED);
+        }
+        if again && let Err(why) = self.start_proxy(name) {
             self.failed(name, &why);
         }
     }
@@ -382,10 +461,17 @@ impl Server {
         }
     }
 
-    /// Gives up on proxies that do not come up, and starts those whose consumers cannot.
+    /// Gives up on proxies that do not come up or do not stop, and starts those whose consumers cannot.
     pub(super) fn late_proxies(&mut self, now: Duration) {
         if self.proxies.check.take_if(|check| now >= *check).is_some() && !self.locked {
             self.start_granted();
+        }
+        let stuck = self.proxies.all.values().filter_map(|service| match service.state {
+            Progress::Stopping { connection, since } if now >= since + STOP => Some(connection),
+            _ => None,
+        });
+        for connection in stuck.collect::<Vec<_>>() {
+            self.close(connection);
         }
         let late = self.proxies.all.iter().filter(|(_, service)| {
             matches!(service.state, Progress::Starting { since, .. } if now >= since + START)
@@ -440,8 +526,13 @@ impl Server {
     }
 }
 
-/// Whether this can be the name of a service, which is the name of a directory too.
+/// Those who want a proxy to stop, and the others.
+fn apart(waiting: Waiting) -> (Waiting, Waiting) {
+    waiting.into_iter().partition(|(_, wish)| matches!(wish, Wish::Stop))
+}
+
+/// Whether this can be the name of a service, which is the name of a directory and a word on a command line.
 fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    (1..=NAME).contains(&name.len()) && !name.starts_with('.') && name.chars().all(plain)
+    (1..=NAME).contains(&name.len()) && !name.starts_with(['.', '-']) && name.chars().all(plain)
 }

@@ -135,6 +135,33 @@ fn a_policy_that_denies_a_plugin_stops_what_it_gave_already() {
 }
 
 #[test]
+fn a_context_that_is_broken_does_not_keep_a_policy_from_closing_another() {
+    let (stage, script) = with_plugin();
+    let config = |other: Value| {
+        let text = stage.server.kubeconfig(&script.user());
+        let mut config: Value = serde_json::from_str(&text).unwrap();
+        let cluster = config["contexts"][0]["context"]["cluster"].clone();
+        let context =
+            json!({ "name": "other", "context": { "cluster": cluster, "user": "other" } });
+        config["contexts"].as_array_mut().unwrap().push(context);
+        config["users"].as_array_mut().unwrap().push(json!({ "name": "other", "user": other }));
+        config.to_string()
+    };
+    replace(&stage.path("config"), &config(json!({ "token": "two" })));
+    let proxy = stage.proxy(&["--all-contexts"]);
+    // Their clusters are in the order of their names.
+    let card = Card::read(&proxy.kubeconfig, 1);
+    assert!(card.get("/version", "").starts_with("HTTP/1.1 200 "));
+    let broken = config(json!({ "tokenFile": "/no/such/file", "exec": { "command": "" } }));
+    change(&proxy, || replace(&stage.path("config"), &broken));
+    assert!(status(&proxy)["config"]["fault"].is_object(), "{}", status(&proxy));
+    change(&proxy, || fs::write(stage.path(".kube/kuberc"), kuberc("DenyAll")).unwrap());
+    let answer = card.get("/version", "");
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    assert!(answer.contains("not allowed by policy"), "{answer}");
+}
+
+#[test]
 fn who_waits_for_a_plugin_is_told_at_once_that_it_is_denied() {
     let (stage, script) = with_plugin();
     script.hold(true);

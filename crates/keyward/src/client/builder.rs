@@ -72,8 +72,8 @@ impl Builder {
         self
     }
 
-    /// Sets the environment of plugins, from which `HTTPS_PROXY` and its relatives are read too: by
-    /// default that of this process.
+    /// Sets the environment of plugins, from which `HTTPS_PROXY` and its relatives, `SSL_CERT_FILE` and
+    /// `SSL_CERT_DIR` are read too: by default that of this process.
     #[must_use]
     pub fn surroundings(mut self, surroundings: Surroundings) -> Self {
         self.surroundings = surroundings;

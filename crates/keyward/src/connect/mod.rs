@@ -68,6 +68,7 @@ impl Connector {
         surroundings: &Surroundings,
         limit: Duration,
     ) -> Result<Self, Error> {
+        trust.look_where(surroundings);
         let proxy = if proxy_url.is_empty() {
             environment::proxy_for(&origin, |name| {
                 surroundings.var(name).and_then(|value| value.into_string().ok())

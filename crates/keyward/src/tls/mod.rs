@@ -19,7 +19,10 @@ mod verifier;
 use std::{fmt, sync::Arc};
 
 use keyward_host::{Pair, SignerCertificate, Target, read_authorities};
-use keyward_process::clock::{Clock, SystemClock};
+use keyward_process::{
+    clock::{Clock, SystemClock},
+    surroundings::Surroundings,
+};
 use rustls::{
     ClientConfig, NamedGroup,
     client::Resumption,
@@ -107,6 +110,12 @@ impl Trust {
     pub fn named(mut self, name: &str) -> Result<Self, Error> {
         self.name = Some(server_name(name)?);
         Ok(self)
+    }
+
+    /// Finds the authorities of this machine where an environment says that they are.
+    pub(crate) fn look_where(&self, surroundings: &Surroundings) {
+        self.verifier.look_where(surroundings);
+        self.proxy.look_where(surroundings);
     }
 
     /// A new configuration, with its own session store, that shows this certificate.

@@ -1,7 +1,12 @@
 //! Checks a server's certificate: against given authorities, the system's, or not at all.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    env,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 
+use keyward_process::surroundings::Surroundings;
 use keyward_protocol::x509::Certificate;
 use rustls::{
     CertificateError, DigitallySignedStruct, Error as TlsError, PeerMisbehaved, RootCertStore,
@@ -17,6 +22,7 @@ use rustls::{
     },
     server::ParsedCertificate,
 };
+use rustls_native_certs::{CertificateResult, load_certs_from_paths};
 use webpki::RawPublicKeyEntity;
 
 use super::{ecdsa, rejected};
@@ -90,6 +96,38 @@ pub(super) struct Verifier {
     /// What checks the signature of a handshake, by its name in TLS. TLS 1.3 has only the first.
     handshake: Vec<(SignatureScheme, Vec<&'static dyn SignatureVerificationAlgorithm>)>,
     system: OnceLock<Arc<RootCertStore>>,
+    places: OnceLock<Places>,
+}
+
+/// Where an environment says that the system's authorities are, with `SSL_CERT_FILE` and `SSL_CERT_DIR`.
+#[derive(Debug, Default)]
+struct Places {
+    file: Option<PathBuf>,
+    directories: Vec<PathBuf>,
+}
+
+impl Places {
+    fn of(surroundings: &Surroundings) -> Self {
+        let directories = surroundings.var("SSL_CERT_DIR").unwrap_or_default();
+        let is_named = |path: &PathBuf| !path.as_os_str().is_empty();
+        Self {
+            file: surroundings.var("SSL_CERT_FILE").map(PathBuf::from),
+            directories: env::split_paths(&directories).filter(is_named).collect(),
+        }
+    }
+
+    fn load(&self) -> CertificateResult {
+        if self.file.is_none() && self.directories.is_empty() {
+            return rustls_native_certs::load_native_certs();
+        }
+        let mut found = load_certs_from_paths(self.file.as_deref(), None);
+        for directory in &self.directories {
+            let more = load_certs_from_paths(None, Some(directory));
+            found.certs.extend(more.certs);
+            found.errors.extend(more.errors);
+        }
+        found
+    }
 }
 
 impl Verifier {
@@ -114,7 +152,13 @@ impl Verifier {
                 None => handshake.push((ours.scheme, vec![ours])),
             }
         }
-        Self { authorities, chain, handshake, system: OnceLock::new() }
+        let (system, places) = (OnceLock::new(), OnceLock::new());
+        Self { authorities, chain, handshake, system, places }
+    }
+
+    /// Looks for the system's authorities where this environment says. The first call counts.
+    pub(super) fn look_where(&self, surroundings: &Surroundings) {
+        self.places.get_or_init(|| Places::of(surroundings));
     }
 
     /// Whether no certificate is checked.
@@ -133,7 +177,7 @@ impl Verifier {
     /// The system's authorities, read at most once.
     pub(super) fn load(&self) -> &RootCertStore {
         self.system.get_or_init(|| {
-            let found = rustls_native_certs::load_native_certs();
+            let found = self.places.get_or_init(Places::default).load();
             for error in &found.errors {
                 tracing::warn!(%error, "a certificate authority of this machine could not be read");
             }

@@ -278,11 +278,13 @@ fn write_proxy(request: &ProxyRequest, w: &mut Writer<'_>) {
         ProxyRequest::Failed { service, why } => (5, service, why.as_str()),
         ProxyRequest::Idle(service) => (6, service, ""),
         ProxyRequest::Replaced(service) => (7, service, ""),
+        ProxyRequest::Part { service, .. } => (8, service, ""),
+        ProxyRequest::Draining(service) => (9, service, ""),
     };
     w.put(1, &[verb]);
     w.put(2, service.as_bytes());
     w.put_some(3, text.as_bytes());
-    if let ProxyRequest::Serving { contexts, .. } = request {
+    if let ProxyRequest::Serving { contexts, .. } | ProxyRequest::Part { contexts, .. } = request {
         for context in contexts {
             w.put(4, context.name.as_bytes());
             w.put_some(5, context.certificate.as_bytes());
@@ -319,6 +321,8 @@ fn read_proxy(body: &[u8]) -> Result<ProxyRequest, Malformed> {
         [5] => ProxyRequest::Failed { service, why: words },
         [6] => ProxyRequest::Idle(service),
         [7] => ProxyRequest::Replaced(service),
+        [8] => ProxyRequest::Part { service, contexts },
+        [9] => ProxyRequest::Draining(service),
         _ => return Err(Malformed::Missing("verb")),
     })
 }

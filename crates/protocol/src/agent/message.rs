@@ -218,11 +218,19 @@ pub enum ProxyRequest {
     Start(String),
     /// Stops the proxy; answered when it no longer listens. From the agent to a proxy: stop.
     Stop(String),
+    /// Some of the contexts of the next [`ProxyRequest::Serving`], for proxies with more contexts than fit
+    /// into one frame.
+    Part {
+        /// The proxy.
+        service: String,
+        /// Some of its contexts.
+        contexts: Vec<ProxyContext>,
+    },
     /// A proxy serves these contexts; sent again whenever they change.
     Serving {
         /// The proxy.
         service: String,
-        /// Its contexts.
+        /// Its contexts, or the last of them.
         contexts: Vec<ProxyContext>,
     },
     /// A proxy cannot serve, and why.
@@ -237,6 +245,9 @@ pub enum ProxyRequest {
     Idle(String),
     /// The program of a proxy was replaced: it ends, and the agent starts the new one.
     Replaced(String),
+    /// A proxy no longer listens, and stays only for the streams that are open. The agent tells it to
+    /// stop when it would tell the proxy that listens.
+    Draining(String),
 }
 
 /// What clients need for a context of a proxy.

@@ -12,6 +12,7 @@ use keyward_protocol::{
 
 use super::client::{self, Whose};
 use crate::{
+    commands::proxy,
     failure::{Code, Failure},
     globals::Globals,
     output,
@@ -119,7 +120,11 @@ pub(crate) fn log_out(args: &LogoutArgs, globals: &Globals) -> Result<ExitCode, 
     let name = if args.all { None } else { Some(context(globals)?) };
     match client::admin(Whose::User, globals, &Admin::Forget(name.clone()))? {
         None => {
-            output::tell("no agent is running, so there is nothing to forget\n");
+            output::tell(if proxy::end_without_agent(None, globals)? {
+                "no agent is running; background proxies that had lost it were stopped\n"
+            } else {
+                "no agent is running, so there is nothing to forget\n"
+            });
             Ok(ExitCode::SUCCESS)
         }
         Some(Served::Done(said)) => {

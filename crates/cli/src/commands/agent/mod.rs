@@ -23,7 +23,7 @@ pub(crate) use self::{
     status::reported_status,
     verify::{Args as VerifyArgs, run as verify_credential},
 };
-use crate::{failure::Failure, flags, globals::Globals, output};
+use crate::{commands::proxy, failure::Failure, flags, globals::Globals, output};
 
 /// Keep credentials in memory for all processes of this user
 ///
@@ -93,13 +93,26 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
                 client::admin(whose, globals, &Admin::Status)?;
             }
             client::stop(&client::address(whose, globals)?)?;
+            end_proxies(whose, globals)?;
             Ok(ExitCode::SUCCESS)
         }
-        Some(Command::Lock) => tell(whose, globals, &Admin::Lock),
+        Some(Command::Lock) => {
+            let told = tell(whose, globals, &Admin::Lock);
+            end_proxies(whose, globals)?;
+            told
+        }
         Some(Command::Unlock) => tell(whose, globals, &Admin::Unlock),
         Some(Command::Metrics(metrics)) => metrics::run(metrics, whose, globals),
         Some(Command::InstallUnit(unit)) => unit::run(unit, whose, globals),
     }
+}
+
+/// Ends background proxies that no agent can stop any more: they hold credentials.
+fn end_proxies(whose: Whose, globals: &Globals) -> Result<(), Failure> {
+    if whose == Whose::User {
+        proxy::end_without_agent(None, globals)?;
+    }
+    Ok(())
 }
 
 fn tell(whose: Whose, globals: &Globals, admin: &Admin) -> Result<ExitCode, Failure> {

@@ -128,8 +128,10 @@ impl Version {
         let beside = own.parent().unwrap_or(Path::new("/"));
         let mut files = vec![(Path::new(BIN).join("keyward"), Content::Program(Program::own()?))];
         for bridge in Bridge::ALL {
-            let link = || Content::Link("keyward".into());
-            let content = bridge.beside(&own).map_or_else(link, Content::Program);
+            let content = match bridge.beside(&own) {
+                Some(program) => Content::Program(Program::open(&program, globals)?),
+                None => Content::Link("keyward".into()),
+            };
             files.push((Path::new(BIN).join(bridge.name()), content));
         }
         files.extend(providers(beside, globals)?);

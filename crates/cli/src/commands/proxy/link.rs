@@ -12,7 +12,7 @@ use std::{
 
 use keyward_agent::{Address, Client, Unreachable};
 use keyward_process::harden::Inspection;
-use keyward_protocol::agent::{Message, ProxyRequest};
+use keyward_protocol::agent::{Message, ProxyContext, ProxyRequest};
 use keyward_proxy::Clients;
 use tokio::sync::Notify;
 
@@ -32,8 +32,12 @@ pub(super) struct Link {
 enum Order {
     Idle,
     Replaced,
+    Draining,
     Close,
 }
+
+/// How much of what clients need goes into one frame, in bytes.
+const PART: usize = 1 << 20;
 
 /// What the thread works with.
 struct Worker {
@@ -80,7 +84,12 @@ impl Link {
         let _ = self.orders.send(Order::Replaced);
     }
 
-    /// Ends the connection: the agent takes it that nothing listens any more.
+    /// Tells the agent that nothing listens any more. It can still stop the streams that are open.
+    pub(super) fn draining(&self) {
+        let _ = self.orders.send(Order::Draining);
+    }
+
+    /// Ends the connection.
     pub(super) fn close(&mut self) {
         let _ = self.orders.send(Order::Close);
         if let Some(thread) = self.thread.take() {
@@ -89,16 +98,26 @@ impl Link {
     }
 }
 
+/// Whether the proxy listens.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Serving,
+    Draining,
+}
+
 impl Worker {
     fn run(self) {
+        let mut phase = Phase::Serving;
         loop {
             // An error is an agent that went away; the next one is told everything again.
-            let closed = self.connect().and_then(|mut client| self.talk(&mut client));
+            let closed =
+                self.connect(phase).and_then(|mut client| self.talk(&mut client, &mut phase));
             self.connected.store(false, Ordering::Release);
             match closed {
                 Ok(()) => return,
                 Err(_) => match self.orders.recv_timeout(PACE) {
                     Ok(Order::Close) | Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                    Ok(Order::Draining) => phase = Phase::Draining,
                     _ => {}
                 },
             }
@@ -106,37 +125,58 @@ impl Worker {
     }
 
     /// Connects, and says what clients need.
-    fn connect(&self) -> Result<(Client, u64), Unreachable> {
+    fn connect(&self, phase: Phase) -> Result<(Client, u64), Unreachable> {
         // The agent has to see this process's namespaces.
         let _visible = Inspection::begin();
         let mut client = Client::connect(&self.address.socket)?;
         let version = self.clients.version();
-        client.ask(&self.serving())?;
+        let mut messages = match phase {
+            Phase::Serving => self.serving(),
+            Phase::Draining => vec![self.say(ProxyRequest::Draining)],
+        }
+        .into_iter();
+        if let Some(first) = messages.next() {
+            client.ask(&first)?;
+        }
         client.greeted()?;
+        for message in messages {
+            client.send(&message)?;
+        }
         self.clients.told(version);
         self.connected.store(true, Ordering::Release);
         Ok((client, version))
     }
 
-    fn serving(&self) -> Message {
-        let contexts = self.clients.list();
-        Message::Proxy(ProxyRequest::Serving { service: self.service.clone(), contexts })
+    fn say(&self, request: fn(String) -> ProxyRequest) -> Message {
+        Message::Proxy(request(self.service.clone()))
+    }
+
+    fn serving(&self) -> Vec<Message> {
+        frames(&self.service, self.clients.list())
     }
 
     /// Returns when the proxy has closed the connection.
-    fn talk(&self, (client, told): &mut (Client, u64)) -> Result<(), Unreachable> {
-        let say =
-            |request: fn(String) -> ProxyRequest| Message::Proxy(request(self.service.clone()));
+    fn talk(
+        &self,
+        (client, told): &mut (Client, u64),
+        phase: &mut Phase,
+    ) -> Result<(), Unreachable> {
         loop {
             match self.orders.try_recv() {
-                Ok(Order::Idle) => client.send(&say(ProxyRequest::Idle))?,
-                Ok(Order::Replaced) => client.send(&say(ProxyRequest::Replaced))?,
+                Ok(Order::Idle) => client.send(&self.say(ProxyRequest::Idle))?,
+                Ok(Order::Replaced) => client.send(&self.say(ProxyRequest::Replaced))?,
+                Ok(Order::Draining) => {
+                    *phase = Phase::Draining;
+                    client.send(&self.say(ProxyRequest::Draining))?;
+                }
                 Ok(Order::Close) | Err(mpsc::TryRecvError::Disconnected) => return Ok(()),
                 Err(mpsc::TryRecvError::Empty) => {}
             }
             let version = self.clients.version();
-            if version != *told {
-                client.send(&self.serving())?;
+            if version != *told && *phase == Phase::Serving {
+                for message in self.serving() {
+                    client.send(&message)?;
+                }
                 *told = version;
                 self.clients.told(version);
             }
@@ -154,6 +194,29 @@ impl Worker {
     }
 }
 
+/// What clients need, in as many frames as it takes.
+fn frames(service: &str, contexts: Vec<ProxyContext>) -> Vec<Message> {
+    let mut parts = vec![Vec::new()];
+    let mut size = 0;
+    for context in contexts {
+        let ProxyContext { name, certificate, key, fault } = &context;
+        let own = name.len() + certificate.len() + key.expose().len() + fault.len();
+        if size + own > PART && size > 0 {
+            parts.push(Vec::new());
+            size = 0;
+        }
+        size += own;
+        if let Some(part) = parts.last_mut() {
+            part.push(context);
+        }
+    }
+    let last = parts.pop().unwrap_or_default();
+    let service = || service.to_owned();
+    let part = |contexts| Message::Proxy(ProxyRequest::Part { service: service(), contexts });
+    let last = ProxyRequest::Serving { service: service(), contexts: last };
+    parts.into_iter().map(part).chain([Message::Proxy(last)]).collect()
+}
+
 /// Tells the agent why a proxy cannot serve. If there is no agent, nobody waits for it either.
 pub(super) fn failed(globals: &Globals, service: &str, why: &str) {
     let Ok(address) = Address::find(|name| globals.surroundings.var(name)) else { return };
@@ -163,5 +226,40 @@ pub(super) fn failed(globals: &Globals, service: &str, why: &str) {
         && client.ask(&Message::Proxy(request)).is_ok()
     {
         let _ = client.receive(Duration::from_secs(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyward_protocol::{Secret, agent::MOST};
+
+    use super::*;
+
+    #[test]
+    fn ten_thousand_contexts_fit_into_frames_that_the_agent_reads() {
+        let context = |number| ProxyContext {
+            name: format!("context-{number}"),
+            certificate: "c".repeat(800),
+            key: Secret::new("k".repeat(300)),
+            fault: String::new(),
+        };
+        let all: Vec<_> = (0..10_000).map(context).collect();
+        let mut named = Vec::new();
+        let frames = frames("config", all.clone());
+        for (number, frame) in frames.iter().enumerate() {
+            let mut wire = Vec::new();
+            frame.write(&mut wire);
+            assert!(wire.len() < MOST, "{}", wire.len());
+            match frame {
+                Message::Proxy(ProxyRequest::Part { contexts, .. }) => named.extend(contexts),
+                Message::Proxy(ProxyRequest::Serving { contexts, .. }) => {
+                    assert_eq!(number, frames.len() - 1, "the last one completes the list");
+                    named.extend(contexts);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(named.into_iter().eq(&all));
+        assert_eq!(super::frames("config", Vec::new()).len(), 1, "no context is a list too");
     }
 }

@@ -19,6 +19,8 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, process::ExitCode, time
 use keyward_proxy::{Allowed, Contexts, Options};
 
 use self::run::Until;
+#[cfg(target_os = "linux")]
+pub(crate) use self::service::end_without_agent;
 use crate::{duration, failure::Failure, flags, globals::Globals, output::Output};
 
 /// Serve contexts to unmodified clients: kubectl, helm, k9s and anything else with a kubeconfig

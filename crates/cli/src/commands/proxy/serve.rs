@@ -167,23 +167,33 @@ async fn serve(
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     };
-    let grace = tokio::select! {
-        _ = signals.recv() => GRACE,
-        () = link.stopped() => GRACE,
-        () = idle => GRACE,
+    let is_replaced = tokio::select! {
+        _ = signals.recv() => false,
+        () = link.stopped() => false,
+        () = idle => false,
         () = replaced => {
             link.replaced();
-            LONG_GRACE
+            true
         }
     };
     proxy.drain();
     proxy.silent().await;
     // Now the next proxy can listen.
     drop(lock);
+    if is_replaced {
+        // The streams of the old program go on, but only as long as those of the new one may.
+        link.draining();
+        tokio::select! {
+            () = proxy.finished() => {}
+            () = tokio::time::sleep(LONG_GRACE) => {}
+            () = link.stopped() => {}
+            _ = signals.recv() => {}
+        }
+    }
     link.close();
     tokio::select! {
         () = proxy.finished() => {}
-        () = tokio::time::sleep(grace) => {}
+        () = tokio::time::sleep(GRACE) => {}
         _ = signals.recv() => {}
     }
     Ok(ExitCode::SUCCESS)

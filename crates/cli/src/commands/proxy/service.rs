@@ -195,22 +195,36 @@ pub(super) fn stop(globals: &Globals) -> Result<ExitCode, Failure> {
         Failure::failed("there is no background proxy for this kubeconfig")
             .hint("`keyward proxy status` shows the proxies that are running")
     })?;
+    if !halt(&service, globals)? {
+        output::tell("the proxy is not running\n");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Stops the proxy, and returns whether it was running.
+fn halt(service: &Service, globals: &Globals) -> Result<bool, Failure> {
     let request = Message::Proxy(ProxyRequest::Stop(service.name().to_owned()));
     match agent::ask_if_running(globals, &request, STOP)? {
-        Some(Message::Served(Served::Done(_))) => return Ok(ExitCode::SUCCESS),
-        Some(Message::Failure(failure)) => return Err(Failure::failed(failure.text)),
-        _ => {}
+        Some(Message::Served(Served::Done(_))) => Ok(true),
+        Some(Message::Failure(failure)) => Err(Failure::failed(failure.text)),
+        _ => end_without_agent(Some(service.name()), globals),
     }
-    // A proxy that lost its agent runs on until it is idle.
+}
+
+/// Ends background proxies that have lost their agent, and so would run on until they are idle: the one with
+/// this name, or all. Returns whether there was one.
+pub(crate) fn end_without_agent(name: Option<&str>, globals: &Globals) -> Result<bool, Failure> {
+    let mut found = false;
     for running in keyward_proxy::running(&globals.surroundings)? {
-        let own = running.status().is_ok_and(|status| status["service"] == service.name());
-        if let (true, Ok(pid)) = (own, i32::try_from(running.pid)) {
+        let status = running.status().unwrap_or_default();
+        let service = status["service"].as_str();
+        let is_meant = service.is_some_and(|service| name.is_none_or(|name| name == service));
+        if let (true, Ok(pid)) = (is_meant, i32::try_from(running.pid)) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
-            return Ok(ExitCode::SUCCESS);
+            found = true;
         }
     }
-    output::tell("the proxy is not running\n");
-    Ok(ExitCode::SUCCESS)
+    Ok(found)
 }
 
 /// The files of the kubeconfig that the flags and the environment select.
@@ -251,8 +265,7 @@ fn register(args: &Start, globals: &Globals) -> Result<Service, Failure> {
     let service = Service::register(&globals.surroundings, settings)?;
     if before.is_some_and(|before| essential(&before) != essential(service.settings())) {
         // It has the old settings until it starts again.
-        let request = Message::Proxy(ProxyRequest::Stop(service.name().to_owned()));
-        agent::ask_if_running(globals, &request, STOP)?;
+        halt(&service, globals)?;
     }
     Ok(service)
 }

@@ -1,6 +1,7 @@
 //! `keyward proxy start`: a proxy in the background, under a kubeconfig that stays.
 
 mod container;
+mod edges;
 mod errors;
 mod grants;
 mod stage;
