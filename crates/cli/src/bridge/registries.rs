@@ -38,9 +38,24 @@ const PLUGINS: [&str; 3] = ["io.containerd.cri.v1.images", "io.containerd.grpc.v
 impl Registries {
     /// Reads a directory of `hosts.toml` files, a `.toml` file of containerd, or a `registries.yaml`.
     pub(crate) fn read(path: &Path) -> Result<Self, Refusal> {
+        Self::read_at(path, Path::to_owned)
+    }
+
+    /// Does what [`read`](Self::read) does, in a copy of another file system: `place` says where a path of that system
+    /// is here.
+    pub(crate) fn read_at(path: &Path, place: impl Fn(&Path) -> PathBuf) -> Result<Self, Refusal> {
         let mut registries = Self::default();
-        if path.is_dir() {
-            for (registry, file) in hosts_files(path).map_err(|error| unreadable(path, &error))? {
+        let read = |path: &Path| {
+            let bytes = file::read(&place(path), &Limits::NAMED);
+            bytes.map_err(|error| unreadable(path, &error))
+        };
+        let read_toml = |path: &Path| {
+            let wrong = |line| wrong(path, &format!("line {line} is not valid TOML"));
+            toml::read(&read(path)?).map_err(wrong)
+        };
+        if place(path).is_dir() {
+            let files = hosts_files(path, &place).map_err(|error| unreadable(path, &error))?;
+            for (registry, file) in files {
                 registries.hosts(&registry, &read_toml(&file)?, &file)?;
             }
         } else if path.extension().is_some_and(|extension| extension == "toml") {
@@ -151,13 +166,16 @@ fn host(server: &str) -> String {
 }
 
 /// The registries that have a `hosts.toml` in a directory, with its path.
-fn hosts_files(directory: &Path) -> io::Result<Vec<(String, PathBuf)>> {
+fn hosts_files(
+    directory: &Path,
+    place: impl Fn(&Path) -> PathBuf,
+) -> io::Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let file = entry.path().join("hosts.toml");
-        if file.is_file() {
-            found.push((registry_of(&entry.file_name().to_string_lossy()), file));
+    for entry in fs::read_dir(place(directory))? {
+        let name = entry?.file_name();
+        let file = directory.join(&name).join("hosts.toml");
+        if place(&file).is_file() {
+            found.push((registry_of(&name.to_string_lossy()), file));
         }
     }
     found.sort();
@@ -192,14 +210,6 @@ fn texts(node: Option<&Node>) -> Vec<&str> {
 
 fn text(node: &Node) -> Option<&str> {
     node.text("").ok()?
-}
-
-fn read_toml(path: &Path) -> Result<Node, Refusal> {
-    toml::read(&read(path)?).map_err(|line| wrong(path, &format!("line {line} is not valid TOML")))
-}
-
-fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, Refusal> {
-    file::read(path, &Limits::NAMED).map_err(|error| unreadable(path, &error))
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Refusal {

@@ -19,17 +19,26 @@ impl Files {
     /// Reads a file, or the `.json`, `.yaml` and `.yml` files of a directory in the order of their
     /// names, including hidden files but not subdirectories.
     pub fn read(path: &Path) -> Result<Self, Faults> {
+        Self::read_at(path, Path::to_owned)
+    }
+
+    /// Does what [`read`](Self::read) does, in a copy of another file system: `place` says where a path of that
+    /// system is here.
+    pub fn read_at(path: &Path, place: impl Fn(&Path) -> PathBuf) -> Result<Self, Faults> {
         let fault = |what: &str, at: &Path, error: &io::Error| {
             let message = format!("{what} cannot be read: {}", file::reason(error));
             settle(Stage::Read, vec![Problem::new(Class::Unreadable, at, 0, "", message)])
         };
-        let found = match fs::metadata(path) {
+        let found = match fs::metadata(place(path)) {
             Ok(found) => found,
             Err(error) => return fault("the configuration", path, &error).map(|()| Self::none()),
         };
         let paths = if found.is_dir() {
-            match list(path) {
-                Ok(paths) => paths,
+            match list(&place(path)) {
+                Ok(found) => {
+                    let names = found.iter().filter_map(|found| found.file_name());
+                    names.map(|name| path.join(name)).collect()
+                }
                 Err(error) => return fault("the directory", path, &error).map(|()| Self::none()),
             }
         } else {
@@ -44,7 +53,7 @@ impl Files {
         let mut files = Self::none();
         let mut problems = Vec::new();
         for path in paths {
-            match file::read(&path, &limits) {
+            match file::read(&place(&path), &limits) {
                 Ok(bytes) => files.0.push((path.into(), bytes)),
                 Err(error) => problems.push(Problem::new(
                     Class::Unreadable,

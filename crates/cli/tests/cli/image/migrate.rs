@@ -240,6 +240,45 @@ fn logins_in_files_are_the_same_through_the_new_configuration() {
 }
 
 #[test]
+fn links_in_a_copy_of_a_node_do_not_lead_to_files_of_this_machine() {
+    use std::os::unix::fs::symlink;
+
+    let stage = stage();
+    let copy = |name: &str| stage.path("copy").join(name);
+    for directory in ["etc/containerd/certs.d/registry.example", "etc/kubernetes/providers.d"] {
+        fs::create_dir_all(copy(directory)).unwrap();
+    }
+    // What is meant to be read is the copy; these are files of whoever runs the command.
+    let hosts = "server = \"https://registry.example\"\n[header]\nauthorization = \"Basic YW5uOnMzY3IzdA==\"\n";
+    let hosts = stage.write("hosts.toml", hosts);
+    let provider = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n\
+                    - name: ecr-credential-provider\n  matchImages: ['*.dkr.ecr.*.amazonaws.com']\n  \
+                    defaultCacheDuration: 12h\n  apiVersion: credentialprovider.kubelet.k8s.io/v1\n";
+    let provider = stage.write("provider.yaml", provider);
+    let settings =
+        "[plugins.'io.containerd.grpc.v1.cri'.registry]\nconfig_path = '/etc/containerd/certs.d'\n";
+    fs::write(copy("etc/containerd/config.toml"), settings).unwrap();
+    symlink(hosts, copy("etc/containerd/certs.d/registry.example/hosts.toml")).unwrap();
+    symlink(provider, copy("etc/kubernetes/providers.d/10.yaml")).unwrap();
+    fs::create_dir_all(copy("etc/systemd/system")).unwrap();
+    let unit = "[Service]\nExecStart=/usr/bin/kubelet --image-credential-provider-config=/etc/kubernetes/providers.d\n";
+    fs::write(copy("etc/systemd/system/kubelet.service"), unit).unwrap();
+    let ran = stage.run("image migrate --root copy");
+    assert_ne!(ran.code, Some(0), "{ran:?}");
+    let said = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(said.contains("10.yaml") || said.contains("cannot be read"), "{said}");
+    assert!(!said.contains("keyward-ecr") && !said.contains("registry.example"), "{said}");
+    fs::remove_dir_all(copy("etc/kubernetes")).unwrap();
+    fs::write(
+        copy("etc/systemd/system/kubelet.service"),
+        "[Service]\nExecStart=/usr/bin/kubelet\n",
+    )
+    .unwrap();
+    let ran = stage.run("image migrate --root copy");
+    assert!(ran.bad(1).contains("logs in to a registry"), "{ran:?}");
+}
+
+#[test]
 fn a_mirror_and_its_login_are_mentioned() {
     for (layout, registry, mirror) in [
         ("k3s-registries", "docker.io", "mirror.example:5000"),

@@ -113,13 +113,14 @@ fn runtime(plan: &mut Plan, root: &Root, path: &Path) -> Result<(), Failure> {
     if !root.exists(path) {
         return Ok(());
     }
-    let registries = Registries::read(&root.locate(path)).map_err(|refusal| failed(&refusal))?;
+    let read = |path: &Path| {
+        Registries::read_at(path, |path| root.locate(path)).map_err(|refusal| failed(&refusal))
+    };
+    let registries = read(path)?;
     let directories = registries.directories.clone();
     take(plan, &registries, path);
     for directory in directories.iter().filter(|directory| root.is_dir(directory)) {
-        let hosts =
-            Registries::read(&root.locate(directory)).map_err(|refusal| failed(&refusal))?;
-        take(plan, &hosts, directory);
+        take(plan, &read(directory)?, directory);
     }
     Ok(())
 }

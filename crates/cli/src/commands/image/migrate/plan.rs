@@ -112,7 +112,8 @@ impl Plan {
                 )
             })
         };
-        let files = Files::read(&root.locate(&path)).map_err(|error| faults(&error.problems))?;
+        let files = Files::read_at(&path, |path| root.locate(path));
+        let files = files.map_err(|error| faults(&error.problems))?;
         let (config, problems) = Config::review(&files, Reading::Kubelet);
         if !problems.is_empty() {
             return Err(faults(&problems));

@@ -16,6 +16,9 @@ const DIRECTORIES: [&str; 4] = [
     "/lib/systemd/system",
 ];
 
+/// The longest command line, in bytes: more than Linux lets a program have by default.
+const LONGEST: usize = 2 << 20;
+
 /// What a service runs.
 #[derive(Debug, Default)]
 pub(super) struct Unit {
@@ -59,7 +62,10 @@ impl Unit {
             }
             unit.files.push(file);
         }
-        unit.words = unit.expand(&start);
+        unit.words = unit.expand(&start).ok_or_else(|| {
+            let most = LONGEST >> 20;
+            Failure::failed(format!("the command line of `{name}` is longer than {most} MiB"))
+        })?;
         Ok(Some(unit))
     }
 
@@ -80,18 +86,23 @@ impl Unit {
         Ok(())
     }
 
-    /// The words of a command line: `$NAME` becomes words, `${NAME}` a part of one.
-    fn expand(&self, line: &str) -> Vec<String> {
+    /// The words of a command line: `$NAME` becomes words, `${NAME}` a part of one. `None` if they are too many:
+    /// a line can name a long variable any number of times.
+    fn expand(&self, line: &str) -> Option<Vec<String>> {
         let value = |name: &str| self.variables.get(name).map(String::as_str).unwrap_or_default();
         let mut words = Vec::new();
+        let mut left = LONGEST;
         for word in split(line) {
             let name = word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$']));
             match name {
-                Some(name) => words.extend(split(value(name))),
-                None => words.push(replace(&word, value)),
+                Some(name) => {
+                    left = left.checked_sub(value(name).len())?;
+                    words.extend(split(value(name)));
+                }
+                None => words.push(replace(&word, value, &mut left)?),
             }
         }
-        words
+        Some(words)
     }
 }
 
@@ -174,18 +185,23 @@ pub(super) fn split(line: &str) -> Vec<String> {
     words
 }
 
-/// Replaces each `${NAME}` in a word.
-fn replace<'v>(word: &str, value: impl Fn(&str) -> &'v str) -> String {
+/// Replaces each `${NAME}` in a word, with `left` bytes at most.
+fn replace<'v>(word: &str, value: impl Fn(&str) -> &'v str, left: &mut usize) -> Option<String> {
     let mut out = String::new();
+    let mut push = |text: &str| {
+        *left = left.checked_sub(text.len())?;
+        out.push_str(text);
+        Some(())
+    };
     let mut rest = word;
     while let Some((before, after)) = rest.split_once("${") {
         let Some((name, tail)) = after.split_once('}') else { break };
-        out.push_str(before);
-        out.push_str(value(name));
+        push(before)?;
+        push(value(name))?;
         rest = tail;
     }
-    out.push_str(rest);
-    out
+    push(rest)?;
+    Some(out)
 }
 
 #[cfg(all(test, unix))]
@@ -236,5 +252,15 @@ mod tests {
         );
         assert_eq!(unit.files.len(), 3, "{:?}", unit.files);
         assert!(Unit::read(&root, "k3s.service").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_command_line_without_end_is_refused() {
+        for word in ["$A ", "${A}"] {
+            let mut unit = Unit::default();
+            unit.variables.insert("A".to_owned(), "x".repeat(1 << 16));
+            assert_eq!(unit.expand(&word.repeat(1 << 20)), None);
+            assert!(unit.expand(&word.repeat(8)).is_some());
+        }
     }
 }
