@@ -18,6 +18,7 @@ mod pages;
 mod sh;
 mod shipped;
 mod soak;
+mod storm;
 mod test;
 
 use std::{
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         "fuzz-proxy" => fuzz::proxy(&rest),
         "attack" => attack::run(&rest),
         "soak" => soak::run(&rest),
+        "storm" => storm::run(&rest),
         "e2e" => e2e::run(&rest),
         "keycloak" => logins::keycloak(),
         "spire" => judges::spire(),
@@ -87,6 +89,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   attack [OPTION…] every known attack on the built programs [--binary PATH] [--release] [--short]
                    [--attempts N] [--jobs N] [--keep] [WORD]
   soak [OPTION…]   rotate, revoke and restart under load [--proxy | --agent] [--seconds N | --rounds N --asks N] [--seed N]
+  storm            random starts, stops, crashes, upgrades and edits of a background proxy under kubectl, Helm and Python
+                   [--changes N] [--seed N]
   fuzz-proxy       odd requests through the proxy [--seconds N] [--seed N]";
 
 /// What the usage says about a command and its flags.

@@ -109,6 +109,15 @@ pub fn helm(build: bool) -> Result<Option<PathBuf>, String> {
     Ok(parts::go(&source.join("programs/helm4"), &own)?.then(|| own.join("helm")))
 }
 
+/// A Python with the Kubernetes clients: the one that was made for the cluster, or one in the target directory.
+pub fn python() -> Result<PathBuf, String> {
+    let source = crate::root().join("e2e");
+    let (cached, part) = (cache(&source)?, parts::PYTHON);
+    let place = if part.is_complete(&source, &cached) { cached } else { sh::target() };
+    parts::build_these(&[part], &source, &place)?;
+    Ok(place.join(parts::PYTHON.name).join("bin/python3"))
+}
+
 /// Builds int128's kubelogin, in the version that the cluster's steps use.
 pub fn kubelogin(program: &Path) -> Result<bool, String> {
     parts::kubelogin(&crate::root().join("e2e/programs/kubelogin"), program)

@@ -32,10 +32,14 @@ const PARTS: &[Part] = &[
     Part { name: "helm3", from: "programs/helm3/go.mod", build: go },
     Part { name: "helm4", from: "programs/helm4/go.mod", build: go },
     Part { name: "k9s", from: "programs/k9s/go.mod", build: go },
-    Part { name: "clients-python", from: "clients/python/requirements.txt", build: venv },
+    PYTHON,
     Part { name: "clients-node", from: "clients/node/package-lock.json", build: node },
     Part { name: "clients-java", from: "clients/java/pom.xml", build: java },
 ];
+
+/// The Kubernetes clients for Python.
+pub const PYTHON: Part =
+    Part { name: "clients-python", from: "clients/python/requirements.txt", build: venv };
 
 /// The parts that are not there, or made from something else.
 pub fn stale(source: &Path, cache: &Path) -> Vec<String> {
@@ -87,7 +91,8 @@ pub fn version(source: &Path) -> Result<String, String> {
 }
 
 impl Part {
-    fn is_complete(&self, source: &Path, cache: &Path) -> bool {
+    /// Whether it is there, made from what is in the source now.
+    pub fn is_complete(&self, source: &Path, cache: &Path) -> bool {
         let wanted = fs::read(source.join(self.from));
         let there = fs::read(self.mark(cache));
         matches!((wanted, there), (Ok(wanted), Ok(there)) if wanted == there)

@@ -3,15 +3,16 @@
 use std::{
     collections::BTreeMap,
     env,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use keyward_testing::chance::Chance;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::stage::{Stage, addresses, eventually, kill};
 
@@ -21,11 +22,102 @@ const CONTEXTS: [&str; 3] = ["east", "north", "west"];
 /// machine.
 const HUNG: Duration = Duration::from_secs(60);
 
-/// What clients got.
+/// A program that asks through the proxy.
+enum Client {
+    Kubectl,
+    Keyward,
+    Helm(PathBuf),
+    Python(PathBuf),
+}
+
+impl Client {
+    /// kubectl and our own; with `cargo xtask storm`, which installs them, also Helm and Python.
+    fn all() -> Vec<Self> {
+        let installed = |name: &str| env::var_os(name).map(PathBuf::from);
+        let helm = installed("KEYWARD_STORM_HELM").map(Self::Helm);
+        let python = installed("KEYWARD_STORM_PYTHON").map(Self::Python);
+        [Self::Kubectl, Self::Keyward].into_iter().chain(helm).chain(python).collect()
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Kubectl => "kubectl",
+            Self::Keyward => "keyward",
+            Self::Helm(_) => "helm",
+            Self::Python(_) => "python",
+        }
+    }
+
+    /// Prints the name of the context whose server it reaches: the only user that the server knows, or
+    /// the only release that it has.
+    fn ask(&self, stage: &Stage, kubeconfig: &Path, context: &str) -> Command {
+        match self {
+            Self::Kubectl => {
+                let name = "jsonpath={.status.userInfo.username}";
+                stage.kubectl(kubeconfig, &["--context", context, "auth", "whoami", "-o", name])
+            }
+            Self::Keyward => {
+                let mut command = stage.keyward(&["whoami", "--context", context]);
+                command.args(["-o", "json"]).env("KUBECONFIG", kubeconfig);
+                command
+            }
+            Self::Helm(helm) => {
+                let mut command = stage.command(helm);
+                let args = ["list", "--short", "--namespace", "default", "--kube-context", context];
+                command.args(args).env("KUBECONFIG", kubeconfig);
+                command
+            }
+            Self::Python(python) => {
+                let mut command = stage.command(python);
+                command.arg(WHOAMI).arg(kubeconfig).arg(context);
+                command
+            }
+        }
+    }
+
+    /// Gives the server of each context what the client tells it by.
+    fn prepare(&self, stage: &Stage) {
+        if let Self::Helm(_) = self {
+            for context in CONTEXTS {
+                stage.server(context).store().put(&release(context)).unwrap();
+            }
+        }
+    }
+}
+
+/// A release as Helm keeps it.
+fn release(name: &str) -> Value {
+    let at = "2026-01-01T00:00:00Z";
+    let release = json!({
+        "name": name,
+        "namespace": "default",
+        "version": 1,
+        "info": { "status": "deployed", "first_deployed": at, "last_deployed": at },
+        "chart": { "metadata": { "apiVersion": "v2", "name": "empty", "version": "1.0.0" } },
+    });
+    let encoded = BASE64_STANDARD.encode(BASE64_STANDARD.encode(release.to_string()));
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "helm.sh/release.v1",
+        "metadata": {
+            "name": format!("sh.helm.release.v1.{name}.v1"),
+            "namespace": "default",
+            "labels": { "owner": "helm", "name": name, "status": "deployed", "version": "1" },
+        },
+        "data": { "release": encoded },
+    })
+}
+
+const WHOAMI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../e2e/clients/python/whoami.py");
+
+/// What the requests of a client came to.
 #[derive(Default)]
 struct Tally {
     served: AtomicUsize,
     refused: AtomicUsize,
+    /// The longest that one took, in milliseconds.
+    longest: AtomicUsize,
 }
 
 /// Runs a client to its end, however that is.
@@ -42,35 +134,28 @@ fn run(command: &mut Command) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Asks the server of random contexts who the client is. It must be nobody but the user of that
-/// context: each server knows one user, of its own name.
+/// Asks for random contexts until the end. No answer may come from the server of another context.
 fn ask(
+    client: &Client,
     stage: &Stage,
     kubeconfig: &Path,
     seed: u64,
-    kubectl: bool,
     end: &AtomicBool,
     tally: &Tally,
 ) {
     let mut chance = Chance::new(seed);
     while !end.load(Ordering::Relaxed) {
         let context = *chance.pick(&CONTEXTS);
-        let mut command = if kubectl {
-            let name = "jsonpath={.status.userInfo.username}";
-            stage.kubectl(kubeconfig, &["--context", context, "auth", "whoami", "-o", name])
-        } else {
-            let mut command = stage.keyward(&["whoami", "--context", context, "-o", "json"]);
-            command.env("KUBECONFIG", kubeconfig);
-            command
-        };
-        let output = run(&mut command);
+        let begun = Instant::now();
+        let output = run(&mut client.ask(stage, kubeconfig, context));
+        let took = usize::try_from(begun.elapsed().as_millis()).unwrap();
+        tally.longest.fetch_max(took, Ordering::Relaxed);
         let text = String::from_utf8_lossy(&output.stdout);
         if output.status.success() {
-            let name = serde_json::from_str::<Value>(&text)
-                .map_or(text.clone().into_owned(), |all| {
-                    all["status"]["userInfo"]["username"].as_str().unwrap_or_default().to_owned()
-                });
-            assert_eq!(name, context, "another cluster answered");
+            let json = serde_json::from_str::<Value>(&text).ok();
+            let user = json.as_ref().and_then(|all| all["status"]["userInfo"]["username"].as_str());
+            let name = user.unwrap_or(text.trim());
+            assert_eq!(name, context, "another cluster answered {}", client.name());
             tally.served.fetch_add(1, Ordering::Relaxed);
         } else {
             assert!(!output.stderr.is_empty(), "no explanation: {output:?}");
@@ -86,16 +171,23 @@ fn no_client_reaches_another_cluster_or_hangs_and_no_address_changes() {
     let mut stage = Stage::new(&CONTEXTS);
     stage.install();
     let stage = stage;
+    let clients = Client::all();
+    for client in &clients {
+        client.prepare(&stage);
+    }
     let kubeconfig = stage.start(&[]);
     let known: BTreeMap<String, String> = addresses(&kubeconfig).into_iter().collect();
-    let (over, tally) = (AtomicBool::new(false), Tally::default());
+    let over = AtomicBool::new(false);
+    let tallies: Vec<Tally> = clients.iter().map(|_| Tally::default()).collect();
+    let served = || tallies.iter().map(|tally| tally.served.load(Ordering::Relaxed)).sum::<usize>();
+    let begun = Instant::now();
     let mut done = BTreeMap::<&str, usize>::new();
     thread::scope(|scope| {
-        let clients: Vec<_> = [(1, true), (2, false)]
-            .into_iter()
-            .map(|(number, kubectl)| {
-                let (stage, kubeconfig, end, tally) = (&stage, &kubeconfig, &over, &tally);
-                scope.spawn(move || ask(stage, kubeconfig, seed + number, kubectl, end, tally))
+        let threads: Vec<_> = (1..)
+            .zip(clients.iter().zip(&tallies))
+            .map(|(number, (client, tally))| {
+                let (stage, kubeconfig, end) = (&stage, &kubeconfig, &over);
+                scope.spawn(move || ask(client, stage, kubeconfig, seed + number, end, tally))
             })
             .collect();
         let mut chance = Chance::new(seed);
@@ -104,11 +196,10 @@ fn no_client_reaches_another_cluster_or_hangs_and_no_address_changes() {
             *done.entry(kind).or_default() += 1;
             // Half of the changes come on top of others.
             if chance.one_in(2) {
-                let before = tally.served.load(Ordering::Relaxed);
-                let begun = Instant::now();
-                while tally.served.load(Ordering::Relaxed) == before
+                let (before, begun) = (served(), Instant::now());
+                while served() == before
                     && begun.elapsed() < Duration::from_secs(2)
-                    && !clients.iter().any(thread::ScopedJoinHandle::is_finished)
+                    && !threads.iter().any(thread::ScopedJoinHandle::is_finished)
                 {
                     thread::sleep(Duration::from_millis(10));
                 }
@@ -117,15 +208,21 @@ fn no_client_reaches_another_cluster_or_hangs_and_no_address_changes() {
             for (name, address) in addresses(&kubeconfig) {
                 assert_eq!(address, known[&name], "change {number}, {kind}");
             }
-            if clients.iter().any(thread::ScopedJoinHandle::is_finished) {
+            if threads.iter().any(thread::ScopedJoinHandle::is_finished) {
                 break;
             }
         }
         over.store(true, Ordering::Relaxed);
     });
-    let (served, refused) = (tally.served.into_inner(), tally.refused.into_inner());
-    println!("seed {seed}: {done:?}; {served} requests served, {refused} refused");
-    assert!(served > 0);
+    let took = begun.elapsed().as_secs();
+    println!("seed {seed}: {changes} changes in {took} s: {done:?}");
+    for (client, tally) in clients.iter().zip(&tallies) {
+        let get = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+        let [served, refused, longest] = [&tally.served, &tally.refused, &tally.longest].map(get);
+        let name = client.name();
+        println!("{name}: {served} served, {refused} refused with a reason, longest {longest} ms");
+        assert!(served > 0, "{name} was never served");
+    }
     // Afterwards everything works, at the same addresses.
     stage.write_config(&CONTEXTS);
     let _ = stage.keyward(&["agent", "unlock"]).output();
