@@ -48,9 +48,7 @@ pub fn main() -> ExitCode {
     let rest: Vec<OsString> = words.collect();
     match (first.to_str(), rest.split_first()) {
         (Some("--"), Some((command, args))) => run(command, args),
-        (Some("proxy"), Some(_)) if rest.last().is_some_and(|word| is_help(word)) => {
-            print(USAGE.as_bytes())
-        }
+        (Some("proxy"), Some(_)) if rest.last().is_some_and(is_help) => print(USAGE.as_bytes()),
         (Some("relay"), Some((word, []))) if is_help(word) => print(USAGE.as_bytes()),
         #[cfg(target_os = "linux")]
         (Some("proxy"), Some((service, [context]))) => proxy::run(service, context),

@@ -3,6 +3,7 @@
 mod clients;
 mod clouds;
 mod fleet;
+mod grants;
 mod image;
 mod plugins;
 mod proxy;
@@ -70,6 +71,7 @@ pub fn all() -> Vec<Step> {
         "an image credential provider gets a token that ends with its pod" => image::pod_token,
         "kubectl through the proxy is the user of the plugin" => proxy::user,
         "kubectl through the proxy reads, writes and watches over rotations" => proxy::work,
+        "grants allow what roles with the same rules allow" => grants::equal_roles,
         "kubectl through the proxy follows the log of a pod" => streams::logs,
         "kubectl through the proxy runs a command in a pod" => streams::exec,
         "kubectl through the proxy has a terminal in a pod" => streams::terminal,
