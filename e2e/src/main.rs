@@ -67,12 +67,12 @@ fn main() -> ExitCode {
     }
 }
 
-const USAGE: &str = "usage: e2e --cache DIR [--limit SECONDS] [--keep] [--without-nodes] [WORD]
+const USAGE: &str = "usage: e2e --cache DIR [--limit SECONDS] [--keep] [--without-nodes] [WORD…]
   --cache DIR        where the programs of others are (`cargo xtask e2e` puts them there)
   --limit SECONDS    give up after this time
   --keep             leave the cluster until Ctrl-C, and say how to reach it
   --without-nodes    leave out the steps that run containers
-  WORD               run only the steps with this word in their name";
+  WORD…              run only the steps with one of these words in their name";
 
 /// What is asked for.
 struct Options {
@@ -80,7 +80,7 @@ struct Options {
     limit: Duration,
     keep: bool,
     nodes: bool,
-    filter: String,
+    words: Vec<String>,
 }
 
 impl Options {
@@ -90,7 +90,7 @@ impl Options {
             limit: Duration::from_secs(30 * 60),
             keep: false,
             nodes: true,
-            filter: String::new(),
+            words: Vec::new(),
         };
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or(format!("`{arg}` needs a value"));
@@ -104,13 +104,18 @@ impl Options {
                 "--keep" => options.keep = true,
                 "--without-nodes" => options.nodes = false,
                 other if other.starts_with('-') => return Err(format!("`{other}` is not known")),
-                word => word.clone_into(&mut options.filter),
+                word => options.words.push(word.to_owned()),
             }
         }
         if options.cache.as_os_str().is_empty() {
             return Err("`--cache` is needed".to_owned());
         }
         Ok(options)
+    }
+
+    /// Whether this step runs.
+    fn wants(&self, name: &str) -> bool {
+        self.words.is_empty() || self.words.iter().any(|word| name.contains(word))
     }
 }
 
@@ -125,7 +130,7 @@ async fn run(options: &Options) -> Outcome<usize> {
     if options.nodes {
         steps.extend(steps::with_containers());
     }
-    for step in steps.into_iter().filter(|step| step.name.contains(&options.filter)) {
+    for step in steps.into_iter().filter(|step| options.wants(step.name)) {
         let begin = Instant::now();
         cluster.waits_for("");
         let outcome = match tokio::time::timeout(STEP, (step.run)(&cluster)).await {
@@ -181,10 +186,12 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_needed_and_a_word_filters() {
-        let options = read(&["--cache", "/c", "--limit", "5", "proxy"]);
+    fn the_cache_is_needed_and_words_filter() {
+        let options = read(&["--cache", "/c", "--limit", "5", "proxy", "kubelet"]);
         let options = options.unwrap_or_else(|wrong| panic!("{wrong}"));
-        assert_eq!((options.filter.as_str(), options.limit.as_secs()), ("proxy", 5));
+        assert_eq!(options.limit.as_secs(), 5);
+        assert!(options.wants("a kubelet pulls") && options.wants("through the proxy"));
+        assert!(!options.wants("tom reads pods"));
         assert!(read(&["proxy"]).is_err());
         assert!(read(&["--frob"]).is_err());
     }
