@@ -1,4 +1,4 @@
-//! The OpenID providers that the tests log in to, in `target/judges`.
+//! The OpenID providers that the tests log in to, and what judges pages, in `target/judges`.
 
 use std::{fs, path::Path, process::Command};
 
@@ -7,14 +7,18 @@ use crate::{
     packages, sh,
 };
 
-const PARTS: &[Part] =
-    &[Part { name: "node", from: "e2e/node/package-lock.json", build: parts::node }];
+const PARTS: &[Part] = &[
+    Part { name: "node", from: "e2e/node/package-lock.json", build: parts::node },
+    Part { name: "axe", from: "crates/cli/judges/axe/package-lock.json", build: parts::node },
+];
 
-/// Installs npm's oidc-provider. Without npm, the tests that need it fail with the names of the packages.
-pub fn install_provider() -> Result<(), String> {
+/// Installs npm's oidc-provider, and axe-core, which judges the dashboard. Without npm, the tests that
+/// need them fail with the names of the packages.
+pub fn install_modules() -> Result<(), String> {
     if !packages::on_path("npm") {
         eprintln!(
-            "`npm` is missing: the tests of `keyward-oidc` need the Debian packages nodejs and npm"
+            "`npm` is missing: the tests of `keyward-oidc` and of the dashboard need the Debian \
+             packages nodejs and npm"
         );
         return Ok(());
     }

@@ -51,7 +51,7 @@ pub fn install() -> Result<(), String> {
     }
     install_missing(&missing)?;
     judges::install_python()?;
-    logins::install_provider()
+    logins::install_modules()
 }
 
 /// Installs these packages, as [`install`] does.

@@ -51,7 +51,7 @@ mod source;
 mod static_credential;
 
 pub use broker::{Broker, BrokerHandle, BrokerQuestion, Brokered};
-pub use cell::{Fetch, Fetched, History, Occasion};
+pub use cell::{Fetch, Fetched, History, Occasion, PastRun};
 pub use copies::ThreadCopies;
 pub use credential::Credential;
 pub use error::{Error, Kind};

@@ -34,6 +34,7 @@ mod incoming;
 pub mod oidc;
 mod origin;
 mod pool;
+mod review;
 pub mod tls;
 
 pub use body::{Body, Replay};
@@ -41,6 +42,7 @@ pub use client::Client;
 pub use error::{Error, Kind};
 pub use incoming::Incoming;
 pub use origin::Origin;
+pub use review::self_subject_reviews;
 
 /// The example of the README, compiled with the documentation tests.
 #[cfg(doctest)]

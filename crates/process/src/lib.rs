@@ -3,16 +3,20 @@
 //! - [`runner`]: starts programs, the only place that does.
 //! - [`clock`] and [`surroundings`]: time, environment, working directory and terminal, which tests
 //!   replace with their own.
+//! - `browser`, on Unix: opens a page for a person.
 //! - [`mod@file`]: reads files that a configuration or another person names, within limits of size and
 //!   time.
 //! - [`harden`]: keeps memory private, and limits where they belong.
 //! - [`proxy`]: which proxy the environment names for a server.
 //! - [`runtime`]: finds the directory for sockets and locks.
 //! - `signals`, on Unix: which signals ask a process to end.
+//! - `sockets`, on Linux: who is at the other end of a connection on this machine.
 //! - [`trust`]: tells who but root and us could change a program or a library.
 //!
 //! Kubernetes is unknown here, so that the host, the program and the plugins share one of each.
 
+#[cfg(unix)]
+pub mod browser;
 pub mod clock;
 pub mod file;
 mod file_id;
@@ -22,6 +26,8 @@ pub mod runner;
 pub mod runtime;
 #[cfg(unix)]
 pub mod signals;
+#[cfg(target_os = "linux")]
+pub mod sockets;
 pub mod surroundings;
 pub mod trust;
 

@@ -104,6 +104,27 @@ pub fn escape_json(json: &str) -> String {
     out
 }
 
+/// Untrusted text as the content of an element or of a quoted attribute, in HTML and XML.
+///
+/// ```
+/// # use keyward_protocol::text::escape_html;
+/// assert_eq!(escape_html("<b title='\"&\u{7}'>"), "&lt;b title=&#39;&quot;&amp; &#39;&gt;");
+/// ```
+pub fn escape_html(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut out, char| {
+        match char {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            char if char.is_control() => out.push(' '),
+            char => out.push(char),
+        }
+        out
+    })
+}
+
 /// Whether a field's name is `lower` whatever its case, as Go compares them where it is not exact: letters that fold
 /// onto ASCII ones are the same.
 ///

@@ -15,6 +15,7 @@ use tokio::{net::UnixListener, task::JoinSet};
 
 use crate::{
     Error,
+    dashboard::Dashboard,
     metrics_server::{Channel, MetricsServer, Server},
     report::Report,
 };
@@ -54,12 +55,12 @@ impl Admin {
     }
 
     /// Answers until the returned tasks are dropped.
-    pub(crate) fn serve(self, report: Arc<Report>) -> JoinSet<()> {
+    pub(crate) fn serve(self, report: Arc<Report>, dashboard: Arc<Dashboard>) -> JoinSet<()> {
         let Self { socket, port } = self;
         let mut tasks = JoinSet::new();
         let (shown, scraped) = (report.clone(), report.clone());
         let metrics = Arc::new(move || Box::pin(ready(Ok(shown.metrics()))) as _);
-        let server = Server::new(Channel::Socket(report), metrics);
+        let server = Server::new(Channel::Socket(report, dashboard), metrics);
         tasks.spawn(async move {
             loop {
                 server.accept(socket.accept().await.map(|(stream, _)| stream)).await;

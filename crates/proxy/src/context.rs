@@ -1,9 +1,9 @@
 //! A served context: its address and counters stay, its route changes with the kubeconfig.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -36,7 +36,20 @@ pub(crate) struct ServedContext {
     /// Why nothing listens at its address.
     fault: Mutex<Option<String>>,
     state: ArcSwap<State>,
-    last_error: Mutex<Option<(Timestamp, String)>>,
+    errors: Mutex<VecDeque<NotedError>>,
+}
+
+/// How many errors of a context are kept.
+const ERRORS: usize = 8;
+
+/// An error that clients were told, without secrets.
+#[derive(Debug, Clone)]
+pub(crate) struct NotedError {
+    /// When it last happened.
+    pub(crate) at: Timestamp,
+    pub(crate) message: String,
+    /// How often it happened in a row.
+    pub(crate) times: u64,
 }
 
 /// The reason of a refusal for a context that is in the kubeconfig and cannot be used.
@@ -97,7 +110,7 @@ impl ServedContext {
             removed: AtomicBool::new(false),
             fault: Mutex::default(),
             state: ArcSwap::from_pointee(opening.state),
-            last_error: Mutex::default(),
+            errors: Mutex::default(),
         }
     }
 
@@ -157,17 +170,27 @@ impl ServedContext {
         }
     }
 
-    /// Remembers the last error. Returns whether it differs from the one before.
+    /// Remembers an error. Returns whether it differs from the one before.
     pub(crate) fn note(&self, error: String) -> bool {
-        let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = last.as_ref().is_none_or(|(_, before)| *before != error);
-        *last = Some((SystemClock.now(), error));
-        new
+        let now = SystemClock.now();
+        let mut errors = self.lock_errors();
+        if let Some(last) = errors.front_mut().filter(|last| last.message == error) {
+            last.at = now;
+            last.times += 1;
+            return false;
+        }
+        errors.truncate(ERRORS - 1);
+        errors.push_front(NotedError { at: now, message: error, times: 1 });
+        true
     }
 
-    /// The last error, and when it happened.
-    pub(crate) fn last_error(&self) -> Option<(Timestamp, String)> {
-        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The last errors, the newest first.
+    pub(crate) fn errors(&self) -> Vec<NotedError> {
+        self.lock_errors().iter().cloned().collect()
+    }
+
+    fn lock_errors(&self) -> MutexGuard<'_, VecDeque<NotedError>> {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,7 +6,7 @@
 //!   proxy-PID/     with a number behind it where another pid namespace has the same PID
 //!     lock         held while the proxy lives
 //!     kubeconfig   for clients, 0600
-//!     admin.sock   /metrics, /healthz, /status, /grants
+//!     admin.sock   /metrics, /healthz, /status, /grants, /dashboard
 //! ```
 //!
 //! Files left by a killed proxy admit nobody, and the next start removes them.
@@ -21,6 +21,7 @@ use std::{
 };
 
 use keyward_process::{runtime, surroundings::Surroundings};
+use keyward_protocol::{Secret, text::inline};
 use serde_json::Value;
 
 use crate::Error;
@@ -103,6 +104,13 @@ impl Running {
         self.ask("POST /grants").map(drop)
     }
 
+    /// A link that opens the proxy's dashboard in a browser of this user, once and within a minute.
+    pub fn dashboard(&self) -> io::Result<Secret> {
+        let answer: Value = serde_json::from_str(&self.ask("POST /dashboard")?)?;
+        let link = answer["link"].as_str().ok_or_else(|| io::Error::other("no link"))?;
+        Ok(Secret::new(link))
+    }
+
     fn ask(&self, request: &str) -> io::Result<String> {
         let mut stream = UnixStream::connect(&self.socket)?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
@@ -110,8 +118,13 @@ impl Running {
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
-        let good = head.split(' ').nth(1) == Some("200");
-        if good { Ok(body.to_owned()) } else { Err(io::Error::other("no answer")) }
+        match head.split(' ').nth(1) {
+            Some("200") => Ok(body.to_owned()),
+            // Versions differ while a program is being replaced.
+            Some("404" | "405") => Err(io::Error::other("the proxy is of another version")),
+            Some(_) => Err(io::Error::other(inline(body.trim()))),
+            None => Err(io::Error::other("no answer")),
+        }
     }
 }
 

@@ -143,10 +143,13 @@ async fn pass(
     mut request: Request<Incoming>,
     connection: &Connection,
     progress: &Progress,
-    open: OpenRequest,
+    mut open: OpenRequest,
     grant: Option<&Arc<Grant>>,
 ) -> Result<Response<Answer>, Refusal> {
     let upgrade = wanted_upgrade(request.headers());
+    if let Some(kind) = upgrade.or_else(|| lasting(request.uri().query()?)) {
+        open.list(kind, request.uri().path());
+    }
     if upgrade.is_some() && !request.body().is_end_stream() {
         return Err(UPGRADE_WITH_BODY);
     }
@@ -210,6 +213,15 @@ async fn pass(
     head.version = Version::HTTP_11;
     head.extensions.clear();
     Ok(Response::from_parts(head, Answer::Server { body, _open: open }))
+}
+
+/// What kind of stream a query asks the server for, if it does.
+fn lasting(query: &str) -> Option<&'static str> {
+    query.split('&').find_map(|pair| match pair.split_once('=')? {
+        ("watch", "true" | "1") => Some("watch"),
+        ("follow", "true" | "1") => Some("log"),
+        _ => None,
+    })
 }
 
 /// Whether two readers could disagree about where a response ends. A length read here in one way
@@ -291,7 +303,9 @@ fn lost(context: &ServedContext, error: &keyward::Error) -> Refusal {
     let told = safe(&format!("{message}{words}{hint}"));
     // The plugin's stderr was already copied to the log.
     let logged = if shown { safe(&format!("{message}{hint}")) } else { told.clone() };
-    note(context, &logged);
+    if context.note(told.clone()) {
+        tracing::warn!(context = context.name, "{logged}");
+    }
     Refusal::server_failed(code, told)
 }
 

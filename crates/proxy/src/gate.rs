@@ -20,7 +20,7 @@ use super::refusal::{
 
 const IMPERSONATE: &str = "impersonate-";
 const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
-const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+pub(crate) const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// What `Connection` may name: headers and options that concern a single connection.
 const HOPS: [&str; 6] =
@@ -70,7 +70,7 @@ impl Gate {
 
     /// Every part that names a host must name this proxy: a client that was led here by another
     /// name (DNS rebinding) does not.
-    fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(crate) fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
         let mut hosts = headers.get_all(HOST).iter();
         let header = match (hosts.next(), hosts.next()) {
             (Some(host), None) => Some(host.to_str().map_err(|_| NO_HOST)?),
@@ -89,7 +89,7 @@ impl Gate {
 
     /// Whether a request has one `Origin`, which is a name of this listener. Clients other than
     /// browsers send the address they call, with `http` although the connection has TLS.
-    fn is_own_origin(&self, headers: &HeaderMap) -> bool {
+    pub(crate) fn is_own_origin(&self, headers: &HeaderMap) -> bool {
         let mut origins = headers.get_all(ORIGIN).iter();
         let (Some(origin), None) = (origins.next(), origins.next()) else { return false };
         let Some((scheme, host)) = origin.to_str().ok().and_then(|text| text.split_once("://"))

@@ -1,9 +1,8 @@
 //! The contexts of a service: they come and go with the kubeconfig that it serves.
 
 use std::{
-    fs, io,
+    io,
     net::{IpAddr, SocketAddr},
-    os::unix::fs::MetadataExt as _,
     sync::Arc,
 };
 
@@ -222,27 +221,11 @@ fn taken(context: &str, port: u16) -> String {
 
 /// The process of this user that listens on a port, with its name.
 fn holder(port: u16) -> Option<(u32, String)> {
-    const LISTEN: &str = "0A";
-    let table = fs::read_to_string("/proc/net/tcp").ok()?;
-    let line =
-        table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).find(|line| {
-            let own = line.get(1).and_then(|address| address.rsplit(':').next());
-            own.and_then(|own| u16::from_str_radix(own, 16).ok()) == Some(port)
-                && line.get(3) == Some(&LISTEN)
-        })?;
-    let inode: u64 = line.get(9)?.parse().ok()?;
-    let processes = fs::read_dir("/proc").ok()?.flatten();
-    for process in processes {
-        let Some(id) = process.file_name().to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        let Ok(open) = fs::read_dir(process.path().join("fd")) else { continue };
-        let holds =
-            open.flatten().any(|fd| fs::metadata(fd.path()).is_ok_and(|f| f.ino() == inode));
-        if holds {
-            let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-            return Some((id, name.trim().to_owned()));
-        }
+    #[cfg(target_os = "linux")]
+    return keyward_process::sockets::listener(&[port]);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = port;
+        None
     }
-    None
 }

@@ -1,36 +1,27 @@
 //! A port for scrapers: plain HTTP with `/metrics` and `/healthz`.
 
-use std::{convert::Infallible, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
+use hyper::body::Incoming;
 use keyward_protocol::prometheus::Text;
+use serde_json::json;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
-    time::{sleep, timeout},
 };
 
 use crate::{
     Error,
-    connection_limit::ConnectionLimit,
+    dashboard::Dashboard,
     gate::{Allowed, Gate},
+    http_server::{HttpServer, response},
     names::{self, Names},
     refusal::{IMPERSONATION, OWN_AUTHORIZATION},
     report::Report,
 };
-
-/// Connections at once, on each channel.
-const CONNECTIONS: usize = 32;
-
-/// How long one request and its answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// How long to wait after a connection could not be accepted.
-const PAUSE: Duration = Duration::from_millis(20);
 
 const NO_IDENTITY: &str = "this port is unauthenticated: send the request without credentials";
 
@@ -89,7 +80,7 @@ impl MetricsServer {
 #[derive(Clone)]
 pub(crate) enum Channel {
     /// Through the directory that only the owner can enter.
-    Socket(Arc<Report>),
+    Socket(Arc<Report>, Arc<Dashboard>),
     Port(Arc<Gate>),
 }
 
@@ -97,44 +88,25 @@ pub(crate) enum Channel {
 pub(crate) struct Server {
     channel: Channel,
     metrics: Metrics,
-    limit: ConnectionLimit,
+    http: HttpServer,
 }
 
 impl Server {
     pub(crate) fn new(channel: Channel, metrics: Metrics) -> Self {
-        Self { channel, metrics, limit: ConnectionLimit::new(CONNECTIONS) }
+        Self { channel, metrics, http: HttpServer::new() }
     }
 
     pub(crate) async fn accept<S>(&self, accepted: io::Result<S>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        match accepted {
-            Ok(stream) => {
-                let leave = self.limit.enter();
-                let talk =
-                    timeout(PATIENCE, talk(stream, self.channel.clone(), self.metrics.clone()));
-                tokio::spawn(async move {
-                    tokio::select! { _ = talk => {}, _ = leave => {} }
-                });
-            }
-            Err(error) => {
-                // Out of descriptors, or the client has left already: the next one may work.
-                tracing::warn!(%error, "cannot accept a connection of a scraper");
-                sleep(PAUSE).await;
-            }
-        }
+        let (channel, metrics) = (self.channel.clone(), self.metrics.clone());
+        let answer = move |request: Request<Incoming>| {
+            let (channel, metrics) = (channel.clone(), metrics.clone());
+            async move { answer(&request, &channel, &metrics).await }
+        };
+        self.http.accept(accepted, answer).await;
     }
-}
-
-async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, channel: Channel, metrics: Metrics) {
-    let service = service_fn(|request: Request<Incoming>| {
-        let (channel, metrics) = (channel.clone(), metrics.clone());
-        async move { Ok::<_, Infallible>(answer(&request, &channel, &metrics).await) }
-    });
-    let mut builder = http1::Builder::new();
-    // A client that leaves early needs no answer.
-    let _ = builder.keep_alive(false).serve_connection(TokioIo::new(stream), service).await;
 }
 
 async fn answer(
@@ -143,39 +115,46 @@ async fn answer(
     metrics: &Metrics,
 ) -> Response<Full<Bytes>> {
     const PLAIN: &str = "text/plain";
+    const JSON: &str = "application/json";
     if let Channel::Port(gate) = channel
         && let Err(refusal) = gate.check(request)
     {
         // No flag of the proxy allows credentials on this port.
         let identity = [OWN_AUTHORIZATION, IMPERSONATION].contains(&refusal);
         let message = if identity { NO_IDENTITY } else { &refusal.message };
-        return text(refusal.code, PLAIN, format!("{message}\n"));
+        return response(refusal.code, PLAIN, format!("{message}\n"));
     }
-    if let (&Method::POST, "/grants", Channel::Socket(report)) =
-        (request.method(), request.uri().path(), channel)
-    {
-        report.grants.reload();
-        return text(StatusCode::OK, PLAIN, "ok".to_owned());
+    let path = request.uri().path();
+    match (request.method(), path, channel) {
+        (&Method::POST, "/grants", Channel::Socket(report, _)) => {
+            report.grants.reload();
+            return response(StatusCode::OK, PLAIN, "ok");
+        }
+        (&Method::POST, "/dashboard", Channel::Socket(_, dashboard)) => {
+            return match dashboard.link().await {
+                Ok(link) => {
+                    let answer = json!({ "link": link.expose() });
+                    response(StatusCode::OK, JSON, answer.to_string())
+                }
+                Err(error) => {
+                    response(StatusCode::SERVICE_UNAVAILABLE, PLAIN, format!("{error}\n"))
+                }
+            };
+        }
+        _ => {}
     }
     if request.method() != Method::GET && request.method() != Method::HEAD {
-        return text(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "GET only\n".to_owned());
+        return response(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "GET only\n");
     }
-    match (request.uri().path(), channel) {
-        ("/healthz", _) => text(StatusCode::OK, PLAIN, "ok".to_owned()),
+    match (path, channel) {
+        ("/healthz", _) => response(StatusCode::OK, PLAIN, "ok"),
         ("/metrics", _) => match metrics().await {
-            Ok(metrics) => text(StatusCode::OK, Text::CONTENT_TYPE, metrics),
-            Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, PLAIN, format!("{why}\n")),
+            Ok(metrics) => response(StatusCode::OK, Text::CONTENT_TYPE, metrics),
+            Err(why) => response(StatusCode::SERVICE_UNAVAILABLE, PLAIN, format!("{why}\n")),
         },
-        ("/status", Channel::Socket(report)) => {
-            text(StatusCode::OK, "application/json", report.status().to_string())
+        ("/status", Channel::Socket(report, _)) => {
+            response(StatusCode::OK, JSON, report.status().to_string())
         }
-        _ => text(StatusCode::NOT_FOUND, PLAIN, "/healthz, /metrics\n".to_owned()),
+        _ => response(StatusCode::NOT_FOUND, PLAIN, "/healthz, /metrics\n"),
     }
-}
-
-fn text(code: StatusCode, kind: &'static str, body: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(body));
-    *response.status_mut() = code;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
 }

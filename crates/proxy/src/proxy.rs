@@ -17,6 +17,7 @@ use crate::{
     Allowed, Config, Error, Service,
     admin::Admin,
     context::{ServedContext, ServedContexts},
+    dashboard::Dashboard,
     directory::Directory,
     grants::Grants,
     kubeconfig::Written,
@@ -176,7 +177,8 @@ impl Proxy {
         let (listening, silent) = watch::channel(());
         let mut serving = JoinSet::new();
         serving.spawn(server::serve(Arc::new(acceptor), listeners, more, watched, listening));
-        let mut helpers = admin.serve(report.clone());
+        let dashboard = Dashboard::new(report.clone());
+        let mut helpers = admin.serve(report.clone(), dashboard);
         let reloads = report.reloads.clone();
         helpers.spawn(grants.clone().watch());
         helpers.spawn(Reloader::new(files, routes, contexts.clone(), reloads, site.growth).run());

@@ -28,6 +28,11 @@ impl Refusal {
         Self::new(StatusCode::FORBIDDEN, reason, message)
     }
 
+    /// For a request for a page that a person reads.
+    pub(crate) const fn of_page(code: StatusCode, message: &'static str) -> Self {
+        Self { code, reason: None, message: Cow::Borrowed(message) }
+    }
+
     /// For a context that the kubeconfig or policy in force does not allow.
     pub(crate) fn closed(reason: &'static str, message: String) -> Self {
         Self { code: StatusCode::FORBIDDEN, reason: Some(reason), message: message.into() }

@@ -1,6 +1,8 @@
 //! What the owner can query: metrics, and the status of the contexts.
 
 use std::{
+    cmp::Reverse,
+    collections::VecDeque,
     path::PathBuf,
     sync::{
         Arc,
@@ -9,7 +11,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use keyward_host::{Credential, redact::redact};
+use keyward_host::{Credential, PastRun, redact::redact};
 use keyward_process::clock::{Clock, SystemClock};
 use keyward_protocol::{
     jwt::Claims,
@@ -20,11 +22,16 @@ use serde_json::{Value, json};
 
 use crate::{
     context::{ServedContext, ServedContexts, State},
-    grants::{GrantStatus, Grants},
+    grants::{GrantStatus, Grants, RecentRequest},
     metrics::Metrics,
     reload::ReloadStats,
     request_stats::RequestStats,
+    route::Route,
 };
+
+/// How many runs are reported, and how many streams of each context.
+const RUNS: usize = 50;
+const STREAMS: usize = 100;
 
 /// What a running proxy reports about itself.
 pub(crate) struct Report {
@@ -163,6 +170,7 @@ impl Report {
             "config": self.config(),
             "contexts": all.iter().map(|served| context(served)).collect::<Vec<_>>(),
             "grants": self.grants.list().iter().map(grant).collect::<Vec<_>>(),
+            "runs": runs(&all),
         })
     }
 }
@@ -192,39 +200,104 @@ fn grant(status: &GrantStatus) -> Value {
         "requests": status.requests,
         "denied": status.denied,
         "connections": status.connections,
+        "recent": status.recent.iter().map(recent).collect::<Vec<_>>(),
     })
+}
+
+fn recent(request: &RecentRequest) -> Value {
+    json!({
+        "at": request.at.to_string(),
+        "verb": request.verb,
+        "resource": request.resource,
+        "namespace": request.namespace,
+        "name": request.name,
+        "status": request.status,
+        "allowed": request.allowed,
+    })
+}
+
+/// The last runs for the credentials of all contexts, the newest first. Contexts with the same user
+/// share them.
+fn runs(all: &[Arc<ServedContext>]) -> Vec<Value> {
+    let mut sources: Vec<(Arc<Route>, VecDeque<PastRun>, Vec<&str>)> = Vec::new();
+    for served in all {
+        let Some(route) = served.route().filter(|route| route.runs) else { continue };
+        let known = sources.iter_mut().find(|(known, ..)| known.source.same(&route.source));
+        if let Some((.., names)) = known {
+            names.push(&served.name);
+            continue;
+        }
+        let recent = route.source.history().recent;
+        if !recent.is_empty() {
+            sources.push((route, recent, vec![&served.name]));
+        }
+    }
+    let mut runs: Vec<(Timestamp, Value)> = Vec::new();
+    for (route, recent, names) in sources {
+        runs.extend(recent.into_iter().map(|run| {
+            let value = json!({
+                "at": run.ended.to_string(),
+                "seconds": run.took.as_secs_f64(),
+                "program": route.program,
+                "contexts": names,
+                "error": run.error.as_deref().map(redact),
+            });
+            (run.ended, value)
+        }));
+    }
+    runs.sort_by_key(|(at, _)| Reverse(*at));
+    runs.truncate(RUNS);
+    runs.into_iter().map(|(_, run)| run).collect()
 }
 
 fn context(served: &ServedContext) -> Value {
     let state = served.state();
-    let route = match &*state {
-        State::Open(route) => route,
+    let errors = served.errors();
+    let noted = errors.first().map(|last| (last.at, last.message.clone()));
+    let streams = served.stats.streams(STREAMS);
+    let shared = json!({
+        "name": served.name,
+        "url": served.url,
+        "fault": served.fault(),
+        "requests": served.stats.codes().map(|(_, count)| count).sum::<u64>(),
+        "open": served.stats.open.load(Ordering::Relaxed),
+        "errors": errors.iter().map(|error| json!({
+            "at": error.at.to_string(), "message": error.message, "times": error.times,
+        })).collect::<Vec<_>>(),
+        "streams": streams.iter().map(|stream| json!({
+            "kind": stream.kind, "path": stream.path, "since": stream.since.to_string(),
+        })).collect::<Vec<_>>(),
+    });
+    let own = match &*state {
+        State::Open(route) => of_route(route, noted),
         State::Closed(refusal) => {
-            return json!({
-                "name": served.name,
-                "url": served.url,
-                "closed": refusal.message,
-                "lastError": served.last_error().map(error),
-                "requests": served.stats.codes().map(|(_, count)| count).sum::<u64>(),
-                "open": served.stats.open.load(Ordering::Relaxed),
-            });
+            json!({ "closed": refusal.message, "lastError": noted.map(error) })
         }
     };
+    match (shared, own) {
+        (Value::Object(mut all), Value::Object(own)) => {
+            all.extend(own);
+            all.into()
+        }
+        (shared, _) => shared,
+    }
+}
+
+/// What is known of a context that is served. `noted` is the last error that a client was told.
+fn of_route(route: &Route, noted: Option<(Timestamp, String)>) -> Value {
     let history = route.source.history();
     // The status matters most when the credential has expired and there is no new one.
     let credential = route.source.last();
     let now = SystemClock.now();
     let age = history.came.map(|came| now.duration_since(came).as_secs());
     let failed = history.error.as_ref().zip(history.ran);
-    let last_error = match (failed, served.last_error()) {
+    let last_error = match (failed, noted) {
         (Some((error, at)), noted) if noted.as_ref().is_none_or(|(when, _)| *when < at) => {
             Some((at, redact(&error.to_string()).into_owned()))
         }
         (_, noted) => noted,
     };
     json!({
-        "name": served.name,
-        "url": served.url,
         "closed": null,
         "server": url::mask(&route.target.cluster.value.server),
         "user": route.target.user.name,
@@ -232,6 +305,7 @@ fn context(served: &ServedContext) -> Value {
         "credential": credential.as_ref().map(|credential| json!({
             "kind": kind(credential),
             "ageSeconds": age,
+            "since": history.came.map(|came| came.to_string()),
             "expires": credential.expires().map(|at| at.to_string()),
             "expired": credential.expires().is_some_and(|at| at <= now),
         })),
@@ -241,8 +315,6 @@ fn context(served: &ServedContext) -> Value {
             "succeeded": history.error.is_none(),
         })),
         "lastError": last_error.map(error),
-        "requests": served.stats.codes().map(|(_, count)| count).sum::<u64>(),
-        "open": served.stats.open.load(Ordering::Relaxed),
     })
 }
 

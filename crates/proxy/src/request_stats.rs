@@ -1,4 +1,4 @@
-//! Counters of requests: latencies, upgrades, refusals, and whether any is open.
+//! Counters of requests: latencies, upgrades, refusals, whether any is open, and which streams are.
 
 use std::{
     collections::BTreeMap,
@@ -10,6 +10,7 @@ use std::{
 };
 
 use http::StatusCode;
+use jiff::Timestamp;
 use keyward_process::clock::{Clock, SystemClock};
 use keyward_protocol::prometheus::Histogram;
 
@@ -25,6 +26,7 @@ pub(crate) struct RequestStats {
     pub(crate) websocket: AtomicU64,
     pub(crate) spdy: AtomicU64,
     pub(crate) tunnels: AtomicU64,
+    streams: Mutex<Streams>,
     refused: Mutex<BTreeMap<&'static str, u64>>,
     activity: Arc<Activity>,
 }
@@ -38,6 +40,7 @@ impl RequestStats {
             websocket: AtomicU64::new(0),
             spdy: AtomicU64::new(0),
             tunnels: AtomicU64::new(0),
+            streams: Mutex::default(),
             refused: Mutex::default(),
             activity,
         }
@@ -61,9 +64,34 @@ impl RequestStats {
         self.codes.iter().map(read).enumerate().filter(|(_, count)| *count > 0)
     }
 
+    /// The streams that were opened last, the newest first.
+    pub(crate) fn streams(&self, most: usize) -> Vec<Stream> {
+        self.lock_streams().open.values().rev().take(most).cloned().collect()
+    }
+
+    fn lock_streams(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn refusals(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A request that lasts, such as a watch. Other requests are counted, but nothing is kept of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Stream {
+    /// Its protocol after an upgrade, or `watch` or `log`.
+    pub(crate) kind: &'static str,
+    /// Without the query, which contains the words of commands.
+    pub(crate) path: String,
+    pub(crate) since: Timestamp,
+}
+
+#[derive(Debug, Default)]
+struct Streams {
+    open: BTreeMap<u64, Stream>,
+    last: u64,
 }
 
 /// Whether requests are open in the whole proxy or on one connection, and since when none is.
@@ -121,6 +149,8 @@ pub(crate) struct OpenRequest {
     stats: Arc<RequestStats>,
     /// The activity of its connection.
     connection: Arc<Activity>,
+    /// Its number among the streams, if it is one.
+    stream: Option<u64>,
 }
 
 impl OpenRequest {
@@ -128,12 +158,25 @@ impl OpenRequest {
         stats.open.fetch_add(1, Ordering::Relaxed);
         stats.activity.enter();
         connection.enter();
-        Self { stats: stats.clone(), connection: connection.clone() }
+        Self { stats: stats.clone(), connection: connection.clone(), stream: None }
+    }
+
+    /// Lists the request among the streams until it ends.
+    pub(crate) fn list(&mut self, kind: &'static str, path: &str) {
+        let stream = Stream { kind, path: path.to_owned(), since: SystemClock.now() };
+        let mut streams = self.stats.lock_streams();
+        streams.last += 1;
+        let number = streams.last;
+        streams.open.insert(number, stream);
+        self.stream = Some(number);
     }
 }
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
+        if let Some(number) = self.stream {
+            self.stats.lock_streams().open.remove(&number);
+        }
         self.stats.open.fetch_sub(1, Ordering::Relaxed);
         self.stats.activity.leave();
         self.connection.leave();
@@ -153,10 +196,15 @@ mod tests {
         let activity = Activity::new();
         let stats = Arc::new(RequestStats::new(activity.clone()));
         let connection = Activity::new();
-        let open = OpenRequest::begin(&stats, &connection);
+        let mut open = OpenRequest::begin(&stats, &connection);
+        open.list("watch", "/api/v1/pods");
+        let listed = |stream: &Stream| (stream.kind, stream.path.clone());
+        let expected = [("watch", "/api/v1/pods".to_owned())];
+        assert_eq!(stats.streams(9).iter().map(listed).collect::<Vec<_>>(), expected);
         assert_eq!((activity.open_requests(), activity.idle()), (1, Duration::ZERO));
         assert_eq!((connection.open_requests(), connection.idle()), (1, Duration::ZERO));
         drop(open);
         assert_eq!((activity.open_requests(), connection.open_requests()), (0, 0));
+        assert!(stats.streams(9).is_empty());
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use keyward::{Client, client::Opened};
-use keyward_host::{Kubeconfig, Source, Sources, Target, kubeconfig::Named};
+use keyward_host::{
+    ExecPlugin, Kubeconfig, SignerPlugin, Source, Sources, Target, kubeconfig::Named,
+};
 use keyward_protocol::{Secret, text::inline};
 use tokio::sync::watch;
 
@@ -24,6 +26,8 @@ pub(crate) struct Route {
     pub(crate) source: Source,
     /// Whether a plugin or another source has to be asked for a credential.
     pub(crate) runs: bool,
+    /// The program that is run for it, if one is.
+    pub(crate) program: Option<String>,
     /// Whether that may prompt at the terminal.
     pub(crate) asks: bool,
     /// Set when nothing may pass any more.
@@ -50,10 +54,13 @@ impl Routes {
         let Opened { client, source, plan } = self.config.open(target, builder, &self.sources)?;
         let asks = plan.plugin().is_some_and(|plugin| plugin.preview.attended());
         let runs = !plan.is_static();
+        let program = plan.plugin().map(ExecPlugin::command);
+        let program = program.or_else(|| plan.signer().map(SignerPlugin::command));
+        let program = program.map(str::to_owned);
         let target = plan.target().clone();
         let context = Some(target.context.clone()).filter(|name| !name.is_empty());
         let (closed, _) = watch::channel(false);
-        Ok(Route { context, target, client, source, runs, asks, closed })
+        Ok(Route { context, target, client, source, runs, program, asks, closed })
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use http::{Request, StatusCode, header};
-use keyward::Body;
-use serde_json::{Value, json};
+use http::{Request, StatusCode};
+use keyward::{Body, self_subject_reviews};
+use serde_json::Value;
 
 use crate::{
     failure::Failure,
@@ -33,9 +33,6 @@ pub(crate) struct Args {
     output: output::Output,
 }
 
-/// The versions of the API, newest first; older servers have only the older ones.
-const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
-
 /// Sends the request and prints the user.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let server = Server::open(&args.server, globals)?;
@@ -58,14 +55,7 @@ pub(super) fn review(
     mut send: impl FnMut(Request<Body>) -> Result<(StatusCode, Vec<u8>), Failure>,
     refused: impl Fn(StatusCode, Failure) -> Failure,
 ) -> Result<Value, Failure> {
-    for version in VERSIONS {
-        let object = json!({ "kind": "SelfSubjectReview", "apiVersion": format!("authentication.k8s.io/{version}") });
-        let request =
-            Request::post(format!("/apis/authentication.k8s.io/{version}/selfsubjectreviews"))
-                .header(header::CONTENT_TYPE, "application/json")
-                .header(header::ACCEPT, "application/json")
-                .body(Body::from(object.to_string()))
-                .map_err(|error| Failure::failed(error.to_string()))?;
+    for request in self_subject_reviews() {
         let (status, body) = send(request)?;
         if status == StatusCode::NOT_FOUND {
             continue;

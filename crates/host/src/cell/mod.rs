@@ -30,6 +30,7 @@ mod tests;
 
 use std::{
     borrow::Cow,
+    collections::VecDeque,
     future::poll_fn,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -133,6 +134,23 @@ pub struct History {
     pub took: Duration,
     /// Why it brought nothing, if so.
     pub error: Option<Error>,
+    /// The last runs, the oldest first.
+    pub recent: VecDeque<PastRun>,
+}
+
+/// How many runs a [`History`] has.
+const RECENT: usize = 8;
+
+/// A run that has ended.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct PastRun {
+    /// When it ended.
+    pub ended: Timestamp,
+    /// How long it took.
+    pub took: Duration,
+    /// Why it brought nothing, if so, without secrets.
+    pub error: Option<String>,
 }
 
 /// How a cell behaves; the defaults are the design's.
@@ -392,9 +410,18 @@ impl<T: CacheValue> Shared<T> {
     fn note(&self, begun: Duration, error: Option<&Error>) {
         let now = self.clock.now();
         let took = self.clock.elapsed().saturating_sub(begun);
+        let shown = error.map(|error| redact::redact(&error.to_string()).into_owned());
         let mut history = self.history();
-        let came = if error.is_none() { Some(now) } else { history.came };
-        *history = History { came, ran: Some(now), took, error: error.cloned() };
+        if error.is_none() {
+            history.came = Some(now);
+        }
+        history.ran = Some(now);
+        history.took = took;
+        history.error = error.cloned();
+        if history.recent.len() == RECENT {
+            history.recent.pop_front();
+        }
+        history.recent.push_back(PastRun { ended: now, took, error: shown });
     }
 
     fn note_failure(&self, error: &Error, ahead: bool) {

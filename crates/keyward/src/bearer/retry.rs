@@ -104,6 +104,18 @@ impl<C: Transport<B>, B: Replay> Retry<C, B> {
         };
         Self { config, transport, credential, saved, resends: 0, renewals: 0, state }
     }
+
+    /// Sends a request with this credential and no other: nothing is renewed, whatever the answer.
+    pub(crate) fn with_credential(
+        config: Arc<Config>,
+        transport: C,
+        request: Request<B>,
+        credential: &Arc<Credential>,
+    ) -> Self {
+        let sending = transport.send(authorized(request, credential), Some(credential));
+        let state = State::Sending { sending };
+        Self { config, transport, credential: None, saved: None, resends: 0, renewals: 0, state }
+    }
 }
 
 impl<C: Transport<B>, B: Replay> Future for Retry<C, B> {

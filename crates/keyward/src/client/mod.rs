@@ -12,6 +12,7 @@ use std::{
 };
 
 use http::{Request, Response};
+use keyward_host::Credential;
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 use tower::Service;
@@ -109,12 +110,29 @@ impl Client {
         self.start(request.map(Into::into))
     }
 
-    fn start(&self, mut request: Request<Body>) -> Sending {
+    /// Sends a request with a credential that the client's [`Source`](keyward_host::Source) gave before.
+    /// Never runs a plugin, and retries nothing: for questions that must not cause a login. A URI without
+    /// a host is a path of the server; one of another server is an error.
+    pub fn send_with(&self, request: Request<Body>, credential: &Arc<Credential>) -> Sending {
+        self.begin(request, |config, connections, request| {
+            Retry::with_credential(config, connections, request, credential)
+        })
+    }
+
+    fn start(&self, request: Request<Body>) -> Sending {
+        self.begin(request, Retry::new)
+    }
+
+    fn begin(
+        &self,
+        mut request: Request<Body>,
+        retry: impl FnOnce(Arc<Config>, Generations, Request<Body>) -> Retry<Generations, Body>,
+    ) -> Sending {
         let inner = &self.0;
         let method = request.method().clone();
         let decompress = inner.defaults.apply(&method, request.headers_mut());
         Sending {
-            inner: Retry::new(inner.config.clone(), inner.generations.clone(), request),
+            inner: retry(inner.config.clone(), inner.generations.clone(), request),
             decompress,
             limit: inner.limit.map(|limit| Box::pin(tokio::time::sleep(limit))),
         }

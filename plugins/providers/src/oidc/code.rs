@@ -7,6 +7,7 @@ use std::{
 };
 
 use keyward_plugin::{Refusal, Terminal};
+use keyward_process::browser::Browser;
 use keyward_protocol::text::inline;
 use openidconnect::{
     AuthenticationFlow, AuthorizationCode, CsrfToken, HttpRequest, Nonce, PkceCodeChallenge,
@@ -16,7 +17,6 @@ use openidconnect::{
 };
 
 use super::{
-    browser::Browser,
     gate::Gate,
     kept::Token,
     loopback::{Loopback, Visit},

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use keyward_plugin::Refusal;
+use keyward_process::browser::Browser;
 use keyward_protocol::text::inline;
 use openidconnect::{
     DeviceCodeErrorResponseType, HttpRequest, PkceCodeChallenge, PkceCodeVerifier,
@@ -12,7 +13,6 @@ use openidconnect::{
 };
 
 use super::{
-    browser::Browser,
     code::no_id_token,
     gate::Gate,
     kept::Token,

@@ -1,5 +1,7 @@
 //! The page that the browser shows at the end. It needs nothing from elsewhere.
 
+use keyward_protocol::text::escape_html as escape;
+
 /// An answer to the browser.
 pub(super) enum Page<'a> {
     /// The login worked: who, and at which provider.
@@ -62,22 +64,6 @@ main { max-width: 34rem; margin: 20vh auto 0; padding: 0 1.5rem; overflow-wrap: 
 h1 { font-size: 1.6rem; font-weight: 600 }\
 p { margin: 0.4rem 0 }\
 p:last-child { margin-top: 1.6rem; opacity: 0.7 }";
-
-/// A text as HTML.
-fn escape(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut out, char| {
-        match char {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            char if char.is_control() => out.push(' '),
-            char => out.push(char),
-        }
-        out
-    })
-}
 
 /// A header's value: an address has no line breaks.
 fn one_line(text: &str) -> String {

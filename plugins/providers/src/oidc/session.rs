@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use keyward_plugin::{Question, Refusal};
+use keyward_process::browser::Browser;
 use keyward_protocol::{Secret, text::inline};
 use openidconnect::{
     HttpRequest, OAuth2TokenResponse as _, RefreshToken, RequestTokenError, ResourceOwnerPassword,
@@ -10,7 +11,7 @@ use openidconnect::{
 };
 
 use super::{
-    browser::Browser,
+    browser,
     code::{CodeFlow, no_id_token, patience, terminal},
     device::DeviceFlow,
     gate::Gate,
@@ -267,7 +268,7 @@ impl<'a> Session<'a> {
     ) -> Result<(Token, CoreTokenResponse, &'static str), Refusal> {
         let gate =
             Gate::enter(self.call, &self.settings.key(), self.attended, patience(self.settings))?;
-        let browser = Browser::find(self.call, self.settings);
+        let browser = browser::find(self.call, self.settings);
         if let Err(why) = browser {
             self.explain.skipped("browser", why);
             if !self.attended && !self.settings.skip_browser {

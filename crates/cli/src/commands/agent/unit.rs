@@ -6,6 +6,8 @@ use std::{
     process::ExitCode,
 };
 
+use keyward_protocol::text::escape_html;
+
 use super::client::Whose;
 use crate::{failure::Failure, globals::Globals, output, trusted};
 
@@ -147,7 +149,7 @@ fn systemd(program: &str) -> String {
 }
 
 fn launchd(program: &str) -> String {
-    let program = program.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let program = escape_html(program);
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
          <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \

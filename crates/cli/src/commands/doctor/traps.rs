@@ -211,19 +211,13 @@ fn busy_ports(report: &Report, plugin: &Plugin) -> Vec<Trap> {
 
 /// The process of ours that listens on one of these ports.
 fn holder(ports: &[u16]) -> Option<u32> {
-    let table = fs::read_to_string("/proc/net/tcp").ok()?;
-    let inode = table.lines().skip(1).find_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let port = u16::from_str_radix(words.get(1)?.split_once(':')?.1, 16).ok()?;
-        let listens = *words.get(3)? == "0A";
-        (listens && ports.contains(&port)).then(|| words.get(9).map(|inode| (*inode).to_owned()))?
-    })?;
-    let socket = PathBuf::from(format!("socket:[{inode}]"));
-    let processes = fs::read_dir("/proc").ok()?.flatten();
-    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(|pid: &u32| {
-        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        files.filter_map(|file| fs::read_link(file.path()).ok()).any(|link| link == socket)
-    })
+    #[cfg(target_os = "linux")]
+    return keyward_process::sockets::listener(ports).map(|(process, _)| process);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = ports;
+        None
+    }
 }
 
 /// Two programs are called kubelogin: Azure's and int128's.

@@ -3,6 +3,8 @@
 mod child;
 mod config;
 #[cfg(target_os = "linux")]
+mod dashboard;
+#[cfg(target_os = "linux")]
 mod link;
 mod run;
 #[cfg(target_os = "linux")]
@@ -111,6 +113,8 @@ enum Command {
     #[cfg(target_os = "linux")]
     Env(service::Env),
     #[cfg(target_os = "linux")]
+    Dashboard(dashboard::Args),
+    #[cfg(target_os = "linux")]
     #[command(hide = true)]
     Serve(serve::Args),
     /// Show what running proxies serve, as whom, and until when
@@ -133,6 +137,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         Some(Command::Stop(_)) => return service::stop(globals),
         #[cfg(target_os = "linux")]
         Some(Command::Env(args)) => return service::env(args, globals),
+        #[cfg(target_os = "linux")]
+        Some(Command::Dashboard(args)) => return dashboard::run(args, globals),
         #[cfg(target_os = "linux")]
         Some(Command::Serve(args)) => return serve::run(args, globals),
         Some(Command::Status(status)) => return status_cmd::run(globals, status.output.format),

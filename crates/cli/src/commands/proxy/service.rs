@@ -235,7 +235,7 @@ fn files(globals: &Globals) -> Vec<PathBuf> {
 }
 
 /// The service of the selected kubeconfig, if it was ever started.
-fn chosen(globals: &Globals) -> Option<Service> {
+pub(super) fn chosen(globals: &Globals) -> Option<Service> {
     Service::of_kubeconfig(&globals.surroundings, &files(globals))
 }
 
@@ -300,7 +300,7 @@ fn environment(globals: &Globals) -> Vec<(String, String)> {
 }
 
 /// Asks the agent to run the proxy, and waits until it serves.
-fn run(service: &Service, globals: &Globals) -> Result<(), Failure> {
+pub(super) fn run(service: &Service, globals: &Globals) -> Result<(), Failure> {
     let var = |name: &str| globals.surroundings.var(name);
     if keyward_agent::is_off(var) {
         return Err(Failure::failed("a background proxy needs the agent, which is off here")

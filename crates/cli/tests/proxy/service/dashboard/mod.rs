@@ -1,0 +1,6 @@
+//! `keyward proxy dashboard`.
+
+mod access;
+mod chromium;
+mod look;
+mod scene;
