@@ -108,6 +108,10 @@ pub(crate) async fn forward(
         _ => Ok(response),
     });
     let mut response = passed.unwrap_or_else(|refusal| {
+        let refusal = match &record {
+            Some(record) => record.discreet(refusal),
+            None => refusal,
+        };
         if let Some(reason) = refusal.reason {
             context.stats.refused(reason);
             tracing::warn!(context = context.name, reason, "refused a request");

@@ -34,6 +34,9 @@ const KEYS: [&str; 12] = [
     "watch",
 ];
 
+/// Reasons of refusals that are about the owner's files.
+const OF_OWNER: [&str; 3] = ["config", "policy", "context"];
+
 /// The longest value that is recorded.
 const LONGEST: usize = 256;
 
@@ -111,6 +114,19 @@ impl Record {
             () = self.grant.ended() => Err(ENDED),
             answer = answer => answer,
         }
+    }
+
+    /// A refusal as the consumer may read it: why the owner's credential or kubeconfig does not work is
+    /// the owner's business.
+    pub(crate) fn discreet(&self, refusal: Refusal) -> Refusal {
+        if refusal.reason.is_some_and(|reason| !OF_OWNER.contains(&reason)) {
+            return refusal;
+        }
+        let context = inline(&self.grant.context);
+        let message = format!(
+            "context `{context}` cannot be used now; its owner sees why with `keyward proxy status`"
+        );
+        Refusal { message: message.into(), ..refusal }
     }
 
     /// The answer that the consumer gets.

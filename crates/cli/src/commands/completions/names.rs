@@ -34,6 +34,13 @@ pub(crate) fn users() -> Vec<CompletionCandidate> {
     kubeconfig().map(|config| all(&config.users)).unwrap_or_default()
 }
 
+/// The grants in force.
+#[cfg(target_os = "linux")]
+pub(crate) fn grants() -> Vec<CompletionCandidate> {
+    let all = keyward_proxy::grants::StoredGrant::all(&Surroundings::process());
+    all.into_iter().map(|grant| CompletionCandidate::new(grant.name)).collect()
+}
+
 fn all<T>(list: &[Named<T>]) -> Vec<CompletionCandidate> {
     list.iter().map(|named| CompletionCandidate::new(&named.name)).collect()
 }

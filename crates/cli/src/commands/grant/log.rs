@@ -6,10 +6,12 @@ use std::{
     process::ExitCode,
 };
 
+use clap_complete::ArgValueCandidates;
 use keyward_proxy::grants;
 use serde_json::Value;
 
 use crate::{
+    commands::completions::names,
     failure::Failure,
     flags,
     globals::Globals,
@@ -24,7 +26,7 @@ use crate::{
 #[command(args = flags::only_general())]
 pub(super) struct Args {
     /// The name of the grant
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = ArgValueCandidates::new(names::grants))]
     name: String,
 
     /// Only requests that were not allowed

@@ -7,9 +7,10 @@ mod log;
 
 use std::process::ExitCode;
 
+use clap_complete::ArgValueCandidates;
 use keyward_proxy::grants;
 
-use crate::{failure::Failure, flags, globals::Globals, output};
+use crate::{commands::completions::names, failure::Failure, flags, globals::Globals, output};
 
 /// Give a tool, a container or an AI agent limited access to a context, and take it back
 ///
@@ -51,7 +52,7 @@ enum Action {
 #[command(args = flags::only_general())]
 struct Revoke {
     /// The name of the grant
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = ArgValueCandidates::new(names::grants))]
     name: String,
 }
 

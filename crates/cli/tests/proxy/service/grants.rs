@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
-    os::unix::fs::MetadataExt as _,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process::Stdio,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -259,6 +259,36 @@ fn a_consumer_acts_as_the_user_of_its_grant() {
     assert_eq!(stage.whoami(&stage.start(&[]), "east"), "east");
     let output = stage.kubectl(&kubeconfig, &["get", "secrets"]).output().unwrap();
     assert!(said(&output).contains("does not allow `list secrets`"), "{}", said(&output));
+}
+
+#[test]
+fn a_consumer_does_not_learn_why_the_owners_credential_fails() {
+    let stage = Stage::new(&["east"]);
+    let kubeconfig = grant(&stage, "curious", "east", &["--read-only"]);
+    let plugin = stage.path("plugin");
+    fs::write(&plugin, "#!/bin/sh\necho 'no session for ann@example.com' >&2\nexit 1\n").unwrap();
+    fs::set_permissions(&plugin, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut config = stage.config(&["east"]);
+    config["users"][0]["user"] = json!({ "exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never", "command": plugin,
+    } });
+    stage.write_own(&config.to_string());
+    let told = |kubeconfig: &Path, path: &str| {
+        said(&stage.kubectl(kubeconfig, &["get", "--raw", path]).output().unwrap())
+    };
+    let owner = stage.path(".local/state/keyward/proxy/config/kubeconfig");
+    let path = "/api/v1/namespaces/default/pods";
+    eventually("the owner reads why", || told(&owner, path).contains("ann@example.com"));
+    for path in [path, "/api", "/version"] {
+        let why = told(&kubeconfig, path);
+        assert!(why.contains("context `east` cannot be used now"), "{path}: {why}");
+        assert!(!why.contains("ann@") && !why.contains("plugin"), "{path}: {why}");
+    }
+    fs::remove_file(stage.path(".kube/config")).unwrap();
+    stage.keyward_prints(&["proxy", "stop"]);
+    stage.keyward(&["proxy", "start"]).output().unwrap();
+    eventually("the proxy is back", || told(&kubeconfig, path).contains("cannot be used now"));
+    assert!(!told(&kubeconfig, path).contains(".kube"), "{}", told(&kubeconfig, path));
 }
 
 fn works(stage: &Stage, kubeconfig: &Path) -> bool {
