@@ -145,14 +145,14 @@ mod tests {
         let hex = |ip: Ipv4Addr| format!("{:08X}", u32::from_ne_bytes(ip.octets()));
         let own = hex(Ipv4Addr::LOCALHOST);
         assert_eq!(address(&format!("{own}:1F90")), local(8080));
-        let six = Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets();
-        let words = six.chunks(4).map(|four| u32::from_ne_bytes(four.try_into().unwrap()));
-        let six: String = words.map(|word| format!("{word:08X}")).collect();
-        assert_eq!(address(&format!("{six}:0001")), local(1));
-        let loopback = Ipv6Addr::LOCALHOST.octets();
-        let words = loopback.chunks(4).map(|four| u32::from_ne_bytes(four.try_into().unwrap()));
-        let loopback: String = words.map(|word| format!("{word:08X}")).collect();
-        assert_eq!(address(&format!("{loopback}:0001")), None);
+        let long = |ip: Ipv6Addr| {
+            let octets = ip.octets();
+            let words = octets.chunks(4).map(|four| u32::from_ne_bytes(four.try_into().unwrap()));
+            words.map(|word| format!("{word:08X}")).collect::<Vec<_>>().concat()
+        };
+        let mapped = long(Ipv4Addr::LOCALHOST.to_ipv6_mapped());
+        assert_eq!(address(&format!("{mapped}:0001")), local(1));
+        assert_eq!(address(&format!("{}:0001", long(Ipv6Addr::LOCALHOST))), None);
         for odd in ["", ":", "0100007F", "0100007G:1", "0100007F:10000", "local_address"] {
             assert_eq!(address(odd), None, "{odd}");
         }

@@ -48,12 +48,9 @@ impl Place {
     /// Sends a request with exactly these headers.
     fn send(&self, method: &str, headers: &[&str], body: &str) -> Answer {
         let mut stream = TcpStream::connect(&self.host).unwrap();
-        let mut head = format!("{method} {} HTTP/1.1\r\n", self.path);
-        for header in headers {
-            head += &format!("{header}\r\n");
-        }
-        let length = body.len();
-        write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}").unwrap();
+        let (path, length, headers) = (&self.path, body.len(), headers.join("\r\n"));
+        let head = format!("{method} {path} HTTP/1.1\r\n{headers}\r\nContent-Length: {length}");
+        write!(stream, "{head}\r\n\r\n{body}").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").expect(&answer);

@@ -1,4 +1,4 @@
-//! Chromium without a window, driven over its DevTools protocol.
+//! Chromium without a window, driven over the protocol of its developer tools.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
