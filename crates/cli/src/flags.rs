@@ -159,6 +159,11 @@ pub(crate) fn only_general() -> Vec<Arg> {
     hidden(&[IDENTITY, PLUGINS])
 }
 
+/// All flags but the general ones and `--kubeconfig`, hidden: for commands that choose something by the kubeconfig.
+pub(crate) fn only_kubeconfig() -> Vec<Arg> {
+    only_general().into_iter().filter(|arg| arg.get_id() != "kubeconfig").collect()
+}
+
 fn hidden(headings: &[&str]) -> Vec<Arg> {
     let flags = Flags::augment_args(Command::new("flags"));
     let under = |arg: &&Arg| arg.get_help_heading().is_some_and(|own| headings.contains(&own));

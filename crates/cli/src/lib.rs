@@ -15,6 +15,8 @@ mod exec_request;
 mod failure;
 mod flags;
 mod globals;
+#[cfg(unix)]
+mod listen;
 mod log;
 mod log_limit;
 mod loop_guard;

@@ -21,6 +21,7 @@ pub mod clock;
 pub mod file;
 mod file_id;
 pub mod harden;
+mod lock_file;
 pub mod proxy;
 pub mod runner;
 pub mod runtime;
@@ -32,3 +33,4 @@ pub mod surroundings;
 pub mod trust;
 
 pub use file_id::FileId;
+pub use lock_file::LockFile;

@@ -1,4 +1,4 @@
-//! Who reads the proxy's own answers, and in which form they show them.
+//! The readers of the proxy's own answers, and the form in which they show them.
 //!
 //! kubectl asks which kinds of objects a server has up to five times for one command, and prints a
 //! log line for each failure, without the reason. So when there is no answer of the server, kubectl
@@ -10,7 +10,7 @@ use http::{Request, Response, StatusCode, header::USER_AGENT};
 
 use crate::{body::Answer, kube_status};
 
-/// Who reads an answer.
+/// The reader of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Audience {
     /// kubectl, which asks for the kinds of the core group.

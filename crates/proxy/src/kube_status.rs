@@ -35,7 +35,7 @@ pub(crate) fn response(code: StatusCode, message: &str) -> Response<Answer> {
     in_json(code, &body)
 }
 
-/// That there is no core group, and why, as a warning.
+/// Says that there is no core group, with the reason as a warning.
 pub(crate) fn no_group(message: &str) -> Response<Answer> {
     warned(response(StatusCode::NOT_FOUND, message), message)
 }

@@ -2,9 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, OpenOptions},
-    io,
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    fs, io,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -13,6 +12,7 @@ use keyward_host::{
     kubeconfig::{ApiVersion, Cluster, Context, Exec, InteractiveMode, Named, User},
 };
 use keyward_process::{
+    LockFile,
     clock::{Clock as _, SystemClock},
     file::{self, Limits},
 };
@@ -70,7 +70,7 @@ pub(crate) fn update(
     current: &str,
 ) -> io::Result<bool> {
     let path = service.kubeconfig();
-    let Some(_lock) = Lock::take(&path)? else { return Ok(false) };
+    let Some(_lock) = lock(&path)? else { return Ok(false) };
     let before = match read(&path) {
         Some(before) => before,
         None => {
@@ -216,36 +216,18 @@ fn read(path: &Path) -> Option<Kubeconfig> {
     Kubeconfig::from_bytes(&file::read(path, &Limits::NAMED.regular()).ok()?).ok()
 }
 
-/// `FILE.lock`, which kubectl holds while it changes a kubeconfig.
-struct Lock(PathBuf);
-
-impl Lock {
-    fn take(path: &Path) -> io::Result<Option<Self>> {
-        let mut lock = path.as_os_str().to_owned();
-        lock.push(".lock");
-        let lock = PathBuf::from(lock);
-        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock) {
-            Ok(_) => Ok(Some(Self(lock))),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if is_stale(&lock) {
-                    // The next try finds it gone.
-                    let _ = fs::remove_file(&lock);
-                }
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
+/// Takes the lock that kubectl holds while it changes a kubeconfig; `None` if another program has it.
+fn lock(path: &Path) -> io::Result<Option<LockFile>> {
+    let lock = LockFile::take(path)?;
+    if lock.is_none() && is_stale(&LockFile::path(path)) {
+        // The next try finds it gone.
+        let _ = fs::remove_file(LockFile::path(path));
     }
+    Ok(lock)
 }
 
 /// Whether a lock was left by a process that was killed: writing a kubeconfig takes milliseconds.
 fn is_stale(lock: &Path) -> bool {
     let Ok(found) = fs::symlink_metadata(lock) else { return false };
     SystemClock.wall_millis() / 1000 > found.mtime().saturating_add(STALE)
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
 }

@@ -151,7 +151,7 @@ impl Profile {
     }
 
     /// Variables that do not select an identity, but that the plugin may need to reach its servers.
-    pub(super) fn network_variables() -> &'static [&'static str] {
+    pub fn network_variables() -> &'static [&'static str] {
         &[
             "HTTP_PROXY",
             "HTTPS_PROXY",

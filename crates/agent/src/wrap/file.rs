@@ -10,7 +10,7 @@ use std::{
 };
 
 use keyward_process::{
-    FileId,
+    FileId, LockFile,
     file::{self, Limits},
 };
 
@@ -161,7 +161,7 @@ pub(super) struct Open {
     pub(super) target: PathBuf,
     pub(super) bytes: zeroize::Zeroizing<Vec<u8>>,
     file_id: FileId,
-    _locks: Vec<Lock>,
+    _locks: Vec<LockFile>,
 }
 
 impl Open {
@@ -172,11 +172,11 @@ impl Open {
         if !dry {
             // kubectl puts its lock next to the path it was given; programs that resolve symlinks,
             // next to the file.
-            locks.push(Lock::take(path)?);
+            locks.push(lock(path)?);
             if path.parent().and_then(|p| p.canonicalize().ok()).as_deref() != target.parent()
                 || path.file_name() != target.file_name()
             {
-                locks.push(Lock::take(&target)?);
+                locks.push(lock(&target)?);
             }
         }
         let file_id = FileId::read(&target).map_err(unreadable)?;
@@ -244,26 +244,11 @@ fn own_as(file: &File, found: &fs::Metadata) -> io::Result<()> {
     fchown(file, Some(found.uid()), Some(found.gid()))
 }
 
-/// `FILE.lock`, as kubectl makes it.
-struct Lock(PathBuf);
-
-impl Lock {
-    fn take(path: &Path) -> Result<Self, Failure> {
-        let lock = with_suffix(path, ".lock");
-        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock) {
-            Ok(_) => Ok(Self(lock)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(Failure::Locked(lock))
-            }
-            Err(error) => Err(Failure::Io("its lock cannot be made", error)),
-        }
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
+/// Takes the lock of a kubeconfig. Fails if another program has it.
+fn lock(path: &Path) -> Result<LockFile, Failure> {
+    let taken =
+        LockFile::take(path).map_err(|error| Failure::Io("its lock cannot be made", error))?;
+    taken.ok_or_else(|| Failure::Locked(LockFile::path(path)))
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

@@ -223,14 +223,14 @@ pub enum ProxyRequest {
     Part {
         /// The proxy.
         service: String,
-        /// Some of its contexts.
+        /// Some of the contexts.
         contexts: Vec<ProxyContext>,
     },
     /// A proxy serves these contexts; sent again whenever they change.
     Serving {
         /// The proxy.
         service: String,
-        /// Its contexts, or the last of them.
+        /// The contexts, or the last of them after parts.
         contexts: Vec<ProxyContext>,
     },
     /// A proxy cannot serve, and why.

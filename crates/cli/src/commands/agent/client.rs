@@ -14,7 +14,7 @@ const SOON: Duration = Duration::from_secs(5);
 /// How long the agent may take to end. It kills its plugins, so only the system can be slow.
 const END: Duration = Duration::from_secs(15);
 
-/// Which agent a command is for.
+/// The agent that a command is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
     /// The user's own.

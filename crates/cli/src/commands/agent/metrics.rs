@@ -6,11 +6,10 @@ use keyward_protocol::{
     agent::{Admin, Served},
     prometheus::{Family, Text},
 };
-use keyward_proxy::MetricsServer;
 use tokio::{sync::Mutex, task::spawn_blocking};
 
 use super::client::{self, Whose};
-use crate::{failure::Failure, globals::Globals, output};
+use crate::{failure::Failure, globals::Globals, listen::Listen, output};
 
 const UP: Family = Family::gauge("keyward_agent_up", "whether an agent is running");
 
@@ -27,22 +26,14 @@ Examples:
   # For Prometheus itself; every user of this machine can read them.
   keyward agent metrics --listen 127.0.0.1:9876")]
 pub(super) struct Args {
-    /// Serve `/metrics` and `/healthz` here until Ctrl-C, without TLS
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<SocketAddr>,
-
-    /// Listen on addresses other than loopback, under these names
-    #[arg(
-        long, value_name = "NAME,…", num_args = 0..=1, require_equals = true,
-        default_missing_value = "", value_delimiter = ',', requires = "listen"
-    )]
-    danger_listen_remote: Option<Vec<String>>,
+    #[command(flatten)]
+    listen: Listen,
 }
 
 pub(super) fn run(args: &Args, whose: Whose, globals: &Globals) -> Result<ExitCode, Failure> {
-    match args.listen {
+    match args.listen.address {
         None => output::print(&metrics(whose, globals)?)?,
-        Some(address) => serve(address, args.danger_listen_remote.as_deref(), whose, globals)?,
+        Some(address) => serve(&args.listen, address, whose, globals)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -62,27 +53,20 @@ fn metrics(whose: Whose, globals: &Globals) -> Result<String, Failure> {
 
 /// Asks the agent anew for each scrape, so that scrapes survive its end and its upgrades.
 fn serve(
+    listen: &Listen,
     address: SocketAddr,
-    remote: Option<&[String]>,
     whose: Whose,
     globals: &Globals,
 ) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let server = MetricsServer::bind(address, remote).await?;
-        output::tell(&format!("metrics {}\n", server.url()));
-        // One at a time: our memory is open to inspection while the agent looks who asks.
-        let globals = Arc::new(Mutex::new(globals.clone()));
-        let scrape = move || {
-            let globals = Arc::clone(&globals);
-            async move {
-                let globals = globals.lock_owned().await;
-                let scraped = spawn_blocking(move || metrics(whose, &globals)).await;
-                let scraped = scraped.map_err(|error| error.to_string())?;
-                scraped.map_err(|failure| failure.message().to_owned())
-            }
-        };
-        server.serve(scrape).await;
-        Ok(())
+    // One at a time: our memory is open to inspection while the agent looks who asks.
+    let globals = Arc::new(Mutex::new(globals.clone()));
+    listen.serve(address, move || {
+        let globals = Arc::clone(&globals);
+        async move {
+            let globals = globals.lock_owned().await;
+            let scraped = spawn_blocking(move || metrics(whose, &globals)).await;
+            let scraped = scraped.map_err(|error| error.to_string())?;
+            scraped.map_err(|failure| failure.message().to_owned())
+        }
     })
 }

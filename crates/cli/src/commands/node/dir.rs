@@ -70,12 +70,16 @@ impl NodeDir {
     pub(super) fn lock(&self) -> Result<File, Failure> {
         let path = self.path.join(LOCK);
         loop {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o755)
-                .create(&self.path)
-                .map_err(failed("create", &self.path))?;
-            trusted::directory(&self.path)?;
+            // A removal may be faster than each of these steps.
+            let is_gone = || fs::symlink_metadata(&self.path).is_err();
+            match DirBuilder::new().recursive(true).mode(0o755).create(&self.path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_gone() => continue,
+                made => made.map_err(failed("create", &self.path))?,
+            }
+            match trusted::directory(&self.path) {
+                Err(_) if is_gone() => continue,
+                checked => checked?,
+            };
             let mut options = OpenOptions::new();
             options.write(true).create(true).truncate(false).mode(0o600);
             options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());

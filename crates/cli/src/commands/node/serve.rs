@@ -1,16 +1,24 @@
 //! `keyward node serve`: metrics of a node for Prometheus.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, thread};
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
 
-use keyward_process::file::{self, Limits};
+use keyward_process::{
+    clock::{Clock as _, SystemClock},
+    file::{self, Limits},
+};
 use keyward_protocol::prometheus::{Family, Text};
-use keyward_proxy::MetricsServer;
 
 use super::{
     dir::NodeDir,
     kubelet::{self, Use},
 };
-use crate::{failure::Failure, flags, output};
+use crate::{failure::Failure, flags, listen::Listen};
 
 const INSTALLED: Family =
     Family::gauge("keyward_node_installed_info", "The installed version, by its name.");
@@ -18,6 +26,9 @@ const USED: Family = Family::gauge(
     "keyward_node_kubelet_configured",
     "1 if a running kubelet uses the installed providers.",
 );
+
+/// How long it stays known whether a kubelet uses the directory.
+const KEPT: Duration = Duration::from_secs(10);
 
 /// More than the counters of a node's providers can need.
 const MOST: u64 = 1 << 20;
@@ -36,50 +47,62 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
 
-    /// Serve `/metrics` and `/healthz` here, without TLS
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<SocketAddr>,
-
-    /// Listen on addresses other than loopback, under these names
-    #[arg(
-        long, value_name = "NAME,…", num_args = 0..=1, require_equals = true,
-        default_missing_value = "", value_delimiter = ',', requires = "listen"
-    )]
-    danger_listen_remote: Option<Vec<String>>,
+    #[command(flatten)]
+    listen: Listen,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let Some(address) = args.listen else {
+    let Some(address) = args.listen.address else {
         // A signal ends the process.
         loop {
             thread::park();
         }
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let server = MetricsServer::bind(address, args.danger_listen_remote.as_deref()).await?;
-        output::tell(&format!("metrics {}\n", server.url()));
-        let (dir, counted) = (args.dir.clone(), args.metrics.clone());
-        let scrape = move || {
-            let text = metrics(&dir, counted.as_deref());
-            async move { Ok(text) }
-        };
-        server.serve(scrape).await;
-        Ok(ExitCode::SUCCESS)
-    })
+    let page =
+        Page { dir: args.dir.clone(), counted: args.metrics.clone(), last: Mutex::default() };
+    let page = Arc::new(page);
+    args.listen.serve(address, move || {
+        let page = Arc::clone(&page);
+        async move { Ok(page.text()) }
+    })?;
+    Ok(ExitCode::SUCCESS)
 }
 
-fn metrics(dir: &NodeDir, counted: Option<&std::path::Path>) -> String {
-    let mut text = Text::default();
-    let version = dir.version();
-    let mut samples = text.family(INSTALLED);
-    if let Some(version) = &version {
-        samples.sample(&[("version", version)], 1);
+/// The metrics of a node.
+struct Page {
+    dir: NodeDir,
+    counted: Option<PathBuf>,
+    /// Whether a kubelet used the directory when that was last looked at, and when.
+    last: Mutex<Option<(Duration, bool)>>,
+}
+
+impl Page {
+    fn text(&self) -> String {
+        let mut text = Text::default();
+        let version = self.dir.version();
+        let mut samples = text.family(INSTALLED);
+        if let Some(version) = &version {
+            samples.sample(&[("version", version)], 1);
+        }
+        text.family(USED).sample(&[], u8::from(self.is_used()));
+        let limits = Limits::NAMED.at_most(MOST).regular();
+        // Missing until the first pull.
+        let counted = self.counted.as_deref().and_then(|path| file::read(path, &limits).ok());
+        text.into_string() + &String::from_utf8_lossy(&counted.unwrap_or_default())
     }
-    let is_used = matches!(kubelet::use_of(dir.path()), Ok(Use::Used(_)));
-    text.family(USED).sample(&[], u8::from(is_used));
-    let limits = Limits::NAMED.at_most(MOST).regular();
-    // Missing until the first pull.
-    let counted = counted.and_then(|path| file::read(path, &limits).ok()).unwrap_or_default();
-    text.into_string() + &String::from_utf8_lossy(&counted)
+
+    /// Whether a running kubelet uses the directory. Not looked at for every scrape: that goes through all processes
+    /// of the node, and anybody may scrape.
+    fn is_used(&self) -> bool {
+        let now = SystemClock.elapsed();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match *last {
+            Some((when, is_used)) if now < when + KEPT => is_used,
+            _ => {
+                let is_used = matches!(kubelet::use_of(self.dir.path()), Ok(Use::Used(_)));
+                *last = Some((now, is_used));
+                is_used
+            }
+        }
+    }
 }

@@ -117,7 +117,8 @@ impl Worker {
                 Ok(()) => return,
                 Err(_) => match self.orders.recv_timeout(PACE) {
                     Ok(Order::Close) | Err(mpsc::RecvTimeoutError::Disconnected) => return,
-                    Ok(Order::Draining) => phase = Phase::Draining,
+                    // It no longer listens, or will not in a moment: no agent may send clients here.
+                    Ok(Order::Replaced | Order::Draining) => phase = Phase::Draining,
                     _ => {}
                 },
             }

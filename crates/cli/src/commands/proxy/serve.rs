@@ -38,7 +38,7 @@ const LONG_GRACE: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(12 * 3600);
 
 /// Variables of this process that count, whatever the settings say.
-const OWN: [&str; 8] = [
+pub(super) const OWN: [&str; 8] = [
     "HOME",
     "USER",
     "LOGNAME",

@@ -21,6 +21,7 @@ use nix::{
     unistd::Pid,
 };
 
+use super::serve::OWN;
 use crate::{
     commands::{agent, wrap},
     duration,
@@ -37,28 +38,9 @@ const IDLE: Duration = Duration::from_secs(3600);
 /// How long a proxy may take until it no longer listens.
 const STOP: Duration = Duration::from_secs(15);
 
-/// Variables that plugins and connections need wherever the proxy is started from. Those that choose
-/// an account are added. Others, which may be secret, are not kept.
-const VARIABLES: [&str; 18] = [
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "TZ",
-    "KUBERC",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "REQUESTS_CA_BUNDLE",
-    "AWS_CA_BUNDLE",
-    "SSH_AUTH_SOCK",
-];
+/// Variables that plugins need wherever the proxy is started from. Those that the network needs, and those
+/// that choose an account, are added. Others, which may be secret, are not kept.
+const VARIABLES: [&str; 5] = ["PATH", "LC_ALL", "KUBERC", "AWS_CA_BUNDLE", "SSH_AUTH_SOCK"];
 
 /// Serve every context of the kubeconfig in the background
 ///
@@ -100,7 +82,7 @@ pub(super) struct Stop {}
 ///
 /// Works in sh and fish: `eval "$(keyward proxy env)"`. Starts the proxy if it has never run.
 #[derive(Debug, clap::Args)]
-#[command(args = flags::only_general())]
+#[command(args = flags::only_kubeconfig())]
 pub(super) struct Env {
     /// The shell's syntax; `sh` also works in fish
     #[arg(long, value_name = "SHELL", default_value = "sh")]
@@ -282,7 +264,10 @@ fn essential(settings: &ServiceSettings) -> ServiceSettings {
 /// The variables that the proxy keeps: a client that starts it must not choose the account.
 fn environment(globals: &Globals) -> Vec<(String, String)> {
     let accounts = Profile::ALL.iter().flat_map(|profile| profile.pinnable()).copied();
-    let mut names: Vec<_> = VARIABLES.into_iter().chain(accounts).collect();
+    let network = Profile::network_variables().iter().copied();
+    let mut names: Vec<_> = VARIABLES.into_iter().chain(network).chain(accounts).collect();
+    // A proxy has these from whoever starts it.
+    names.retain(|name| !OWN.contains(name));
     names.sort_unstable();
     names.dedup();
     let mut kept = Vec::new();

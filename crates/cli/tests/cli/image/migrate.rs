@@ -185,6 +185,15 @@ fn a_machine_of_a_cloud_counts_only_for_kubelets_that_log_in_by_themselves() {
     let gate = "KUBELET_EXTRA_ARGS=--feature-gates=DisableKubeletCloudCredentialProviders=true\n";
     stage.write("node/etc/default/kubelet", gate);
     stage.run("image migrate --root node --kubelet 1.23").bad(1);
+    // In the last kubelets that could, it has to be switched on.
+    fs::create_dir_all(stage.path("node/sys/class/dmi/id")).unwrap();
+    stage.write("node/sys/class/dmi/id/product_name", "Google Compute Engine\n");
+    stage.write("node/etc/default/kubelet", "");
+    stage.run("image migrate --root node --kubelet 1.30").bad(1);
+    stage.write("node/etc/default/kubelet", &gate.replace("true", "false"));
+    let report = stage.run("image migrate --root node --kubelet 1.30 -o json").json();
+    assert_eq!(report["providers"][0]["name"], "keyward-gar");
+    stage.run("image migrate --root node --kubelet 1.31").bad(1);
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl Stage {
         &self.servers.iter().find(|(known, _)| known == name).unwrap().1
     }
 
-    /// What the user's own kubeconfig says of these contexts.
+    /// The user's own kubeconfig with these contexts.
     pub(super) fn config(&self, contexts: &[&str]) -> Value {
         let mut config = json!({ "kind": "Config", "apiVersion": "v1" });
         for name in contexts {
@@ -135,7 +135,7 @@ impl Stage {
         command
     }
 
-    /// What `keyward` prints; it must end well.
+    /// Runs `keyward`, which must end well, and returns its output.
     pub(super) fn keyward_prints(&self, args: &[&str]) -> String {
         prints(&mut self.keyward(args))
     }
@@ -153,7 +153,7 @@ impl Stage {
         command
     }
 
-    /// Who the server of a context says that kubectl is.
+    /// The user that kubectl is for the server of a context.
     pub(super) fn whoami(&self, kubeconfig: &Path, context: &str) -> String {
         let args = ["--context", context, "auth", "whoami", "-o"];
         let name = "jsonpath={.status.userInfo.username}";
@@ -215,7 +215,7 @@ pub(super) fn kill(process: i32) {
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
 }
 
-/// What a command prints; it must end well.
+/// Runs a command, which must end well, and returns its output.
 pub(super) fn prints(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", said(&output));

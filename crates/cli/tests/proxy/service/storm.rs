@@ -111,6 +111,9 @@ fn release(name: &str) -> Value {
 
 const WHOAMI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../e2e/clients/python/whoami.py");
 
+/// Requests that take longer are printed, in milliseconds.
+const SLOW: usize = 8_000;
+
 /// What the requests of a client came to.
 #[derive(Default)]
 struct Tally {
@@ -150,6 +153,11 @@ fn ask(
         let output = run(&mut client.ask(stage, kubeconfig, context));
         let took = usize::try_from(begun.elapsed().as_millis()).unwrap();
         tally.longest.fetch_max(took, Ordering::Relaxed);
+        if took > SLOW {
+            let (name, code) = (client.name(), output.status.code());
+            let said = String::from_utf8_lossy(&output.stderr);
+            println!("slow: {name} --context {context} took {took} ms, exit code {code:?}: {said}");
+        }
         let text = String::from_utf8_lossy(&output.stdout);
         if output.status.success() {
             let json = serde_json::from_str::<Value>(&text).ok();

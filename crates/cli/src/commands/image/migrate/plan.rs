@@ -226,7 +226,9 @@ impl Plan {
             let flag = named(machine.cloud);
             let here = root.text(Path::new(machine.file))?;
             let here = here.is_some_and(|text| machine.names.contains(&text.trim()));
-            let old = minor.is_some_and(|minor| minor < machine.until);
+            let is_on = kubelet.gate(NO_IN_TREE) == Some(false);
+            let old = minor
+                .is_some_and(|minor| minor < machine.until || (is_on && minor < machine.removed));
             if !off && (flag.is_some() || (here && old)) {
                 let file = flag.map_or(Path::new(machine.file), |flag| &flag.file).to_owned();
                 self.found(format!("the kubelet's own provider for {}", machine.registry), &file);
@@ -288,6 +290,8 @@ struct Machine {
     names: &'static [&'static str],
     /// The first minor version whose kubelet does not do it, unless told to.
     until: u32,
+    /// The first minor version whose kubelet cannot do it.
+    removed: u32,
     provider: &'static str,
     patterns: &'static [&'static str],
     cache: &'static str,
@@ -300,6 +304,7 @@ const MACHINES: [Machine; 2] = [
         file: "/sys/devices/virtual/dmi/id/chassis_vendor",
         names: &["Amazon EC2"],
         until: 27,
+        removed: 27,
         provider: ECR,
         patterns: &ECR_PATTERNS,
         cache: "12h",
@@ -310,6 +315,7 @@ const MACHINES: [Machine; 2] = [
         file: "/sys/class/dmi/id/product_name",
         names: &["Google", "Google Compute Engine"],
         until: 29,
+        removed: 31,
         provider: GAR,
         patterns: &GAR_PATTERNS,
         cache: "1m",
