@@ -23,6 +23,8 @@ pub struct Peer {
     pub address: SocketAddr,
     /// With TLS under this name, or without.
     pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    /// What the server wants to see; a proxy has its own.
+    pub token: Option<&'static str>,
     pub pid: u32,
 }
 
@@ -37,11 +39,13 @@ pub struct Load {
 /// Of any answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-trait Stream: AsyncRead + AsyncWrite + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
+/// A connection.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Peer {
-    async fn connect(&self) -> io::Result<Box<dyn Stream>> {
+    /// Opens a connection.
+    pub async fn connect(&self) -> io::Result<Box<dyn Stream>> {
         let stream = TcpStream::connect(self.address).await?;
         stream.set_nodelay(true)?;
         Ok(match &self.tls {
@@ -55,16 +59,24 @@ impl Peer {
 
     /// The most memory that was resident, in MB.
     pub fn memory(&self) -> Result<f64, String> {
-        let path = format!("/proc/{}/status", self.pid);
-        let status = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let number = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
-        Ok(number.ok_or("the kernel tells no memory")? / 1024.0)
+        memory(self.pid, "VmHWM:")
     }
 
-    fn request(&self, path: &str) -> Vec<u8> {
-        format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address).into_bytes()
+    /// A request for this path.
+    pub fn request(&self, path: &str) -> Vec<u8> {
+        let token = self.token.map(|token| format!("Authorization: Bearer {token}\r\n"));
+        let token = token.unwrap_or_default();
+        format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{token}\r\n", self.address).into_bytes()
     }
+}
+
+/// Memory of a process in MB, by its name in the kernel's list.
+pub fn memory(pid: u32, which: &str) -> Result<f64, String> {
+    let path = format!("/proc/{pid}/status");
+    let status = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
+    let line = status.lines().find_map(|line| line.strip_prefix(which));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    Ok(number.ok_or("the kernel tells no memory")? / 1024.0)
 }
 
 /// Asks on so many connections for so long, once all of them stand.
@@ -111,6 +123,19 @@ async fn ask(
         read_answer(&mut *stream, &mut buffer, |_| {}).await?;
         times.push(begin.elapsed());
     }
+}
+
+/// Seconds for one answer, with those for its connection.
+pub fn first(peer: &Peer, path: &str) -> Result<f64, String> {
+    let request = peer.request(path);
+    alone(PATIENCE, async {
+        let begin = Instant::now();
+        let mut stream = peer.connect().await?;
+        stream.write_all(&request).await?;
+        stream.flush().await?;
+        read_answer(&mut *stream, &mut vec![0; 256 * 1024], |_| {}).await?;
+        Ok(begin.elapsed().as_secs_f64())
+    })
 }
 
 /// Seconds for one long response.

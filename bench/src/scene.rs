@@ -1,9 +1,9 @@
-//! nginx, `kubectl proxy` and our proxy, each a process that ends with us.
+//! nginx as a server and as a reverse proxy, `kubectl proxy` and our proxy, each a process that ends with us.
 
 use std::{
     fs,
     io::{BufRead, BufReader},
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
     sync::Arc,
@@ -31,11 +31,14 @@ pub struct Scene {
     /// Or why it is not there.
     pub kubectl: Result<Peer, String>,
     pub ours: Peer,
+    /// nginx before nginx, with TLS on both sides.
+    pub nginx: Peer,
     _running: Vec<Running>,
     _folder: tempfile::TempDir,
 }
 
-struct Running(Child);
+/// A process that ends when this is dropped.
+pub struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -49,7 +52,7 @@ impl Scene {
         let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
         let path = folder.path();
         let authority = Authority::new("bench").map_err(|e| e.to_string())?;
-        let (nginx, port) = nginx(path, &authority)?;
+        let (server, port) = nginx(path, &authority, "server", &site(path))?;
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "bench",
             "contexts": [{ "name": "bench", "context": { "cluster": "bench", "user": "bench" } }],
@@ -65,29 +68,75 @@ impl Scene {
             Ok((running, peer)) => (Some(running), Ok(peer)),
             Err(missing) => (None, Err(missing)),
         };
-        let (ours, our_peer) = ours(&kubeconfig, path)?;
+        let mut command = Command::new(keyward());
+        command.args(["proxy", "--kubeconfig"]).arg(&kubeconfig);
+        command.env("XDG_RUNTIME_DIR", path).env("KEYWARD_AGENT", "off").stdout(Stdio::null());
+        let (ours, our_peer) = proxy(&mut command)?;
+        let (front, front_peer) = reverse_proxy(path, &authority, "127.0.0.1", port)?;
         let direct = Peer {
             address: (Ipv4Addr::LOCALHOST, port).into(),
             tls: Some((settings(authority.pem().as_bytes(), None)?, name("127.0.0.1")?)),
-            pid: nginx.0.id(),
+            token: None,
+            pid: server.0.id(),
         };
         Ok(Self {
             direct,
             kubectl: kubectl_peer,
             ours: our_peer,
-            _running: [nginx, ours].into_iter().chain(kubectl).collect(),
+            nginx: front_peer,
+            _running: [server, ours, front].into_iter().chain(kubectl).collect(),
             _folder: folder,
         })
     }
 }
 
-fn nginx(folder: &Path, authority: &Authority) -> Result<(Running, u16), String> {
+/// The server: a small object and a big file.
+fn site(folder: &Path) -> String {
+    format!(
+        "root {}; location /small {{ default_type application/json; return 200 '{SMALL}'; }}",
+        folder.display()
+    )
+}
+
+/// nginx with TLS before the server with TLS of this name and port, as people set it up: connections to the server are kept.
+pub fn reverse_proxy(
+    folder: &Path,
+    authority: &Authority,
+    server: &str,
+    port: u16,
+) -> Result<(Running, Peer), String> {
+    fs::write(folder.join("ca.pem"), authority.pem()).map_err(|e| e.to_string())?;
+    let root = folder.display();
+    let forward = format!(
+        "location / {{ proxy_pass https://server; proxy_http_version 1.1; proxy_set_header Connection '';
+      proxy_set_header Authorization 'Bearer good'; proxy_ssl_trusted_certificate {root}/ca.pem;
+      proxy_ssl_verify on; proxy_ssl_name {server}; proxy_read_timeout 1h; proxy_buffering off; }}
+  }}
+  upstream server {{ server 127.0.0.1:{port}; keepalive 128;"
+    );
+    let (running, port) = nginx(folder, authority, "front", &forward)?;
+    let peer = Peer {
+        address: (Ipv4Addr::LOCALHOST, port).into(),
+        tls: Some((settings(authority.pem().as_bytes(), None)?, name("127.0.0.1")?)),
+        token: None,
+        pid: running.0.id(),
+    };
+    Ok((running, peer))
+}
+
+/// nginx with TLS and HTTP/2, and a server of this content.
+fn nginx(
+    folder: &Path,
+    authority: &Authority,
+    called: &str,
+    content: &str,
+) -> Result<(Running, u16), String> {
     let identity = authority.server(&["127.0.0.1"]).map_err(|e| e.to_string())?;
     let write = |name: &str, text: &str| {
         fs::write(folder.join(name), text).map_err(|e| format!("{name}: {e}"))
     };
-    write("server.pem", identity.certificate_pem())?;
-    write("server.key", identity.key_pem())?;
+    write(&format!("{called}.pem"), identity.certificate_pem())?;
+    write(&format!("{called}.key"), identity.key_pem())?;
     let big = fs::File::create(folder.join("big")).map_err(|e| e.to_string())?;
     big.set_len(1 << 30).map_err(|e| e.to_string())?;
     // nginx cannot be given a port of the system's choice: the one that was free a moment ago.
@@ -97,20 +146,19 @@ fn nginx(folder: &Path, authority: &Authority) -> Result<(Running, u16), String>
         .port();
     let root = folder.display();
     write(
-        "nginx.conf",
+        &format!("{called}.conf"),
         &format!(
-            "daemon off; master_process off; worker_processes 1; user root;
-pid {root}/nginx.pid; error_log {root}/error.log;
-events {{ worker_connections 4096; }}
+            "daemon off; master_process off; worker_processes 1; user root; worker_rlimit_nofile 20000;
+pid {root}/{called}.pid; error_log {root}/{called}.log;
+events {{ worker_connections 20000; }}
 http {{
   access_log off; sendfile on; keepalive_requests 100000000; keepalive_timeout 1h;
   client_body_temp_path {root}/t1; proxy_temp_path {root}/t2; fastcgi_temp_path {root}/t3;
   uwsgi_temp_path {root}/t4; scgi_temp_path {root}/t5;
   server {{
-    listen 127.0.0.1:{port} ssl http2;
-    ssl_certificate {root}/server.pem; ssl_certificate_key {root}/server.key;
-    root {root};
-    location /small {{ default_type application/json; return 200 '{SMALL}'; }}
+    listen 127.0.0.1:{port} ssl http2; http2_max_concurrent_streams 1000;
+    ssl_certificate {root}/{called}.pem; ssl_certificate_key {root}/{called}.key;
+    {content}
   }}
 }}
 "
@@ -118,7 +166,7 @@ http {{
     )?;
     let child = Command::new("nginx")
         .arg("-c")
-        .arg(folder.join("nginx.conf"))
+        .arg(folder.join(format!("{called}.conf")))
         .stderr(Stdio::null())
         .spawn()
         .map_err(|e| format!("nginx (Debian package `nginx-light`): {e}"))?;
@@ -126,7 +174,7 @@ http {{
     let begin = Instant::now();
     while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
         if begin.elapsed() > Duration::from_secs(10) {
-            let log = fs::read_to_string(folder.join("error.log")).unwrap_or_default();
+            let log = fs::read_to_string(folder.join(format!("{called}.log"))).unwrap_or_default();
             return Err(format!("nginx does not listen: {log}"));
         }
         thread::sleep(Duration::from_millis(20));
@@ -149,46 +197,68 @@ fn kubectl(kubeconfig: &Path) -> Result<(Running, Peer), String> {
     let line = BufReader::new(stdout).lines().next().and_then(Result::ok).unwrap_or_default();
     let address = line.rsplit(' ').next().and_then(|word| word.parse().ok());
     let address = address.ok_or_else(|| format!("kubectl said `{line}`"))?;
-    let peer = Peer { address, tls: None, pid: running.0.id() };
+    let peer = Peer { address, tls: None, token: None, pid: running.0.id() };
     Ok((running, peer))
 }
 
-fn ours(kubeconfig: &Path, folder: &Path) -> Result<(Running, Peer), String> {
-    let child = Command::new(keyward())
-        .args(["proxy", "--kubeconfig"])
-        .arg(kubeconfig)
-        .env("XDG_RUNTIME_DIR", folder)
-        .env("KEYWARD_AGENT", "off")
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|e| format!("{}: {e}", keyward().display()))?;
-    let mut running = Running(child);
+/// Starts our proxy with this command, and returns when it is ready, with the peer for its first context.
+pub fn proxy(command: &mut Command) -> Result<(Running, Peer), String> {
+    let (running, config) = start_proxy(command)?;
+    let peer = context(&config, 0, running.0.id())?;
+    Ok((running, peer))
+}
+
+/// Starts our proxy with this command, and returns when it is ready, with its kubeconfig.
+pub fn start_proxy(command: &mut Command) -> Result<(Running, Value), String> {
+    let child = command.stderr(Stdio::piped()).spawn();
+    let mut running = Running(child.map_err(|e| format!("{}: {e}", keyward().display()))?);
     let stderr = running.0.stderr.take().ok_or("no stderr")?;
     let line = BufReader::new(stderr).lines().next().and_then(Result::ok).unwrap_or_default();
     let written = line.split(' ').nth(2).ok_or_else(|| format!("the proxy said `{line}`"))?;
     let text = fs::read_to_string(written).map_err(|e| e.to_string())?;
-    let config: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
-    let (cluster, user) = (&config["clusters"][0]["cluster"], &config["users"][0]["user"]);
+    Ok((running, serde_json::from_str(&text).map_err(|e| e.to_string())?))
+}
+
+/// The peer for a context in the kubeconfig of our proxy with this process id.
+pub fn context(config: &Value, number: usize, pid: u32) -> Result<Peer, String> {
+    let named = |list: &str, name: &Value, key: &str| {
+        let entries = config[list].as_array().into_iter().flatten();
+        entries.clone().find(|entry| entry["name"] == *name).map(|entry| entry[key].clone())
+    };
+    let chosen = &config["contexts"][number]["context"];
+    let (cluster, user) = (
+        named("clusters", &chosen["cluster"], "cluster").ok_or("no cluster")?,
+        named("users", &chosen["user"], "user").ok_or("no user")?,
+    );
     let bytes = |value: &Value| {
         STANDARD.decode(value.as_str().unwrap_or_default()).map_err(|e| e.to_string())
     };
     let server = cluster["server"].as_str().unwrap_or_default().trim_start_matches("https://");
     let identity = (bytes(&user["client-certificate-data"])?, bytes(&user["client-key-data"])?);
     let settings = settings(&bytes(&cluster["certificate-authority-data"])?, Some(identity))?;
-    let peer = Peer {
-        address: server.parse().map_err(|_| format!("`{server}` is no address"))?,
-        tls: Some((settings, name("127.0.0.1")?)),
-        pid: running.0.id(),
-    };
-    Ok((running, peer))
+    let tls = Some((settings, name("127.0.0.1")?));
+    Ok(Peer { address: address(server)?, tls, token: None, pid })
 }
 
-fn name(text: &str) -> Result<rustls::pki_types::ServerName<'static>, String> {
+/// An address in words.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("`{text}` is no address"))
+}
+
+impl Running {
+    /// The id of the process.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+/// A name in a certificate.
+pub fn name(text: &str) -> Result<rustls::pki_types::ServerName<'static>, String> {
     text.to_owned().try_into().map_err(|_| format!("`{text}` is no name"))
 }
 
-fn settings(
+/// Settings that trust this authority, for a client with this certificate and key.
+pub fn settings(
     authority: &[u8],
     identity: Option<(Vec<u8>, Vec<u8>)>,
 ) -> Result<Arc<ClientConfig>, String> {

@@ -15,17 +15,22 @@ mod node;
 mod plugin;
 mod providers;
 mod proxy;
+mod proxy_start;
 mod requests;
 mod scene;
 mod signer;
 mod stand_in;
 mod startup;
+mod watches;
 
-pub use self::{
-    proxy::close,
-    startup::{keyward, kubectl},
-};
+pub use self::startup::{keyward, kubectl};
 use crate::measure::{ROUNDS, Row};
+
+/// Ends the processes that several rows share.
+pub fn close() {
+    proxy::close();
+    watches::close();
+}
 
 /// Sets a row up.
 type Make = fn() -> Row;
@@ -76,4 +81,10 @@ pub const ALL: &[(&str, usize, Make)] = &[
     ("proxy: latency", ROUNDS, proxy::latency),
     ("proxy: memory", ROUNDS, proxy::memory),
     ("proxy: stream", ROUNDS, proxy::stream),
+    ("proxy: kubectl get ns", 3 * ROUNDS, proxy_start::kubectl_alone_and_in_a_proxy),
+    ("proxy: first answer", 3 * ROUNDS, proxy_start::first_answer),
+    ("proxy: 10,000 watches, memory", 1, watches::memory),
+    ("proxy: 10,000 watches, memory of each", 1, watches::each),
+    ("proxy: 10,000 watches, open files", 1, watches::files),
+    ("proxy: 10,000 watches, other requests", 2 * ROUNDS - 1, watches::others),
 ];

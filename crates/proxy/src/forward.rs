@@ -1,6 +1,6 @@
 //! One request, from a client to the server and back.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, future::pending, sync::Arc};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version,
@@ -97,9 +97,11 @@ pub(crate) async fn forward(
         (Ok(connection), State::Open(route)) => {
             let grant = record.as_ref().map(Record::grant);
             let passing = pass(&context, route, request, &connection, &progress, open, grant);
-            match &record {
-                None => passing.await,
-                Some(record) => record.unless_ended(passing).await,
+            // Awaited in one place: in each of two, this future, which every request has, would have room for it.
+            tokio::select! {
+                biased;
+                refusal = ended(record.as_ref()) => Err(refusal),
+                passed = passing => passed,
             }
         }
     };
@@ -139,6 +141,14 @@ pub(crate) async fn forward(
         );
     }
     Ok(response)
+}
+
+/// Returns when the grant of a request has ended, so that its answer is not waited for any longer.
+async fn ended(record: Option<&Record>) -> Refusal {
+    match record {
+        Some(record) => record.ended().await,
+        None => pending().await,
+    }
 }
 
 async fn pass(

@@ -1,6 +1,6 @@
 //! The listener: TLS with a client certificate, then HTTP/2 or HTTP/1.1.
 
-use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{future::pending, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use hyper::{
     server::conn::{http1, http2},
@@ -257,25 +257,32 @@ async fn connect(
         return;
     };
     let own = Arc::ptr_eq(&context, &here);
-    match grant {
-        None if own => talk(context, Access::Checked(gate), stream, stage).await,
-        None => talk(context, Access::MixedContexts, stream, stage).await,
+    let (access, connected) = match grant {
+        None if own => (Access::Checked(gate), None),
+        None => (Access::MixedContexts, None),
         // The consumer of a grant is answered as if there were no other context.
-        Some(_) if !own => acceptor.metrics.rejected(),
+        Some(_) if !own => return acceptor.metrics.rejected(),
         Some(grant) => {
             let connected = grant.enter();
-            let access = Access::Granted(Arc::new(gate.strict()), grant);
-            tokio::select! {
-                biased;
-                () = connected.ended() => {}
-                () = talk(context, access, stream, stage) => {}
-            }
+            (Access::Granted(Arc::new(gate.strict()), grant), Some(connected))
         }
+    };
+    let revoked = async {
+        match &connected {
+            Some(connected) => connected.ended().await,
+            None => pending().await,
+        }
+    };
+    // In one place: with several, a connection would have room for each of them, for as long as it is open.
+    tokio::select! {
+        biased;
+        () = revoked => {}
+        () = talk(context, access, stream, stage) => {}
     }
 }
 
 /// Performs the handshake.
-async fn greet(acceptor: &Acceptor, mut stream: TcpStream) -> io::Result<TlsStream<Socket>> {
+async fn greet(acceptor: &Acceptor, mut stream: TcpStream) -> io::Result<Box<TlsStream<Socket>>> {
     stream.set_nodelay(true)?;
     let mut first = [0];
     if stream.peek(&mut first).await? == 1 && first[0] != TLS_HANDSHAKE {
@@ -285,7 +292,7 @@ async fn greet(acceptor: &Acceptor, mut stream: TcpStream) -> io::Result<TlsStre
         let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak TLS"));
     }
-    acceptor.tls.accept(Socket::new(stream)).await
+    acceptor.tls.accept(Socket::new(stream)).await.map(Box::new)
 }
 
 /// Returns when a client has closed its side.
@@ -302,7 +309,7 @@ async fn left(socket: &Socket) {
 async fn talk(
     context: Arc<ServedContext>,
     access: Access,
-    stream: TlsStream<Socket>,
+    stream: Box<TlsStream<Socket>>,
     stage: watch::Receiver<Stage>,
 ) {
     let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");

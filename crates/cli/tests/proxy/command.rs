@@ -35,6 +35,23 @@ fn a_command_runs_with_the_proxys_kubeconfig_and_gives_its_exit_code() {
 }
 
 #[test]
+fn the_second_kubectl_asks_only_its_own_question() {
+    let stage = Stage::new();
+    let asked = || {
+        let mut command = stage.keyward(&["proxy", "--"]);
+        command.arg(&kubectl::installed().path).args(["get", "ns"]);
+        stage.server.recorder().clear();
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let records = stage.server.recorder().all();
+        records.iter().map(|record| record.uri.path().to_owned()).collect::<Vec<String>>()
+    };
+    let first = asked();
+    assert!(first.iter().any(|path| path == "/apis"), "{first:?}");
+    assert_eq!(asked(), ["/api/v1/namespaces"]);
+}
+
+#[test]
 fn a_signal_reaches_the_command_and_the_proxy_ends_after_it() {
     let stage = Stage::new();
     let script = "trap 'echo got it; exit 5' TERM; echo up; while :; do sleep 0.05; done";

@@ -104,16 +104,10 @@ impl Record {
         &self.grant
     }
 
-    /// Waits for an answer, but not longer than the grant lasts.
-    pub(crate) async fn unless_ended<T>(
-        &self,
-        answer: impl Future<Output = Result<T, Refusal>>,
-    ) -> Result<T, Refusal> {
-        tokio::select! {
-            biased;
-            () = self.grant.ended() => Err(ENDED),
-            answer = answer => answer,
-        }
+    /// Returns when the grant has ended.
+    pub(crate) async fn ended(&self) -> Refusal {
+        self.grant.ended().await;
+        ENDED
     }
 
     /// A refusal as the consumer may read it: why the owner's credential or kubeconfig does not work is
