@@ -49,7 +49,12 @@ pub fn main() -> ExitCode {
     match (first.to_str(), rest.split_first()) {
         (Some("--"), Some((command, args))) => run(command, args),
         (Some("proxy"), Some(_)) if rest.last().is_some_and(is_help) => print(USAGE.as_bytes()),
-        (Some("relay"), Some((word, []))) if is_help(word) => print(USAGE.as_bytes()),
+        // After `--` it is a word of the command.
+        (Some("relay"), Some(_))
+            if rest.last().is_some_and(is_help) && !rest.iter().any(|word| word == "--") =>
+        {
+            print(USAGE.as_bytes())
+        }
         #[cfg(target_os = "linux")]
         (Some("proxy"), Some((service, [context]))) => proxy::run(service, context),
         #[cfg(target_os = "linux")]
