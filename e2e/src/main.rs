@@ -27,7 +27,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::timeout,
+};
 
 use crate::{cluster::Cluster, tools::Tools};
 
@@ -133,12 +136,11 @@ async fn run(options: &Options) -> Outcome<usize> {
     for step in steps.into_iter().filter(|step| options.wants(step.name)) {
         let begin = Instant::now();
         cluster.waits_for("");
-        let outcome = match tokio::time::timeout(STEP, (step.run)(&cluster)).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                let why = cluster.why_it_waits().await;
-                Err(format!("it took longer than {} s: {why}", STEP.as_secs()).into())
-            }
+        let outcome = if let Ok(outcome) = timeout(STEP, (step.run)(&cluster)).await {
+            outcome
+        } else {
+            let why = cluster.why_it_waits().await;
+            Err(format!("it took longer than {} s: {why}", STEP.as_secs()).into())
         };
         let took = begin.elapsed().as_secs_f64();
         match outcome {

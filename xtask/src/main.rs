@@ -80,7 +80,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   fuzz [TARGET…]   every reader of untrusted input, or those named [--seconds N | --runs N]
   fuzz-match       compare the index of image patterns with the plain rules [--pairs N] [--seed N]
   e2e [OPTION…]    a real cluster on loopback, next to kubectl [--if-cached] [--build-only] [--limit SECONDS]
-                   [--without-nodes] [--no-build] [--keep] [WORD]
+                   [--without-nodes] [--no-build] [--keep] [WORD…]
   keycloak         install Keycloak and log in to it with `keyward-oidc`
   spire            build SPIRE and get a token and a certificate from it with `keyward-spiffe`
   dist [OPTION…]   programs, tarball, deb, rpm, image, manifests and sums [--out DIR] [--debug] [--verify] [--test]

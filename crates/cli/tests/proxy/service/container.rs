@@ -99,8 +99,7 @@ fn a_process_that_sees_only_the_mounted_directory_works_and_reaches_nothing_else
     assert_eq!(output.status.code(), Some(127), "{}", said(&output));
 
     // Neither the server, nor the proxy's other contexts, nor anything else of the host.
-    let state = stage.path(".local/state/keyward");
-    let others = addresses(&state.join("proxy/config/kubeconfig"));
+    let others = addresses(&stage.path(".local/state/keyward/proxy/config/kubeconfig"));
     let west = &others.iter().find(|(name, _)| name == "west").unwrap().1;
     for server in [&east.url(), &stage.server("west").url(), west, "https://192.0.2.1:6443"] {
         let raw = ["/bin/kubectl", "--server", server, "get", "--raw", "/version"];
