@@ -34,6 +34,8 @@ pub(crate) struct Object {
     pub(crate) resource: String,
     pub(crate) subresource: String,
     pub(crate) name: String,
+    /// Whether the client wants to upgrade the connection.
+    pub(crate) upgrade: bool,
 }
 
 /// Prefixes of a path that name the verb; the server still takes them apart.
@@ -43,8 +45,8 @@ const VERBS: [&str; 2] = ["proxy", "watch"];
 const OF_NAMESPACES: [&str; 2] = ["status", "finalize"];
 
 impl Attributes {
-    /// Reads the attributes of a request.
-    pub(crate) fn of(method: &Method, uri: &Uri) -> Result<Self, Refusal> {
+    /// Reads the attributes of a request. The server's authorizer does not see whether it is an upgrade.
+    pub(crate) fn of(method: &Method, uri: &Uri, upgrade: bool) -> Result<Self, Refusal> {
         let path = decode_path(uri.path())?;
         let query = Query::parse(uri.query().unwrap_or_default())?;
         let other = |path: &[String]| Self::Path {
@@ -93,6 +95,7 @@ impl Attributes {
             resource: part(0),
             subresource: String::new(),
             name: part(1),
+            upgrade,
         };
         if object.verb != "proxy" {
             object.subresource = part(2);
@@ -200,7 +203,7 @@ mod tests {
     use super::*;
 
     fn read(method: &str, target: &str) -> Option<String> {
-        let attributes = Attributes::of(&method.parse().unwrap(), &target.parse().unwrap());
+        let attributes = Attributes::of(&method.parse().unwrap(), &target.parse().unwrap(), false);
         Some(match attributes.ok()? {
             Attributes::Path { verb, path } => format!("{verb} {path}"),
             Attributes::Object(object) => {

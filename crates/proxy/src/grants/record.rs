@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response};
+use http::{Request, Response, header::UPGRADE};
 use keyward_process::clock::{Clock as _, SystemClock};
 use keyward_protocol::text::inline;
 use serde_json::{Map, Value, json};
@@ -56,7 +56,7 @@ impl Record {
     /// Decides about a request.
     pub(crate) fn begin<B>(grant: &Arc<Grant>, request: &Request<B>) -> Self {
         let (method, uri) = (request.method(), request.uri());
-        let read = Attributes::of(method, uri);
+        let read = Attributes::of(method, uri, request.headers().contains_key(UPGRADE));
         let decision = match &read {
             Err(refusal) => Err(refusal.clone()),
             Ok(attributes) if !grant.stored.rules.allows(attributes) => {

@@ -137,8 +137,9 @@ impl StoredGrant {
         let mut grant: Self = serde_json::from_slice(&text).ok()?;
         name.clone_into(&mut grant.name);
         service.clone_into(&mut grant.service);
-        let usable = grant.rules.headers().is_some() && grant.end().is_some();
-        (usable && grant.der().is_some()).then_some(grant)
+        let rules = &grant.rules;
+        let usable = rules.headers().is_some() && rules.bad_namespace().is_none();
+        (usable && grant.end().is_some() && grant.der().is_some()).then_some(grant)
     }
 
     pub(crate) fn end(&self) -> Option<Timestamp> {
@@ -169,8 +170,15 @@ pub fn create(
     }
     if new.rules.headers().is_none() {
         return Err(Error::usage("no request can act as this user and these groups").hint(
-            "give `--as-group` only with `--as-user`, and neither empty nor with a line break",
+            "give `--as-group` only with `--as-user`, and neither empty nor with white space at an end",
         ));
+    }
+    if let Some(namespace) = new.rules.bad_namespace() {
+        return Err(Error::usage(format!(
+            "`{}` cannot be the name of a namespace",
+            inline(namespace)
+        ))
+        .hint("a namespace has lower-case letters, digits and `-`, at most 63"));
     }
     let cluster = cluster(service, &new.context)?;
     let places = Places::of(surroundings)

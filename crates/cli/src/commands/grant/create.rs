@@ -18,7 +18,8 @@ use crate::{
 ///
 /// A rule is `VERB[,VERB…]:RESOURCE[/SUBRESOURCE][.GROUP]`, such as `get:pods/log` or
 /// `patch:deployments.apps`; `*` stands for every verb, resource or group. These have to be named: `exec`,
-/// `attach`, `portforward`, `proxy`, `serviceaccounts/token`, `certificatesigningrequests` and `secrets`.
+/// `attach`, `portforward`, `proxy`, `serviceaccounts/token`, `certificatesigningrequests`, `secrets`, and
+/// streams of other subresources but `log`.
 /// Every grant may discover what the server has and ask for its own access. The consumer can never
 /// impersonate.
 #[derive(Debug, clap::Args)]

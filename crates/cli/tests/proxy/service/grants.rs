@@ -89,13 +89,13 @@ fn a_consumer_gets_what_its_grant_allows_and_a_line_that_says_what_not() {
         (&list["verb"], &list["namespace"], &list["status"]),
         (&json!("list"), &json!("default"), &json!(200))
     );
-    let state = stage.path(".local/state/keyward");
-    let file = state.join("grant-logs/reader.jsonl");
+    let own = stage.path(".local/state/keyward");
+    let file = own.join("grant-logs/reader.jsonl");
     assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
     // Nothing of the proxy's files is a secret of the grant, and no other context is reached.
-    let rules = fs::read_to_string(state.join("proxy/config/grants/reader.json")).unwrap();
+    let rules = fs::read_to_string(own.join("proxy/config/grants/reader.json")).unwrap();
     assert!(!rules.contains("PRIVATE") && rules.contains("CERTIFICATE"), "{rules}");
-    let other = super::stage::addresses(&state.join("proxy/config/kubeconfig"));
+    let other = super::stage::addresses(&own.join("proxy/config/kubeconfig"));
     let mut card = Card::read(&kubeconfig, 0);
     let west = other.iter().find(|(name, _)| name == "west").unwrap();
     card.address = west.1.strip_prefix("https://").unwrap().parse().unwrap();
@@ -131,13 +131,45 @@ fn a_request_that_can_be_read_in_two_ways_is_refused_and_recorded() {
     let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
     let exec = "/api/v1/namespaces/default/pods/x/exec?command=cat&command=hunter2";
     assert_eq!(status(&card.get(exec, upgrade)), 403);
+    let console = "/apis/vm.example/v1/namespaces/default/machines/x/console";
+    assert_eq!(status(&card.get(console, upgrade)), 403);
     let all = log(&stage, "odd");
     let codes: Vec<_> = all.iter().map(|line| line["status"].as_u64().unwrap()).collect();
-    assert_eq!(codes, [[400; 8].as_slice(), &[403, 404, 403, 403]].concat());
+    assert_eq!(codes, [[400; 8].as_slice(), &[403, 404, 403, 403, 403]].concat());
     assert!(!all.iter().any(|line| line.to_string().contains("hunter2")), "{all:?}");
     assert!(
         stage.server("east").recorder().all().iter().all(|one| one.uri.path().ends_with("ods"))
     );
+}
+
+#[test]
+fn a_grant_that_would_give_more_than_it_says_is_not_created() {
+    let stage = Stage::new(&["east"]);
+    for (args, part) in [
+        (&["--read-only", "--namespace", ""][..], "`` cannot be the name of a namespace"),
+        (
+            &["--read-only", "--namespace", "dev,test"],
+            "`dev,test` cannot be the name of a namespace",
+        ),
+        (&["--as-user", " "], "no request can act as this user and these groups"),
+        (&["--as-user", "ann", "--as-group", "x "], "no request can act as this user"),
+    ] {
+        let all = [&["grant", "create", "wide", "--context", "east"], args].concat();
+        let output = stage.keyward(&all).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", said(&output));
+        assert!(said(&output).contains(part), "{args:?}: {}", said(&output));
+    }
+    assert_eq!(listed(&stage, "wide"), None);
+    // Nor taken from a file.
+    let kubeconfig = grant(&stage, "wide", "east", &["--read-only", "--namespace", "default"]);
+    assert!(works(&stage, &kubeconfig));
+    let file = stage.path(".local/state/keyward/proxy/config/grants/wide.json");
+    let mut rules: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    rules["rules"]["namespaces"] = json!([""]);
+    let new = file.with_extension("new");
+    fs::write(&new, rules.to_string()).unwrap();
+    fs::rename(&new, &file).unwrap();
+    eventually("it is not in force", || !works(&stage, &kubeconfig));
 }
 
 #[test]
