@@ -37,8 +37,14 @@ const KEYS: [&str; 12] = [
 /// Reasons of refusals that are about the owner's files.
 const OF_OWNER: [&str; 3] = ["config", "policy", "context"];
 
-/// The longest value that is recorded.
+/// The longest value that is recorded, in characters.
 const LONGEST: usize = 256;
+
+/// The longest value in a line that would be too long otherwise.
+const SHORT: usize = 48;
+
+/// The longest line. Long ones would soon push older ones out of the log.
+const LONGEST_LINE: usize = 2048;
 
 /// A request. It is recorded when this is dropped, also if the consumer leaves before the answer.
 pub(crate) struct Record {
@@ -74,7 +80,7 @@ impl Record {
             grant: grant.clone(),
             at: SystemClock.now(),
             begun: SystemClock.elapsed(),
-            method: method.as_str().to_ascii_lowercase(),
+            method: shortened(method.as_str(), SHORT).to_ascii_lowercase(),
             attributes: read.ok(),
             query: query.map(|query| recorded(&query)).unwrap_or_default(),
             decision,
@@ -129,11 +135,25 @@ impl Record {
     }
 
     fn line(&self) -> String {
+        let mut line = self.entry(LONGEST);
+        if !self.query.is_empty() {
+            line["query"] = Value::Object(self.query.clone());
+        }
+        let text = line.to_string();
+        if text.len() <= LONGEST_LINE {
+            return text;
+        }
+        let mut line = self.entry(SHORT);
+        line["shortened"] = true.into();
+        line.to_string()
+    }
+
+    fn entry(&self, longest: usize) -> Value {
         let took = SystemClock.elapsed().saturating_sub(self.begun);
         let mut line = json!({
             "time": self.at.to_string(),
             "grant": self.grant.name,
-            "context": self.grant.context,
+            "context": shortened(&self.grant.context, longest),
             "allowed": self.decision.is_ok(),
             "status": self.status,
             "ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
@@ -141,34 +161,31 @@ impl Record {
         match &self.attributes {
             // The path of such a request could be anything.
             None => line["verb"] = self.method.as_str().into(),
-            Some(Attributes::Path { verb, path }) => {
-                line["verb"] = verb.as_str().into();
-                line["path"] = shortened(path).into();
+            Some(Attributes::Path { path, .. }) => {
+                line["verb"] = self.method.as_str().into();
+                line["path"] = shortened(path, longest).into();
             }
             Some(Attributes::Object(object)) => {
                 line["verb"] = (*object.verb).into();
-                line["resource"] = shortened(&object.resource()).into();
-                line["namespace"] = shortened(&object.namespace).into();
-                line["name"] = shortened(&object.name).into();
+                line["resource"] = shortened(&object.resource(), longest).into();
+                line["namespace"] = shortened(&object.namespace, longest).into();
+                line["name"] = shortened(&object.name, longest).into();
             }
         }
-        if !self.query.is_empty() {
-            line["query"] = Value::Object(self.query.clone());
-        }
-        line.to_string()
+        line
     }
 
     fn recent(&self) -> RecentRequest {
         let (verb, resource, namespace, name) = match &self.attributes {
             None => (self.method.clone(), String::new(), String::new(), String::new()),
-            Some(Attributes::Path { verb, path }) => {
-                (verb.clone(), shortened(path), String::new(), String::new())
+            Some(Attributes::Path { path, .. }) => {
+                (self.method.clone(), shortened(path, LONGEST), String::new(), String::new())
             }
             Some(Attributes::Object(object)) => (
                 object.verb.to_string(),
-                shortened(&object.resource()),
-                shortened(&object.namespace),
-                shortened(&object.name),
+                shortened(&object.resource(), LONGEST),
+                shortened(&object.namespace, LONGEST),
+                shortened(&object.name, LONGEST),
             ),
         };
         let (at, status, allowed) = (self.at, self.status, self.decision.is_ok());
@@ -181,7 +198,7 @@ impl Drop for Record {
         if self.decision.is_err() {
             self.grant.denied.fetch_add(1, Ordering::Relaxed);
         }
-        self.grant.log.write(self.line());
+        self.grant.log.write(&self.line(), self.decision.is_ok());
         self.grant.remember(self.recent());
     }
 }
@@ -213,11 +230,11 @@ fn denial(grant: &Grant, attributes: &Attributes) -> String {
 
 fn recorded(query: &Query) -> Map<String, Value> {
     let pairs = KEYS.iter().filter_map(|key| Some((*key, query.values(key).next()?)));
-    pairs.map(|(key, value)| (key.to_owned(), shortened(value).into())).collect()
+    pairs.map(|(key, value)| (key.to_owned(), shortened(value, LONGEST).into())).collect()
 }
 
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(LONGEST) {
+fn shortened(text: &str, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

@@ -7,8 +7,9 @@ use std::{
 };
 
 use clap_complete::ArgValueCandidates;
+use keyward_protocol::text::escape_json;
 use keyward_proxy::grants;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     commands::completions::names,
@@ -51,14 +52,19 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
             Failure::failed(format!("`{}` cannot be read", file.display()))
                 .note("cause", error.to_string())
         };
-        for line in BufReader::new(File::open(&file).map_err(failed)?).lines() {
+        for line in BufReader::new(File::open(&file).map_err(failed)?).split(b'\n') {
             let line = line.map_err(failed)?;
-            let entry: Value = serde_json::from_str(&line).unwrap_or_default();
+            if line.is_empty() {
+                continue;
+            }
+            // Part of a line, from when the disk was full.
+            let broken = |_| json!({ "unreadable": String::from_utf8_lossy(&line) });
+            let entry: Value = serde_json::from_slice(&line).unwrap_or_else(broken);
             if args.denied && entry["allowed"] == true {
                 continue;
             }
             match args.output.format {
-                Format::Json => writeln!(out, "{line}")?,
+                Format::Json => writeln!(out, "{}", escape_json(&entry.to_string()))?,
                 Format::Text => writeln!(out, "{}", text(&entry))?,
             }
         }
@@ -68,6 +74,9 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
 }
 
 fn text(entry: &Value) -> String {
+    if let Some(part) = entry["unreadable"].as_str() {
+        return format!("unreadable: {}", inline(part));
+    }
     let word = |name: &str| entry[name].as_str().map(inline).unwrap_or_default();
     let status = entry["status"].as_u64().map_or("-".to_owned(), |status| status.to_string());
     let mut line =

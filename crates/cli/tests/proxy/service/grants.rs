@@ -323,6 +323,38 @@ fn a_consumer_does_not_learn_why_the_owners_credential_fails() {
     assert!(!told(&kubeconfig, path).contains(".kube"), "{}", told(&kubeconfig, path));
 }
 
+#[test]
+fn no_request_makes_a_long_line_or_moves_the_owners_terminal() {
+    let stage = Stage::new(&["east"]);
+    let card = Card::read(&grant(&stage, "loud", "east", &["--read-only"]), 0);
+    let (long, host) = ("X".repeat(4000), card.address);
+    card.say(&format!("{long} /nothing HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))
+        .unwrap();
+    card.get(&format!("/api/v1/namespaces/{long}/pods/{long}?container={long}"), "");
+    let controls =
+        ["container", "fieldSelector", "labelSelector", "limit", "fieldManager", "follow"]
+            .map(|key| format!("{key}={}", "%01".repeat(300)));
+    card.get(&format!("/api/v1/pods?{}", controls.join("&")), "");
+    card.get("/api/v1/namespaces/default/pods?labelSelector=%c2%9b31m%e2%80%ae", "");
+    let file = stage.path(".local/state/keyward/grant-logs/loud.jsonl");
+    fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(b"\xff{half\n").unwrap();
+    card.get("/version", "");
+    for line in fs::read(&file).unwrap().split(|byte| *byte == b'\n') {
+        assert!(line.len() <= 2048, "{}", String::from_utf8_lossy(line));
+    }
+    let all = log(&stage, "loud");
+    assert_eq!(all.len(), 6, "{all:?}");
+    assert!(all[0]["verb"].as_str().unwrap().len() < 100, "{}", all[0]);
+    assert_eq!((&all[2]["shortened"], &all[2]["query"]), (&json!(true), &Value::Null));
+    assert_eq!(all[3]["query"]["labelSelector"], "\u{9b}31m\u{202e}");
+    assert_eq!(all[4]["unreadable"], "\u{fffd}{half");
+    assert_eq!(all[5]["path"], "/version");
+    for format in ["json", "text"] {
+        let shown = stage.keyward_prints(&["grant", "log", "loud", "-o", format]);
+        assert!(!shown.contains(['\u{9b}', '\u{202e}']), "{shown}");
+    }
+}
+
 fn works(stage: &Stage, kubeconfig: &Path) -> bool {
     stage.kubectl(kubeconfig, &["get", "pods"]).output().unwrap().status.success()
 }
