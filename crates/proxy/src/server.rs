@@ -263,7 +263,10 @@ async fn connect(
         // The consumer of a grant is answered as if there were no other context.
         Some(_) if !own => return acceptor.metrics.rejected(),
         Some(grant) => {
-            let connected = grant.enter();
+            let Some(connected) = grant.admit() else {
+                tracing::warn!("dropped a client: grant `{}` has too many connections", grant.name);
+                return acceptor.metrics.rejected();
+            };
             (Access::Granted(Arc::new(gate.strict()), grant), Some(connected))
         }
     };

@@ -18,6 +18,10 @@ use crate::context::ServedContexts;
 /// How many requests are remembered.
 const RECENT: usize = 20;
 
+/// How many connections a consumer may have open. They and those to its socket must not use up the files
+/// that the proxy can open.
+pub(super) const MOST_CONNECTIONS: u32 = 128;
+
 /// A grant in force.
 pub(crate) struct Grant {
     pub(crate) name: String,
@@ -123,7 +127,8 @@ impl Grant {
         }
         let Some(context) = contexts.named(&self.context) else { return };
         let address = context.url.trim_start_matches("https://").to_owned();
-        match relay::listen(&places.socket(&self.name), address) {
+        let (private, socket) = (places.private_socket(&self.name), places.socket(&self.name));
+        match relay::listen(&private, &socket, address) {
             Ok(task) => {
                 *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
             }
@@ -139,7 +144,14 @@ impl Grant {
         !self.stored.socket || listener.is_some()
     }
 
-    /// Counts a connection or an upgraded stream until the result is dropped.
+    /// Counts a connection until the result is dropped; `None` if there are too many.
+    pub(crate) fn admit(self: &Arc<Self>) -> Option<Connected> {
+        let connected = self.enter();
+        let open = self.connections.load(Ordering::Relaxed);
+        (open <= MOST_CONNECTIONS.into()).then_some(connected)
+    }
+
+    /// Counts an upgraded stream, whose connection was admitted, until the result is dropped.
     pub(crate) fn enter(self: &Arc<Self>) -> Connected {
         self.connections.fetch_add(1, Ordering::Relaxed);
         Connected(self.clone())

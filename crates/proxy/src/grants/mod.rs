@@ -135,10 +135,23 @@ impl Grants {
         let Some(Source { service, places }) = &self.0.source else { return };
         let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
         // Before it is read, so that a change in between is noticed.
-        *seen = changed(service);
+        let changed = changed(service);
+        let (found, complete) = StoredGrant::scan(service);
+        // What could not be read is tried again.
+        *seen = changed.filter(|_| complete);
         let before = self.0.live.load_full();
         let mut now = HashMap::new();
-        for stored in StoredGrant::of_service(service) {
+        let unread = |grant: &Grant| {
+            !complete
+                && found.iter().all(|one| one.name != grant.name)
+                && grant.expires > SystemClock.now()
+                && store::exists(service, &grant.name)
+        };
+        // They stay as they are: no consumer can end another's grant by using up what reading needs.
+        for (certificate, grant) in before.iter().filter(|(_, grant)| unread(grant)) {
+            now.insert(certificate.clone(), grant.clone());
+        }
+        for stored in found {
             if stored.is_expired() {
                 let _ = store::remove(service, places, &stored.name);
                 continue;

@@ -100,6 +100,11 @@ impl Places {
         self.consumer(name).join("proxy.sock")
     }
 
+    /// Where a socket is made before the consumer can reach it. No grant has such a name.
+    pub(crate) fn private_socket(&self, name: &str) -> PathBuf {
+        self.state.join("grants").join(format!(".{name}.sock"))
+    }
+
     pub(crate) fn log(&self, name: &str) -> PathBuf {
         self.state.join("grant-logs").join(format!("{name}.jsonl"))
     }
@@ -108,20 +113,41 @@ impl Places {
 impl StoredGrant {
     /// The grants of a service, by name. A file that is not one is ignored, with a warning.
     pub fn of_service(service: &Service) -> Vec<Self> {
-        let entries = fs::read_dir(service.grants()).into_iter().flatten().flatten();
-        let mut found: Vec<_> = entries
-            .filter_map(|entry| {
-                let file = entry.file_name().into_string().ok()?;
-                let name = file.strip_suffix(".json").filter(|name| is_name(name))?;
-                let read = Self::read(&entry.path(), name, service.name());
-                if read.is_none() {
-                    tracing::warn!("`{}` is not a grant", entry.path().display());
+        Self::scan(service).0
+    }
+
+    /// The grants of a service, by name, and whether all of its files could be read.
+    pub(super) fn scan(service: &Service) -> (Vec<Self>, bool) {
+        let (mut found, mut complete) = (Vec::new(), true);
+        let mut failed = |path: &Path, error: &io::Error| {
+            // A file may have been removed meanwhile, and what is no file fails without the system's help.
+            if error.kind() != io::ErrorKind::NotFound && error.raw_os_error().is_some() {
+                tracing::warn!(%error, "cannot read `{}`", path.display());
+                complete = false;
+            }
+        };
+        let directory = service.grants();
+        let entries = fs::read_dir(&directory).map_err(|error| failed(&directory, &error));
+        for entry in entries.into_iter().flatten() {
+            let path = match entry {
+                Ok(entry) => entry.path(),
+                Err(error) => {
+                    failed(&directory, &error);
+                    continue;
                 }
-                read
-            })
-            .collect();
-        found.sort_by(|one: &Self, other| one.name.cmp(&other.name));
-        found
+            };
+            let file = path.file_name().and_then(|file| file.to_str()).unwrap_or_default();
+            let Some(name) = file.strip_suffix(".json").filter(|name| is_name(name)) else {
+                continue;
+            };
+            match Self::read(&path, name, service.name()) {
+                Ok(Some(grant)) => found.push(grant),
+                Ok(None) => tracing::warn!("`{}` is not a grant", path.display()),
+                Err(error) => failed(&path, &error),
+            }
+        }
+        found.sort_by(|one, other| one.name.cmp(&other.name));
+        (found, complete)
     }
 
     /// All grants of this user, by name.
@@ -132,14 +158,15 @@ impl StoredGrant {
         found
     }
 
-    fn read(path: &Path, name: &str, service: &str) -> Option<Self> {
-        let text = file::read(path, &Limits::GIVEN.regular()).ok()?;
-        let mut grant: Self = serde_json::from_slice(&text).ok()?;
+    /// Reads a grant; `None` if the file is not one.
+    fn read(path: &Path, name: &str, service: &str) -> io::Result<Option<Self>> {
+        let text = file::read(path, &Limits::GIVEN.regular())?;
+        let Ok(mut grant) = serde_json::from_slice::<Self>(&text) else { return Ok(None) };
         name.clone_into(&mut grant.name);
         service.clone_into(&mut grant.service);
         let rules = &grant.rules;
         let usable = rules.headers().is_some() && rules.bad_namespace().is_none();
-        (usable && grant.end().is_some() && grant.der().is_some()).then_some(grant)
+        Ok((usable && grant.end().is_some() && grant.der().is_some()).then_some(grant))
     }
 
     pub(crate) fn end(&self) -> Option<Timestamp> {
@@ -327,6 +354,12 @@ fn make_room(surroundings: &Surroundings, places: &Places, name: &str) {
         }
         Some(_) => {}
     }
+}
+
+/// Whether nobody has removed a grant.
+pub(super) fn exists(service: &Service, name: &str) -> bool {
+    let found = fs::symlink_metadata(rules_file(service, name));
+    !found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 fn rules_file(service: &Service, name: &str) -> PathBuf {

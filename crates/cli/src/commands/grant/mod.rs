@@ -5,7 +5,10 @@ mod create;
 mod list;
 mod log;
 
-use std::process::ExitCode;
+use std::{
+    io::ErrorKind::{ConnectionRefused, NotFound},
+    process::ExitCode,
+};
 
 use clap_complete::ArgValueCandidates;
 use keyward_proxy::grants;
@@ -79,13 +82,21 @@ fn revoke(args: &Revoke, globals: &Globals) -> Result<ExitCode, Failure> {
 /// Has the proxy of a service, if it is running, read its grants again.
 fn tell_proxy(service: &str, globals: &Globals) -> Result<(), Failure> {
     for running in keyward_proxy::running(&globals.surroundings)? {
-        if running.status().is_ok_and(|status| status["service"] == service)
-            && let Err(error) = running.reload_grants()
-        {
-            let process = running.pid;
-            return Err(Failure::failed(format!("the proxy (process {process}) does not answer"))
-                .note("cause", error.to_string())
-                .hint(format!("`kill {process}` ends it; then the change counts")));
+        // One that does not say whose proxy it is may be this service's.
+        if running.status().is_ok_and(|status| status["service"] != service) {
+            continue;
+        }
+        match running.reload_grants() {
+            Ok(()) => {}
+            // It has ended meanwhile.
+            Err(error) if matches!(error.kind(), NotFound | ConnectionRefused) => {}
+            Err(error) => {
+                let process = running.pid;
+                let what = format!("the proxy (process {process}) does not answer");
+                return Err(Failure::failed(what)
+                    .note("cause", error.to_string())
+                    .hint(format!("`kill {process}` ends it; then the change counts")));
+            }
         }
     }
     Ok(())

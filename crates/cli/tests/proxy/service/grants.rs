@@ -355,6 +355,58 @@ fn no_request_makes_a_long_line_or_moves_the_owners_terminal() {
     }
 }
 
+#[test]
+fn a_grant_stays_while_its_file_cannot_be_read_and_ends_without_it() {
+    let stage = Stage::new(&["east"]);
+    let one = grant(&stage, "one", "east", &["--read-only"]);
+    let file = stage.path(".local/state/keyward/proxy/config/grants/one.json");
+    // A link to itself cannot be opened, not even by root.
+    let link = file.with_extension("new");
+    std::os::unix::fs::symlink("one.json", &link).unwrap();
+    fs::rename(&link, &file).unwrap();
+    // When this returns, the proxy has read the directory.
+    let two = grant(&stage, "two", "east", &["--read-only"]);
+    assert!(works(&stage, &one) && works(&stage, &two));
+    fs::remove_file(&file).unwrap();
+    stage.keyward_prints(&["grant", "revoke", "two"]);
+    assert!(!works(&stage, &one));
+}
+
+#[test]
+fn a_consumer_has_only_so_many_connections() {
+    let stage = Stage::new(&["east"]);
+    let [one, two] = ["one", "two"].map(|name| grant(&stage, name, "east", &["--read-only"]));
+    let card = Card::read(&one, 0);
+    let open = || {
+        let mut stream = card.connect(card.settings(true), &card.server_name);
+        write!(stream, "GET /version HTTP/1.1\r\nHost: {}\r\n\r\n", card.address).ok()?;
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).ok().map(|()| stream)
+    };
+    let streams: Vec<_> = (0..128).map(|_| open().unwrap()).collect();
+    assert!(open().is_none());
+    assert!(works(&stage, &two));
+    assert_eq!(listed(&stage, "one").unwrap()["connections"], 128);
+    drop(streams);
+    eventually("there is room", || open().is_some());
+}
+
+#[test]
+fn revoking_says_if_the_proxy_does_not_answer() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let stage = Stage::new(&["east"]);
+    let kubeconfig = grant(&stage, "held", "east", &["--read-only"]);
+    let copy = stage.path("copy");
+    fs::copy(&kubeconfig, &copy).unwrap();
+    let proxy = Pid::from_raw(stage.proxy()).unwrap();
+    kill_process(proxy, Signal::STOP).unwrap();
+    let output = stage.keyward(&["grant", "revoke", "held"]).output().unwrap();
+    kill_process(proxy, Signal::CONT).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("does not answer"), "{}", said(&output));
+    eventually("the proxy notices by itself", || !works(&stage, &copy));
+}
+
 fn works(stage: &Stage, kubeconfig: &Path) -> bool {
     stage.kubectl(kubeconfig, &["get", "pods"]).output().unwrap().status.success()
 }
