@@ -35,7 +35,8 @@ pub enum Asks {
 pub const NAMESPACES: [&str; 2] = ["team-a", "team-b"];
 /// No object has this name.
 const NAME: &str = "no-such-object";
-/// Subresources that a client upgrades.
+/// Subresources that a client upgrades. A grant has to name every other that is upgraded, except `log`; a
+/// role knows nothing of upgrades, so there is nothing to compare.
 const STREAMS: [&str; 4] = ["exec", "attach", "portforward", "proxy"];
 /// Changes nothing, whatever is asked for.
 const DRY: &str = "dryRun=All";

@@ -356,6 +356,24 @@ fn no_request_makes_a_long_line_or_moves_the_owners_terminal() {
 }
 
 #[test]
+fn nothing_is_forwarded_while_a_line_is_not_in_the_log() {
+    let stage = Stage::new(&["east"]);
+    let card = Card::read(&grant(&stage, "mute", "east", &["--read-only"]), 0);
+    let file = stage.path(".local/state/keyward/grant-logs/mute.jsonl");
+    fs::create_dir_all(&file).unwrap();
+    stage.server("east").recorder().clear();
+    let path = "/api/v1/namespaces/default/pods";
+    let answer = card.get(path, "");
+    assert!(status(&answer) >= 500 && answer.contains("the log of grant `mute`"), "{answer}");
+    let heard = stage.server("east").recorder().all();
+    assert!(heard.iter().all(|one| one.uri.path() != path), "{heard:?}");
+    fs::remove_dir(&file).unwrap();
+    assert_eq!(status(&card.get(path, "")), 200);
+    let allowed: Vec<_> = log(&stage, "mute").iter().map(|line| line["allowed"] == true).collect();
+    assert_eq!(allowed, [false, true]);
+}
+
+#[test]
 fn a_grant_stays_while_its_file_cannot_be_read_and_ends_without_it() {
     let stage = Stage::new(&["east"]);
     let one = grant(&stage, "one", "east", &["--read-only"]);
