@@ -198,7 +198,7 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-    /// Binds each of these contexts, and returns their ports.
+    /// Binds each of these contexts, and returns their ports. Tests run at once, so each has contexts of its own.
     fn ports(home: &Path, contexts: &[&str]) -> (Vec<u16>, Vec<TcpListener>) {
         let vars = vec![("HOME".into(), home.into())];
         let mut ports = Ports::open(&Surroundings::fixed(Fixed { vars, ..Fixed::default() }));
@@ -220,12 +220,12 @@ mod tests {
     #[test]
     fn a_second_proxy_of_a_context_has_a_port_of_its_own_that_is_kept_too() {
         let home = tempfile::tempdir().unwrap();
-        let (first, open) = ports(home.path(), &["a"]);
-        let (second, _) = ports(home.path(), &["a"]);
+        let (first, open) = ports(home.path(), &["second"]);
+        let (second, _) = ports(home.path(), &["second"]);
         assert_ne!(first, second);
-        assert_eq!(ports(home.path(), &["a"]).0, second);
+        assert_eq!(ports(home.path(), &["second"]).0, second);
         drop(open);
-        assert_eq!(ports(home.path(), &["a"]).0, first);
+        assert_eq!(ports(home.path(), &["second"]).0, first);
     }
 
     #[test]
@@ -250,10 +250,10 @@ mod tests {
     #[test]
     fn a_file_that_is_no_list_of_ports_stops_nobody() {
         let home = tempfile::tempdir().unwrap();
-        let (first, _) = ports(home.path(), &["a"]);
+        let (first, _) = ports(home.path(), &["no-list"]);
         let path = home.path().join(".local/state/keyward/proxy-ports.json");
         fs::write(&path, "{").unwrap();
-        assert_eq!(ports(home.path(), &["a"]).0, first, "the search starts at the same port");
-        assert!(fs::read_to_string(&path).unwrap().contains("a at https://one"));
+        assert_eq!(ports(home.path(), &["no-list"]).0, first, "the search starts at the same port");
+        assert!(fs::read_to_string(&path).unwrap().contains("no-list at https://one"));
     }
 }

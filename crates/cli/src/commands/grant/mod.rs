@@ -29,7 +29,7 @@ Examples:
   export KUBECONFIG=\"$(keyward grant create claude --context prod --read-only --ttl 8h)\"
 
   # Let a script restart deployments in one namespace.
-  keyward grant create deployer --context dev --namespace shop --allow get,list,patch:deployments.apps
+  keyward grant create ci --context dev --namespace shop --allow get,patch:deployments.apps
 
   # See what it did, and end it.
   keyward grant log claude

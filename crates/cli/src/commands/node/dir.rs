@@ -71,15 +71,16 @@ impl NodeDir {
         let path = self.path.join(LOCK);
         loop {
             // A removal may be faster than each of these steps.
-            let is_gone = || fs::symlink_metadata(&self.path).is_err();
+            let is_other = || fs::symlink_metadata(&self.path).is_ok_and(|found| !found.is_dir());
             match DirBuilder::new().recursive(true).mode(0o755).create(&self.path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_gone() => continue,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !is_other() => {
+                    continue;
+                }
                 made => made.map_err(failed("create", &self.path))?,
             }
-            match trusted::directory(&self.path) {
-                Err(_) if is_gone() => continue,
-                checked => checked?,
-            };
+            if trusted::directory(&self.path)?.is_none() {
+                continue;
+            }
             let mut options = OpenOptions::new();
             options.write(true).create(true).truncate(false).mode(0o600);
             options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
