@@ -4,7 +4,7 @@
 //
 // Prints its issuer address once it listens. Whoever opens a login page there is logged in as `ann` at once:
 // what is proven is the talk between a client, the provider and the API server, not a form.
-import { generateKeyPairSync } from 'node:crypto'
+import { createPrivateKey, generateKeyPairSync } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:https'
 
@@ -13,8 +13,14 @@ import { Provider, errors } from 'oidc-provider'
 const [certificate, key] = process.argv.slice(2)
 const groups = { ann: ['readers', 'night-shift'] }
 const password = 'correct horse'
-const pair = generateKeyPairSync('rsa', { modulusLength: 2048 })
-const signer = { ...pair.privateKey.export({ format: 'jwk' }), alg: 'RS256', use: 'sig', kid: 'one' }
+// Read again before the export: Node 20 can lock up for ever if it collects a finished generation of keys while it exports
+// the key that came from it.
+const { privateKey } = generateKeyPairSync('rsa', {
+  modulusLength: 2048,
+  publicKeyEncoding: { type: 'spki', format: 'pem' },
+  privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+})
+const signer = { ...createPrivateKey(privateKey).export({ format: 'jwk' }), alg: 'RS256', use: 'sig', kid: 'one' }
 
 // The port is the system's choice and part of the issuer's name: listen first, then make the provider.
 let provider

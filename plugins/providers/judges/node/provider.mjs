@@ -4,7 +4,7 @@
 //
 // Prints `issuer ADDRESS` once it listens, then a line for each grant. A GET of `/test/revoke` ends all
 // refresh tokens. Whoever opens a login page is logged in as `ann` at once.
-import { generateKeyPairSync } from 'node:crypto'
+import { createPrivateKey, generateKeyPairSync } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import * as http from 'node:http'
 import * as https from 'node:https'
@@ -12,10 +12,20 @@ import * as https from 'node:https'
 import { Provider, errors } from 'oidc-provider'
 
 const options = JSON.parse(process.argv[2] ?? '{}')
+// Read again before the export: Node 20 can lock up for ever if it collects a finished generation of keys while it exports
+// the key that came from it.
+const generate = (kind, settings = {}) => {
+  const pem = generateKeyPairSync(kind, {
+    ...settings,
+    publicKeyEncoding: { type: 'spki', format: 'pem' },
+    privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+  }).privateKey
+  return createPrivateKey(pem).export({ format: 'jwk' })
+}
 const keys = [
-  { ...generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export({ format: 'jwk' }), alg: 'RS256', use: 'sig', kid: 'rsa' },
-  { ...generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey.export({ format: 'jwk' }), alg: 'ES256', use: 'sig', kid: 'ec' },
-  { ...generateKeyPairSync('ed25519').privateKey.export({ format: 'jwk' }), alg: 'EdDSA', use: 'sig', kid: 'ed' },
+  { ...generate('rsa', { modulusLength: 2048 }), alg: 'RS256', use: 'sig', kid: 'rsa' },
+  { ...generate('ec', { namedCurve: 'P-256' }), alg: 'ES256', use: 'sig', kid: 'ec' },
+  { ...generate('ed25519'), alg: 'EdDSA', use: 'sig', kid: 'ed' },
 ]
 const device = 'urn:ietf:params:oauth:grant-type:device_code'
 const native = {
