@@ -81,7 +81,7 @@ impl RequestStats {
 /// A request that lasts, such as a watch. Other requests are counted, but nothing is kept of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Stream {
-    /// Its protocol after an upgrade, or `watch` or `log`.
+    /// The protocol after an upgrade, or `watch` or `log`.
     pub(crate) kind: &'static str,
     /// Without the query, which contains the words of commands.
     pub(crate) path: String,
@@ -149,7 +149,7 @@ pub(crate) struct OpenRequest {
     stats: Arc<RequestStats>,
     /// The activity of its connection.
     connection: Arc<Activity>,
-    /// Its number among the streams, if it is one.
+    /// The number among the streams, if the request is one.
     stream: Option<u64>,
 }
 

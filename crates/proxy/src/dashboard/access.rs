@@ -1,4 +1,4 @@
-//! Who may see the dashboard: a browser of the proxy's own user that has opened a link which was asked
+//! Access to the dashboard: for a browser of the proxy's own user that has opened a link which was asked
 //! for at the admin socket.
 //!
 //! - The process at the other end of each connection must belong to the same user.
@@ -99,9 +99,9 @@ pub(super) struct Session {
 
 /// What a request may do.
 pub(super) enum Rights {
-    /// It has spent a link: here is its session.
+    /// The browser has spent a link: here is its session.
     Opened(Session),
-    /// It belongs to a session and is for this path of it.
+    /// The request belongs to a session and is for this path of it.
     Inside(Session, String),
 }
 

@@ -1,4 +1,4 @@
-//! Who the server of each context takes the user for. It is asked when the page is opened, and only with
+//! The user's identity at the server of each context. Servers are asked when the page is opened, and only with
 //! a credential that is there already, so no login comes from looking at the page.
 
 use std::{

@@ -69,7 +69,7 @@ pub struct StoredGrant {
 /// What a new grant is to be.
 #[derive(Debug, Clone)]
 pub struct NewGrant {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The context that it gives access to.
     pub context: String,

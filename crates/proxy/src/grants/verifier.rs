@@ -1,4 +1,4 @@
-//! Which client certificates a listener accepts: those of its own authority, and those of grants.
+//! The client certificates that a listener accepts: those of its own authority, and those of grants.
 
 use std::sync::Arc;
 

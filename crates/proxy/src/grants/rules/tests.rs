@@ -1,4 +1,4 @@
-//! Which requests rules allow.
+//! Tests of which requests rules allow.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Who may see the dashboard, and what it never shows.
+//! The check of who may see the dashboard, and what the page never shows.
 
 use std::{
     fs,
