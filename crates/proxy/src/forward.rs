@@ -1,6 +1,6 @@
 //! One request, from a client to the server and back.
 
-use std::{convert::Infallible, future::pending, sync::Arc};
+use std::{convert::Infallible, future::pending, pin::pin, sync::Arc};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version,
@@ -33,11 +33,13 @@ const UNASKED_CHANGE: &str = "the server upgraded to a protocol that was not req
 const AMBIGUOUS: &str = "the server's response has conflicting lengths";
 
 /// Headers of a single connection, besides those that `Connection` names.
-const HOP_BY_HOP: [HeaderName; 4] = [
+const HOP_BY_HOP: [HeaderName; 6] = [
+    CONNECTION,
+    TRANSFER_ENCODING,
+    UPGRADE,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     HeaderName::from_static("http2-settings"),
-    TRANSFER_ENCODING,
 ];
 
 /// Decides which requests of a client are forwarded.
@@ -96,7 +98,9 @@ pub(crate) async fn forward(
         (Ok(_), State::Closed(refusal)) => Err(refusal.clone()),
         (Ok(connection), State::Open(route)) => {
             let grant = record.as_ref().map(Record::grant);
-            let passing = pass(&context, route, request, &connection, &progress, open, grant);
+            // Pinned, because `select` would move the large future of every request.
+            let passing =
+                pin!(pass(&context, route, request, &connection, &progress, open, grant));
             // Awaited in one place: in each of two, this future, which every request has, would have room for it.
             tokio::select! {
                 biased;
@@ -252,11 +256,12 @@ fn strip(headers: &mut HeaderMap, connection: &Connection) {
     for name in &connection.names {
         headers.remove(name);
     }
-    headers.remove(CONNECTION);
-    for name in &HOP_BY_HOP {
-        headers.remove(name);
+    // Few messages have one: looking once is quicker than removing each.
+    if headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
+        for name in &HOP_BY_HOP {
+            headers.remove(name);
+        }
     }
-    headers.remove(UPGRADE);
     if let Some(te) = headers.get(TE)
         && te != "trailers"
     {

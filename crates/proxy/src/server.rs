@@ -319,8 +319,9 @@ async fn talk(
     let socket = stream.get_ref().0.clone();
     let activity = Activity::new();
     let streams = activity.clone();
+    // Boxed, because hyper moves the future, and a connection has room for one as long as it is open.
     let service = service_fn(move |request| {
-        forward(context.clone(), access.clone(), streams.clone(), request)
+        Box::pin(forward(context.clone(), access.clone(), streams.clone(), request))
     });
     let io = TokioIo::new(stream);
     let mut draining = pin!(draining(stage));

@@ -7,9 +7,9 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use rustix::net::Shutdown;
+use rustix::net::{RecvFlags, Shutdown};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::TcpStream,
 };
 
@@ -46,9 +46,27 @@ impl AsyncRead for Socket {
     ) -> Poll<io::Result<()>> {
         loop {
             ready!(self.0.poll_read_ready(cx))?;
-            match self.0.try_read(buf.initialize_unfilled()) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => return Poll::Ready(read.map(|size| buf.advance(size))),
+            let room = buf.initialize_unfilled();
+            let mut read = None;
+            let tried = self.0.try_io(Interest::READABLE, || {
+                let size = rustix::net::recv(&*self.0, &mut *room, RecvFlags::empty())?.0;
+                read = Some(size);
+                // The socket is empty now, so the next read waits for an event instead of trying in
+                // vain, as after every request of a client that waits for its answer.
+                if 0 < size && size < room.len() {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                Ok(())
+            });
+            match (read, tried) {
+                (Some(size), _) => {
+                    buf.advance(size);
+                    return Poll::Ready(Ok(()));
+                }
+                (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => {
+                    return Poll::Ready(Err(error));
+                }
+                _ => {}
             }
         }
     }
@@ -74,6 +92,10 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        // Most responses are a single piece, for which the system has less to do.
+        if let [only] = bytes {
+            return self.poll_write(cx, only);
+        }
         loop {
             ready!(self.0.poll_write_ready(cx))?;
             match self.0.try_write_vectored(bytes) {
@@ -93,5 +115,39 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(rustix::net::shutdown(&*self.0, Shutdown::Write).map_err(Into::into))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_read_that_empties_the_socket_misses_nothing_that_comes_later() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut socket = Socket::new(listener.accept().await.unwrap().0);
+        let mut buffer = [0; 4];
+        for sent in [&b"abc"[..], b"abcd", b"abcdefg", b"h"] {
+            client.write_all(sent).await.unwrap();
+            let mut received = Vec::new();
+            while received.len() < sent.len() {
+                let size = socket.read(&mut buffer).await.unwrap();
+                received.extend_from_slice(&buffer[..size]);
+            }
+            assert_eq!(received, sent);
+        }
+        client.write_all(b"end").await.unwrap();
+        drop(client);
+        let mut rest = Vec::new();
+        socket.read_to_end(&mut rest).await.unwrap();
+        assert_eq!(rest, b"end");
     }
 }

@@ -4,6 +4,7 @@ mod diagnosis;
 mod dialer;
 mod environment;
 mod proxy;
+mod read_ahead;
 mod socks;
 mod tcp;
 mod trace;
@@ -18,10 +19,11 @@ use std::{
 
 use keyward_process::surroundings::Surroundings;
 use rustls::{ClientConfig, InvalidMessage};
-use tokio::{io::BufReader, net::TcpStream, time::Instant};
+use tokio::{net::TcpStream, time::Instant};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 
+use self::read_ahead::ReadAhead;
 pub use self::trace::{Secured, Trace, Tracer};
 pub(crate) use self::{
     diagnosis::{Cause, Diagnosis, Observed},
@@ -40,11 +42,8 @@ const TICK: Duration = Duration::from_millis(50);
 /// A socket to the server, or one inside the TLS of a proxy.
 pub(crate) type Stream = Either<TcpStream, TlsStream<TcpStream>>;
 
-/// What HTTP is spoken on. Buffered, because rustls reads 4 KiB at a time, each a system call.
-pub(crate) type Io = Either<Stream, TlsStream<BufReader<Stream>>>;
-
-/// How much is read from a socket at once: a TLS record. More would cost every new connection memory.
-const READ: usize = 16 * 1024;
+/// What HTTP is spoken on.
+pub(crate) type Io = Either<Stream, TlsStream<ReadAhead<Stream>>>;
 
 /// Connects to one server. Knows nothing of credentials: the caller brings the TLS configuration.
 #[derive(Debug, Clone)]
@@ -182,7 +181,7 @@ impl Connector {
         self.trust.prepare(false).await;
         let name = self.trust.name_for(&self.origin)?;
         let handshake =
-            TlsConnector::from(tls.clone()).connect(name, BufReader::with_capacity(READ, stream));
+            TlsConnector::from(tls.clone()).connect(name, ReadAhead::new(stream));
         let shaken = match diagnosis.signing() {
             None => handshake.await,
             Some(signing) => signing

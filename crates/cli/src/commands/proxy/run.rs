@@ -127,7 +127,12 @@ async fn serve(
 pub(super) fn runtime() -> Result<Runtime, Failure> {
     let threads =
         std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4));
-    Builder::new_multi_thread()
+    let mut builder = match threads {
+        // Without other threads, handing tasks to them is not paid for either.
+        1 => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    builder
         .worker_threads(threads)
         .thread_name("proxy")
         .enable_all()

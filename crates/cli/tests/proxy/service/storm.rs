@@ -5,7 +5,10 @@ use std::{
     env,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -114,13 +117,67 @@ const WHOAMI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../e2e/clients/pyt
 /// Requests that take longer are printed, in milliseconds.
 const SLOW: usize = 8_000;
 
+/// How long the proxy may take to notice that the kubeconfig was repaired, on a busy machine.
+const RELOAD: Duration = Duration::from_secs(10);
+
 /// What the requests of a client came to.
 #[derive(Default)]
 struct Tally {
     served: AtomicUsize,
-    refused: AtomicUsize,
+    /// Refused because the kubeconfig was broken or did not have the context.
+    missing: AtomicUsize,
+    /// Refused because something was stopped, killed or replaced during the request.
+    disturbed: AtomicUsize,
     /// The longest that one took, in milliseconds.
     longest: AtomicUsize,
+}
+
+/// When requests may be refused. The lists are short, so they are searched from the start.
+#[derive(Default)]
+struct History {
+    /// The contexts in the kubeconfig, from each moment on.
+    contexts: Mutex<Vec<(Instant, Vec<&'static str>)>>,
+    /// Changes to the programs or their processes. One that is under way has no end.
+    disturbances: Mutex<Vec<(Instant, Option<Instant>)>>,
+}
+
+/// Why a request may be refused.
+enum Excuse {
+    NoContext,
+    Disturbed,
+}
+
+impl History {
+    fn set_contexts(&self, contexts: &[&'static str]) {
+        self.contexts.lock().unwrap().push((Instant::now(), contexts.to_vec()));
+    }
+
+    /// Does something that may break requests that are open meanwhile.
+    fn disturb<T>(&self, act: impl FnOnce() -> T) -> T {
+        let number = {
+            let mut all = self.disturbances.lock().unwrap();
+            all.push((Instant::now(), None));
+            all.len() - 1
+        };
+        let done = act();
+        self.disturbances.lock().unwrap()[number].1 = Some(Instant::now());
+        done
+    }
+
+    /// Why a request for a context that began then and ends now may be refused.
+    fn excuse(&self, context: &str, begun: Instant) -> Option<Excuse> {
+        let contexts = self.contexts.lock().unwrap();
+        let ends = contexts.iter().skip(1).map(|(from, _)| Some(*from)).chain([None]);
+        let mut in_force = contexts.iter().zip(ends).filter(|(_, until)| {
+            until.is_none_or(|until| until + RELOAD >= begun)
+        });
+        if in_force.any(|((_, contexts), _)| !contexts.contains(&context)) {
+            return Some(Excuse::NoContext);
+        }
+        let disturbances = self.disturbances.lock().unwrap();
+        let meanwhile = |end: Option<Instant>| end.is_none_or(|end| end >= begun);
+        disturbances.iter().any(|(_, end)| meanwhile(*end)).then_some(Excuse::Disturbed)
+    }
 }
 
 /// Runs a client to its end, however that is.
@@ -143,7 +200,7 @@ fn ask(
     stage: &Stage,
     kubeconfig: &Path,
     seed: u64,
-    end: &AtomicBool,
+    (history, end): (&History, &AtomicBool),
     tally: &Tally,
 ) {
     let mut chance = Chance::new(seed);
@@ -167,7 +224,15 @@ fn ask(
             tally.served.fetch_add(1, Ordering::Relaxed);
         } else {
             assert!(!output.stderr.is_empty(), "no explanation: {output:?}");
-            tally.refused.fetch_add(1, Ordering::Relaxed);
+            let counter = match history.excuse(context, begun) {
+                Some(Excuse::NoContext) => &tally.missing,
+                Some(Excuse::Disturbed) => &tally.disturbed,
+                None => {
+                    let said = String::from_utf8_lossy(&output.stderr);
+                    panic!("{} --context {context} failed for no reason: {said}", client.name());
+                }
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -186,6 +251,8 @@ fn no_client_reaches_another_cluster_or_hangs_and_no_address_changes() {
     let kubeconfig = stage.start(&[]);
     let known: BTreeMap<String, String> = addresses(&kubeconfig).into_iter().collect();
     let over = AtomicBool::new(false);
+    let history = History::default();
+    history.set_contexts(&CONTEXTS);
     let tallies: Vec<Tally> = clients.iter().map(|_| Tally::default()).collect();
     let served = || tallies.iter().map(|tally| tally.served.load(Ordering::Relaxed)).sum::<usize>();
     let begun = Instant::now();
@@ -194,13 +261,13 @@ fn no_client_reaches_another_cluster_or_hangs_and_no_address_changes() {
         let threads: Vec<_> = (1..)
             .zip(clients.iter().zip(&tallies))
             .map(|(number, (client, tally))| {
-                let (stage, kubeconfig, end) = (&stage, &kubeconfig, &over);
-                scope.spawn(move || ask(client, stage, kubeconfig, seed + number, end, tally))
+                let (stage, kubeconfig, seen) = (&stage, &kubeconfig, (&history, &over));
+                scope.spawn(move || ask(client, stage, kubeconfig, seed + number, seen, tally))
             })
             .collect();
         let mut chance = Chance::new(seed);
         for number in 0..changes {
-            let kind = change(&stage, &mut chance);
+            let kind = change(&stage, &history, &mut chance);
             *done.entry(kind).or_default() += 1;
             // Half of the changes come on top of others.
             if chance.one_in(2) {
@@ -226,9 +293,13 @@ fn no_client_reaches_another_cluster_or_hangs_and_no_address_changes() {
     println!("seed {seed}: {changes} changes in {took} s: {done:?}");
     for (client, tally) in clients.iter().zip(&tallies) {
         let get = |count: &AtomicUsize| count.load(Ordering::Relaxed);
-        let [served, refused, longest] = [&tally.served, &tally.refused, &tally.longest].map(get);
+        let [served, missing, disturbed, longest] =
+            [&tally.served, &tally.missing, &tally.disturbed, &tally.longest].map(get);
         let name = client.name();
-        println!("{name}: {served} served, {refused} refused with a reason, longest {longest} ms");
+        println!(
+            "{name}: {served} served, {missing} refused without their context, {disturbed} during \
+             a stop, crash or upgrade, longest {longest} ms"
+        );
         assert!(served > 0, "{name} was never served");
     }
     // Afterwards everything works, at the same addresses.
@@ -247,51 +318,57 @@ fn no_client_reaches_another_cluster_or_hangs_and_no_address_changes() {
 }
 
 /// Changes something at random, and returns what.
-fn change(stage: &Stage, chance: &mut Chance) -> &'static str {
+fn change(stage: &Stage, history: &History, chance: &mut Chance) -> &'static str {
     let pids = |stage: &Stage| {
         stage.status().iter().filter_map(|one| i32::try_from(one["pid"].as_i64()?).ok()).collect()
     };
+    let run = |args: &[&str]| history.disturb(|| stage.keyward(args).output().unwrap());
+    let write = |contexts: &[&'static str]| {
+        history.set_contexts(contexts);
+        stage.write_config(contexts);
+    };
     match chance.below(9) {
         0 => {
-            let _ = stage.keyward(&["proxy", "start"]).output();
+            let _ = run(&["proxy", "start"]);
             "start"
         }
         1 => {
-            let _ = stage.keyward(&["proxy", "stop"]).output();
+            let _ = run(&["proxy", "stop"]);
             "stop"
         }
         2 => {
             let all: Vec<i32> = pids(stage);
-            all.into_iter().for_each(kill);
+            history.disturb(|| all.into_iter().for_each(kill));
             "kill the proxy"
         }
         3 => {
             let output = stage.keyward(&["agent", "status", "-o", "json"]).output().unwrap();
             let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
             if let Some(pid) = status["pid"].as_i64() {
-                kill(i32::try_from(pid).unwrap());
+                history.disturb(|| kill(i32::try_from(pid).unwrap()));
             }
             "kill the agent"
         }
         4 => {
-            let _ = stage.keyward(&["agent", "stop"]).output();
+            let _ = run(&["agent", "stop"]);
             "stop the agent"
         }
         5 => {
-            stage.replace_programs();
+            history.disturb(|| stage.replace_programs());
             "upgrade"
         }
         6 => {
             let without = *chance.pick(&CONTEXTS);
-            let left: Vec<&str> = CONTEXTS.into_iter().filter(|one| *one != without).collect();
-            stage.write_config(&left);
+            let left: Vec<_> = CONTEXTS.into_iter().filter(|one| *one != without).collect();
+            write(&left);
             "remove a context"
         }
         7 => {
-            stage.write_config(&CONTEXTS);
+            write(&CONTEXTS);
             "restore the contexts"
         }
         _ => {
+            history.set_contexts(&[]);
             stage.write_own("{");
             "break the kubeconfig"
         }
