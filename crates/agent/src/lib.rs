@@ -24,6 +24,8 @@ pub mod entry;
 pub mod identity;
 #[cfg(target_os = "linux")]
 mod obtain;
+#[cfg(all(feature = "server", unix))]
+mod record;
 #[cfg(all(feature = "server", target_os = "linux"))]
 mod server;
 #[cfg(target_os = "linux")]

@@ -1,11 +1,15 @@
 //! A registration as JSON.
 
-use std::path::PathBuf;
+use std::{fmt::Write as _, path::PathBuf};
 
-use keyward_protocol::{Node, json, node::Value};
+use keyward_protocol::{Node, node::Value};
 
 use super::Entry;
-use crate::{identity::Profile, store::hex};
+use crate::{
+    identity::Profile,
+    record::{list, quoted, text},
+    store::hex,
+};
 
 const VERSION: &str = "keyward registration 1";
 
@@ -29,100 +33,72 @@ pub(super) fn write(entry: &Entry) -> String {
         provide_cluster_info,
     } = entry;
     let mut out = String::from("{\n");
-    let mut text = |key: &str, value: &str| {
-        json::push_text(&mut out, key);
-        out.push_str(": ");
-        json::push_text(&mut out, value);
-        out.push_str(",\n");
-    };
-    text("version", VERSION);
-    text("command", command);
-    text("arguments", &hex(arguments));
-    text("program", &program.to_string_lossy());
-    text("path", path);
-    text("profile", profile.name());
-    text("kubeconfig", &kubeconfig.to_string_lossy());
-    text("user", user);
-    text("server", server);
-    text("apiVersion", api_version);
-    text("interactiveMode", interactive_mode);
-    text("provideClusterInfo", if *provide_cluster_info { "true" } else { "false" });
+    for (key, value) in [
+        ("version", VERSION),
+        ("command", command),
+        ("arguments", &hex(arguments)),
+        ("program", &program.to_string_lossy()),
+        ("path", path),
+        ("profile", profile.name()),
+        ("kubeconfig", &kubeconfig.to_string_lossy()),
+        ("user", user),
+        ("server", server),
+        ("apiVersion", api_version),
+        ("interactiveMode", interactive_mode),
+        ("provideClusterInfo", if *provide_cluster_info { "true" } else { "false" }),
+    ] {
+        let _ = writeln!(out, "{}: {},", quoted(key), quoted(value));
+    }
     for (key, pairs) in [("environment", environment), ("steering", steering)] {
-        json::push_text(&mut out, key);
-        out.push_str(": {");
-        for (index, (name, digest)) in pairs.iter().enumerate() {
-            out.push_str(if index > 0 { ", " } else { "" });
-            json::push_text(&mut out, name);
-            out.push_str(": ");
-            json::push_text(&mut out, &hex(digest));
-        }
-        out.push_str("},\n");
+        let pair = |(name, digest): &(String, [u8; 32])| {
+            format!("{}: {}", quoted(name), quoted(&hex(digest)))
+        };
+        let pairs: Vec<_> = pairs.iter().map(pair).collect();
+        let _ = writeln!(out, "{}: {{{}}},", quoted(key), pairs.join(", "));
     }
-    let files: Vec<_> = identity_files.iter().map(|path| path.to_string_lossy()).collect();
-    texts(&mut out, "contexts", contexts.iter().map(String::as_str));
-    out.push_str(",\n");
-    texts(&mut out, "identityEnv", identity_env.iter().map(String::as_str));
-    out.push_str(",\n");
-    texts(&mut out, "identityFiles", files.iter().map(|path| &**path));
-    out.push_str("\n}\n");
-    out
-}
-
-fn texts<'a>(out: &mut String, key: &str, texts: impl Iterator<Item = &'a str>) {
-    json::push_text(out, key);
-    out.push_str(": [");
-    for (index, text) in texts.enumerate() {
-        out.push_str(if index > 0 { ", " } else { "" });
-        json::push_text(out, text);
-    }
-    out.push(']');
+    let files = identity_files.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    let lists = [("contexts", contexts), ("identityEnv", identity_env), ("identityFiles", &files)];
+    let lists = lists.map(|(key, texts)| {
+        let texts: Vec<_> = texts.iter().map(|text| quoted(text)).collect();
+        format!("{}: [{}]", quoted(key), texts.join(", "))
+    });
+    out + &lists.join(",\n") + "\n}\n"
 }
 
 /// Reads a registration; `None` if it has another version or is damaged.
 pub(super) fn read(bytes: &[u8]) -> Option<Entry> {
     let node = Node::from_json(bytes).ok()?;
-    let text = |key: &str| as_text(node.get(key)?);
-    if text("version")? != VERSION {
+    let field = |key: &str| text(node.get(key)?);
+    if field("version")? != VERSION {
         return None;
     }
     Some(Entry {
-        command: text("command")?,
-        arguments: from_hex(&text("arguments")?)?,
+        command: field("command")?,
+        arguments: from_hex(&field("arguments")?)?,
         environment: pairs(node.get("environment")?)?,
         steering: pairs(node.get("steering")?)?,
-        identity_env: list(node.get("identityEnv")?)?,
-        identity_files: list(node.get("identityFiles")?)?.into_iter().map(PathBuf::from).collect(),
-        program: text("program")?.into(),
-        path: text("path")?,
-        profile: Profile::from_name(&text("profile")?),
-        kubeconfig: text("kubeconfig")?.into(),
-        user: text("user")?,
-        contexts: list(node.get("contexts")?)?,
-        server: text("server")?,
-        api_version: text("apiVersion")?,
-        interactive_mode: text("interactiveMode")?,
-        provide_cluster_info: text("provideClusterInfo")? == "true",
+        identity_env: list(node.get("identityEnv")?, text)?,
+        identity_files: list(node.get("identityFiles")?, text)?
+            .into_iter()
+            .map(PathBuf::from)
+            .collect(),
+        program: field("program")?.into(),
+        path: field("path")?,
+        profile: Profile::from_name(&field("profile")?),
+        kubeconfig: field("kubeconfig")?.into(),
+        user: field("user")?,
+        contexts: list(node.get("contexts")?, text)?,
+        server: field("server")?,
+        api_version: field("apiVersion")?,
+        interactive_mode: field("interactiveMode")?,
+        provide_cluster_info: field("provideClusterInfo")? == "true",
     })
-}
-
-fn as_text(node: &Node) -> Option<String> {
-    match &node.value {
-        Value::Text(text) => Some(text.as_str().to_owned()),
-        _ => None,
-    }
-}
-
-fn list(node: &Node) -> Option<Vec<String>> {
-    match &node.value {
-        Value::List(items) => items.iter().map(as_text).collect(),
-        _ => None,
-    }
 }
 
 fn pairs(node: &Node) -> Option<Vec<(String, [u8; 32])>> {
     let Value::Map(entries) = &node.value else { return None };
     let pair = |entry: &keyward_protocol::node::Entry| {
-        Some((entry.key.clone(), from_hex(&as_text(&entry.value)?)?))
+        Some((entry.key.clone(), from_hex(&text(&entry.value)?)?))
     };
     entries.iter().map(pair).collect()
 }

@@ -7,12 +7,9 @@ mod format;
 
 use std::{
     collections::HashMap,
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Write as _},
-    os::unix::{
-        ffi::OsStrExt as _,
-        fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
-    },
+    fs::{self, File},
+    io,
+    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -29,6 +26,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     identity::{Asker, Profile, find, is_steering},
+    record,
     store::hex,
 };
 
@@ -227,14 +225,7 @@ impl Entries {
 
     /// Adds a registration, or replaces an equal one.
     pub fn add(&mut self, entry: &Entry) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
-        let path = self.path(entry);
-        let beside = path.with_extension("new");
-        let _ = fs::remove_file(&beside);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-        file.write_all(format::write(entry).as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&beside, &path)?;
+        record::write(&self.path(entry), &format::write(entry))?;
         self.read = None;
         Ok(())
     }
@@ -242,10 +233,7 @@ impl Entries {
     /// Removes a registration. A missing one is no error.
     pub fn remove(&mut self, entry: &Entry) -> io::Result<()> {
         self.read = None;
-        match fs::remove_file(self.path(entry)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        record::remove(&self.path(entry))
     }
 
     fn path(&self, entry: &Entry) -> PathBuf {

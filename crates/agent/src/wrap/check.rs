@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use keyward_protocol::{Node, node::Value};
 
 use super::{Document, Edited, Refusal, Site, Wrapping, hint, inner, refuse};
+use crate::record::{list, quoted, text};
 
 const OTHERWISE: &str = "the edit would change more than the command";
 
@@ -26,9 +27,9 @@ pub(super) fn wrapped(
         let (Some(own), Some(new)) = (own, new) else { return Err(otherwise(before, &site)) };
         let mut args = vec!["--".to_owned(), inner(&site.user, &site.command, wrapping)];
         args.extend(site.args.clone().unwrap_or_default());
-        let is_right = text(new.get("command")) == Some(wrapping.wrapper)
-            && texts(new.get("args")) == Some(args)
-            && text(new.get("installHint")) == Some(&hint(&site.hint))
+        let is_right = is(new, "command", wrapping.wrapper)
+            && new.get("args").and_then(|args| list(args, text)) == Some(args)
+            && is(new, "installHint", &hint(&site.hint))
             && pinned(own, new, &site, wrapping);
         if !is_right {
             return Err(otherwise(before, &site));
@@ -58,8 +59,8 @@ pub(super) fn unwrapped(before: &Document<'_>, edited: &Edited) -> Result<(), Re
         let new = after.get_mut("users").and_then(|users| exec_mut(users, site.index));
         let (Some(own), Some(new)) = (own, new) else { return Err(otherwise(before, &site)) };
         let args = site.args.clone().unwrap_or_default();
-        let is_right = text(new.get("command")) == args.get(1).map(String::as_str)
-            && texts(new.get("args")).as_deref() == args.get(2..);
+        let is_right = args.get(1).is_some_and(|command| is(new, "command", command))
+            && new.get("args").and_then(|args| list(args, text)).as_deref() == args.get(2..);
         if !is_right {
             return Err(otherwise(before, &site));
         }
@@ -115,7 +116,7 @@ fn pinned(own: &Node, new: &Node, site: &Site, wrapping: &Wrapping<'_>) -> bool 
     let names: Vec<_> = site.pins(wrapping).map(|pin| pin.name.as_str()).collect();
     let new_items = items(new);
     let Some((lead, rest)) = new_items.split_at_checked(names.len()) else { return false };
-    let is_pin = |(item, name): (&String, &&str)| item.contains(&super::quoted(name));
+    let is_pin = |(item, name): (&String, &&str)| item.contains(&quoted(name));
     lead.iter().zip(&names).all(is_pin) && rest == items(own)
 }
 
@@ -137,14 +138,7 @@ fn fields_mut(users: &mut Node, index: usize) -> Option<&mut Node> {
     users.get_mut(index)?.get_mut("user")
 }
 
-fn text(node: Option<&Node>) -> Option<&str> {
-    match &node?.value {
-        Value::Text(text) => Some(text.as_str()),
-        _ => None,
-    }
-}
-
-fn texts(node: Option<&Node>) -> Option<Vec<String>> {
-    let Value::List(items) = &node?.value else { return None };
-    items.iter().map(|item| text(Some(item)).map(str::to_owned)).collect()
+/// Whether a field has this text.
+fn is(node: &Node, field: &str, wanted: &str) -> bool {
+    node.get(field).and_then(text).as_deref() == Some(wanted)
 }

@@ -12,9 +12,9 @@ use keyward_protocol::{
 use super::{
     Document, Edit, Edited, Journal, Part, Refusal, Splice,
     file::{Failure, Open, Outcome},
-    quoted, refuse,
-    site::text,
+    refuse,
 };
+use crate::record::{quoted, text};
 
 /// The helpers that Keyward has a provider for, with the provider's name. Docker's name for a helper is that of its
 /// program without `docker-credential-`.

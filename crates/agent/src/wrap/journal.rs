@@ -6,12 +6,8 @@
 
 use std::{
     fmt::Write as _,
-    fs::{self, DirBuilder, OpenOptions},
-    io::{self, Write as _},
-    os::unix::{
-        ffi::OsStrExt as _,
-        fs::{DirBuilderExt as _, OpenOptionsExt as _},
-    },
+    fs, io,
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
@@ -19,11 +15,14 @@ use keyward_process::{
     file::{self, Limits},
     surroundings::Surroundings,
 };
-use keyward_protocol::{Node, node::Value};
+use keyward_protocol::Node;
 use sha2::{Digest as _, Sha256};
 
-use super::{Document, Edit, Edited, Native, Part, Pin, Site, Wrapping, quoted, undo};
-use crate::store::hex;
+use super::{Document, Edit, Edited, Native, Part, Pin, Site, Wrapping, undo};
+use crate::{
+    record::{self, list, quoted, text},
+    store::hex,
+};
 
 const VERSION: &str = "keyward wrap 1";
 
@@ -112,38 +111,28 @@ impl Journal {
     fn read(path: &Path) -> Option<Self> {
         let bytes = file::read(path, &Limits::NAMED.regular()).ok()?;
         let node = Node::from_json(&bytes).ok()?;
-        let text = |key: &str| text(node.get(key)?);
-        if text("version")? != VERSION {
+        let field = |key: &str| text(node.get(key)?);
+        if field("version")? != VERSION {
             return None;
         }
         Some(Self {
-            kubeconfig: text("kubeconfig")?.into(),
-            result: text("result")?,
-            wrapper: text("wrapper")?,
+            kubeconfig: field("kubeconfig")?.into(),
+            result: field("result")?,
+            wrapper: field("wrapper")?,
             pins: list(node.get("pins")?, pin)?,
             // Journals of earlier versions have none.
             natives: node.get("natives").map_or(Some(Vec::new()), |node| list(node, native))?,
-            users: list(node.get("users")?, self::text)?,
+            users: list(node.get("users")?, text)?,
             edits: list(node.get("edits")?, edit)?,
         })
     }
 
     pub(super) fn write(&self, directory: &Path) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        let path = place(directory, &self.kubeconfig);
-        let beside = path.with_extension("new");
-        let _ = fs::remove_file(&beside);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-        file.write_all(self.to_json().as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&beside, &path)
+        record::write(&place(directory, &self.kubeconfig), &self.to_json())
     }
 
     pub(super) fn remove(directory: &Path, kubeconfig: &Path) -> io::Result<()> {
-        match fs::remove_file(place(directory, kubeconfig)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        record::remove(&place(directory, kubeconfig))
     }
 
     fn to_json(&self) -> String {
@@ -281,18 +270,4 @@ fn pin(node: &Node) -> Option<Pin> {
 fn native(node: &Node) -> Option<Native> {
     let text = |key: &str| text(node.get(key)?);
     Some(Native { user: text("user")?, command: text("command")? })
-}
-
-fn text(node: &Node) -> Option<String> {
-    match &node.value {
-        Value::Text(text) => Some(text.as_str().to_owned()),
-        _ => None,
-    }
-}
-
-fn list<T>(node: &Node, read: impl Fn(&Node) -> Option<T>) -> Option<Vec<T>> {
-    match &node.value {
-        Value::List(items) => items.iter().map(read).collect(),
-        _ => None,
-    }
 }

@@ -18,7 +18,7 @@ use std::{fmt, ops::Range, path::Path};
 
 use keyward_host::kubeconfig::Exec;
 use keyward_protocol::{
-    Node, json,
+    Node,
     node::{Layout, Place, Value},
 };
 
@@ -278,13 +278,6 @@ impl Refusal {
 
 fn refuse(line: u32, user: &str, why: impl Into<String>) -> Refusal {
     Refusal { line, user: user.to_owned(), why: why.into() }
-}
-
-/// A text in double quotes, for JSON and YAML alike.
-fn quoted(text: &str) -> String {
-    let mut out = String::new();
-    json::push_text(&mut out, text);
-    out
 }
 
 /// The hint of a wrapped stanza.

@@ -11,9 +11,10 @@ use keyward_protocol::{
 use super::{
     Document, Part, Refusal, Splice, Wrapping,
     native::{Conversion, Native, of_auth_provider},
-    quoted, refuse,
-    site::{scalar, text},
+    refuse,
+    site::scalar,
 };
+use crate::record::{quoted, text};
 
 const KEY: &str = "auth-provider";
 const VERSION: &str = "client.authentication.k8s.io/v1";

@@ -6,9 +6,8 @@ use keyward_protocol::{
     node::{Place, Value},
 };
 
-use super::{
-    Document, Part, Pin, Refusal, Splice, Wrapping, hint, inner, is_wrapper, quoted, refuse,
-};
+use super::{Document, Part, Pin, Refusal, Splice, Wrapping, hint, inner, is_wrapper, refuse};
+use crate::record::{quoted, text};
 
 /// The `exec` stanza of a user.
 pub(super) struct Site {
@@ -327,11 +326,4 @@ pub(super) fn scalar(document: &Document<'_>, text: &str) -> String {
     let simple = text.starts_with('/') && text.chars().all(plain);
     let json = document.bytes.trim_ascii_start().starts_with(b"{");
     if simple && !json { text.to_owned() } else { quoted(text) }
-}
-
-pub(super) fn text(node: &Node) -> Option<String> {
-    match &node.value {
-        Value::Text(text) => Some(text.as_str().to_owned()),
-        _ => None,
-    }
 }
