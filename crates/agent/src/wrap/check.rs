@@ -17,28 +17,19 @@ pub(super) fn wrapped(
 ) -> Result<(), Refusal> {
     let mut after = read(edited)?;
     let users: HashSet<_> = edited.users.iter().collect();
-    for site in before.sites() {
-        let chosen = users.contains(&site.user) && !site.is_wrapped();
-        if !chosen || site.command.is_empty() {
-            continue;
-        }
-        let own = before.node.get("users").and_then(|users| exec(users, site.index));
-        let new = after.get_mut("users").and_then(|users| exec_mut(users, site.index));
-        let (Some(own), Some(new)) = (own, new) else { return Err(otherwise(before, &site)) };
+    let is_changed =
+        |site: &Site| users.contains(&site.user) && !site.is_wrapped() && !site.command.is_empty();
+    put_back(before, &mut after, before.sites().filter(is_changed), |site, own, new| {
         let mut args = vec!["--".to_owned(), inner(&site.user, &site.command, wrapping)];
         args.extend(site.args.clone().unwrap_or_default());
-        let is_right = is(new, "command", wrapping.wrapper)
+        is(new, "command", wrapping.wrapper)
             && new.get("args").and_then(|args| list(args, text)) == Some(args)
             && is(new, "installHint", &hint(&site.hint))
-            && pinned(own, new, &site, wrapping);
-        if !is_right {
-            return Err(otherwise(before, &site));
-        }
-        restore(own, new);
-    }
+            && pinned(own, new, site, wrapping)
+    })?;
     for site in before.provider_sites(wrapping)?.iter().filter(|site| users.contains(&site.user)) {
-        let own = before.node.get("users").and_then(|users| fields(users, site.index));
-        let new = after.get_mut("users").and_then(|users| fields_mut(users, site.index));
+        let own = fields(&before.node, site.index);
+        let new = fields_mut(&mut after, site.index);
         let restored = own.zip(new).and_then(|(own, new)| site.restore(wrapping, own, new));
         if restored.is_none() {
             return Err(refuse(own.map_or(1, |own| own.line), &site.user, OTHERWISE));
@@ -51,46 +42,50 @@ pub(super) fn wrapped(
 pub(super) fn unwrapped(before: &Document<'_>, edited: &Edited) -> Result<(), Refusal> {
     let mut after = read(edited)?;
     let users: HashSet<_> = edited.users.iter().collect();
-    for site in before.sites() {
-        if !users.contains(&site.user) || !site.is_wrapped() {
-            continue;
-        }
-        let own = before.node.get("users").and_then(|users| exec(users, site.index));
-        let new = after.get_mut("users").and_then(|users| exec_mut(users, site.index));
-        let (Some(own), Some(new)) = (own, new) else { return Err(otherwise(before, &site)) };
+    let is_changed = |site: &Site| users.contains(&site.user) && site.is_wrapped();
+    put_back(before, &mut after, before.sites().filter(is_changed), |site, _, new| {
         let args = site.args.clone().unwrap_or_default();
-        let is_right = args.get(1).is_some_and(|command| is(new, "command", command))
-            && new.get("args").and_then(|args| list(args, text)).as_deref() == args.get(2..);
-        if !is_right {
-            return Err(otherwise(before, &site));
-        }
-        restore(own, new);
-    }
+        args.get(1).is_some_and(|command| is(new, "command", command))
+            && new.get("args").and_then(|args| list(args, text)).as_deref() == args.get(2..)
+    })?;
     same(before, &after, edited)
 }
 
+/// Puts the original stanzas back in place of those that were changed, if those are right.
+fn put_back(
+    before: &Document<'_>,
+    after: &mut Node,
+    changed: impl Iterator<Item = Site>,
+    is_right: impl Fn(&Site, &Node, &Node) -> bool,
+) -> Result<(), Refusal> {
+    for site in changed {
+        let own = fields(&before.node, site.index).and_then(|fields| fields.get("exec"));
+        let new = fields_mut(after, site.index).and_then(|fields| fields.get_mut("exec"));
+        match (own, new) {
+            (Some(own), Some(new)) if is_right(&site, own, new) => restore(own, new),
+            _ => return Err(refuse(own.map_or(1, |own| own.line), &site.user, OTHERWISE)),
+        }
+    }
+    Ok(())
+}
+
 fn read(edited: &Edited) -> Result<Node, Refusal> {
-    let first = edited.edits.first();
-    let (line, user) = first.map_or((1, ""), |edit| (edit.line, edit.user.as_str()));
-    Node::from_json_or_yaml(&edited.bytes).map_err(|_| refuse(line, user, OTHERWISE))
+    Node::from_json_or_yaml(&edited.bytes).map_err(|_| refuse_first(edited, OTHERWISE))
 }
 
 fn same(before: &Document<'_>, after: &Node, edited: &Edited) -> Result<(), Refusal> {
     if before.node.to_json() == after.to_json() {
         return Ok(());
     }
-    let first = edited.edits.first();
-    let (line, user) = first.map_or((1, ""), |edit| (edit.line, edit.user.as_str()));
-    Err(refuse(
-        line,
-        user,
-        "the edit would also change another entry, which shares this one by an anchor",
-    ))
+    let why = "the edit would also change another entry, which shares this one by an anchor";
+    Err(refuse_first(edited, why))
 }
 
-fn otherwise(before: &Document<'_>, site: &Site) -> Refusal {
-    let node = before.node.get("users").and_then(|users| exec(users, site.index));
-    refuse(node.map_or(1, |node| node.line), &site.user, OTHERWISE)
+/// A refusal that names the first edit.
+fn refuse_first(edited: &Edited, why: &str) -> Refusal {
+    let first = edited.edits.first();
+    let (line, user) = first.map_or((1, ""), |edit| (edit.line, edit.user.as_str()));
+    refuse(line, user, why)
 }
 
 /// Puts back the original's values where the edit may differ, and removes what it added.
@@ -120,21 +115,14 @@ fn pinned(own: &Node, new: &Node, site: &Site, wrapping: &Wrapping<'_>) -> bool 
     lead.iter().zip(&names).all(is_pin) && rest == items(own)
 }
 
-fn exec(users: &Node, index: usize) -> Option<&Node> {
-    fields(users, index)?.get("exec")
-}
-
-fn exec_mut(users: &mut Node, index: usize) -> Option<&mut Node> {
-    fields_mut(users, index)?.get_mut("exec")
-}
-
-fn fields(users: &Node, index: usize) -> Option<&Node> {
-    let Value::List(users) = &users.value else { return None };
+/// What the user at `index` has.
+fn fields(kubeconfig: &Node, index: usize) -> Option<&Node> {
+    let Value::List(users) = &kubeconfig.get("users")?.value else { return None };
     users.get(index)?.get("user")
 }
 
-fn fields_mut(users: &mut Node, index: usize) -> Option<&mut Node> {
-    let Value::List(users) = &mut users.value else { return None };
+fn fields_mut(kubeconfig: &mut Node, index: usize) -> Option<&mut Node> {
+    let Value::List(users) = &mut kubeconfig.get_mut("users")?.value else { return None };
     users.get_mut(index)?.get_mut("user")
 }
 

@@ -6,13 +6,12 @@ use std::path::Path;
 
 use keyward_protocol::{
     Node,
-    node::{Layout, Place, Value},
+    node::{Place, Value},
 };
 
 use super::{
     Document, Edit, Edited, Journal, Part, Refusal, Splice,
     file::{Failure, Open, Outcome},
-    refuse,
 };
 use crate::record::{quoted, text};
 
@@ -32,10 +31,14 @@ const STORE: &str = "credsStore";
 pub fn replaceable(bytes: &[u8]) -> Result<Vec<(String, String, &'static str)>, Refusal> {
     let found = Document::read_json(bytes)?.helpers();
     let known = |(server, _, helper): (String, Place, String)| {
-        let (_, provider) = HELPERS.iter().find(|(known, _)| *known == helper)?;
-        Some((server, helper, *provider))
+        let provider = provider_of(&helper)?;
+        Some((server, helper, provider))
     };
     Ok(found.into_iter().filter_map(known).collect())
+}
+
+fn provider_of(helper: &str) -> Option<&'static str> {
+    HELPERS.iter().find(|(known, _)| *known == helper).map(|(_, provider)| *provider)
 }
 
 /// Replaces the helpers of a configuration that `chosen` selects, by the provider's name. With `dry`, nothing is written.
@@ -56,66 +59,57 @@ pub fn wrap_docker(
     let (unchanged, changed) =
         edited.users.iter().cloned().partition(|server| earlier.contains(server));
     if !dry && !edited.edits.is_empty() {
-        let written = Journal::of_docker(&open.target, &edited).write(journals);
-        written.map_err(|error| Failure::Io("the journal cannot be written", error))?;
+        Journal::of_docker(&open.target, &edited).write(journals)?;
         open.replace(&edited.bytes)?;
     }
-    Ok(outcome(&open, changed, unchanged, edited))
+    Ok(Outcome { changed, unchanged, ..outcome(&open, edited) })
 }
 
 /// Restores the helpers of a configuration. With `dry`, nothing is written.
 pub fn unwrap_docker(path: &Path, journals: &Path, dry: bool) -> Result<Outcome, Failure> {
     let open = Open::new(path, dry)?;
     let Some(journal) = Journal::load(journals, &open.target) else {
-        let same = Edited { bytes: open.bytes.to_vec(), edits: Vec::new(), users: Vec::new() };
-        return Ok(outcome(&open, Vec::new(), Vec::new(), same));
+        let (file, bytes) = (open.target.clone(), open.bytes.to_vec());
+        return Ok(Outcome { file, bytes, ..Outcome::default() });
     };
     let edited = restore(&open.bytes, &journal.edits).map_err(Failure::Refused)?;
     if !dry {
         open.replace(&edited.bytes)?;
-        Journal::remove(journals, &open.target)
-            .map_err(|error| Failure::Io("the journal cannot be written", error))?;
+        Journal::remove(journals, &open.target)?;
     }
-    Ok(outcome(&open, edited.users.clone(), Vec::new(), edited))
+    Ok(Outcome { changed: edited.users.clone(), ..outcome(&open, edited) })
 }
 
-fn outcome(open: &Open, changed: Vec<String>, unchanged: Vec<String>, edited: Edited) -> Outcome {
-    Outcome {
-        file: open.target.clone(),
-        edits: edited.edits,
-        changed,
-        unchanged,
-        restyled: Vec::new(),
-        overwritten: Vec::new(),
-        bytes: edited.bytes,
-    }
+fn outcome(open: &Open, edited: Edited) -> Outcome {
+    let Edited { bytes, edits, .. } = edited;
+    Outcome { file: open.target.clone(), edits, bytes, ..Outcome::default() }
 }
 
 /// Replaces helpers.
 fn replace(bytes: &[u8], chosen: impl Fn(&str) -> bool) -> Result<Edited, Refusal> {
-    let document = Document::read_json(bytes)?;
-    let (mut splices, mut servers) = (Vec::new(), Vec::new());
-    for (server, place, helper) in document.helpers() {
-        let provider = HELPERS.iter().find(|(known, _)| *known == helper).map(|(_, name)| *name);
-        if let Some(provider) = provider.filter(|provider| chosen(provider)) {
-            splices.push(document.helper_splice(&server, place, quoted(provider)));
-            servers.push(server);
-        }
-    }
-    document.apply(splices, servers)
+    edit(bytes, |_, _, helper| provider_of(helper).filter(|provider| chosen(provider)).map(quoted))
 }
 
 /// Puts back the helpers that these edits replaced, where they still are what the edits made of them.
 fn restore(bytes: &[u8], edits: &[Edit]) -> Result<Edited, Refusal> {
+    edit(bytes, |server, written, _| {
+        let stands = |edit: &&Edit| edit.user == server && written == edit.new.as_bytes();
+        edits.iter().find(stands).map(|edit| edit.old.clone())
+    })
+}
+
+/// Replaces the helpers that `new` has another text for, by their server, their bytes and their name.
+fn edit(
+    bytes: &[u8],
+    new: impl Fn(&str, &[u8], &str) -> Option<String>,
+) -> Result<Edited, Refusal> {
     let document = Document::read_json(bytes)?;
     let (mut splices, mut servers) = (Vec::new(), Vec::new());
-    for (server, place, _) in document.helpers() {
-        let span = document.layout.span(place);
-        let stands = |edit: &&Edit| {
-            edit.user == server && bytes.get(span.clone()) == Some(edit.new.as_bytes())
-        };
-        if let Some(edit) = edits.iter().find(stands) {
-            splices.push(document.helper_splice(&server, place, edit.old.clone()));
+    for (server, place, helper) in document.helpers() {
+        let (range, line) = (document.layout.span(place), document.layout.line(place));
+        let written = bytes.get(range.clone()).unwrap_or_default();
+        if let Some(new) = new(&server, written, &helper) {
+            splices.push(Splice { user: server.clone(), part: Part::Helper, range, new, line });
             servers.push(server);
         }
     }
@@ -124,11 +118,7 @@ fn restore(bytes: &[u8], edits: &[Edit]) -> Result<Edited, Refusal> {
 
 impl<'a> Document<'a> {
     fn read_json(bytes: &'a [u8]) -> Result<Self, Refusal> {
-        let wrong = |error: keyward_protocol::node::SyntaxError| refuse(error.line, "", error.what);
-        let node = Node::from_json(bytes).map_err(wrong)?;
-        let layout = Layout::of(bytes).map_err(wrong)?;
-        let layout = layout.ok_or_else(|| refuse(1, "", "it is empty"))?;
-        Ok(Self { bytes, node, users: Vec::new(), layout })
+        Self::of(bytes, Node::from_json(bytes), "it is empty")
     }
 
     /// The helpers: server, position and name. `credsStore` is under its own name.
@@ -152,11 +142,6 @@ impl<'a> Document<'a> {
             found.push((STORE.to_owned(), place, helper));
         }
         found
-    }
-
-    fn helper_splice(&self, server: &str, place: Place, new: String) -> Splice {
-        let (range, line) = (self.layout.span(place), self.layout.line(place));
-        Splice { user: server.to_owned(), part: Part::Helper, range, new, line }
     }
 }
 

@@ -14,10 +14,13 @@ use keyward_process::{
     file::{self, Limits},
 };
 
-use super::{Edit, Edited, Journal, Native, Pin, Refusal, Wrapping, unwrap, wrap, wrapped_users};
+use super::{
+    Edit, Edited, Journal, Native, Pin, Refusal, Wrapping, journal::Base, unwrap, wrap,
+    wrapped_users,
+};
 
 /// What happened to a kubeconfig, or would happen to it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Outcome {
     /// The file, with symlinks resolved.
     pub file: PathBuf,
@@ -59,7 +62,7 @@ pub fn wrap_file(
     let open = Open::new(path, dry)?;
     let journal = Journal::load(journals, &open.target);
     let before = wrapped_users(&open.bytes).map_err(Failure::Refused)?;
-    let (base, known) = take_back(journal.as_ref(), &open.bytes);
+    let Base { bytes: base, users: known } = take_back(journal.as_ref(), &open.bytes);
     // Users that were wrapped before keep their pins.
     let mut pins = wrapping.pins.to_vec();
     let is_new =
@@ -85,13 +88,12 @@ pub fn wrap_file(
     let overwritten = journal.iter().flat_map(|j| &j.users).filter(|user| !before.contains(user));
     let overwritten = overwritten.cloned().collect();
     if !dry && !edited.edits.is_empty() {
-        let written = Journal::new(&open.target, &edited, wrapping).write(journals);
-        written.map_err(|error| Failure::Io("the journal cannot be written", error))?;
+        Journal::new(&open.target, &edited, wrapping).write(journals)?;
         open.replace(&edited.bytes)?;
     }
     let Edited { bytes, edits, .. } = edited;
     let file = open.target.clone();
-    Ok(Outcome { file, edits, changed, unchanged, restyled: Vec::new(), overwritten, bytes })
+    Ok(Outcome { file, edits, changed, unchanged, overwritten, bytes, ..Outcome::default() })
 }
 
 /// Unwraps the users of a kubeconfig file that `chosen` selects: byte for byte, unless something
@@ -105,7 +107,7 @@ pub fn unwrap_file(
     let open = Open::new(path, dry)?;
     let journal = Journal::load(journals, &open.target);
     let before = wrapped_users(&open.bytes).map_err(Failure::Refused)?;
-    let (base, known) = take_back(journal.as_ref(), &open.bytes);
+    let Base { bytes: base, users: known } = take_back(journal.as_ref(), &open.bytes);
     // Users that stay wrapped are wrapped again as they were.
     let stay: Vec<_> = known.iter().filter(|user| !chosen(user)).cloned().collect();
     let wrapping = Wrapping {
@@ -124,35 +126,27 @@ pub fn unwrap_file(
     let overwritten = journal.iter().flat_map(|j| &j.users).filter(|user| !before.contains(user));
     let overwritten = overwritten.cloned().collect();
     if !dry {
-        let done = if edited.users.is_empty() {
+        if edited.users.is_empty() {
             open.replace(&edited.bytes)?;
-            Journal::remove(journals, &open.target)
+            Journal::remove(journals, &open.target)?;
         } else {
             let written = Journal::new(&open.target, &edited, &wrapping).write(journals);
             open.replace(&edited.bytes)?;
-            written
-        };
-        done.map_err(|error| Failure::Io("the journal cannot be written", error))?;
+            written?;
+        }
     }
     Ok(Outcome {
         file: open.target.clone(),
-        edits: Vec::new(),
         changed,
-        unchanged: Vec::new(),
         restyled,
         overwritten,
         bytes: edited.bytes,
+        ..Outcome::default()
     })
 }
 
-fn take_back(journal: Option<&Journal>, bytes: &[u8]) -> (Vec<u8>, Vec<String>) {
-    match journal {
-        Some(journal) => {
-            let base = journal.take_back(bytes);
-            (base.bytes, base.users)
-        }
-        None => (bytes.to_owned(), Vec::new()),
-    }
+fn take_back(journal: Option<&Journal>, bytes: &[u8]) -> Base {
+    journal.map_or_else(|| Base::unchanged(bytes), |journal| journal.take_back(bytes))
 }
 
 /// A kubeconfig that was read, and is locked if it will be written.

@@ -18,7 +18,7 @@ use keyward_process::{
 use keyward_protocol::Node;
 use sha2::{Digest as _, Sha256};
 
-use super::{Document, Edit, Edited, Native, Part, Pin, Site, Wrapping, undo};
+use super::{Document, Edit, Edited, Native, Part, Pin, Site, Wrapping, file::Failure, undo};
 use crate::{
     record::{self, list, quoted, text},
     store::hex,
@@ -47,6 +47,13 @@ pub(super) struct Base {
     pub(super) bytes: Vec<u8>,
     /// The users whose changes were undone.
     pub(super) users: Vec<String>,
+}
+
+impl Base {
+    /// A kubeconfig without changes that could be undone.
+    pub(super) fn unchanged(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.to_owned(), users: Vec::new() }
+    }
 }
 
 impl Journal {
@@ -127,12 +134,12 @@ impl Journal {
         })
     }
 
-    pub(super) fn write(&self, directory: &Path) -> io::Result<()> {
-        record::write(&place(directory, &self.kubeconfig), &self.to_json())
+    pub(super) fn write(&self, directory: &Path) -> Result<(), Failure> {
+        record::write(&place(directory, &self.kubeconfig), &self.to_json()).map_err(unwritable)
     }
 
-    pub(super) fn remove(directory: &Path, kubeconfig: &Path) -> io::Result<()> {
-        record::remove(&place(directory, kubeconfig))
+    pub(super) fn remove(directory: &Path, kubeconfig: &Path) -> Result<(), Failure> {
+        record::remove(&place(directory, kubeconfig)).map_err(unwritable)
     }
 
     fn to_json(&self) -> String {
@@ -183,8 +190,7 @@ impl Journal {
         {
             return Base { bytes, users: self.users.clone() };
         }
-        self.take_back_some(bytes)
-            .unwrap_or_else(|| Base { bytes: bytes.to_owned(), users: Vec::new() })
+        self.take_back_some(bytes).unwrap_or_else(|| Base::unchanged(bytes))
     }
 
     fn take_back_some(&self, bytes: &[u8]) -> Option<Base> {
@@ -239,6 +245,10 @@ impl Part {
             Self::Helper => "helper",
         }
     }
+}
+
+fn unwritable(error: io::Error) -> Failure {
+    Failure::Io("the journal cannot be written", error)
 }
 
 fn place(directory: &Path, kubeconfig: &Path) -> PathBuf {

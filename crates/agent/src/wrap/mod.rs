@@ -19,13 +19,15 @@ use std::{fmt, ops::Range, path::Path};
 use keyward_host::kubeconfig::Exec;
 use keyward_protocol::{
     Node,
-    node::{Layout, Place, Value},
+    node::{Layout, Place, SyntaxError, Value},
 };
 
 pub use journal::Journal;
 use native::Native;
 use provider::ProviderSite;
 use site::Site;
+
+use crate::record::quoted;
 
 /// A replacement of some bytes.
 #[derive(Clone, PartialEq, Eq)]
@@ -209,13 +211,22 @@ struct Splice {
 
 impl<'a> Document<'a> {
     fn read(bytes: &'a [u8]) -> Result<Self, Refusal> {
-        let wrong = |error: keyward_protocol::node::SyntaxError| refuse(error.line, "", error.what);
-        let node = Node::from_json_or_yaml(bytes).map_err(wrong)?;
-        let layout = Layout::of(bytes).map_err(wrong)?;
-        let layout = layout.ok_or_else(|| refuse(1, "", "it is empty, or in UTF-16"))?;
+        let node = Node::from_json_or_yaml(bytes);
+        let mut document = Self::of(bytes, node, "it is empty, or in UTF-16")?;
+        let layout = &document.layout;
         let users = layout.entry(layout.follow(layout.root()), "users");
         let users = users.and_then(|(_, users)| layout.items(layout.follow(users)));
-        Ok(Self { bytes, node, users: users.unwrap_or_default(), layout })
+        document.users = users.unwrap_or_default();
+        Ok(document)
+    }
+
+    /// A document whose users are not looked for. `empty` says why there is nothing in it.
+    fn of(bytes: &'a [u8], node: Result<Node, SyntaxError>, empty: &str) -> Result<Self, Refusal> {
+        let wrong = |error: SyntaxError| refuse(error.line, "", error.what);
+        let node = node.map_err(wrong)?;
+        let layout = Layout::of(bytes).map_err(wrong)?;
+        let layout = layout.ok_or_else(|| refuse(1, "", empty))?;
+        Ok(Self { bytes, node, users: Vec::new(), layout })
     }
 
     /// The users. Like the kubeconfig reader, this uses the last `users` key.
@@ -302,6 +313,11 @@ fn inner(user: &str, command: &str, wrapping: &Wrapping<'_>) -> String {
     } else {
         command.to_owned()
     }
+}
+
+/// An item of a stanza's `env`, as JSON.
+fn variable(name: &str, value: &str) -> String {
+    format!("{{\"name\": {}, \"value\": {}}}", quoted(name), quoted(value))
 }
 
 fn is_wrapper(command: &str) -> bool {

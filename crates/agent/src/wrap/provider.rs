@@ -13,6 +13,7 @@ use super::{
     native::{Conversion, Native, of_auth_provider},
     refuse,
     site::scalar,
+    variable,
 };
 use crate::record::{quoted, text};
 
@@ -54,10 +55,7 @@ impl<'a> ProviderSite<'a> {
         })?;
         let conversion =
             of_auth_provider(&name, &config).map_err(|why| refuse(provider.line, &user, why))?;
-        let layout = &document.layout;
-        let item = document.users.get(index).copied();
-        let parent = item.and_then(|item| layout.entry(layout.follow(item), "user"));
-        let parent = parent.map_or(layout.root(), |(_, parent)| layout.follow(parent));
+        let parent = document.user_fields(index).unwrap_or(document.layout.root());
         Ok(Some(Self { user, index, native, conversion, parent, line: provider.line }))
     }
 
@@ -92,10 +90,7 @@ impl<'a> ProviderSite<'a> {
     }
 
     fn variables(&self) -> Vec<String> {
-        let variable = |(name, value): &(&str, Secret)| {
-            format!("{{\"name\": {}, \"value\": {}}}", quoted(name), quoted(value.expose()))
-        };
-        self.conversion.env.iter().map(variable).collect()
+        self.conversion.env.iter().map(|(name, value)| variable(name, value.expose())).collect()
     }
 
     fn block(&self, document: &Document<'_>, wrapping: &Wrapping<'_>, at: usize) -> String {

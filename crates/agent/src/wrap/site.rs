@@ -6,7 +6,9 @@ use keyward_protocol::{
     node::{Place, Value},
 };
 
-use super::{Document, Part, Pin, Refusal, Splice, Wrapping, hint, inner, is_wrapper, refuse};
+use super::{
+    Document, Part, Pin, Refusal, Splice, Wrapping, hint, inner, is_wrapper, refuse, variable,
+};
 use crate::record::{quoted, text};
 
 /// The `exec` stanza of a user.
@@ -46,16 +48,12 @@ impl Site {
         };
         let user = node.get("name").and_then(text).unwrap_or_default();
         let layout = &document.layout;
-        let item = document.users.get(index).copied();
-        let inside = |place: Option<Place>, key: &str| {
-            layout.entry(layout.follow(place?), key).map(|(_, value)| value)
-        };
         // A merge key may bring it from elsewhere; then every change is refused.
-        let parent = inside(item, "user").map(|parent| layout.follow(parent));
+        let parent = document.user_fields(index);
         let key = parent.and_then(|parent| document.key_and_value(parent, "exec"));
         let key = key.map(|range| range.start);
-        let exec = inside(parent, "exec").unwrap_or(layout.root());
-        let exec = layout.follow(exec);
+        let exec = parent.and_then(|parent| layout.entry(parent, "exec"));
+        let exec = layout.follow(exec.map_or(layout.root(), |(_, exec)| exec));
         Some(Self { user, index, command, args, hint, variables, exec, key, line: node.line })
     }
 
@@ -73,10 +71,7 @@ impl Site {
     ) -> Result<(), Refusal> {
         let inner = inner(&self.user, &self.command, wrapping);
         let lead = [quoted("--"), quoted(&inner)];
-        let pin = |pin: &Pin| {
-            format!("{{\"name\": {}, \"value\": {}}}", quoted(&pin.name), quoted(&pin.value))
-        };
-        let pins: Vec<_> = self.pins(wrapping).map(pin).collect();
+        let pins: Vec<_> = self.pins(wrapping).map(|pin| variable(&pin.name, &pin.value)).collect();
         let (key, command) = self.command_entry(document)?;
         let mut keys = Vec::new();
         match self.entry(document, "args") {
@@ -280,6 +275,12 @@ impl Site {
 }
 
 impl Document<'_> {
+    /// The mapping with what the user at `index` has.
+    pub(super) fn user_fields(&self, index: usize) -> Option<Place> {
+        let item = self.layout.follow(*self.users.get(index)?);
+        self.layout.entry(item, "user").map(|(_, fields)| self.layout.follow(fields))
+    }
+
     /// A line break and the indentation of the text at `at`.
     pub(super) fn next_line(&self, at: usize) -> String {
         let before = self.bytes.get(..at).unwrap_or_default();
