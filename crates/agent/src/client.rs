@@ -192,22 +192,18 @@ impl Client {
     fn wait(&self, flags: PollFlags, limit: Duration) -> Result<(), Unreachable> {
         let (mut waited, mut step) = (Duration::ZERO, PATIENCE.min(limit));
         loop {
-            if self.is_ready(flags, step)? {
+            if is_ready(&self.stream, flags, step)? {
                 return Ok(());
             }
             waited += step;
             match next_wait(self.state(), waited, limit) {
                 Some(next) => step = next,
                 // The agent may have answered since, and be asleep because of that.
-                None if self.is_ready(flags, Duration::ZERO)? => return Ok(()),
+                None if is_ready(&self.stream, flags, Duration::ZERO)? => return Ok(()),
                 None if self.greeted && waited >= limit => return Err(Unreachable::Late),
                 None => return Err(Unreachable::Stuck),
             }
         }
-    }
-
-    fn is_ready(&self, flags: PollFlags, within: Duration) -> Result<bool, Unreachable> {
-        is_ready(&self.stream, flags, within)
     }
 
     /// The state of the agent's process, as the kernel abbreviates it.
@@ -227,17 +223,18 @@ impl AgentProcess {
     /// Waits until the process has ended. Then its lock is free and the next agent can start. Returns
     /// whether it ended within `limit`.
     pub fn has_ended(&self, limit: Duration) -> Result<bool, Unreachable> {
-        is_ready(&self.0, PollFlags::IN, limit)
+        Ok(is_ready(&self.0, PollFlags::IN, limit)?)
     }
 }
 
-fn is_ready(fd: impl AsFd, flags: PollFlags, within: Duration) -> Result<bool, Unreachable> {
+/// Whether a descriptor gets ready in this time.
+pub(crate) fn is_ready(fd: impl AsFd, flags: PollFlags, within: Duration) -> Result<bool, Errno> {
     let mut fds = [PollFd::new(&fd, flags)];
     loop {
         match poll(&mut fds, Some(&timespec(within))) {
             Ok(count) => return Ok(count > 0),
             Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
     }
 }

@@ -13,10 +13,7 @@ use std::{
     ffi::OsString,
     fs::{File, OpenOptions},
     io::{self, Read as _},
-    os::{
-        fd::AsFd,
-        unix::fs::{MetadataExt as _, OpenOptionsExt as _},
-    },
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::Path,
     process::{Command, Stdio},
     time::Duration,
@@ -25,13 +22,13 @@ use std::{
 #[cfg(feature = "server")]
 use keyward_process::harden;
 use rustix::{
-    event::{PollFd, PollFlags, poll},
+    event::PollFlags,
     fs::{FlockOperation, flock},
 };
 
 use crate::{
     Address, Client, Unreachable,
-    client::{pause, timespec},
+    client::{is_ready, pause},
 };
 
 /// How long a client waits while another one starts the agent.
@@ -134,24 +131,14 @@ fn spawn(program: &Path, var: impl Fn(&str) -> Option<OsString>) -> io::Result<(
     let Some(mut ready) = child.stdout.take() else {
         return Err(io::Error::other("the agent has no stdout"));
     };
-    wait(&ready)?;
+    if !is_ready(&ready, PollFlags::IN, READY)? {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
     let mut byte = [0];
     match ready.read(&mut byte)? {
         1 => Ok(()),
         _ if child.wait()?.code().is_none() => Err(io::ErrorKind::Interrupted.into()),
         _ => Err(io::Error::other("the agent ended before it listened")),
-    }
-}
-
-fn wait(ready: impl AsFd) -> io::Result<()> {
-    let mut fds = [PollFd::new(&ready, PollFlags::IN)];
-    loop {
-        match poll(&mut fds, Some(&timespec(READY))) {
-            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
-            Ok(_) => return Ok(()),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
     }
 }
 

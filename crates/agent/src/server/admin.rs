@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use keyward_protocol::{
     Secret,
-    agent::{Admin, Failure, Message, SecretRequest, Served},
+    agent::{Admin, Message, SecretRequest, Served},
     text,
 };
 
@@ -46,8 +46,7 @@ impl Server {
         let slots = std::mem::take(&mut self.slots);
         let waiting = slots.into_values().flat_map(|slot| slot.waiting);
         for id in waiting.collect::<Vec<_>>() {
-            let text = "the agent has been locked".to_owned();
-            self.end_with(id, &Message::Failure(Failure { code: 1, text, retry: 0 }));
+            self.fail(id, "the agent has been locked");
         }
     }
 

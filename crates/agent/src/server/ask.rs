@@ -17,7 +17,7 @@ use keyward_host::{
 use keyward_process::surroundings::{Fixed, Surroundings};
 use keyward_protocol::{
     Secret,
-    agent::{Ask, Failure, Message, Rejected},
+    agent::{Ask, Failure, Message, Rejected, Served},
     exec::{REQUEST_VARIABLE, Request, Version},
     text,
 };
@@ -52,8 +52,7 @@ impl Server {
     pub(super) fn ask(&mut self, id: Id, ask: Ask) {
         if self.locked {
             self.metrics.count(Outcome::Locked, 1);
-            let text = "the agent is locked: unlock it with `keyward agent unlock`".to_owned();
-            return self.end_with(id, &Message::Failure(Failure { code: 1, text, retry: 0 }));
+            return self.fail(id, "the agent is locked: unlock it with `keyward agent unlock`");
         }
         match self.find(ask) {
             Err(Refusal::Direct(why)) => {
@@ -359,10 +358,8 @@ impl Server {
         let now = self.settings.clock.elapsed();
         let Some(slot) = self.slots.get_mut(&key) else { return };
         let Some((frame, _)) = slot.frame(credential, self.settings.clock.now()) else {
-            let text = "the plugin returned neither a token nor a certificate".to_owned();
             for id in ids {
-                let failure = Failure { code: 1, text: text.clone(), retry: 0 };
-                self.end_with(*id, &Message::Failure(failure));
+                self.fail(*id, "the plugin returned neither a token nor a certificate");
             }
             return;
         };
@@ -396,10 +393,18 @@ impl Server {
         for slot in self.slots.values_mut() {
             slot.rejected(rejected);
         }
-        self.end_with(
-            id,
-            &Message::Served(keyward_protocol::agent::Served::Done(Secret::default())),
-        );
+        self.confirm(id);
+    }
+
+    /// Tells a client why it gets nothing.
+    pub(super) fn fail(&mut self, id: Id, why: &str) {
+        let failure = Failure { code: 1, text: why.to_owned(), retry: 0 };
+        self.end_with(id, &Message::Failure(failure));
+    }
+
+    /// Tells a client that what it wanted is done.
+    pub(super) fn confirm(&mut self, id: Id) {
+        self.end_with(id, &Message::Served(Served::Done(Secret::default())));
     }
 
     pub(super) fn end_with(&mut self, id: Id, message: &Message) {

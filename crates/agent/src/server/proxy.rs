@@ -9,8 +9,7 @@ mod stop;
 use std::{collections::HashMap, fs, sync::Arc, time::Duration};
 
 use keyward_protocol::{
-    Secret,
-    agent::{Answer, Failure, Message, ProxyContext, ProxyRequest, Served},
+    agent::{Answer, Message, ProxyContext, ProxyRequest, Served},
     exec::{self, Form, PemPair, Version},
     text::inline,
 };
@@ -146,7 +145,7 @@ impl Server {
             ProxyRequest::Serving { service, contexts } => self.serving(id, &service, contexts),
             ProxyRequest::Failed { service, why } => {
                 self.failed(&service, &why);
-                self.end_with(id, &Message::Served(Served::Done(Secret::default())));
+                self.confirm(id);
             }
             ProxyRequest::Idle(service) => self.idle(id, &service),
             ProxyRequest::Replaced(service) => {
@@ -164,10 +163,10 @@ impl Server {
     /// A client wants the proxy to serve.
     fn wish(&mut self, id: Id, name: String, wish: Wish) {
         if self.locked {
-            return self.unserved(id, LOCKED);
+            return self.fail(id, LOCKED);
         }
         if !is_name(&name) {
-            return self.unserved(id, "no proxy has such a name");
+            return self.fail(id, "no proxy has such a name");
         }
         let now = self.settings.clock.elapsed();
         let service = self.proxies.all.entry(name.clone()).or_default();
@@ -179,10 +178,10 @@ impl Server {
                     && now < *when + FAILED
                 {
                     let why = why.clone();
-                    return self.unserved(id, &why);
+                    return self.fail(id, &why);
                 }
                 if let Err(why) = self.start_proxy(&name) {
-                    return self.unserved(id, &why);
+                    return self.fail(id, &why);
                 }
                 false
             }
@@ -203,9 +202,7 @@ impl Server {
         let Progress::Serving { contexts, .. } = &service.state else { return };
         let wanted = match wish {
             Wish::Certificate(wanted) => wanted,
-            Wish::Start | Wish::Stop => {
-                return self.end_with(id, &Message::Served(Served::Done(Secret::default())));
-            }
+            Wish::Start | Wish::Stop => return self.confirm(id),
         };
         let Some(context) = contexts.iter().find(|context| context.name == *wanted) else {
             let why = format!(
@@ -213,11 +210,11 @@ impl Server {
                  `kubectl config get-contexts` lists the others",
                 inline(wanted)
             );
-            return self.unserved(id, &why);
+            return self.fail(id, &why);
         };
         if !context.fault.is_empty() {
             let why = context.fault.clone();
-            return self.unserved(id, &why);
+            return self.fail(id, &why);
         }
         service.asked = Some(now);
         let expires = self.settings.clock.now().checked_add(CERTIFICATE).ok();
@@ -230,11 +227,6 @@ impl Server {
         };
         let stdout = answer.to_json(Form::ExecCredential);
         self.end_with(id, &Message::Answer(Answer { stdout, serial: 0 }));
-    }
-
-    fn unserved(&mut self, id: Id, why: &str) {
-        let failure = Failure { code: 1, text: why.to_owned(), retry: 0 };
-        self.end_with(id, &Message::Failure(failure));
     }
 
     /// Runs the proxy's program. The agent runs nothing that a client names: the name only selects one
@@ -357,7 +349,7 @@ impl Server {
         let again = !others.is_empty() || service.restart;
         service.waiting = others;
         for (client, _) in stops {
-            self.end_with(client, &Message::Served(Served::Done(Secret::default())));
+            self.confirm(client);
         }
         if self.locked {
             return self.refuse_proxy_clients(LOCKED);
@@ -430,7 +422,7 @@ impl Server {
         for (client, wish) in std::mem::take(&mut service.waiting) {
             match wish {
                 Wish::Stop => self.end_with(client, &Message::Served(Served::Absent)),
-                _ => self.unserved(client, why),
+                _ => self.fail(client, why),
             }
         }
     }

@@ -1,10 +1,7 @@
 //! The agent's status as JSON, without secrets.
 
-use std::fmt::Write as _;
-
-use keyward_protocol::json::push_text;
-
 use super::{Server, slot::Slot};
+use crate::record::quoted;
 
 /// The state of an identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,33 +42,25 @@ impl State {
 
 impl Server {
     pub(super) fn status(&self) -> String {
-        let mut out = String::from("{\"version\":");
-        push_text(&mut out, env!("CARGO_PKG_VERSION"));
-        let _ = write!(out, ",\"pid\":{},\"socket\":", std::process::id());
-        push_text(&mut out, &self.place.address.socket.to_string_lossy());
-        if let Some(program) = &self.settings.program {
-            out += ",\"program\":";
-            push_text(&mut out, &program.to_string_lossy());
-        }
-        let _ = write!(out, ",\"locked\":{},\"secrets\":{}", self.locked, self.secrets.count());
-        out += ",\"proxies\":[";
-        for (index, name) in self.proxies.serving().into_iter().enumerate() {
-            if index > 0 {
-                out.push(',');
-            }
-            push_text(&mut out, name);
-        }
-        out += "],\"credentials\":[";
+        let program = self.settings.program.as_ref();
+        let program =
+            program.map(|path| format!(",\"program\":{}", quoted(&path.to_string_lossy())));
+        let proxies: Vec<_> = self.proxies.serving().into_iter().map(quoted).collect();
         let mut slots: Vec<_> = self.slots.values().collect();
         slots.sort_by_cached_key(|slot| (slot.name(), slot.setup.ask.args.clone()));
-        for (index, slot) in slots.into_iter().enumerate() {
-            if index > 0 {
-                out.push(',');
-            }
-            self.push_slot(&mut out, slot);
-        }
-        out += "]}\n";
-        out
+        let slots: Vec<_> = slots.into_iter().map(|slot| self.slot_json(slot)).collect();
+        format!(
+            "{{\"version\":{},\"pid\":{},\"socket\":{}{},\"locked\":{},\"secrets\":{},\"proxies\":[{}],\
+             \"credentials\":[{}]}}\n",
+            quoted(env!("CARGO_PKG_VERSION")),
+            std::process::id(),
+            quoted(&self.place.address.socket.to_string_lossy()),
+            program.unwrap_or_default(),
+            self.locked,
+            self.secrets.count(),
+            proxies.join(","),
+            slots.join(",")
+        )
     }
 
     pub(super) fn state(&self, slot: &Slot) -> State {
@@ -98,17 +87,13 @@ impl Server {
         }
     }
 
-    fn push_slot(&self, out: &mut String, slot: &Slot) {
+    fn slot_json(&self, slot: &Slot) -> String {
         let history = slot.source.history();
         let credential = slot.source.last().filter(|_| history.came.is_some());
         let now = self.settings.clock.now();
+        let mut fields = Vec::new();
         let mut text = |name: &str, value: Option<&str>| {
-            if let Some(value) = value {
-                out.push_str(if out.ends_with(['[', ',']) { "{" } else { "," });
-                push_text(out, name);
-                out.push(':');
-                push_text(out, value);
-            }
+            fields.extend(value.map(|value| format!("\"{name}\":{}", quoted(value))));
         };
         let command = String::from_utf8_lossy(&slot.setup.ask.command);
         let stamp = |time: Option<jiff::Timestamp>| time.map(|time| time.to_string());
@@ -128,15 +113,15 @@ impl Server {
         text("clients", Some(&slot.clients.join(" ")));
         if let Some(came) = history.came {
             let age = now.duration_since(came).as_secs().max(0);
-            let _ = write!(out, ",\"ageSeconds\":{age}");
+            fields.push(format!("\"ageSeconds\":{age}"));
         }
-        let _ = write!(
-            out,
-            ",\"registered\":{},\"requests\":{},\"hits\":{},\"runs\":{}}}",
+        fields.push(format!(
+            "\"registered\":{},\"requests\":{},\"hits\":{},\"runs\":{}",
             slot.setup.entry.is_some(),
             slot.asks,
             slot.hits,
             slot.runs
-        );
+        ));
+        format!("{{{}}}", fields.join(","))
     }
 }

@@ -79,7 +79,7 @@ impl Server {
             refused.extend(others);
         }
         for (client, _) in refused {
-            self.unserved(client, why);
+            self.fail(client, why);
         }
     }
 
