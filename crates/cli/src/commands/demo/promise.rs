@@ -25,55 +25,52 @@ pub(super) enum Promise {
 impl Promise {
     /// The promise's name, in one word.
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Plan => "plan",
-            Self::Door => "door",
-            Self::First => "first",
-            Self::Crowd => "crowd",
-            Self::Expiry => "expiry",
-            Self::Revoked => "revoked",
-            Self::Watch => "watch",
-            Self::Identity => "identity",
-            Self::Deadline => "deadline",
-            Self::Budget => "budget",
-            Self::Backoff => "backoff",
-            Self::Recovery => "recovery",
-            Self::Images => "images",
-            Self::Switch => "switch",
-            Self::Signer => "signer",
-            Self::Softhsm => "softhsm",
-            Self::Agent => "agent",
-        }
+        self.parts().0
     }
 
     /// The promise, as a sentence.
     pub(super) fn words(self) -> &'static str {
+        self.parts().1
+    }
+
+    fn parts(self) -> (&'static str, &'static str) {
         match self {
-            Self::Plan => "planning runs nothing and connects to nobody",
-            Self::Door => "the server rejects requests without a credential",
+            Self::Plan => ("plan", "planning runs nothing and connects to nobody"),
+            Self::Door => ("door", "the server rejects requests without a credential"),
             Self::First => {
-                "the first request runs the plugin once and is authenticated as its user"
+                ("first", "the first request runs the plugin once and is authenticated as its user")
             }
-            Self::Crowd => "a thousand requests at once share one plugin run",
-            Self::Expiry => "tokens are replaced before they expire and no caller notices",
-            Self::Revoked => "a revoked token is replaced before the caller sees a 401",
-            Self::Watch => "a new certificate does not cut an open watch",
-            Self::Identity => "connections after a rotation use only the new certificate",
-            Self::Deadline => "a plugin that hangs does not block its caller",
-            Self::Budget => {
-                "a plugin that hangs is killed at its time limit and leaves nothing behind"
+            Self::Crowd => ("crowd", "a thousand requests at once share one plugin run"),
+            Self::Expiry => {
+                ("expiry", "tokens are replaced before they expire and no caller notices")
             }
-            Self::Backoff => "a plugin that fails is not run again for every request",
-            Self::Recovery => "it runs again after one step of backoff",
-            Self::Images => "fifty images of a registry at once share one provider run",
-            Self::Switch => {
-                "editing the configuration switches providers off and on; a broken file changes nothing"
+            Self::Revoked => {
+                ("revoked", "a revoked token is replaced before the caller sees a 401")
             }
-            Self::Signer => "a key in another process signs once for twenty requests",
-            Self::Softhsm => "a key generated in a token, which cannot be exported, signs",
-            Self::Agent => {
-                "ten processes, one after another, share one plugin run through the agent"
+            Self::Watch => ("watch", "a new certificate does not cut an open watch"),
+            Self::Identity => {
+                ("identity", "connections after a rotation use only the new certificate")
             }
+            Self::Deadline => ("deadline", "a plugin that hangs does not block its caller"),
+            Self::Budget => (
+                "budget",
+                "a plugin that hangs is killed at its time limit and leaves nothing behind",
+            ),
+            Self::Backoff => ("backoff", "a plugin that fails is not run again for every request"),
+            Self::Recovery => ("recovery", "it runs again after one step of backoff"),
+            Self::Images => ("images", "fifty images of a registry at once share one provider run"),
+            Self::Switch => (
+                "switch",
+                "editing the configuration switches providers off and on; a broken file changes nothing",
+            ),
+            Self::Signer => ("signer", "a key in another process signs once for twenty requests"),
+            Self::Softhsm => {
+                ("softhsm", "a key generated in a token, which cannot be exported, signs")
+            }
+            Self::Agent => (
+                "agent",
+                "ten processes, one after another, share one plugin run through the agent",
+            ),
         }
     }
 }

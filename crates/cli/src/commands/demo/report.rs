@@ -107,7 +107,7 @@ impl Report {
         }
         let mut document = json!({
             "kept": good == self.lines.len(),
-            "seconds": rounded(took),
+            "seconds": rounded(took.as_secs_f64()),
             "lines": self.lines.iter().map(Line::json).collect::<Vec<_>>(),
             "leftOut": self.left_out.iter().map(absent).collect::<Vec<_>>(),
         });
@@ -156,7 +156,7 @@ impl Line {
 
     fn json(&self) -> Value {
         json!({
-            "at": rounded(self.at),
+            "at": rounded(self.at.as_secs_f64()),
             "promise": self.promise.name(),
             "words": self.promise.words(),
             "kept": self.kept,
@@ -171,6 +171,6 @@ fn absent((promise, why): &(Promise, String)) -> Value {
 }
 
 /// Seconds, rounded to milliseconds.
-pub(super) fn rounded(time: Duration) -> f64 {
-    (time.as_secs_f64() * 1e3).round() / 1e3
+pub(super) fn rounded(seconds: f64) -> f64 {
+    (seconds * 1e3).round() / 1e3
 }

@@ -109,14 +109,10 @@ impl Scene {
         let mut rules = Rules::default();
         // Anyone who could change this program could have changed the demo already.
         rules.trusted.push(program.clone());
-        issuer.answer(TOKEN, Manner::Token(LONG));
-        issuer.answer(CERTIFICATE, Manner::Certificate(LONG));
-        issuer.answer(HANGING, Manner::Silence);
-        issuer.answer(FAILING, Manner::No);
         issuer.answer(IMAGES, Manner::Token(LONG));
         issuer.answer(AGENT, Manner::Token(LONG));
         let surroundings = surroundings.clone();
-        Ok(Self {
+        let scene = Self {
             server,
             config_maps,
             issuer,
@@ -129,7 +125,9 @@ impl Scene {
             program,
             folder,
             _alive: alive,
-        })
+        };
+        scene.settle();
+        Ok(scene)
     }
 
     /// Whether this promise is to be broken.
@@ -179,6 +177,11 @@ impl Scene {
         self.client_with(context, settings())
     }
 
+    /// So many clients for a context, which share no credentials with each other.
+    pub(super) fn clients(&self, context: &str, count: usize) -> Result<Vec<Client>, Failure> {
+        (0..count).map(|_| self.client(context)).collect()
+    }
+
     /// A client of this context with these settings.
     pub(super) fn client_with(
         &self,
@@ -189,7 +192,7 @@ impl Scene {
         Ok(Client::builder().plan(settings).open(&target, &self.rules, &sources())?)
     }
 
-    /// Sets up accounts for the user to try after the steps.
+    /// Sets up the accounts as they are before the steps, and for the user to try after them.
     pub(super) fn settle(&self) {
         self.issuer.answer(TOKEN, Manner::Token(LONG));
         self.issuer.answer(CERTIFICATE, Manner::Certificate(LONG));

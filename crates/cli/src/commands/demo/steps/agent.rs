@@ -32,7 +32,6 @@ mod linux {
     };
     use keyward_protocol::exec::{Request, Version};
     use serde_json::{Value, json};
-    use zeroize::Zeroizing;
 
     use super::{
         super::{Promise, Watch, count},
@@ -195,8 +194,12 @@ mod linux {
             args.extend(["sh".into(), self.plugin().into()]);
             let request = Request::new(Version::V1).to_json();
             let more = [("KUBERNETES_EXEC_INFO", request), ("KEYWARD_AGENT", agent.to_owned())];
-            let answer = self.run(Path::new("/bin/sh"), args, &more)?;
-            let answer: Value = serde_json::from_slice(&answer)
+            let mut invocation = Invocation::new("/bin/sh");
+            invocation.args = args;
+            invocation.env.clone_from(&self.vars);
+            invocation.env.extend(more.map(|(name, value)| (name.into(), value.into())));
+            invocation.budget = BUDGET;
+            let answer: Value = serde_json::from_slice(&printed(&invocation)?)
                 .map_err(|_| Failure::failed("a process of the demo printed no credential"))?;
             Ok(answer["status"]["token"].as_str().unwrap_or_default().to_owned())
         }
@@ -208,20 +211,6 @@ mod linux {
 
         fn plugin(&self) -> String {
             self.path.join("plugin").display().to_string()
-        }
-
-        fn run(
-            &self,
-            program: &Path,
-            args: Vec<OsString>,
-            more: &[(&str, String)],
-        ) -> Result<Zeroizing<Vec<u8>>, Failure> {
-            let mut invocation = Invocation::new(program);
-            invocation.args = args;
-            invocation.env.clone_from(&self.vars);
-            invocation.env.extend(more.iter().map(|(name, value)| (name.into(), value.into())));
-            invocation.budget = BUDGET;
-            printed(&invocation)
         }
     }
 

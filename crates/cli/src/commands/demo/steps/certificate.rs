@@ -7,14 +7,9 @@ use keyward::{Client, Incoming};
 use keyward_demo::issuer::Manner;
 use serde_json::json;
 
-use super::{Watch, pause};
+use super::{Failure, Promise, Report, Scene, Watch, pause, rounded};
 use crate::{
-    commands::demo::{
-        promise::Promise,
-        report::Report,
-        scene::{CERTIFICATE, LONG, Scene, whoami},
-    },
-    failure::Failure,
+    commands::demo::scene::{CERTIFICATE, LONG, whoami},
     server,
 };
 
@@ -59,7 +54,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
             ),
             Err(failure) => format!("the watch received {events} of 2 events: {}", failure.message()),
         },
-        json!({ "old": old["serial"], "new": new["serial"], "seconds": (rotated * 1e3).round() / 1e3, "events": events }),
+        json!({ "old": old["serial"], "new": new["serial"], "seconds": rounded(rotated), "events": events }),
     )?;
 
     scene.server.recorder().clear();

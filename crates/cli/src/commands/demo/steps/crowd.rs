@@ -3,24 +3,15 @@
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::{Watch, count};
-use crate::{
-    commands::demo::{
-        promise::Promise,
-        report::Report,
-        scene::{Scene, TOKEN, status},
-    },
-    failure::Failure,
-};
+use super::{Failure, Promise, Report, Scene, Watch, count};
+use crate::commands::demo::scene::{TOKEN, status};
 
 const REQUESTS: usize = 1000;
 
 pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failure> {
     let before = (scene.issuer.runs(TOKEN), scene.server.counts().connections);
     // Clients that share no credentials cannot share a run.
-    let clients = if scene.breaks(Promise::Crowd) { 3 } else { 1 };
-    let clients: Vec<_> =
-        (0..clients).map(|_| scene.client(TOKEN)).collect::<Result<_, Failure>>()?;
+    let clients = scene.clients(TOKEN, if scene.breaks(Promise::Crowd) { 3 } else { 1 })?;
     let watch = Watch::start();
     let crowd = clients.iter().cycle().take(REQUESTS).map(|client| status(client, "/healthz"));
     let seen = join_all(crowd).await;

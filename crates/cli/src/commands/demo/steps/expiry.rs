@@ -5,15 +5,8 @@ use std::{collections::HashSet, time::Duration};
 use keyward_demo::issuer::Manner;
 use serde_json::json;
 
-use super::{Watch, count, pause};
-use crate::{
-    commands::demo::{
-        promise::Promise,
-        report::Report,
-        scene::{LONG, Scene, TOKEN, status},
-    },
-    failure::Failure,
-};
+use super::{Failure, Promise, Report, Scene, Watch, count, pause, rounded};
+use crate::commands::demo::scene::{LONG, TOKEN, status};
 
 const LIFETIME: Duration = Duration::from_secs(2);
 /// The first token, and two replacements.
@@ -55,7 +48,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
             "pluginRuns": runs,
             "requests": requests,
             "bad": bad,
-            "seconds": (seconds * 1e3).round() / 1e3,
+            "seconds": rounded(seconds),
         }),
     )
 }

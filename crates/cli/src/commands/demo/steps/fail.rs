@@ -6,15 +6,8 @@ use futures_util::future::join_all;
 use keyward_demo::issuer::Manner;
 use serde_json::json;
 
-use super::{Watch, count, pause};
-use crate::{
-    commands::demo::{
-        promise::Promise,
-        report::Report,
-        scene::{FAILING, LONG, Scene, status},
-    },
-    failure::Failure,
-};
+use super::{Failure, Promise, Report, Scene, Watch, count, pause, rounded};
+use crate::commands::demo::scene::{FAILING, LONG, status};
 
 const REQUESTS: usize = 200;
 const LIMIT: Duration = Duration::from_secs(5);
@@ -23,9 +16,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
     scene.issuer.answer(FAILING, Manner::No);
     let before = scene.issuer.runs(FAILING);
     // Clients that share no credentials share no backoff.
-    let clients = if scene.breaks(Promise::Backoff) { 3 } else { 1 };
-    let clients: Vec<_> =
-        (0..clients).map(|_| scene.client(FAILING)).collect::<Result<_, Failure>>()?;
+    let clients = scene.clients(FAILING, if scene.breaks(Promise::Backoff) { 3 } else { 1 })?;
     let crowd = clients.iter().cycle().take(REQUESTS).map(|client| client.get("/healthz"));
     let failed = join_all(crowd).await.iter().filter(|answer| answer.is_err()).count();
     let watch = Watch::start();
@@ -60,7 +51,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
             if recovered { "then a 200" } else { "and no 200" },
         ),
         json!({
-            "seconds": (seconds * 1e3).round() / 1e3,
+            "seconds": rounded(seconds),
             "requests": tries,
             "pluginRuns": more,
             "recovered": recovered,

@@ -3,15 +3,8 @@
 use keyward_demo::server::{Deed, Fault};
 use serde_json::json;
 
-use super::{Watch, count};
-use crate::{
-    commands::demo::{
-        promise::Promise,
-        report::Report,
-        scene::{ANONYMOUS, Scene, TOKEN, status, whoami},
-    },
-    failure::Failure,
-};
+use super::{Failure, Promise, Report, Scene, Watch, count};
+use crate::commands::demo::scene::{ANONYMOUS, TOKEN, status, whoami};
 
 pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failure> {
     if scene.breaks(Promise::Door) {

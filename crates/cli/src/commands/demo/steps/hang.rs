@@ -6,19 +6,14 @@ use keyward_host::Kind;
 use rustix::process::test_kill_process;
 use serde_json::json;
 
-use super::{Watch, pause};
-use crate::{
-    commands::demo::{
-        promise::Promise,
-        report::Report,
-        scene::{HANGING, Scene, settings},
-    },
-    failure::Failure,
-};
+use super::{Failure, Promise, Report, Scene, Watch, rounded, seen_within};
+use crate::commands::demo::scene::{HANGING, settings};
 
 const BUDGET: Duration = Duration::from_millis(1500);
 const DEADLINE: Duration = Duration::from_millis(200);
 const LIMIT: Duration = Duration::from_secs(5);
+/// How long a process that was killed may take to end.
+const END: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failure> {
     let mut settings = settings();
@@ -43,7 +38,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
     };
     let process = scene.issuer.process(HANGING);
     let gone = match process {
-        Some(process) => gone(process).await,
+        Some(process) => seen_within(END, async || Ok(test_kill_process(process).is_err())).await?,
         None => false,
     };
     report.see(
@@ -57,21 +52,9 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         ),
         json!({
             "limit": BUDGET.as_secs_f64(),
-            "seconds": (seconds * 1e3).round() / 1e3,
+            "seconds": rounded(seconds),
             "told": timed_out,
             "gone": gone,
         }),
     )
-}
-
-/// Whether a process has ended; waits a moment for it.
-async fn gone(process: rustix::process::Pid) -> bool {
-    let watch = Watch::start();
-    while watch.time() < Duration::from_secs(1) {
-        if test_kill_process(process).is_err() {
-            return true;
-        }
-        pause().await;
-    }
-    false
 }

@@ -8,15 +8,8 @@ use keyward_image::{Config, Images, Lookup, Reading, ReloadingConfig, Settings};
 use keyward_process::{clock::SystemClock, surroundings::Surroundings};
 use serde_json::json;
 
-use super::{Watch, count, pause};
-use crate::{
-    commands::demo::{
-        promise::Promise,
-        report::Report,
-        scene::{IMAGES, Scene, whoami_with},
-    },
-    failure::Failure,
-};
+use super::{Failure, Promise, Report, Scene, Watch, count, seen_within};
+use crate::commands::demo::scene::{IMAGES, whoami_with};
 
 const CROWD: usize = 50;
 const REGISTRY: &str = "registry.demo:5000";
@@ -168,27 +161,16 @@ impl Node {
 
     /// Whether a login appears, or disappears, within the limit.
     async fn until(&self, images: &Arc<Images>, wanted: bool) -> Result<bool, Failure> {
-        let watch = Watch::start();
-        while watch.time() < LIMIT {
-            if self.has_login(images).await? == wanted {
-                return Ok(true);
-            }
-            pause().await;
-        }
-        Ok(false)
+        seen_within(LIMIT, async || Ok(self.has_login(images).await? == wanted)).await
     }
 
     /// Whether a broken file is noticed within the limit.
     async fn until_broken(&self) -> Result<bool, Failure> {
-        let watch = Watch::start();
-        while watch.time() < LIMIT {
+        seen_within(LIMIT, async || {
             self.config()?;
-            if self.follow.faults().is_some() {
-                return Ok(true);
-            }
-            pause().await;
-        }
-        Ok(false)
+            Ok(self.follow.faults().is_some())
+        })
+        .await
     }
 }
 

@@ -18,7 +18,11 @@ use std::{pin::Pin, time::Duration};
 
 use keyward_process::clock::{Clock, SystemClock};
 
-use super::{promise::Promise, report::Report, scene::Scene};
+use super::{
+    promise::Promise,
+    report::{Report, rounded},
+    scene::Scene,
+};
 use crate::failure::Failure;
 
 /// A part of the demo, independent of the other steps.
@@ -76,6 +80,21 @@ impl Watch {
 /// Waits between two requests of a longer step.
 async fn pause() {
     tokio::time::sleep(Duration::from_millis(10)).await;
+}
+
+/// Whether something is seen before the limit is over, looking again and again.
+async fn seen_within(
+    limit: Duration,
+    mut look: impl AsyncFnMut() -> Result<bool, Failure>,
+) -> Result<bool, Failure> {
+    let watch = Watch::start();
+    while watch.time() < limit {
+        if look().await? {
+            return Ok(true);
+        }
+        pause().await;
+    }
+    Ok(false)
 }
 
 /// `3 runs`, `1 run`.

@@ -3,15 +3,8 @@
 use keyward_host::Method;
 use serde_json::json;
 
-use super::count;
-use crate::{
-    commands::demo::{
-        promise::Promise,
-        report::Report,
-        scene::{Scene, TOKEN, sources},
-    },
-    failure::Failure,
-};
+use super::{Failure, Promise, Report, Scene, count};
+use crate::commands::demo::scene::{TOKEN, sources};
 
 pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failure> {
     let plan = scene.plan(TOKEN)?;

@@ -2,15 +2,8 @@
 
 use serde_json::json;
 
-use super::{Watch, count};
-use crate::{
-    commands::demo::{
-        promise::Promise,
-        report::Report,
-        scene::{Scene, TOKEN, status},
-    },
-    failure::Failure,
-};
+use super::{Failure, Promise, Report, Scene, Watch, count};
+use crate::commands::demo::scene::{TOKEN, status};
 
 pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failure> {
     let client = scene.client(TOKEN)?;

@@ -6,15 +6,8 @@ use futures_util::future::join_all;
 use keyward_demo::authority::KeyKind;
 use serde_json::json;
 
-use super::{Watch, count};
-use crate::{
-    commands::demo::{
-        promise::Promise,
-        report::Report,
-        scene::{SIGNER, Scene, status, whoami},
-    },
-    failure::Failure,
-};
+use super::{Failure, Promise, Report, Scene, Watch, count};
+use crate::commands::demo::scene::{SIGNER, status, whoami};
 
 /// Requests at once, without an open connection.
 const CROWD: usize = 20;

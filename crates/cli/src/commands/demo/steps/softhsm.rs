@@ -2,15 +2,8 @@
 
 use serde_json::json;
 
-use super::Watch;
-use crate::{
-    commands::demo::{
-        promise::Promise,
-        report::Report,
-        scene::{SOFTHSM, Scene, whoami},
-    },
-    failure::Failure,
-};
+use super::{Failure, Promise, Report, Scene, Watch};
+use crate::commands::demo::scene::{SOFTHSM, whoami};
 
 pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failure> {
     let softhsm = match &scene.softhsm {
