@@ -2,15 +2,17 @@
 
 use std::{
     borrow::Cow,
+    fmt::Display,
     io::{self, IsTerminal, Write},
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use clap::ValueEnum;
 use keyward_host::{Target, kubeconfig::Place};
+use keyward_image::Severity;
 use keyward_protocol::text;
 pub(crate) use keyward_protocol::text::{block, inline};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use zeroize::Zeroizing;
 
 use crate::{failure::Failure, globals::Globals};
@@ -76,6 +78,11 @@ pub(crate) fn print_secret(value: &impl Serialize, width: Width) -> Result<(), F
     done.map_err(io::Error::from)?;
     text.push(b'\n');
     print_bytes(&text)
+}
+
+/// A value in JSON as it is in text, for `serialize_with`.
+pub(crate) fn as_shown<S: Serializer>(value: &impl Display, out: S) -> Result<S::Ok, S::Error> {
+    out.collect_str(value)
 }
 
 /// A pipe that is ready for writing has room for this many bytes.
@@ -190,6 +197,16 @@ impl Style {
     /// The word before a hint.
     pub(crate) fn hint(self, text: &str) -> String {
         self.wrap("1;36", text)
+    }
+
+    /// The word before a finding.
+    pub(crate) fn severity(self, severity: Severity) -> String {
+        let word = format!("{severity}:");
+        match severity {
+            Severity::Error => self.error(&word),
+            Severity::Warning => self.warning(&word),
+            Severity::Note => self.label(&word),
+        }
     }
 
     /// A label or heading.

@@ -83,8 +83,8 @@ struct Report {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Finding {
-    /// `error`, `warning` or `note`.
-    severity: String,
+    #[serde(serialize_with = "output::as_shown")]
+    severity: Severity,
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,10 +139,10 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
             output::print(report.manifest.as_deref().unwrap_or_default())?;
         }
     }
-    let bad = |finding: &Finding| match finding.severity.as_str() {
-        "error" => true,
-        "warning" => globals.flags.strict,
-        _ => false,
+    let bad = |finding: &Finding| match finding.severity {
+        Severity::Error => true,
+        Severity::Warning => globals.flags.strict,
+        Severity::Note => false,
     };
     let bad = report.findings.iter().any(bad);
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -239,12 +239,7 @@ impl Report {
     fn findings_text(&self, style: Style) -> String {
         let mut out = String::new();
         for finding in &self.findings {
-            let severity = format!("{}:", finding.severity);
-            let severity = match finding.severity.as_str() {
-                "error" => style.error(&severity),
-                "warning" => style.warning(&severity),
-                _ => style.label(&severity),
-            };
+            let severity = style.severity(finding.severity);
             let provider = finding.provider.as_deref().map(|name| format!("{}: ", inline(name)));
             let field = match finding.field.as_str() {
                 // A message that begins with a name needs no field.
@@ -270,7 +265,7 @@ impl Report {
 impl Finding {
     fn new(severity: Severity, place: &Place, field: &str, message: String) -> Self {
         Self {
-            severity: severity.to_string(),
+            severity,
             file: place.file.as_deref().map(Path::to_owned),
             line: Some(place.line).filter(|line| *line > 0),
             place: place.to_string(),

@@ -10,6 +10,7 @@ use keyward_protocol::{
     json,
     text::{may_be_secret, sounds_secret},
 };
+use serde::Serialize;
 
 /// Providers that Keyward has one for, with its name.
 const REPLACED: [(&str, &str); 4] = [
@@ -31,22 +32,30 @@ pub(super) fn replacement(name: &str, args: &[String]) -> Option<&'static str> {
     (!bound).then_some(*ours)
 }
 
-/// A provider in the new configuration.
-#[derive(Debug, Clone)]
+/// A provider in the new configuration. The JSON of the report has what an operator has to know of it.
+#[derive(Debug, Clone, Serialize)]
 pub(super) struct Entry {
     pub(super) name: String,
     /// What logs in today.
     pub(super) replaces: String,
+    #[serde(skip)]
     pub(super) version: Version,
+    #[serde(rename = "matchImages")]
     pub(super) patterns: Vec<String>,
     /// The patterns that the entry has and today's did not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) added: Vec<String>,
     /// How long to keep an answer without a duration, in nanoseconds.
+    #[serde(skip)]
     pub(super) cache: i64,
+    #[serde(skip)]
     pub(super) args: Vec<String>,
+    #[serde(skip)]
     pub(super) env: Vec<(String, String)>,
+    #[serde(skip)]
     pub(super) tokens: Option<TokenAttributes>,
     /// Whose login it gives, if the node's files say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) identity: Option<String>,
 }
 

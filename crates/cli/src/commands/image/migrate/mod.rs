@@ -103,8 +103,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     );
     let text = entry::config(plan.form, &plan.entries);
     check(&mut plan, &text, args.kubelet)?;
-    let mut report = Report::new(&args.root, &kubelet, &plan, text, &directory);
     let blocked = plan.notes.iter().any(|note| note.severity == Severity::Error);
+    let mut report = Report::new(&args.root, &kubelet, plan, text, &directory);
     if let Some(directory) = &args.write {
         if blocked {
             output::tell(&redact(&report.notes_text(Style::of_stderr(globals))));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use keyward_host::redact;
 use keyward_image::{Config, Files, Protocol, Provider, Reading, Severity};
 use keyward_protocol::{image::Version, node::Value};
+use serde::Serialize;
 
 use super::{
     entry::{ACR, ECR, Entry, GAR, replacement, secret_arguments, secret_variable},
@@ -12,7 +13,11 @@ use super::{
     kubelet::{self, AZURE, BIN_DIR, CONFIG, Kubelet},
     root::Root,
 };
-use crate::{bridge::Bridge, failure::Failure, output::inline};
+use crate::{
+    bridge::Bridge,
+    failure::Failure,
+    output::{self, inline},
+};
 
 /// The directory of the programs on nodes that have none yet.
 const PROGRAMS: &str = "/etc/kubernetes/image-credential-provider";
@@ -26,15 +31,16 @@ const ACR_PATTERNS: [&str; 4] = ["*.azurecr.io", "*.azurecr.cn", "*.azurecr.de",
 const GAR_PATTERNS: [&str; 4] = ["container.cloud.google.com", "gcr.io", "*.gcr.io", "*.pkg.dev"];
 
 /// Something that the node logs in with today.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(super) struct Found {
     pub(super) what: String,
     pub(super) file: PathBuf,
 }
 
 /// Something that the operator should know.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(super) struct Note {
+    #[serde(serialize_with = "output::as_shown")]
     pub(super) severity: Severity,
     pub(super) message: String,
 }

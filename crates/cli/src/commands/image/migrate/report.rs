@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{
     entry::{ACR, ECR, Entry, GAR},
     kubelet::{AZURE, BIN_DIR, CONFIG as CONFIG_FLAG, Kubelet},
-    plan::Plan,
+    plan::{Found, Note, Plan},
 };
 use crate::{
     bridge::Bridge,
@@ -30,7 +30,7 @@ const REPORT: &str = "migration.txt";
 pub(super) struct Report {
     root: PathBuf,
     found: Vec<Found>,
-    providers: Vec<Provider>,
+    providers: Vec<Entry>,
     /// The new configuration.
     config: String,
     kubelet: Flags,
@@ -40,25 +40,6 @@ pub(super) struct Report {
     /// The files that were written.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) written: Vec<PathBuf>,
-}
-
-#[derive(Debug, Serialize)]
-struct Found {
-    what: String,
-    file: PathBuf,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Provider {
-    name: String,
-    replaces: String,
-    match_images: Vec<String>,
-    /// The patterns that today's provider does not have.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    added: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    identity: Option<String>,
 }
 
 /// How the kubelet's flags change.
@@ -74,29 +55,15 @@ struct Flags {
     remove: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
-struct Note {
-    severity: String,
-    message: String,
-}
-
 impl Report {
     /// Reports a plan whose files are in `directory` on the node.
     pub(super) fn new(
         root: &Path,
         kubelet: &Kubelet,
-        plan: &Plan,
+        plan: Plan,
         config: String,
         directory: &Path,
     ) -> Self {
-        let found = |found: &super::plan::Found| Found {
-            what: found.what.clone(),
-            file: found.file.clone(),
-        };
-        let note = |note: &super::plan::Note| Note {
-            severity: note.severity.to_string(),
-            message: note.message.clone(),
-        };
         let set = [(CONFIG_FLAG, directory.join(CONFIG)), (BIN_DIR, plan.bin_dir.clone())];
         let set = set.map(|(name, path)| format!("--{name}={}", path.display())).to_vec();
         let today = [CONFIG_FLAG, BIN_DIR, AZURE].into_iter();
@@ -105,10 +72,10 @@ impl Report {
         let remove: Vec<String> = today.filter(|flag| !set.contains(flag)).collect();
         Self {
             root: root.to_owned(),
-            found: plan.found.iter().map(found).collect(),
-            providers: plan.entries.iter().map(Provider::of).collect(),
+            install: install(&plan),
+            found: plan.found,
+            providers: plan.entries,
             config,
-            install: install(plan),
             roll_back: roll_back(kubelet, &set, &remove, directory),
             kubelet: Flags {
                 service: kubelet.service,
@@ -119,7 +86,7 @@ impl Report {
                 set,
                 remove,
             },
-            notes: plan.notes.iter().map(note).collect(),
+            notes: plan.notes,
             written: Vec::new(),
         }
     }
@@ -161,7 +128,7 @@ impl Report {
         }
         heading(&mut out, "new providers");
         for provider in &self.providers {
-            provider.push(&mut out);
+            push_provider(&mut out, provider);
         }
         heading(&mut out, "kubelet");
         for flag in &self.kubelet.remove {
@@ -194,45 +161,28 @@ impl Report {
     pub(super) fn notes_text(&self, style: Style) -> String {
         let mut out = String::new();
         for note in &self.notes {
-            let severity = format!("{}:", note.severity);
-            let severity = match note.severity.as_str() {
-                "error" => style.error(&severity),
-                "warning" => style.warning(&severity),
-                _ => style.label(&severity),
-            };
+            let severity = style.severity(note.severity);
             _ = writeln!(out, "  {severity} {}", inline(&note.message));
         }
         out
     }
 }
 
-impl Provider {
-    fn of(entry: &Entry) -> Self {
-        Self {
-            name: entry.name.clone(),
-            replaces: entry.replaces.clone(),
-            match_images: entry.patterns.clone(),
-            added: entry.added.clone(),
-            identity: entry.identity.clone(),
-        }
+fn push_provider(out: &mut String, entry: &Entry) {
+    let (name, old) = (inline(&entry.name), inline(&entry.replaces));
+    _ = if name == old {
+        writeln!(out, "  `{name}` (as today)")
+    } else if old.contains(' ') {
+        writeln!(out, "  `{name}` (today: {old})")
+    } else {
+        writeln!(out, "  `{name}` (today: `{old}`)")
+    };
+    _ = writeln!(out, "    for {}", listed(&entry.patterns));
+    if !entry.added.is_empty() {
+        _ = writeln!(out, "    new: {}", listed(&entry.added));
     }
-
-    fn push(&self, out: &mut String) {
-        let (name, old) = (inline(&self.name), inline(&self.replaces));
-        _ = if name == old {
-            writeln!(out, "  `{name}` (as today)")
-        } else if old.contains(' ') {
-            writeln!(out, "  `{name}` (today: {old})")
-        } else {
-            writeln!(out, "  `{name}` (today: `{old}`)")
-        };
-        _ = writeln!(out, "    for {}", listed(&self.match_images));
-        if !self.added.is_empty() {
-            _ = writeln!(out, "    new: {}", listed(&self.added));
-        }
-        if let Some(identity) = &self.identity {
-            _ = writeln!(out, "    as {identity}");
-        }
+    if let Some(identity) = &entry.identity {
+        _ = writeln!(out, "    as {identity}");
     }
 }
 
