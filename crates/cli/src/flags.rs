@@ -1,9 +1,14 @@
 //! The flags that every command accepts, before or after its name, spelled as in kubectl.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{Arg, Args, Command, ValueHint, builder::BoolishValueParser};
 use clap_complete::ArgValueCandidates;
+use keyward_host::Environment;
 use keyward_protocol::{Secret, exec::Form};
 
 use crate::{commands::completions::names, duration, output::Format};
@@ -116,8 +121,8 @@ pub(crate) struct Flags {
 
     /// What a plugin sees of our environment: `inherit` (all of it), `clean` (nothing), or names
     /// separated by commas
-    #[arg(long, global = true, value_name = "inherit|clean|NAME,…", help_heading = PLUGINS, hide_short_help = true)]
-    pub(crate) plugin_env: Option<PluginEnv>,
+    #[arg(long, global = true, value_name = "inherit|clean|NAME,…", help_heading = PLUGINS, hide_short_help = true, value_parser = plugin_env)]
+    pub(crate) plugin_env: Option<Environment>,
 
     /// Run this plugin although others could change its file; can be repeated
     #[arg(long, global = true, value_name = "PATH", help_heading = PLUGINS, hide_short_help = true)]
@@ -170,17 +175,6 @@ fn hidden(headings: &[&str]) -> Vec<Arg> {
     flags.get_arguments().filter(under).map(|arg| arg.clone().hide(true)).collect()
 }
 
-/// What a plugin sees of our environment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum PluginEnv {
-    /// All of it.
-    Inherit,
-    /// Nothing of it.
-    Clean,
-    /// The variables with these names.
-    Only(Vec<String>),
-}
-
 impl Flags {
     /// The form in which exec plugins are asked under v1alpha1.
     pub(crate) fn form(&self) -> Form {
@@ -192,32 +186,37 @@ impl Flags {
         self.context.last().map(String::as_str)
     }
 
+    /// The kubeconfig that was given.
+    pub(crate) fn kubeconfig(&self) -> Option<&Path> {
+        self.kubeconfig.as_deref().filter(|path| !path.as_os_str().is_empty())
+    }
+
+    /// The kuberc that was given.
+    pub(crate) fn kuberc(&self) -> Option<&Path> {
+        self.kuberc.as_deref().filter(|path| !path.as_os_str().is_empty())
+    }
+
     /// How much to log: 0 warnings, 1 what happens, 2 and more everything.
     pub(crate) fn verbosity(&self) -> u8 {
         self.verbose.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }
 }
 
-impl std::str::FromStr for PluginEnv {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "inherit" => Ok(Self::Inherit),
-            "clean" => Ok(Self::Clean),
-            names => names
-                .split(',')
-                .map(|name| match name.trim() {
-                    "" => {
-                        Err("a name is empty; use `inherit`, `clean`, or names separated by commas"
-                            .to_owned())
-                    }
-                    name if name.contains('=') => Err("names only, without values".to_owned()),
-                    name => Ok(name.to_owned()),
-                })
-                .collect::<Result<_, _>>()
-                .map(Self::Only),
-        }
+/// What a plugin sees of our environment.
+fn plugin_env(text: &str) -> Result<Environment, String> {
+    match text {
+        "inherit" => Ok(Environment::Inherit),
+        "clean" => Ok(Environment::Clean),
+        names => names
+            .split(',')
+            .map(|name| match name.trim() {
+                "" => Err("a name is empty; use `inherit`, `clean`, or names separated by commas"
+                    .to_owned()),
+                name if name.contains('=') => Err("names only, without values".to_owned()),
+                name => Ok(name.to_owned()),
+            })
+            .collect::<Result<_, _>>()
+            .map(Environment::Only),
     }
 }
 
@@ -237,7 +236,7 @@ fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
 mod tests {
     use clap::Parser;
 
-    use super::PluginEnv;
+    use super::{Environment, plugin_env};
     use crate::args::Cli;
 
     fn flags(line: &str) -> super::Flags {
@@ -284,14 +283,14 @@ mod tests {
     #[test]
     fn the_environment_is_a_word_or_names() {
         for (text, value) in [
-            ("inherit", PluginEnv::Inherit),
-            ("clean", PluginEnv::Clean),
-            ("A,B", PluginEnv::Only(vec!["A".into(), "B".into()])),
+            ("inherit", Environment::Inherit),
+            ("clean", Environment::Clean),
+            ("A,B", Environment::Only(vec!["A".into(), "B".into()])),
         ] {
             assert_eq!(flags(&format!("keyward plan --plugin-env {text}")).plugin_env, Some(value));
         }
         for wrong in ["A,,B", "A=1", ","] {
-            assert!(wrong.parse::<PluginEnv>().is_err(), "{wrong}");
+            assert!(plugin_env(wrong).is_err(), "{wrong}");
         }
     }
 

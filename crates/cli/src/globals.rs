@@ -18,12 +18,7 @@ use keyward_host::{
 use keyward_process::{runner::Sink, surroundings::Surroundings};
 use keyward_protocol::{Node, Secret, exec::Request, signer::pins, url};
 
-use crate::{
-    failure::Failure,
-    flags::{Flags, PluginEnv},
-    loop_guard, output,
-    plugin_stderr::PluginStderr,
-};
+use crate::{failure::Failure, flags::Flags, loop_guard, output, plugin_stderr::PluginStderr};
 
 /// One for the process, so that equal settings stay equal.
 static PROMPTS: LazyLock<Arc<dyn Sink>> = LazyLock::new(|| Arc::new(Prompter));
@@ -100,8 +95,7 @@ impl Globals {
 
     /// The kubeconfig that kubectl would read.
     pub(crate) fn kubeconfig(&self) -> Result<Kubeconfig, Failure> {
-        let explicit = self.flags.kubeconfig.as_deref().filter(|p| !p.as_os_str().is_empty());
-        Ok(Kubeconfig::load(&self.surroundings, explicit)?)
+        Ok(Kubeconfig::load(&self.surroundings, self.flags.kubeconfig())?)
     }
 
     /// The cluster and user that this kubeconfig and the flags select.
@@ -137,8 +131,7 @@ impl Globals {
 
     /// The policy for plugins.
     pub(crate) fn rules(&self) -> Result<Rules, Failure> {
-        let explicit = self.flags.kuberc.as_deref().filter(|p| !p.as_os_str().is_empty());
-        let mut rules = Rules::load(&self.surroundings, explicit)?;
+        let mut rules = Rules::load(&self.surroundings, self.flags.kuberc())?;
         rules.trusted.clone_from(&self.flags.trust_plugin);
         Ok(rules)
     }
@@ -221,11 +214,7 @@ impl Globals {
 
     /// What plugins see of our environment.
     pub(crate) fn environment(&self) -> Environment {
-        match &self.flags.plugin_env {
-            None | Some(PluginEnv::Inherit) => Environment::Inherit,
-            Some(PluginEnv::Clean) => Environment::Clean,
-            Some(PluginEnv::Only(names)) => Environment::Only(names.clone()),
-        }
+        self.flags.plugin_env.clone().unwrap_or_default()
     }
 
     /// The flags' overrides of the files. An empty value is no override, as with kubectl.

@@ -49,7 +49,7 @@ impl Chosen {
 /// A `kubectl config` command for the kubeconfig that is in use.
 pub(super) fn kubectl_config(globals: &Globals, words: &[&str]) -> String {
     let mut command = "kubectl config".to_owned();
-    if let Some(file) = globals.flags.kubeconfig.as_ref().filter(|f| !f.as_os_str().is_empty()) {
+    if let Some(file) = globals.flags.kubeconfig() {
         let _ = write!(command, " --kubeconfig={}", quoted(&file.to_string_lossy()));
     }
     for word in words {

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use keyward_host::{
-    Draft, Environment as Base, ExecPlugin, Kubeconfig, Preview, SignerPlugin, Target,
-    VariableOrigin,
-    kubeconfig::Place,
+    Draft, Environment as Base, ExecPlugin, Kubeconfig, Preview, SignerPlugin, VariableOrigin,
+    kubeconfig::{self, Named, Place},
     redact::{HIDDEN, redact},
     rules::{Missing, Rules, Verdict},
 };
@@ -44,8 +43,8 @@ fn fill(into: &mut Explanation, globals: &Globals, show_args: bool) -> Result<()
     into.context = globals.overrides().context.or(Some(config.current_context.clone()));
     let target = globals.resolve(&config).inspect_err(|_| guess(into, globals, &config))?;
     into.context = Some(target.context.clone()).filter(|name| !name.is_empty());
-    into.cluster = Some(cluster(&target));
-    into.user = Some(user(&target));
+    into.cluster = Some(cluster(&target.cluster));
+    into.user = Some(user(&target.user));
     into.namespace = Some(target.namespace.clone());
     into.warnings.clone_from(&target.warnings);
 
@@ -69,31 +68,23 @@ fn guess(into: &mut Explanation, globals: &Globals, config: &Kubeconfig) {
     into.context = into.context.take().filter(|name| !name.is_empty());
     let context = config.contexts.iter().find(|c| Some(&c.name) == into.context.as_ref());
     let overrides = globals.overrides();
-    let cluster = overrides.cluster.or_else(|| context.map(|c| c.value.cluster.clone()));
-    let named = config.clusters.iter().find(|c| Some(&c.name) == cluster.as_ref());
+    let name = overrides.cluster.or_else(|| context.map(|c| c.value.cluster.clone()));
+    let named = config.clusters.iter().find(|c| Some(&c.name) == name.as_ref());
     into.cluster = named.map(|named| Cluster {
-        name: named.name.clone(),
-        server: url::mask(&named.value.server),
-        tls_server_name: named.value.tls_server_name.clone(),
-        insecure_skip_tls_verify: named.value.insecure_skip_tls_verify,
+        // Its file has not been read.
         own_certificate_authority: !named.value.certificate_authority.is_empty()
             || !named.value.certificate_authority_data.is_empty(),
-        proxy_url: url::mask(&named.value.proxy_url),
+        ..cluster(named)
     });
-    let user = overrides.user.or_else(|| context.map(|c| c.value.user.clone()));
-    let named = config.users.iter().find(|u| Some(&u.name) == user.as_ref());
-    into.user = named.map(|named| User {
-        name: named.name.clone(),
-        file: named.place.file.as_deref().map(Path::to_owned),
-        line: Some(named.place.line).filter(|line| *line > 0),
-        acts_as: named.value.impersonate.user.clone(),
-    });
+    let name = overrides.user.or_else(|| context.map(|c| c.value.user.clone()));
+    let named = config.users.iter().find(|u| Some(&u.name) == name.as_ref());
+    into.user = named.map(user);
 }
 
-fn cluster(target: &Target) -> Cluster {
-    let cluster = &target.cluster.value;
+fn cluster(named: &Named<kubeconfig::Cluster>) -> Cluster {
+    let cluster = &named.value;
     Cluster {
-        name: target.cluster.name.clone(),
+        name: named.name.clone(),
         server: url::mask(&cluster.server),
         tls_server_name: cluster.tls_server_name.clone(),
         insecure_skip_tls_verify: cluster.insecure_skip_tls_verify,
@@ -102,12 +93,12 @@ fn cluster(target: &Target) -> Cluster {
     }
 }
 
-fn user(target: &Target) -> User {
+fn user(named: &Named<kubeconfig::User>) -> User {
     User {
-        name: target.user.name.clone(),
-        file: target.user.place.file.as_deref().map(Path::to_owned),
-        line: Some(target.user.place.line).filter(|line| *line > 0),
-        acts_as: target.user.value.impersonate.user.clone(),
+        name: named.name.clone(),
+        file: named.place.file.as_deref().map(Path::to_owned),
+        line: Some(named.place.line).filter(|line| *line > 0),
+        acts_as: named.value.impersonate.user.clone(),
     }
 }
 

@@ -21,7 +21,7 @@ use std::{
 };
 
 use clap::Subcommand;
-use keyward_host::redact::redact;
+use keyward_host::{Environment, redact::redact};
 use keyward_process::clock::SystemClock;
 use keyward_process::file::{self, Limits};
 use keyward_protocol::Secret;
@@ -29,8 +29,7 @@ use zeroize::Zeroizing;
 
 use self::{exam::ExecExam, run::Plugin};
 use crate::{
-    failure::Failure, flags, flags::PluginEnv, globals::Globals, output, output::Output,
-    progress::Progress, signals,
+    failure::Failure, flags, globals::Globals, output, output::Output, progress::Progress, signals,
 };
 
 /// For authors of plugins
@@ -192,10 +191,10 @@ fn entry(text: &str) -> Result<(String, Secret), String> {
 /// What the plugin sees of our environment, according to `--plugin-env`.
 pub(super) fn environment(globals: &Globals) -> Vec<(OsString, OsString)> {
     let mut vars = globals.surroundings.vars();
-    match &globals.flags.plugin_env {
-        None | Some(PluginEnv::Inherit) => {}
-        Some(PluginEnv::Clean) => vars.clear(),
-        Some(PluginEnv::Only(names)) => {
+    match globals.environment() {
+        Environment::Inherit => {}
+        Environment::Clean => vars.clear(),
+        Environment::Only(names) => {
             vars.retain(|(name, _)| names.iter().any(|n| OsStr::new(n) == name));
         }
     }

@@ -1,6 +1,6 @@
 //! The proxy's view of the kubeconfig, the plugin policy and the flags.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use keyward::client::{Builder, Opened};
 use keyward_host::{Kubeconfig, Sources, Target, rules::Rules};
@@ -19,12 +19,8 @@ impl Config for Globals {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        fn explicit(path: Option<&PathBuf>) -> Option<&Path> {
-            path.map(PathBuf::as_path).filter(|path| !path.as_os_str().is_empty())
-        }
-        let (surroundings, flags) = (&self.surroundings, &self.flags);
-        let mut paths = Kubeconfig::paths(surroundings, explicit(flags.kubeconfig.as_ref()));
-        paths.extend(Rules::path(surroundings, explicit(flags.kuberc.as_ref())));
+        let mut paths = Kubeconfig::paths(&self.surroundings, self.flags.kubeconfig());
+        paths.extend(Rules::path(&self.surroundings, self.flags.kuberc()));
         paths
     }
 

@@ -211,8 +211,7 @@ pub(crate) fn end_without_agent(name: Option<&str>, globals: &Globals) -> Result
 
 /// The files of the kubeconfig that the flags and the environment select.
 fn files(globals: &Globals) -> Vec<PathBuf> {
-    let explicit = globals.flags.kubeconfig.as_deref().filter(|path| !path.as_os_str().is_empty());
-    let paths = Kubeconfig::paths(&globals.surroundings, explicit);
+    let paths = Kubeconfig::paths(&globals.surroundings, globals.flags.kubeconfig());
     paths.iter().map(|path| globals.surroundings.absolute(path)).collect()
 }
 
@@ -231,10 +230,9 @@ fn register(args: &Start, globals: &Globals) -> Result<Service, Failure> {
         client = wrap::wrapper(None, globals)?;
         wrap::admit(&client, globals)?;
     }
-    let kuberc = globals.flags.kuberc.as_deref().filter(|path| !path.as_os_str().is_empty());
     let settings = ServiceSettings {
         kubeconfig,
-        kuberc: kuberc.map(|path| globals.surroundings.absolute(path)),
+        kuberc: globals.flags.kuberc().map(|path| globals.surroundings.absolute(path)),
         environment: environment(globals),
         client,
         static_keys: args.static_keys,
