@@ -1,6 +1,6 @@
 //! Why a command failed, and how that is reported.
 
-use std::{borrow::Cow, io, process::ExitCode};
+use std::{borrow::Cow, fmt::Display, io, process::ExitCode};
 
 use keyward_host::{Error, Kind, redact::redact};
 use keyward_process::harden::TooFewDescriptors;
@@ -75,6 +75,11 @@ impl Failure {
     /// A command that cannot be tried as given.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::Usage, message)
+    }
+
+    /// Returns the function that makes a failure of its cause, for `map_err`.
+    pub(crate) fn of<E: Display>(message: &'static str) -> impl Fn(E) -> Self {
+        move |cause| Self::failed(message).note("cause", cause.to_string())
     }
 
     /// A failure with this exit code.

@@ -82,6 +82,12 @@ impl Bridge {
     }
 }
 
+/// This program, whatever name it was started by.
+pub(crate) fn program() -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe().and_then(fs::canonicalize);
+    own.map_err(Failure::of("cannot find the path of this program"))
+}
+
 /// The command lines of the bridges that have one, for the manual pages.
 pub(crate) fn commands() -> [clap::Command; 3] {
     [docker::Args::command(), token::Args::command(), keyward_node::command()]

@@ -63,9 +63,8 @@ pub(super) fn review(
         if !status.is_success() {
             return Err(refused(status, server::refusal(status, &body)));
         }
-        return serde_json::from_slice(&body).map_err(|error| {
-            Failure::failed("the server's answer is not JSON").note("cause", error.to_string())
-        });
+        return serde_json::from_slice(&body)
+            .map_err(Failure::of("the server's answer is not JSON"));
     }
     Err(Failure::failed("the server does not know the SelfSubjectReview API")
         .hint("it exists since Kubernetes 1.28, and before that if enabled"))

@@ -1,8 +1,8 @@
 //! Connects commands to the agent.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
-use keyward_agent::{Address, Client, Unreachable, connect_or_start};
+use keyward_agent::{Address, Client, Unreachable};
 use keyward_process::harden;
 use keyward_protocol::agent::{Admin, Message, Served};
 
@@ -100,15 +100,23 @@ pub(crate) fn ask_or_start(
     request: &Message,
     limit: Duration,
 ) -> Result<Message, Failure> {
-    let own = std::env::current_exe().map_err(|error| {
-        Failure::failed(format!("cannot find the path of this program: {error}"))
-    })?;
+    exchange(&mut connect_or_start(globals)?, request, limit)
+}
+
+/// Connects to the user's agent, and starts it if none is running. The caller makes our memory private
+/// again, as after [`connect`].
+pub(super) fn connect_or_start(globals: &Globals) -> Result<Client, Failure> {
+    let address = address(Whose::User, globals)?;
+    let own = own_program()?;
     harden::allow_inspection();
-    let connected = connect_or_start(&address(Whose::User, globals)?, &own, |name| {
-        globals.surroundings.var(name)
-    });
-    let mut client = connected.map_err(|error| Failure::failed(error.to_string()))?;
-    exchange(&mut client, request, limit)
+    keyward_agent::connect_or_start(&address, &own, |name| globals.surroundings.var(name))
+        .map_err(|error| Failure::failed(error.to_string()))
+}
+
+/// The path of this program.
+pub(super) fn own_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|error| Failure::failed(format!("cannot find the path of this program: {error}")))
 }
 
 fn exchange(client: &mut Client, request: &Message, limit: Duration) -> Result<Message, Failure> {

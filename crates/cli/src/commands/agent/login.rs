@@ -2,7 +2,7 @@
 
 use std::{io::IsTerminal as _, os::unix::ffi::OsStrExt as _, process::ExitCode};
 
-use keyward_agent::{Obtained, connect_or_start, obtain, terminal};
+use keyward_agent::{Obtained, obtain, terminal};
 use keyward_host::kubeconfig::Exec;
 use keyward_process::harden;
 use keyward_protocol::{
@@ -65,13 +65,7 @@ pub(crate) fn log_in(_args: &LoginArgs, globals: &Globals) -> Result<ExitCode, F
     }
     let request = plugin.request.clone().unwrap_or(Request::new(plugin.version()));
     let question = Message::Ask(question(globals, plugin.exec(), request));
-    let address = client::address(Whose::User, globals)?;
-    let own = std::env::current_exe().map_err(|error| {
-        Failure::failed(format!("cannot find the path of this program: {error}"))
-    })?;
-    harden::allow_inspection();
-    let mut agent = connect_or_start(&address, &own, |name| globals.surroundings.var(name))
-        .map_err(|error| Failure::failed(error.to_string()))?;
+    let mut agent = client::connect_or_start(globals)?;
     let obtained = obtain(&mut agent, &question, |note| output::tell(&format!("{note}\n")));
     harden::keep_memory_private();
     match obtained.map_err(|error| Failure::failed(error.to_string()))? {

@@ -8,7 +8,7 @@ use std::{
 
 use keyward_protocol::text::escape_html;
 
-use super::client::Whose;
+use super::client::{Whose, own_program};
 use crate::{failure::Failure, globals::Globals, output, trusted};
 
 /// Write a unit for the session manager, so that the agent outlives the terminal that started it
@@ -27,9 +27,7 @@ pub(super) struct Args {
 const SYSTEM: &str = "/etc/systemd/system";
 
 pub(super) fn run(args: &Args, whose: Whose, globals: &Globals) -> Result<ExitCode, Failure> {
-    let program = std::env::current_exe().map_err(|error| {
-        Failure::failed(format!("cannot find the path of this program: {error}"))
-    })?;
+    let program = own_program()?;
     let program = program
         .to_str()
         .filter(|path| !path.contains(char::is_control))

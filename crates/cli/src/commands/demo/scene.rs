@@ -73,38 +73,35 @@ impl Scene {
         surroundings: &Surroundings,
         broken: Option<Promise>,
     ) -> Result<Self, Failure> {
-        let bad = |what: &'static str| {
-            move |error: &dyn std::error::Error| {
-                Failure::failed(format!("{what} could not be set up"))
-                    .note("cause", error.to_string())
-            }
-        };
         let config_maps = Arc::new(ConfigMaps::default());
         let server = Server::setup()
             .start_with(|_, _| Ok(Arc::new(config_maps.clone())))
-            .map_err(|e| bad("the server")(&e))?;
+            .map_err(Failure::of("the server could not be set up"))?;
         leftovers::sweep(&std::env::temp_dir());
         // Readable by this user only.
         let folder = tempfile::Builder::new()
             .prefix(leftovers::PREFIX)
             .permissions(Permissions::from_mode(0o700))
             .tempdir()
-            .map_err(|e| bad("a folder")(&e))?;
-        let alive = leftovers::mark(folder.path()).map_err(|e| bad("a folder")(&e))?;
+            .map_err(Failure::of("a folder could not be set up"))?;
+        let alive =
+            leftovers::mark(folder.path()).map_err(Failure::of("a folder could not be set up"))?;
         let doomed = folder.path().to_owned();
         signals::before_leaving(move || {
             let _ = fs::remove_dir_all(&doomed);
         });
         let socket = folder.path().join(SOCKET);
-        let issuer = Issuer::start(&server, &socket).map_err(|e| bad("the issuer")(&e))?;
-        let program = std::env::current_exe().map_err(|e| bad("the plugin")(&e))?;
+        let issuer = Issuer::start(&server, &socket)
+            .map_err(Failure::of("the issuer could not be set up"))?;
+        let program =
+            std::env::current_exe().map_err(Failure::of("the plugin could not be set up"))?;
         let kubeconfig = folder.path().join("config");
         let signer = signer(&server, &program, folder.path())?;
         let softhsm = Softhsm::find(surroundings, &program, folder.path());
         let mut users = vec![signer];
         users.extend(softhsm.as_ref().map(Softhsm::user));
         let text = written(&server, &program, &socket, users);
-        fs::write(&kubeconfig, text).map_err(|e| bad("the kubeconfig")(&e))?;
+        fs::write(&kubeconfig, text).map_err(Failure::of("the kubeconfig could not be set up"))?;
         let config = Kubeconfig::load(surroundings, Some(&kubeconfig))?;
         let mut rules = Rules::default();
         // Anyone who could change this program could have changed the demo already.
@@ -281,11 +278,9 @@ fn signer_file(folder: &Path, name: &str) -> PathBuf {
 
 /// A user with a certificate, whose key this program holds as the signer.
 fn signer(server: &Server, program: &Path, folder: &Path) -> Result<Value, Failure> {
-    let bad = |error: &dyn std::error::Error| {
-        Failure::failed("the signer could not be set up").note("cause", error.to_string())
-    };
+    const BAD: &str = "the signer could not be set up";
     let request = server.authority().client(SIGNER).key(KeyKind::Ed25519);
-    let issued = request.issue().map_err(|e| bad(&e))?;
+    let issued = request.issue().map_err(Failure::of(BAD))?;
     let file = |name: &str| signer_file(folder, name);
     // A kubeconfig cannot hold a signer's arguments.
     let program = output::quoted(&program.display().to_string());
@@ -296,9 +291,9 @@ fn signer(server: &Server, program: &Path, folder: &Path) -> Result<Value, Failu
         ("program", script.as_str(), 0o700),
     ];
     for (name, text, mode) in files {
-        fs::write(file(name), text).map_err(|e| bad(&e))?;
+        fs::write(file(name), text).map_err(Failure::of(BAD))?;
         let mode = Permissions::from_mode(mode);
-        fs::set_permissions(file(name), mode).map_err(|e| bad(&e))?;
+        fs::set_permissions(file(name), mode).map_err(Failure::of(BAD))?;
     }
     Ok(json!({ "name": SIGNER, "user": { "auth-provider": {
         "name": "externalSigner",

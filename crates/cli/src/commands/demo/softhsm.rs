@@ -77,9 +77,8 @@ impl Softhsm {
         self.plugin(&["keygen", &uri], Stdin::Closed)?;
         let request = self.plugin(&["csr", &uri, "--user", SOFTHSM], Stdin::Closed)?;
         let request = String::from_utf8_lossy(&request);
-        let certificate = authority
-            .answer(&request, LONG)
-            .map_err(|error| Failure::failed("no certificate").note("cause", error.to_string()))?;
+        let certificate =
+            authority.answer(&request, LONG).map_err(Failure::of("no certificate"))?;
         let certificate = Stdin::Request(Zeroizing::new(certificate.into_bytes()));
         self.plugin(&["import", "-", &uri], certificate).map(drop)
     }

@@ -163,9 +163,7 @@ fn ask(server: &Server, request: http::Result<Request<Body>>) -> Result<Value, F
     if !status.is_success() {
         return Err(server::refusal(status, &body));
     }
-    serde_json::from_slice(&body).map_err(|error| {
-        Failure::failed("the server's answer is not JSON").note("cause", error.to_string())
-    })
+    serde_json::from_slice(&body).map_err(Failure::of("the server's answer is not JSON"))
 }
 
 /// A name for the request that shows its user, with valid characters only.

@@ -68,7 +68,7 @@ impl<'a> Answer<'a> {
     pub(super) fn found(image: &'a str, found: &'a Lookup) -> Self {
         let failed = |asked: &'a keyward_image::ProviderResult| {
             let error = asked.outcome.failure()?;
-            Some(Trouble::of(error.clone(), Some(&asked.provider.name)))
+            Some(Trouble::of(&error.clone().into(), Some(&asked.provider.name)))
         };
         Self {
             image,
@@ -80,8 +80,8 @@ impl<'a> Answer<'a> {
     }
 
     /// The answer for a text that is no image.
-    pub(super) fn failed(image: &'a str, error: impl Into<Failure>) -> Self {
-        let error = Some(Trouble::of(error, None));
+    pub(super) fn failed(image: &'a str, failure: &Failure) -> Self {
+        let error = Some(Trouble::of(failure, None));
         Self { image, name: None, logins: Vec::new(), failures: Vec::new(), error }
     }
 }
@@ -102,8 +102,7 @@ impl<'a> LoginView<'a> {
 
 impl Trouble {
     /// An error of a provider, or of the whole request.
-    pub(super) fn of(error: impl Into<Failure>, provider: Option<&str>) -> Self {
-        let failure = error.into();
+    pub(super) fn of(failure: &Failure, provider: Option<&str>) -> Self {
         Self {
             provider: provider.map(str::to_owned),
             failure: failure.describe(),

@@ -11,7 +11,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    bridge::Bridge,
+    bridge::{self, Bridge},
     failure::Failure,
     flags,
     output::{self, Format, Output, inline},
@@ -61,9 +61,7 @@ struct Link {
 
 /// Creates the links and reports them.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let program = env::current_exe().and_then(fs::canonicalize).map_err(|error| {
-        Failure::failed("cannot find the path of this program").note("cause", error.to_string())
-    })?;
+    let program = bridge::program()?;
     if !args.folder.is_dir() {
         let shown = inline(&args.folder.display().to_string());
         return Err(Failure::failed(format!("`{shown}` is not a directory")));

@@ -47,22 +47,17 @@ pub(super) fn run(setup: Setup) -> Result<ExitCode, Failure> {
                 continue;
             }
         };
-        match result {
-            Ok(found) => {
-                output::print_secret(&Answer::found(&image, &found), Width::Line)?;
-            }
-            Err(error) => {
-                output::print_secret(&Answer::failed(&image, error), Width::Line)?;
-            }
-        }
+        let answer = match &result {
+            Ok(found) => Answer::found(&image, found),
+            Err(failure) => Answer::failed(&image, failure),
+        };
+        output::print_secret(&answer, Width::Line)?;
         // One more line may be read. This fails once all lines have been read.
         _ = places.recv();
     }
     match broken {
         None => Ok(ExitCode::SUCCESS),
-        Some(error) => {
-            Err(Failure::failed("stdin cannot be read").note("cause", error.to_string()))
-        }
+        Some(error) => Err(Failure::of("stdin cannot be read")(error)),
     }
 }
 
@@ -81,11 +76,11 @@ fn read(setup: &Arc<Setup>, tell: &Sender<Event>, take: &SyncSender<()>) {
         if take.send(()).is_err() {
             return;
         }
-        let reply = Reply { image: line, tell: tell.clone(), given: false };
+        let mut reply = Reply { image: line, tell: tell.clone(), given: false };
         let setup = Arc::clone(setup);
         runner::spawn(move || {
             let found = setup.lookup(&reply.image);
-            reply.give(found);
+            reply.send(found);
         });
     }
 }
@@ -98,10 +93,6 @@ struct Reply {
 }
 
 impl Reply {
-    fn give(mut self, result: Result<Lookup, Failure>) {
-        self.send(result);
-    }
-
     fn send(&mut self, result: Result<Lookup, Failure>) {
         self.given = true;
         // If stdout was closed, the answer has nowhere to go.

@@ -18,7 +18,7 @@ use super::{
     program::Program,
 };
 use crate::{
-    bridge::Bridge,
+    bridge::{self, Bridge},
     commands::image::{
         explain, lint,
         setup::{Place, Setup},
@@ -122,9 +122,7 @@ enum Content {
 
 impl Version {
     fn collect(args: &Args, globals: &Globals) -> Result<Self, Failure> {
-        let own = env::current_exe().and_then(fs::canonicalize).map_err(|error| {
-            Failure::failed("cannot find the path of this program").note("cause", error.to_string())
-        })?;
+        let own = bridge::program()?;
         let beside = own.parent().unwrap_or(Path::new("/"));
         let mut files = vec![(Path::new(BIN).join("keyward"), Content::Program(Program::own()?))];
         for bridge in Bridge::ALL {

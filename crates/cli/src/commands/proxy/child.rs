@@ -51,9 +51,7 @@ pub(crate) async fn run(
             Some(received) = signals.recv() => forward(received, child),
         }
     }
-    let status = waitpid(child, None).map_err(|error| {
-        Failure::failed("cannot wait for the command").note("cause", error.to_string())
-    })?;
+    let status = waitpid(child, None).map_err(Failure::of("cannot wait for the command"))?;
     Ok(ExitCode::from(code(status)))
 }
 

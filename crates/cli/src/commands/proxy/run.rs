@@ -137,7 +137,5 @@ pub(super) fn runtime() -> Result<Runtime, Failure> {
         .thread_name("proxy")
         .enable_all()
         .build()
-        .map_err(|error| {
-            Failure::failed("cannot start the runtime").note("cause", error.to_string())
-        })
+        .map_err(Failure::of("cannot start the runtime"))
 }

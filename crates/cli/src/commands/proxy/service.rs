@@ -331,9 +331,7 @@ fn run_attended(service: &Service, globals: &Globals) -> Result<(), Failure> {
         command.args(["proxy", "serve", service.name(), "--attended"]).stdout(Stdio::piped());
         command.spawn()
     });
-    let mut child = started.map_err(|error| {
-        Failure::failed("the proxy could not be started").note("cause", error.to_string())
-    })?;
+    let mut child = started.map_err(Failure::of("the proxy could not be started"))?;
     harden::restore(child.id());
     let mut byte = [0];
     let ready = child.stdout.as_mut().map(|stdout| stdout.read_exact(&mut byte));

@@ -95,14 +95,12 @@ struct Node {
 
 impl Node {
     fn new(scene: &Scene) -> Result<Self, Failure> {
-        let bad = |error: std::io::Error| {
-            Failure::failed("the providers could not be set up").note("cause", error.to_string())
-        };
+        let bad = Failure::of("the providers could not be set up");
         let folder = scene.folder().join("providers");
-        fs::create_dir_all(&folder).map_err(bad)?;
+        fs::create_dir_all(&folder).map_err(&bad)?;
         let link = folder.join(PROVIDER);
         if !link.exists() {
-            symlink(scene.program(), link).map_err(bad)?;
+            symlink(scene.program(), link).map_err(&bad)?;
         }
         let socket = scene.socket();
         let on = json!({
@@ -142,9 +140,7 @@ impl Node {
     fn write(&self, text: &str) -> Result<(), Failure> {
         let new = self.path.with_extension("new");
         let done = fs::write(&new, text).and_then(|()| fs::rename(&new, &self.path));
-        done.map_err(|error| {
-            Failure::failed("cannot write the configuration").note("cause", error.to_string())
-        })
+        done.map_err(Failure::of("cannot write the configuration"))
     }
 
     /// The configuration in force. The report mentions a broken file, not the log.

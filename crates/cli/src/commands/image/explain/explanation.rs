@@ -154,7 +154,7 @@ impl Explanation {
             logins: Vec::new(),
             kubelet_pulls_anonymously: false,
             because: Vec::new(),
-            error: Some(Trouble::of(Failure::from(error.clone()), None)),
+            error: Some(Trouble::of(&Failure::from(error.clone()), None)),
         }
     }
 }
@@ -231,7 +231,7 @@ impl Provider {
             outcome,
             because,
             answer: asked.outcome.answer().map(|answer| AnswerView::of(answer, &found.image)),
-            failure: asked.outcome.failure().map(|error| Trouble::of(error.clone(), None)),
+            failure: asked.outcome.failure().map(|error| Trouble::of(&error.clone().into(), None)),
         }
     }
 }
