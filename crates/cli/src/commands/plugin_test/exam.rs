@@ -7,11 +7,11 @@ use keyward_protocol::exec::{Form, Version};
 
 use super::{
     answer::{Given, Outcome},
-    findings::{Findings, Hopeless, Versions},
+    findings::{Hopeless, Versions},
     judge,
     question::Question,
     report::{Check, Report},
-    run::{self, Plugin},
+    run::{self, Plugin, crowd},
     terminal::{Person, Seat, Visit},
 };
 
@@ -29,31 +29,29 @@ pub(super) struct ExecExam<'a> {
     plugin: &'a Plugin,
     at_once: usize,
     clock: &'a dyn Clock,
-    findings: Findings,
+    report: Report,
 }
 
 impl<'a> ExecExam<'a> {
     /// Prepares an examination.
     pub(super) fn new(plugin: &'a Plugin, at_once: usize, clock: &'a dyn Clock) -> Self {
-        let findings = Findings::new(Report::new(&plugin.name));
-        Self { plugin, at_once, clock, findings }
+        Self { plugin, at_once, clock, report: Report::new(&plugin.name) }
     }
 
     /// Asks everything, unless the plugin hangs or does not start.
     pub(super) fn run(mut self) -> Report {
         if self.ask_all().is_ok() {
-            self.findings
-                .report
-                .pass(Check::Failure, "every failure has an exit code and a reason");
+            self.report.pass(Check::Failure, "every failure has an exit code and a reason");
         }
-        let given = if self.findings.nothing_given() {
+        let given = if self.report.nothing_given() {
             "there was no answer to look at"
         } else {
             "no certificate was given"
         };
-        self.findings.report.skip(Check::Certificate, given);
-        self.findings.check_secrets("secret");
-        self.findings.report(SLOW, "people wait for it with every command; keep a cache")
+        self.report.skip(Check::Certificate, given);
+        self.report.check_secrets("secret");
+        self.report.timing(SLOW, "people wait for it with every command; keep a cache");
+        self.report
     }
 
     fn ask_all(&mut self) -> Result<(), Hopeless> {
@@ -64,10 +62,8 @@ impl<'a> ExecExam<'a> {
         self.ask_unasked_at_terminal(version, &base, budget);
         self.ask_at_terminal(version, &base);
         self.ask_crowd(version, &base);
-        if self.findings.nothing_given() && !self.findings.report.failed(Check::Credential) {
-            let message = base.told("no run gave a credential, so there was none to check");
-            self.findings.report.fail(Check::Credential, message);
-        }
+        self.report
+            .require_credential(&base, "no run gave a credential, so there was none to check");
         Ok(())
     }
 
@@ -85,14 +81,14 @@ impl<'a> ExecExam<'a> {
             versions.add(version, version.name(), run);
         }
         let who = (self.plugin.form == Form::ExecCredential).then_some("clients");
-        versions.sum_up(&mut self.findings.report, " without a person", who)
+        versions.sum_up(&mut self.report, " without a person", who)
     }
 
     /// Missing or unknown fields in a request must not change the result.
     fn ask_variants(&mut self, version: Version, base: &Run) -> Result<(), Hopeless> {
         let run = self.plugin.alone(&Question::with_unknown_fields(version, self.plugin.form));
         self.take_in(&run, false)?;
-        self.findings.compare(Check::Requests, &run, base);
+        self.report.compare(Check::Requests, &run, base);
         // These may be declined: some plugins need a reachable cluster, or a request.
         for question in [
             Question::with_cluster(version, self.plugin.form),
@@ -102,8 +98,7 @@ impl<'a> ExecExam<'a> {
             let run = self.plugin.alone(&question);
             self.take_in(&run, false)?;
         }
-        self.findings
-            .report
+        self.report
             .pass(Check::Requests, "accepts unknown fields, a cluster, and no request at all");
         Ok(())
     }
@@ -114,16 +109,16 @@ impl<'a> ExecExam<'a> {
             Question::plain(version, self.plugin.form).named("asked with something on stdin");
         let bytes = question.text.clone().unwrap_or_default();
         let run = self.plugin.with_stdin(&question, &bytes);
-        self.findings.keep(&run);
+        self.report.keep(&run);
         match (&base.outcome, &run.outcome) {
-            (Outcome::Declined { .. }, Outcome::Answered(_)) => self.findings.report.fail(
+            (Outcome::Declined { .. }, Outcome::Answered(_)) => self.report.fail(
                 Check::Stdin,
                 "only works with its request on stdin: the request is in \
                  `KUBERNETES_EXEC_INFO`, and stdin belongs to the person",
             ),
-            _ => self.findings.compare(Check::Stdin, &run, base),
+            _ => self.report.compare(Check::Stdin, &run, base),
         }
-        self.findings.report.pass(Check::Stdin, "does not need stdin and is not disturbed by it");
+        self.report.pass(Check::Stdin, "does not need stdin and is not disturbed by it");
     }
 
     /// There is a terminal, but the request says not to prompt.
@@ -133,12 +128,12 @@ impl<'a> ExecExam<'a> {
             return;
         };
         if matches!(visit.run.outcome, Outcome::Hung) {
-            self.findings.report.fail(
+            self.report.fail(
                 Check::Terminal,
                 "waits for a person although the request says `interactive: false`",
             );
         } else {
-            self.findings.compare(Check::Terminal, &visit.run, base);
+            self.report.compare(Check::Terminal, &visit.run, base);
         }
     }
 
@@ -153,41 +148,37 @@ impl<'a> ExecExam<'a> {
             return;
         };
         match (&visit.run.outcome, &base.outcome) {
-            _ if visit.waited => self.findings.report.warn(
+            _ if visit.waited => self.report.warn(
                 Check::Terminal,
                 "waits for a person: prepare what to type in a file and name it with `--answers`",
             ),
             (Outcome::Answered(_), _) => self.judge(&visit.run.outcome),
             (Outcome::Declined { .. }, Outcome::Answered(_)) => {
                 let what = visit.run.told("fails at a terminal, though it works without one");
-                self.findings.report.fail(Check::Terminal, what);
+                self.report.fail(Check::Terminal, what);
             }
             (Outcome::Declined { .. }, _) => {
-                self.findings
-                    .report
-                    .warn(Check::Terminal, visit.run.told("fails at a terminal too"));
+                self.report.warn(Check::Terminal, visit.run.told("fails at a terminal too"));
             }
             (Outcome::Hung, _) => {
-                self.findings.report.fail(Check::Terminal, "does not end at a terminal");
+                self.report.fail(Check::Terminal, "does not end at a terminal");
             }
             (wrong, plain) if wrong.like(plain) => self.judge(wrong),
             (other, _) => {
                 let what = format!("at a terminal it {}", other.describe());
-                self.findings.report.fail(Check::Terminal, what);
+                self.report.fail(Check::Terminal, what);
             }
         }
-        self.findings
-            .report
-            .pass(Check::Terminal, "behaves the same at a terminal and leaves it as it was");
+        self.report.pass(Check::Terminal, "behaves the same at a terminal and leaves it as it was");
     }
 
     /// Clients do not wait for each other.
     fn ask_crowd(&mut self, version: Version, base: &Run) {
         let question = Question::plain(version, self.plugin.form).named("asked many times at once");
-        let runs = self.plugin.crowd(&question, self.at_once);
-        self.findings.compare_crowd(&runs, base);
+        let runs = crowd(self.at_once, || self.plugin.alone(&question));
+        self.report.compare_crowd(&runs, base);
         for run in &runs {
-            self.findings.keep(run);
+            self.report.keep(run);
             self.judge(&run.outcome);
         }
     }
@@ -202,9 +193,9 @@ impl<'a> ExecExam<'a> {
         let visit = Seat::take().and_then(|seat| seat.ask(self.plugin, question, budget, person));
         match visit {
             Ok(visit) => {
-                self.findings.keep(&visit.run);
+                self.report.keep(&visit.run);
                 if !visit.restored {
-                    self.findings.report.fail(
+                    self.report.fail(
                         Check::Terminal,
                         "leaves the terminal in another mode, such as without echo",
                     );
@@ -213,7 +204,7 @@ impl<'a> ExecExam<'a> {
             }
             Err(error) => {
                 let message = format!("cannot open a terminal: {error}");
-                self.findings.report.skip(Check::Terminal, message);
+                self.report.skip(Check::Terminal, message);
                 None
             }
         }
@@ -221,13 +212,11 @@ impl<'a> ExecExam<'a> {
 
     /// Keeps what a run showed and gave, for the checks at the end, and judges it.
     fn take_in(&mut self, run: &Run, versioned: bool) -> Result<(), Hopeless> {
-        self.findings.take_in(run, self.plugin.budget, ", without a terminal")?;
+        self.report.take_in(run, self.plugin.budget, ", without a terminal")?;
         match &run.outcome {
             // Faults of the plain questions are not reported again for the others.
             Outcome::Wrong { check, what, .. } if !versioned => {
-                if !self.findings.report.failed(*check) {
-                    self.findings.report.fail(*check, format!("{}, it {what}", run.name));
-                }
+                self.report.fail_once(*check, run, what);
             }
             outcome => self.judge(outcome),
         }
@@ -239,22 +228,20 @@ impl<'a> ExecExam<'a> {
         match outcome {
             Outcome::Answered(given) => {
                 if given.yaml {
-                    self.findings
-                        .report
-                        .warn(Check::Stdout, "prints YAML, which not every client reads");
+                    self.report.warn(Check::Stdout, "prints YAML, which not every client reads");
                 }
-                self.findings.report.pass(Check::Stdout, "one object and nothing else");
+                self.report.pass(Check::Stdout, "one object and nothing else");
             }
             Outcome::Wrong { check, what, also, .. } => {
-                self.findings.report.fail(*check, what.clone());
+                self.report.fail(*check, what.clone());
                 if let Some((check, what)) = also {
-                    self.findings.report.fail(*check, what.clone());
+                    self.report.fail(*check, what.clone());
                 }
             }
             _ => {}
         }
         if let Some(given) = outcome.answer() {
-            judge::answer(&given.answer, self.clock.now(), &mut self.findings.report);
+            judge::answer(&given.answer, self.clock.now(), &mut self.report);
         }
     }
 }

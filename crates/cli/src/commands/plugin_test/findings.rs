@@ -1,9 +1,8 @@
-//! Findings about the runs, for every protocol, and what the checks at the end need.
+//! What runs add to the report, for every protocol.
 
 use std::time::Duration;
 
 use keyward_host::redact;
-use keyward_protocol::Secret;
 use zeroize::Zeroizing;
 
 use super::{
@@ -13,26 +12,10 @@ use super::{
 };
 use crate::duration;
 
-/// The findings of an examination.
-pub(super) struct Findings {
-    pub(super) report: Report,
-    /// The secrets that the plugin gave, to look for where they must not be.
-    secrets: Vec<Secret>,
-    /// What was shown to people, with the name of the question.
-    shown: Vec<(String, Zeroizing<Vec<u8>>)>,
-    /// How long the runs without a terminal took.
-    times: Vec<Duration>,
-}
-
 /// The plugin hung or did not start, so there is no point in asking again.
 pub(super) struct Hopeless;
 
-impl Findings {
-    /// No findings yet.
-    pub(super) fn new(report: Report) -> Self {
-        Self { report, secrets: Vec::new(), shown: Vec::new(), times: Vec::new() }
-    }
-
+impl Report {
     /// Whether no run has given a secret.
     pub(super) fn nothing_given(&self) -> bool {
         self.secrets.is_empty()
@@ -62,18 +45,32 @@ impl Findings {
             Outcome::Hung => {
                 let budget = duration::show(budget);
                 let what = format!("does not end within {budget} when {}{place}", run.name);
-                self.report.fail(Check::Timing, run.told(&what));
+                self.fail(Check::Timing, run.told(&what));
                 Err(Hopeless)
             }
             Outcome::NotStarted(why) => {
-                self.report.fail(Check::Start, why.clone());
+                self.fail(Check::Start, why.clone());
                 Err(Hopeless)
             }
             _ => {
                 self.times.push(run.took);
-                self.report.pass(Check::Start, "it starts");
+                self.pass(Check::Start, "it starts");
                 Ok(())
             }
+        }
+    }
+
+    /// Fails a check by what a run did, unless it has failed already.
+    pub(super) fn fail_once<A>(&mut self, check: Check, run: &Run<A>, what: &str) {
+        if !self.failed(check) {
+            self.fail(check, format!("{}, it {what}", run.name));
+        }
+    }
+
+    /// Fails the check of the credential if no run has given one, which `message` says.
+    pub(super) fn require_credential<A>(&mut self, base: &Run<A>, message: &str) {
+        if self.nothing_given() && !self.failed(Check::Credential) {
+            self.fail(Check::Credential, base.told(message));
         }
     }
 
@@ -82,7 +79,7 @@ impl Findings {
         if !run.outcome.like(&base.outcome) {
             let (this, plain) = (run.outcome.describe(), base.outcome.describe());
             let what = format!("{}, it {this}; otherwise it {plain}", run.name);
-            self.report.fail(check, run.told(&what));
+            self.fail(check, run.told(&what));
         }
     }
 
@@ -97,16 +94,16 @@ impl Findings {
                 runs.len(),
                 first.outcome.describe()
             );
-            self.report.fail(Check::Concurrency, first.told(&what));
+            self.fail(Check::Concurrency, first.told(&what));
         }
-        self.report.pass(Check::Concurrency, format!("{} at the same time end alike", runs.len()));
+        self.pass(Check::Concurrency, format!("{} at the same time end alike", runs.len()));
     }
 
     /// Checks that no secret was shown to people or logs; `noun` is the word for the secrets.
     pub(super) fn check_secrets(&mut self, noun: &str) {
         if self.nothing_given() {
             for check in [Check::Stdout, Check::Expiry, Check::Secrets] {
-                self.report.skip(check, "there was no answer to look at");
+                self.skip(check, "there was no answer to look at");
             }
             return;
         }
@@ -114,17 +111,11 @@ impl Findings {
             let shown = Zeroizing::new(String::from_utf8_lossy(&shown).into_owned());
             let mut long = self.secrets.iter().filter(|secret| secret.expose().len() > 3);
             if long.any(|secret| shown.contains(secret.expose())) {
-                self.report.fail(Check::Secrets, format!("{name}, it shows a {noun} on stderr"));
+                self.fail(Check::Secrets, format!("{name}, it shows a {noun} on stderr"));
                 break;
             }
         }
-        self.report.pass(Check::Secrets, "none on stderr");
-    }
-
-    /// The report, with the time that the runs took.
-    pub(super) fn report(mut self, slow: Duration, harm: &str) -> Report {
-        self.report.timing(self.times, slow, harm);
-        self.report
+        self.pass(Check::Secrets, "none on stderr");
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, ffi::OsStr, time::Duration};
 
+use keyward_protocol::Secret;
 use serde::Serialize;
+use zeroize::Zeroizing;
 
 use crate::{duration, output::Style};
 
@@ -110,6 +112,12 @@ pub(super) struct Report {
     plugin: String,
     checks: &'static [Check],
     findings: BTreeMap<Check, Vec<(Verdict, String)>>,
+    /// The secrets that the plugin gave, to look for where they must not be.
+    pub(super) secrets: Vec<Secret>,
+    /// What was shown to people, with the name of the question.
+    pub(super) shown: Vec<(String, Zeroizing<Vec<u8>>)>,
+    /// How long the runs without a terminal took.
+    pub(super) times: Vec<Duration>,
 }
 
 impl Report {
@@ -121,7 +129,14 @@ impl Report {
     /// An empty report with some of the checks, in order.
     pub(super) fn of(plugin: &OsStr, checks: &'static [Check]) -> Self {
         let plugin = plugin.to_string_lossy().into_owned();
-        Self { plugin, checks, findings: BTreeMap::new() }
+        Self {
+            plugin,
+            checks,
+            findings: BTreeMap::new(),
+            secrets: Vec::new(),
+            shown: Vec::new(),
+            times: Vec::new(),
+        }
     }
 
     /// Records that a check passed, unless it has a worse result.
@@ -145,12 +160,15 @@ impl Report {
     }
 
     /// Checks that half of the runs took no longer than `slow`; `harm` says whom slowness affects.
-    pub(super) fn timing(&mut self, mut times: Vec<Duration>, slow: Duration, harm: &str) {
+    pub(super) fn timing(&mut self, slow: Duration, harm: &str) {
+        let times = &mut self.times;
         times.sort_unstable();
-        let Some((slowest, median)) = times.last().zip(times.get(times.len() / 2)) else { return };
+        let Some((&slowest, &median)) = times.last().zip(times.get(times.len() / 2)) else {
+            return;
+        };
         let figures =
-            format!("median {}, slowest {}", duration::show(*median), duration::show(*slowest));
-        if *median > slow {
+            format!("median {}, slowest {}", duration::show(median), duration::show(slowest));
+        if median > slow {
             self.warn(Check::Timing, format!("{figures}: {harm}"));
         }
         self.pass(Check::Timing, figures);

@@ -51,25 +51,19 @@ impl Plugin {
         self.ask(question, Stdin::Request(Zeroizing::new(bytes.as_bytes().to_vec())))
     }
 
-    /// Asks many times at once.
-    pub(super) fn crowd(&self, question: &Question, count: usize) -> Vec<Run<Given>> {
-        crowd(count, || self.alone(question))
-    }
-
     fn ask(&self, question: &Question, stdin: Stdin) -> Run<Given> {
         self.progress.say(&question.name);
-        let invocation = Invocation { stdin, ..self.invocation(question) };
+        let text = question.text.as_deref();
+        let invocation = Invocation { stdin, ..self.invocation(REQUEST_VARIABLE, text) };
         let result = runner::run(&invocation, &Cancel::default());
         Run::new(question, result)
     }
 
-    /// An unattended run for this question.
-    pub(super) fn invocation(&self, question: &Question) -> Invocation {
-        let mut env: Vec<_> =
-            self.env.iter().filter(|(name, _)| name != REQUEST_VARIABLE).cloned().collect();
-        if let Some(text) = &question.text {
-            env.push((REQUEST_VARIABLE.into(), text.into()));
-        }
+    /// An unattended run with this request in this variable.
+    pub(super) fn invocation(&self, variable: &str, request: Option<&str>) -> Invocation {
+        let mut env = self.env.clone();
+        env.retain(|(name, _)| name != variable);
+        env.extend(request.map(|request| (variable.into(), request.into())));
         Invocation {
             name: self.name.clone(),
             args: self.args.clone(),

@@ -56,7 +56,6 @@ pub(super) struct SignerExam<'a> {
     report: Report,
     /// What the signer printed, to look for secrets in.
     shown: Vec<Zeroizing<Vec<u8>>>,
-    times: Vec<Duration>,
 }
 
 /// The result of a request sent by hand.
@@ -90,7 +89,6 @@ impl<'a> SignerExam<'a> {
             surroundings,
             report: Report::of(&plugin.name, &CHECKS),
             shown: Vec::new(),
-            times: Vec::new(),
         }
     }
 
@@ -111,7 +109,7 @@ impl<'a> SignerExam<'a> {
             self.ask_crowd(&certificate);
         }
         self.check_secrets();
-        self.report.timing(self.times, SLOW, "people wait for it with every connection");
+        self.report.timing(SLOW, "people wait for it with every connection");
         self.report
     }
 
@@ -366,7 +364,7 @@ impl<'a> SignerExam<'a> {
             Ok(output) => output,
             Err(failure) => return Outcome::Wrong(format!("does not end: {failure}")),
         };
-        self.times.push(output.took);
+        self.report.times.push(output.took);
         let answer = Response::read(&output.stdout);
         let silent = output.stderr.trim_ascii().is_empty();
         self.shown.push(output.stdout);
@@ -387,16 +385,8 @@ impl<'a> SignerExam<'a> {
     }
 
     fn run_once(&self, text: &str, stdin: Stdin) -> Result<runner::Output, runner::Failure> {
-        let mut env = self.plugin.env.clone();
-        env.retain(|(name, _)| name != REQUEST_VARIABLE);
-        env.push((REQUEST_VARIABLE.into(), text.into()));
-        let invocation = Invocation {
-            name: self.plugin.name.clone(),
-            env,
-            stdin,
-            budget: self.plugin.budget,
-            ..Invocation::new(self.plugin.program.clone())
-        };
+        let invocation =
+            Invocation { stdin, ..self.plugin.invocation(REQUEST_VARIABLE, Some(text)) };
         runner::run(&invocation, &Cancel::default())
     }
 }

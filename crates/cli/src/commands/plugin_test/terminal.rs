@@ -51,6 +51,7 @@ mod unix {
     };
 
     use keyward_process::runner::{self, Cancel, Invocation};
+    use keyward_protocol::exec::REQUEST_VARIABLE;
     use rustix::{
         event::{PollFd, PollFlags, Timespec, poll},
         fs::{Mode, OFlags},
@@ -131,7 +132,7 @@ mod unix {
                 program: env::current_exe()?,
                 args,
                 budget,
-                ..plugin.invocation(question)
+                ..plugin.invocation(REQUEST_VARIABLE, question.text.as_deref())
             })
         }
 

@@ -12,14 +12,14 @@ use keyward_process::{
 };
 use keyward_protocol::{
     Secret,
+    exec::REQUEST_VARIABLE,
     image::{Request, Response, Version},
 };
 use zeroize::Zeroizing;
 
 use self::answer::{Outcome, read, read_proposal};
 use super::{
-    findings::{Findings, Hopeless, Versions},
-    question::Question as Variable,
+    findings::{Hopeless, Versions},
     report::{Check, Report},
     run::{self, Plugin, crowd},
 };
@@ -58,7 +58,7 @@ pub(super) struct ImageExam<'a> {
     at_once: usize,
     /// Asked in the form of the original proposal, whose requests have no version.
     proposal: bool,
-    findings: Findings,
+    report: Report,
 }
 
 impl<'a> ImageExam<'a> {
@@ -73,30 +73,26 @@ impl<'a> ImageExam<'a> {
             Failure::usage("`--image` names no image").note("because", wrong.to_string())
         })?;
         let report = Report::of(&plugin.name, &CHECKS);
-        let findings = Findings::new(report);
-        Ok(Self { plugin, image, at_once, proposal, findings })
+        Ok(Self { plugin, image, at_once, proposal, report })
     }
 
     /// Asks everything, unless the provider hangs or does not start.
     pub(super) fn run(mut self) -> Report {
         if self.ask_all().is_ok() {
-            self.findings
-                .report
-                .pass(Check::Failure, "every failure has an exit code and a reason");
+            self.report.pass(Check::Failure, "every failure has an exit code and a reason");
         }
-        self.findings.check_secrets("password");
-        self.findings.report(SLOW, "every pull waits for it")
+        self.report.check_secrets("password");
+        self.report.timing(SLOW, "every pull waits for it");
+        self.report
     }
 
     fn ask_all(&mut self) -> Result<(), Hopeless> {
         let (version, base) = self.ask_versions()?;
         self.ask_variants(version, &base)?;
         self.ask_crowd(version, &base);
-        if self.findings.nothing_given() && !self.findings.report.failed(Check::Credential) {
-            let image = &self.image;
-            let message = format!("no run gave a login for `{image}`, so there was none to check");
-            self.findings.report.fail(Check::Credential, base.told(&message));
-        }
+        let message =
+            format!("no run gave a login for `{}`, so there was none to check", self.image);
+        self.report.require_credential(&base, &message);
         Ok(())
     }
 
@@ -115,7 +111,7 @@ impl<'a> ImageExam<'a> {
             versions.add(version, name, run);
         }
         let who = (!self.proposal).then_some("nodes");
-        versions.sum_up(&mut self.findings.report, "", who)
+        versions.sum_up(&mut self.report, "", who)
     }
 
     /// Sends requests with missing or unknown fields.
@@ -123,7 +119,7 @@ impl<'a> ImageExam<'a> {
         let more = self.request(version).replacen('{', "{\"x-unknown\":[{\"deep\":1.5}],", 1);
         let run = self.run_with("asked with unknown fields", &more, version);
         self.take_in(&run)?;
-        self.findings.compare(Check::Requests, &run, base);
+        self.report.compare(Check::Requests, &run, base);
         if !self.proposal {
             self.ask_with_token()?;
         }
@@ -149,11 +145,11 @@ impl<'a> ImageExam<'a> {
             self.take_in_quietly(&run)?;
             if run.outcome.answered() {
                 let what = format!("{name}, it answers anyway: it does not read its request");
-                self.findings.report.warn(Check::Requests, what);
+                self.report.warn(Check::Requests, what);
             }
         }
         let sum = "accepts unknown fields, a token, other images, and no request at all";
-        self.findings.report.pass(Check::Requests, sum);
+        self.report.pass(Check::Requests, sum);
         Ok(())
     }
 
@@ -171,16 +167,14 @@ impl<'a> ImageExam<'a> {
         if let Outcome::Answered(response) = &run.outcome
             && response.auth.iter().any(|(_, login)| login.password.expose().contains(TOKEN))
         {
-            self.findings.report.warn(
+            self.report.warn(
                 Check::Credential,
                 "returns the service account's token: nodes must set `cacheType: Token` for it",
             );
         }
         let shown = String::from_utf8_lossy(&run.shown);
         if shown.contains(TOKEN) {
-            self.findings
-                .report
-                .fail(Check::Secrets, "shows the service account's token on stderr");
+            self.report.fail(Check::Secrets, "shows the service account's token on stderr");
         }
         Ok(())
     }
@@ -190,9 +184,9 @@ impl<'a> ImageExam<'a> {
         let text = self.request(version);
         let name = "asked many times at once";
         let runs = crowd(self.at_once, || self.run_with(name, &text, version));
-        self.findings.compare_crowd(&runs, base);
+        self.report.compare_crowd(&runs, base);
         for run in &runs {
-            self.findings.keep(run);
+            self.report.keep(run);
         }
     }
 
@@ -204,7 +198,7 @@ impl<'a> ImageExam<'a> {
 
     fn run_with(&self, name: &str, text: &str, version: Option<Version>) -> Run {
         // No variable: this protocol uses stdin.
-        let mut invocation = self.plugin.invocation(&Variable::missing());
+        let mut invocation = self.plugin.invocation(REQUEST_VARIABLE, None);
         // Nodes start plugins of the original proposal with this word.
         if self.proposal && !invocation.args.iter().any(|arg| arg == GET) {
             invocation.args.push(GET.into());
@@ -225,8 +219,8 @@ impl<'a> ImageExam<'a> {
     fn take_in(&mut self, run: &Run) -> Result<(), Hopeless> {
         self.take_in_quietly(run)?;
         if let Outcome::Answered(response) = &run.outcome {
-            self.findings.report.pass(Check::Stdout, "one object and nothing else");
-            let (now, report) = (SystemClock.now(), &mut self.findings.report);
+            self.report.pass(Check::Stdout, "one object and nothing else");
+            let (now, report) = (SystemClock.now(), &mut self.report);
             judge::response(response, &self.image, self.proposal, now, report);
         }
         Ok(())
@@ -234,16 +228,12 @@ impl<'a> ImageExam<'a> {
 
     /// Keeps what a run showed and gave, for a question that needs no login as its answer.
     fn take_in_quietly(&mut self, run: &Run) -> Result<(), Hopeless> {
-        self.findings.take_in(run, self.plugin.budget, "")?;
-        if let Outcome::Wrong { check, what, .. } = &run.outcome
-            && !self.findings.report.failed(*check)
-        {
-            self.findings.report.fail(*check, format!("{}, it {what}", run.name));
-        }
-        if let Outcome::Wrong { also: Some((check, what)), .. } = &run.outcome
-            && !self.findings.report.failed(*check)
-        {
-            self.findings.report.fail(*check, format!("{}, it {what}", run.name));
+        self.report.take_in(run, self.plugin.budget, "")?;
+        if let Outcome::Wrong { check, what, also, .. } = &run.outcome {
+            self.report.fail_once(*check, run, what);
+            if let Some((check, what)) = also {
+                self.report.fail_once(*check, run, what);
+            }
         }
         Ok(())
     }
