@@ -15,7 +15,7 @@ use keyward_protocol::{
 use super::{
     credential::Got,
     fix,
-    step::{Check, Report, Step},
+    step::{Check, Report, State, Step},
 };
 use crate::{globals::Globals, output::inline};
 
@@ -56,9 +56,7 @@ fn unread(globals: &Globals, target: &Target, error: &Error) -> Step {
             if *found == Version::V1 {
                 words.push("--exec-interactive-mode=IfAvailable");
             }
-            let mut step = step.fix(fix::kubectl_config(globals, &words));
-            step.advice = None;
-            step
+            step.fix_alone(fix::kubectl_config(globals, &words))
         }
         AnswerError::Decode { .. } => step.advice(
             "the plugin must print only the `ExecCredential` to stdout, and all else to stderr; \
@@ -121,28 +119,24 @@ fn judge(
     offset: SignedDuration,
 ) -> Step {
     let really = now.saturating_add(offset).unwrap_or(now);
-    let turned = |step: Step, make: fn(Check, String) -> Step, message: String| Step {
-        details: step.details,
-        ..make(Check::Answer, message)
-    };
     if let Some((what, time)) = ends.iter().find(|(_, time)| *time <= now) {
         let when = format_rfc3339(*time);
         if *time > really {
             let message = format!("the {what} looks expired only because this clock is wrong");
-            return turned(step, Step::note, message);
+            return step.turned(State::Note, message);
         }
-        return turned(step, Step::fault, format!("the {what} had already expired at {when}"))
-            .advice(
-                "the plugin, or what keeps its login, returned an old credential: log in again, or \
-                 delete the plugin's cache",
-            );
+        let message = format!("the {what} had already expired at {when}");
+        return step.turned(State::Fault, message).advice(
+            "the plugin, or what keeps its login, returned an old credential: log in again, or \
+             delete the plugin's cache",
+        );
     }
     if let Some((what, time)) = begins.iter().find(|(_, time)| *time > now) {
         let when = format_rfc3339(*time);
-        return turned(step, Step::note, format!("the {what} is not valid before {when}"));
+        return step.turned(State::Note, format!("the {what} is not valid before {when}"));
     }
     match ends.iter().find(|(_, time)| now.duration_until(*time) < SOON) {
-        Some((what, _)) => turned(step, Step::note, format!("the {what} expires within a minute")),
+        Some((what, _)) => step.turned(State::Note, format!("the {what} expires within a minute")),
         None => step,
     }
 }

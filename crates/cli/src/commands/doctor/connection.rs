@@ -10,7 +10,7 @@ use keyward_protocol::{time::format_rfc3339, x509::Certificate};
 use super::{
     fix,
     network::Reached,
-    step::{Check, Report, Step},
+    step::{Check, Report, State, Step},
 };
 use crate::{
     globals::Globals,
@@ -103,11 +103,9 @@ fn good(check: Check, globals: &Globals, target: &Target, reached: &Reached) -> 
     };
     let step = step.unwrap_or_else(|| Step::ok(check, "reached before"));
     if check == Check::Tls && target.cluster.value.insecure_skip_tls_verify {
-        return Step {
-            details: step.details,
-            took: step.took,
-            ..Step::note(check, "the server's certificate is not checked").at(&target.cluster.place)
-        };
+        return step
+            .turned(State::Note, "the server's certificate is not checked")
+            .at(&target.cluster.place);
     }
     step
 }

@@ -176,11 +176,10 @@ fn advised(step: Step, error: &Error, plan: &Plan, globals: &Globals) -> Step {
         return step.fix(fix::kubectl_config(globals, &words));
     }
     match error.kind() {
-        _ if step.advice.is_some() => step,
-        Kind::TimedOut => step.advice(
+        Kind::TimedOut => step.usual_advice(
             "run the plugin's command by hand to see what it waits for; `--plugin-timeout` gives \
              it more time",
         ),
-        _ => step.advice("do what the plugin's message says, or run its command by hand"),
+        _ => step.usual_advice("do what the plugin's message says, or run its command by hand"),
     }
 }

@@ -133,11 +133,7 @@ fn unusable(globals: &Globals, place: &Place, name: &str, error: &Error) -> Step
     let step = Step::failed(Check::Program, &failure);
     let in_directory = place.bin_dir(&globals.surroundings).map(|directory| directory.join(name));
     match (error.kind(), error.hint(), in_directory) {
-        (_, Some(command), _) if command.starts_with("chmod ") => {
-            let mut step = step.fix(command);
-            step.advice = None;
-            step
-        }
+        (_, Some(command), _) if command.starts_with("chmod ") => step.fix_alone(command),
         (Kind::NotAllowed, _, Some(path)) => match fix::protect(&path, &globals.surroundings) {
             Some(command) => step.fix(command),
             None => step,
@@ -157,11 +153,11 @@ fn failed(report: &mut Report, error: &Error, result: &ProviderResult) {
         report.add(Step::ok(Check::Run, format!("provider `{name}` exited with 0")));
         let step = Step::failed(Check::Answer, &failure).at(place);
         let usual = "`keyward plugin test --image` checks the provider's answer";
-        return report.add(if step.advice.is_some() { step } else { step.advice(usual) });
+        return report.add(step.usual_advice(usual));
     }
     let step = Step::failed(Check::Run, &failure).at(place);
     let usual = "do what the provider's message says; a kubelet would pull anonymously";
-    report.add(if step.advice.is_some() { step } else { step.advice(usual) });
+    report.add(step.usual_advice(usual));
     report.skip(&[Check::Answer], Check::Run);
 }
 

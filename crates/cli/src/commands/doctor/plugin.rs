@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{
     commands::plan::explain::{looked_in, policy, source},
-    failure::Failure,
     globals::Globals,
     output::{inline, quoted},
 };
@@ -23,7 +22,7 @@ pub(super) fn check(report: &mut Report, globals: &Globals, target: Target) -> O
     let rules = match globals.rules() {
         Ok(rules) => rules,
         Err(failure) => {
-            report.add(unread(&failure));
+            report.add(Step::failed(Check::Policy, &failure));
             report.skip(&[Check::Program], Check::Policy);
             return None;
         }
@@ -59,11 +58,6 @@ pub(super) fn check(report: &mut Report, globals: &Globals, target: Target) -> O
 
 fn is_allowed(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Allowed | Verdict::Listed(_))
-}
-
-/// A kuberc that was asked for and is not understood.
-fn unread(failure: &Failure) -> Step {
-    Step::failed(Check::Policy, failure)
 }
 
 fn judged(rules: &Rules, preview: &Preview, draft: &Draft) -> Step {
@@ -135,9 +129,7 @@ fn program(globals: &Globals, draft: &Draft, preview: &Preview, command: &str) -
             None => step,
         },
         Err(Missing::NotExecutable(path) | Missing::Nowhere { unusable: Some(path), .. }) => {
-            let mut step = step.fix(format!("chmod +x {}", quoted(&path.to_string_lossy())));
-            step.advice = None;
-            step
+            step.fix_alone(format!("chmod +x {}", quoted(&path.to_string_lossy())))
         }
         Err(Missing::Nowhere { .. }) => match fix::directory_of(command, &globals.surroundings) {
             Some(directory) => {
@@ -153,12 +145,9 @@ fn program(globals: &Globals, draft: &Draft, preview: &Preview, command: &str) -
             }
             None => step,
         },
-        Err(_) => match looked_in(globals, command, preview).as_slice() {
-            [] => step,
-            looked => looked
-                .iter()
-                .fold(step, |step, path| step.detail("looked at", path.display().to_string())),
-        },
+        Err(_) => looked_in(globals, command, preview)
+            .iter()
+            .fold(step, |step, path| step.detail("looked at", path.display().to_string())),
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     answer::span,
     network::{Reached, Responded},
-    step::{Check, Report, Step},
+    step::{Check, Report, State, Step},
 };
 use crate::{failure::Failure, output::inline};
 
@@ -93,12 +93,6 @@ fn identity(report: &mut Report, reached: &Reached, response: &Responded) {
 }
 
 fn unknown(failure: &Failure) -> Step {
-    let step = Step::failed(Check::Identity, failure);
-    Step {
-        details: step.details,
-        ..Step::note(
-            Check::Identity,
-            format!("the server does not say who you are: {}", failure.message()),
-        )
-    }
+    let message = format!("the server does not say who you are: {}", failure.message());
+    Step::failed(Check::Identity, failure).turned(State::Note, message)
 }

@@ -223,6 +223,21 @@ impl Step {
         self
     }
 
+    /// Sets the command that fixes it alone: no advice is needed.
+    pub(super) fn fix_alone(self, command: impl Into<String>) -> Self {
+        Self { advice: None, ..self.fix(command) }
+    }
+
+    /// Sets what to do if nothing says so yet.
+    pub(super) fn usual_advice(self, advice: &str) -> Self {
+        if self.advice.is_some() { self } else { self.advice(advice) }
+    }
+
+    /// Says that it is less, or more, than it looked; what was found stays.
+    pub(super) fn turned(self, state: State, message: impl Into<String>) -> Self {
+        Self { details: self.details, took: self.took, ..Self::new(self.check, state, message) }
+    }
+
     pub(super) fn advice(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
