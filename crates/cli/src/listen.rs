@@ -7,7 +7,7 @@ use std::{
 
 use keyward_proxy::MetricsServer;
 
-use crate::{failure::Failure, output};
+use crate::{failure::Failure, output, server};
 
 /// Where to serve metrics.
 #[derive(Debug, Clone, clap::Args)]
@@ -32,8 +32,7 @@ impl Listen {
         S: Fn() -> F + Send + Sync + 'static,
         F: Future<Output = Result<String, String>> + Send + 'static,
     {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
+        server::runtime()?.block_on(async {
             let remote = self.danger_listen_remote.as_deref();
             let server = MetricsServer::bind(address, remote).await?;
             output::tell(&format!("metrics {}\n", server.url()));

@@ -1,13 +1,17 @@
 //! Requests to the server: a client for the target, and the exit codes for its answers.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
-use keyward::{Body, Client, Incoming, Kind, client::Opened};
+use keyward::{
+    Body, Client, Incoming, Kind,
+    client::{Builder, Opened},
+};
 use keyward_host::{Plan, Source, Sources};
 use keyward_protocol::{text::causes, url};
 use serde_json::Value;
+use tokio::runtime::Runtime;
 
 use crate::{
     duration,
@@ -34,25 +38,32 @@ pub(crate) struct Args {
     refresh_on_403: bool,
 }
 
+/// A client of this program.
+pub(crate) fn builder() -> Builder {
+    Client::builder().user_agent(concat!("keyward/", env!("CARGO_PKG_VERSION")))
+}
+
+/// What one request at a time needs: one thread.
+pub(crate) fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
 /// A server, with the user of the target.
 pub(crate) struct Server {
     opened: Opened,
     limit: Option<Duration>,
-    runtime: tokio::runtime::Runtime,
+    runtime: Runtime,
 }
 
 impl Server {
     /// The server of the target. Runs nothing and opens no connection.
     pub(crate) fn open(args: &Args, globals: &Globals) -> Result<Self, Failure> {
-        let mut builder =
-            Client::builder().user_agent(concat!("keyward/", env!("CARGO_PKG_VERSION")));
+        let mut builder = builder();
         if args.refresh_on_403 {
             builder = builder.refresh_on_403();
         }
         let opened = globals.open(globals.target()?, builder, Sources::global())?;
-        // One request at a time needs only one thread.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { opened, limit: globals.request_timeout(), runtime })
+        Ok(Self { opened, limit: globals.request_timeout(), runtime: runtime()? })
     }
 
     /// Waits.
@@ -72,6 +83,16 @@ impl Server {
             let response = client.send(request).await;
             drop(waiting);
             read(response.map_err(|error| self.explain(error))?).await
+        })
+    }
+
+    /// Sends a request, and reads the whole small body of the response.
+    pub(crate) fn ask_bytes(
+        &self,
+        request: Request<Body>,
+    ) -> Result<(StatusCode, Vec<u8>), Failure> {
+        self.ask(request, async |response| {
+            Ok((response.status(), bytes(response.into_body()).await?))
         })
     }
 
@@ -108,9 +129,7 @@ impl Server {
             .header(header::ACCEPT, "application/json")
             .body(object.map_or_else(Body::empty, |object| Body::from(object.to_string())))
             .map_err(|error| Failure::failed(error.to_string()))?;
-        let (status, body) = self.ask(request, async |response| {
-            Ok((response.status(), bytes(response.into_body()).await?))
-        })?;
+        let (status, body) = self.ask_bytes(request)?;
         if !status.is_success() {
             return Err(self.identify(status, refusal(status, &body)));
         }

@@ -26,13 +26,20 @@ pub(crate) struct Waiting {
 impl Waiting {
     /// For what these words say.
     pub(crate) fn on(words: String) -> Self {
+        Self::after_a_while(move || Some(format!("waiting for {words}\n")))
+    }
+
+    /// Says something to a person who looks on, if the wait is not short.
+    fn after_a_while(words: impl FnOnce() -> Option<String> + Send + 'static) -> Self {
         if !io::stderr().is_terminal() {
             return Self { _end: None };
         }
         let (end, ended) = channel::<()>();
         runner::spawn(move || {
-            if ended.recv_timeout(SHORT) == Err(RecvTimeoutError::Timeout) {
-                output::tell(&format!("waiting for {words}\n"));
+            if ended.recv_timeout(SHORT) == Err(RecvTimeoutError::Timeout)
+                && let Some(words) = words()
+            {
+                output::tell(&words);
             }
         });
         Self { _end: Some(end) }
@@ -54,19 +61,13 @@ impl Waiting {
         let server =
             server.map(|server| format!("waiting for server `{}`\n", inline(&url::mask(server))));
         let source = source.clone();
-        let (end, ended) = channel::<()>();
-        runner::spawn(move || {
-            if ended.recv_timeout(SHORT) == Err(RecvTimeoutError::Timeout) {
-                let runs = source.current().is_none();
-                if runs && attended && terminal::person_is_asked() {
-                    return;
-                }
-                if let Some(words) = if runs { plugin.or(server) } else { server } {
-                    output::tell(&words);
-                }
+        Self::after_a_while(move || {
+            let runs = source.current().is_none();
+            if runs && attended && terminal::person_is_asked() {
+                return None;
             }
-        });
-        Self { _end: Some(end) }
+            if runs { plugin.or(server) } else { server }
+        })
     }
 }
 

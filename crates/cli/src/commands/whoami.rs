@@ -36,11 +36,7 @@ pub(crate) struct Args {
 /// Sends the request and prints the user.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let server = Server::open(&args.server, globals)?;
-    let send = |request| {
-        server.ask(request, async |response| {
-            Ok((response.status(), server::bytes(response.into_body()).await?))
-        })
-    };
+    let send = |request| server.ask_bytes(request);
     let review = review(send, |status, failure| server.identify(status, failure))?;
     match args.output.format {
         Format::Json => output::print_json(&review)?,

@@ -15,7 +15,7 @@ use keyward_protocol::exec::{Answer, Version};
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use crate::{failure::Failure, globals::Globals, output};
+use crate::{failure::Failure, globals::Globals, output, server};
 
 /// Even for a slow server: a person may be waiting at a terminal.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -61,11 +61,8 @@ fn is_accepted(mut target: Target, answer: &Answer) -> Option<bool> {
         Ok(Fetched { value, expires: None })
     };
     let source = Source::from_fetch(fetch, Arc::new(SystemClock));
-    let builder = Client::builder()
-        .user_agent(concat!("keyward/", env!("CARGO_PKG_VERSION")))
-        .response_timeout(PATIENCE);
-    let client = builder.build(&target, source).ok()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    let client = server::builder().response_timeout(PATIENCE).build(&target, source).ok()?;
+    let runtime = server::runtime().ok()?;
     let review = json!({
         "kind": "SelfSubjectReview",
         "apiVersion": "authentication.k8s.io/v1",

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use http::{Request, Response, StatusCode, header};
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use keyward::{
-    Body, Client, Incoming, Origin,
+    Body, Incoming, Origin,
     client::{Trace, Tracer},
 };
 use keyward_host::{Credential, Error, Fetched, Source, Target};
@@ -19,7 +19,7 @@ use crate::{
     failure::Failure,
     globals::Globals,
     output::inline,
-    server::{bytes, identify},
+    server::{self, bytes, identify},
     waiting::Waiting,
 };
 
@@ -65,10 +65,7 @@ pub(super) fn reach(globals: &Globals, target: &Target, got: &Got) -> Reached {
         Some((_, source)) if !anonymous => source.clone(),
         _ => Source::from_fetch(nobody, Arc::new(SystemClock)),
     };
-    let builder = Client::builder()
-        .user_agent(concat!("keyward/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(CONNECT)
-        .tracer(&tracer);
+    let builder = server::builder().connect_timeout(CONNECT).tracer(&tracer);
     let limit = match globals.flags.request_timeout {
         Some(_) => globals.request_timeout(),
         None => Some(RESPOND),
@@ -77,8 +74,7 @@ pub(super) fn reach(globals: &Globals, target: &Target, got: &Got) -> Reached {
         Some(limit) => builder.response_timeout(limit),
         None => builder,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let (client, runtime) = match (builder.build(target, source.clone()), runtime) {
+    let (client, runtime) = match (builder.build(target, source.clone()), server::runtime()) {
         (Ok(client), Ok(runtime)) => (client, runtime),
         (Err(error), _) => {
             reached.review = Err(error.into());

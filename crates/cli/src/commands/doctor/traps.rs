@@ -39,10 +39,8 @@ pub(super) struct Plugin {
 struct Trap {
     /// The step that it explains, if that step failed.
     explains: Check,
-    message: String,
-    file: Option<PathBuf>,
-    fix: Option<String>,
-    advice: Option<String>,
+    /// What is said about it.
+    step: Step,
     /// Whether it is worth a note if that step did not fail.
     notable: bool,
 }
@@ -101,7 +99,7 @@ pub(super) fn check(report: &mut Report, globals: &Globals, plugin: Option<&Plug
     for trap in traps {
         match report.fault_mut(trap.explains) {
             Some(step) => trap.explain(step),
-            None if trap.notable => report.add(trap.into_step()),
+            None if trap.notable => report.add(trap.step),
             None => {}
         }
     }
@@ -109,18 +107,13 @@ pub(super) fn check(report: &mut Report, globals: &Globals, plugin: Option<&Plug
 
 impl Trap {
     fn explain(self, step: &mut Step) {
-        step.message = format!("{}: {}", step.message, self.message);
-        if self.file.is_some() {
-            (step.file, step.line) = (self.file, None);
+        let trap = self.step;
+        step.message = format!("{}: {}", step.message, trap.message);
+        if trap.file.is_some() {
+            (step.file, step.line) = (trap.file, None);
         }
-        step.fix = self.fix;
-        step.advice = self.advice.or_else(|| step.advice.take().filter(|_| step.fix.is_none()));
-    }
-
-    fn into_step(self) -> Step {
-        let mut step = Step::note(Check::Traps, self.message);
-        (step.file, step.fix, step.advice) = (self.file, self.fix, self.advice);
-        step
+        step.fix = trap.fix;
+        step.advice = trap.advice.or_else(|| step.advice.take().filter(|_| step.fix.is_none()));
     }
 }
 
@@ -142,14 +135,9 @@ fn sso(globals: &Globals, plugin: &Plugin) -> Vec<Trap> {
         plugin.var(globals, "AWS_PROFILE").map(|name| name.to_string_lossy().into_owned())
     });
     let profile = profile.map(|name| format!(" --profile {}", quoted(&name))).unwrap_or_default();
-    vec![Trap {
-        explains: Check::Run,
-        message: format!("the AWS SSO session expired at {}", format_rfc3339(expired)),
-        file: Some(file),
-        fix: Some(format!("aws sso login{profile}")),
-        advice: None,
-        notable: true,
-    }]
+    let message = format!("the AWS SSO session expired at {}", format_rfc3339(expired));
+    let step = Step::note(Check::Traps, message).file(file).fix(format!("aws sso login{profile}"));
+    vec![Trap { explains: Check::Run, step, notable: true }]
 }
 
 /// GKE: the plugin keeps one token in a file, whoever it is for.
@@ -163,19 +151,17 @@ fn cached_token(globals: &Globals) -> Vec<Trap> {
         .iter()
         .filter_map(|name| fs::metadata(gcloud.join(name)).ok()?.modified().ok());
     let switched = changed.max().zip(cached.modified().ok()).is_some_and(|(new, old)| new > old);
-    let trap = |explains, notable| Trap {
-        explains,
-        message: if switched {
-            "the plugin has a token of before the account was switched".to_owned()
-        } else {
-            "the plugin keeps an old token in a file".to_owned()
-        },
-        file: Some(file.clone()),
-        fix: Some(format!("rm {}", quoted(&file.to_string_lossy()))),
-        advice: None,
-        notable,
+    let message = if switched {
+        "the plugin has a token of before the account was switched"
+    } else {
+        "the plugin keeps an old token in a file"
     };
-    vec![trap(Check::Response, switched), trap(Check::Answer, false)]
+    let command = format!("rm {}", quoted(&file.to_string_lossy()));
+    let step = || Step::note(Check::Traps, message).file(&file).fix(&command);
+    vec![
+        Trap { explains: Check::Response, step: step(), notable: switched },
+        Trap { explains: Check::Answer, step: step(), notable: false },
+    ]
 }
 
 /// int128's kubelogin: it cannot listen for the browser's answer.
@@ -195,18 +181,14 @@ fn busy_ports(report: &Report, plugin: &Plugin) -> Vec<Trap> {
         return Vec::new();
     }
     let taken: Vec<_> = ports.iter().map(ToString::to_string).collect();
-    vec![Trap {
-        explains: Check::Run,
-        message: format!("port {}, where it waits for the browser, is in use", taken.join(" and ")),
-        file: None,
-        fix: holder(&ports).map(|pid| format!("kill {pid}")),
-        advice: Some(
-            "end the other login, or let the plugin choose a port: add \
-             `--listen-address=127.0.0.1:0` to its arguments if the identity provider allows any"
-                .to_owned(),
-        ),
-        notable: false,
-    }]
+    let message =
+        format!("port {}, where it waits for the browser, is in use", taken.join(" and "));
+    let step = Step::note(Check::Traps, message).advice(
+        "end the other login, or let the plugin choose a port: add \
+         `--listen-address=127.0.0.1:0` to its arguments if the identity provider allows any",
+    );
+    let step = Step { fix: holder(&ports).map(|pid| format!("kill {pid}")), ..step };
+    vec![Trap { explains: Check::Run, step, notable: false }]
 }
 
 /// The process of ours that listens on one of these ports.
@@ -231,13 +213,11 @@ fn other_kubelogin(report: &Report, plugin: &Plugin) -> Option<Trap> {
     let run = failed.find(|step| step.check == Check::Run)?;
     let confused = |text: &str| text.contains("unknown flag") || text.contains("unknown command");
     let lines = run.details.iter().filter(|detail| detail.label == SAID);
-    lines.into_iter().any(|line| confused(&line.text)).then(|| Trap {
-        explains: Check::Run,
-        message: format!("this `kubelogin` is {other}, the kubeconfig wants {wanted}"),
-        file: None,
-        fix: None,
-        advice: Some(format!("install {wanted} kubelogin before the other on `PATH`")),
-        notable: false,
+    lines.into_iter().any(|line| confused(&line.text)).then(|| {
+        let message = format!("this `kubelogin` is {other}, the kubeconfig wants {wanted}");
+        let step = Step::note(Check::Traps, message)
+            .advice(format!("install {wanted} kubelogin before the other on `PATH`"));
+        Trap { explains: Check::Run, step, notable: false }
     })
 }
 

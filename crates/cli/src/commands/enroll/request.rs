@@ -157,9 +157,7 @@ fn ask(server: &Server, request: http::Result<Request<Body>>) -> Result<Value, F
         request.map_err(|_| Failure::usage("the name of the request is not valid in a path"))?;
     let json = header::HeaderValue::from_static("application/json");
     request.headers_mut().insert(header::ACCEPT, json);
-    let (status, body) = server.ask(request, async |response| {
-        Ok((response.status(), server::bytes(response.into_body()).await?))
-    })?;
+    let (status, body) = server.ask_bytes(request)?;
     if !status.is_success() {
         return Err(server::refusal(status, &body));
     }
