@@ -150,6 +150,12 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
+/// Names in quotes, with commas between them.
+pub(crate) fn list<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String {
+    let quoted = |name: T| format!("`{}`", inline(name.as_ref()));
+    names.into_iter().map(quoted).collect::<Vec<_>>().join(", ")
+}
+
 /// Names the user of a target and its position, for messages.
 pub(crate) fn user(target: &Target) -> String {
     let user = match target.user.name.as_str() {

@@ -62,23 +62,19 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
                 continue;
             }
         };
-        let list = |users: &[String]| {
-            let users: Vec<_> = users.iter().map(|u| format!("`{}`", output::inline(u))).collect();
-            users.join(", ")
-        };
         let shown = file.display();
         if !outcome.changed.is_empty() {
             let verb = if args.dry_run { "would restore" } else { "restored" };
-            told.push(format!("{shown}: {verb} {}\n", list(&outcome.changed)));
+            told.push(format!("{shown}: {verb} {}\n", output::list(&outcome.changed)));
         }
         if !outcome.restyled.is_empty() {
             told.push(format!(
                 "{shown}: no record of {}, so the style may differ from the original\n",
-                list(&outcome.restyled)
+                output::list(&outcome.restyled)
             ));
         }
         if !outcome.overwritten.is_empty() {
-            let users = list(&outcome.overwritten);
+            let users = output::list(&outcome.overwritten);
             told.push(format!(
                 "{shown}: another program had overwritten {users}; nothing to restore\n"
             ));

@@ -367,8 +367,7 @@ fn describe(file: &Path, outcome: &Outcome, dry: bool) -> Vec<String> {
     let mut told = Vec::new();
     let mut line = |what: &str, users: &[String]| {
         if !users.is_empty() {
-            let users: Vec<_> = users.iter().map(|u| format!("`{}`", output::inline(u))).collect();
-            told.push(format!("{file}: {what} {}\n", users.join(", ")));
+            told.push(format!("{file}: {what} {}\n", output::list(users)));
         }
     };
     line("another program had overwritten", &outcome.overwritten);

@@ -85,9 +85,7 @@ pub(super) fn run(args: &Args, whose: Whose, globals: &Globals) -> Result<ExitCo
         credential.describe(&mut text);
     }
     for (file, users) in &overwritten {
-        let users: Vec<_> =
-            users.iter().map(|user| format!("`{}`", output::inline(user))).collect();
-        let (file, users) = (output::inline(file), users.join(", "));
+        let (file, users) = (output::inline(file), output::list(users));
         let _ = writeln!(text, "\n{file}: no longer wrapped: {users}; run `keyward wrap` again");
     }
     output::print(&text)?;

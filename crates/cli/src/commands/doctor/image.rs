@@ -11,7 +11,7 @@ use crate::{
     commands::image::setup::{Place, Setup},
     failure::Failure,
     globals::Globals,
-    output::inline,
+    output::{self, inline},
 };
 
 /// Makes the steps for an image.
@@ -29,10 +29,9 @@ pub(super) fn check(report: &mut Report, globals: &Globals, place: &Place, image
             return report.skip(&rest, Check::Providers);
         }
     };
-    let names: Vec<_> =
-        config.providers.iter().map(|provider| format!("`{}`", inline(&provider.name))).collect();
+    let names = output::list(config.providers.iter().map(|provider| &provider.name));
     let path = place.config(&globals.surroundings).unwrap_or_default();
-    let step = Step::ok(Check::Providers, format!("{} in `{}`", names.join(", "), path.display()));
+    let step = Step::ok(Check::Providers, format!("{names} in `{}`", path.display()));
     report.add(step);
     let waiting = Setup::waiting(&[image.to_owned()]);
     let found = setup.images().lookup(&config, image, None);
@@ -110,8 +109,7 @@ fn provider(
             if let Some(answer) = outcome.answer() {
                 let step = Step::ok(Check::Run, format!("provider `{name}` exited with 0"));
                 report.add(step.took(answer.took).said(&answer.stderr));
-                let registries: Vec<_> =
-                    answer.auth.iter().map(|(registry, _)| inline(registry)).collect();
+                let registries: Vec<_> = answer.auth.iter().map(|(registry, _)| registry).collect();
                 let kept = answer.kept_for.map(crate::duration::show);
                 let kept = kept.map(|time| format!(", kept for {time}")).unwrap_or_default();
                 let message = format!("logins for {}{kept}", list(&registries));
@@ -121,10 +119,10 @@ fn provider(
     }
 }
 
-fn list(registries: &[String]) -> String {
+fn list(registries: &[&String]) -> String {
     match registries {
         [] => "no registry".to_owned(),
-        some => some.iter().map(|one| format!("`{one}`")).collect::<Vec<_>>().join(", "),
+        some => output::list(some),
     }
 }
 
@@ -179,7 +177,7 @@ fn login(report: &Report, found: &Lookup) -> Step {
     }
     let answers = found.results.iter().filter_map(|one| one.outcome.answer());
     let registries: Vec<_> =
-        answers.flat_map(|answer| answer.auth.iter().map(|(key, _)| inline(key))).collect();
+        answers.flat_map(|answer| answer.auth.iter().map(|(key, _)| key)).collect();
     Step::fault(
         Check::Login,
         format!(

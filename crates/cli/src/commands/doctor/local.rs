@@ -49,6 +49,8 @@ fn wrap(report: &mut Report, globals: &Globals, config: &Kubeconfig, got: &Got) 
 fn overwritten(report: &mut Report, globals: &Globals, config: &Kubeconfig) {
     use keyward_agent::wrap::Journal;
 
+    use crate::output::list;
+
     let journals = Journal::directory(&globals.surroundings);
     for journal in journals.map(|directory| Journal::list(&directory)).unwrap_or_default() {
         let ours = config
@@ -57,8 +59,7 @@ fn overwritten(report: &mut Report, globals: &Globals, config: &Kubeconfig) {
             .any(|(file, _)| globals.surroundings.absolute(file) == journal.kubeconfig);
         let users = journal.overwritten();
         if ours && !users.is_empty() {
-            let users: Vec<_> = users.iter().map(|user| format!("`{}`", inline(user))).collect();
-            let message = format!("another program undid the wrapping of {}", users.join(", "));
+            let message = format!("another program undid the wrapping of {}", list(&users));
             let step = Step::note(Check::Wrap, message).file(&journal.kubeconfig);
             report.add(step.fix("keyward wrap --all"));
         }

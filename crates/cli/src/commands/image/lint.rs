@@ -225,8 +225,8 @@ impl Report {
                 told.push(need.what);
                 let since = need.since.as_deref().unwrap_or("never");
                 let who = self.needs.iter().filter(|other| other.what == need.what);
-                let who: Vec<_> = who.map(|n| format!("`{}`", inline(&n.provider))).collect();
-                _ = writeln!(out, "  {since:<6} {} ({})", need.what, who.join(", "));
+                let who = output::list(who.map(|need| &need.provider));
+                _ = writeln!(out, "  {since:<6} {} ({who})", need.what);
             }
         }
         if let Some(manifest) = &self.manifest {

@@ -124,9 +124,8 @@ impl Plan {
         if !problems.is_empty() {
             return Err(faults(&problems));
         }
-        let names: Vec<_> =
-            config.providers.iter().map(|p| format!("`{}`", inline(&p.name))).collect();
-        self.found(format!("image credential providers: {}", names.join(", ")), &path);
+        let names = output::list(config.providers.iter().map(|provider| &provider.name));
+        self.found(format!("image credential providers: {names}"), &path);
         if config.providers.iter().any(|provider| provider.protocol == Protocol::Proposal) {
             self.behind_node(&config, &path);
             return Ok(());

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     bridge::Bridge,
-    output::{Style, inline, quoted},
+    output::{Style, inline, list, quoted},
 };
 
 /// The name of the new configuration.
@@ -177,17 +177,13 @@ fn push_provider(out: &mut String, entry: &Entry) {
     } else {
         writeln!(out, "  `{name}` (today: `{old}`)")
     };
-    _ = writeln!(out, "    for {}", listed(&entry.patterns));
+    _ = writeln!(out, "    for {}", list(&entry.patterns));
     if !entry.added.is_empty() {
-        _ = writeln!(out, "    new: {}", listed(&entry.added));
+        _ = writeln!(out, "    new: {}", list(&entry.added));
     }
     if let Some(identity) = &entry.identity {
         _ = writeln!(out, "    as {identity}");
     }
-}
-
-fn listed(patterns: &[String]) -> String {
-    patterns.iter().map(|pattern| format!("`{}`", inline(pattern))).collect::<Vec<_>>().join(", ")
 }
 
 /// The commands that put Keyward's programs where the kubelet looks.
@@ -213,7 +209,7 @@ fn roll_back(
 ) -> Vec<String> {
     let mut steps = Vec::new();
     if !remove.is_empty() {
-        steps.push(format!("set the old flags again: {}", listed(remove)));
+        steps.push(format!("set the old flags again: {}", list(remove)));
     }
     // A flag that the kubelet has today gets its old value back.
     let is_new = |flag: &&String| {
@@ -222,7 +218,7 @@ fn roll_back(
     };
     let new: Vec<String> = set.iter().filter(is_new).cloned().collect();
     if !new.is_empty() {
-        steps.push(format!("remove {}", listed(&new)));
+        steps.push(format!("remove {}", list(&new)));
     }
     let service = kubelet.service.unwrap_or("kubelet");
     steps.push(format!("systemctl daemon-reload && systemctl restart {service}"));
