@@ -7,12 +7,11 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, StatusCode, header};
-use keyward::{Body, Client};
+use http::StatusCode;
+use keyward::self_subject_reviews;
 use keyward_host::{Credential, Fetched, Occasion, Pair, Source, Target, kubeconfig::User};
 use keyward_process::clock::SystemClock;
 use keyward_protocol::exec::{Answer, Version};
-use serde_json::json;
 use zeroize::Zeroizing;
 
 use crate::{failure::Failure, globals::Globals, output, server};
@@ -63,14 +62,7 @@ fn is_accepted(mut target: Target, answer: &Answer) -> Option<bool> {
     let source = Source::from_fetch(fetch, Arc::new(SystemClock));
     let client = server::builder().response_timeout(PATIENCE).build(&target, source).ok()?;
     let runtime = server::runtime().ok()?;
-    let review = json!({
-        "kind": "SelfSubjectReview",
-        "apiVersion": "authentication.k8s.io/v1",
-    });
-    let request = Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Body::from(review.to_string()))
-        .ok()?;
+    let request = self_subject_reviews().next()?;
     let answer = runtime.block_on(async {
         tokio::time::timeout(PATIENCE, client.send(request)).await.ok()?.ok()
     })?;
