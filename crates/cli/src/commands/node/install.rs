@@ -1,8 +1,6 @@
 //! `keyward node install`: a new version beside the old one, tested, then switched to in one step.
 
 use std::{
-    env,
-    fmt::Write as _,
     fs::{self, DirBuilder, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, symlink},
@@ -10,8 +8,8 @@ use std::{
     process::ExitCode,
 };
 
+use keyward_agent::store::digest_of;
 use keyward_process::file::{self, Limits};
-use ring::digest::{Context, SHA256, digest};
 
 use super::{
     dir::{BIN, KUBELET, NodeDir, PROVIDERS, failed, unless_missing},
@@ -141,7 +139,7 @@ impl Version {
             }
         }
         let kubelet = read(&args.kubelet_config)?;
-        let kubelet_hash = hex(digest(&SHA256, &kubelet).as_ref());
+        let kubelet_hash = digest_of(&kubelet);
         files.push((PathBuf::from(KUBELET), Content::Config(kubelet)));
         files.push((PathBuf::from(PROVIDERS), Content::Config(read(&args.providers)?)));
         files.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -217,10 +215,10 @@ fn write(path: &Path, content: &Content) -> io::Result<()> {
 
 /// The digest over all names and contents.
 fn hash(files: &[(PathBuf, Content)]) -> String {
-    let mut digest = Context::new(&SHA256);
+    let mut all = Vec::new();
     let mut add = |bytes: &[u8]| {
-        digest.update(&(bytes.len() as u64).to_be_bytes());
-        digest.update(bytes);
+        all.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
+        all.extend_from_slice(bytes);
     };
     for (name, content) in files {
         add(name.as_os_str().as_encoded_bytes());
@@ -230,14 +228,7 @@ fn hash(files: &[(PathBuf, Content)]) -> String {
             Content::Config(bytes) => add(bytes),
         }
     }
-    hex(digest.finish().as_ref())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        _ = write!(text, "{byte:02x}");
-        text
-    })
+    digest_of(&all)
 }
 
 /// Checks the configuration in this directory, and its logins for the images of `--test`.
