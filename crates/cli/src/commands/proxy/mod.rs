@@ -22,7 +22,7 @@ use keyward_proxy::{Allowed, Contexts, Options};
 
 use self::run::Until;
 #[cfg(target_os = "linux")]
-pub(crate) use self::service::end_without_agent;
+pub(crate) use self::service::{end_without_agent, ensure as ensure_service};
 use crate::{duration, failure::Failure, flags, globals::Globals, output::Output};
 
 /// Serve contexts to unmodified clients: kubectl, helm, k9s and anything else with a kubeconfig
@@ -168,12 +168,6 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     };
     let until = Until { command: args.words.clone(), idle: args.idle_timeout, grace: args.grace };
     run::run(&options, &until, globals)
-}
-
-/// The background proxy of the kubeconfig, which runs when this returns.
-#[cfg(target_os = "linux")]
-pub(crate) fn ensure_service(globals: &Globals) -> Result<keyward_proxy::Service, Failure> {
-    service::ensure(globals)
 }
 
 /// `eval "$(keyward proxy)"`: the shell waits until this process ends, so it may not serve itself.

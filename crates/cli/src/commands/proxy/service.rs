@@ -134,21 +134,14 @@ pub(super) fn env(args: &Env, globals: &Globals) -> Result<ExitCode, Failure> {
         Some(service) if service.kubeconfig().exists() && !service.settings().static_keys => {
             service
         }
-        known => {
-            let service = match known {
-                Some(service) => service,
-                None => register(&Start::usual(), globals)?,
-            };
-            run(&service, globals)?;
-            service
-        }
+        _ => ensure(globals)?,
     };
     output::print(&args.shell.line(&service.kubeconfig().display().to_string()))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The service of the selected kubeconfig, which runs when this returns.
-pub(super) fn ensure(globals: &Globals) -> Result<Service, Failure> {
+pub(crate) fn ensure(globals: &Globals) -> Result<Service, Failure> {
     // Settings that somebody has chosen stay, and so does the account of other shells.
     let service = match chosen(globals) {
         Some(service) => service,
@@ -222,9 +215,8 @@ pub(super) fn chosen(globals: &Globals) -> Option<Service> {
 
 /// Makes the service, or changes its settings.
 fn register(args: &Start, globals: &Globals) -> Result<Service, Failure> {
-    let files = files(globals);
-    let known = Service::of_kubeconfig(&globals.surroundings, &files);
-    let kubeconfig = known.map_or(files, |service| service.settings().kubeconfig.clone());
+    let before = chosen(globals).map(|service| service.settings().clone());
+    let kubeconfig = before.as_ref().map_or_else(|| files(globals), |s| s.kubeconfig.clone());
     let mut client = String::new();
     if !args.static_keys {
         client = wrap::wrapper(None, globals)?;
@@ -241,7 +233,6 @@ fn register(args: &Start, globals: &Globals) -> Result<Service, Failure> {
         allow_impersonation: args.allow_impersonation,
         refresh_on_403: args.refresh_on_403,
     };
-    let before = chosen(globals).map(|service| service.settings().clone());
     let service = Service::register(&globals.surroundings, settings)?;
     if before.is_some_and(|before| essential(&before) != essential(service.settings())) {
         // It has the old settings until it starts again.
