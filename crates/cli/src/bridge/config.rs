@@ -12,10 +12,10 @@ use keyward_process::surroundings::Surroundings;
 use keyward_protocol::{
     Node,
     image::Login,
-    node::{DecodeError, Entry, Value},
+    node::{DecodeError, Entry},
 };
 
-use super::registries::Registries;
+use super::registries::{Registries, entries, unreadable};
 
 /// The parts of `config.json` that concern logins, and logins from files of container runtimes.
 pub(crate) struct DockerConfig {
@@ -60,13 +60,7 @@ impl DockerConfig {
             Err(error) if error.kind() == io::ErrorKind::NotFound && explicit.is_none() => {
                 return Ok(Self { path, root: None, others });
             }
-            Err(error) => {
-                let path = path.display();
-                return Err(Refusal::Failed(format!(
-                    "`{path}` cannot be read: {}",
-                    file::reason(&error)
-                )));
-            }
+            Err(error) => return Err(unreadable(&path, &error)),
         };
         Ok(Self { others, ..Self::from_bytes(&path, &bytes)? })
     }
@@ -128,14 +122,13 @@ impl DockerConfig {
 
     /// The registries with a helper of their own, and its name.
     pub(crate) fn helpers(&self) -> Vec<(String, String)> {
-        let named = self.root.as_ref().and_then(|root| root.get("credHelpers"));
-        let Some(Value::Map(entries)) = named.map(|node| &node.value) else { return Vec::new() };
+        let all = entries(self.root.as_ref().and_then(|root| root.get("credHelpers")));
         let named = |entry: &Entry| {
             let helper = entry.value.text("credHelpers").ok()??;
             let server = entry.key.trim_start_matches("https://").split('/').next()?;
             Some((as_in_images(server), helper.to_owned()))
         };
-        entries.iter().filter_map(named).collect()
+        all.iter().filter_map(named).collect()
     }
 
     /// The helper of all other registries.

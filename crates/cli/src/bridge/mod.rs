@@ -17,7 +17,7 @@ use std::{
 
 pub(crate) use self::{
     config::{DockerConfig, docker_config},
-    registries::Registries,
+    registries::{Registries, text, texts},
 };
 
 use clap::CommandFactory as _;

@@ -192,7 +192,7 @@ fn registry_of(name: &str) -> String {
     }
 }
 
-fn entries(node: Option<&Node>) -> &[Entry] {
+pub(super) fn entries(node: Option<&Node>) -> &[Entry] {
     match node.map(|node| &node.value) {
         Some(Value::Map(entries)) => entries,
         _ => &[],
@@ -200,7 +200,7 @@ fn entries(node: Option<&Node>) -> &[Entry] {
 }
 
 /// A text, or the texts of a list.
-fn texts(node: Option<&Node>) -> Vec<&str> {
+pub(crate) fn texts(node: Option<&Node>) -> Vec<&str> {
     match node.map(|node| &node.value) {
         Some(Value::List(items)) => items.iter().filter_map(text).collect(),
         Some(Value::Text(text)) => vec![text.as_str()],
@@ -208,11 +208,12 @@ fn texts(node: Option<&Node>) -> Vec<&str> {
     }
 }
 
-fn text(node: &Node) -> Option<&str> {
+/// The text of a node; `None` if it is none.
+pub(crate) fn text(node: &Node) -> Option<&str> {
     node.text("").ok()?
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Refusal {
+pub(super) fn unreadable(path: &Path, error: &io::Error) -> Refusal {
     Refusal::Failed(format!("`{}` cannot be read: {}", path.display(), file::reason(error)))
 }
 

@@ -5,13 +5,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use keyward_protocol::{Node, node::Value};
+use keyward_protocol::node::Value;
 
 use super::{
     root::Root,
     unit::{Unit, split, variables},
 };
-use crate::failure::Failure;
+use crate::{
+    bridge::{text, texts},
+    failure::Failure,
+};
 
 /// The flag that names the configuration of the providers.
 pub(super) const CONFIG: &str = "image-credential-provider-config";
@@ -147,17 +150,12 @@ impl Kubelet {
         for file in std::iter::once(main.clone()).chain(drop_ins) {
             let Some(node) = root.node(&file)? else { continue };
             for flag in [CONFIG, BIN_DIR] {
-                if let Some(value) = text(&node, flag) {
+                if let Some(value) = node.get(flag).and_then(text) {
                     self.set(flag, value.to_owned(), &file);
                 }
             }
             for key in ["kubelet-arg", "kubelet-arg+"] {
-                let arguments = match node.get(key).map(|node| &node.value) {
-                    Some(Value::List(items)) => items.iter().filter_map(as_text).collect(),
-                    Some(Value::Text(text)) => vec![text.as_str()],
-                    _ => Vec::new(),
-                };
-                for argument in arguments {
+                for argument in texts(node.get(key)) {
                     self.set_argument(argument, &file);
                 }
             }
@@ -212,17 +210,5 @@ impl Kubelet {
             self.files.push(file);
         }
         Ok(())
-    }
-}
-
-/// The text of a field.
-pub(super) fn text<'n>(node: &'n Node, field: &str) -> Option<&'n str> {
-    as_text(node.get(field)?)
-}
-
-fn as_text(node: &Node) -> Option<&str> {
-    match &node.value {
-        Value::Text(text) => Some(text.as_str()),
-        _ => None,
     }
 }

@@ -10,11 +10,11 @@ use serde::Serialize;
 use super::{
     entry::{ACR, ECR, Entry, GAR, replacement, secret_arguments, secret_variable},
     files,
-    kubelet::{self, AZURE, BIN_DIR, CONFIG, Kubelet},
+    kubelet::{AZURE, BIN_DIR, CONFIG, Kubelet},
     root::Root,
 };
 use crate::{
-    bridge::Bridge,
+    bridge::{Bridge, text},
     failure::Failure,
     output::{self, inline},
 };
@@ -269,14 +269,15 @@ impl Plan {
             self.found
                 .push(Found { what: "Azure's settings of the node".into(), file: path.into() });
             let managed = node.get("useManagedIdentityExtension").map(|node| &node.value);
-            let named = kubelet::text(&node, "userAssignedIdentityID").filter(|id| !id.is_empty());
+            let field = |name: &str| node.get(name).and_then(text);
+            let named = field("userAssignedIdentityID").filter(|id| !id.is_empty());
             entry.identity = Some(match (managed, named) {
                 (Some(Value::Bool(true)), Some(id)) => {
                     format!("the managed identity `{}`", inline(id))
                 }
                 (Some(Value::Bool(true)), None) => "the machine's managed identity".to_owned(),
                 _ => {
-                    let client = kubelet::text(&node, "aadClientId").unwrap_or_default();
+                    let client = field("aadClientId").unwrap_or_default();
                     format!("the application `{}`, whose secret stays in `{shown}`", inline(client))
                 }
             });
