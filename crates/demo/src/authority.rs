@@ -72,14 +72,12 @@ impl Authority {
     /// A certificate for a server with these `names` (DNS names and IP addresses).
     pub fn server(&self, names: &[&str]) -> Result<Issued, Error> {
         let now = clock::now();
-        let mut params =
-            CertificateParams::new(names.iter().map(ToString::to_string).collect::<Vec<_>>())
-                .map_err(Error::of("use the server's names"))?;
         let name = names.first().copied().unwrap_or("server");
-        params.distinguished_name = rcgen::DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.not_before = moment(now - LEEWAY)?;
-        params.not_after = moment(now + LIFETIME)?;
+        let mut params = params(name, now - LEEWAY, now + LIFETIME)?;
+        params.subject_alt_names =
+            CertificateParams::new(names.iter().map(ToString::to_string).collect::<Vec<_>>())
+                .map_err(Error::of("use the server's names"))?
+                .subject_alt_names;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.sign(params, KeyKind::default())
@@ -167,15 +165,7 @@ impl Request<'_> {
 
     /// Creates the key and signs the certificate.
     pub fn issue(self) -> Result<Issued, Error> {
-        if self.groups.len() > organisations().len() {
-            return Err(Error::of("sign a certificate")("more than two groups"));
-        }
-        let mut params = params(&self.user, self.from, self.until)?;
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        for (group, kind) in self.groups.iter().zip(organisations()) {
-            params.distinguished_name.push(kind, group.as_str());
-        }
+        let params = client_params(&self.user, &self.groups, self.from, self.until)?;
         self.authority.sign(params, self.key)
     }
 }
@@ -253,6 +243,24 @@ impl fmt::Debug for Issued {
 /// one value per type; writing the identifier in two ways makes room for a second.
 fn organisations() -> [DnType; 2] {
     [DnType::OrganizationName, DnType::CustomDnType(vec![2, 5, 4, 10])]
+}
+
+fn client_params(
+    name: &str,
+    groups: &[String],
+    from: SystemTime,
+    until: SystemTime,
+) -> Result<CertificateParams, Error> {
+    if groups.len() > organisations().len() {
+        return Err(Error::of("sign a certificate")("more than two groups"));
+    }
+    let mut params = params(name, from, until)?;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    for (group, kind) in groups.iter().zip(organisations()) {
+        params.distinguished_name.push(kind, group.as_str());
+    }
+    Ok(params)
 }
 
 fn params(name: &str, from: SystemTime, until: SystemTime) -> Result<CertificateParams, Error> {

@@ -7,10 +7,10 @@ use keyward_protocol::{
     pem,
     x509::{Name, PublicKeyInfo},
 };
-use rcgen::{ExtendedKeyUsagePurpose, KeyUsagePurpose, PublicKeyData, SignatureAlgorithm};
+use rcgen::{PublicKeyData, SignatureAlgorithm};
 use rustls::crypto::ring;
 
-use super::{Authority, LEEWAY, organisations, params};
+use super::{Authority, LEEWAY, client_params};
 use crate::{Error, clock};
 
 /// A request whose signature was verified: its sender has the key.
@@ -96,16 +96,9 @@ impl Authority {
 
     /// The certificate for a verified request, in PEM.
     pub fn certify(&self, request: &SigningRequest, lifetime: Duration) -> Result<String, Error> {
-        if request.groups.len() > organisations().len() {
-            return Err(Error::of("sign a certificate")("more than two groups"));
-        }
         let now = clock::now();
-        let mut params = params(&request.name, now - LEEWAY, now + lifetime)?;
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        for (group, kind) in request.groups.iter().zip(organisations()) {
-            params.distinguished_name.push(kind, group.as_str());
-        }
+        let mut params =
+            client_params(&request.name, &request.groups, now - LEEWAY, now + lifetime)?;
         params.serial_number = Some(self.next_serial().1);
         let certificate = params
             .signed_by(request, &self.issuer)
