@@ -68,8 +68,10 @@ fn run() -> ExitCode {
         return bridge.main();
     }
     if words.first().is_some_and(|name| Path::new(name).ends_with(completions::KUBECTL)) {
-        let done = completions::for_kubectl(&words[1..]);
-        return done.unwrap_or_else(|failure| failure.report(&Globals::new(Flags::default())));
+        return match completions::for_kubectl(&words[1..]) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => failure.report(&Globals::new(Flags::default())),
+        };
     }
     let cli = match Cli::read(&words) {
         Ok(cli) => cli,

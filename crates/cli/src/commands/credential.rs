@@ -1,7 +1,5 @@
 //! `keyward credential`: gets the planned credential and prints it as an `ExecCredential`.
 
-use std::process::ExitCode;
-
 use keyward_host::{Credential, Sources, Target};
 use keyward_protocol::exec::{Answer, Version};
 
@@ -42,7 +40,7 @@ pub(crate) struct Args {
 }
 
 /// Gets the credential and prints it.
-pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     // With an explicit version, the request need not be readable.
     let asked = match (exec_request::read(&globals.surroundings), args.api_version) {
         (Err(_), Some(_)) => None,
@@ -61,8 +59,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let credential = source.credential_blocking()?;
     drop(waiting);
     let answer = answer(version.unwrap_or(Version::V1), &target, &credential)?;
-    output::print(answer.to_json(form).expose())?;
-    Ok(ExitCode::SUCCESS)
+    output::print(answer.to_json(form).expose())
 }
 
 /// A key that cannot be exported cannot be printed, and a certificate without its key is no

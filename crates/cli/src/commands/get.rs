@@ -1,7 +1,5 @@
 //! `keyward get --raw PATH`: sends one request with the context's credential.
 
-use std::process::ExitCode;
-
 use http::Request;
 use http_body_util::BodyExt;
 use keyward::Body;
@@ -42,7 +40,7 @@ pub(crate) struct Args {
 }
 
 /// Sends the request and prints the answer.
-pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let raw = match (&args.raw, &args.resource) {
         (Some(raw), None) => raw,
         (_, resource) => return Err(misread(resource.as_deref().unwrap_or_default(), &args.rest)),
@@ -62,7 +60,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
                 output::print_bytes(data)?;
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     })
 }
 

@@ -1,6 +1,6 @@
 //! `keyward man-pages`: writes the manual pages, for those who package this program.
 
-use std::{fs, io, path::PathBuf, process::ExitCode};
+use std::{fs, io, path::PathBuf};
 
 use clap::{Command, CommandFactory};
 use clap_mangen::{
@@ -19,7 +19,7 @@ pub(crate) struct Args {
 }
 
 /// Writes the pages of `keyward`, of each command, and of the bridges that parse with clap.
-pub(crate) fn run(args: &Args, _globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &Args, _globals: &Globals) -> Result<(), Failure> {
     let mut commands = vec![Cli::command()];
     commands.extend(bridge::commands());
     for mut command in commands {
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Args, _globals: &Globals) -> Result<ExitCode, Failure> 
         command.build();
         write(&command, args)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn write(command: &Command, args: &Args) -> Result<(), Failure> {

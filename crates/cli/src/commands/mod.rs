@@ -94,46 +94,47 @@ impl Command {
             signals::watch();
         }
         match self {
-            Self::Plan(args) => plan::run(&args, globals),
-            Self::Credential(args) => credential::run(&args, globals),
-            Self::Get(args) => get::run(&args, globals),
-            Self::Whoami(args) => whoami::run(&args, globals),
-            Self::Doctor(args) => doctor::run(&args, globals),
-            Self::Enroll(args) => enroll::run(&args, globals),
+            Self::Plan(args) => plan::run(&args, globals)?,
+            Self::Credential(args) => credential::run(&args, globals)?,
+            Self::Get(args) => get::run(&args, globals)?,
+            Self::Whoami(args) => whoami::run(&args, globals)?,
+            Self::Doctor(args) => return doctor::run(&args, globals),
+            Self::Enroll(args) => enroll::run(&args, globals)?,
             #[cfg(target_os = "linux")]
-            Self::Login(args) => agent::log_in(&args, globals),
+            Self::Login(args) => agent::log_in(&args, globals)?,
             #[cfg(target_os = "linux")]
-            Self::Logout(args) => agent::log_out(&args, globals),
+            Self::Logout(args) => agent::log_out(&args, globals)?,
             #[cfg(target_os = "linux")]
-            Self::Agent(args) => agent::run(&args, globals),
+            Self::Agent(args) => agent::run(&args, globals)?,
             #[cfg(target_os = "linux")]
-            Self::RunPlugin(args) => agent::run_plugin(&args, globals),
+            Self::RunPlugin(args) => agent::run_plugin(&args, globals)?,
             #[cfg(target_os = "linux")]
-            Self::VerifyCredential(args) => agent::verify_credential(&args, globals),
-            Self::Sign(args) => sign::run(&args, globals),
+            Self::VerifyCredential(args) => agent::verify_credential(&args, globals)?,
+            Self::Sign(args) => sign::run(&args, globals)?,
             #[cfg(unix)]
-            Self::Wrap(args) => wrap::run(&args, globals),
+            Self::Wrap(args) => wrap::run(&args, globals)?,
             #[cfg(unix)]
-            Self::Unwrap(args) => unwrap::run(&args, globals),
+            Self::Unwrap(args) => unwrap::run(&args, globals)?,
             #[cfg(unix)]
-            Self::Proxy(args) => proxy::run(&args, globals),
+            Self::Proxy(args) => return proxy::run(&args, globals),
             #[cfg(target_os = "linux")]
-            Self::Grant(args) => grant::run(&args, globals),
+            Self::Grant(args) => grant::run(&args, globals)?,
             #[cfg(unix)]
-            Self::Demo(args) => demo::run(&args, globals),
+            Self::Demo(args) => demo::run(&args, globals)?,
             #[cfg(unix)]
-            Self::DemoPlugin(args) => Ok(demo::plugin::run(&args)),
+            Self::DemoPlugin(args) => return Ok(demo::plugin::run(&args)),
             #[cfg(unix)]
-            Self::DemoSigner => Ok(keyward_demo::filekey::serve()),
-            Self::Image(args) => image::run(&args, globals),
+            Self::DemoSigner => return Ok(keyward_demo::filekey::serve()),
+            Self::Image(args) => return image::run(&args, globals),
             #[cfg(target_os = "linux")]
-            Self::Node(args) => node::run(&args, globals),
-            Self::Plugin(args) => plugin_test::run(args, globals),
-            Self::Completions(args) => completions::run(&args),
-            Self::Complete(args) => completions::complete(args, globals),
-            Self::Version(args) => version::run(&args),
-            Self::ManPages(args) => man_pages::run(&args, globals),
+            Self::Node(args) => node::run(&args, globals)?,
+            Self::Plugin(args) => return plugin_test::run(args, globals),
+            Self::Completions(args) => completions::run(&args)?,
+            Self::Complete(args) => completions::complete(args, globals)?,
+            Self::Version(args) => version::run(&args)?,
+            Self::ManPages(args) => man_pages::run(&args, globals)?,
         }
+        Ok(ExitCode::SUCCESS)
     }
 
     /// Whether plugins have to be stopped when this process is. Commands that run no plugin have

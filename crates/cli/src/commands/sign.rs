@@ -1,7 +1,5 @@
 //! `keyward sign`: asks a configured signer for its certificate and a test signature.
 
-use std::process::ExitCode;
-
 use base64::{Engine, engine::general_purpose::STANDARD};
 use keyward::tls;
 use keyward_host::{Draft, SignerCertificate, Sources};
@@ -43,7 +41,7 @@ pub(crate) struct Args {
 const TEXT: &[u8] = b"keyward sign: a test, of no use to anybody";
 
 /// Asks the signer, verifies the signatures and prints the result.
-pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let target = globals.target()?;
     let plan = globals.plan(target.clone())?;
     let Some(plugin) = plan.signer() else {
@@ -80,10 +78,9 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         signatures,
     };
     match args.output.format {
-        Format::Json => output::print_json(&proof)?,
-        Format::Text => output::print(&text(&proof, &plan))?,
+        Format::Json => output::print_json(&proof),
+        Format::Text => output::print(&text(&proof, &plan)),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// The result.

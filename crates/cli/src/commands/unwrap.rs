@@ -1,6 +1,6 @@
 //! `keyward unwrap`: restores the plugin commands of a kubeconfig.
 
-use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use keyward_agent::{
     entry::Entries,
@@ -38,7 +38,7 @@ pub(crate) struct Args {
 }
 
 /// Unwraps the chosen users and reports the changes.
-pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let journals = Journal::directory(&globals.surroundings).ok_or_else(no_home)?;
     let mut told = Vec::new();
     let mut failure = None;
@@ -49,8 +49,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         if told.is_empty() {
             told.push("nothing is replaced\n".to_owned());
         }
-        output::print(&told.concat())?;
-        return Ok(ExitCode::SUCCESS);
+        return output::print(&told.concat());
     }
     for (file, users) in wanted(args, globals, &journals)? {
         let is_wanted = |user: &str| users.as_ref().is_none_or(|u| u.iter().any(|u| u == user));
@@ -87,7 +86,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         told.push("nothing is wrapped\n".to_owned());
     }
     output::print(&told.concat())?;
-    failure.map_or(Ok(ExitCode::SUCCESS), Err)
+    failure.map_or(Ok(()), Err)
 }
 
 /// The files, with the users to unwrap; `None` for all of them.

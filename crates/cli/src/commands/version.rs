@@ -1,6 +1,6 @@
 //! `keyward version`: what was built, from what and for which system.
 
-use std::{fmt::Write as _, process::ExitCode};
+use std::fmt::Write as _;
 
 use serde::Serialize;
 
@@ -37,7 +37,7 @@ struct Build {
 }
 
 /// Prints the version.
-pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let build = Build {
         version: env!("CARGO_PKG_VERSION"),
         commit: option_env!("KEYWARD_COMMIT").filter(|commit| !commit.is_empty()),
@@ -45,10 +45,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         features: features(),
     };
     match args.output.format {
-        Format::Json => output::print_json(&build)?,
-        Format::Text => output::print(&build.text())?,
+        Format::Json => output::print_json(&build),
+        Format::Text => output::print(&build.text()),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// The parts that only some systems have.

@@ -1,7 +1,5 @@
 //! `keyward whoami`: asks the server who it authenticates us as.
 
-use std::process::ExitCode;
-
 use http::{Request, StatusCode};
 use keyward::{Body, self_subject_reviews};
 use serde_json::Value;
@@ -34,15 +32,14 @@ pub(crate) struct Args {
 }
 
 /// Sends the request and prints the user.
-pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let server = Server::open(&args.server, globals)?;
     let send = |request| server.ask_bytes(request);
     let review = review(send, |status, failure| server.identify(status, failure))?;
     match args.output.format {
-        Format::Json => output::print_json(&review)?,
-        Format::Text => output::print(&table(&review["status"]["userInfo"]))?,
+        Format::Json => output::print_json(&review),
+        Format::Text => output::print(&table(&review["status"]["userInfo"])),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Asks for the user. `send` sends a request and returns status and body; `refused` says more about a

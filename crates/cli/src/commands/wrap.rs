@@ -9,7 +9,6 @@ use std::{
     io::Write as _,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
-    process::ExitCode,
 };
 
 use keyward_agent::{
@@ -107,7 +106,7 @@ pub(crate) struct Args {
 }
 
 /// Wraps the chosen users and reports the changes.
-pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     if args.docker {
         return docker::wrap(globals, args.dry_run);
     }
@@ -142,8 +141,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         let users = config.users.iter().filter(|user| names.contains(&user.name.as_str()));
         register(args, globals, &config, users, None)?;
     }
-    output::print(&told.concat())?;
-    Ok(ExitCode::SUCCESS)
+    output::print(&told.concat())
 }
 
 /// The chosen users that have a plugin, or an auth-provider if these count. Fails if there is none.
@@ -315,7 +313,7 @@ fn overlay_file(
     chosen: &[&Named<User>],
     wrapper: &str,
     overlay: &Path,
-) -> Result<ExitCode, Failure> {
+) -> Result<(), Failure> {
     let overlay = globals.surroundings.absolute(overlay);
     let mut out = Kubeconfig::default();
     for &user in chosen {
@@ -334,8 +332,7 @@ fn overlay_file(
     let shown = overlay.display();
     if args.dry_run {
         let names: Vec<_> = out.users.iter().map(|user| output::inline(&user.name)).collect();
-        output::print(&format!("would write `{shown}` with {}\n", names.join(", ")))?;
-        return Ok(ExitCode::SUCCESS);
+        return output::print(&format!("would write `{shown}` with {}\n", names.join(", ")));
     }
     write_overlay(&overlay, &out.to_json())
         .map_err(|error| Failure::failed(format!("`{shown}` cannot be written: {error}")))?;
@@ -346,8 +343,7 @@ fn overlay_file(
             .map(|path| path.display().to_string())
             .collect();
     let list = output::quoted(&format!("{shown}:{}", files.join(":")));
-    output::print(&format!("wrote `{shown}`; put it first:\nexport KUBECONFIG={list}\n"))?;
-    Ok(ExitCode::SUCCESS)
+    output::print(&format!("wrote `{shown}`; put it first:\nexport KUBECONFIG={list}\n"))
 }
 
 fn write_overlay(path: &Path, text: &Secret) -> std::io::Result<()> {

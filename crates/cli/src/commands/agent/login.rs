@@ -1,6 +1,6 @@
 //! `keyward login` and `keyward logout`.
 
-use std::{io::IsTerminal as _, os::unix::ffi::OsStrExt as _, process::ExitCode};
+use std::{io::IsTerminal as _, os::unix::ffi::OsStrExt as _};
 
 use keyward_agent::{Obtained, obtain, terminal};
 use keyward_host::kubeconfig::Exec;
@@ -52,7 +52,7 @@ pub(crate) struct LogoutArgs {
 }
 
 /// Logs in.
-pub(crate) fn log_in(_args: &LoginArgs, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn log_in(_args: &LoginArgs, globals: &Globals) -> Result<(), Failure> {
     let target = globals.target()?;
     let plan = globals.plan(target)?;
     let Some(plugin) = plan.plugin() else {
@@ -69,7 +69,7 @@ pub(crate) fn log_in(_args: &LoginArgs, globals: &Globals) -> Result<ExitCode, F
     let obtained = obtain(&mut agent, &question, |note| output::tell(&format!("{note}\n")));
     harden::keep_memory_private();
     match obtained.map_err(|error| Failure::failed(error.to_string()))? {
-        Obtained::Answer(_) => Ok(ExitCode::SUCCESS),
+        Obtained::Answer(_) => Ok(()),
         Obtained::Failure(failure) if failure.code == Code::NeedsTerminal as u8 => {
             Err(Failure::new(Code::NeedsTerminal, failure.text))
         }
@@ -110,7 +110,7 @@ pub(crate) fn question(globals: &Globals, exec: &Exec, request: Request) -> Ask 
 }
 
 /// Logs out.
-pub(crate) fn log_out(args: &LogoutArgs, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn log_out(args: &LogoutArgs, globals: &Globals) -> Result<(), Failure> {
     let name = if args.all { None } else { Some(context(globals)?) };
     match client::admin(Whose::User, globals, &Admin::Forget(name.clone()))? {
         None => {
@@ -119,12 +119,9 @@ pub(crate) fn log_out(args: &LogoutArgs, globals: &Globals) -> Result<ExitCode, 
             } else {
                 "no agent is running, so there is nothing to forget\n"
             });
-            Ok(ExitCode::SUCCESS)
+            Ok(())
         }
-        Some(Served::Done(said)) => {
-            output::print(said.expose())?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Some(Served::Done(said)) => output::print(said.expose()),
         Some(Served::Absent) => Err(Failure::failed(format!(
             "the agent has no credentials for context `{}`",
             output::inline(&name.unwrap_or_default())

@@ -1,6 +1,6 @@
 //! `keyward agent metrics`: what the agent counts, for Prometheus.
 
-use std::{net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{net::SocketAddr, sync::Arc};
 
 use keyward_protocol::{
     agent::{Admin, Served},
@@ -30,12 +30,11 @@ pub(super) struct Args {
     listen: Listen,
 }
 
-pub(super) fn run(args: &Args, whose: Whose, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &Args, whose: Whose, globals: &Globals) -> Result<(), Failure> {
     match args.listen.address {
-        None => output::print(&metrics(whose, globals)?)?,
-        Some(address) => serve(&args.listen, address, whose, globals)?,
+        None => output::print(&metrics(whose, globals)?),
+        Some(address) => serve(&args.listen, address, whose, globals),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn metrics(whose: Whose, globals: &Globals) -> Result<String, Failure> {

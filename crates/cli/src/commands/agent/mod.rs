@@ -8,7 +8,7 @@ mod status;
 mod unit;
 mod verify;
 
-use std::{os::unix::process::CommandExt as _, path::Path, process::ExitCode};
+use std::{os::unix::process::CommandExt as _, path::Path};
 
 use clap::Subcommand;
 use keyward_agent::ServeOptions;
@@ -82,7 +82,7 @@ enum Command {
 }
 
 /// Runs the subcommand.
-pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let whose = if args.system { Whose::Node } else { Whose::User };
     match &args.command {
         None => serve(args, globals),
@@ -93,8 +93,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
                 client::admin(whose, globals, &Admin::Status)?;
             }
             client::stop(&client::address(whose, globals)?)?;
-            end_proxies(whose, globals)?;
-            Ok(ExitCode::SUCCESS)
+            end_proxies(whose, globals)
         }
         Some(Command::Lock) => {
             let told = tell(whose, globals, &Admin::Lock);
@@ -115,17 +114,17 @@ fn end_proxies(whose: Whose, globals: &Globals) -> Result<(), Failure> {
     Ok(())
 }
 
-fn tell(whose: Whose, globals: &Globals, admin: &Admin) -> Result<ExitCode, Failure> {
+fn tell(whose: Whose, globals: &Globals, admin: &Admin) -> Result<(), Failure> {
     match client::admin(whose, globals, admin)? {
         None => Err(whose.not_running()),
         Some(Served::Not(why)) => Err(Failure::failed(why)),
-        Some(_) => Ok(ExitCode::SUCCESS),
+        Some(_) => Ok(()),
     }
 }
 
 /// Runs the agent until it ends: as `keyward-agent` next to this program, which needs less memory; or
 /// in this process, if that is not installed or a log is wanted, which `keyward-agent` does not write.
-fn serve(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+fn serve(args: &Args, globals: &Globals) -> Result<(), Failure> {
     if globals.flags.verbosity() == 0 {
         become_agent(args);
     }
@@ -136,8 +135,7 @@ fn serve(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         system: args.system,
     };
     let listening = |socket: &Path| output::tell(&format!("listening on `{}`\n", socket.display()));
-    keyward_agent::serve(options, &globals.surroundings, listening).map_err(Failure::failed)?;
-    Ok(ExitCode::SUCCESS)
+    keyward_agent::serve(options, &globals.surroundings, listening).map_err(Failure::failed)
 }
 
 /// Becomes `keyward-agent`; returns only if that fails.

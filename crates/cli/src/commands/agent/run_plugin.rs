@@ -1,6 +1,6 @@
 //! `keyward run-plugin`: what `keyward-exec` becomes when the agent cannot help.
 
-use std::{ffi::OsString, io, os::unix::process::CommandExt as _, process::ExitCode};
+use std::{ffi::OsString, io, os::unix::process::CommandExt as _};
 
 use keyward_host::rules::Verdict;
 use keyward_process::harden;
@@ -19,7 +19,7 @@ pub(crate) struct Args {
 }
 
 /// Becomes the plugin; returns only if that is not possible.
-pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let Some((command, rest)) = args.command.split_first() else {
         return Err(Failure::usage("which plugin?"));
     };

@@ -1,6 +1,6 @@
 //! `keyward agent status`: shows what the agent keeps.
 
-use std::{fmt::Write as _, process::ExitCode};
+use std::fmt::Write as _;
 
 use clap::ValueEnum;
 use keyward_agent::wrap::Journal;
@@ -50,7 +50,7 @@ struct Credential {
     runs: u64,
 }
 
-pub(super) fn run(args: &Args, whose: Whose, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &Args, whose: Whose, globals: &Globals) -> Result<(), Failure> {
     let Some(status) = status_of(whose, globals)? else { return Err(whose.not_running()) };
     let overwritten = match whose {
         Whose::User => overwritten(globals),
@@ -62,8 +62,7 @@ pub(super) fn run(args: &Args, whose: Whose, globals: &Globals) -> Result<ExitCo
             .iter()
             .map(|(file, users)| serde_json::json!({ "kubeconfig": file, "users": users }))
             .collect();
-        output::print_json(&status)?;
-        return Ok(ExitCode::SUCCESS);
+        return output::print_json(&status);
     }
     let status: Status = serde_json::from_value(status).map_err(unread)?;
     let locked = if status.locked { ", locked" } else { "" };
@@ -88,8 +87,7 @@ pub(super) fn run(args: &Args, whose: Whose, globals: &Globals) -> Result<ExitCo
         let (file, users) = (output::inline(file), output::list(users));
         let _ = writeln!(text, "\n{file}: no longer wrapped: {users}; run `keyward wrap` again");
     }
-    output::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    output::print(&text)
 }
 
 /// What the user's agent reports of itself; `None` if no agent is running.

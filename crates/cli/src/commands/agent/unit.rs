@@ -3,7 +3,6 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::ExitCode,
 };
 
 use keyward_protocol::text::escape_html;
@@ -26,7 +25,7 @@ pub(super) struct Args {
 /// Where an administrator's units are.
 const SYSTEM: &str = "/etc/systemd/system";
 
-pub(super) fn run(args: &Args, whose: Whose, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &Args, whose: Whose, globals: &Globals) -> Result<(), Failure> {
     let program = own_program()?;
     let program = program
         .to_str()
@@ -48,12 +47,11 @@ pub(super) fn run(args: &Args, whose: Whose, globals: &Globals) -> Result<ExitCo
         (path, systemd(program), "systemctl --user enable --now keyward-agent".to_owned())
     };
     if args.dry_run {
-        output::print(&text)?;
-        return Ok(ExitCode::SUCCESS);
+        return output::print(&text);
     }
     write(&path, &text)?;
     output::tell(&format!("wrote `{}`\nnext: `{next}`\n", path.display()));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
@@ -63,12 +61,11 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// The units of the node's agent. They are printed as `systemctl cat` prints units.
-fn node(args: &Args, program: &str) -> Result<ExitCode, Failure> {
+fn node(args: &Args, program: &str) -> Result<(), Failure> {
     let units = [("socket", NODE_SOCKET.to_owned()), ("service", node_service(program))];
     let units = units.map(|(kind, text)| (format!("{SYSTEM}/keyward-agent.{kind}"), text));
     if args.dry_run {
-        output::print(&units.map(|(path, text)| format!("# {path}\n{text}")).join("\n"))?;
-        return Ok(ExitCode::SUCCESS);
+        return output::print(&units.map(|(path, text)| format!("# {path}\n{text}")).join("\n"));
     }
     for (path, text) in &units {
         write(Path::new(path), text)?;
@@ -76,7 +73,7 @@ fn node(args: &Args, program: &str) -> Result<ExitCode, Failure> {
     }
     let next = "systemctl daemon-reload && systemctl enable --now keyward-agent.socket";
     output::tell(&format!("next: `{next}`\n"));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// systemd keeps the socket, so a client that connects while no agent runs waits for the next one.

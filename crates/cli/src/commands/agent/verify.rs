@@ -2,7 +2,6 @@
 
 use std::{
     io::{self, Read as _},
-    process::ExitCode,
     sync::Arc,
     time::Duration,
 };
@@ -32,7 +31,7 @@ pub(crate) struct Args {
 }
 
 /// Asks.
-pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let mut text = Zeroizing::new(Vec::with_capacity(64 << 10));
     io::stdin().lock().take(MOST).read_to_end(&mut text)?;
     let answer = Answer::read(&text, Version::V1)
@@ -45,7 +44,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     {
         output::print(if accepted { "accepted\n" } else { "rejected\n" })?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn is_accepted(mut target: Target, answer: &Answer) -> Option<bool> {

@@ -3,7 +3,7 @@
 //! One candidate per line; a tab separates it from its description. The scripts depend on nothing else,
 //! so that one that was installed long ago works with a newer program.
 
-use std::{ffi::OsString, iter, process::ExitCode};
+use std::{ffi::OsString, iter};
 
 use clap_complete::engine;
 use keyward_process::surroundings::Surroundings;
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 pub(crate) const KUBECTL: &str = "kubectl_complete-keyward";
 
 /// Prints the candidates.
-pub(crate) fn run(mut args: Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn run(mut args: Args, globals: &Globals) -> Result<(), Failure> {
     if let Some(index) = args.index {
         args.words.truncate(index.saturating_add(1));
         if args.words.len() <= index {
@@ -35,21 +35,19 @@ pub(crate) fn run(mut args: Args, globals: &Globals) -> Result<ExitCode, Failure
         }
     }
     let found = candidates(args.words, &globals.surroundings);
-    output::print(&found.iter().map(Candidate::line).collect::<String>())?;
-    Ok(ExitCode::SUCCESS)
+    output::print(&found.iter().map(Candidate::line).collect::<String>())
 }
 
 /// Answers kubectl, which runs us under the name [`KUBECTL`] with the words after `kubectl keyward`. It
 /// wants to know in the last line what the shell should do with the candidates.
-pub(crate) fn for_kubectl(words: &[OsString]) -> Result<ExitCode, Failure> {
+pub(crate) fn for_kubectl(words: &[OsString]) -> Result<(), Failure> {
     const NO_SPACE: u8 = 2;
     const NO_FILES: u8 = 4;
     let found = candidates(words.to_vec(), &Surroundings::process());
     let open = found.iter().any(|candidate| candidate.value.ends_with(['/', '=']));
     let directive = if open { NO_FILES | NO_SPACE } else { NO_FILES };
     let lines: String = found.iter().map(Candidate::line).collect();
-    output::print(&format!("{lines}:{directive}\n"))?;
-    Ok(ExitCode::SUCCESS)
+    output::print(&format!("{lines}:{directive}\n"))
 }
 
 struct Candidate {

@@ -6,8 +6,6 @@
 mod complete;
 pub(crate) mod names;
 
-use std::process::ExitCode;
-
 use clap::ValueEnum;
 
 pub(crate) use self::complete::{Args as CompleteArgs, KUBECTL, for_kubectl, run as complete};
@@ -54,7 +52,6 @@ impl Shell {
 }
 
 /// Writes the script to stdout.
-pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    output::print(args.shell.script())?;
-    Ok(ExitCode::SUCCESS)
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    output::print(args.shell.script())
 }

@@ -3,7 +3,7 @@
 mod plugin;
 mod request;
 
-use std::{process::ExitCode, time::Duration};
+use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap_complete::ArgValueCandidates;
@@ -93,7 +93,7 @@ pub(crate) struct Args {
 }
 
 /// Requests the certificate, waits for it, and has it stored.
-pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let enroller = Enroller::of(&own(globals))?;
     let server = Server::open(&args.server, &bootstrap(args, globals)?)?;
     let name = if let Some(name) = &args.request {
@@ -124,7 +124,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     enroller.import(&certificate).map_err(|failure| request::later(failure, &name))?;
     let user = output::inline(enroller.user());
     output::tell(&format!("the certificate is in the token; user `{user}` is ready to use\n"));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// The user with the signer: flags for other credentials concern the bootstrap user.

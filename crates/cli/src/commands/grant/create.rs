@@ -1,6 +1,6 @@
 //! `keyward grant create`.
 
-use std::{process::ExitCode, time::Duration};
+use std::time::Duration;
 
 use keyward_proxy::grants::{self, Allow, NewGrant, Rules};
 use serde_json::json;
@@ -61,7 +61,7 @@ fn rule(text: &str) -> Result<Allow, String> {
 }
 
 /// Creates the grant, and waits until the proxy enforces it.
-pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let [context] = globals.flags.context.as_slice() else {
         return Err(Failure::usage("a grant is for one context")
             .hint("name it with `--context NAME`; `kubectl config get-contexts` lists them"));
@@ -107,5 +107,5 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
             output::print(&format!("{}\n", kubeconfig.display()))?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! `keyward grant list`.
 
-use std::{fmt::Write as _, process::ExitCode};
+use std::fmt::Write as _;
 
 use keyward_proxy::grants::StoredGrant;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub(super) struct Args {
 }
 
 /// Prints the grants; those whose proxy does not run have no counters.
-pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let running: Vec<Value> = keyward_proxy::running(&globals.surroundings)?
         .iter()
         .filter_map(|running| running.status().ok())
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         Format::Text if all.is_empty() => output::tell("there are no grants\n"),
         Format::Text => output::print(&all.iter().map(text).collect::<String>())?,
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn text(grant: &Value) -> String {

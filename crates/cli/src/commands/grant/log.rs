@@ -3,7 +3,6 @@
 use std::{
     fs::File,
     io::{BufRead as _, BufReader, Write as _},
-    process::ExitCode,
 };
 
 use clap_complete::ArgValueCandidates;
@@ -39,7 +38,7 @@ pub(super) struct Args {
 }
 
 /// Prints the lines, the oldest first.
-pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let files = grants::log_files(&globals.surroundings, &args.name);
     if files.is_empty() {
         let name = inline(&args.name);
@@ -70,7 +69,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         }
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn text(entry: &Value) -> String {

@@ -5,10 +5,7 @@ mod create;
 mod list;
 mod log;
 
-use std::{
-    io::ErrorKind::{ConnectionRefused, NotFound},
-    process::ExitCode,
-};
+use std::io::ErrorKind::{ConnectionRefused, NotFound};
 
 use clap_complete::ArgValueCandidates;
 use keyward_proxy::grants;
@@ -60,7 +57,7 @@ struct Revoke {
 }
 
 /// Runs the subcommand.
-pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     match &args.action {
         Action::Create(args) => create::run(args, globals),
         Action::List(args) => list::run(args, globals),
@@ -69,14 +66,13 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     }
 }
 
-fn revoke(args: &Revoke, globals: &Globals) -> Result<ExitCode, Failure> {
+fn revoke(args: &Revoke, globals: &Globals) -> Result<(), Failure> {
     let name = &args.name;
     let Some(grant) = grants::revoke(&globals.surroundings, name)? else {
         return Err(Failure::failed(format!("there is no grant `{}`", output::inline(name)))
             .hint("`keyward grant list` shows those in force"));
     };
-    tell_proxy(&grant.service, globals)?;
-    Ok(ExitCode::SUCCESS)
+    tell_proxy(&grant.service, globals)
 }
 
 /// Has the proxy of a service, if it is running, read its grants again.

@@ -5,7 +5,6 @@ use std::{
     fmt::Write as _,
     fs, io,
     path::{Path, PathBuf},
-    process::ExitCode,
 };
 
 use serde::Serialize;
@@ -60,7 +59,7 @@ struct Link {
 }
 
 /// Creates the links and reports them.
-pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let program = bridge::program()?;
     if !args.folder.is_dir() {
         let shown = inline(&args.folder.display().to_string());
@@ -91,10 +90,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         links.push(Link { path, made });
     }
     match args.output.format {
-        Format::Json => output::print_json(&Report { program, links })?,
-        Format::Text => output::print(&layout(&links))?,
+        Format::Json => output::print_json(&Report { program, links }),
+        Format::Text => output::print(&layout(&links)),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn layout(links: &[Link]) -> String {

@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         Action::Credentials(args) => credentials::run(args, globals),
         Action::Explain(args) => explain::run(args, globals),
         Action::Lint(args) => lint::run(args, globals),
-        Action::Install(args) => install::run(args),
+        Action::Install(args) => install::run(args).map(|()| ExitCode::SUCCESS),
         Action::Migrate(args) => migrate::run(args, globals),
     }
 }

@@ -65,7 +65,7 @@ pub(super) struct Args {
     request_restart: bool,
 }
 
-pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let dir = &args.dir;
     let _lock = dir.lock()?;
     let version = Version::collect(args, globals)?;
@@ -99,7 +99,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         Some(before) => format!("installed `{}` in `{shown}`, was `{before}`\n", version.name),
         None => format!("installed `{}` in `{shown}`\n", version.name),
     });
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// A version before it is written: everything is in memory or open, and its name says what is in it.

@@ -12,8 +12,6 @@ mod remove;
 mod serve;
 mod withdraw;
 
-use std::process::ExitCode;
-
 use clap::Subcommand;
 
 use crate::{failure::Failure, globals::Globals};
@@ -38,7 +36,7 @@ enum Action {
 }
 
 /// Runs the subcommand.
-pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     match &args.action {
         Action::Install(args) => install::run(args, globals),
         Action::Remove(args) => remove::run(args),

@@ -1,6 +1,6 @@
 //! `keyward node remove`: removes what `install` created.
 
-use std::{fs, process::ExitCode};
+use std::fs;
 
 use super::{
     dir::{NodeDir, failed, unless_missing},
@@ -28,7 +28,7 @@ pub(super) struct Args {
     force: bool,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let dir = &args.dir;
     let shown = inline(&dir.path().display().to_string());
     if dir.path().exists() {
@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
         drop(lock);
     }
     output::tell(&format!("removed everything from `{shown}`\n"));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Fails unless no kubelet uses the directory.

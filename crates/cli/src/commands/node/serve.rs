@@ -2,7 +2,6 @@
 
 use std::{
     path::PathBuf,
-    process::ExitCode,
     sync::{Arc, Mutex, PoisonError},
     thread,
     time::Duration,
@@ -51,7 +50,7 @@ pub(super) struct Args {
     listen: Listen,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let Some(address) = args.listen.address else {
         // A signal ends the process.
         loop {
@@ -64,8 +63,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     args.listen.serve(address, move || {
         let page = Arc::clone(&page);
         async move { Ok(page.text()) }
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 /// The metrics of a node.

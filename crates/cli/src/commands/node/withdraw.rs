@@ -1,6 +1,6 @@
 //! `keyward node withdraw`: lets a `DaemonSet` remove Keyward from its nodes before it is deleted.
 
-use std::{process::ExitCode, time::Duration};
+use std::time::Duration;
 
 use http::{Request, header};
 use serde_json::Value;
@@ -30,7 +30,7 @@ pub(super) struct Args {
     patch: Value,
 }
 
-pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let server = Server::open(&server::Args::default(), globals)?;
     let namespace = globals.flags.namespace.as_deref().unwrap_or("default");
     let url = format!("/apis/apps/v1/namespaces/{namespace}/daemonsets/{}", args.name);
@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         object = server.ask_json(Request::get(&url), None)?;
     }
     output::tell(&format!("`{}` has removed Keyward from its nodes\n", inline(&args.name)));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn json(text: &str) -> Result<Value, String> {

@@ -5,8 +5,6 @@ pub(super) mod explain;
 pub(super) mod explanation;
 mod text;
 
-use std::process::ExitCode;
-
 use crate::{
     failure::Failure,
     globals::Globals,
@@ -35,14 +33,11 @@ pub(crate) struct Args {
 }
 
 /// Prints the plan as far as it goes, then the error, if there is one.
-pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let (explanation, failure) = explain::explain(globals, args.show_args);
     match args.output.format {
         Format::Json => output::print_json(&explanation)?,
         Format::Text => output::print(&text::layout(&explanation, Style::of_stdout(globals)))?,
     }
-    match failure {
-        Some(failure) => Err(failure),
-        None => Ok(ExitCode::SUCCESS),
-    }
+    failure.map_or(Ok(()), Err)
 }

@@ -1,7 +1,5 @@
 //! `keyward proxy dashboard`: opens a page about the running proxy.
 
-use std::process::ExitCode;
-
 use keyward_process::browser::Browser;
 use keyward_proxy::Running;
 
@@ -25,7 +23,7 @@ pub(super) struct Args {
 }
 
 /// Opens the page, or prints the link.
-pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let running = running(globals)?;
     let link = running.dashboard().map_err(|error| {
         Failure::failed(format!("the proxy of process {} shows no dashboard", running.pid))
@@ -51,7 +49,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
             output::print(&format!("{}\n", link.expose()))?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// The background proxy of the kubeconfig, which is started if necessary. Without one, the proxy that was

@@ -132,22 +132,25 @@ struct Status {
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     match &args.command {
         #[cfg(target_os = "linux")]
-        Some(Command::Start(args)) => return service::start(args, globals),
+        Some(Command::Start(args)) => service::start(args, globals)?,
         #[cfg(target_os = "linux")]
-        Some(Command::Stop(_)) => return service::stop(globals),
+        Some(Command::Stop(_)) => service::stop(globals)?,
         #[cfg(target_os = "linux")]
-        Some(Command::Env(args)) => return service::env(args, globals),
+        Some(Command::Env(args)) => service::env(args, globals)?,
         #[cfg(target_os = "linux")]
-        Some(Command::Dashboard(args)) => return dashboard::run(args, globals),
+        Some(Command::Dashboard(args)) => dashboard::run(args, globals)?,
         #[cfg(target_os = "linux")]
         Some(Command::Serve(args)) => return serve::run(args, globals),
         Some(Command::Status(status)) => return status_cmd::run(globals, status.output.format),
-        None => {}
+        #[cfg(target_os = "linux")]
+        None if args.words.is_empty() && substitution::is_here() => substitute(args, globals)?,
+        None => return run_here(args, globals),
     }
-    #[cfg(target_os = "linux")]
-    if args.words.is_empty() && substitution::is_here() {
-        return substitute(args, globals);
-    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Serves in this process.
+fn run_here(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let mut contexts = config::contexts(args.all_contexts, &globals.flags)?;
     if contexts == Contexts::Current && !args.words.is_empty() && !config::is_overridden(globals) {
         // A command may name any of them.
@@ -172,7 +175,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
 
 /// `eval "$(keyward proxy)"`: the shell waits until this process ends, so it may not serve itself.
 #[cfg(target_os = "linux")]
-fn substitute(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
+fn substitute(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let only_here = args.listen.port() != 0
         || args.write_kubeconfig.is_some()
         || args.admin_listen.is_some()

@@ -3,7 +3,7 @@
 use std::{
     io::{IsTerminal as _, Read as _},
     path::PathBuf,
-    process::{Command, ExitCode, Stdio},
+    process::{Command, Stdio},
     time::Duration,
 };
 
@@ -111,7 +111,7 @@ impl Shell {
 }
 
 /// Starts the proxy, and prints how to use it.
-pub(super) fn start(args: &Start, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(super) fn start(args: &Start, globals: &Globals) -> Result<(), Failure> {
     let service = register(args, globals)?;
     if std::io::stdin().is_terminal() && signs(&service, globals) && !serves(&service, globals)? {
         run_attended(&service, globals)?;
@@ -125,19 +125,17 @@ pub(super) fn start(args: &Start, globals: &Globals) -> Result<ExitCode, Failure
             sources(&service)
         ));
     }
-    output::print(&Shell::Sh.line(&path))?;
-    Ok(ExitCode::SUCCESS)
+    output::print(&Shell::Sh.line(&path))
 }
 
-pub(super) fn env(args: &Env, globals: &Globals) -> Result<ExitCode, Failure> {
+pub(super) fn env(args: &Env, globals: &Globals) -> Result<(), Failure> {
     let service = match chosen(globals) {
         Some(service) if service.kubeconfig().exists() && !service.settings().static_keys => {
             service
         }
         _ => ensure(globals)?,
     };
-    output::print(&args.shell.line(&service.kubeconfig().display().to_string()))?;
-    Ok(ExitCode::SUCCESS)
+    output::print(&args.shell.line(&service.kubeconfig().display().to_string()))
 }
 
 /// The service of the selected kubeconfig, which runs when this returns.
@@ -152,11 +150,10 @@ pub(crate) fn ensure(globals: &Globals) -> Result<Service, Failure> {
 }
 
 /// Does what `eval "$(keyward proxy)"` wants: the line, and no proxy that the shell would wait for.
-pub(super) fn substitute(globals: &Globals) -> Result<ExitCode, Failure> {
+pub(super) fn substitute(globals: &Globals) -> Result<(), Failure> {
     let service = ensure(globals)?;
     output::tell("the proxy runs in the background; `keyward proxy stop` ends it\n");
-    output::print(&Shell::Sh.line(&service.kubeconfig().display().to_string()))?;
-    Ok(ExitCode::SUCCESS)
+    output::print(&Shell::Sh.line(&service.kubeconfig().display().to_string()))
 }
 
 impl Start {
@@ -165,7 +162,7 @@ impl Start {
     }
 }
 
-pub(super) fn stop(globals: &Globals) -> Result<ExitCode, Failure> {
+pub(super) fn stop(globals: &Globals) -> Result<(), Failure> {
     let service = chosen(globals).ok_or_else(|| {
         Failure::failed("there is no background proxy for this kubeconfig")
             .hint("`keyward proxy status` shows the proxies that are running")
@@ -173,7 +170,7 @@ pub(super) fn stop(globals: &Globals) -> Result<ExitCode, Failure> {
     if !halt(&service, globals)? {
         output::tell("the proxy is not running\n");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Stops the proxy, and returns whether it was running.

@@ -1,9 +1,6 @@
 //! The credential helpers in docker's `config.json`.
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::path::{Path, PathBuf};
 
 use keyward_agent::wrap::{
     Journal,
@@ -21,7 +18,7 @@ use crate::{
 };
 
 /// Replaces the helpers that Keyward has a provider for.
-pub(super) fn wrap(globals: &Globals, dry: bool) -> Result<ExitCode, Failure> {
+pub(super) fn wrap(globals: &Globals, dry: bool) -> Result<(), Failure> {
     let path = config(globals)?;
     let shown = path.display();
     let bytes = file::read(&path, &Limits::NAMED).map_err(|error| {
@@ -66,8 +63,7 @@ pub(super) fn wrap(globals: &Globals, dry: bool) -> Result<ExitCode, Failure> {
     if dry {
         told.push("nothing was changed\n".to_owned());
     }
-    output::print(&told.concat())?;
-    Ok(ExitCode::SUCCESS)
+    output::print(&told.concat())
 }
 
 /// Restores the helpers of docker's configuration, or of all that were changed.
