@@ -41,6 +41,10 @@ const VALID: Family = Family::gauge(
 const INFO: Family =
     Family::gauge("keyward_node_config_info", "The configuration in force, by its hash.");
 
+/// What is counted, with the names of its labels.
+const COUNTED: [(Family, &[&str]); 3] =
+    [(PULLS, &["result"]), (RUNS, &["provider", "result"]), (SHARED, &["provider"])];
+
 /// What the name of the file before the last one ends in. The collector reads only files that end in `.prom`.
 const SPARE: &str = "before";
 
@@ -55,27 +59,19 @@ pub(crate) struct Textfile {
     path: PathBuf,
     /// In a directory that only its owner can enter: whoever can open a lock can keep it.
     lock: PathBuf,
-    pulls: Option<&'static str>,
-    runs: Vec<(String, &'static str)>,
-    shared: Vec<String>,
+    counted: Vec<Counter>,
     agent: bool,
     config: Option<(String, bool)>,
 }
 
-/// Counters by label values.
-#[derive(Default)]
-struct Counters {
-    pulls: BTreeMap<String, u64>,
-    runs: BTreeMap<(String, String), u64>,
-    shared: BTreeMap<String, u64>,
-}
+/// A counter: its name, and the values of its labels.
+type Counter = (&'static str, Vec<String>);
 
 impl Textfile {
     /// Counts in the file at `path`; `state` is a directory for the lock.
     pub(crate) fn open(path: &Path, state: &Path) -> Self {
         let (path, lock) = (path.to_owned(), state.join("metrics.lock"));
-        let (runs, shared) = (Vec::new(), Vec::new());
-        Self { path, lock, pulls: None, runs, shared, agent: false, config: None }
+        Self { path, lock, counted: Vec::new(), agent: false, config: None }
     }
 
     pub(crate) fn configuration(&mut self, hash: &str, is_newest: bool) {
@@ -88,17 +84,17 @@ impl Textfile {
 
     pub(crate) fn providers(&mut self, found: &Lookup) {
         for result in &found.results {
-            let name = result.provider.name.clone();
+            let name = result.provider.name.as_str();
             match &result.outcome {
-                Outcome::Answered(_) => self.runs.push((name, "answered")),
-                Outcome::Kept(..) => self.shared.push(name),
+                Outcome::Answered(_) => self.count(RUNS, &[name, "answered"]),
+                Outcome::Kept(..) => self.count(SHARED, &[name]),
                 Outcome::Failed(error) | Outcome::LastGood(_, error) => {
                     // The pull that ran the provider counts the run.
                     if !failed_elsewhere(error) {
-                        self.runs.push((name.clone(), "failed"));
+                        self.count(RUNS, &[name, "failed"]);
                     }
                     if result.outcome.answer().is_some() {
-                        self.shared.push(name);
+                        self.count(SHARED, &[name]);
                     }
                 }
                 _ => {}
@@ -107,11 +103,16 @@ impl Textfile {
     }
 
     pub(crate) fn pull(&mut self, has_login: bool, failed: bool) {
-        self.pulls = Some(match (has_login, failed) {
+        let result = match (has_login, failed) {
             (_, true) => "failed",
             (true, _) => "login",
             _ => "none",
-        });
+        };
+        self.count(PULLS, &[result]);
+    }
+
+    fn count(&mut self, family: Family, labels: &[&str]) {
+        self.counted.push((family.name, labels.iter().map(|label| (*label).to_owned()).collect()));
     }
 
     /// Adds this run to the file. Concurrent runs wait for each other, but not for long.
@@ -122,15 +123,9 @@ impl Textfile {
         let mut lock = OpenOptions::new();
         let lock = lock.write(true).create(true).truncate(false).mode(0o600).open(&self.lock)?;
         let _lock = locked(lock)?;
-        let mut counters = Counters::read(&self.read());
-        if let Some(result) = self.pulls {
-            *counters.pulls.entry(result.to_owned()).or_default() += 1;
-        }
-        for (provider, result) in &self.runs {
-            *counters.runs.entry((provider.clone(), (*result).to_owned())).or_default() += 1;
-        }
-        for provider in &self.shared {
-            *counters.shared.entry(provider.clone()).or_default() += 1;
+        let mut counters = counters(&self.read());
+        for counter in &self.counted {
+            *counters.entry(counter.clone()).or_default() += 1;
         }
         let page = self.page(&counters);
         let (mut file, before) = self.spare()?;
@@ -175,19 +170,17 @@ impl Textfile {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    fn page(&self, counters: &Counters) -> String {
+    fn page(&self, counters: &BTreeMap<Counter, u64>) -> String {
         let mut text = Text::default();
-        let mut samples = text.family(PULLS);
-        for (result, count) in &counters.pulls {
-            samples.sample(&[("result", result)], count);
-        }
-        let mut samples = text.family(RUNS);
-        for ((provider, result), count) in &counters.runs {
-            samples.sample(&[("provider", provider), ("result", result)], count);
-        }
-        let mut samples = text.family(SHARED);
-        for (provider, count) in &counters.shared {
-            samples.sample(&[("provider", provider)], count);
+        for (family, names) in COUNTED {
+            let mut samples = text.family(family);
+            for ((_, values), count) in
+                counters.iter().filter(|((name, _), _)| *name == family.name)
+            {
+                let values = values.iter().map(String::as_str);
+                let labels: Vec<_> = names.iter().copied().zip(values).collect();
+                samples.sample(&labels, count);
+            }
         }
         text.family(AGENT).sample(&[], u8::from(self.agent));
         // Without a configuration nothing is valid, and there is nothing to name.
@@ -223,28 +216,21 @@ fn locked(file: File) -> io::Result<File> {
     })
 }
 
-impl Counters {
-    /// Reads what [`Textfile::page`] wrote. A line that it did not write is dropped.
-    fn read(text: &str) -> Self {
-        let mut counters = Self::default();
-        for line in text.lines() {
-            let Some((sample, value)) = line.rsplit_once(' ') else { continue };
-            let Ok(value) = value.parse() else { continue };
-            // Names of providers and results contain no quotes.
-            let values: Vec<&str> = sample.split('"').skip(1).step_by(2).collect();
-            match (sample.split('{').next(), values.as_slice()) {
-                (Some(name), [result]) if name == PULLS.name => {
-                    counters.pulls.insert((*result).to_owned(), value);
-                }
-                (Some(name), [provider]) if name == SHARED.name => {
-                    counters.shared.insert((*provider).to_owned(), value);
-                }
-                (Some(name), [provider, result]) if name == RUNS.name => {
-                    counters.runs.insert(((*provider).to_owned(), (*result).to_owned()), value);
-                }
-                _ => {}
-            }
+/// Reads the counters that [`Textfile::page`] wrote. A line that it did not write is dropped.
+fn counters(text: &str) -> BTreeMap<Counter, u64> {
+    let mut counters = BTreeMap::new();
+    for line in text.lines() {
+        let Some((sample, value)) = line.rsplit_once(' ') else { continue };
+        let Ok(value) = value.parse() else { continue };
+        // Names of providers and results contain no quotes.
+        let values: Vec<String> = sample.split('"').skip(1).step_by(2).map(str::to_owned).collect();
+        let name = sample.split('{').next();
+        let is_counter = |(family, names): &&(Family, &[&str])| {
+            Some(family.name) == name && names.len() == values.len()
+        };
+        if let Some((family, _)) = COUNTED.iter().find(is_counter) {
+            counters.insert((family.name, values), value);
         }
-        counters
     }
+    counters
 }
