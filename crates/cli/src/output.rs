@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::ValueEnum;
-use keyward_host::{Target, kubeconfig::Place};
+use keyward_host::{Target, kubeconfig::Place, redact::redact};
 use keyward_image::Severity;
 use keyward_protocol::text;
 pub(crate) use keyward_protocol::text::{block, inline};
@@ -35,6 +35,38 @@ pub(crate) enum Format {
     Json,
 }
 
+impl Output {
+    /// Prints data in the chosen format.
+    pub(crate) fn print(
+        &self,
+        data: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        print(&self.layout(data, text)?)
+    }
+
+    /// Prints data in the chosen format. Nothing in it should be secret, but a program or a server may
+    /// have repeated a secret.
+    pub(crate) fn print_redacted(
+        &self,
+        data: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        print(&redact(&self.layout(data, text)?))
+    }
+
+    fn layout(
+        &self,
+        data: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<String, Failure> {
+        match self.format {
+            Format::Json => json(data),
+            Format::Text => Ok(text()),
+        }
+    }
+}
+
 /// Writes data to stdout, all of it or an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
@@ -53,7 +85,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 }
 
 /// Data as indented JSON with a final line break.
-pub(crate) fn json(value: &impl Serialize) -> Result<String, Failure> {
+fn json(value: &impl Serialize) -> Result<String, Failure> {
     let mut json = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
     json.push('\n');
     Ok(text::escape_json(&json))

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::{
     failure::Failure,
     globals::Globals,
-    output::{self, Format, inline},
+    output::{self, inline},
 };
 
 /// Ask the external signer of a user for its certificate and a test signature
@@ -77,10 +77,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
         certificate: certificate(signer, milliseconds(asked.saturating_sub(started))),
         signatures,
     };
-    match args.output.format {
-        Format::Json => output::print_json(&proof),
-        Format::Text => output::print(&text(&proof, &plan)),
-    }
+    args.output.print(&proof, || text(&proof, &plan))
 }
 
 /// The result.

@@ -4,11 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::{
-    failure::Failure,
-    flags,
-    output::{self, Format, Output},
-};
+use crate::{failure::Failure, flags, output::Output};
 
 /// Show the version and how the program was built
 #[derive(Debug, clap::Args)]
@@ -44,10 +40,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         target: env!("KEYWARD_TARGET"),
         features: features(),
     };
-    match args.output.format {
-        Format::Json => output::print_json(&build),
-        Format::Text => output::print(&build.text()),
-    }
+    args.output.print(&build, || build.text())
 }
 
 /// The parts that only some systems have.

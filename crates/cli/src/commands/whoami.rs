@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     failure::Failure,
     globals::Globals,
-    output::{self, Format},
+    output,
     server::{self, Server},
 };
 
@@ -36,10 +36,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let server = Server::open(&args.server, globals)?;
     let send = |request| server.ask_bytes(request);
     let review = review(send, |status, failure| server.identify(status, failure))?;
-    match args.output.format {
-        Format::Json => output::print_json(&review),
-        Format::Text => output::print(&table(&review["status"]["userInfo"])),
-    }
+    args.output.print(&review, || table(&review["status"]["userInfo"]))
 }
 
 /// Asks for the user. `send` sends a request and returns status and body; `refused` says more about a

@@ -26,7 +26,6 @@ mod traps;
 
 use std::process::ExitCode;
 
-use keyward_host::redact::redact;
 use keyward_process::clock::{Clock as _, SystemClock};
 use serde::Serialize;
 
@@ -36,7 +35,7 @@ use crate::{
     duration,
     failure::Failure,
     globals::Globals,
-    output::{self, Format, Output, Style},
+    output::{Output, Style},
 };
 
 /// Find out what is wrong, and how to fix it
@@ -102,18 +101,15 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     if args.redact {
         report.hide_names(&globals.surroundings);
     }
-    let text = match args.output.format {
-        Format::Json => output::json(&Document {
-            version: env!("CARGO_PKG_VERSION"),
-            ok: good,
-            faults,
-            took,
-            steps: &report.steps,
-        })?,
-        Format::Text => text::layout(&report, Style::of_stdout(globals)),
+    let document = Document {
+        version: env!("CARGO_PKG_VERSION"),
+        ok: good,
+        faults,
+        took,
+        steps: &report.steps,
     };
-    // Nothing in it should be secret, but a plugin or a server may have repeated one.
-    output::print(&redact(&text))?;
+    let style = Style::of_stdout(globals);
+    args.output.print_redacted(&document, || text::layout(&report, style))?;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

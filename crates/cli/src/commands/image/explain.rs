@@ -10,12 +10,10 @@ use super::{
     pod::PodArgs,
     setup::{Place, Setup},
 };
-use keyward_host::redact::redact;
-
 use crate::{
     failure::Failure,
     globals::Globals,
-    output::{self, Format, Output, Style},
+    output::{Format, Output, Style},
 };
 
 /// Explain every decision on the way from an image to a login
@@ -69,16 +67,11 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
             Err(error) => Explanation::refused(image, &config, error),
         });
     }
-    // Nothing in it should be secret, but a provider may have printed a password.
-    let text = match args.output.format {
-        Format::Json => output::json(&Explanations { images: &explanations })?,
-        Format::Text => {
-            let style = Style::of_stdout(globals);
-            let texts: Vec<_> = explanations.iter().map(|e| text::layout(e, style)).collect();
-            texts.join("\n")
-        }
-    };
-    output::print(&redact(&text))?;
+    args.output.print_redacted(&Explanations { images: &explanations }, || {
+        let style = Style::of_stdout(globals);
+        let texts: Vec<_> = explanations.iter().map(|e| text::layout(e, style)).collect();
+        texts.join("\n")
+    })?;
     let good = explanations.iter().all(|explanation| !explanation.logins.is_empty());
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

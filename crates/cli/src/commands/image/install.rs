@@ -13,7 +13,7 @@ use crate::{
     bridge::{self, Bridge},
     failure::Failure,
     flags,
-    output::{self, Format, Output, inline},
+    output::{Output, inline},
 };
 
 /// Create the bridges in a directory, as symlinks
@@ -89,10 +89,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         };
         links.push(Link { path, made });
     }
-    match args.output.format {
-        Format::Json => output::print_json(&Report { program, links }),
-        Format::Text => output::print(&layout(&links)),
-    }
+    let report = Report { program, links };
+    args.output.print(&report, || layout(&report.links))
 }
 
 fn layout(links: &[Link]) -> String {

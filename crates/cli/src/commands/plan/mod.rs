@@ -8,7 +8,7 @@ mod text;
 use crate::{
     failure::Failure,
     globals::Globals,
-    output::{self, Format, Output, Style},
+    output::{Output, Style},
 };
 
 /// Show which credential would be used and what would run, without running anything
@@ -35,9 +35,7 @@ pub(crate) struct Args {
 /// Prints the plan as far as it goes, then the error, if there is one.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let (explanation, failure) = explain::explain(globals, args.show_args);
-    match args.output.format {
-        Format::Json => output::print_json(&explanation)?,
-        Format::Text => output::print(&text::layout(&explanation, Style::of_stdout(globals)))?,
-    }
+    let style = Style::of_stdout(globals);
+    args.output.print(&explanation, || text::layout(&explanation, style))?;
     failure.map_or(Ok(()), Err)
 }

@@ -28,7 +28,7 @@ use crate::{
     failure::Failure,
     flags,
     globals::Globals,
-    output::{self, Format, Output, Style, inline},
+    output::{self, Output, Style, inline},
 };
 
 /// Where the new files are for the node, if `--write` does not say so.
@@ -116,12 +116,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         let place = root.place(&globals.surroundings.absolute(directory));
         report.written = write::all(&place, &report.files(), args.force)?;
     }
-    // Nothing in it should be secret.
-    let text = match args.output.format {
-        Format::Json => output::json(&report)?,
-        Format::Text => report.layout(Style::of_stdout(globals)),
-    };
-    output::print(&redact(&text))?;
+    args.output.print_redacted(&report, || report.layout(Style::of_stdout(globals)))?;
     Ok(if blocked { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
