@@ -8,7 +8,7 @@ use clap_mangen::{
     roff::{Roff, roman},
 };
 
-use crate::{args::Cli, bridge, failure::Failure, globals::Globals};
+use crate::{args::Cli, bridge, failure::Failure};
 
 /// Write a manual page for each command to a directory
 #[derive(Debug, clap::Args)]
@@ -19,7 +19,7 @@ pub(crate) struct Args {
 }
 
 /// Writes the pages of `keyward`, of each command, and of the bridges that parse with clap.
-pub(crate) fn run(args: &Args, _globals: &Globals) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut commands = vec![Cli::command()];
     commands.extend(bridge::commands());
     for mut command in commands {

@@ -101,7 +101,7 @@ impl Command {
             Self::Doctor(args) => return doctor::run(&args, globals),
             Self::Enroll(args) => enroll::run(&args, globals)?,
             #[cfg(target_os = "linux")]
-            Self::Login(args) => agent::log_in(&args, globals)?,
+            Self::Login(_) => agent::log_in(globals)?,
             #[cfg(target_os = "linux")]
             Self::Logout(args) => agent::log_out(&args, globals)?,
             #[cfg(target_os = "linux")]
@@ -132,7 +132,7 @@ impl Command {
             Self::Completions(args) => completions::run(&args)?,
             Self::Complete(args) => completions::complete(args, globals)?,
             Self::Version(args) => version::run(&args)?,
-            Self::ManPages(args) => man_pages::run(&args, globals)?,
+            Self::ManPages(args) => man_pages::run(&args)?,
         }
         Ok(ExitCode::SUCCESS)
     }

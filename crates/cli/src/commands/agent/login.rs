@@ -52,7 +52,7 @@ pub(crate) struct LogoutArgs {
 }
 
 /// Logs in.
-pub(crate) fn log_in(_args: &LoginArgs, globals: &Globals) -> Result<(), Failure> {
+pub(crate) fn log_in(globals: &Globals) -> Result<(), Failure> {
     let target = globals.target()?;
     let plan = globals.plan(target)?;
     let Some(plugin) = plan.plugin() else {

@@ -53,7 +53,7 @@ impl Report {
         self.say(&format!(
             "server      {}, in this process\nkubeconfig  {}\nplugin      this program, in a separate process\n\n",
             scene.server.url(),
-            scene.kubeconfig().display(),
+            scene.kubeconfig.display(),
         ))
     }
 
@@ -113,7 +113,7 @@ impl Report {
         });
         if let Some(scene) = kept {
             document["server"] = scene.server.url().into();
-            document["kubeconfig"] = scene.kubeconfig().display().to_string().into();
+            document["kubeconfig"] = scene.kubeconfig.display().to_string().into();
         }
         output::print_json(&document)
     }

@@ -57,11 +57,12 @@ pub(super) struct Scene {
     /// The token, or what is missing for it.
     pub(super) softhsm: Result<Softhsm, &'static str>,
     broken: Option<Promise>,
-    kubeconfig: PathBuf,
+    pub(super) kubeconfig: PathBuf,
     config: Kubeconfig,
     rules: Rules,
     surroundings: Surroundings,
-    program: PathBuf,
+    /// This program, which acts as every plugin of the demo.
+    pub(super) program: PathBuf,
     folder: TempDir,
     /// Shows other demos that this one is running.
     _alive: fs::File,
@@ -137,19 +138,9 @@ impl Scene {
         signer_file(self.folder.path(), name)
     }
 
-    /// The kubeconfig file.
-    pub(super) fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
-    }
-
     /// The directory with all files of the demo.
     pub(super) fn folder(&self) -> &Path {
         self.folder.path()
-    }
-
-    /// The path of this program, which acts as every plugin of the demo.
-    pub(super) fn program(&self) -> &Path {
-        &self.program
     }
 
     /// Where the issuer listens.

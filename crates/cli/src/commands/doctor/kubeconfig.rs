@@ -22,8 +22,7 @@ use crate::{
 pub(super) fn files(report: &mut Report, globals: &Globals) -> Option<Kubeconfig> {
     match globals.kubeconfig() {
         Ok(config) => {
-            let step = describe(globals, &config);
-            report.add(step);
+            report.add(describe(globals, &config));
             Some(config)
         }
         Err(failure) => {

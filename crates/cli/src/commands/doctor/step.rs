@@ -14,7 +14,7 @@ use serde::{Serialize, Serializer};
 use super::names::Names;
 use crate::{
     duration,
-    failure::{Failure, SERVER_SAID},
+    failure::{Failure, Note, SERVER_SAID},
 };
 
 /// The most lines of a plugin's stderr that a step shows: a report has one page.
@@ -74,7 +74,7 @@ pub(super) struct Step {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<u32>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) details: Vec<Detail>,
+    pub(super) details: Vec<Note>,
     /// A command for a shell that fixes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fix: Option<String>,
@@ -84,13 +84,6 @@ pub(super) struct Step {
     /// A Go duration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) took: Option<String>,
-}
-
-/// A labelled fact.
-#[derive(Debug, Serialize)]
-pub(super) struct Detail {
-    pub(super) label: String,
-    pub(super) text: String,
 }
 
 /// All steps, in order.
@@ -205,7 +198,7 @@ impl Step {
     }
 
     pub(super) fn detail(mut self, label: impl Into<String>, text: impl Into<String>) -> Self {
-        self.details.push(Detail { label: label.into(), text: text.into() });
+        self.details.push(Note { label: label.into(), text: text.into() });
         self
     }
 

@@ -89,7 +89,7 @@ impl Cluster {
     /// Fills in what was not given of a pod.
     fn complete(&self, pod: &mut Pod) -> Result<(), Failure> {
         let path = path(&pod.namespace, "pods", &pod.name)?;
-        let object = self.ask(Request::get(path), None)?;
+        let object = self.server.ask_json(Request::get(path), None)?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         if pod.uid.is_empty() {
             pod.uid = text(&object["metadata"]["uid"]);
@@ -110,7 +110,7 @@ impl Cluster {
             return Ok(account.clone());
         }
         let path = path(&pod.namespace, "serviceaccounts", &pod.service_account)?;
-        let object = self.ask(Request::get(path), None)?;
+        let object = self.server.ask_json(Request::get(path), None)?;
         let annotations = object["metadata"]["annotations"].as_object();
         let texts = annotations.into_iter().flatten();
         let annotations: BTreeMap<_, _> = texts
@@ -136,17 +136,12 @@ impl Cluster {
                 json!({ "apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid });
             object["spec"]["boundObjectRef"] = pod;
         }
-        let answer = self.ask(Request::post(path), Some(&object))?;
+        let answer = self.server.ask_json(Request::post(path), Some(&object))?;
         let token = answer["status"]["token"].as_str().unwrap_or_default();
         if token.is_empty() {
             return Err(Failure::failed("the server's answer has no token"));
         }
-        let token = Secret::new(token);
-        Ok(token)
-    }
-
-    fn ask(&self, request: http::request::Builder, body: Option<&Value>) -> Result<Value, Failure> {
-        self.server.ask_json(request, body)
+        Ok(Secret::new(token))
     }
 }
 

@@ -114,7 +114,7 @@ mod linux {
             for name in ["", "run", "bin"] {
                 fs::DirBuilder::new().mode(0o700).create(path.join(name))?;
             }
-            let program = scene.program().to_owned();
+            let program = scene.program.clone();
             let beside = program.with_file_name(keyward_exec::NAME);
             let installed = is_ours(&beside);
             let (target, words) = if installed {
@@ -160,7 +160,7 @@ mod linux {
                 interactive_mode: "Never",
                 provide_cluster_info: false,
             };
-            let entry = Entry::new(&stanza, scene.kubeconfig(), AGENT, &surroundings)
+            let entry = Entry::new(&stanza, &scene.kubeconfig, AGENT, &surroundings)
                 .map_err(Failure::failed)?;
             let directory = Entries::directory(&surroundings)
                 .ok_or_else(|| Failure::failed("the agent of the demo has no home"))?;

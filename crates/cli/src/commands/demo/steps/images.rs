@@ -100,7 +100,7 @@ impl Node {
         fs::create_dir_all(&folder).map_err(&bad)?;
         let link = folder.join(PROVIDER);
         if !link.exists() {
-            symlink(scene.program(), link).map_err(&bad)?;
+            symlink(&scene.program, link).map_err(&bad)?;
         }
         let socket = scene.socket();
         let on = json!({
