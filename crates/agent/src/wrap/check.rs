@@ -17,8 +17,9 @@ pub(super) fn wrapped(
 ) -> Result<(), Refusal> {
     let mut after = read(edited)?;
     let users: HashSet<_> = edited.users.iter().collect();
-    let is_changed =
-        |site: &Site| users.contains(&site.user) && !site.is_wrapped() && !site.command.is_empty();
+    let is_changed = |site: &Site<'_>| {
+        users.contains(&site.user) && !site.is_wrapped() && !site.command.is_empty()
+    };
     put_back(before, &mut after, before.sites().filter(is_changed), |site, own, new| {
         let mut args = vec!["--".to_owned(), inner(&site.user, &site.command, wrapping)];
         args.extend(site.args.clone().unwrap_or_default());
@@ -42,7 +43,7 @@ pub(super) fn wrapped(
 pub(super) fn unwrapped(before: &Document<'_>, edited: &Edited) -> Result<(), Refusal> {
     let mut after = read(edited)?;
     let users: HashSet<_> = edited.users.iter().collect();
-    let is_changed = |site: &Site| users.contains(&site.user) && site.is_wrapped();
+    let is_changed = |site: &Site<'_>| users.contains(&site.user) && site.is_wrapped();
     put_back(before, &mut after, before.sites().filter(is_changed), |site, _, new| {
         let args = site.args.clone().unwrap_or_default();
         args.get(1).is_some_and(|command| is(new, "command", command))
@@ -52,11 +53,11 @@ pub(super) fn unwrapped(before: &Document<'_>, edited: &Edited) -> Result<(), Re
 }
 
 /// Puts the original stanzas back in place of those that were changed, if those are right.
-fn put_back(
-    before: &Document<'_>,
+fn put_back<'a>(
+    before: &'a Document<'a>,
     after: &mut Node,
-    changed: impl Iterator<Item = Site>,
-    is_right: impl Fn(&Site, &Node, &Node) -> bool,
+    changed: impl Iterator<Item = Site<'a>>,
+    is_right: impl Fn(&Site<'_>, &Node, &Node) -> bool,
 ) -> Result<(), Refusal> {
     for site in changed {
         let own = fields(&before.node, site.index).and_then(|fields| fields.get("exec"));
@@ -103,7 +104,7 @@ fn restore(own: &Node, new: &mut Node) {
 }
 
 /// Whether the environment has the pinned variables in front of its own.
-fn pinned(own: &Node, new: &Node, site: &Site, wrapping: &Wrapping<'_>) -> bool {
+fn pinned(own: &Node, new: &Node, site: &Site<'_>, wrapping: &Wrapping<'_>) -> bool {
     let items = |node: &Node| match node.get("env").map(|env| &env.value) {
         Some(Value::List(items)) => items.iter().map(Node::to_json).collect::<Vec<_>>(),
         _ => Vec::new(),

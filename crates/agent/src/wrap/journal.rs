@@ -203,7 +203,7 @@ impl Journal {
                 let stands = |at: &usize| {
                     bytes.get(*at..).is_some_and(|rest| rest.starts_with(edit.new.as_bytes()))
                 };
-                let mut candidates = site.candidates(&document, edit.part, edit.new.len());
+                let mut candidates = site.candidates(edit.part, edit.new.len());
                 candidates.retain(stands);
                 Some(Edit { at: *candidates.first()?, ..(*edit).clone() })
             });

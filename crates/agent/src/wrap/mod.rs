@@ -137,12 +137,12 @@ pub fn wrap(
         if !chosen(&site.user) || site.is_wrapped() || site.command.is_empty() {
             continue;
         }
-        site.splice(&document, wrapping, &mut splices)?;
-        users.push(site.user.clone());
+        splices.extend(site.splices(wrapping)?);
+        users.push(site.user);
     }
     for site in document.provider_sites(wrapping)? {
         if chosen(&site.user) {
-            site.splice(&document, wrapping, &mut splices)?;
+            splices.push(site.splice(&document, wrapping)?);
             users.push(site.user);
         }
     }
@@ -159,8 +159,8 @@ pub fn unwrap(bytes: &[u8], chosen: impl Fn(&str) -> bool) -> Result<Edited, Ref
     let mut users = Vec::new();
     for site in document.sites() {
         if chosen(&site.user) && site.is_wrapped() {
-            site.unsplice(&document, &mut splices)?;
-            users.push(site.user.clone());
+            splices.extend(site.unsplices()?);
+            users.push(site.user);
         }
     }
     let edited = document.apply(splices, users)?;
@@ -239,7 +239,7 @@ impl<'a> Document<'a> {
     }
 
     /// The users with a plugin.
-    fn sites(&self) -> impl Iterator<Item = Site> {
+    fn sites(&self) -> impl Iterator<Item = Site<'_>> {
         self.nodes().filter_map(|(index, node)| Site::find(self, index, node))
     }
 

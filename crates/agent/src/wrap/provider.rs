@@ -64,8 +64,7 @@ impl<'a> ProviderSite<'a> {
         &self,
         document: &Document<'_>,
         wrapping: &Wrapping<'_>,
-        splices: &mut Vec<Splice>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Splice, Refusal> {
         let place = document.key_and_value(self.parent, KEY);
         let range = place.ok_or_else(|| {
             refuse(self.line, &self.user, "its `auth-provider` is not in the entry itself")
@@ -73,14 +72,8 @@ impl<'a> ProviderSite<'a> {
         let flow = document.bytes.get(document.layout.span(self.parent).start) == Some(&b'{');
         let new =
             if flow { self.flow(wrapping) } else { self.block(document, wrapping, range.start) };
-        splices.push(Splice {
-            user: self.user.clone(),
-            part: Part::Provider,
-            range,
-            new,
-            line: self.line,
-        });
-        Ok(())
+        let (user, line) = (self.user.clone(), self.line);
+        Ok(Splice { user, part: Part::Provider, range, new, line })
     }
 
     /// The arguments of the wrapper.

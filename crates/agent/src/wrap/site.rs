@@ -1,5 +1,7 @@
 //! The stanza of one user: its content and position, and the changes that wrap it.
 
+use std::ops::Range;
+
 use keyward_host::kubeconfig::Exec;
 use keyward_protocol::{
     Node,
@@ -12,7 +14,8 @@ use super::{
 use crate::record::{quoted, text};
 
 /// The `exec` stanza of a user.
-pub(super) struct Site {
+pub(super) struct Site<'a> {
+    document: &'a Document<'a>,
     pub(super) user: String,
     pub(super) index: usize,
     pub(super) command: String,
@@ -27,9 +30,9 @@ pub(super) struct Site {
     line: u32,
 }
 
-impl Site {
+impl<'a> Site<'a> {
     /// The stanza of the user at `index`, if it exists and its fields have the right types.
-    pub(super) fn find(document: &Document<'_>, index: usize, node: &Node) -> Option<Self> {
+    pub(super) fn find(document: &'a Document<'a>, index: usize, node: &Node) -> Option<Self> {
         let exec = node.get("user")?.get("exec")?;
         let command = text(exec.get("command")?)?;
         let args = match exec.get("args").map(|args| &args.value) {
@@ -54,7 +57,8 @@ impl Site {
         let key = key.map(|range| range.start);
         let exec = parent.and_then(|parent| layout.entry(parent, "exec"));
         let exec = layout.follow(exec.map_or(layout.root(), |(_, exec)| exec));
-        Some(Self { user, index, command, args, hint, variables, exec, key, line: node.line })
+        let line = node.line;
+        Some(Self { document, user, index, command, args, hint, variables, exec, key, line })
     }
 
     pub(super) fn is_wrapped(&self) -> bool {
@@ -63,70 +67,56 @@ impl Site {
     }
 
     /// The changes that wrap the stanza.
-    pub(super) fn splice(
-        &self,
-        document: &Document<'_>,
-        wrapping: &Wrapping<'_>,
-        splices: &mut Vec<Splice>,
-    ) -> Result<(), Refusal> {
+    pub(super) fn splices(&self, wrapping: &Wrapping<'_>) -> Result<Vec<Splice>, Refusal> {
         let inner = inner(&self.user, &self.command, wrapping);
         let lead = [quoted("--"), quoted(&inner)];
         let pins: Vec<_> = self.pins(wrapping).map(|pin| variable(&pin.name, &pin.value)).collect();
-        let (key, command) = self.command_entry(document)?;
-        let mut keys = Vec::new();
-        match self.entry(document, "args") {
+        let (key, command) = self.command_entry()?;
+        let (mut keys, mut splices) = (Vec::new(), Vec::new());
+        match self.entry("args") {
             None => keys.push(format!("args: [{}]", lead.join(", "))),
-            Some(args) => self.lead_list(document, (Part::Args, args), &lead, splices)?,
+            Some(args) => splices.push(self.lead_list(Part::Args, args, &lead)?),
         }
         let hint = quoted(&hint(&self.hint));
-        match self.entry(document, "installHint") {
+        match self.entry("installHint") {
             None => keys.push(format!("installHint: {hint}")),
-            Some(place) => self.replace(document, (Part::Hint, place), hint, splices)?,
+            Some(place) => splices.push(self.replace(Part::Hint, place, hint)?),
         }
         if !pins.is_empty() {
-            match self.entry(document, "env") {
+            match self.entry("env") {
                 None => keys.push(format!("env: [{}]", pins.join(", "))),
-                Some(env) => self.lead_list(document, (Part::Env, env), &pins, splices)?,
+                Some(env) => splices.push(self.lead_list(Part::Env, env, &pins)?),
             }
         }
-        self.add_keys(document, key, &keys, splices);
-        self.replace(
-            document,
-            (Part::Command, command),
-            scalar(document, wrapping.wrapper),
-            splices,
-        )
+        if !keys.is_empty() {
+            splices.push(self.add_keys(key, &keys));
+        }
+        let wrapper = scalar(self.document, wrapping.wrapper);
+        splices.push(self.replace(Part::Command, command, wrapper)?);
+        Ok(splices)
     }
 
     /// The variables to add to this stanza.
-    pub(super) fn pins<'a>(&self, wrapping: &Wrapping<'a>) -> impl Iterator<Item = &'a Pin> {
+    pub(super) fn pins<'w>(&self, wrapping: &Wrapping<'w>) -> impl Iterator<Item = &'w Pin> {
         let own = |pin: &&Pin| pin.user == self.user && !self.variables.contains(&pin.name);
         wrapping.pins.iter().filter(own)
     }
 
     /// Key and value of the command.
-    fn command_entry(&self, document: &Document<'_>) -> Result<(Place, Place), Refusal> {
-        document
-            .layout
-            .entry(self.exec, "command")
+    fn command_entry(&self) -> Result<(Place, Place), Refusal> {
+        let entry = self.document.layout.entry(self.exec, "command");
+        entry
             .ok_or_else(|| refuse(self.line, &self.user, "its command is not in the stanza itself"))
     }
 
-    fn entry(&self, document: &Document<'_>, key: &str) -> Option<Place> {
-        document.layout.entry(self.exec, key).map(|(_, value)| document.layout.follow(value))
+    fn entry(&self, key: &str) -> Option<Place> {
+        let layout = &self.document.layout;
+        layout.entry(self.exec, key).map(|(_, value)| layout.follow(value))
     }
 
     /// New keys go before the command: that position exists in every style.
-    fn add_keys(
-        &self,
-        document: &Document<'_>,
-        key: Place,
-        keys: &[String],
-        splices: &mut Vec<Splice>,
-    ) {
-        if keys.is_empty() {
-            return;
-        }
+    fn add_keys(&self, key: Place, keys: &[String]) -> Splice {
+        let document = self.document;
         let start = document.layout.span(self.exec).start;
         let (at, new) = if document.bytes.get(start) == Some(&b'{') {
             let name = |key: &String| match key.split_once(": ") {
@@ -139,20 +129,14 @@ impl Site {
             let next = document.next_line(at);
             (at, keys.join(&next) + &next)
         };
-        self.push(Part::Keys, at..at, new, document.layout.line(key), splices);
+        self.change(Part::Keys, key, at..at, new)
     }
 
     /// Inserts items at the front of a list, or a new list where there was none.
-    fn lead_list(
-        &self,
-        document: &Document<'_>,
-        (part, place): (Part, Place),
-        lead: &[String],
-        splices: &mut Vec<Splice>,
-    ) -> Result<(), Refusal> {
+    fn lead_list(&self, part: Part, place: Place, lead: &[String]) -> Result<Splice, Refusal> {
+        let document = self.document;
         let Some(items) = document.layout.items(place) else {
-            let list = format!("[{}]", lead.join(", "));
-            return self.replace(document, (part, place), list, splices);
+            return self.replace(part, place, format!("[{}]", lead.join(", ")));
         };
         let start = document.layout.span(place).start;
         let (at, new) = match document.bytes.get(start) {
@@ -165,98 +149,69 @@ impl Site {
                 (start, format!("- {}{next}", lead.join(&format!("{next}- "))))
             }
             _ => {
-                return Err(refuse(
-                    document.layout.line(place),
-                    &self.user,
-                    "the list has an unusual form",
-                ));
+                let line = document.layout.line(place);
+                return Err(refuse(line, &self.user, "the list has an unusual form"));
             }
         };
-        self.push(part, at..at, new, document.layout.line(place), splices);
-        Ok(())
+        Ok(self.change(part, place, at..at, new))
     }
 
     /// Replaces a scalar, or adds one where there was none.
-    fn replace(
-        &self,
-        document: &Document<'_>,
-        (part, place): (Part, Place),
-        new: String,
-        splices: &mut Vec<Splice>,
-    ) -> Result<(), Refusal> {
-        let place = document.layout.follow(place);
-        if !document.layout.is_scalar(place) {
-            return Err(refuse(document.layout.line(place), &self.user, "a string was expected"));
+    fn replace(&self, part: Part, place: Place, new: String) -> Result<Splice, Refusal> {
+        let layout = &self.document.layout;
+        let place = layout.follow(place);
+        if !layout.is_scalar(place) {
+            return Err(refuse(layout.line(place), &self.user, "a string was expected"));
         }
-        let range = document.layout.span(place);
-        let new = match header_comment(document.bytes.get(range.clone()).unwrap_or_default()) {
+        let range = layout.span(place);
+        let old = self.document.bytes.get(range.clone()).unwrap_or_default();
+        let new = match header_comment(old) {
             Some(comment) => format!("{new} {comment}"),
             None if range.is_empty() => format!(" {new}"),
             None => new,
         };
-        self.push(part, range, new, document.layout.line(place), splices);
-        Ok(())
+        Ok(self.change(part, place, range, new))
     }
 
-    fn push(
-        &self,
-        part: Part,
-        range: std::ops::Range<usize>,
-        new: String,
-        line: u32,
-        splices: &mut Vec<Splice>,
-    ) {
-        splices.push(Splice { user: self.user.clone(), part, range, new, line });
+    /// A change at the line of `place`.
+    fn change(&self, part: Part, place: Place, range: Range<usize>, new: String) -> Splice {
+        let line = self.document.layout.line(place);
+        Splice { user: self.user.clone(), part, range, new, line }
     }
 
     /// The changes that unwrap the stanza without a journal.
-    pub(super) fn unsplice(
-        &self,
-        document: &Document<'_>,
-        splices: &mut Vec<Splice>,
-    ) -> Result<(), Refusal> {
-        let (_, command) = self.command_entry(document)?;
+    pub(super) fn unsplices(&self) -> Result<Vec<Splice>, Refusal> {
+        let document = self.document;
+        let (_, command) = self.command_entry()?;
         let own = self.args.as_deref().unwrap_or_default().get(1).cloned().unwrap_or_default();
-        self.replace(document, (Part::Command, command), scalar(document, &own), splices)?;
+        let mut splices = vec![self.replace(Part::Command, command, scalar(document, &own))?];
         if let Some(rest) = self.hint.strip_prefix(Exec::WRAPPER_HINT)
-            && let Some(place) = self.entry(document, "installHint")
+            && let Some(place) = self.entry("installHint")
         {
-            self.replace(document, (Part::Hint, place), quoted(rest.trim_start()), splices)?;
+            splices.push(self.replace(Part::Hint, place, quoted(rest.trim_start()))?);
         }
-        let args = self.entry(document, "args");
+        let args = self.entry("args");
         let items = args.and_then(|args| Some((args, document.layout.items(args)?)));
         let Some((args, items)) = items else {
-            return Err(refuse(
-                self.line,
-                &self.user,
-                "its arguments are not in the stanza itself",
-            ));
+            let why = "its arguments are not in the stanza itself";
+            return Err(refuse(self.line, &self.user, why));
         };
         let list = document.layout.span(args);
-        let range = match (document.bytes.get(list.start), items.get(2)) {
-            (Some(b'['), Some(third)) => list.start + 1..document.node_start(*third),
+        let (range, new) = match (document.bytes.get(list.start), items.get(2)) {
+            (Some(b'['), Some(third)) => (list.start + 1..document.node_start(*third), ""),
             // A JSON list's end is not recorded.
-            (Some(b'['), None) => list.start + 1..document.closing(items[1]),
-            (_, Some(third)) => list.start..document.dash_before(*third),
-            (_, None) => {
-                let line = document.layout.line(args);
-                self.push(Part::Args, list, "[]".to_owned(), line, splices);
-                return Ok(());
-            }
+            (Some(b'['), None) => (list.start + 1..document.closing(items[1]), ""),
+            (_, Some(third)) => (list.start..document.dash_before(*third), ""),
+            (_, None) => (list, "[]"),
         };
-        self.push(Part::Args, range, String::new(), document.layout.line(args), splices);
-        Ok(())
+        splices.push(self.change(Part::Args, args, range, new.to_owned()));
+        Ok(splices)
     }
 
     /// Where an edit of a wrapped stanza may be now, in a kubeconfig that changed elsewhere.
-    pub(super) fn candidates(
-        &self,
-        document: &Document<'_>,
-        part: Part,
-        width: usize,
-    ) -> Vec<usize> {
-        let layout = &document.layout;
-        let start = |key: &str| self.entry(document, key).map(|place| layout.span(place).start);
+    pub(super) fn candidates(&self, part: Part, width: usize) -> Vec<usize> {
+        let layout = &self.document.layout;
+        let start = |key: &str| self.entry(key).map(|place| layout.span(place).start);
         let around = |at: usize| vec![at, at + 1, at.saturating_sub(1)];
         match part {
             Part::Command => start("command").into_iter().collect(),
