@@ -105,7 +105,6 @@ impl Call {
     }
 
     /// A program by its path or its name on `PATH`.
-    #[allow(dead_code, reason = "which families use it depends on the features")]
     pub(crate) fn find_program(&self, name: &str) -> Option<PathBuf> {
         if name.contains('/') {
             return Some(self.surroundings.absolute(name.as_ref())).filter(|path| path.is_file());

@@ -27,14 +27,12 @@ pub(crate) enum Kind {
     /// No value, or `=true` and `=false`.
     Switch,
     /// A value; several are kept.
-    #[allow(dead_code, reason = "which families use it depends on the features")]
     List,
     /// A value that changes nothing here. The text says why, for the page and the table test.
     Ignored(#[allow(dead_code, reason = "documents the flag")] &'static str),
     /// A switch that changes nothing here, and why.
     IgnoredSwitch(#[allow(dead_code, reason = "documents the flag")] &'static str),
     /// A flag that the tool has and this program refuses: the reason.
-    #[allow(dead_code, reason = "which families use it depends on the features")]
     Refused(&'static str),
 }
 
@@ -44,11 +42,9 @@ pub(crate) const fn flag(name: &'static str, kind: Kind) -> Flag {
 }
 
 /// Why flags for logging change nothing.
-#[allow(dead_code, reason = "which families use it depends on the features")]
 pub(crate) const LOG: &str = "messages go to stderr, and there are no log files";
 
 /// The flags of Kubernetes' logging library, which most of the tools have.
-#[allow(dead_code, reason = "which families use it depends on the features")]
 pub(crate) const KLOG: &[Flag] = &[
     flag("add_dir_header", Kind::IgnoredSwitch(LOG)),
     flag("alsologtostderr", Kind::IgnoredSwitch(LOG)),
@@ -161,13 +157,11 @@ impl Flags {
     }
 
     /// All values of a flag that may be repeated.
-    #[allow(dead_code, reason = "which families use it depends on the features")]
     pub(crate) fn list(&self, name: &str) -> &[String] {
         self.values.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// The flags that were given, and their values.
-    #[allow(dead_code, reason = "which families use it depends on the features")]
     pub(crate) fn given(&self) -> impl Iterator<Item = (&'static str, &[String])> {
         self.values.iter().map(|(name, values)| (*name, values.as_slice()))
     }

@@ -90,7 +90,6 @@ impl Http {
 
     /// For a server of this machine or its link, such as a metadata service: no proxy, and less time.
     #[must_use]
-    #[allow(dead_code, reason = "which families use it depends on the features")]
     pub(crate) fn near(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self.never_proxied = true;
@@ -234,7 +233,6 @@ pub(crate) fn is_local(host: &str) -> bool {
 }
 
 /// Whether an address is one of plain HTTP on this machine or its link.
-#[allow(dead_code, reason = "which families use it depends on the features")]
 pub(crate) fn is_near(address: &str) -> bool {
     let Ok(uri) = address.parse::<http::Uri>() else { return false };
     let host = uri.host().unwrap_or_default();
@@ -251,7 +249,6 @@ fn ip(host: &str) -> Option<IpAddr> {
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The fields of a form or a query, encoded.
-#[allow(dead_code, reason = "which families use it depends on the features")]
 pub(crate) fn form(fields: &[(&str, &str)]) -> String {
     let encode = |text: &str| utf8_percent_encode(text, RESERVED).to_string();
     let fields = fields.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value)));

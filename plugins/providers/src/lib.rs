@@ -13,7 +13,7 @@
 //! and never in files of ours.
 
 #![cfg_attr(
-    not(all(feature = "ecr", feature = "eks")),
+    not(feature = "default"),
     allow(dead_code, unused_imports, reason = "what families share, none of them needs alone")
 )]
 

@@ -81,7 +81,6 @@ impl<'a> Google<'a> {
 
     /// Sets whom a token of Google Distributed Cloud is for.
     #[must_use]
-    #[allow(dead_code, reason = "which families use it depends on the features")]
     pub(crate) fn audience(mut self, audience: Option<&str>) -> Self {
         self.audience = audience.map(str::to_owned);
         self
@@ -89,7 +88,6 @@ impl<'a> Google<'a> {
 
     /// Lets a key of a service account sign the token itself, which registries accept.
     #[must_use]
-    #[allow(dead_code, reason = "which families use it depends on the features")]
     pub(crate) fn self_signed(mut self) -> Self {
         self.self_signed = true;
         self
@@ -97,7 +95,6 @@ impl<'a> Google<'a> {
 
     /// Whether a person may be asked something.
     #[must_use]
-    #[allow(dead_code, reason = "which families use it depends on the features")]
     pub(crate) fn attended(mut self, attended: bool) -> Self {
         self.attended = attended;
         self
@@ -105,7 +102,6 @@ impl<'a> Google<'a> {
 
     /// Whether a server has just refused what is kept.
     #[must_use]
-    #[allow(dead_code, reason = "which families use it depends on the features")]
     pub(crate) fn rejected(mut self, rejected: bool) -> Self {
         self.rejected = rejected;
         self

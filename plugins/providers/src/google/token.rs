@@ -26,7 +26,6 @@ impl Token {
     }
 
     /// The end to print.
-    #[allow(dead_code, reason = "which families use it depends on the features")]
     pub(crate) fn stated_end(&self, now: Timestamp) -> Timestamp {
         self.end.unwrap_or_else(|| now.checked_add(UNKNOWN).unwrap_or(now))
     }
