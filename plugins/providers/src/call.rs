@@ -63,44 +63,51 @@ impl Call {
 
     /// Answers as an exec plugin, in v1beta1 if `KUBERNETES_EXEC_INFO` is not set. With `--explain`, prints what
     /// the plugin tells about its sources instead of the credential.
-    pub fn serve(
+    pub(crate) fn serve(
         &self,
         plugin: impl Fn(&Question, &Explain) -> Result<Credential, Refusal>,
-    ) -> ExitCode {
+    ) -> Result<ExitCode, Refusal> {
         let explain = Explain::default();
         if self.checks {
-            return ExitCode::SUCCESS;
+            return Ok(ExitCode::SUCCESS);
         }
         if !self.explains {
-            return serve_or(Version::V1Beta1, |question: &Question| plugin(question, &explain));
+            return Ok(serve_or(Version::V1Beta1, |question: &Question| {
+                plugin(question, &explain)
+            }));
         }
-        let question = Question::from_env_or(Version::V1Beta1).map_err(Refusal::from);
-        let outcome = question.and_then(|question| plugin(&question, &explain)).map(drop);
+        let outcome = self.question().and_then(|question| plugin(&question, &explain));
         let printed = self.print(&explain.report(outcome.is_ok()));
-        self.finish(outcome.and(printed))
+        outcome.and(printed)
     }
 
-    /// Ends the program: prints the reason of a refusal to stderr and returns its exit code.
-    pub fn finish(&self, outcome: Result<(), Refusal>) -> ExitCode {
-        match outcome {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(refusal) => {
-                tell(&format!("error: {refusal}"));
-                ExitCode::from(refusal.exit_code())
-            }
-        }
+    /// Prints what a search for a credential tells about its sources, and ends as the search did.
+    pub(crate) fn explain(
+        &self,
+        search: impl FnOnce(&Explain) -> Result<(), Refusal>,
+    ) -> Result<ExitCode, Refusal> {
+        let explain = Explain::default();
+        let outcome = search(&explain);
+        let printed = self.print(&explain.report(outcome.is_ok()))?;
+        outcome.map(|()| printed)
     }
 
-    /// Prints to stdout.
-    pub fn print(&self, text: &str) -> Result<(), Refusal> {
+    /// What the client asks, or a question in v1beta1 if no client asks.
+    pub fn question(&self) -> Result<Question, Refusal> {
+        Ok(Question::from_env_or(Version::V1Beta1)?)
+    }
+
+    /// Prints to stdout, as the last thing or the only thing that the program does.
+    pub fn print(&self, text: &str) -> Result<ExitCode, Refusal> {
         let mut out = io::stdout();
         out.write_all(text.as_bytes())
             .and_then(|()| out.flush())
+            .map(|()| ExitCode::SUCCESS)
             .map_err(|error| Refusal::Failed(format!("cannot print: {error}")))
     }
 
     /// The line that `version` prints.
-    pub fn version(&self) -> String {
+    pub(crate) fn version(&self) -> String {
         format!("{} (Keyward) {}", self.name, env!("CARGO_PKG_VERSION"))
     }
 
@@ -125,7 +132,7 @@ impl Call {
     }
 
     /// The value of a variable, if it is set, not empty and text.
-    pub fn var(&self, name: &str) -> Option<String> {
+    pub(crate) fn var(&self, name: &str) -> Option<String> {
         self.surroundings.var(name)?.into_string().ok().filter(|value| !value.is_empty())
     }
 }
@@ -139,6 +146,14 @@ impl fmt::Debug for Call {
             .field("explains", &self.explains)
             .finish_non_exhaustive()
     }
+}
+
+/// Ends the program: prints the reason of a refusal to stderr and returns its exit code.
+pub(crate) fn finish(outcome: Result<ExitCode, Refusal>) -> ExitCode {
+    outcome.unwrap_or_else(|refusal| {
+        tell(&format!("error: {refusal}"));
+        ExitCode::from(refusal.exit_code())
+    })
 }
 
 /// Prints to stderr. If that fails too, nothing can be done.

@@ -2,62 +2,38 @@
 
 use std::{cell::RefCell, fmt::Write as _};
 
-/// What a provider tells about its sources, in order. No entry may contain a secret.
+/// What a provider tells about its sources, a line for each, in order. No line may contain a secret.
 #[derive(Debug, Default)]
-pub struct Explain(RefCell<Vec<Entry>>);
-
-#[derive(Debug)]
-struct Entry {
-    what: Kind,
-    name: String,
-    detail: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Skipped,
-    Used,
-    Failed,
-    Note,
-}
+pub(crate) struct Explain(RefCell<String>);
 
 impl Explain {
     /// A source that is not configured here.
-    pub fn skipped(&self, source: impl Into<String>, why: impl Into<String>) {
-        self.push(Kind::Skipped, source.into(), why.into());
+    pub(crate) fn skipped(&self, source: impl AsRef<str>, why: impl AsRef<str>) {
+        self.push("skipped", source.as_ref(), why.as_ref());
     }
 
     /// A source that gave a credential.
-    pub fn used(&self, source: impl Into<String>, detail: impl Into<String>) {
-        self.push(Kind::Used, source.into(), detail.into());
+    pub(crate) fn used(&self, source: impl AsRef<str>, detail: impl AsRef<str>) {
+        self.push("used", source.as_ref(), detail.as_ref());
     }
 
     /// A source that is configured and gave nothing, which ends the search.
-    pub fn failed(&self, source: impl Into<String>, why: impl Into<String>) {
-        self.push(Kind::Failed, source.into(), why.into());
+    pub(crate) fn failed(&self, source: impl AsRef<str>, why: impl AsRef<str>) {
+        self.push("failed", source.as_ref(), why.as_ref());
     }
 
     /// Something else that decides the result: the region, the endpoint, the agent.
-    pub fn note(&self, what: impl Into<String>, value: impl Into<String>) {
-        self.push(Kind::Note, what.into(), value.into());
+    pub(crate) fn note(&self, what: impl AsRef<str>, value: impl AsRef<str>) {
+        self.push("with", what.as_ref(), value.as_ref());
     }
 
-    fn push(&self, what: Kind, name: String, detail: String) {
-        self.0.borrow_mut().push(Entry { what, name, detail });
+    fn push(&self, word: &str, name: &str, detail: &str) {
+        _ = writeln!(self.0.borrow_mut(), "{word:<8} {name}: {}", detail.replace('\n', " "));
     }
 
     /// The report, a line for each entry, for a person.
-    pub fn report(&self, found: bool) -> String {
-        let mut out = String::new();
-        for entry in &*self.0.borrow() {
-            let word = match entry.what {
-                Kind::Skipped => "skipped",
-                Kind::Used => "used",
-                Kind::Failed => "failed",
-                Kind::Note => "with",
-            };
-            _ = writeln!(out, "{word:<8} {}: {}", entry.name, entry.detail.replace('\n', " "));
-        }
+    pub(crate) fn report(&self, found: bool) -> String {
+        let mut out = self.0.borrow().clone();
         out.push_str(if found { "result   a credential\n" } else { "result   no credential\n" });
         out
     }

@@ -2,6 +2,8 @@
 
 use std::{ffi::OsStr, fmt::Write as _, path::Path, process::ExitCode};
 
+use keyward_plugin::Refusal;
+
 use crate::{Call, NAME};
 
 /// One kind of login, and the tools it replaces.
@@ -14,7 +16,7 @@ pub struct Family {
     /// What it provides, in one line of `--help`.
     pub about: &'static str,
     /// Runs it.
-    pub run: fn(&Call) -> ExitCode,
+    pub(crate) run: fn(&Call) -> Result<ExitCode, Refusal>,
 }
 
 /// All families of this build.

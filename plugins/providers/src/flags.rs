@@ -41,6 +41,14 @@ pub(crate) const fn flag(name: &'static str, kind: Kind) -> Flag {
     Flag { name, short: None, kind }
 }
 
+/// A flag with a letter.
+pub(crate) const fn short(letter: char, name: &'static str, kind: Kind) -> Flag {
+    Flag { name, short: Some(letter), kind }
+}
+
+/// The flag that prints the usage, which every family has.
+pub(crate) const HELP: Flag = short('h', "help", Kind::Switch);
+
 /// Why flags for logging change nothing.
 pub(crate) const LOG: &str = "messages go to stderr, and there are no log files";
 
@@ -58,7 +66,7 @@ pub(crate) const KLOG: &[Flag] = &[
     flag("skip_headers", Kind::IgnoredSwitch(LOG)),
     flag("skip_log_headers", Kind::IgnoredSwitch(LOG)),
     flag("stderrthreshold", Kind::Ignored(LOG)),
-    Flag { name: "v", short: Some('v'), kind: Kind::Ignored(LOG) },
+    short('v', "v", Kind::Ignored(LOG)),
     flag("vmodule", Kind::Ignored(LOG)),
 ];
 
@@ -156,6 +164,11 @@ impl Flags {
         self.values.get(name)?.last().map(String::as_str)
     }
 
+    /// The value of a flag, unless it is missing or empty.
+    pub(crate) fn filled(&self, name: &str) -> Option<&str> {
+        self.text(name).filter(|value| !value.is_empty())
+    }
+
     /// All values of a flag that may be repeated.
     pub(crate) fn list(&self, name: &str) -> &[String] {
         self.values.get(name).map_or(&[], Vec::as_slice)
@@ -172,8 +185,8 @@ impl Flags {
     }
 
     /// The words that are no flags.
-    pub(crate) fn words(&self) -> &[String] {
-        &self.words
+    pub(crate) fn words(&self) -> Vec<&str> {
+        self.words.iter().map(String::as_str).collect()
     }
 }
 

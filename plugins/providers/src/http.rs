@@ -28,7 +28,7 @@ use ureq::{
 };
 use zeroize::Zeroizing;
 
-use crate::{link::is_link_local, store::digest_of};
+use crate::{Call, link::is_link_local, store::digest_of};
 
 /// How long one request may take, from the look-up of the name to the end of the answer.
 pub(crate) const NETWORK: Duration = Duration::from_secs(30);
@@ -82,10 +82,16 @@ pub(crate) struct Http {
 
 impl Http {
     /// A client. The authorities of the system are read when the first TLS connection needs them.
-    pub(crate) fn new(surroundings: Surroundings, clock: SharedClock, trust: Trust) -> Self {
-        let skew = Cell::new(SignedDuration::ZERO);
-        let agents = RefCell::default();
-        Self { surroundings, clock, trust, agents, skew, limit: NETWORK, never_proxied: false }
+    pub(crate) fn new(call: &Call, trust: Trust) -> Self {
+        Self {
+            surroundings: call.surroundings.clone(),
+            clock: call.clock.clone(),
+            trust,
+            agents: RefCell::default(),
+            skew: Cell::new(SignedDuration::ZERO),
+            limit: NETWORK,
+            never_proxied: false,
+        }
     }
 
     /// For a server of this machine or its link, such as a metadata service: no proxy, and less time.
@@ -343,7 +349,8 @@ mod tests {
     fn http(vars: &[(&str, &str)]) -> Http {
         let vars = vars.iter().map(|(name, value)| (name.into(), value.into())).collect();
         let surroundings = Surroundings::fixed(Fixed { vars, ..Fixed::default() });
-        Http::new(surroundings, Arc::new(SystemClock), Trust::default())
+        let call = Call::with("test".into(), Vec::new(), surroundings, Arc::new(SystemClock));
+        Http::new(&call, Trust::default())
     }
 
     fn get(http: &Http, address: &str) -> Result<Response<Vec<u8>>, HttpError> {

@@ -3,6 +3,7 @@
 use std::{
     env, fs, io,
     path::{Path, PathBuf},
+    process::ExitCode,
 };
 
 use keyward_plugin::Refusal;
@@ -11,13 +12,10 @@ use keyward_protocol::text::inline;
 use crate::{
     Call, FAMILIES, NAME,
     family::file_name,
-    flags::{Flag, Flags, Kind},
+    flags::{Flag, Flags, HELP, Kind, flag},
 };
 
-const FLAGS: &[Flag] = &[
-    Flag { name: "drop-in", short: None, kind: Kind::Switch },
-    Flag { name: "help", short: Some('h'), kind: Kind::Switch },
-];
+const FLAGS: &[Flag] = &[flag("drop-in", Kind::Switch), HELP];
 
 const USAGE: &str = "\
 Creates a link for each provider in a directory, which must exist.
@@ -30,20 +28,19 @@ Existing links to this program are kept or renewed. If another file has one of t
 ";
 
 /// Creates the links, or nothing if one of the names is taken.
-pub(crate) fn run(call: &Call) -> Result<(), Refusal> {
+pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
     let flags = Flags::read(&[FLAGS], &call.args)?;
     if flags.is_set("help") {
         return call.print(USAGE);
     }
-    let [directory] = flags.words() else {
+    let [directory] = *flags.words() else {
         return Err(Refusal::BadConfig(format!(
             "`{NAME} install` needs one directory\n\nhint: `{NAME} install ~/.local/bin`"
         )));
     };
     let directory = Path::new(directory);
     if !directory.is_dir() {
-        let shown = inline(&directory.display().to_string());
-        return Err(Refusal::BadConfig(format!("`{shown}` is not a directory")));
+        return Err(Refusal::BadConfig(format!("`{}` is not a directory", shown(directory))));
     }
     let program = env::current_exe().and_then(fs::canonicalize).map_err(|error| {
         Refusal::Failed(format!("cannot find the path of this program: {error}"))
@@ -82,7 +79,7 @@ pub(crate) fn run(call: &Call) -> Result<(), Refusal> {
         };
         call.print(&format!("{}: {done}\n", shown(&path)))?;
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 fn shown(path: &Path) -> String {

@@ -26,6 +26,8 @@ mod azure;
 mod call;
 #[cfg(feature = "http")]
 mod client_auth;
+#[cfg(any(feature = "acr", feature = "ecr", feature = "gar"))]
+mod docker;
 #[cfg(feature = "ecr")]
 pub mod ecr;
 #[cfg(feature = "eks")]
@@ -78,38 +80,33 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     harden::keep_memory_private();
     let mut arguments = arguments.into_iter();
     let name = family::file_name(&arguments.next().unwrap_or_default());
-    let args: Vec<OsString> = arguments.collect();
+    call::finish(run(name, arguments.collect()))
+}
+
+fn run(name: String, args: Vec<OsString>) -> Result<ExitCode, Refusal> {
     if let Some(family) = family::by_name(&name) {
         return (family.run)(&Call::new(name, args));
     }
     let Some((first, rest)) = args.split_first() else {
-        let call = Call::new(NAME.to_owned(), args);
-        return call.finish(Err(Refusal::BadConfig(format!(
+        return Err(Refusal::BadConfig(format!(
             "`{NAME}` needs the name of a provider\n\n{}",
             family::usage()
-        ))));
+        )));
     };
-    let first = first.to_string_lossy().into_owned();
     let call = |name: String| Call::new(name, rest.to_vec());
-    match first.as_str() {
-        "install" => {
-            let call = call(NAME.to_owned());
-            call.finish(install::run(&call))
-        }
-        "--help" | "-h" | "help" => {
-            let call = call(NAME.to_owned());
-            call.finish(call.print(&family::usage()))
-        }
+    let own = || call(NAME.to_owned());
+    match &*first.to_string_lossy() {
+        "install" => install::run(&own()),
+        "--help" | "-h" | "help" => own().print(&family::usage()),
         "--version" | "-V" | "version" => {
-            let call = call(NAME.to_owned());
-            call.finish(call.print(&format!("{NAME} {}\n", env!("CARGO_PKG_VERSION"))))
+            own().print(&format!("{NAME} {}\n", env!("CARGO_PKG_VERSION")))
         }
         other => match family::by_word(other) {
             Some((family, name)) => (family.run)(&call(name)),
-            None => call(NAME.to_owned()).finish(Err(Refusal::BadConfig(format!(
+            None => Err(Refusal::BadConfig(format!(
                 "`{NAME}` has no provider `{}`\n\nhint: `{NAME} --help` lists them",
                 keyward_protocol::text::inline(other)
-            )))),
+            ))),
         },
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Reader<'a> {
 impl Reader<'_> {
     /// A value that is not empty.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
-        self.flags.text(name).filter(|value| !value.is_empty()).map(str::to_owned)
+        self.flags.filled(name).map(str::to_owned)
     }
 
     /// A value under one of two names.

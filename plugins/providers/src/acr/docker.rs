@@ -2,56 +2,39 @@
 
 use std::{path::Path, process::ExitCode};
 
-use keyward_plugin::{DockerHelper, DockerLogin, DockerVerb, Refusal, serve_docker_verb};
-use keyward_protocol::{Secret, text::inline};
+use keyward_plugin::{DockerLogin, Refusal};
+use keyward_protocol::{Secret, image::Login, text::inline};
 
-use super::{Login, SCOPE, exchange, registry};
+use super::{SCOPE, exchange, registry};
 use crate::{
     Call,
     azure::{Authority, Azure, Id, Proof, Token, authority_of_cloud, file_token},
     explain::Explain,
-    http::Trust,
 };
 
-pub(super) fn run(call: &Call, verb: DockerVerb) -> ExitCode {
-    serve_docker_verb(verb, Helper(call))
-}
-
 /// Shows where the login for a registry comes from.
-pub(super) fn explain(call: &Call, image: &str) -> Result<(), Refusal> {
-    let report = Explain::default();
-    let host = registry::host(image, None).ok_or_else(|| {
-        Refusal::BadConfig(format!(
-            "`{}` is in no registry of Azure, so it gets no token",
-            inline(image)
-        ))
-    });
-    let outcome =
-        host.and_then(|host| login(&Azure::new(call, &report, Trust::default()), host).map(drop));
-    call.print(&report.report(outcome.is_ok()))?;
-    outcome
+pub(super) fn explain(call: &Call, image: &str) -> Result<ExitCode, Refusal> {
+    call.explain(|report| {
+        let login = find(call, report, image)?;
+        login.map(drop).ok_or_else(|| {
+            Refusal::BadConfig(format!(
+                "`{}` is in no registry of Azure, so it gets no token",
+                inline(image)
+            ))
+        })
+    })
 }
 
-/// `docker login` stores what it has just got from here, and must not fail: what is stored is ignored.
-struct Helper<'a>(&'a Call);
-
-impl DockerHelper for Helper<'_> {
-    fn get(&self, server: &str) -> Result<Option<DockerLogin>, Refusal> {
-        // Other registries' logins are elsewhere.
-        let Some(host) = registry::host(server, None) else { return Ok(None) };
-        let explain = Explain::default();
-        let login = login(&Azure::new(self.0, &explain, Trust::default()), host)?;
-        Ok(Some(DockerLogin::new(login.user, login.password.expose())))
-    }
-
-    fn version(&self) -> String {
-        self.0.version()
-    }
+/// The login for a server; `None` if it is no registry of Azure.
+pub(super) fn login(call: &Call, server: &str) -> Result<Option<DockerLogin>, Refusal> {
+    let login = find(call, &Explain::default(), server)?;
+    Ok(login.map(|login| DockerLogin::new(login.username, login.password.expose())))
 }
 
-fn login(azure: &Azure<'_>, host: &str) -> Result<Login, Refusal> {
-    let token = token(azure)?;
-    exchange::login(azure, host, &token)
+fn find(call: &Call, explain: &Explain, server: &str) -> Result<Option<Login>, Refusal> {
+    let Some(host) = registry::host(server, None) else { return Ok(None) };
+    let azure = Azure::new(call, explain);
+    exchange::login(&azure, host, &token(&azure)?).map(Some)
 }
 
 /// A token for who the environment names: an application with a secret, a pod, or the machine.

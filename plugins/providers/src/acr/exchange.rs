@@ -2,10 +2,10 @@
 
 use http::{Request, header::WWW_AUTHENTICATE};
 use keyward_plugin::Refusal;
-use keyward_protocol::{Secret, text::inline};
+use keyward_protocol::{Secret, image::Login, text::inline};
 use serde_json::Value;
 
-use super::{Login, USER};
+use super::USER;
 use crate::azure::{Azure, Token, no_address, post, reason};
 
 /// The login of a registry for a token. The token goes to this host and no other.
@@ -23,7 +23,7 @@ pub(super) fn login(azure: &Azure<'_>, host: &str, token: &Token) -> Result<Logi
     let password =
         answer.get("refresh_token").and_then(Value::as_str).filter(|text| !text.is_empty());
     if let Some(password) = password.filter(|_| status == 200) {
-        return Ok(Login { user: USER.to_owned(), password: Secret::new(password) });
+        return Ok(Login { username: USER.to_owned(), password: Secret::new(password) });
     }
     let text = format!("{what}: {}", reason(status, response.body()));
     Err(if matches!(status, 400..404) {

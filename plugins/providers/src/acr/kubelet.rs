@@ -3,14 +3,13 @@
 use std::{process::ExitCode, time::Duration};
 
 use keyward_plugin::{ImageQuestion, Logins, Refusal, serve_image};
-use keyward_protocol::text::inline;
+use keyward_protocol::{image::Login, text::inline};
 
-use super::{Config, Login, Mirrors, SCOPE, exchange, registry};
+use super::{Config, Mirrors, SCOPE, exchange, registry};
 use crate::{
     Call,
     azure::{Authority, Azure, Proof},
     explain::Explain,
-    http::Trust,
 };
 
 /// The annotations of a service account that name its client and tenant.
@@ -27,7 +26,7 @@ pub(super) fn run(call: &Call, mirrors: &Mirrors, config: &str) -> ExitCode {
     serve_image(|question: &ImageQuestion| {
         let config = Config::read(call, config)?;
         let explain = Explain::default();
-        logins(&Azure::new(call, &explain, Trust::default()), &config, mirrors, question)
+        logins(&Azure::new(call, &explain), &config, mirrors, question)
     })
 }
 
@@ -37,15 +36,13 @@ pub(super) fn explain(
     mirrors: &Mirrors,
     image: &str,
     config: &str,
-) -> Result<(), Refusal> {
-    let report = Explain::default();
-    let outcome = Config::read(call, config).and_then(|config| {
-        let azure = Azure::new(call, &report, Trust::default());
+) -> Result<ExitCode, Refusal> {
+    call.explain(|report| {
+        let config = Config::read(call, config)?;
+        let azure = Azure::new(call, report);
         let place = place(&azure, &config, mirrors, image).ok_or_else(|| not_ours(image))?;
         node_login(&azure, &config, &place).map(drop)
-    });
-    call.print(&report.report(outcome.is_ok()))?;
-    outcome
+    })
 }
 
 /// The registry that an image comes from.
@@ -92,11 +89,11 @@ fn logins(
         }
         _ => node_login(azure, config, &place)?,
     };
-    let Login { user, password } = login;
+    let Login { username, password } = login;
     // A mirror for a part of a registry must not answer for the rest of it.
     let logins = match place.mirrored {
-        Some(from) if from.contains('/') => Logins::for_image(user, password.expose()),
-        _ => Logins::for_registry(user, password.expose()),
+        Some(from) if from.contains('/') => Logins::for_image(username, password.expose()),
+        _ => Logins::for_registry(username, password.expose()),
     };
     Ok(logins.and_anonymous(ANONYMOUS).kept_for(KEPT))
 }
@@ -108,16 +105,16 @@ fn node_login(azure: &Azure<'_>, config: &Config, place: &Place) -> Result<Login
         return exchange::login(azure, &place.host, &token);
     }
     azure.explain.skipped("managed identity", "`useManagedIdentityExtension` is not true");
-    let (user, password) = config.principal.clone().ok_or_else(|| {
+    let (username, password) = config.principal.clone().ok_or_else(|| {
         Refusal::BadConfig(
             "the node's file has neither `useManagedIdentityExtension` nor `aadClientId` with \
              `aadClientSecret`"
                 .into(),
         )
     })?;
-    azure.explain.used("service principal", format!("the client `{}`", inline(&user)));
+    azure.explain.used("service principal", format!("the client `{}`", inline(&username)));
     if place.mirrored.is_none() {
-        return Ok(Login { user, password });
+        return Ok(Login { username, password });
     }
     // The answer names a registry that is not Azure's, which must not see a secret that works everywhere.
     let tenant = config.tenant.as_deref().ok_or_else(|| {
@@ -128,7 +125,7 @@ fn node_login(azure: &Azure<'_>, config: &Config, place: &Place) -> Result<Login
         )
     })?;
     let authority = Authority::new(&config.authority, tenant)?;
-    let token = azure.client_token(&authority, &user, SCOPE, &Proof::Secret(password))?;
+    let token = azure.client_token(&authority, &username, SCOPE, &Proof::Secret(password))?;
     exchange::login(azure, &place.host, &token)
 }
 

@@ -14,12 +14,12 @@ mod registry;
 use std::process::ExitCode;
 
 use keyward_plugin::{DockerVerb, Refusal};
-use keyward_protocol::Secret;
 
 use self::{config::Config, registry::Mirrors};
 use crate::{
     Call,
-    flags::{Flag, Flags, KLOG, Kind, LOG, flag},
+    docker::{serve, verbs},
+    flags::{Flag, Flags, HELP, KLOG, Kind, LOG, flag, short},
 };
 
 /// The name of the helper for docker, podman and others.
@@ -35,12 +35,12 @@ const BINDINGS: &str = "identity bindings are a preview of AKS; use the token of
      `kubernetes.azure.com/acr-client-id` and `kubernetes.azure.com/acr-tenant-id`";
 
 const FLAGS: &[Flag] = &[
-    Flag { name: "registry-mirror", short: Some('r'), kind: Kind::List },
+    short('r', "registry-mirror", Kind::List),
     flag("ib-sni-name", Kind::Refused(BINDINGS)),
     flag("ib-default-client-id", Kind::Refused(BINDINGS)),
     flag("ib-default-tenant-id", Kind::Refused(BINDINGS)),
     flag("ib-apiserver-ip", Kind::Refused(BINDINGS)),
-    Flag { name: "help", short: Some('h'), kind: Kind::Switch },
+    HELP,
     flag("version", Kind::Switch),
     flag("log-flush-frequency", Kind::Ignored(LOG)),
     flag("logging-format", Kind::Ignored(LOG)),
@@ -63,42 +63,26 @@ kubernetes.azure.com/acr-client-id and kubernetes.azure.com/acr-tenant-id.
                                      mcr.microsoft.com:abc.azurecr.io; FROM may have a port and a path
 ";
 
-/// A login for a registry.
-#[derive(Debug)]
-struct Login {
-    user: String,
-    password: Secret,
-}
-
-pub(crate) fn run(call: &Call) -> ExitCode {
-    let flags = match Flags::read(&[FLAGS, KLOG], &call.args) {
-        Ok(flags) => flags,
-        Err(refusal) => return call.finish(Err(refusal)),
-    };
+pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
+    let flags = Flags::read(&[FLAGS, KLOG], &call.args)?;
     if flags.is_set("help") {
-        return call.finish(call.print(USAGE));
+        return call.print(USAGE);
     }
     if flags.is_set("version") {
-        return call.finish(call.print(&format!("{}\n", call.version())));
+        return call.print(&format!("{}\n", call.version()));
     }
-    let mirrors = match Mirrors::parse(flags.list("registry-mirror")) {
-        Ok(mirrors) => mirrors,
-        Err(refusal) => return call.finish(Err(refusal)),
-    };
-    let words: Vec<&str> = flags.words().iter().map(String::as_str).collect();
-    match words.as_slice() {
-        [image] if call.explains => call.finish(docker::explain(call, image)),
-        [image, config] if call.explains => {
-            call.finish(kubelet::explain(call, &mirrors, image, config))
-        }
-        [word] if DockerVerb::parse(word).is_some() => {
-            DockerVerb::parse(word).map_or(ExitCode::FAILURE, |verb| docker::run(call, verb))
-        }
-        [config] if call.name != HELPER => kubelet::run(call, &mirrors, config),
-        _ => call.finish(Err(Refusal::BadConfig(format!(
+    let mirrors = Mirrors::parse(flags.list("registry-mirror"))?;
+    let words = flags.words();
+    let verb = words.first().and_then(|word| DockerVerb::parse(word));
+    match (words.as_slice(), verb) {
+        ([image], _) if call.explains => docker::explain(call, image),
+        ([image, config], _) if call.explains => kubelet::explain(call, &mirrors, image, config),
+        ([_], Some(verb)) => Ok(serve(call, verb, |server| docker::login(call, server))),
+        ([config], None) if call.name != HELPER => Ok(kubelet::run(call, &mirrors, config)),
+        _ => Err(Refusal::BadConfig(format!(
             "`{}` needs one file, such as `/etc/kubernetes/azure.json`, or one of docker's words `{}`",
             call.name,
-            DockerVerb::ALL.map(DockerVerb::name).join("`, `")
-        )))),
+            verbs()
+        ))),
     }
 }

@@ -53,10 +53,9 @@ pub(crate) struct Token {
 }
 
 impl<'a> Azure<'a> {
-    pub(crate) fn new(call: &'a Call, explain: &'a Explain, trust: Trust) -> Self {
-        let http = |trust| Http::new(call.surroundings.clone(), call.clock.clone(), trust);
-        let near = http(Trust::default()).near(MACHINE);
-        Self { call, explain, http: http(trust), near }
+    pub(crate) fn new(call: &'a Call, explain: &'a Explain) -> Self {
+        let http = || Http::new(call, Trust::default());
+        Self { call, explain, http: http(), near: http().near(MACHINE) }
     }
 
     /// Sends a request. `what` is what cannot be done if nobody answers.

@@ -1,8 +1,8 @@
 //! The kubelet's protocol.
 
-use std::{process::ExitCode, time::Duration};
+use std::time::Duration;
 
-use keyward_plugin::{ImageQuestion, Logins, Question, Refusal, Version, serve_image};
+use keyward_plugin::{ImageQuestion, Logins, Refusal};
 
 use keyward_protocol::text::inline;
 
@@ -15,14 +15,10 @@ const ANNOTATION: &str = "eks.amazonaws.com/ecr-role-arn";
 /// The name of the sessions of such roles.
 const SESSION: &str = "ecr-credential-provider";
 
-pub(super) fn run(call: &Call) -> ExitCode {
-    serve_image(|question: &ImageQuestion| logins(call, question))
-}
-
-fn logins(call: &Call, question: &ImageQuestion) -> Result<Logins, Refusal> {
+pub(super) fn logins(call: &Call, question: &ImageQuestion) -> Result<Logins, Refusal> {
     let host = question.registry();
     let registry = Registry::parse(host).ok_or_else(|| not_ours(host))?;
-    let (nobody, explain) = (Question::from_env_or(Version::V1Beta1)?, Explain::default());
+    let (nobody, explain) = (call.question()?, Explain::default());
     let aws = Aws::open(call, &nobody, &explain, None, Some(registry.region()))?;
     let role =
         question.annotation(ANNOTATION).map(str::to_owned).or_else(|| call.var("AWS_ECR_ROLE_ARN"));

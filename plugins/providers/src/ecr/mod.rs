@@ -8,13 +8,14 @@ mod registry;
 
 use std::process::ExitCode;
 
-use keyward_plugin::{DockerVerb, Question, Refusal, Version};
+use keyward_plugin::{DockerVerb, ImageQuestion, Refusal, serve_image};
 
 use self::registry::Registry;
-use crate::{Call, aws::Aws, explain::Explain};
-
-/// The names of helpers for docker, podman and others begin so.
-const HELPER: &str = "docker-credential-";
+use crate::{
+    Call,
+    aws::Aws,
+    docker::{HELPER, no_verb, serve},
+};
 
 const USAGE: &str = "\
 Prints logins for Amazon ECR and ECR Public, for the kubelet and for docker, podman and skopeo.
@@ -28,25 +29,21 @@ Credentials are found as the `aws` command finds them. For a pod's own identity,
 service account, and the role is in the annotation `eks.amazonaws.com/ecr-role-arn` or in AWS_ECR_ROLE_ARN.
 ";
 
-pub(crate) fn run(call: &Call) -> ExitCode {
+pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
     let words: Vec<String> =
         call.args.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let first = words.first().map(String::as_str);
     let verb = first.and_then(DockerVerb::parse);
     match first {
-        Some("--help" | "-h" | "help") => call.finish(call.print(USAGE)),
-        Some("--version" | "-v") => call.finish(call.print(&format!("{}\n", call.version()))),
-        _ if call.explains => call.finish(explain(call, first)),
-        Some("config") => call.finish(config(&words).and_then(|text| call.print(&text))),
+        Some("--help" | "-h" | "help") => call.print(USAGE),
+        Some("--version" | "-v") => call.print(&format!("{}\n", call.version())),
+        _ if call.explains => explain(call, first),
+        Some("config") => call.print(&config(&words)?),
         _ => match verb {
-            Some(verb) => docker::run(call, verb),
-            None if call.name.starts_with(HELPER) => call.finish(Err(Refusal::BadConfig(format!(
-                "`{}` needs one of the words `{}`",
-                call.name,
-                DockerVerb::ALL.map(DockerVerb::name).join("`, `")
-            )))),
+            Some(verb) => Ok(serve(call, verb, |server| docker::login(call, server))),
+            None if call.name.starts_with(HELPER) => Err(no_verb(call)),
             // The kubelet's provider ignores its arguments, as the original does.
-            None => kubelet::run(call),
+            None => Ok(serve_image(|question: &ImageQuestion| kubelet::logins(call, question))),
         },
     }
 }
@@ -74,22 +71,20 @@ fn config(words: &[String]) -> Result<String, Refusal> {
 }
 
 /// Shows how a login for this host would be found.
-fn explain(call: &Call, host: Option<&str>) -> Result<(), Refusal> {
+fn explain(call: &Call, host: Option<&str>) -> Result<ExitCode, Refusal> {
     let host = host.ok_or_else(|| {
         Refusal::BadConfig(
             "give a registry, such as `123456789012.dkr.ecr.eu-west-1.amazonaws.com`".into(),
         )
     })?;
     let registry = Registry::parse(host).ok_or_else(|| not_ours(host))?;
-    let (question, report) = (Question::from_env_or(Version::V1Beta1)?, Explain::default());
-    let outcome =
-        Aws::open(call, &question, &report, None, Some(registry.region())).and_then(|aws| {
-            let keys = aws.keys()?;
-            report.note("endpoint", aws.ecr_url(&registry));
-            api::token(&aws, &registry, &keys, call.clock.now()).map(drop)
-        });
-    call.print(&report.report(outcome.is_ok()))?;
-    outcome
+    let question = call.question()?;
+    call.explain(|report| {
+        let aws = Aws::open(call, &question, report, None, Some(registry.region()))?;
+        let keys = aws.keys()?;
+        report.note("endpoint", aws.ecr_url(&registry));
+        api::token(&aws, &registry, &keys, call.clock.now()).map(drop)
+    })
 }
 
 fn not_ours(host: &str) -> Refusal {

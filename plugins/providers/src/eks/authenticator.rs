@@ -9,7 +9,7 @@ use super::{AUTHENTICATOR, Wanted, WithoutRegion, verify};
 use crate::{
     Call,
     aws::Role,
-    flags::{Flag, Flags, Kind},
+    flags::{Flag, Flags, HELP, Kind, flag, short},
 };
 
 const USAGE: &str = "\
@@ -31,62 +31,46 @@ Usage: aws-iam-authenticator token -i CLUSTER [-r ROLE] [-s SESSION] [-e EXTERNA
 
 /// Every flag of `token` and `verify`, and the global ones.
 pub(super) const FLAGS: &[Flag] = &[
-    Flag { name: "cluster-id", short: Some('i'), kind: Kind::Text },
-    Flag { name: "role", short: Some('r'), kind: Kind::Text },
-    Flag { name: "session-name", short: Some('s'), kind: Kind::Text },
-    Flag { name: "forward-session-name", short: None, kind: Kind::Switch },
-    Flag { name: "external-id", short: Some('e'), kind: Kind::Text },
-    Flag { name: "region", short: None, kind: Kind::Text },
-    Flag { name: "token-only", short: None, kind: Kind::Switch },
-    Flag {
-        name: "cache",
-        short: None,
-        kind: Kind::IgnoredSwitch("Keyward's agent keeps sessions"),
-    },
-    Flag { name: "token", short: Some('t'), kind: Kind::Text },
-    Flag { name: "output", short: Some('o'), kind: Kind::Text },
-    Flag { name: "partition", short: None, kind: Kind::Text },
-    Flag { name: "help", short: Some('h'), kind: Kind::Switch },
-    Flag { name: "config", short: Some('c'), kind: Kind::Ignored("it configures the server") },
-    Flag { name: "log-format", short: Some('l'), kind: Kind::Ignored("there is no log") },
-    Flag {
-        name: "log-verbosity",
-        short: Some('v'),
-        kind: Kind::Ignored("`--explain` shows what happens"),
-    },
-    Flag { name: "feature-gates", short: None, kind: Kind::Ignored("they are the server's") },
+    short('i', "cluster-id", Kind::Text),
+    short('r', "role", Kind::Text),
+    short('s', "session-name", Kind::Text),
+    flag("forward-session-name", Kind::Switch),
+    short('e', "external-id", Kind::Text),
+    flag("region", Kind::Text),
+    flag("token-only", Kind::Switch),
+    flag("cache", Kind::IgnoredSwitch("Keyward's agent keeps sessions")),
+    short('t', "token", Kind::Text),
+    short('o', "output", Kind::Text),
+    flag("partition", Kind::Text),
+    HELP,
+    short('c', "config", Kind::Ignored("it configures the server")),
+    short('l', "log-format", Kind::Ignored("there is no log")),
+    short('v', "log-verbosity", Kind::Ignored("`--explain` shows what happens")),
+    flag("feature-gates", Kind::Ignored("they are the server's")),
 ];
 
-pub(super) fn run(call: &Call) -> ExitCode {
-    let flags = match Flags::read(&[FLAGS], &call.args) {
-        Ok(flags) => flags,
-        Err(refusal) => return call.finish(Err(refusal)),
-    };
-    let words: Vec<&str> = flags.words().iter().map(String::as_str).collect();
-    match words.as_slice() {
-        _ if flags.is_set("help") => call.finish(call.print(USAGE)),
-        ["help", ..] => call.finish(call.print(USAGE)),
-        ["token"] => match read(call, &flags) {
-            Err(refusal) => call.finish(Err(refusal)),
-            Ok(wanted) if flags.is_set("token-only") && !call.explains => {
-                call.finish(wanted.print(call))
-            }
-            Ok(wanted) => wanted.serve(call),
-        },
-        ["verify"] => call.finish(verify::run(call, &flags)),
+pub(super) fn run(call: &Call) -> Result<ExitCode, Refusal> {
+    let flags = Flags::read(&[FLAGS], &call.args)?;
+    match flags.words().as_slice() {
+        _ if flags.is_set("help") => call.print(USAGE),
+        ["help", ..] => call.print(USAGE),
+        ["token"] => {
+            let wanted = read(call, &flags)?;
+            let alone = flags.is_set("token-only") && !call.explains;
+            if alone { wanted.print(call) } else { wanted.serve(call) }
+        }
+        ["verify"] => verify::run(call, &flags),
         ["version"] => {
             let version = env!("CARGO_PKG_VERSION");
-            call.finish(
-                call.print(&format!("{{\"Version\":\"keyward {version}\",\"Commit\":\"\"}}\n")),
-            )
+            call.print(&format!("{{\"Version\":\"keyward {version}\",\"Commit\":\"\"}}\n"))
         }
-        [other @ ("server" | "init" | "add")] => call.finish(Err(Refusal::BadConfig(format!(
+        [other @ ("server" | "init" | "add")] => Err(Refusal::BadConfig(format!(
             "`{AUTHENTICATOR} {other}` belongs to the server, which this program does not replace"
-        )))),
-        _ => call.finish(Err(Refusal::BadConfig(format!(
+        ))),
+        words => Err(Refusal::BadConfig(format!(
             "`{}` is no command of `{AUTHENTICATOR}`\n\nhint: `{AUTHENTICATOR} --help`",
             inline(&words.join(" "))
-        )))),
+        ))),
     }
 }
 
@@ -96,7 +80,7 @@ pub(super) fn wanted(call: &Call) -> Result<Wanted, Refusal> {
 
 /// The cluster, by flag or by variable.
 pub(super) fn cluster(call: &Call, flags: &Flags) -> Result<String, Refusal> {
-    let given = flags.text("cluster-id").filter(|text| !text.is_empty()).map(str::to_owned);
+    let given = flags.filled("cluster-id").map(str::to_owned);
     given.or_else(|| call.var("KUBERNETES_AWS_AUTHENTICATOR_CLUSTER_ID")).ok_or_else(|| {
         Refusal::BadConfig(format!(
             "no cluster is given\n\nhint: `{AUTHENTICATOR} token -i CLUSTER`"
@@ -105,7 +89,7 @@ pub(super) fn cluster(call: &Call, flags: &Flags) -> Result<String, Refusal> {
 }
 
 fn read(call: &Call, flags: &Flags) -> Result<Wanted, Refusal> {
-    let text = |name: &str| flags.text(name).filter(|text| !text.is_empty()).map(str::to_owned);
+    let text = |name: &str| flags.filled(name).map(str::to_owned);
     let forward_session = flags.is_set("forward-session-name");
     if forward_session && text("session-name").is_some() {
         return Err(Refusal::BadConfig(

@@ -9,7 +9,7 @@ use super::Wanted;
 use crate::{
     Call,
     aws::Role,
-    flags::{Flag, Flags, Kind},
+    flags::{Flag, Flags, HELP, Kind, flag},
 };
 
 const USAGE: &str = "\
@@ -35,73 +35,48 @@ one is running.
 
 /// Every flag of `aws eks get-token` and its global flags, and ours.
 pub(super) const FLAGS: &[Flag] = &[
-    Flag { name: "cluster-name", short: None, kind: Kind::Text },
-    Flag { name: "cluster-id", short: None, kind: Kind::Text },
-    Flag { name: "role-arn", short: None, kind: Kind::Text },
+    flag("cluster-name", Kind::Text),
+    flag("cluster-id", Kind::Text),
+    flag("role-arn", Kind::Text),
     // `aws eks update-kubeconfig` writes this abbreviation.
-    Flag { name: "role", short: None, kind: Kind::Text },
-    Flag { name: "session-name", short: None, kind: Kind::Text },
-    Flag { name: "external-id", short: None, kind: Kind::Text },
-    Flag { name: "region", short: None, kind: Kind::Text },
-    Flag { name: "profile", short: None, kind: Kind::Text },
-    Flag { name: "token-only", short: None, kind: Kind::Switch },
-    Flag { name: "query", short: None, kind: Kind::Text },
-    Flag { name: "output", short: None, kind: Kind::Text },
-    Flag { name: "help", short: Some('h'), kind: Kind::Switch },
-    Flag { name: "version", short: None, kind: Kind::Switch },
-    Flag { name: "ca-bundle", short: None, kind: Kind::Refused("set `AWS_CA_BUNDLE`") },
-    Flag {
-        name: "no-verify-ssl",
-        short: None,
-        kind: Kind::Refused(
-            "servers are always verified; add their authority with `AWS_CA_BUNDLE`",
-        ),
-    },
-    Flag {
-        name: "no-sign-request",
-        short: None,
-        kind: Kind::Refused("a token is a signed request"),
-    },
-    Flag {
-        name: "endpoint-url",
-        short: None,
-        kind: Kind::Ignored("`aws eks get-token` ignores it, too"),
-    },
-    Flag { name: "color", short: None, kind: Kind::Ignored("JSON has no colours") },
-    Flag { name: "cli-read-timeout", short: None, kind: Kind::Ignored("the limits are fixed") },
-    Flag { name: "cli-connect-timeout", short: None, kind: Kind::Ignored("the limits are fixed") },
-    Flag { name: "cli-binary-format", short: None, kind: Kind::Ignored("no binary data is sent") },
-    Flag { name: "no-paginate", short: None, kind: Kind::IgnoredSwitch("there is one answer") },
-    Flag { name: "no-cli-pager", short: None, kind: Kind::IgnoredSwitch("there is no pager") },
-    Flag {
-        name: "cli-auto-prompt",
-        short: None,
-        kind: Kind::IgnoredSwitch("there is nothing to prompt for"),
-    },
-    Flag { name: "no-cli-auto-prompt", short: None, kind: Kind::IgnoredSwitch("nothing prompts") },
-    Flag {
-        name: "debug",
-        short: None,
-        kind: Kind::IgnoredSwitch("`--explain` shows what happens"),
-    },
+    flag("role", Kind::Text),
+    flag("session-name", Kind::Text),
+    flag("external-id", Kind::Text),
+    flag("region", Kind::Text),
+    flag("profile", Kind::Text),
+    flag("token-only", Kind::Switch),
+    flag("query", Kind::Text),
+    flag("output", Kind::Text),
+    HELP,
+    flag("version", Kind::Switch),
+    flag("ca-bundle", Kind::Refused("set `AWS_CA_BUNDLE`")),
+    flag(
+        "no-verify-ssl",
+        Kind::Refused("servers are always verified; add their authority with `AWS_CA_BUNDLE`"),
+    ),
+    flag("no-sign-request", Kind::Refused("a token is a signed request")),
+    flag("endpoint-url", Kind::Ignored("`aws eks get-token` ignores it, too")),
+    flag("color", Kind::Ignored("JSON has no colours")),
+    flag("cli-read-timeout", Kind::Ignored("the limits are fixed")),
+    flag("cli-connect-timeout", Kind::Ignored("the limits are fixed")),
+    flag("cli-binary-format", Kind::Ignored("no binary data is sent")),
+    flag("no-paginate", Kind::IgnoredSwitch("there is one answer")),
+    flag("no-cli-pager", Kind::IgnoredSwitch("there is no pager")),
+    flag("cli-auto-prompt", Kind::IgnoredSwitch("there is nothing to prompt for")),
+    flag("no-cli-auto-prompt", Kind::IgnoredSwitch("nothing prompts")),
+    flag("debug", Kind::IgnoredSwitch("`--explain` shows what happens")),
 ];
 
-pub(super) fn run(call: &Call) -> ExitCode {
-    let flags = match Flags::read(&[FLAGS], &call.args) {
-        Ok(flags) => flags,
-        Err(refusal) => return call.finish(Err(refusal)),
-    };
+pub(super) fn run(call: &Call) -> Result<ExitCode, Refusal> {
+    let flags = Flags::read(&[FLAGS], &call.args)?;
     if flags.is_set("help") {
-        return call.finish(call.print(USAGE));
+        return call.print(USAGE);
     }
     if flags.is_set("version") {
-        return call.finish(call.print(&format!("{} {}\n", call.name, env!("CARGO_PKG_VERSION"))));
+        return call.print(&format!("{} {}\n", call.name, env!("CARGO_PKG_VERSION")));
     }
-    match (read(&flags), wants_raw(&flags)) {
-        (Err(refusal), _) | (_, Err(refusal)) => call.finish(Err(refusal)),
-        (Ok(wanted), Ok(true)) if !call.explains => call.finish(wanted.print(call)),
-        (Ok(wanted), _) => wanted.serve(call),
-    }
+    let wanted = read(&flags)?;
+    if wants_raw(&flags)? && !call.explains { wanted.print(call) } else { wanted.serve(call) }
 }
 
 pub(super) fn wanted(call: &Call) -> Result<Wanted, Refusal> {
@@ -109,17 +84,16 @@ pub(super) fn wanted(call: &Call) -> Result<Wanted, Refusal> {
 }
 
 fn read(flags: &Flags) -> Result<Wanted, Refusal> {
-    let words: Vec<&str> = flags.words().iter().map(String::as_str).collect();
-    match words.as_slice() {
+    match flags.words().as_slice() {
         [] | ["get-token"] | ["eks", "get-token"] => {}
-        _ => {
+        words => {
             return Err(Refusal::BadConfig(format!(
                 "`{}` is no command of `keyward-eks`\n\nhint: `keyward-eks --help`",
                 inline(&words.join(" "))
             )));
         }
     }
-    let text = |name: &str| flags.text(name).filter(|text| !text.is_empty()).map(str::to_owned);
+    let text = |name: &str| flags.filled(name).map(str::to_owned);
     let cluster = match (text("cluster-name"), text("cluster-id")) {
         (Some(_), Some(_)) => {
             return Err(Refusal::BadConfig(

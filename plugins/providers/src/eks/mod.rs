@@ -22,7 +22,7 @@ const AUTHENTICATOR: &str = "aws-iam-authenticator";
 /// The name of role sessions that nobody named, as `aws eks get-token` has it.
 const SESSION: &str = "EKSGetTokenAuth";
 
-pub(crate) fn run(call: &Call) -> ExitCode {
+pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
     if is_authenticator(call) { authenticator::run(call) } else { get_token::run(call) }
 }
 
@@ -82,7 +82,7 @@ impl Wanted {
     }
 
     /// Answers the client.
-    fn serve(&self, call: &Call) -> ExitCode {
+    fn serve(&self, call: &Call) -> Result<ExitCode, Refusal> {
         call.serve(|question, explain| {
             let token = self.token(call, question, explain)?;
             Ok(Credential::token(token.text.expose()).expires_at(token.expires))
@@ -90,10 +90,8 @@ impl Wanted {
     }
 
     /// Prints the token alone.
-    fn print(&self, call: &Call) -> Result<(), Refusal> {
-        let explain = Explain::default();
-        let question = Question::from_env_or(keyward_plugin::Version::V1Beta1)?;
-        let token = self.token(call, &question, &explain)?;
+    fn print(&self, call: &Call) -> Result<ExitCode, Refusal> {
+        let token = self.token(call, &call.question()?, &Explain::default())?;
         call.print(&format!("{}\n", token.text.expose()))
     }
 }
@@ -105,6 +103,5 @@ pub fn token(call: &Call) -> Result<Token, Refusal> {
     } else {
         get_token::wanted(call)?
     };
-    let question = Question::from_env_or(keyward_plugin::Version::V1Beta1)?;
-    wanted.token(call, &question, &Explain::default())
+    wanted.token(call, &call.question()?, &Explain::default())
 }

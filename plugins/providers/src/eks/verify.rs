@@ -1,8 +1,10 @@
 //! `aws-iam-authenticator verify`: checks a token by its form, and asks STS who signed it.
 
+use std::process::ExitCode;
+
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
-use keyward_plugin::{Question, Refusal, Url, Version};
+use keyward_plugin::{Refusal, Url};
 use keyward_protocol::{text::inline, url::percent_decode};
 use serde_json::{Value, json};
 
@@ -46,7 +48,7 @@ const PARTITIONS: [(&str, &[&str]); 8] = [
     ("aws-eusc", &["amazonaws.eu", "api.amazonwebservices.eu"]),
 ];
 
-pub(super) fn run(call: &Call, flags: &Flags) -> Result<(), Refusal> {
+pub(super) fn run(call: &Call, flags: &Flags) -> Result<ExitCode, Refusal> {
     let cluster = authenticator::cluster(call, flags)?;
     let token = flags.text("token").ok_or_else(|| {
         Refusal::BadConfig(
@@ -55,7 +57,7 @@ pub(super) fn run(call: &Call, flags: &Flags) -> Result<(), Refusal> {
     })?;
     let partition = flags.text("partition").unwrap_or("aws");
     let url = check(token, partition, call.clock.now()).map_err(Refusal::NotAllowed)?;
-    let (question, explain) = (Question::from_env_or(Version::V1Beta1)?, Explain::default());
+    let (question, explain) = (call.question()?, Explain::default());
     let aws = Aws::open(call, &question, &explain, None, None)?;
     // With an endpoint configured for STS, that is asked instead of the token's host.
     let query = url.split_once('?').map_or("", |(_, query)| query);

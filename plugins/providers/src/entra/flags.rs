@@ -1,6 +1,6 @@
 //! The flags of `keyward-entra`: those of Azure/kubelogin.
 
-use crate::flags::{Flag, Kind, flag};
+use crate::flags::{Flag, HELP, Kind, flag, short};
 
 const FILES: &str = "tokens are kept by the agent, never in files";
 const LOG: &str = "messages go to stderr, and there is no log";
@@ -13,11 +13,11 @@ const CONVERT: &str =
 
 /// All of them, in the order of the help.
 pub(super) const FLAGS: &[Flag] = &[
-    Flag { name: "login", short: Some('l'), kind: Kind::Text },
+    short('l', "login", Kind::Text),
     flag("server-id", Kind::Text),
     flag("client-id", Kind::Text),
-    Flag { name: "tenant-id", short: Some('t'), kind: Kind::Text },
-    Flag { name: "environment", short: Some('e'), kind: Kind::Text },
+    short('t', "tenant-id", Kind::Text),
+    short('e', "environment", Kind::Text),
     flag("authority-host", Kind::Text),
     flag("client-secret", Kind::Text),
     flag("client-certificate", Kind::Text),
@@ -27,7 +27,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("identity-resource-id", Kind::Text),
     flag("federated-token-file", Kind::Text),
     flag("azure-pipelines-service-connection-id", Kind::Text),
-    Flag { name: "subscription", short: Some('s'), kind: Kind::Text },
+    short('s', "subscription", Kind::Text),
     flag("redirect-url", Kind::Text),
     flag("login-hint", Kind::Text),
     flag("timeout", Kind::Text),
@@ -40,10 +40,10 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("legacy", Kind::Switch),
     flag("pop-enabled", Kind::Switch),
     flag("pop-claims", Kind::Refused(POP)),
-    Flag { name: "help", short: Some('h'), kind: Kind::Switch },
+    HELP,
     // Its flags for logging.
     flag("logtostderr", Kind::IgnoredSwitch(LOG)),
-    Flag { name: "v", short: Some('v'), kind: Kind::Ignored(LOG) },
+    short('v', "v", Kind::Ignored(LOG)),
     // Those of `convert-kubeconfig`.
     flag("kubeconfig", Kind::Refused(CONVERT)),
     flag("context", Kind::Refused(CONVERT)),

@@ -81,7 +81,7 @@ impl Login {
         }
         let overridden = !flags.is_set("disable-environment-override");
         let var = |name: &str| call.var(name).filter(|_| overridden);
-        let flag = |name: &str| flags.text(name).filter(|text| !text.is_empty()).map(str::to_owned);
+        let flag = |name: &str| flags.filled(name).map(str::to_owned);
         // The last variable that is set wins, and any of them over the flag.
         let value = |name: &str, variables: &[&str]| {
             variables.iter().rev().find_map(|name| var(name)).or_else(|| flag(name))

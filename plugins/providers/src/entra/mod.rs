@@ -26,7 +26,7 @@ use crate::{
     azure::{Azure, Id, Proof, Token, file_token},
     explain::Explain,
     flags::Flags,
-    http::{NETWORK, Trust},
+    http::NETWORK,
     oidc::{Kept, Person},
     store::{Key, Lease, Store, digest_of},
 };
@@ -47,33 +47,26 @@ pub(crate) fn is_ours(args: &[OsString]) -> bool {
 }
 
 /// Runs the family.
-pub(crate) fn run(call: &Call) -> ExitCode {
+pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
     let word = COMMANDS.into_iter().find(|command| call.args.iter().any(|arg| arg == command));
     if let Some(word) = word {
-        return call
-            .finish(Err(Refusal::BadConfig(format!("there is no `{word}`: {}", instead(word)))));
+        return Err(Refusal::BadConfig(format!("there is no `{word}`: {}", instead(word))));
     }
-    let flags = match Flags::read(&[FLAGS], &call.args) {
-        Ok(flags) => flags,
-        Err(refusal) => return call.finish(Err(refusal)),
-    };
+    let flags = Flags::read(&[FLAGS], &call.args)?;
     if flags.is_set("help") {
-        return call.finish(call.print(USAGE));
+        return call.print(USAGE);
     }
-    let words: Vec<&str> = flags.words().iter().map(String::as_str).collect();
-    match words.as_slice() {
-        [] | ["get-token"] if call.checks => call.finish(Login::new(call, &flags).map(drop)),
+    match flags.words().as_slice() {
+        [] | ["get-token"] if call.checks => Login::new(call, &flags).map(|_| ExitCode::SUCCESS),
         [] | ["get-token"] => call.serve(|question, explain| {
             let token = obtain(call, &flags, question, explain)?;
             Ok(Credential::token(token.text.expose()).expires_at(token.end))
         }),
-        ["version"] => {
-            call.finish(call.print(&format!("keyward-entra {}\n", env!("CARGO_PKG_VERSION"))))
-        }
-        [word, ..] => call.finish(Err(Refusal::BadConfig(format!(
+        ["version"] => call.print(&format!("keyward-entra {}\n", env!("CARGO_PKG_VERSION"))),
+        [word, ..] => Err(Refusal::BadConfig(format!(
             "there is no command `{}`: it is get-token or version",
             inline(word)
-        )))),
+        ))),
     }
 }
 
@@ -93,7 +86,7 @@ fn obtain(
 ) -> Result<Token, Refusal> {
     let login = Login::new(call, flags)?;
     explain.note("login", login.name);
-    let azure = Azure::new(call, explain, Trust::default());
+    let azure = Azure::new(call, explain);
     match login.method {
         Method::DeviceCode | Method::Interactive | Method::Password => {
             person(call, flags, &login, question, explain)

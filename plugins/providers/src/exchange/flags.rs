@@ -1,6 +1,6 @@
 //! The flags of `keyward-exchange`.
 
-use crate::flags::{Flag, Kind, flag};
+use crate::flags::{Flag, HELP, Kind, flag};
 
 /// All of them, in the order of the help.
 pub(super) const FLAGS: &[Flag] = &[
@@ -39,7 +39,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("certificate-authority-data", Kind::List),
     flag("client-certificate", Kind::Text),
     flag("client-certificate-key", Kind::Text),
-    Flag { name: "help", short: Some('h'), kind: Kind::Switch },
+    HELP,
 ];
 
 /// What `--help` prints.

@@ -49,30 +49,25 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const MARGIN: SignedDuration = SignedDuration::from_secs(10);
 
 /// Runs the family.
-pub(crate) fn run(call: &Call) -> ExitCode {
-    let flags = match Flags::read(&[FLAGS], &call.args) {
-        Ok(flags) => flags,
-        Err(refusal) => return call.finish(Err(refusal)),
-    };
+pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
+    let flags = Flags::read(&[FLAGS], &call.args)?;
     if flags.is_set("help") {
-        return call.finish(call.print(USAGE));
+        return call.print(USAGE);
     }
-    match flags.words() {
-        [image] if call.explains && image != GET_TOKEN => {
-            call.finish(explain_image(call, &flags, image))
-        }
-        [word] if word == GET_TOKEN => call.serve(|q, e| credential(call, &flags, q, e)),
+    match flags.words().as_slice() {
+        [image] if call.explains && *image != GET_TOKEN => explain_image(call, &flags, image),
+        [GET_TOKEN] => call.serve(|q, e| credential(call, &flags, q, e)),
         [] if call.explains || call.var("KUBERNETES_EXEC_INFO").is_some() => {
             call.serve(|question, explain| credential(call, &flags, question, explain))
         }
-        [] => serve_image(|question: &ImageQuestion| {
+        [] => Ok(serve_image(|question: &ImageQuestion| {
             logins(call, &flags, question, &Explain::default())
-        }),
-        [word, ..] => call.finish(Err(Refusal::BadConfig(format!(
+        })),
+        [word, ..] => Err(Refusal::BadConfig(format!(
             "there is no command `{}`\n\nhint: `{} --help`",
             inline(word),
             call.name
-        )))),
+        ))),
     }
 }
 
@@ -161,7 +156,7 @@ fn obtain(
     facts: &Facts<'_>,
     explain: &Explain,
 ) -> Result<Login, Refusal> {
-    let http = Http::new(call.surroundings.clone(), call.clock.clone(), trust);
+    let http = Http::new(call, trust);
     let source = settings.method.name();
     let outcome = settings.method.login(call, &http, facts, &settings.places);
     match &outcome {
@@ -177,15 +172,12 @@ fn obtain(
 }
 
 /// Shows how the login for an image would be obtained, with the token of `--token-file` instead of the pod's.
-fn explain_image(call: &Call, flags: &Flags, image: &str) -> Result<(), Refusal> {
+fn explain_image(call: &Call, flags: &Flags, image: &str) -> Result<ExitCode, Refusal> {
     let request = serde_json::json!({
         "kind": "CredentialProviderRequest",
         "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
         "image": image,
     });
     let question = ImageQuestion::from_bytes(request.to_string().as_bytes())?;
-    let explain = Explain::default();
-    let outcome = logins(call, flags, &question, &explain).map(drop);
-    call.print(&explain.report(outcome.is_ok()))?;
-    outcome
+    call.explain(|explain| logins(call, flags, &question, explain).map(drop))
 }

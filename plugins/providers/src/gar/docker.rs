@@ -1,12 +1,11 @@
 //! Docker's protocol.
 
-use std::process::ExitCode;
+use keyward_plugin::{DockerLogin, Refusal};
 
-use keyward_plugin::{DockerHelper, DockerLogin, DockerVerb, Refusal, serve_docker_verb};
-
-use super::{HELPER, no_credentials, registry};
+use super::{no_credentials, registry};
 use crate::{
     Call,
+    docker::HELPER,
     explain::Explain,
     google::{Gcloud, Google, Token},
 };
@@ -14,26 +13,13 @@ use crate::{
 /// Enough to pull and push images.
 const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
 
-pub(super) fn run(call: &Call, verb: DockerVerb) -> ExitCode {
-    serve_docker_verb(verb, Helper(call))
-}
-
-/// `docker login` stores what it has just got from here, and must not fail: what is stored is ignored.
-struct Helper<'a>(&'a Call);
-
-impl DockerHelper for Helper<'_> {
-    fn get(&self, server: &str) -> Result<Option<DockerLogin>, Refusal> {
-        // Other registries' logins are elsewhere.
-        if registry::parse(server).is_none() {
-            return Ok(None);
-        }
-        let token = token(self.0, &Explain::default())?;
-        Ok(Some(DockerLogin::new(Kind::of(self.0).user(), token.text.expose())))
+/// The login for a server; `None` if it is no registry of Google.
+pub(super) fn login(call: &Call, server: &str) -> Result<Option<DockerLogin>, Refusal> {
+    if registry::parse(server).is_none() {
+        return Ok(None);
     }
-
-    fn version(&self) -> String {
-        self.0.version()
-    }
+    let token = token(call, &Explain::default())?;
+    Ok(Some(DockerLogin::new(Kind::of(call).user(), token.text.expose())))
 }
 
 /// The helper whose sources count. Our names for `docker-credential-gcr` and `-gcloud` mean the same identities.

@@ -1,13 +1,13 @@
 //! The flags of `auth-provider-gcp get-credentials`, and ours.
 
-use crate::flags::{Flag, Kind, flag};
+use crate::flags::{Flag, HELP, Kind, flag, short};
 
 /// All of them, in the order of the help.
 pub(super) const FLAGS: &[Flag] = &[
-    Flag { name: "authFlow", short: Some('a'), kind: Kind::Text },
+    short('a', "authFlow", Kind::Text),
     flag("identity-provider", Kind::Text),
     flag("project-id", Kind::Text),
-    Flag { name: "help", short: Some('h'), kind: Kind::Switch },
+    HELP,
     // Ours.
     flag("token-url", Kind::Text),
 ];

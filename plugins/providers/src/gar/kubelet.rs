@@ -1,9 +1,9 @@
 //! The kubelet's protocol.
 
-use std::{process::ExitCode, time::Duration};
+use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use keyward_plugin::{ImageQuestion, Logins, Refusal, serve_image};
+use keyward_plugin::{ImageQuestion, Logins, Refusal};
 use keyward_protocol::{duration, text::inline};
 use serde_json::Value;
 
@@ -24,14 +24,13 @@ const ANNOTATION: &str = "iam.gke.io/enable-wi-image-pull";
 /// Enough to pull images.
 const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_only";
 
-pub(super) fn run(call: &Call, flags: &Flags) -> ExitCode {
-    serve_image(|question: &ImageQuestion| logins(call, flags, question))
-}
-
-fn logins(call: &Call, flags: &Flags, question: &ImageQuestion) -> Result<Logins, Refusal> {
-    let given = |name: &str| flags.text(name).filter(|value| !value.is_empty());
-    let provider = given("identity-provider");
-    if provider.is_some() && given("project-id").is_none() {
+pub(super) fn logins(
+    call: &Call,
+    flags: &Flags,
+    question: &ImageQuestion,
+) -> Result<Logins, Refusal> {
+    let provider = flags.filled("identity-provider");
+    if provider.is_some() && flags.filled("project-id").is_none() {
         return Err(Refusal::BadConfig("`--identity-provider` needs `--project-id`".into()));
     }
     let explain = Explain::default();
@@ -55,7 +54,7 @@ fn logins(call: &Call, flags: &Flags, question: &ImageQuestion) -> Result<Logins
     let host = question.registry();
     registry::parse(host).ok_or_else(|| not_ours(host))?;
     let opted_in = question.annotation(ANNOTATION) == Some("true");
-    let token = match (provider, given("project-id")) {
+    let token = match (provider, flags.filled("project-id")) {
         (Some(provider), Some(project)) if opted_in => {
             let pod = question.token().ok_or_else(|| {
                 Refusal::BadConfig(format!(
@@ -64,7 +63,7 @@ fn logins(call: &Call, flags: &Flags, question: &ImageQuestion) -> Result<Logins
                 ))
             })?;
             let audience = format!("identitynamespace:{project}.svc.id.goog:{provider}");
-            google(&[]).pod(pod, &audience, given("token-url"))?
+            google(&[]).pod(pod, &audience, flags.filled("token-url"))?
         }
         _ if call.name == PROVIDER => google(&[]).instance()?,
         _ => google(&[SCOPE]).adc(true)?.ok_or_else(no_credentials)?,

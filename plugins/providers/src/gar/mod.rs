@@ -8,21 +8,18 @@ mod registry;
 
 use std::process::ExitCode;
 
-use keyward_plugin::{DockerVerb, Refusal};
+use keyward_plugin::{DockerVerb, ImageQuestion, Refusal, serve_image};
 use keyward_protocol::text::inline;
 
 use self::flags::{FLAGS, USAGE};
 use crate::{
     Call,
-    explain::Explain,
+    docker::{HELPER, no_verb, serve},
     flags::{Flags, KLOG},
 };
 
 /// The kubelet's provider, which uses the machine's account and nothing else.
 const PROVIDER: &str = "auth-provider-gcp";
-
-/// The prefix of the names of docker's helpers.
-const HELPER: &str = "docker-credential-";
 
 /// Commands of `docker-credential-gcr` that this program does not have, and what to do instead.
 const REFUSED: [(&str, &str); 5] = [
@@ -42,59 +39,49 @@ const REFUSED: [(&str, &str); 5] = [
     ),
 ];
 
-pub(crate) fn run(call: &Call) -> ExitCode {
+pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
     let first = call.args.first().and_then(|word| word.to_str());
     match first {
-        Some("--help" | "-h" | "help") => return call.finish(call.print(USAGE)),
-        Some("--version") => return call.finish(call.print(&format!("{}\n", call.version()))),
-        _ if call.explains => return call.finish(explain(call, first)),
+        Some("--help" | "-h" | "help") => return call.print(USAGE),
+        Some("--version") => return call.print(&format!("{}\n", call.version())),
+        _ if call.explains => return explain(call, first),
         _ => {}
     }
     if let Some(verb) = first.and_then(DockerVerb::parse).filter(|_| call.name != PROVIDER) {
-        return docker::run(call, verb);
+        return Ok(serve(call, verb, |server| docker::login(call, server)));
     }
     if let Some((word, why)) = REFUSED.iter().find(|(word, _)| Some(*word) == first) {
-        return call
-            .finish(Err(Refusal::BadConfig(format!("there is no command `{word}`: {why}"))));
+        return Err(Refusal::BadConfig(format!("there is no command `{word}`: {why}")));
     }
     if call.name.starts_with(HELPER) {
-        let verbs: Vec<_> = DockerVerb::ALL.into_iter().map(DockerVerb::name).collect();
-        return call.finish(Err(Refusal::BadConfig(format!(
-            "`{}` needs one of the words `{}`",
-            call.name,
-            verbs.join("`, `")
-        ))));
+        return Err(no_verb(call));
     }
-    let flags = match Flags::read(&[FLAGS, KLOG], &call.args) {
-        Ok(flags) => flags,
-        Err(refusal) => return call.finish(Err(refusal)),
-    };
+    let flags = Flags::read(&[FLAGS, KLOG], &call.args)?;
     if flags.is_set("help") {
-        return call.finish(call.print(USAGE));
+        return call.print(USAGE);
     }
-    match flags.words() {
-        [] => kubelet::run(call, &flags),
-        [word] if word == "get-credentials" => kubelet::run(call, &flags),
-        [first, more, ..] if first == "get-credentials" => call.finish(Err(Refusal::BadConfig(
-            format!("`get-credentials` takes no word, but there is `{}`", inline(more)),
+    match flags.words().as_slice() {
+        [] | ["get-credentials"] => {
+            Ok(serve_image(|question: &ImageQuestion| kubelet::logins(call, &flags, question)))
+        }
+        ["get-credentials", more, ..] => Err(Refusal::BadConfig(format!(
+            "`get-credentials` takes no word, but there is `{}`",
+            inline(more)
         ))),
-        [word, ..] => call.finish(Err(Refusal::BadConfig(format!(
+        [word, ..] => Err(Refusal::BadConfig(format!(
             "there is no command `{}`: it is get-credentials, or one of docker's: get, store, erase, list, version",
             inline(word)
-        )))),
+        ))),
     }
 }
 
 /// Shows how a login for this host would be found.
-fn explain(call: &Call, host: Option<&str>) -> Result<(), Refusal> {
+fn explain(call: &Call, host: Option<&str>) -> Result<ExitCode, Refusal> {
     let host = host.ok_or_else(|| {
         Refusal::BadConfig("give a registry, such as `europe-docker.pkg.dev`".into())
     })?;
     registry::parse(host).ok_or_else(|| not_ours(host))?;
-    let report = Explain::default();
-    let outcome = docker::token(call, &report).map(drop);
-    call.print(&report.report(outcome.is_ok()))?;
-    outcome
+    call.explain(|report| docker::token(call, report).map(drop))
 }
 
 fn not_ours(host: &str) -> Refusal {

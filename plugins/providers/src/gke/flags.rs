@@ -1,6 +1,6 @@
 //! The flags of `keyward-gke`: those of `gke-gcloud-auth-plugin`, and ours.
 
-use crate::flags::{Flag, Kind, flag};
+use crate::flags::{Flag, HELP, Kind, flag};
 
 /// All of them, in the order of the help.
 pub(super) const FLAGS: &[Flag] = &[
@@ -11,7 +11,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("use_edge_cloud", Kind::Switch),
     flag("location", Kind::Text),
     flag("cluster", Kind::Text),
-    Flag { name: "help", short: Some('h'), kind: Kind::Switch },
+    HELP,
     // Ours.
     flag("source", Kind::Text),
     flag("gdch-audience", Kind::Text),

@@ -33,22 +33,18 @@ enum Source {
     Edge,
 }
 
-pub(crate) fn run(call: &Call) -> ExitCode {
+pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
     // It takes a value, but only after `=`.
     let version = |arg: &str| arg == "--version" || arg.starts_with("--version=");
     if call.args.iter().any(|arg| arg.to_str().is_some_and(version)) {
-        return call.finish(call.print(&format!("{}\n", call.version())));
+        return call.print(&format!("{}\n", call.version()));
     }
-    let flags = match Flags::read(&[FLAGS, KLOG], &call.args) {
-        Ok(flags) => flags,
-        Err(refusal) => return call.finish(Err(refusal)),
-    };
+    let flags = Flags::read(&[FLAGS, KLOG], &call.args)?;
     if flags.is_set("help") {
-        return call.finish(call.print(USAGE));
+        return call.print(USAGE);
     }
     if call.checks {
-        return call
-            .finish(source(call, &flags).and_then(|source| gcloud(source, &flags)).map(drop));
+        return gcloud(source(call, &flags)?, &flags).map(|_| ExitCode::SUCCESS);
     }
     call.serve(|question, explain| {
         let token = obtain(call, &flags, question, explain)?;
@@ -101,7 +97,7 @@ fn source(call: &Call, flags: &Flags) -> Result<Source, Refusal> {
         None => Source::Gcloud,
     };
     if matches!(chosen, Source::Adc) {
-        for name in ACCOUNT.iter().filter(|name| given(flags, name).is_some()) {
+        for name in ACCOUNT.iter().filter(|name| flags.filled(name).is_some()) {
             call.warn(&format!("`--{name}` has no effect on application default credentials"));
         }
     }
@@ -111,20 +107,16 @@ fn source(call: &Call, flags: &Flags) -> Result<Source, Refusal> {
 /// The flags that choose an account of gcloud.
 const ACCOUNT: [&str; 2] = ["account", "impersonate_service_account"];
 
-fn given<'f>(flags: &'f Flags, name: &str) -> Option<&'f str> {
-    flags.text(name).filter(|value| !value.is_empty())
-}
-
 /// What gcloud is asked for.
 fn gcloud(source: Source, flags: &Flags) -> Result<Gcloud, Refusal> {
-    let part = |name: &str, flag: &str| given(flags, name).map(|value| format!("--{flag}={value}"));
+    let part = |name: &str, flag: &str| flags.filled(name).map(|value| format!("--{flag}={value}"));
     let impersonate = part("impersonate_service_account", "impersonate-service-account");
     if source != Source::Edge {
         let parts = [part("project", "project"), part("account", "account"), impersonate];
         return Ok(Gcloud::Login(parts.into_iter().flatten().collect()));
     }
     let (Some(cluster), Some(project), Some(location)) =
-        (given(flags, "cluster"), part("project", "project"), part("location", "location"))
+        (flags.filled("cluster"), part("project", "project"), part("location", "location"))
     else {
         return Err(Refusal::BadConfig(
             "`--use_edge_cloud` needs `--project`, `--location` and `--cluster`".into(),

@@ -90,8 +90,7 @@ impl Google<'_> {
 
     /// A client that never goes through a proxy, whatever the server is called.
     fn metadata_http(&self, limit: Duration) -> Http {
-        let call = self.call;
-        Http::new(call.surroundings.clone(), call.clock.clone(), Trust::default()).near(limit)
+        Http::new(self.call, Trust::default()).near(limit)
     }
 }
 

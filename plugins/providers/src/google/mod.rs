@@ -65,11 +65,10 @@ pub(crate) struct Google<'a> {
 
 impl<'a> Google<'a> {
     pub(crate) fn new(call: &'a Call, explain: &'a Explain, scopes: &[&str]) -> Self {
-        let trust = Trust::default();
         Self {
             call,
             explain,
-            http: Http::new(call.surroundings.clone(), call.clock.clone(), trust),
+            http: Http::new(call, Trust::default()),
             store: RefCell::new(None),
             scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
             audience: None,

@@ -96,7 +96,7 @@ impl Google<'_> {
         let authorities: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
         let authorities = authorities.map_err(|_| bad("it has no certificates in PEM"))?;
         let trust = Trust { authorities, ..Trust::default() };
-        Ok(Http::new(self.call.surroundings.clone(), self.call.clock.clone(), trust))
+        Ok(Http::new(self.call, trust))
     }
 }
 

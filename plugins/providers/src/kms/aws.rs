@@ -1,7 +1,7 @@
 //! Keys in AWS KMS.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use keyward_plugin::{Hash, Question, Refusal, Version};
+use keyward_plugin::{Hash, Refusal};
 use keyward_protocol::Secret;
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ pub(super) fn with<T>(
     (key, region, profile): (&str, Option<&str>, Option<&str>),
     use_it: impl FnOnce(&dyn Backend) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
-    let question = Question::from_env_or(Version::V1Beta1)?;
+    let question = call.question()?;
     let aws = Aws::open(call, &question, explain, profile, region)?;
     let region = aws.region().ok_or_else(no_region)?;
     let keys = aws.keys()?;

@@ -1,7 +1,7 @@
 //! The commands that people run by hand, and that `keyward enroll` runs with the kubeconfig's entries in the
 //! environment.
 
-use std::io::Read as _;
+use std::{io::Read as _, process::ExitCode};
 
 use keyward_plugin::{Hash, Options, Refusal};
 use keyward_process::file::{self, Limits};
@@ -40,8 +40,7 @@ pub(super) enum Command {
 impl Command {
     /// The command that the words name; `None` is the signer itself.
     pub(super) fn of(call: &Call, flags: &Flags) -> Result<Option<Self>, Refusal> {
-        let words: Vec<&str> = flags.words().iter().map(String::as_str).collect();
-        match words.as_slice() {
+        match flags.words().as_slice() {
             [] if call.explains => Ok(Some(Self::Explain)),
             [] => Ok(None),
             ["csr"] => Ok(Some(Self::Csr)),
@@ -54,12 +53,12 @@ impl Command {
         }
     }
 
-    pub(super) fn run(&self, call: &Call, flags: &Flags) -> Result<(), Refusal> {
+    pub(super) fn run(&self, call: &Call, flags: &Flags) -> Result<ExitCode, Refusal> {
         let target = target(call, flags)?;
         let explain = Explain::default();
         match self {
             Self::Csr => {
-                let user = flags.text("user").filter(|user| !user.is_empty()).ok_or_else(|| {
+                let user = flags.filled("user").ok_or_else(|| {
                     Refusal::BadConfig("`--user` is missing: the user name in the cluster".into())
                 })?;
                 let groups = flags.list("group");
@@ -74,10 +73,10 @@ impl Command {
                 })?;
                 let check = |backend: &dyn Backend| belongs(backend, &chain);
                 target.with_backend(call, &explain, check)?;
-                store(&target, &pem)
+                store(&target, &pem).map(|()| ExitCode::SUCCESS)
             }
-            Self::Explain => {
-                let outcome = target.with_backend(call, &explain, |backend| {
+            Self::Explain => call.explain(|explain| {
+                target.with_backend(call, explain, |backend| {
                     explain.note("key", backend.name());
                     csr(backend, "nobody", &[])?;
                     explain.used("key", "it has signed");
@@ -86,10 +85,8 @@ impl Command {
                         explain.note("certificate", "it is the key's");
                     }
                     Ok(())
-                });
-                call.print(&explain.report(outcome.is_ok()))?;
-                outcome
-            }
+                })
+            }),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The flags of `keyward-kms`, for its commands. As a signer it takes the same words from the kubeconfig.
 
-use crate::flags::{Flag, Kind, flag};
+use crate::flags::{Flag, HELP, Kind, flag};
 
 /// All of them, in the order of the help.
 pub(super) const FLAGS: &[Flag] = &[
@@ -13,7 +13,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("version", Kind::Text),
     flag("user", Kind::Text),
     flag("group", Kind::List),
-    Flag { name: "help", short: Some('h'), kind: Kind::Switch },
+    HELP,
 ];
 
 /// What `--help` prints.

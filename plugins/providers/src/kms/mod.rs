@@ -50,18 +50,14 @@ trait Backend {
 }
 
 /// Runs the family.
-pub(crate) fn run(call: &Call) -> ExitCode {
-    let flags = match Flags::read(&[FLAGS], &call.args) {
-        Ok(flags) => flags,
-        Err(refusal) => return call.finish(Err(refusal)),
-    };
+pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
+    let flags = Flags::read(&[FLAGS], &call.args)?;
     if flags.is_set("help") {
-        return call.finish(call.print(USAGE));
+        return call.print(USAGE);
     }
-    match Command::of(call, &flags) {
-        Ok(Some(command)) => call.finish(command.run(call, &flags)),
-        Ok(None) => serve_signer(KmsSigner { call }),
-        Err(refusal) => call.finish(Err(refusal)),
+    match Command::of(call, &flags)? {
+        Some(command) => command.run(call, &flags),
+        None => Ok(serve_signer(KmsSigner { call })),
     }
 }
 

@@ -63,7 +63,7 @@ impl<'a> Transit<'a> {
             })?;
             trust.authorities = found;
         }
-        let http = Http::new(call.surroundings.clone(), call.clock.clone(), trust);
+        let http = Http::new(call, trust);
         let namespace = key.namespace.clone().or_else(|| var("NAMESPACE"));
         Ok(Self { http, url: url.trim_end_matches('/').to_owned(), token, namespace, key })
     }

@@ -1,7 +1,7 @@
 //! The flags of `keyward-oidc`: those of kubelogin and `kubectl oidc-login`, the settings of the kubeconfig's
 //! `auth-provider: oidc` under their own names, and ours.
 
-use crate::flags::{Flag, Kind, flag};
+use crate::flags::{Flag, HELP, Kind, flag};
 
 const FILES: &str = "tokens are kept by the agent, never in files";
 
@@ -35,7 +35,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("oidc-auth-request-extra-params", Kind::List),
     flag("username", Kind::Text),
     flag("password", Kind::Text),
-    Flag { name: "help", short: Some('h'), kind: Kind::Switch },
+    HELP,
     // Its mode without a subcommand, which writes tokens into the kubeconfig.
     flag("kubeconfig", Kind::Refused(STANDALONE)),
     flag("context", Kind::Refused(STANDALONE)),

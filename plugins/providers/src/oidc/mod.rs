@@ -28,7 +28,7 @@ mod verify;
 
 use std::process::ExitCode;
 
-use keyward_plugin::{Credential, Question, Refusal, Version};
+use keyward_plugin::{Credential, Question, Refusal};
 use keyward_protocol::{jwt::Claims, text::inline};
 
 use self::{
@@ -53,26 +53,22 @@ const NAME: &str = "keyward-oidc";
 const KUBELOGIN: &str = "kubelogin";
 
 /// Runs the family.
-pub(crate) fn run(call: &Call) -> ExitCode {
+pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
     #[cfg(feature = "entra")]
     if call.name == KUBELOGIN && crate::entra::is_ours(&call.args) {
         return crate::entra::run(call);
     }
-    let flags = match Flags::read(&[FLAGS, KLOG], &call.args) {
-        Ok(flags) => flags,
-        Err(refusal) => return call.finish(Err(refusal)),
-    };
+    let flags = Flags::read(&[FLAGS, KLOG], &call.args)?;
     if flags.is_set("help") {
-        return call.finish(call.print(USAGE));
+        return call.print(USAGE);
     }
-    let words: Vec<&str> = flags.words().iter().map(String::as_str).collect();
-    match words.as_slice() {
+    match flags.words().as_slice() {
         [] if call.name != NAME && flags.text("oidc-issuer-url").is_none() => {
-            call.finish(Err(Refusal::BadConfig(
+            Err(Refusal::BadConfig(
                 "without `get-token`, kubelogin writes tokens into the kubeconfig, which this program never does\n\n\
                  hint: `keyward-oidc --help` shows the commands"
                     .into(),
-            )))
+            ))
         }
         // The words of `kubectl oidc-login get-token`, so that in a kubeconfig only `command` has to change.
         [] | ["get-token"] | ["oidc-login", "get-token"] => call.serve(|question, explain| {
@@ -80,15 +76,13 @@ pub(crate) fn run(call: &Call) -> ExitCode {
             let end = stated_end(&token, call.clock.now());
             Ok(Credential::token(token.text.expose()).expires_at(end))
         }),
-        ["setup"] => call.finish(setup(call, &flags)),
-        ["clean"] => call.finish(clean(call, &flags)),
-        ["version"] => {
-            call.finish(call.print(&format!("{NAME} {}\n", env!("CARGO_PKG_VERSION"))))
-        }
-        [word, ..] => call.finish(Err(Refusal::BadConfig(format!(
+        ["setup"] => setup(call, &flags),
+        ["clean"] => clean(call, &flags),
+        ["version"] => call.print(&format!("{NAME} {}\n", env!("CARGO_PKG_VERSION"))),
+        [word, ..] => Err(Refusal::BadConfig(format!(
             "there is no command `{}`: it is get-token, setup, clean or version",
             inline(word)
-        )))),
+        ))),
     }
 }
 
@@ -103,9 +97,8 @@ fn obtain(
 }
 
 /// Logs in and shows what the API server and the kubeconfig need.
-fn setup(call: &Call, flags: &Flags) -> Result<(), Refusal> {
-    let question = Question::from_env_or(Version::V1Beta1)?;
-    let token = obtain(call, flags, &question, &Explain::default())?;
+fn setup(call: &Call, flags: &Flags) -> Result<ExitCode, Refusal> {
+    let token = obtain(call, flags, &call.question()?, &Explain::default())?;
     let (settings, _) = Settings::new(call, flags)?;
     let subject = Claims::read(token.text.expose());
     let subject = subject.as_ref().and_then(|claims| claims.text("sub")).unwrap_or(&token.subject);
@@ -127,7 +120,7 @@ fn setup(call: &Call, flags: &Flags) -> Result<(), Refusal> {
 }
 
 /// Makes the agent, and with `--store keyring` the keyring, forget the login.
-fn clean(call: &Call, flags: &Flags) -> Result<(), Refusal> {
+fn clean(call: &Call, flags: &Flags) -> Result<ExitCode, Refusal> {
     if flags.text("oidc-issuer-url").is_none() && flags.text("idp-issuer-url").is_none() {
         return Err(Refusal::BadConfig(
             "`clean` needs the flags of the login that it should forget; there are no files to delete\n\n\
@@ -136,7 +129,6 @@ fn clean(call: &Call, flags: &Flags) -> Result<(), Refusal> {
         ));
     }
     let (settings, trust) = Settings::new(call, flags)?;
-    let question = Question::from_env_or(Version::V1Beta1)?;
-    Session::new(call, (&settings, trust), &question, &Explain::default()).forget();
+    Session::new(call, (&settings, trust), &call.question()?, &Explain::default()).forget();
     call.print("no token of this login is kept any more\n")
 }

@@ -91,8 +91,7 @@ impl<'a> Session<'a> {
                 self.explain.skipped("agent", why);
             }
         }
-        let trust = std::mem::take(&mut self.trust);
-        let http = Http::new(self.call.surroundings.clone(), self.call.clock.clone(), trust);
+        let http = Http::new(self.call, std::mem::take(&mut self.trust));
         let provider = Provider::discover(self.call, self.settings, &http)?;
         let token = match self.refreshed(&provider, old)? {
             Some(token) => token,

@@ -1,6 +1,6 @@
 //! The flags of `keyward-spiffe`.
 
-use crate::flags::{Flag, Kind, flag};
+use crate::flags::{Flag, HELP, Kind, flag};
 
 /// All of them, in the order of the help.
 pub(super) const FLAGS: &[Flag] = &[
@@ -9,7 +9,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("socket", Kind::Text),
     flag("spiffe-id", Kind::Text),
     flag("hint", Kind::Text),
-    Flag { name: "help", short: Some('h'), kind: Kind::Switch },
+    HELP,
 ];
 
 /// What `--help` prints.

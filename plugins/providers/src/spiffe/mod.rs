@@ -27,20 +27,17 @@ const MARGIN: SignedDuration = SignedDuration::from_secs(10);
 const SOCKET: &str = "SPIFFE_ENDPOINT_SOCKET";
 
 /// Runs the family.
-pub(crate) fn run(call: &Call) -> ExitCode {
-    let flags = match Flags::read(&[FLAGS], &call.args) {
-        Ok(flags) => flags,
-        Err(refusal) => return call.finish(Err(refusal)),
-    };
+pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
+    let flags = Flags::read(&[FLAGS], &call.args)?;
     if flags.is_set("help") {
-        return call.finish(call.print(USAGE));
+        return call.print(USAGE);
     }
-    if let [word, ..] = flags.words() {
-        return call.finish(Err(Refusal::BadConfig(format!(
+    if let Some(word) = flags.words().first() {
+        return Err(Refusal::BadConfig(format!(
             "there is no command `{}`\n\nhint: `{} --help`",
             inline(word),
             call.name
-        ))));
+        )));
     }
     call.serve(|_, explain| Request::new(call, &flags)?.credential(call.clock.now(), explain))
 }
@@ -56,7 +53,7 @@ struct Request {
 
 impl Request {
     fn new(call: &Call, flags: &Flags) -> Result<Self, Refusal> {
-        let text = |name| flags.text(name).filter(|value| !value.is_empty()).map(str::to_owned);
+        let text = |name| flags.filled(name).map(str::to_owned);
         let endpoint = text("socket").or_else(|| call.var(SOCKET)).ok_or_else(|| {
             Refusal::BadConfig(format!(
                 "neither `--socket` nor `{SOCKET}` names the socket of the Workload API, such as \
