@@ -51,7 +51,8 @@ impl Kind {
 
 /// A token from the sources of the tool that this program was started as.
 pub(super) fn token(call: &Call, explain: &Explain) -> Result<Token, Refusal> {
-    let google = Google::new(call, explain, &[SCOPE]).self_signed();
+    let mut google = Google::new(call, explain, &[SCOPE]);
+    google.self_signed = true;
     let login = Gcloud::Login(Vec::new());
     let found = match Kind::of(call) {
         Kind::Gcr => gcr(&google)?,

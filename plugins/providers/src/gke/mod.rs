@@ -60,10 +60,10 @@ fn obtain(
     explain: &Explain,
 ) -> Result<Token, Refusal> {
     let source = source(call, flags)?;
-    let google = Google::new(call, explain, &SCOPES)
-        .audience(flags.text("gdch-audience"))
-        .attended(question.interactive())
-        .rejected(question.rejected().is_some_and(|response| response.code == 401));
+    let mut google = Google::new(call, explain, &SCOPES);
+    google.audience = flags.text("gdch-audience").map(str::to_owned);
+    google.attended = question.interactive();
+    google.rejected = question.rejected().is_some_and(|response| response.code == 401);
     let ask = gcloud(source, flags)?;
     let found = match source {
         Source::Edge => google.gcloud(&ask)?,

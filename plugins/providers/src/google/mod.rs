@@ -54,13 +54,13 @@ pub(crate) struct Google<'a> {
     /// What the token is for.
     scopes: Vec<String>,
     /// Whom a token of Google Distributed Cloud is for.
-    audience: Option<String>,
-    /// Whether a key of a service account may sign the token itself, without a request.
-    self_signed: bool,
+    pub(crate) audience: Option<String>,
+    /// Whether a key of a service account may sign the token itself, without a request. Registries accept that.
+    pub(crate) self_signed: bool,
     /// Whether a person may be asked something.
-    attended: bool,
+    pub(crate) attended: bool,
     /// Whether a server has just refused what is kept.
-    rejected: bool,
+    pub(crate) rejected: bool,
 }
 
 impl<'a> Google<'a> {
@@ -76,34 +76,6 @@ impl<'a> Google<'a> {
             attended: false,
             rejected: false,
         }
-    }
-
-    /// Sets whom a token of Google Distributed Cloud is for.
-    #[must_use]
-    pub(crate) fn audience(mut self, audience: Option<&str>) -> Self {
-        self.audience = audience.map(str::to_owned);
-        self
-    }
-
-    /// Lets a key of a service account sign the token itself, which registries accept.
-    #[must_use]
-    pub(crate) fn self_signed(mut self) -> Self {
-        self.self_signed = true;
-        self
-    }
-
-    /// Whether a person may be asked something.
-    #[must_use]
-    pub(crate) fn attended(mut self, attended: bool) -> Self {
-        self.attended = attended;
-        self
-    }
-
-    /// Whether a server has just refused what is kept.
-    #[must_use]
-    pub(crate) fn rejected(mut self, rejected: bool) -> Self {
-        self.rejected = rejected;
-        self
     }
 
     /// The token that the agent keeps under this key, or a new one, which it keeps from then on. One process
