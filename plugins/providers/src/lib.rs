@@ -19,6 +19,7 @@
 
 #[cfg(feature = "acr")]
 mod acr;
+mod agent;
 #[cfg(feature = "aws")]
 mod aws;
 #[cfg(feature = "azure")]

@@ -22,13 +22,13 @@ use self::{
     login::{Login, Method},
 };
 use crate::{
-    Call,
+    Call, agent,
     azure::{Azure, Id, Proof, Token, file_token},
     explain::Explain,
     flags::Flags,
     http::NETWORK,
     oidc::{Kept, Person},
-    store::{Key, Lease, Store, digest_of},
+    store::{Key, Store, digest_of},
 };
 
 /// How long before its end a token is no longer handed out.
@@ -232,20 +232,12 @@ fn kept(
     if question.rejected().is_some_and(|response| response.code == 401) {
         store.forget(key);
     }
-    match store.lease(key, NETWORK + Duration::from_secs(5)) {
-        Lease::Found(secret) => match Kept::from_secret(&secret) {
-            Some(token) => {
-                azure.explain.used("agent", "a token for this identity");
-                return Ok(Token { text: token.text, end: token.end });
-            }
-            None => store.forget(key),
-        },
-        Lease::Ours => azure.explain.skipped("agent", "it keeps no token for this identity"),
-        Lease::NoAgent => {
-            azure
-                .explain
-                .skipped("agent", store.absence().unwrap_or("it keeps nothing").to_owned());
-        }
+    let lease = store.lease(key, NETWORK + Duration::from_secs(5));
+    let missing = "token for this identity";
+    let kept = agent::found(&lease, &mut store, key, azure.explain, missing, Kept::from_secret);
+    if let Some(token) = kept {
+        azure.explain.used("agent", "a token for this identity");
+        return Ok(Token { text: token.text, end: token.end });
     }
     let token = bring()?;
     let secret =

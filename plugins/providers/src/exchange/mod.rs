@@ -32,11 +32,11 @@ use self::{
     template::Facts,
 };
 use crate::{
-    Call,
+    Call, agent,
     explain::Explain,
     flags::Flags,
     http::{Http, Trust},
-    store::{Lease, Store},
+    store::Store,
 };
 
 /// Selects the kubeconfig's protocol where `KUBERNETES_EXEC_INFO` is not set.
@@ -122,19 +122,11 @@ fn credential(
     if question.rejected().is_some_and(|response| response.code == 401) {
         store.forget(&key);
     }
-    match store.lease(&key, PATIENCE) {
-        Lease::Found(kept) => match Login::from_secret(&kept) {
-            Some(login) => {
-                explain.used("agent", "it keeps the result of this exchange");
-                return printed(&login, &settings, now);
-            }
-            None => store.forget(&key),
-        },
-        Lease::Ours => explain.skipped("agent", "it keeps no result of this exchange"),
-        Lease::NoAgent => {
-            let why = store.absence().unwrap_or("it keeps nothing").to_owned();
-            explain.skipped("agent", why);
-        }
+    let (lease, missing) = (store.lease(&key, PATIENCE), "result of this exchange");
+    let kept = agent::found(&lease, &mut store, &key, explain, missing, Login::from_secret);
+    if let Some(login) = kept {
+        explain.used("agent", "it keeps the result of this exchange");
+        return printed(&login, &settings, now);
     }
     let login = obtain(call, &settings, trust, &facts, explain)?;
     let end = login.end(settings.lifetime, now)?;

@@ -36,10 +36,10 @@ use keyward_plugin::Refusal;
 
 pub(crate) use self::{gcloud::Gcloud, token::Token};
 use crate::{
-    Call,
+    Call, agent,
     explain::Explain,
     http::{Http, Trust},
-    store::{Key, Lease, Store},
+    store::{Key, Store},
 };
 
 /// How long to wait for another process that fetches the same token.
@@ -90,19 +90,11 @@ impl<'a> Google<'a> {
         if self.rejected {
             store.forget(key);
         }
-        match store.lease(key, PATIENCE) {
-            Lease::Found(kept) => match Token::from_secret(&kept) {
-                Some(token) => {
-                    self.explain.note("agent", "it keeps this token");
-                    return Ok(token);
-                }
-                None => store.forget(key),
-            },
-            Lease::Ours => self.explain.skipped("agent", "it keeps no token of this identity"),
-            Lease::NoAgent => {
-                let why = store.absence().unwrap_or("it keeps nothing").to_owned();
-                self.explain.skipped("agent", why);
-            }
+        let (lease, missing) = (store.lease(key, PATIENCE), "token of this identity");
+        let kept = agent::found(&lease, store, key, self.explain, missing, Token::from_secret);
+        if let Some(token) = kept {
+            self.explain.note("agent", "it keeps this token");
+            return Ok(token);
         }
         let token = fetch()?;
         if let Some(until) = token.usable_until() {

@@ -21,11 +21,11 @@ use super::{
     verify::{Expect, MARGIN, Verifier},
 };
 use crate::{
-    Call,
+    Call, agent,
     explain::Explain,
     http::{Http, Trust},
     keyring,
-    store::{Lease, Store},
+    store::Store,
 };
 
 /// What a login brings: the token to print, and the answer it came in.
@@ -77,19 +77,12 @@ impl<'a> Session<'a> {
         }
         let call = self.call;
         let waits = || call.tell("waiting for the login that another process has begun");
-        match self.store.lease_or_tell(&key, patience(self.settings), waits) {
-            Lease::Found(kept) => match Token::from_secret(&kept) {
-                Some(token) => {
-                    self.explain.used("agent", format!("a token for {}", inline(&token.who)));
-                    return Ok(token);
-                }
-                None => self.store.forget(&key),
-            },
-            Lease::Ours => self.explain.skipped("agent", "it keeps no token for this identity"),
-            Lease::NoAgent => {
-                let why = self.store.absence().unwrap_or("it keeps nothing").to_owned();
-                self.explain.skipped("agent", why);
-            }
+        let lease = self.store.lease_or_tell(&key, patience(self.settings), waits);
+        let (store, missing) = (&mut self.store, "token for this identity");
+        let kept = agent::found(&lease, store, &key, self.explain, missing, Token::from_secret);
+        if let Some(token) = kept {
+            self.explain.used("agent", format!("a token for {}", inline(&token.who)));
+            return Ok(token);
         }
         let http = Http::new(self.call, std::mem::take(&mut self.trust));
         let provider = Provider::discover(self.call, self.settings, &http)?;
