@@ -4,7 +4,6 @@ use std::{
     ffi::OsString,
     fmt,
     io::{self, Write as _},
-    path::PathBuf,
     process::ExitCode,
     sync::Arc,
 };
@@ -109,16 +108,6 @@ impl Call {
     /// The line that `version` prints.
     pub(crate) fn version(&self) -> String {
         format!("{} (Keyward) {}", self.name, env!("CARGO_PKG_VERSION"))
-    }
-
-    /// A program by its path or its name on `PATH`.
-    pub(crate) fn find_program(&self, name: &str) -> Option<PathBuf> {
-        if name.contains('/') {
-            return Some(self.surroundings.absolute(name.as_ref())).filter(|path| path.is_file());
-        }
-        let path = self.surroundings.var("PATH").unwrap_or_default();
-        let directories = std::env::split_paths(&path).filter(|directory| directory.is_absolute());
-        directories.map(|directory| directory.join(name)).find(|path| path.is_file())
     }
 
     /// Tells the person something that does not stop the program.

@@ -57,6 +57,7 @@ pub mod kms;
 mod link;
 #[cfg(feature = "oidc")]
 mod oidc;
+mod program;
 #[cfg(feature = "http")]
 mod reader;
 #[cfg(feature = "spiffe")]

@@ -1,13 +1,14 @@
 //! `credential_process`: a program that prints credentials.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use keyward_plugin::Refusal;
-use keyward_process::runner::{self, Cancel, Invocation, Status, Stderr, Stdin};
+use keyward_process::runner::{Stderr, Stdin};
 use keyward_protocol::text::inline;
 use serde_json::Value;
 
 use super::{Aws, Keys, chain::parse_time};
+use crate::program::output;
 
 /// How long the program may take.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -21,7 +22,7 @@ impl Aws<'_> {
             return Ok(None);
         };
         let keys = self.ask_program(&command).map_err(|why| {
-            self.explain.failed(&source, why.clone());
+            self.explain.failed(&source, &why);
             Refusal::Failed(format!(
                 "the `credential_process` of the profile `{}` in `{}` gives no credentials: {why}",
                 inline(profile),
@@ -34,23 +35,12 @@ impl Aws<'_> {
 
     /// Runs the command by a shell, as people quote it. Its arguments may be secret and are not shown.
     fn ask_program(&self, command: &str) -> Result<Keys, String> {
-        let attended = self.question.interactive();
-        let mut run = Invocation::new(PathBuf::from("/bin/sh"));
-        run.name = "sh".into();
-        run.args = vec!["-c".into(), command.into()];
-        run.env = self.call.surroundings.vars();
-        run.stdin = if attended { Stdin::Terminal } else { Stdin::Closed };
+        let mut run = self.call.invocation("/bin/sh".into(), "sh", ["-c", command]);
+        run.stdin = Stdin::Terminal;
         run.stderr = Stderr::Shown;
         run.budget = LIMIT;
-        run.attended = attended;
-        let output =
-            runner::run(&run, &Cancel::default()).map_err(|failure| failure.to_string())?;
-        match output.status {
-            Status::Code(0) => {}
-            Status::Code(code) => return Err(format!("it ended with exit code {code}")),
-            Status::Signal(signal) => return Err(format!("it was ended by signal {signal}")),
-        }
-        read(&output.stdout)
+        run.attended = self.question.interactive();
+        read(&output(&run)?.stdout)
     }
 }
 

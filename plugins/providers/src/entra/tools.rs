@@ -1,7 +1,7 @@
 //! The logins of `az` and `azd`. Their tokens are never kept, so that `az logout` takes effect at once.
 
 use keyward_plugin::Refusal;
-use keyward_process::runner::{self, Cancel, Invocation, Status};
+use keyward_process::runner::{self, Cancel, Status};
 use keyward_protocol::text::{clean, inline};
 use serde_json::Value;
 
@@ -54,20 +54,17 @@ fn read(
 /// Runs the program and reads the JSON that it prints. No error contains any of that.
 fn run(azure: &Azure<'_>, login: &Login, program: &str, args: &[&str]) -> Result<Value, Refusal> {
     let failed = |why: String| {
-        azure.explain.failed(format!("`{program}`"), why.clone());
+        azure.explain.failed(format!("`{program}`"), &why);
         Refusal::Failed(format!("`{program}` gives no token: {why}"))
     };
     let found = azure.call.find_program(program).ok_or_else(|| {
         let why = format!("`{program}` is not on `PATH`");
-        azure.explain.failed(format!("`{program}`"), why.clone());
+        azure.explain.failed(format!("`{program}`"), &why);
         Refusal::BadConfig(format!(
             "{why}\n\nhint: install it, or log in in another way (`--login devicecode`)"
         ))
     })?;
-    let mut invocation = Invocation::new(found);
-    invocation.name = program.into();
-    invocation.args = args.iter().map(Into::into).collect();
-    invocation.env = azure.call.surroundings.vars();
+    let mut invocation = azure.call.invocation(found, program, args.iter().copied());
     invocation.env.push(("AZURE_CORE_NO_COLOR".into(), "true".into()));
     invocation.budget = login.timeout;
     let output = runner::run(&invocation, &Cancel::default())

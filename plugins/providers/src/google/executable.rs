@@ -5,12 +5,13 @@ use std::time::Duration;
 use keyward_plugin::Refusal;
 use keyward_process::{
     file::{self, Limits},
-    runner::{self, Cancel, Invocation, Status, Stderr},
+    runner::Stderr,
 };
 use keyward_protocol::{Secret, text::inline};
 use serde_json::Value;
 
 use super::{Google, impersonated::account, info::Info};
+use crate::program::output;
 
 /// The variable without which no program of a file is run.
 const ALLOW: &str = "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES";
@@ -82,10 +83,8 @@ impl Google<'_> {
             .call
             .find_program(&words[0])
             .ok_or_else(|| failed(format!("`{}` is not on `PATH`", inline(&words[0]))))?;
-        let mut run = Invocation::new(program);
-        run.name = words[0].clone().into();
-        run.args = words[1..].iter().map(Into::into).collect();
-        run.env = self.call.surroundings.vars();
+        let args = words[1..].iter().map(String::as_str);
+        let mut run = self.call.invocation(program, &words[0], args);
         let set = |name: &str, value: &str| (name.into(), value.into());
         let account = info.text("service_account_impersonation_url").and_then(account);
         run.env.extend([
@@ -103,13 +102,7 @@ impl Google<'_> {
         }
         run.stderr = Stderr::Shown;
         run.budget = budget;
-        let output =
-            runner::run(&run, &Cancel::default()).map_err(|failure| failed(failure.to_string()))?;
-        match output.status {
-            Status::Code(0) => Ok(output.stdout.to_vec()),
-            Status::Code(code) => Err(failed(format!("it ended with exit code {code}"))),
-            Status::Signal(signal) => Err(failed(format!("it was ended by signal {signal}"))),
-        }
+        Ok(output(&run).map_err(failed)?.stdout.to_vec())
     }
 
     /// The token in an answer of a program. No error contains any of it.

@@ -5,13 +5,16 @@ use std::path::PathBuf;
 use keyward_plugin::Refusal;
 use keyward_process::{
     file::{self, Limits},
-    runner::{self, Cancel, Invocation, Status, Stderr, Stdin},
+    runner::{Stderr, Stdin},
 };
 use keyward_protocol::Secret;
 use serde_json::Value;
 
 use super::{Google, Token};
-use crate::store::{Key, Store, digest_of};
+use crate::{
+    program::output,
+    store::{Key, Store, digest_of},
+};
 
 /// A variable with a token, which gcloud, too, returns as it is.
 const VARIABLE: &str = "CLOUDSDK_AUTH_ACCESS_TOKEN";
@@ -119,23 +122,12 @@ impl Google<'_> {
                  hint: run `gcloud auth login`; `keyward-gke --source adc` takes application default credentials"
             ))
         };
-        let mut run = Invocation::new(program);
-        run.name = "gcloud".into();
-        run.args = args.into_iter().map(Into::into).collect();
-        run.env = self.call.surroundings.vars();
-        run.stdin = if self.attended { Stdin::Terminal } else { Stdin::Closed };
+        let mut run = self.call.invocation(program, "gcloud", args.iter().map(String::as_str));
+        run.stdin = Stdin::Terminal;
         run.stderr = Stderr::Shown;
         run.attended = self.attended;
-        let output =
-            runner::run(&run, &Cancel::default()).map_err(|failure| failed(failure.to_string()))?;
-        match output.status {
-            Status::Code(0) => {}
-            Status::Code(code) => return Err(failed(format!("it ended with exit code {code}"))),
-            Status::Signal(signal) => {
-                return Err(failed(format!("it was ended by signal {signal}")));
-            }
-        }
-        let answer: Value = serde_json::from_slice(&output.stdout)
+        let printed = output(&run).map_err(failed)?.stdout;
+        let answer: Value = serde_json::from_slice(&printed)
             .map_err(|_| failed("what it printed is no JSON".into()))?;
         let (token, end) = match ask {
             Gcloud::Login(_) => {
