@@ -60,6 +60,8 @@ mod oidc;
 mod program;
 #[cfg(feature = "http")]
 mod reader;
+#[cfg(any(feature = "aws", feature = "google"))]
+mod sigv4;
 #[cfg(feature = "spiffe")]
 mod spiffe;
 

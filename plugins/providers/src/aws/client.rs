@@ -1,6 +1,9 @@
 //! HTTP and the runtime that the SDK needs, opened only when something has to be asked over the network.
 
-use std::{net::IpAddr, time::Duration};
+use std::{
+    net::IpAddr,
+    time::{Duration, SystemTime},
+};
 
 use aws_config::provider_config::ProviderConfig;
 use aws_sdk_sts::config::{
@@ -32,7 +35,7 @@ use keyward_protocol::{
 };
 use tokio::runtime::Runtime;
 
-use super::{Aws, Keys, config::Config, keys::system_time};
+use super::{Aws, Keys, config::Config};
 use crate::{Call, link::is_link_local};
 
 /// How long a connection may take to open, and a whole exchange with its retries.
@@ -146,15 +149,13 @@ impl Aws<'_> {
         // They choose among the public endpoints; the SDK refuses them together with another one.
         let switch =
             |variable, name| url.is_none() && self.config.switch(self.call, variable, name);
-        let limits =
-            TimeoutConfig::builder().connect_timeout(CONNECT).operation_timeout(EXCHANGE).build();
         let mut builder = aws_sdk_sts::Config::builder()
             .behavior_version(BehaviorVersion::latest())
             .region(Region::new(region))
             .http_client(network.client(url.as_deref()))
             .identity_cache(IdentityCache::no_cache())
             .retry_config(RetryConfig::standard())
-            .timeout_config(limits)
+            .timeout_config(limits())
             .time_source(Time(self.call.clock.clone()))
             .use_fips(switch("AWS_USE_FIPS_ENDPOINT", "use_fips_endpoint"))
             .use_dual_stack(switch("AWS_USE_DUALSTACK_ENDPOINT", "use_dualstack_endpoint"));
@@ -227,14 +228,16 @@ impl Aws<'_> {
         url: Option<&str>,
         region: Option<String>,
     ) -> Result<ProviderConfig, Refusal> {
-        let limits =
-            TimeoutConfig::builder().connect_timeout(CONNECT).operation_timeout(EXCHANGE).build();
         Ok(ProviderConfig::without_region()
             .with_region(region.map(Region::new))
             .with_http_client(self.network()?.client(url))
-            .with_timeout_config(limits)
+            .with_timeout_config(limits())
             .with_time_source(Time(self.call.clock.clone())))
     }
+}
+
+fn limits() -> TimeoutConfig {
+    TimeoutConfig::builder().connect_timeout(CONNECT).operation_timeout(EXCHANGE).build()
 }
 
 pub(crate) fn no_region() -> Refusal {
@@ -249,8 +252,8 @@ pub(crate) fn no_region() -> Refusal {
 struct Time(SharedClock);
 
 impl TimeSource for Time {
-    fn now(&self) -> std::time::SystemTime {
-        system_time(self.0.now())
+    fn now(&self) -> SystemTime {
+        self.0.now().into()
     }
 }
 

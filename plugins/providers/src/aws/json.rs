@@ -1,16 +1,13 @@
 //! Signed requests to services that the SDK has no client for here: each would bring a model of 50 more.
 
-use aws_sigv4::{
-    http_request::{SignableBody, SignableRequest, SigningSettings, sign},
-    sign::v4,
-};
-use aws_smithy_runtime_api::client::identity::Identity;
+use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings};
 use jiff::Timestamp;
 use keyward_plugin::Refusal;
 use keyward_protocol::{Secret, text::inline};
 use serde_json::Value;
 
-use super::{Aws, Keys, system_time};
+use super::{Aws, Keys};
+use crate::sigv4::sign;
 
 /// What every request is.
 const CONTENT: &str = "application/x-amz-json-1.1";
@@ -40,16 +37,6 @@ impl Aws<'_> {
         let url = format!("{}/", url.trim_end_matches('/'));
         let host =
             url.split("://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_default();
-        let identity: Identity = keys.to_sdk().into();
-        let params = v4::SigningParams::builder()
-            .identity(&identity)
-            .region(operation.region)
-            .name(operation.service)
-            .time(system_time(now))
-            .settings(SigningSettings::default())
-            .build()
-            .map_err(Refusal::failed)?
-            .into();
         let own = [("host", host), ("content-type", CONTENT), ("x-amz-target", operation.target)];
         let request = SignableRequest::new(
             "POST",
@@ -57,8 +44,10 @@ impl Aws<'_> {
             own.into_iter(),
             SignableBody::Bytes(body.as_bytes()),
         );
+        let place = (operation.service, operation.region);
+        let settings = SigningSettings::default();
         let request = request.map_err(Refusal::failed)?;
-        let (signed, _) = sign(request, &params).map_err(Refusal::failed)?.into_parts();
+        let signed = sign(keys.to_sdk(), place, now, settings, request)?;
         let mut headers = own[1..].to_vec();
         headers.extend(signed.headers());
         let answer = self.send("POST", &url, &headers, body)?;

@@ -1,7 +1,5 @@
 //! Credentials of AWS.
 
-use std::time::{Duration, SystemTime};
-
 use aws_credential_types::Credentials;
 use jiff::Timestamp;
 use keyward_protocol::Secret;
@@ -28,7 +26,7 @@ impl Keys {
     /// Takes over what a provider of the SDK returned.
     pub(crate) fn from_sdk(found: &Credentials, origin: String) -> Self {
         let session = found.session_token().map(Secret::new);
-        let expires = found.expiry().and_then(timestamp);
+        let expires = found.expiry().and_then(|end| Timestamp::try_from(end).ok());
         let (id, secret) =
             (found.access_key_id().to_owned(), Secret::new(found.secret_access_key()));
         Self { id, secret, session, expires, origin }
@@ -60,17 +58,6 @@ impl Keys {
         keys.expires = expires;
         Some(keys)
     }
-}
-
-/// A time of the SDK.
-pub(crate) fn timestamp(time: SystemTime) -> Option<Timestamp> {
-    Timestamp::try_from(time).ok()
-}
-
-/// A time for the SDK.
-pub(crate) fn system_time(time: Timestamp) -> SystemTime {
-    let millis = u64::try_from(time.as_millisecond()).unwrap_or(0);
-    SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
 }
 
 #[cfg(test)]

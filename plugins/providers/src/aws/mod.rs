@@ -29,13 +29,7 @@ use keyward_plugin::{Question, Refusal};
 use keyward_protocol::text::inline;
 
 use self::{client::Network, config::Config, sts::now_or_never};
-pub(crate) use self::{
-    client::no_region,
-    json::Operation,
-    keys::{Keys, system_time},
-    role::Role,
-    sts::Endpoint,
-};
+pub(crate) use self::{client::no_region, json::Operation, keys::Keys, role::Role, sts::Endpoint};
 use crate::{Call, explain::Explain, store::Store};
 
 /// The settings of one call, and what is opened once for all of its sources.

@@ -2,19 +2,17 @@
 
 use std::time::Duration;
 
-use aws_credential_types::Credentials;
-use aws_sigv4::{
-    http_request::{SignableBody, SignableRequest, SignatureLocation, SigningSettings, sign},
-    sign::v4,
-};
-use aws_smithy_runtime_api::client::identity::Identity;
+use aws_sigv4::http_request::{SignableBody, SignableRequest, SignatureLocation, SigningSettings};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
 use keyward_plugin::{Refusal, expiry};
 use keyward_protocol::Secret;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::aws::{Endpoint, Keys, system_time};
+use crate::{
+    aws::{Endpoint, Keys},
+    sigv4::sign,
+};
 
 /// What every token begins with.
 pub(super) const PREFIX: &str = "k8s-aws-v1.";
@@ -57,25 +55,11 @@ impl Token {
                 keyward_protocol::time::format_rfc3339(end)
             )));
         }
-        let session = keys.session.as_ref().map(|session| session.expose().to_owned());
-        let credentials =
-            Credentials::new(&keys.id, keys.secret.expose(), session, None, "keyward");
-        let identity: Identity = credentials.into();
         let mut settings = SigningSettings::default();
         settings.signature_location = SignatureLocation::QueryParams;
         settings.expires_in = Some(Duration::from_secs(URL_LIFE));
         // As botocore: the session token is in the URL, and all headers that are given are signed.
         settings.excluded_headers = None;
-        let time = system_time(now);
-        let params = v4::SigningParams::builder()
-            .identity(&identity)
-            .region(&endpoint.region)
-            .name("sts")
-            .time(time)
-            .settings(settings)
-            .build()
-            .map_err(Refusal::failed)?
-            .into();
         let url = format!("https://{}/?{QUERY}", endpoint.host);
         let headers = [("host", endpoint.host.as_str()), (CLUSTER, cluster)];
         let body = SignableBody::Bytes(b"");
@@ -83,8 +67,8 @@ impl Token {
         let request = request.map_err(|_| {
             Refusal::BadConfig("the name of the cluster cannot be in an HTTP header".into())
         })?;
-        let (signed, _) = sign(request, &params).map_err(Refusal::failed)?.into_parts();
-        let signed = signed.into_parts().1;
+        let place = ("sts", endpoint.region.as_str());
+        let signed = sign(keys.to_sdk(), place, now, settings, request)?.into_parts().1;
         // In botocore's order, so that the token is the same to the byte.
         let text = [
             "X-Amz-Algorithm",

@@ -1,13 +1,7 @@
 //! Credentials of AWS, which prove themselves to Google by a signed request that Google sends to AWS.
 
-use std::time::SystemTime;
-
 use aws_credential_types::Credentials;
-use aws_sigv4::{
-    http_request::{SignableBody, SignableRequest, SigningSettings, sign},
-    sign::v4,
-};
-use aws_smithy_runtime_api::client::identity::Identity;
+use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings};
 use http::Request;
 use keyward_plugin::Refusal;
 use keyward_protocol::{Secret, text::inline};
@@ -20,6 +14,7 @@ use super::{
     oauth::{refused, shown},
     subject::check_source,
 };
+use crate::sigv4::sign;
 
 /// The header that binds the request to Google and to the pool.
 const TARGET: &str = "x-goog-cloud-target-resource";
@@ -45,20 +40,11 @@ impl Google<'_> {
         })?;
         let keys = self.aws_keys(info, source, &session)?;
         let target = info.required("audience")?;
-        let identity: Identity = keys.into();
-        let params = v4::SigningParams::builder()
-            .identity(&identity)
-            .region(&region)
-            .name("sts")
-            .time(SystemTime::from(self.call.clock.now()))
-            .settings(SigningSettings::default())
-            .build()
-            .map_err(Refusal::failed)?
-            .into();
         let own = [("host", host), (TARGET, target)];
         let request = SignableRequest::new("POST", &url, own.into_iter(), SignableBody::Bytes(b""));
-        let (signed, _) =
-            sign(request.map_err(Refusal::failed)?, &params).map_err(Refusal::failed)?.into_parts();
+        let request = request.map_err(Refusal::failed)?;
+        let now = self.call.clock.now();
+        let signed = sign(keys, ("sts", &region), now, SigningSettings::default(), request)?;
         let headers: Vec<Value> = own
             .into_iter()
             .chain(signed.headers())
