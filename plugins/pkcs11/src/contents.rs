@@ -58,35 +58,32 @@ impl Contents {
         for handle in find(session, ObjectClass::PUBLIC_KEY)? {
             let fields = Fields::read(session, handle, PUBLIC).map_err(fail)?;
             if let Some(public) = fields.public() {
-                found.public.push((fields.names(), public));
+                found.public.push((fields.names, public));
             }
         }
         for handle in find(session, ObjectClass::CERTIFICATE)? {
             let fields = Fields::read(session, handle, CERTIFICATE).map_err(fail)?;
             // YubiKeys show their attestation under the id of the key it is about.
-            let names = fields.names();
-            let attests = names.label.starts_with("X.509 Certificate for PIV Attestation");
-            if let Some(certificate) = fields.value().and_then(Certificate::parse)
+            let attests = fields.names.label.starts_with("X.509 Certificate for PIV Attestation");
+            if let Some(certificate) = fields.value.as_deref().and_then(Certificate::parse)
                 && !attests
             {
-                found.certificates.push((names, certificate));
+                found.certificates.push((fields.names, certificate));
             }
         }
         let private = [PUBLIC, USE].concat();
         for handle in find(session, ObjectClass::PRIVATE_KEY)? {
             let fields = Fields::read(session, handle, &private).map_err(fail)?;
-            if fields.flag(AttributeType::Sign) == Some(false) {
+            if fields.signs == Some(false) {
                 continue;
             }
             let mut key = Private {
                 handle,
-                names: fields.names(),
                 kind: fields.kind(),
                 public: fields.public(),
-                always_authenticate: fields
-                    .flag(AttributeType::AlwaysAuthenticate)
-                    .unwrap_or(false),
-                extractable: fields.flag(AttributeType::Extractable).unwrap_or(false),
+                names: fields.names,
+                always_authenticate: fields.always_authenticate,
+                extractable: fields.extractable,
             };
             found.complete(&mut key);
             found.private.push(key);
@@ -132,8 +129,20 @@ const USE: &[AttributeType] =
 const CERTIFICATE: &[AttributeType] =
     &[AttributeType::Id, AttributeType::Label, AttributeType::Value];
 
-/// The attributes that an object was willing to show.
-struct Fields(Vec<Attribute>);
+/// The attributes that an object was willing to show. Those that are empty count as missing.
+#[derive(Default)]
+struct Fields {
+    names: Names,
+    key_type: Option<KeyType>,
+    value: Option<Vec<u8>>,
+    modulus: Option<Vec<u8>>,
+    exponent: Option<Vec<u8>>,
+    parameters: Option<Vec<u8>>,
+    point: Option<Vec<u8>>,
+    signs: Option<bool>,
+    always_authenticate: bool,
+    extractable: bool,
+}
 
 impl Fields {
     fn read(
@@ -141,87 +150,42 @@ impl Fields {
         handle: ObjectHandle,
         wanted: &[AttributeType],
     ) -> Result<Self, Error> {
-        session.get_attributes(handle, wanted).map(Self)
-    }
-
-    fn names(&self) -> Names {
-        let mut names = Names::default();
-        for attribute in &self.0 {
+        let filled = |bytes: Vec<u8>| Some(bytes).filter(|bytes| !bytes.is_empty());
+        let mut fields = Self::default();
+        for attribute in session.get_attributes(handle, wanted)? {
             match attribute {
-                Attribute::Id(id) => names.id.clone_from(id),
+                Attribute::Id(id) => fields.names.id = id,
                 Attribute::Label(label) => {
-                    let text = String::from_utf8_lossy(label);
-                    text.trim_end_matches('\0').clone_into(&mut names.label);
+                    let text = String::from_utf8_lossy(&label);
+                    text.trim_end_matches('\0').clone_into(&mut fields.names.label);
                 }
+                Attribute::KeyType(kind) => fields.key_type = Some(kind),
+                Attribute::Value(value) => fields.value = filled(value),
+                Attribute::Modulus(modulus) => fields.modulus = filled(modulus),
+                Attribute::PublicExponent(exponent) => fields.exponent = filled(exponent),
+                Attribute::EcParams(parameters) => fields.parameters = filled(parameters),
+                Attribute::EcPoint(point) => fields.point = filled(point),
+                Attribute::Sign(flag) => fields.signs = Some(flag),
+                Attribute::AlwaysAuthenticate(flag) => fields.always_authenticate = flag,
+                Attribute::Extractable(flag) => fields.extractable = flag,
                 _ => {}
             }
         }
-        names
-    }
-
-    fn value(&self) -> Option<&[u8]> {
-        self.bytes(|attribute| match attribute {
-            Attribute::Value(value) => Some(value),
-            _ => None,
-        })
-    }
-
-    fn bytes(&self, pick: impl Fn(&Attribute) -> Option<&Vec<u8>>) -> Option<&[u8]> {
-        self.0.iter().find_map(pick).map(Vec::as_slice).filter(|bytes| !bytes.is_empty())
-    }
-
-    fn flag(&self, kind: AttributeType) -> Option<bool> {
-        self.0.iter().find(|attribute| attribute.attribute_type() == kind).and_then(|attribute| {
-            match attribute {
-                Attribute::Sign(flag)
-                | Attribute::AlwaysAuthenticate(flag)
-                | Attribute::Extractable(flag) => Some(*flag),
-                _ => None,
-            }
-        })
-    }
-
-    fn key_type(&self) -> Option<KeyType> {
-        self.0.iter().find_map(|attribute| match attribute {
-            Attribute::KeyType(kind) => Some(*kind),
-            _ => None,
-        })
-    }
-
-    fn parameters(&self) -> Option<&[u8]> {
-        self.bytes(|attribute| match attribute {
-            Attribute::EcParams(parameters) => Some(parameters),
-            _ => None,
-        })
-    }
-
-    fn modulus(&self) -> Option<&[u8]> {
-        self.bytes(|attribute| match attribute {
-            Attribute::Modulus(modulus) => Some(modulus),
-            _ => None,
-        })
+        Ok(fields)
     }
 
     fn kind(&self) -> Option<Kind> {
-        match self.key_type()? {
+        match self.key_type? {
             // The exponent does not matter for the length.
-            KeyType::RSA => Some(Public::rsa(self.modulus()?, &[1])?.kind),
-            _ => Kind::curve(self.parameters()?),
+            KeyType::RSA => Some(Public::rsa(self.modulus.as_deref()?, &[1])?.kind),
+            _ => Kind::curve(self.parameters.as_deref()?),
         }
     }
 
     fn public(&self) -> Option<Public> {
-        if self.key_type()? == KeyType::RSA {
-            let exponent = self.bytes(|attribute| match attribute {
-                Attribute::PublicExponent(exponent) => Some(exponent),
-                _ => None,
-            })?;
-            return Public::rsa(self.modulus()?, exponent);
+        match self.key_type? {
+            KeyType::RSA => Public::rsa(self.modulus.as_deref()?, self.exponent.as_deref()?),
+            _ => Public::curve(self.parameters.as_deref()?, self.point.as_deref()?),
         }
-        let point = self.bytes(|attribute| match attribute {
-            Attribute::EcPoint(point) => Some(point),
-            _ => None,
-        })?;
-        Public::curve(self.parameters()?, point)
     }
 }
