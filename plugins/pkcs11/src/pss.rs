@@ -1,6 +1,7 @@
 //! RSA paddings in software, for tokens that have the bare RSA operation alone.
 
 use keyward_plugin::{Hash, Refusal};
+use keyward_protocol::der;
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
 /// The digest of all parts, one after the other.
@@ -21,34 +22,14 @@ pub(crate) fn digest(hash: Hash, parts: &[&[u8]]) -> Vec<u8> {
 
 /// What PKCS#1 v1.5 signs: the digest, with the name of its hash before it.
 pub(crate) fn digest_info(hash: Hash, digest: &[u8]) -> Vec<u8> {
-    let (name, length) = match hash {
-        Hash::Sha256 => (1, 0x20),
-        Hash::Sha384 => (2, 0x30),
-        Hash::Sha512 => (3, 0x40),
+    let last = match hash {
+        Hash::Sha256 => 1,
+        Hash::Sha384 => 2,
+        Hash::Sha512 => 3,
     };
-    let mut out = vec![
-        0x30,
-        0x11 + length,
-        0x30,
-        0x0d,
-        0x06,
-        0x09,
-        0x60,
-        0x86,
-        0x48,
-        0x01,
-        0x65,
-        0x03,
-        0x04,
-        0x02,
-        name,
-        0x05,
-        0x00,
-        0x04,
-        length,
-    ];
-    out.extend_from_slice(digest);
-    out
+    let name = [0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, last];
+    let algorithm = der::element(der::SEQUENCE, &[&der::element(der::OID, &[&name]), der::NULL]);
+    der::element(der::SEQUENCE, &[&algorithm, &der::element(der::OCTET_STRING, &[digest])])
 }
 
 /// EMSA-PKCS1-v1_5 (RFC 8017, 9.2) for a modulus of so many bits.
