@@ -8,12 +8,7 @@ use keyward_protocol::{Secret, text::inline};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use super::{
-    Google,
-    info::Info,
-    oauth::{refused, shown},
-    subject::check_source,
-};
+use super::{Google, info::Info, oauth::shown, subject::check_source};
 use crate::sigv4::sign;
 
 /// The header that binds the request to Google and to the pool.
@@ -68,11 +63,7 @@ impl Google<'_> {
             .header("X-aws-ec2-metadata-token-ttl-seconds", "300")
             .body(Vec::new())
             .map_err(|_| info.bad("`imdsv2_session_token_url` is no address"))?;
-        let answer = self.http.call(request).map_err(Refusal::failed)?;
-        if answer.status() != 200 {
-            return Err(refused(url, answer.status().as_u16(), answer.body()));
-        }
-        let token = String::from_utf8(answer.into_body())
+        let token = String::from_utf8(self.ask(url, request)?)
             .map_err(|_| Refusal::Failed(format!("`{}` answered no token", shown(url))))?;
         Ok(vec![(SESSION.to_owned(), token)])
     }

@@ -9,11 +9,8 @@ use super::{
     Google, Token,
     impersonated::IAM,
     info::Info,
-    oauth::{Body, basic, post},
+    oauth::{Body, STS, basic},
 };
-
-/// The address that a file without one stands for.
-const TOKEN: &str = "https://sts.googleapis.com/v1/token";
 
 impl Google<'_> {
     /// A file of type `external_account`.
@@ -28,7 +25,7 @@ impl Google<'_> {
     }
 
     fn exchange(&self, info: &Info, scopes: &[String]) -> Result<Token, Refusal> {
-        let url = info.text("token_url").unwrap_or(TOKEN);
+        let url = info.text("token_url").unwrap_or(STS);
         self.check_address(info, "token_url", url)?;
         let audience = info.required("audience")?;
         let kind = info.required("subject_token_type")?;
@@ -58,8 +55,7 @@ impl Google<'_> {
             options = utf8_percent_encode(&json, NON_ALPHANUMERIC).to_string();
             body.push(("options", &options));
         }
-        let answer = post(&self.http, url, client.as_deref(), &Body::Form(&body))?;
-        self.read_token(url, &answer)
+        self.fetch(url, client.as_deref(), &Body::Form(&body))
     }
 }
 

@@ -17,6 +17,10 @@ const JSON: &str = "application/json";
 /// What a server may recover from at once.
 const PASSING: [u16; 6] = [408, 429, 500, 502, 503, 504];
 
+/// The token endpoints of Google: for people and service accounts, and for tokens of others.
+pub(super) const TOKEN: &str = "https://oauth2.googleapis.com/token";
+pub(super) const STS: &str = "https://sts.googleapis.com/v1/token";
+
 /// The domain of Google's services.
 const GOOGLE: &str = "googleapis.com";
 
@@ -43,6 +47,25 @@ impl Google<'_> {
             ));
         }
         Ok(())
+    }
+
+    /// Sends a request for a token, and reads the token in the answer.
+    pub(super) fn fetch(
+        &self,
+        url: &str,
+        authorization: Option<&str>,
+        body: &Body<'_>,
+    ) -> Result<Token, Refusal> {
+        self.read_token(url, &post(&self.http, url, authorization, body)?)
+    }
+
+    /// Sends a request for something else, and returns the body of the answer.
+    pub(super) fn ask(&self, url: &str, request: Request<Vec<u8>>) -> Result<Vec<u8>, Refusal> {
+        let answer = self.http.call(request).map_err(Refusal::failed)?;
+        match answer.status().as_u16() {
+            200 => Ok(answer.into_body()),
+            status => Err(refused(url, status, answer.body())),
+        }
     }
 
     /// The token in an answer with `access_token` and `expires_in`.

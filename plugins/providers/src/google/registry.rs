@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{
     Google, Token,
     info::Info,
-    oauth::{Body, post, shown},
+    oauth::{Body, STS, TOKEN, shown},
     token::MARGIN,
 };
 use crate::{
@@ -19,11 +19,7 @@ use crate::{
     store::{Key, digest_of},
 };
 
-const STS: &str = "https://sts.googleapis.com/v1/token";
-
 const CLOUD: &str = "https://www.googleapis.com/auth/cloud-platform";
-
-const OAUTH: &str = "https://oauth2.googleapis.com/token";
 
 /// The client that `docker-credential-gcr gcr-login` logs in with. It is public, as of every installed program.
 const CLIENT: (&str, &str) = (
@@ -60,8 +56,7 @@ impl Google<'_> {
             "subject_token": pod.expose(),
             "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
         });
-        let answer = post(&self.http, url, None, &Body::Json(&body))?;
-        self.read_token(url, &answer)
+        self.fetch(url, None, &Body::Json(&body))
     }
 
     /// The `.dockercfg` in the instance's metadata, or at the URL that is there.
@@ -76,12 +71,7 @@ impl Google<'_> {
             let request = http::Request::get(&place).body(Vec::new());
             let request = request
                 .map_err(|_| Refusal::Failed(format!("`{name}` in the metadata is no address")))?;
-            let answer = self.http.call(request).map_err(Refusal::failed)?;
-            if answer.status() != 200 {
-                let status = answer.status().as_u16();
-                return Err(super::oauth::refused(&place, status, answer.body()));
-            }
-            text = answer.into_body();
+            text = self.ask(&place, request)?;
         }
         serde_json::from_slice(&text)
             .map_err(|_| Refusal::Failed(format!("what `{}` answered is no JSON", shown(&place))))
@@ -134,8 +124,7 @@ impl Google<'_> {
             ("client_secret", CLIENT.1),
             ("refresh_token", refresh),
         ];
-        let answer = post(&self.http, OAUTH, None, &Body::Form(&body))?;
-        self.read_token(OAUTH, &answer)
+        self.fetch(TOKEN, None, &Body::Form(&body))
     }
 
     /// A file of `docker-credential-gcr` that exists.

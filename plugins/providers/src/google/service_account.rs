@@ -10,14 +10,12 @@ use serde_json::json;
 use super::{
     Google, Token,
     info::Info,
-    oauth::{Body, post},
+    oauth::{Body, TOKEN, post},
 };
 use crate::{
     client_auth::SigningKey,
     http::{Http, Trust, require_https},
 };
-
-const TOKEN: &str = "https://oauth2.googleapis.com/token";
 
 /// How long an assertion is valid, in seconds. Google's libraries ask for as much.
 const LIFETIME: i64 = 3600;
@@ -37,8 +35,7 @@ impl Google<'_> {
             ("assertion", assertion.as_str()),
             ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
         ];
-        let answer = post(&self.http, url, None, &Body::Form(&body))?;
-        self.read_token(url, &answer)
+        self.fetch(url, None, &Body::Form(&body))
     }
 
     /// A token that the key of a service account signs itself.

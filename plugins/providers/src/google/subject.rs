@@ -6,11 +6,7 @@ use keyward_process::file::{self, Limits};
 use keyward_protocol::{Secret, text::inline, url::Url};
 use serde_json::Value;
 
-use super::{
-    Google,
-    info::Info,
-    oauth::{refused, shown},
-};
+use super::{Google, info::Info, oauth::shown};
 use crate::{http::require_https, link::is_link_local, store::digest_of};
 
 const SOURCE: &str = "credential_source";
@@ -102,12 +98,7 @@ impl Google<'_> {
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        let answer = self.http.call(request.body(Vec::new()).map_err(|_| bad())?);
-        let answer = answer.map_err(Refusal::failed)?;
-        if answer.status() != 200 {
-            return Err(refused(url, answer.status().as_u16(), answer.body()));
-        }
-        Ok(answer.into_body())
+        self.ask(url, request.body(Vec::new()).map_err(|_| bad())?)
     }
 }
 

@@ -5,11 +5,8 @@ use keyward_plugin::Refusal;
 use super::{
     Google, Token,
     info::Info,
-    oauth::{Body, basic, post},
+    oauth::{Body, TOKEN, basic},
 };
-
-/// The token endpoint of files that name none.
-const TOKEN: &str = "https://oauth2.googleapis.com/token";
 
 impl Google<'_> {
     /// What `gcloud auth application-default login` writes. Its scopes were chosen then.
@@ -22,8 +19,7 @@ impl Google<'_> {
             ("client_secret", info.required("client_secret")?),
             ("refresh_token", info.required("refresh_token")?),
         ];
-        let answer = post(&self.http, url, None, &Body::Form(&body))?;
-        self.read_token(url, &answer)
+        self.fetch(url, None, &Body::Form(&body))
     }
 
     /// What the same command writes for somebody of a workforce pool.
@@ -33,7 +29,6 @@ impl Google<'_> {
         let client = basic(info.required("client_id")?, info.required("client_secret")?);
         let body =
             [("grant_type", "refresh_token"), ("refresh_token", info.required("refresh_token")?)];
-        let answer = post(&self.http, url, Some(&client), &Body::Form(&body))?;
-        self.read_token(url, &answer)
+        self.fetch(url, Some(&client), &Body::Form(&body))
     }
 }
