@@ -12,18 +12,17 @@ use keyward_protocol::text::inline;
 use openidconnect::{
     AuthenticationFlow, AuthorizationCode, CsrfToken, HttpRequest, Nonce, PkceCodeChallenge,
     PkceCodeVerifier, RedirectUrl, Scope,
-    core::{CoreResponseType, CoreTokenResponse},
+    core::CoreResponseType,
     url::{Url, form_urlencoded},
 };
 
 use super::{
     gate::Gate,
-    kept::Token,
     loopback::{Loopback, Visit},
     page::Page,
     provider::Provider,
     settings::Settings,
-    verify::{Expect, Verifier},
+    verify::{Expect, Login},
 };
 use crate::Call;
 
@@ -71,7 +70,7 @@ impl CodeFlow<'_> {
     pub(super) fn with_listener(
         &self,
         browser: Result<Browser, &'static str>,
-    ) -> Result<(Token, CoreTokenResponse), Refusal> {
+    ) -> Result<Login, Refusal> {
         let (sender, events) = mpsc::channel();
         let listener = self.settings.listener.as_ref();
         let loopback = Loopback::listen(&self.settings.listen, listener, sender.clone())?;
@@ -99,7 +98,7 @@ impl CodeFlow<'_> {
     }
 
     /// Shows the address of the login page and asks for the code that it ends with.
-    pub(super) fn with_pasted_code(&self) -> Result<(Token, CoreTokenResponse), Refusal> {
+    pub(super) fn with_pasted_code(&self) -> Result<Login, Refusal> {
         let attempt = self.attempt(self.settings.redirect.clone().unwrap_or_default())?;
         let mut terminal = terminal(self.attended)?;
         self.gate.opened(self.call.clock.now());
@@ -167,11 +166,7 @@ impl CodeFlow<'_> {
     }
 
     /// Answers a request of the browser; `None` if it does not end the login.
-    fn visited(
-        &self,
-        visit: Visit,
-        attempt: &Attempt,
-    ) -> Option<Result<(Token, CoreTokenResponse), Refusal>> {
+    fn visited(&self, visit: Visit, attempt: &Attempt) -> Option<Result<Login, Refusal>> {
         let target = visit.target.clone();
         let (path, query) = target.split_once('?').unwrap_or((&target, ""));
         let wanted = attempt.redirect.url().path();
@@ -205,7 +200,7 @@ impl CodeFlow<'_> {
     }
 
     /// Takes what a person pasted: a code, or the address that the browser ended at.
-    fn pasted(&self, text: &str, attempt: &Attempt) -> Result<(Token, CoreTokenResponse), Refusal> {
+    fn pasted(&self, text: &str, attempt: &Attempt) -> Result<Login, Refusal> {
         let text = text.trim();
         let code = match text
             .split_once('?')
@@ -272,11 +267,7 @@ impl CodeFlow<'_> {
     }
 
     /// Exchanges the code for tokens and checks them.
-    fn redeem(
-        &self,
-        code: AuthorizationCode,
-        attempt: &Attempt,
-    ) -> Result<(Token, CoreTokenResponse), Refusal> {
+    fn redeem(&self, code: AuthorizationCode, attempt: &Attempt) -> Result<Login, Refusal> {
         let mut request = self
             .provider
             .client
@@ -292,11 +283,7 @@ impl CodeFlow<'_> {
         let send = |request: HttpRequest| self.provider.send(request);
         let response =
             request.request(&send).map_err(|error| self.provider.refused("the code", &error))?;
-        let verifier =
-            Verifier { call: self.call, settings: self.settings, provider: self.provider };
-        let token = verifier.pick(&response, &Expect::Nonce(&attempt.nonce))?;
-        let token = token.ok_or_else(|| no_id_token(self.settings))?;
-        Ok((token, response))
+        self.provider.login(response, &Expect::Nonce(&attempt.nonce))
     }
 
     fn nobody_came(&self) -> Refusal {
@@ -323,15 +310,6 @@ pub(super) fn terminal(attended: bool) -> Result<Terminal, Refusal> {
         "somebody has to log in, and nobody is at a terminal\n\n\
          hint: run the command at a terminal, with `interactiveMode: IfAvailable` or `Always` in the kubeconfig"
             .into(),
-    ))
-}
-
-/// The refusal of an answer without an ID token.
-pub(super) fn no_id_token(settings: &Settings) -> Refusal {
-    Refusal::Failed(format!(
-        "`{}` gave no ID token\n\n\
-         hint: allow the client the scope `openid`, or print the access token with `--oidc-use-access-token`",
-        inline(&settings.issuer)
     ))
 }
 

@@ -8,17 +8,14 @@ use keyward_process::browser::Browser;
 use keyward_protocol::text::inline;
 use openidconnect::{
     DeviceCodeErrorResponseType, HttpRequest, PkceCodeChallenge, PkceCodeVerifier,
-    RequestTokenError, Scope,
-    core::{CoreDeviceAuthorizationResponse, CoreTokenResponse},
+    RequestTokenError, Scope, core::CoreDeviceAuthorizationResponse,
 };
 
 use super::{
-    code::no_id_token,
     gate::Gate,
-    kept::Token,
     provider::Provider,
     settings::Settings,
-    verify::{Expect, Verifier},
+    verify::{Expect, Login},
 };
 use crate::{Call, http::require_https};
 
@@ -70,7 +67,7 @@ impl DeviceFlow<'_> {
         &self,
         started: &Started,
         browser: Result<Browser, &'static str>,
-    ) -> Result<(Token, CoreTokenResponse), Refusal> {
+    ) -> Result<Login, Refusal> {
         let details = &started.details;
         let page = details.verification_uri().as_str();
         let complete = details.verification_uri_complete().map(|page| page.secret().as_str());
@@ -127,11 +124,7 @@ impl DeviceFlow<'_> {
                 RequestTokenError::Request(error) => Refusal::Failed(error.to_string()),
                 RequestTokenError::Other(why) => Refusal::Failed(inline(why)),
             })?;
-        let verifier =
-            Verifier { call: self.call, settings: self.settings, provider: self.provider };
-        let token = verifier.pick(&response, &Expect::Anything)?;
-        let token = token.ok_or_else(|| no_id_token(self.settings))?;
-        Ok((token, response))
+        self.provider.login(response, &Expect::Anything)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `keyward-oidc`: tokens of OpenID providers, and the names `kubelogin` and `kubectl-oidc_login`.
 //!
 //! ```text
-//! flags ──► Settings ──► Session ──► agent, refresh token, or login ──► Verifier ──► Token
+//! flags ──► Settings ──► Session ──► agent, refresh token, or login ──► Provider ──► Token
 //!                                                          └─ code flow, device flow, password, client
 //! ```
 //!

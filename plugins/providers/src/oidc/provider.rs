@@ -80,8 +80,8 @@ pub(super) type TokenError =
 
 /// A provider that was discovered.
 pub(super) struct Provider<'a> {
-    call: &'a Call,
-    settings: &'a Settings,
+    pub(super) call: &'a Call,
+    pub(super) settings: &'a Settings,
     pub(super) http: &'a Http,
     pub(super) issuer: IssuerUrl,
     pub(super) client: Client,

@@ -12,13 +12,13 @@ use openidconnect::{
 
 use super::{
     browser,
-    code::{CodeFlow, no_id_token, patience, terminal},
+    code::{CodeFlow, patience, terminal},
     device::DeviceFlow,
     gate::Gate,
     kept::{Refresh, Token},
     provider::Provider,
     settings::{Grant, Keep, Settings},
-    verify::{Expect, MARGIN, Verifier},
+    verify::{Expect, Login, MARGIN},
 };
 use crate::{
     Call, agent,
@@ -27,9 +27,6 @@ use crate::{
     keyring,
     store::Store,
 };
-
-/// What a login brings: the token to print, and the answer it came in.
-type Login = (Token, CoreTokenResponse);
 
 /// One request for a token.
 pub(super) struct Session<'a> {
@@ -104,10 +101,6 @@ impl<'a> Session<'a> {
         self.forget_refresh();
     }
 
-    fn verifier<'b>(&'b self, provider: &'b Provider<'b>) -> Verifier<'b> {
-        Verifier { call: self.call, settings: self.settings, provider }
-    }
-
     /// A token by the refresh token, if one is kept and still good.
     fn refreshed(
         &mut self,
@@ -139,7 +132,7 @@ impl<'a> Session<'a> {
         };
         // First of all: the old one may be used up.
         self.keep(&response, &kept.subject);
-        let picked = self.verifier(provider).pick(&response, &Expect::Subject(&kept.subject));
+        let picked = provider.pick(&response, &Expect::Subject(&kept.subject));
         let picked = picked.inspect_err(|_| self.forget_refresh())?;
         if let Some(token) = picked {
             self.explain.used(SOURCE, format!("a token for {}", inline(&token.who)));
@@ -204,15 +197,9 @@ impl<'a> Session<'a> {
 
     /// A token by a login.
     fn logged_in(&mut self, provider: &Provider<'_>) -> Result<Token, Refusal> {
-        let (token, response, how) = match self.settings.grant {
-            Grant::ClientCredentials => {
-                let (token, response) = self.client_credentials(provider)?;
-                (token, response, "client credentials")
-            }
-            Grant::Password => {
-                let (token, response) = self.password(provider)?;
-                (token, response, "password")
-            }
+        let ((token, response), how) = match self.settings.grant {
+            Grant::ClientCredentials => (self.client_credentials(provider)?, "client credentials"),
+            Grant::Password => (self.password(provider)?, "password"),
             _ => self.with_page(provider)?,
         };
         self.keep(&response, &token.subject);
@@ -229,8 +216,8 @@ impl<'a> Session<'a> {
         let response =
             request.request(&send).map_err(|error| provider.refused("the client", &error))?;
         // There is no person, so there need be no ID token.
-        let picked = self.verifier(provider).pick(&response, &Expect::Anything)?;
-        let token = picked.unwrap_or_else(|| self.verifier(provider).access(&response));
+        let picked = provider.pick(&response, &Expect::Anything)?;
+        let token = picked.unwrap_or_else(|| provider.access(&response));
         Ok((token, response))
     }
 
@@ -249,15 +236,11 @@ impl<'a> Session<'a> {
         let request = provider.client.exchange_password(&name, &password).add_scopes(self.scopes());
         let response =
             request.request(&send).map_err(|error| provider.refused("the password", &error))?;
-        let picked = self.verifier(provider).pick(&response, &Expect::Anything)?;
-        Ok((picked.ok_or_else(|| no_id_token(self.settings))?, response))
+        provider.login(response, &Expect::Anything)
     }
 
     /// A login that a person does at a page of the provider. At most one is open for an identity.
-    fn with_page(
-        &self,
-        provider: &Provider<'_>,
-    ) -> Result<(Token, CoreTokenResponse, &'static str), Refusal> {
+    fn with_page(&self, provider: &Provider<'_>) -> Result<(Login, &'static str), Refusal> {
         let gate =
             Gate::enter(self.call, &self.settings.key(), self.attended, patience(self.settings))?;
         let browser = browser::find(self.call, self.settings);
@@ -283,21 +266,19 @@ impl<'a> Session<'a> {
         provider: &Provider<'_>,
         browser: Result<Browser, &'static str>,
         gate: &Gate,
-    ) -> Result<(Token, CoreTokenResponse, &'static str), Refusal> {
+    ) -> Result<(Login, &'static str), Refusal> {
         let (call, settings, attended) = (self.call, self.settings, self.attended);
         let device = DeviceFlow { call, settings, provider, gate };
         let code = CodeFlow { call, settings, provider, attended, gate };
         if settings.grant == Grant::PastedCode {
-            let (token, response) = code.with_pasted_code()?;
-            return Ok((token, response, "pasted code"));
+            return Ok((code.with_pasted_code()?, "pasted code"));
         }
         let wants_device =
             settings.grant == Grant::Device || (settings.grant == Grant::Auto && browser.is_err());
         if wants_device {
             match (device.start(), settings.grant) {
                 (Ok(Some(started)), _) => {
-                    let (token, response) = device.finish(&started, browser)?;
-                    return Ok((token, response, "device code"));
+                    return Ok((device.finish(&started, browser)?, "device code"));
                 }
                 (Ok(None), Grant::Device) => {
                     return Err(Refusal::Failed(format!(
@@ -313,8 +294,7 @@ impl<'a> Session<'a> {
                 (Err(refusal), _) => self.explain.skipped("device code", refusal.to_string()),
             }
         }
-        let (token, response) = code.with_listener(browser)?;
-        Ok((token, response, "authorization code"))
+        Ok((code.with_listener(browser)?, "authorization code"))
     }
 
     fn scopes(&self) -> impl Iterator<Item = Scope> {

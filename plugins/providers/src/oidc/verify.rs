@@ -13,8 +13,7 @@ use openidconnect::{
     },
 };
 
-use super::{kept::Token, provider::Provider, settings::Settings};
-use crate::Call;
+use super::{kept::Token, provider::Provider};
 
 /// How far the clocks of this machine and of the provider may be apart.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
@@ -52,14 +51,27 @@ pub(super) enum Expect<'a> {
     Anything,
 }
 
-/// Checks the answer of a token endpoint and picks the token that is wanted.
-pub(super) struct Verifier<'a> {
-    pub(super) call: &'a Call,
-    pub(super) settings: &'a Settings,
-    pub(super) provider: &'a Provider<'a>,
-}
+/// What a login brings: the token to print, and the answer it came in.
+pub(super) type Login = (Token, CoreTokenResponse);
 
-impl Verifier<'_> {
+/// Checks the answer of a token endpoint and picks the token that is wanted.
+impl Provider<'_> {
+    /// The token to print, with its answer. It is a refusal if it should be the ID token and there is none.
+    pub(super) fn login(
+        &self,
+        response: CoreTokenResponse,
+        expect: &Expect<'_>,
+    ) -> Result<Login, Refusal> {
+        match self.pick(&response, expect)? {
+            Some(token) => Ok((token, response)),
+            None => Err(Refusal::Failed(format!(
+                "`{}` gave no ID token\n\n\
+                 hint: allow the client the scope `openid`, or print the access token with `--oidc-use-access-token`",
+                inline(&self.settings.issuer)
+            ))),
+        }
+    }
+
     /// The token to print. `None` if it should be the ID token and there is none.
     pub(super) fn pick(
         &self,
@@ -92,20 +104,20 @@ impl Verifier<'_> {
                 Expect::Anything | Expect::Subject("") => Ok(access),
                 // Nothing else ties the answer to this login.
                 Expect::Nonce(_) | Expect::Subject(_) => {
-                    Err(self.refused("there is none that can be read"))
+                    Err(self.invalid("there is none that can be read"))
                 }
             };
         };
         if claims.audience() != [self.settings.client.as_str()] {
-            return Err(self.refused("it is for another client"));
+            return Err(self.invalid("it is for another client"));
         }
         let subject = claims.text("sub").unwrap_or_default();
         match expect {
             Expect::Nonce(nonce) if claims.text("nonce") != Some(nonce.secret()) => {
-                return Err(self.refused("its nonce is not the one that was sent"));
+                return Err(self.invalid("its nonce is not the one that was sent"));
             }
             Expect::Subject(known) if !known.is_empty() && *known != subject => {
-                return Err(self.refused("after a refresh it is for another person"));
+                return Err(self.invalid("after a refresh it is for another person"));
             }
             _ => {}
         }
@@ -131,32 +143,32 @@ impl Verifier<'_> {
         access: &AccessToken,
         expect: &Expect<'_>,
     ) -> Result<Token, Refusal> {
-        let mut checked = self.claims(token, self.provider.keys(), expect);
+        let mut checked = self.claims(token, self.keys(), expect);
         if let Err(ClaimsVerificationError::SignatureVerification(
             SignatureVerificationError::NoMatchingKey,
         )) = checked
-            && let Some(keys) = self.provider.read_keys_again()
+            && let Some(keys) = self.read_keys_again()
         {
             checked = self.claims(token, &keys, expect);
         }
-        checked.map_err(|error| self.refused(&reason(&error)))?;
+        checked.map_err(|error| self.invalid(&reason(&error)))?;
         let text = token.to_string();
-        let claims = Claims::read(&text).ok_or_else(|| self.refused("it is no JWT"))?;
+        let claims = Claims::read(&text).ok_or_else(|| self.invalid("it is no JWT"))?;
         let now = self.call.clock.now();
         if let Some(start) = claims.time("nbf")
             && start > now + LEEWAY
         {
-            return Err(self.refused(&format!("it is valid from {} on", format_rfc3339(start))));
+            return Err(self.invalid(&format!("it is valid from {} on", format_rfc3339(start))));
         }
         let subject = claims.text("sub").unwrap_or_default().to_owned();
         if let Expect::Subject(known) = expect
             && !known.is_empty()
             && *known != subject
         {
-            return Err(self.refused("after a refresh it is for another person"));
+            return Err(self.invalid("after a refresh it is for another person"));
         }
         self.check_access_token(token, access)?;
-        let end = claims.time("exp").ok_or_else(|| self.refused("it has no end"))?;
+        let end = claims.time("exp").ok_or_else(|| self.invalid("it has no end"))?;
         Ok(Token::new(text.clone(), end, who(&claims), &subject))
     }
 
@@ -169,22 +181,19 @@ impl Verifier<'_> {
         let client = ClientId::new(self.settings.client.clone());
         let now = self.call.clock.now();
         let latest = chrono(now + LEEWAY);
-        let verifier = CoreIdTokenVerifier::new_public_client(
-            client,
-            self.provider.issuer.clone(),
-            keys.clone(),
-        )
-        .set_allowed_algs(ALGORITHMS)
-        // A token may be meant for the API server, too.
-        .set_other_audience_verifier_fn(|_| true)
-        .set_time_fn(move || chrono(now))
-        .set_issue_time_verifier_fn(move |issued| {
-            if issued <= latest {
-                Ok(())
-            } else {
-                Err(format!("it was issued in the future, at {issued}"))
-            }
-        });
+        let verifier =
+            CoreIdTokenVerifier::new_public_client(client, self.issuer.clone(), keys.clone())
+                .set_allowed_algs(ALGORITHMS)
+                // A token may be meant for the API server, too.
+                .set_other_audience_verifier_fn(|_| true)
+                .set_time_fn(move || chrono(now))
+                .set_issue_time_verifier_fn(move |issued| {
+                    if issued <= latest {
+                        Ok(())
+                    } else {
+                        Err(format!("it was issued in the future, at {issued}"))
+                    }
+                });
         match expect {
             Expect::Nonce(nonce) => token.claims(&verifier, *nonce).map(drop),
             Expect::Subject(_) | Expect::Anything => {
@@ -200,22 +209,22 @@ impl Verifier<'_> {
             Claims::read(&text).and_then(|claims| claims.text("at_hash").map(str::to_owned));
         let (Some(stated), true) = (stated, self.settings.access_token) else { return Ok(()) };
         let hash = token.signing_alg().ok().and_then(|algorithm| {
-            let verifier = self.provider.client.id_token_verifier();
+            let verifier = self.client.id_token_verifier();
             let key = token.signing_key(&verifier).ok()?;
             AccessTokenHash::from_token(access, algorithm, key).ok()
         });
         match hash {
             Some(hash) if hash.as_str() != stated => {
-                Err(self.refused("its `at_hash` belongs to another access token"))
+                Err(self.invalid("its `at_hash` belongs to another access token"))
             }
             _ => Ok(()),
         }
     }
 
     /// The refusal of an ID token, with what the clocks have to do with it.
-    fn refused(&self, why: &str) -> Refusal {
+    fn invalid(&self, why: &str) -> Refusal {
         let issuer = inline(&self.settings.issuer);
-        let clocks = clocks(self.provider.http.skew());
+        let clocks = clocks(self.http.skew());
         Refusal::Failed(format!("the ID token of `{issuer}` is not valid: {}{clocks}", inline(why)))
     }
 }
