@@ -8,7 +8,7 @@ use base64::{
 };
 use jiff::Timestamp;
 use keyward_process::file::{self, Limits};
-use keyward_protocol::{Secret, der, pem::Blocks};
+use keyward_protocol::{Secret, der, pem::Blocks, x509::oid};
 use ring::{
     digest::{SHA256, digest},
     rand::{SecureRandom as _, SystemRandom},
@@ -81,15 +81,6 @@ enum Private {
     Ed25519(Ed25519KeyPair),
 }
 
-/// DER's tags.
-const SEQUENCE: u8 = 0x30;
-const OCTET_STRING: u8 = 0x04;
-
-/// What `EC PRIVATE KEY` lacks of PKCS #8: the names of the algorithm and, to try, of P-256 and P-384.
-const EC_PUBLIC_KEY: &[u8] = &[0x06, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
-const CURVES: [&[u8]; 2] =
-    [&[0x06, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7], &[0x06, 5, 0x2b, 0x81, 4, 0, 0x22]];
-
 impl Private {
     /// A key of P-256 or P-384 in PKCS #8.
     fn ecdsa(der: &[u8], random: &SystemRandom) -> Option<Self> {
@@ -116,11 +107,13 @@ impl SigningKey {
                 };
                 rsa().or_else(|| Private::ecdsa(der, &random)).or_else(ed)
             }
-            "EC PRIVATE KEY" => CURVES.iter().find_map(|curve| {
-                let algorithm = der::element(SEQUENCE, &[EC_PUBLIC_KEY, curve]);
-                let key = Zeroizing::new(der::element(OCTET_STRING, &[der]));
+            // It lacks the names of the algorithm and of the curve, which PKCS #8 has.
+            "EC PRIVATE KEY" => [oid::P256, oid::P384].into_iter().find_map(|curve| {
+                let names = [oid::EC, curve].map(|name| der::element(der::OID, &[name]));
+                let algorithm = der::element(der::SEQUENCE, &[&names[0], &names[1]]);
+                let key = Zeroizing::new(der::element(der::OCTET_STRING, &[der]));
                 let parts = [&der::integer(&[0])[..], &algorithm, &key];
-                Private::ecdsa(&Zeroizing::new(der::element(SEQUENCE, &parts)), &random)
+                Private::ecdsa(&Zeroizing::new(der::element(der::SEQUENCE, &parts)), &random)
             }),
             _ => return Err("the key is encrypted, or of a kind that cannot sign assertions"),
         };
@@ -159,16 +152,17 @@ impl SigningKey {
 
     /// Claims, signed: a JWT.
     pub(crate) fn sign_claims(&self, claims: &serde_json::Value) -> Result<String, &'static str> {
-        let mut header =
-            serde_json::json!({ "alg": self.algorithm(), "typ": "JWT", "kid": self.id });
+        let mut header = serde_json::json!({ "alg": self.algorithm(), "typ": "JWT" });
+        if let Some(id) = &self.id {
+            header["kid"] = id.as_str().into();
+        }
         if let Some(certificate) = &self.certificate {
             header["x5t#S256"] = URL_SAFE_NO_PAD.encode(digest(&SHA256, certificate)).into();
             header["x5c"] = [STANDARD.encode(certificate)].to_vec().into();
         }
-        let header = without_null(header).to_string();
         let signed = format!(
             "{}.{}",
-            URL_SAFE_NO_PAD.encode(header),
+            URL_SAFE_NO_PAD.encode(header.to_string()),
             URL_SAFE_NO_PAD.encode(claims.to_string())
         );
         let signature = self.sign(signed.as_bytes(), &SystemRandom::new())?;
@@ -205,11 +199,3 @@ impl SigningKey {
 
 const NO_RANDOM: &str = "the system gives no random numbers";
 const CANNOT_SIGN: &str = "the key of `--client-key` cannot sign";
-
-/// A header without a `kid` that is not known.
-fn without_null(mut header: serde_json::Value) -> serde_json::Value {
-    if let Some(map) = header.as_object_mut() {
-        map.retain(|_, value| !value.is_null());
-    }
-    header
-}
