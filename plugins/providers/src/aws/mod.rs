@@ -56,8 +56,7 @@ impl<'a> Aws<'a> {
         let config = Config::load(call, profile)?;
         let region = region.filter(|region| !region.is_empty()).map(str::to_owned);
         // It becomes part of the host that requests go to.
-        let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-        if let Some(region) = region.as_deref().filter(|region| !region.bytes().all(good)) {
+        if let Some(region) = region.as_deref().filter(|region| !can_be_region(region)) {
             return Err(Refusal::BadConfig(format!("`{}` is no AWS region", inline(region))));
         }
         Ok(Self {
@@ -108,4 +107,14 @@ impl<'a> Aws<'a> {
         let store = store.get_or_insert_with(|| Store::open(&self.call.surroundings));
         use_it(store)
     }
+}
+
+/// Whether a text has the form of a region's name, such as `eu-west-1`.
+pub(crate) fn is_region(text: &str) -> bool {
+    can_be_region(text) && text.split('-').count() >= 3
+}
+
+/// Whether a text has nothing that no name of a region has.
+fn can_be_region(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }

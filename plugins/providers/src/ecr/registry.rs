@@ -1,5 +1,7 @@
 //! Names of registries, and the API that gives logins for them.
 
+use crate::aws::is_region;
+
 /// The domains of private registries, with the API's domain and whether that is dual-stack.
 const DOMAINS: [(&str, &str, bool); 10] = [
     ("amazonaws.com", "amazonaws.com", false),
@@ -39,8 +41,6 @@ pub(super) enum Registry {
     },
     /// A private one.
     Private {
-        /// The account that owns it.
-        account: String,
         region: String,
         /// The domain of the API.
         domain: &'static str,
@@ -71,13 +71,8 @@ impl Registry {
             None => (false, rest.strip_prefix('.')?),
         };
         let (region, domain) = rest.split_once('.')?;
-        let is_region = region.split('-').count() >= 3
-            && region
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
         let (_, domain, dual_stack) = DOMAINS.iter().find(|(known, ..)| *known == domain)?;
-        is_region.then(|| Self::Private {
-            account: account.to_owned(),
+        is_region(region).then(|| Self::Private {
             region: region.to_owned(),
             domain,
             fips,

@@ -12,7 +12,12 @@ use super::{
     authenticator,
     token::{CLUSTER, PREFIX},
 };
-use crate::{Call, aws::Aws, explain::Explain, flags::Flags};
+use crate::{
+    Call,
+    aws::{Aws, is_region},
+    explain::Explain,
+    flags::Flags,
+};
 
 /// The longest token that the servers take.
 const LONGEST: usize = 4096;
@@ -157,13 +162,9 @@ fn is_sts(host: &str, partition: &str) -> bool {
     };
     let Some((service, rest)) = host.split_once('.') else { return false };
     let Some((region, domain)) = rest.split_once('.') else { return false };
-    let is_region = region.split('-').count() >= 3
-        && region
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     let is_government = region.starts_with("us-gov-");
     matches!(service, "sts" | "sts-fips")
-        && is_region
+        && is_region(region)
         && domains.contains(&domain)
         && (partition != "aws" || !is_government)
         && (partition != "aws-us-gov" || is_government)
