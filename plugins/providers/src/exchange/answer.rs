@@ -109,13 +109,7 @@ impl<'a> Answer<'a> {
 
     /// A text that has to be there.
     pub(super) fn text(&self, place: &str) -> Result<&str, Refusal> {
-        self.text_if(place).ok_or_else(|| {
-            Refusal::Failed(format!(
-                "the answer of `{}` has no text at `{}`",
-                shown(self.server),
-                inline(place)
-            ))
-        })
+        self.text_if(place).ok_or_else(|| self.lacks("text", place))
     }
 
     /// A text, unless it is missing or empty.
@@ -132,13 +126,12 @@ impl<'a> Answer<'a> {
             Some(Value::String(text)) => from_text(text, now),
             _ => None,
         };
-        end.ok_or_else(|| {
-            Refusal::Failed(format!(
-                "the answer of `{}` has no time at `{}`",
-                shown(self.server),
-                inline(place)
-            ))
-        })
+        end.ok_or_else(|| self.lacks("time", place))
+    }
+
+    fn lacks(&self, what: &str, place: &str) -> Refusal {
+        let (server, place) = (shown(self.server), inline(place));
+        Refusal::Failed(format!("the answer of `{server}` has no {what} at `{place}`"))
     }
 }
 

@@ -19,17 +19,13 @@ impl Subject {
         flags: &Flags,
         question: &ImageQuestion,
     ) -> Result<Self, Refusal> {
-        let subject = match question.token() {
-            Some(token) => Self { token: token.clone(), source: "the kubelet's request".into() },
-            None => match Self::configured(call, flags)? {
-                Some(subject) => subject,
-                None => {
-                    question.require_token()?;
-                    return Err(missing());
-                }
-            },
-        };
-        subject.checked(call.clock.now())
+        if question.token().is_none()
+            && let Some(subject) = Self::configured(call, flags)?
+        {
+            return subject.checked(call.clock.now());
+        }
+        let token = question.require_token()?.clone();
+        Self { token, source: "the kubelet's request".into() }.checked(call.clock.now())
     }
 
     /// The token in a file or a variable. There is no default: the token that every pod has is for the API server,
