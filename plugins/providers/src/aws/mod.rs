@@ -35,7 +35,7 @@ use crate::{Call, explain::Explain, store::Store};
 /// The settings of one call, and what is opened once for all of its sources.
 pub(crate) struct Aws<'a> {
     call: &'a Call,
-    question: &'a Question,
+    question: Question,
     explain: &'a Explain,
     config: Config,
     /// The region that `--region` names.
@@ -48,7 +48,7 @@ impl<'a> Aws<'a> {
     /// Reads the files. `profile` and `region` are what the command line says.
     pub(crate) fn open(
         call: &'a Call,
-        question: &'a Question,
+        question: Question,
         explain: &'a Explain,
         profile: Option<&str>,
         region: Option<&str>,

@@ -60,48 +60,41 @@ impl Aws<'_> {
             mfa_serial: get("mfa_serial"),
             duration: get("duration_seconds").and_then(|seconds| seconds.trim().parse().ok()),
         };
-        let bad = |why: String| {
-            Err(Refusal::BadConfig(format!("the profile `{}` {why}", inline(profile))))
-        };
+        let bad =
+            |why: &str| Refusal::BadConfig(format!("the profile `{}` {why}", inline(profile)));
         let keys = match (get("credential_source"), get("source_profile")) {
             (Some(_), Some(_)) => {
-                return bad("has both `source_profile` and `credential_source`".into());
+                return Err(bad("has both `source_profile` and `credential_source`"));
             }
             (None, None) => {
-                return bad(
-                    "has `role_arn`, but neither `source_profile` nor `credential_source`".into()
-                );
+                return Err(bad(
+                    "has `role_arn`, but neither `source_profile` nor `credential_source`",
+                ));
             }
             (Some(source), None) => self.named_source(profile, &source)?,
             (None, Some(parent)) if !self.config.has(&parent) => {
-                return bad(format!(
-                    "has `source_profile = {}`, which does not exist",
-                    inline(&parent)
-                ));
+                let parent = inline(&parent);
+                return Err(bad(&format!("has `source_profile = {parent}`, which does not exist")));
             }
             (None, Some(parent)) => {
                 let has_keys = self.config.of(&parent, "aws_access_key_id").is_some()
                     || self.config.of(&parent, "aws_secret_access_key").is_some();
                 if visited.contains(&parent) && (parent != profile || !has_keys) {
-                    return bad(format!(
-                        "leads back to the profile `{}` by `source_profile`",
-                        inline(&parent)
-                    ));
+                    let parent = inline(&parent);
+                    return Err(bad(&format!(
+                        "leads back to the profile `{parent}` by `source_profile`"
+                    )));
                 }
                 visited.push(parent.clone());
                 let role = if has_keys { None } else { self.profile_role(&parent, visited)? };
-                match role {
-                    Some(keys) => keys,
-                    None => match self.profile_keys(&parent, false)? {
-                        Some(keys) => keys,
-                        None => {
-                            return bad(format!(
-                                "has `source_profile = {}`, which has no credentials",
-                                inline(&parent)
-                            ));
-                        }
-                    },
-                }
+                let keys = match role {
+                    Some(keys) => Some(keys),
+                    None => self.profile_keys(&parent, false)?,
+                };
+                keys.ok_or_else(|| {
+                    let parent = inline(&parent);
+                    bad(&format!("has `source_profile = {parent}`, which has no credentials"))
+                })?
             }
         };
         self.assume(&role, &keys).map(Some)
@@ -257,7 +250,7 @@ impl Aws<'_> {
     }
 
     fn mfa_code(&self, serial: &str) -> Result<Secret, Refusal> {
-        let mut terminal = Terminal::open(self.question).map_err(|refusal| match refusal {
+        let mut terminal = Terminal::open(&self.question).map_err(|refusal| match refusal {
             Refusal::NeedsTerminal(_) => Refusal::NeedsTerminal(format!(
                 "the MFA code for `{}` is needed, and no terminal may be used to ask for it\n\n\
                  hint: run `kubectl get ns` or `keyward-eks` at a terminal once; with Keyward's agent, other \

@@ -18,8 +18,8 @@ const SESSION: &str = "ecr-credential-provider";
 pub(super) fn logins(call: &Call, question: &ImageQuestion) -> Result<Logins, Refusal> {
     let host = question.registry();
     let registry = Registry::parse(host).ok_or_else(|| not_ours(host))?;
-    let (nobody, explain) = (call.question()?, Explain::default());
-    let aws = Aws::open(call, &nobody, &explain, None, Some(registry.region()))?;
+    let explain = Explain::default();
+    let aws = Aws::open(call, call.question()?, &explain, None, Some(registry.region()))?;
     let role =
         question.annotation(ANNOTATION).map(str::to_owned).or_else(|| call.var("AWS_ECR_ROLE_ARN"));
     let keys = match (question.token(), role) {

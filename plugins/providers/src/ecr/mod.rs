@@ -80,7 +80,7 @@ fn explain(call: &Call, host: Option<&str>) -> Result<ExitCode, Refusal> {
     let registry = Registry::parse(host).ok_or_else(|| not_ours(host))?;
     let question = call.question()?;
     call.explain(|report| {
-        let aws = Aws::open(call, &question, report, None, Some(registry.region()))?;
+        let aws = Aws::open(call, question, report, None, Some(registry.region()))?;
         let keys = aws.keys()?;
         report.note("endpoint", aws.ecr_url(&registry));
         api::token(&aws, &registry, &keys, call.clock.now()).map(drop)

@@ -59,7 +59,7 @@ impl Wanted {
     fn token(&self, call: &Call, question: &Question, explain: &Explain) -> Result<Token, Refusal> {
         let mut region = self.region.clone();
         let open = |region: Option<&str>| {
-            Aws::open(call, question, explain, self.profile.as_deref(), region)
+            Aws::open(call, question.clone(), explain, self.profile.as_deref(), region)
         };
         let mut aws = open(region.as_deref())?;
         if self.without_region == WithoutRegion::AskInstance && aws.region().is_none() {

@@ -14,29 +14,13 @@ use crate::{
 };
 
 /// A key, and who asks for it.
-struct Kms<'a> {
+pub(super) struct Kms<'a> {
     call: &'a Call,
-    aws: &'a Aws<'a>,
+    aws: Aws<'a>,
     keys: Keys,
     key: &'a str,
     region: String,
     url: String,
-}
-
-/// Opens AWS KMS for a key with a region and a profile, with the credentials that the `aws` command would use.
-pub(super) fn with<T>(
-    call: &Call,
-    explain: &Explain,
-    (key, region, profile): (&str, Option<&str>, Option<&str>),
-    use_it: impl FnOnce(&dyn Backend) -> Result<T, Refusal>,
-) -> Result<T, Refusal> {
-    let question = call.question()?;
-    let aws = Aws::open(call, &question, explain, profile, region)?;
-    let region = aws.region().ok_or_else(no_region)?;
-    let keys = aws.keys()?;
-    let url = aws.endpoint("KMS").unwrap_or_else(|| format!("https://{}", host(&region)));
-    explain.note("endpoint", shown(&url));
-    use_it(&Kms { call, aws: &aws, keys, key, region, url })
 }
 
 /// The host of the API in a region.
@@ -53,7 +37,23 @@ pub(super) fn host(region: &str) -> String {
     format!("kms.{region}.{domain}")
 }
 
-impl Kms<'_> {
+impl<'a> Kms<'a> {
+    /// Opens AWS KMS for a key, with the credentials that the `aws` command would use.
+    pub(super) fn open(
+        call: &'a Call,
+        explain: &'a Explain,
+        key: &'a str,
+        region: Option<&str>,
+        profile: Option<&str>,
+    ) -> Result<Self, Refusal> {
+        let aws = Aws::open(call, call.question()?, explain, profile, region)?;
+        let region = aws.region().ok_or_else(no_region)?;
+        let keys = aws.keys()?;
+        let url = aws.endpoint("KMS").unwrap_or_else(|| format!("https://{}", host(&region)));
+        explain.note("endpoint", shown(&url));
+        Ok(Self { call, aws, keys, key, region, url })
+    }
+
     fn ask(&self, name: &str, body: &Value) -> Result<Value, Refusal> {
         let operation = Operation {
             service: "kms",

@@ -61,31 +61,27 @@ impl Command {
                 let user = flags.filled("user").ok_or_else(|| {
                     Refusal::BadConfig("`--user` is missing: the user name in the cluster".into())
                 })?;
-                let groups = flags.list("group");
-                let pem =
-                    target.with_backend(call, &explain, |backend| csr(backend, user, groups))?;
-                call.print(&pem)
+                let backend = target.backend(call, &explain)?;
+                call.print(&csr(&*backend, user, flags.list("group"))?)
             }
             Self::Import(path) => {
                 let pem = read(call, path)?;
                 let chain = Chain::of(&pem).ok_or_else(|| {
                     Refusal::BadConfig(format!("`{}` has no certificate in PEM", inline(path)))
                 })?;
-                let check = |backend: &dyn Backend| belongs(backend, &chain);
-                target.with_backend(call, &explain, check)?;
+                belongs(&*target.backend(call, &explain)?, &chain)?;
                 store(&target, &pem).map(|()| ExitCode::SUCCESS)
             }
             Self::Explain => call.explain(|explain| {
-                target.with_backend(call, explain, |backend| {
-                    explain.note("key", backend.name());
-                    csr(backend, "nobody", &[])?;
-                    explain.used("key", "it has signed");
-                    if target.certificate().is_ok() {
-                        belongs(backend, &Chain::read(&target)?)?;
-                        explain.note("certificate", "it is the key's");
-                    }
-                    Ok(())
-                })
+                let backend = target.backend(call, explain)?;
+                explain.note("key", backend.name());
+                csr(&*backend, "nobody", &[])?;
+                explain.used("key", "it has signed");
+                if target.certificate().is_ok() {
+                    belongs(&*backend, &Chain::read(&target)?)?;
+                    explain.note("certificate", "it is the key's");
+                }
+                Ok(())
             }),
         }
     }

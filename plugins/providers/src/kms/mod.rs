@@ -24,11 +24,13 @@ use keyward_plugin::{
 };
 
 use self::{
+    aws::Kms,
     certificate::Chain,
     commands::Command,
     flags::{FLAGS, USAGE},
     scheme::Scheme,
     target::{Place, Target},
+    transit::Transit,
 };
 use crate::{Call, explain::Explain, flags::Flags};
 
@@ -79,23 +81,22 @@ impl Signer for KmsSigner<'_> {
         let target = Target::of_configuration(self.call, &request.configuration)?;
         let scheme = Scheme::of(&Chain::read(&target)?, request.options)?;
         let explain = Explain::default();
-        target.with_backend(self.call, &explain, |backend| backend.sign(scheme, &request.digest))
+        target.backend(self.call, &explain)?.sign(scheme, &request.digest)
     }
 }
 
 impl Target {
     /// Opens the service of the key.
-    fn with_backend<T>(
-        &self,
-        call: &Call,
-        explain: &Explain,
-        use_it: impl FnOnce(&dyn Backend) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
-        match &self.place {
+    fn backend<'a>(
+        &'a self,
+        call: &'a Call,
+        explain: &'a Explain,
+    ) -> Result<Box<dyn Backend + 'a>, Refusal> {
+        Ok(match &self.place {
             Place::Aws { key, region, profile } => {
-                aws::with(call, explain, (key, region.as_deref(), profile.as_deref()), use_it)
+                Box::new(Kms::open(call, explain, key, region.as_deref(), profile.as_deref())?)
             }
-            Place::Transit(key) => use_it(&transit::Transit::open(call, explain, key)?),
-        }
+            Place::Transit(key) => Box::new(Transit::open(call, explain, key)?),
+        })
     }
 }
