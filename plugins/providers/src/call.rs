@@ -13,6 +13,7 @@ use keyward_process::{
     clock::{SharedClock, SystemClock},
     surroundings::Surroundings,
 };
+use keyward_protocol::text::inline;
 
 use crate::explain::Explain;
 
@@ -103,6 +104,12 @@ impl Call {
             .and_then(|()| out.flush())
             .map(|()| ExitCode::SUCCESS)
             .map_err(|error| Refusal::Failed(format!("cannot print: {error}")))
+    }
+
+    /// The refusal of a word that no command of the family has.
+    pub(crate) fn no_command(&self, word: &str) -> Refusal {
+        let word = inline(word);
+        Refusal::BadConfig(format!("there is no command `{word}`\n\nhint: `{} --help`", self.name))
     }
 
     /// The line that `version` prints.

@@ -63,11 +63,7 @@ pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
         [] => Ok(serve_image(|question: &ImageQuestion| {
             logins(call, &flags, question, &Explain::default())
         })),
-        [word, ..] => Err(Refusal::BadConfig(format!(
-            "there is no command `{}`\n\nhint: `{} --help`",
-            inline(word),
-            call.name
-        ))),
+        [word, ..] => Err(call.no_command(word)),
     }
 }
 

@@ -33,11 +33,7 @@ pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
         return call.print(USAGE);
     }
     if let Some(word) = flags.words().first() {
-        return Err(Refusal::BadConfig(format!(
-            "there is no command `{}`\n\nhint: `{} --help`",
-            inline(word),
-            call.name
-        )));
+        return Err(call.no_command(word));
     }
     call.serve(|_, explain| Request::new(call, &flags)?.credential(call.clock.now(), explain))
 }
