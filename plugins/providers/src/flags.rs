@@ -205,6 +205,11 @@ impl Kind {
     }
 }
 
+/// The refusal of a value that a flag or a variable cannot have.
+pub(crate) fn wrong_value(name: &str, right: &str, value: &str) -> Refusal {
+    Refusal::BadConfig(format!("`{name}` is {right}, not `{}`", inline(value)))
+}
+
 /// What Go's `strconv.ParseBool` takes.
 fn boolean(text: &str) -> Option<bool> {
     match text {

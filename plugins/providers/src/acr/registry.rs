@@ -1,7 +1,8 @@
 //! Names of registries, and the mirrors that stand in for others.
 
 use keyward_plugin::Refusal;
-use keyward_protocol::text::inline;
+
+use crate::flags::wrong_value;
 
 /// The domains of Azure's registries.
 const DOMAINS: [&str; 4] = ["azurecr.io", "azurecr.cn", "azurecr.us", "azurecr.de"];
@@ -55,10 +56,10 @@ fn mapping(text: &str) -> Result<(String, String), Refusal> {
     }
     match <[String; 2]>::try_from(places) {
         Ok([from, to]) if !from.is_empty() && !to.is_empty() => Ok((from, to)),
-        _ => Err(Refusal::BadConfig(format!(
-            "`--registry-mirror` is `FROM:TO`, such as `mcr.microsoft.com:abc.azurecr.io`, not `{}`",
-            inline(text)
-        ))),
+        _ => {
+            let right = "`FROM:TO`, such as `mcr.microsoft.com:abc.azurecr.io`";
+            Err(wrong_value("--registry-mirror", right, text))
+        }
     }
 }
 

@@ -3,13 +3,13 @@
 use std::{path::PathBuf, time::Duration};
 
 use keyward_plugin::Refusal;
-use keyward_protocol::{Secret, text::inline};
+use keyward_protocol::Secret;
 
 use super::flags::REFUSED;
 use crate::{
     Call,
     azure::{Authority, authority_of_cloud},
-    flags::Flags,
+    flags::{Flags, wrong_value},
     store::Key,
 };
 
@@ -204,7 +204,7 @@ impl Login {
 fn method_named(name: &str) -> Result<(&'static str, Method), Refusal> {
     METHODS.into_iter().find(|(known, _)| *known == name).ok_or_else(|| {
         let names = METHODS.map(|(name, _)| name).join(", ");
-        Refusal::BadConfig(format!("`--login` is one of {names}, not `{}`", inline(name)))
+        wrong_value("--login", &format!("one of {names}"), name)
     })
 }
 
@@ -229,9 +229,9 @@ fn timeout(flags: &Flags, variable: Option<&str>) -> Result<Duration, Refusal> {
         return Ok(time);
     }
     let Some(text) = flags.text("timeout") else { return Ok(PROGRAM) };
-    duration(text).filter(|time| !time.is_zero()).ok_or_else(|| {
-        Refusal::BadConfig(format!("`--timeout` is a time such as `30s`, not `{}`", inline(text)))
-    })
+    duration(text)
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| wrong_value("--timeout", "a time such as `30s`", text))
 }
 
 /// A time as Go writes it: numbers with units, such as `1m30s`.

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Call,
     client_auth::ClientAuth,
-    flags::Flags,
+    flags::{Flags, wrong_value},
     http::{Trust, require_https},
     reader::Reader,
     store::{Key, digest_of},
@@ -270,10 +270,10 @@ impl Reader<'_> {
     /// A JSON pointer.
     fn pointer(&self, flag: &str) -> Result<Option<String>, Refusal> {
         match self.text(flag) {
-            Some(text) if !text.starts_with('/') => Err(Refusal::BadConfig(format!(
-                "`--{flag}` is a JSON pointer, such as `/token` or `/data/password`, not `{}`",
-                inline(&text)
-            ))),
+            Some(text) if !text.starts_with('/') => {
+                let right = "a JSON pointer, such as `/token` or `/data/password`";
+                Err(wrong_value(&format!("--{flag}"), right, &text))
+            }
             pointer => Ok(pointer),
         }
     }
@@ -282,10 +282,7 @@ impl Reader<'_> {
         let Some(text) = self.text("lifetime") else { return Ok(LIFETIME) };
         let nanos = duration::parse(&text).filter(|nanos| *nanos >= 1_000_000_000);
         nanos.map(SignedDuration::from_nanos).ok_or_else(|| {
-            Refusal::BadConfig(format!(
-                "`--lifetime` is a duration of at least a second, such as `5m`, not `{}`",
-                inline(&text)
-            ))
+            wrong_value("--lifetime", "a duration of at least a second, such as `5m`", &text)
         })
     }
 

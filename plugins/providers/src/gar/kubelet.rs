@@ -11,7 +11,7 @@ use super::{PROVIDER, no_credentials, not_ours, registry};
 use crate::{
     Call,
     explain::Explain,
-    flags::Flags,
+    flags::{Flags, wrong_value},
     google::{Google, Token},
 };
 
@@ -45,10 +45,7 @@ pub(super) fn logins(
             return docker_config(&google(&[]), flow, question);
         }
         other => {
-            return Err(Refusal::BadConfig(format!(
-                "`--authFlow` is gcr, dockercfg or dockercfg-url, not `{}`",
-                inline(other)
-            )));
+            return Err(wrong_value("--authFlow", "gcr, dockercfg or dockercfg-url", other));
         }
     }
     let host = question.registry();
@@ -83,10 +80,8 @@ fn answer(call: &Call, token: &Token) -> Result<Logins, Refusal> {
             others.iter().fold(logins, |logins, pattern| logins.and(*pattern, USER, password))
         }
         Some(other) => {
-            return Err(Refusal::BadConfig(format!(
-                "`KUBE_SIDECAR_CACHE_TYPE` is image, registry or global, not `{}`",
-                inline(other)
-            )));
+            let right = "image, registry or global";
+            return Err(wrong_value("KUBE_SIDECAR_CACHE_TYPE", right, other));
         }
     };
     let wanted = match call.var("KUBE_SIDECAR_CACHE_DURATION") {

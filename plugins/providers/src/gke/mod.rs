@@ -5,13 +5,12 @@ mod flags;
 use std::process::ExitCode;
 
 use keyward_plugin::{Credential, Question, Refusal};
-use keyward_protocol::text::inline;
 
 use self::flags::{FLAGS, USAGE};
 use crate::{
     Call,
     explain::Explain,
-    flags::{Flags, KLOG},
+    flags::{Flags, KLOG, wrong_value},
     google::{Gcloud, Google, Token},
 };
 
@@ -86,10 +85,7 @@ fn source(call: &Call, flags: &Flags) -> Result<Source, Refusal> {
         Some("adc") => Source::Adc,
         Some("gcloud") => Source::Gcloud,
         Some(other) => {
-            return Err(Refusal::BadConfig(format!(
-                "`--source` is auto, adc or gcloud, not `{}`",
-                inline(other)
-            )));
+            return Err(wrong_value("--source", "auto, adc or gcloud", other));
         }
         None if flags.is_set("use_edge_cloud") => Source::Edge,
         None if flags.is_set("use_application_default_credentials") => Source::Adc,

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use keyward_plugin::{Configuration, Refusal};
 use keyward_protocol::text::inline;
 
-use crate::{Call, flags::Flags};
+use crate::{
+    Call,
+    flags::{Flags, wrong_value},
+};
 
 /// A key, and the file with its certificate.
 pub(super) struct Target {
@@ -123,11 +126,12 @@ impl TransitKey {
         }
         let version = match get("version") {
             None => None,
-            Some(text) => {
-                Some(text.parse().ok().filter(|number| *number > 0).ok_or_else(|| {
-                    Refusal::BadConfig(format!("`version` is a number, not `{}`", inline(&text)))
-                })?)
-            }
+            Some(text) => Some(
+                text.parse()
+                    .ok()
+                    .filter(|number| *number > 0)
+                    .ok_or_else(|| wrong_value("version", "a number", &text))?,
+            ),
         };
         Ok(Self { name: name.to_owned(), mount, namespace: get("namespace"), version })
     }

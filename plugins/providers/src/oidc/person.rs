@@ -1,7 +1,7 @@
 //! Logins of people at Entra ID, for `keyward-entra`: the same session, with endpoints that are known.
 
 use keyward_plugin::{Question, Refusal};
-use keyward_protocol::{Secret, text::inline};
+use keyward_protocol::Secret;
 use openidconnect::url::Url;
 
 use super::{
@@ -10,8 +10,14 @@ use super::{
     settings::{Endpoints, Grant, Keep, PERSON, Settings},
 };
 use crate::{
-    Call, azure::Authority, client_auth::ClientAuth, explain::Explain, flags::Flags, http::Trust,
-    reader::Reader, store::Key,
+    Call,
+    azure::Authority,
+    client_auth::ClientAuth,
+    explain::Explain,
+    flags::{Flags, wrong_value},
+    http::Trust,
+    reader::Reader,
+    store::Key,
 };
 
 /// A person who logs in at Entra ID.
@@ -89,9 +95,7 @@ fn port(redirect: &str) -> Result<u16, Refusal> {
             && matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"))
     });
     url.and_then(|url| url.port_or_known_default()).ok_or_else(|| {
-        Refusal::BadConfig(format!(
-            "`--redirect-url` is an address of this machine, such as `http://localhost:8400`, not `{}`",
-            inline(redirect)
-        ))
+        let right = "an address of this machine, such as `http://localhost:8400`";
+        wrong_value("--redirect-url", right, redirect)
     })
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use keyward_plugin::Refusal;
-use keyward_protocol::{Secret, text::inline};
+use keyward_protocol::Secret;
 
 use super::settings::{Grant, Keep};
-use crate::reader::Reader;
+use crate::{flags::wrong_value, reader::Reader};
 
 /// The ports that kubelogin listens on, which people have registered with their providers.
 const LISTEN: [&str; 2] = ["127.0.0.1:8000", "127.0.0.1:18000"];
@@ -24,11 +24,11 @@ impl Reader<'_> {
             "device-code" => Ok(Grant::Device),
             "password" => Ok(Grant::Password),
             "client-credentials" => Ok(Grant::ClientCredentials),
-            other => Err(Refusal::BadConfig(format!(
-                "`--grant-type` is auto, authcode, authcode-keyboard, device-code, password or \
-                 client-credentials, not `{}`",
-                inline(other)
-            ))),
+            other => {
+                let types = "auto, authcode, authcode-keyboard, device-code, password or \
+                             client-credentials";
+                Err(wrong_value("--grant-type", types, other))
+            }
         }
     }
 
@@ -36,10 +36,7 @@ impl Reader<'_> {
         match self.flags.text("oidc-pkce-method").unwrap_or("auto") {
             "auto" | "S256" => Ok(true),
             "no" => Ok(false),
-            other => Err(Refusal::BadConfig(format!(
-                "`--oidc-pkce-method` is auto, no or S256, not `{}`",
-                inline(other)
-            ))),
+            other => Err(wrong_value("--oidc-pkce-method", "auto, no or S256", other)),
         }
     }
 
@@ -50,10 +47,7 @@ impl Reader<'_> {
             "agent" | "disk" => Ok(Keep::Agent),
             "keyring" => Ok(Keep::Keyring),
             "none" => Ok(Keep::Nothing),
-            other => Err(Refusal::BadConfig(format!(
-                "`--{flag}` is agent, keyring or none, not `{}`",
-                inline(other)
-            ))),
+            other => Err(wrong_value(&format!("--{flag}"), "agent, keyring or none", other)),
         }
     }
 
@@ -61,10 +55,8 @@ impl Reader<'_> {
         let Some(text) = self.text("authentication-timeout-sec") else { return Ok(default) };
         let seconds = text.parse().ok().filter(|seconds| (1..=86_400).contains(seconds));
         seconds.map(Duration::from_secs).ok_or_else(|| {
-            Refusal::BadConfig(format!(
-                "`--authentication-timeout-sec` is a number of seconds from 1 to 86400, not `{}`",
-                inline(&text)
-            ))
+            let right = "a number of seconds from 1 to 86400";
+            wrong_value("--authentication-timeout-sec", right, &text)
         })
     }
 
