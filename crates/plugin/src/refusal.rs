@@ -58,6 +58,11 @@ impl Refusal {
         Self::Failed(why.to_string())
     }
 
+    /// [`Refusal::BadConfig`] with this text or error.
+    pub fn bad_config(why: impl fmt::Display) -> Self {
+        Self::BadConfig(why.to_string())
+    }
+
     /// For `map_err`: fails with the name of the file that could not be used, which an [`io::Error`] does
     /// not know.
     ///

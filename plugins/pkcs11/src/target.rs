@@ -40,9 +40,9 @@ impl Target {
             once(&mut uri.module_path, path.to_owned(), "pathLib", "module-path")?;
         }
         if let Some(number) = given("objectId") {
-            let id: u8 = number.parse().map_err(|_| {
-                Refusal::BadConfig("`objectId` is not a number from 0 to 255".to_owned())
-            })?;
+            let id: u8 = number
+                .parse()
+                .map_err(|_| Refusal::bad_config("`objectId` is not a number from 0 to 255"))?;
             once(&mut uri.id, vec![id], "objectId", "id")?;
         }
         if let Some(pin) = given("pin") {
@@ -51,13 +51,12 @@ impl Target {
         let slot = given("slotId")
             .map(str::parse)
             .transpose()
-            .map_err(|_| Refusal::BadConfig("`slotId` is not a number".to_owned()))?;
+            .map_err(|_| Refusal::bad_config("`slotId` is not a number"))?;
         let reuse = match given("reusePin") {
             None | Some("false") => false,
             Some("true") => true,
             Some(_) => {
-                let message = "`reusePin` is neither `true` nor `false`";
-                return Err(Refusal::BadConfig(message.to_owned()));
+                return Err(Refusal::bad_config("`reusePin` is neither `true` nor `false`"));
             }
         };
         Ok(Self { slot, reuse, ..Self::from_uri(uri)? })
@@ -71,8 +70,9 @@ impl Target {
             (Some(pin), None) => Some(Stored::Value(pin)),
             (None, Some(source)) => Some(Stored::File(pin_file(&source)?)),
             (Some(_), Some(_)) => {
-                let message = "the PIN is given twice: as a value and by `pin-source`";
-                return Err(Refusal::BadConfig(message.to_owned()));
+                return Err(Refusal::bad_config(
+                    "the PIN is given twice: as a value and by `pin-source`",
+                ));
             }
         };
         Ok(Self { module, uri, slot: None, stored, reuse: false })
@@ -90,8 +90,8 @@ fn once<T>(place: &mut Option<T>, value: T, key: &str, attribute: &str) -> Resul
 
 fn module(path: Option<String>, name: Option<String>) -> Result<PathBuf, Refusal> {
     match (path, name) {
-        (Some(_), Some(_)) => Err(Refusal::BadConfig(
-            "`module-path` and `module-name` say the same thing: leave one of them out".to_owned(),
+        (Some(_), Some(_)) => Err(Refusal::bad_config(
+            "`module-path` and `module-name` say the same thing: leave one of them out",
         )),
         (Some(path), None) => {
             let path = PathBuf::from(path);
@@ -105,7 +105,7 @@ fn module(path: Option<String>, name: Option<String>) -> Result<PathBuf, Refusal
             Ok(if path.is_absolute() { path } else { search(&[path.as_path()]) })
         }
         (None, Some(name)) if name.contains('/') => {
-            Err(Refusal::BadConfig("`module-name` is a name, not a path".to_owned()))
+            Err(Refusal::bad_config("`module-name` is a name, not a path"))
         }
         (None, Some(name)) => {
             let names = [format!("lib{name}.so"), format!("{name}.so")];
@@ -137,9 +137,7 @@ fn pin_file(source: &str) -> Result<PathBuf, Refusal> {
         None => source,
     };
     if !path.starts_with('/') {
-        return Err(Refusal::BadConfig(
-            "`pin-source` must name a file by an absolute path".to_owned(),
-        ));
+        return Err(Refusal::bad_config("`pin-source` must name a file by an absolute path"));
     }
     Ok(PathBuf::from(path))
 }

@@ -107,9 +107,8 @@ impl Reader<'_> {
                 let digest = format!("assertion in {}", path.display());
                 Ok((ClientAuth::AssertionFile(path), digest))
             }
-            _ => Err(Refusal::BadConfig(
-                "a client secret, `--client-key` and `--client-assertion-file` exclude each other"
-                    .into(),
+            _ => Err(Refusal::bad_config(
+                "a client secret, `--client-key` and `--client-assertion-file` exclude each other",
             )),
         }
     }

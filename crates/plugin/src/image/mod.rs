@@ -72,7 +72,7 @@ fn answer(provider: &impl ImageProvider) -> Result<(), Refusal> {
         return Err(Refusal::BadConfig(by_hand()));
     }
     if bytes.len() as u64 > MOST {
-        return Err(Refusal::BadConfig("the request on stdin is too long".into()));
+        return Err(Refusal::bad_config("the request on stdin is too long"));
     }
     let question = ImageQuestion::from_bytes(&bytes)?;
     let logins = provider.logins(&question)?;

@@ -21,7 +21,7 @@ impl ImageQuestion {
         let request = Request::read(bytes)
             .map_err(|error| Refusal::BadConfig(format!("cannot read the request: {error}")))?;
         if request.image.is_empty() {
-            return Err(Refusal::BadConfig("the request names no image".into()));
+            return Err(Refusal::bad_config("the request names no image"));
         }
         Ok(Self { request })
     }
@@ -50,10 +50,9 @@ impl ImageQuestion {
     /// The service account token, or an error for a provider that cannot work without one.
     pub fn require_token(&self) -> Result<&Secret, Refusal> {
         self.token().ok_or_else(|| {
-            Refusal::BadConfig(
+            Refusal::bad_config(
                 "the request has no service account token\n\n\
-                 hint: set `tokenAttributes` for this provider in the node's configuration"
-                    .into(),
+                 hint: set `tokenAttributes` for this provider in the node's configuration",
             )
         })
     }

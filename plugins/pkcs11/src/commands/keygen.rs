@@ -37,10 +37,9 @@ impl Keygen {
     pub(super) fn run(&self) -> Result<(), Refusal> {
         let target = self.place.target()?;
         let label = target.uri.object.clone().ok_or_else(|| {
-            Refusal::BadConfig(
+            Refusal::bad_config(
                 "the key needs a name\n\nhint: give it one in the URI, as in \
-                 `pkcs11:token=lab;object=jane`"
-                    .to_owned(),
+                 `pkcs11:token=lab;object=jane`",
             )
         })?;
         let mut open = Open::new(target, true)?;
@@ -134,6 +133,6 @@ fn free_id(contents: &Contents) -> Result<Vec<u8>, Refusal> {
         keys.chain(publics).chain(certificates).any(|names| names.id == [id])
     };
     (1..=u8::MAX).find(|&id| !taken(id)).map(|id| vec![id]).ok_or_else(|| {
-        Refusal::BadConfig("all short ids are taken: name one in the URI with `id=`".to_owned())
+        Refusal::bad_config("all short ids are taken: name one in the URI with `id=`")
     })
 }

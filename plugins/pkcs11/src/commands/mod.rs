@@ -57,10 +57,9 @@ impl Place {
         let Some(uri) = &self.uri else { return asked() };
         let uri = Uri::parse(uri)?;
         if uri.pin_value.is_some() {
-            return Err(Refusal::BadConfig(
+            return Err(Refusal::bad_config(
                 "a PIN does not belong on a command line, where every user can read it\n\n\
-                 hint: leave `pin-value` out and type it, or name a file with `pin-source`"
-                    .to_owned(),
+                 hint: leave `pin-value` out and type it, or name a file with `pin-source`",
             ));
         }
         Target::from_uri(uri)

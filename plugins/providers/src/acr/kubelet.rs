@@ -106,10 +106,9 @@ fn node_login(azure: &Azure<'_>, config: &Config, place: &Place) -> Result<Login
     }
     azure.explain.skipped("managed identity", "`useManagedIdentityExtension` is not true");
     let (username, password) = config.principal.clone().ok_or_else(|| {
-        Refusal::BadConfig(
+        Refusal::bad_config(
             "the node's file has neither `useManagedIdentityExtension` nor `aadClientId` with \
-             `aadClientSecret`"
-                .into(),
+             `aadClientSecret`",
         )
     })?;
     azure.explain.used("service principal", format!("the client `{}`", inline(&username)));
@@ -118,11 +117,8 @@ fn node_login(azure: &Azure<'_>, config: &Config, place: &Place) -> Result<Login
     }
     // The answer names a registry that is not Azure's, which must not see a secret that works everywhere.
     let tenant = config.tenant.as_deref().ok_or_else(|| {
-        Refusal::BadConfig(
-            "the node's file has no `tenantId`, which the login of a mirror needs: the secret of the node's \
-             application goes to registries of Azure alone"
-                .into(),
-        )
+        Refusal::bad_config("the node's file has no `tenantId`, which the login of a mirror needs: the secret of the node's \
+             application goes to registries of Azure alone")
     })?;
     let authority = Authority::new(&config.authority, tenant)?;
     let token = azure.client_token(&authority, &username, SCOPE, &Proof::Secret(password))?;

@@ -48,16 +48,15 @@ impl Aws<'_> {
             return Ok(None);
         };
         let secret = self.call.var("AWS_SECRET_ACCESS_KEY").ok_or_else(|| {
-            Refusal::BadConfig("`AWS_ACCESS_KEY_ID` is set, but not `AWS_SECRET_ACCESS_KEY`".into())
+            Refusal::bad_config("`AWS_ACCESS_KEY_ID` is set, but not `AWS_SECRET_ACCESS_KEY`")
         })?;
         let session =
             self.call.var("AWS_SECURITY_TOKEN").or_else(|| self.call.var("AWS_SESSION_TOKEN"));
         let origin = format!("environment {id}");
         let mut keys = Keys::new(id, secret, session, origin);
         if let Some(end) = self.call.var("AWS_CREDENTIAL_EXPIRATION") {
-            let end = parse_time(&end).ok_or_else(|| {
-                Refusal::BadConfig("`AWS_CREDENTIAL_EXPIRATION` is not a time".into())
-            })?;
+            let end = parse_time(&end)
+                .ok_or_else(|| Refusal::bad_config("`AWS_CREDENTIAL_EXPIRATION` is not a time"))?;
             keys.expires = Some(end);
         }
         self.explain.used(source, format!("`AWS_ACCESS_KEY_ID` is `{}`", inline(&keys.id)));

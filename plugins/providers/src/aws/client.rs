@@ -241,9 +241,8 @@ fn limits() -> TimeoutConfig {
 }
 
 pub(crate) fn no_region() -> Refusal {
-    Refusal::BadConfig(
-        "no AWS region is configured\n\nhint: give `--region`, set `AWS_REGION`, or set `region` in the profile"
-            .into(),
+    Refusal::bad_config(
+        "no AWS region is configured\n\nhint: give `--region`, set `AWS_REGION`, or set `region` in the profile",
     )
 }
 

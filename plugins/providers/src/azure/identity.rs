@@ -76,10 +76,9 @@ impl Azure<'_> {
         }
         match (var("IDENTITY_ENDPOINT"), var("IDENTITY_HEADER")) {
             (Some(_), Some(_)) if var("IDENTITY_SERVER_THUMBPRINT").is_some() => {
-                return Err(Refusal::BadConfig(
+                return Err(Refusal::bad_config(
                     "managed identities of Service Fabric are not supported: its endpoint has a certificate that \
-                     no authority signed\n\nhint: use a service principal (`--login spn`)"
-                        .into(),
+                     no authority signed\n\nhint: use a service principal (`--login spn`)",
                 ));
             }
             (Some(endpoint), Some(header)) => return Ok(Source::AppService { endpoint, header }),
@@ -117,10 +116,9 @@ impl Azure<'_> {
             }
             Source::CloudShell { endpoint } => {
                 if *id != Id::System {
-                    return Err(Refusal::BadConfig(
+                    return Err(Refusal::bad_config(
                         "Cloud Shell has only the identity of its user; leave out `--client-id` and \
-                         `--identity-resource-id`"
-                            .into(),
+                         `--identity-resource-id`",
                     ));
                 }
                 let mut request = post(endpoint, &[("resource", resource)])?;
@@ -252,9 +250,7 @@ fn get(
 }
 
 fn no_header() -> Refusal {
-    Refusal::BadConfig(
-        "a variable of the managed identity has characters that no header may have".into(),
-    )
+    Refusal::bad_config("a variable of the managed identity has characters that no header may have")
 }
 
 impl Id {

@@ -58,8 +58,8 @@ fn config(words: &[String]) -> Result<String, Refusal> {
              requireServiceAccount: false\n    optionalServiceAccountAnnotationKeys: [eks.amazonaws.com/ecr-role-arn]\n"
         }
         _ => {
-            return Err(Refusal::BadConfig(
-                "`keyward-ecr config` takes no argument but `--pod-identity`".into(),
+            return Err(Refusal::bad_config(
+                "`keyward-ecr config` takes no argument but `--pod-identity`",
             ));
         }
     };
@@ -73,8 +73,8 @@ fn config(words: &[String]) -> Result<String, Refusal> {
 /// Shows how a login for this host would be found.
 fn explain(call: &Call, host: Option<&str>) -> Result<ExitCode, Refusal> {
     let host = host.ok_or_else(|| {
-        Refusal::BadConfig(
-            "give a registry, such as `123456789012.dkr.ecr.eu-west-1.amazonaws.com`".into(),
+        Refusal::bad_config(
+            "give a registry, such as `123456789012.dkr.ecr.eu-west-1.amazonaws.com`",
         )
     })?;
     let registry = Registry::parse(host).ok_or_else(|| not_ours(host))?;

@@ -92,8 +92,8 @@ fn read(call: &Call, flags: &Flags) -> Result<Wanted, Refusal> {
     let text = |name: &str| flags.filled(name).map(str::to_owned);
     let forward_session = flags.is_set("forward-session-name");
     if forward_session && text("session-name").is_some() {
-        return Err(Refusal::BadConfig(
-            "give `--session-name` or `--forward-session-name`, not both".into(),
+        return Err(Refusal::bad_config(
+            "give `--session-name` or `--forward-session-name`, not both",
         ));
     }
     let role = text("role").or_else(|| call.var("DEFAULT_ROLE")).map(|arn| Role {

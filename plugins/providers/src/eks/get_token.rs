@@ -96,15 +96,12 @@ fn read(flags: &Flags) -> Result<Wanted, Refusal> {
     let text = |name: &str| flags.filled(name).map(str::to_owned);
     let cluster = match (text("cluster-name"), text("cluster-id")) {
         (Some(_), Some(_)) => {
-            return Err(Refusal::BadConfig(
-                "give `--cluster-name` or `--cluster-id`, not both".into(),
-            ));
+            return Err(Refusal::bad_config("give `--cluster-name` or `--cluster-id`, not both"));
         }
         (Some(name), None) | (None, Some(name)) => name,
         (None, None) => {
-            return Err(Refusal::BadConfig(
-                "no cluster is given\n\nhint: `keyward-eks --cluster-name NAME --region REGION`"
-                    .into(),
+            return Err(Refusal::bad_config(
+                "no cluster is given\n\nhint: `keyward-eks --cluster-name NAME --region REGION`",
             ));
         }
     };
@@ -130,7 +127,7 @@ fn wants_raw(flags: &Flags) -> Result<bool, Refusal> {
         None => false,
         Some("status.token") => true,
         Some(_) => {
-            return Err(Refusal::BadConfig("`--query` can only be `status.token`".into()));
+            return Err(Refusal::bad_config("`--query` can only be `status.token`"));
         }
     };
     match flags.text("output") {

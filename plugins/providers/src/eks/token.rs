@@ -65,7 +65,7 @@ impl Token {
         let body = SignableBody::Bytes(b"");
         let request = SignableRequest::new("GET", url.as_str(), headers.into_iter(), body);
         let request = request.map_err(|_| {
-            Refusal::BadConfig("the name of the cluster cannot be in an HTTP header".into())
+            Refusal::bad_config("the name of the cluster cannot be in an HTTP header")
         })?;
         let place = ("sts", endpoint.region.as_str());
         let signed = sign(keys.to_sdk(), place, now, settings, request)?.into_parts().1;

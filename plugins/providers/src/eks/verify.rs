@@ -56,8 +56,8 @@ const PARTITIONS: [(&str, &[&str]); 8] = [
 pub(super) fn run(call: &Call, flags: &Flags) -> Result<ExitCode, Refusal> {
     let cluster = authenticator::cluster(call, flags)?;
     let token = flags.text("token").ok_or_else(|| {
-        Refusal::BadConfig(
-            "no token is given\n\nhint: `aws-iam-authenticator verify -t TOKEN -i CLUSTER`".into(),
+        Refusal::bad_config(
+            "no token is given\n\nhint: `aws-iam-authenticator verify -t TOKEN -i CLUSTER`",
         )
     })?;
     let partition = flags.text("partition").unwrap_or("aws");

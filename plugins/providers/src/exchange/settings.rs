@@ -75,10 +75,9 @@ impl Settings {
     /// Refuses a registry that no flag names: a node's configuration may match more than it was meant to.
     pub(super) fn check_registry(&self, registry: &str) -> Result<(), Refusal> {
         if self.registries.is_empty() {
-            return Err(Refusal::BadConfig(
+            return Err(Refusal::bad_config(
                 "`--registry` is missing: name the registries that may get the login, such as \
-                 `--registry=registry.example` or `--registry=*.registry.example:5000`"
-                    .into(),
+                 `--registry=registry.example` or `--registry=*.registry.example:5000`",
             ));
         }
         if self.registries.iter().any(|pattern| is_matched(pattern, registry)) {
@@ -178,9 +177,7 @@ impl Reader<'_> {
             self.client_auth(self.secret("client-secret", "client-secret-file")?)?;
         let proves = !matches!(auth, ClientAuth::Public) || trust.identity.is_some();
         if proves && client.is_none() {
-            return Err(Refusal::BadConfig(
-                "a client that proves who it is needs `--client-id`".into(),
-            ));
+            return Err(Refusal::bad_config("a client that proves who it is needs `--client-id`"));
         }
         said.push(digest);
         let mut parameters = Vec::new();
@@ -219,7 +216,7 @@ impl Reader<'_> {
         }
         let namespace = self.text("namespace");
         if namespace.as_deref().is_some_and(|text| HeaderValue::from_str(text).is_err()) {
-            return Err(Refusal::BadConfig("`--namespace` cannot be in a header".into()));
+            return Err(Refusal::bad_config("`--namespace` cannot be in a header"));
         }
         Ok(JwtLogin {
             url: url.trim_end_matches('/').to_owned(),
@@ -240,8 +237,8 @@ impl Reader<'_> {
                 Document::parse("body-file", &bytes)?
             }
             _ => {
-                return Err(Refusal::BadConfig(
-                    "`--post` needs one of `--body` and `--body-file`".into(),
+                return Err(Refusal::bad_config(
+                    "`--post` needs one of `--body` and `--body-file`",
                 ));
             }
         };
@@ -253,16 +250,12 @@ impl Reader<'_> {
             headers.push((header, Template::parse("header", &value)?));
         }
         if !body.has_token() && !headers.iter().any(|(_, value)| value.has_token()) {
-            return Err(Refusal::BadConfig(
-                "neither `--body` nor `--header` has `{token}`, so anybody would get the login"
-                    .into(),
+            return Err(Refusal::bad_config(
+                "neither `--body` nor `--header` has `{token}`, so anybody would get the login",
             ));
         }
         let password = places.password.clone().ok_or_else(|| {
-            Refusal::BadConfig(
-                "`--post` needs `--password-at`, the place of the password in the answer, such as `/token`"
-                    .into(),
-            )
+            Refusal::bad_config("`--post` needs `--password-at`, the place of the password in the answer, such as `/token`")
         })?;
         Ok(Post { url, body, headers, password })
     }

@@ -37,9 +37,9 @@ impl Subject {
     fn configured(call: &Call, flags: &Flags) -> Result<Option<Self>, Refusal> {
         let reader = Reader { call, flags };
         match (reader.text("token-file"), reader.text("token-variable")) {
-            (Some(_), Some(_)) => Err(Refusal::BadConfig(
-                "`--token-file` and `--token-variable` exclude each other".into(),
-            )),
+            (Some(_), Some(_)) => {
+                Err(Refusal::bad_config("`--token-file` and `--token-variable` exclude each other"))
+            }
             (Some(path), None) => {
                 let bytes = reader.read("token-file", &path)?;
                 let token = Secret::from_bytes(bytes.trim_ascii().to_vec());
@@ -90,10 +90,9 @@ impl Subject {
 }
 
 fn missing() -> Refusal {
-    Refusal::BadConfig(
+    Refusal::bad_config(
         "there is no token to exchange\n\n\
          hint: name the file of a projected service account token with `--token-file`, or the variable of a CI \
-         system's ID token with `--token-variable`"
-            .into(),
+         system's ID token with `--token-variable`",
     )
 }

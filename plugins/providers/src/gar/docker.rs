@@ -76,9 +76,8 @@ fn gcr(google: &Google<'_>) -> Result<Option<Token>, Refusal> {
             "env" => google.adc(true)?,
             "gcloud" | "gcloud_sdk" => google.gcloud(&Gcloud::Login(Vec::new()))?,
             _ => {
-                return Err(Refusal::BadConfig(
-                    "a token source of docker-credential-gcr is none of store, env and gcloud"
-                        .into(),
+                return Err(Refusal::bad_config(
+                    "a token source of docker-credential-gcr is none of store, env and gcloud",
                 ));
             }
         };

@@ -31,7 +31,7 @@ pub(super) fn logins(
 ) -> Result<Logins, Refusal> {
     let provider = flags.filled("identity-provider");
     if provider.is_some() && flags.filled("project-id").is_none() {
-        return Err(Refusal::BadConfig("`--identity-provider` needs `--project-id`".into()));
+        return Err(Refusal::bad_config("`--identity-provider` needs `--project-id`"));
     }
     let explain = Explain::default();
     // The machine's token has the scopes that the machine has.
@@ -87,7 +87,7 @@ fn answer(call: &Call, token: &Token) -> Result<Logins, Refusal> {
     let wanted = match call.var("KUBE_SIDECAR_CACHE_DURATION") {
         None => None,
         Some(text) => Some(parse(&text).ok_or_else(|| {
-            Refusal::BadConfig("`KUBE_SIDECAR_CACHE_DURATION` is no duration, such as `10m`".into())
+            Refusal::bad_config("`KUBE_SIDECAR_CACHE_DURATION` is no duration, such as `10m`")
         })?),
     };
     let rest = token.end.map(|end| end.duration_since(call.clock.now()));

@@ -77,9 +77,8 @@ pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
 
 /// Shows how a login for this host would be found.
 fn explain(call: &Call, host: Option<&str>) -> Result<ExitCode, Refusal> {
-    let host = host.ok_or_else(|| {
-        Refusal::BadConfig("give a registry, such as `europe-docker.pkg.dev`".into())
-    })?;
+    let host = host
+        .ok_or_else(|| Refusal::bad_config("give a registry, such as `europe-docker.pkg.dev`"))?;
     registry::parse(host).ok_or_else(|| not_ours(host))?;
     call.explain(|report| docker::token(call, report).map(drop))
 }
@@ -89,10 +88,9 @@ fn not_ours(host: &str) -> Refusal {
 }
 
 fn no_credentials() -> Refusal {
-    Refusal::BadConfig(
+    Refusal::bad_config(
         "no Google credentials are configured: no application default credentials, no metadata server and no \
          login of gcloud\n\n\
-         hint: run `gcloud auth application-default login`; `keyward-gar --explain gcr.io` shows every source"
-            .into(),
+         hint: run `gcloud auth application-default login`; `keyward-gar --explain gcr.io` shows every source",
     )
 }

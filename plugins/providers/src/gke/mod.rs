@@ -114,12 +114,12 @@ fn gcloud(source: Source, flags: &Flags) -> Result<Gcloud, Refusal> {
     let (Some(cluster), Some(project), Some(location)) =
         (flags.filled("cluster"), part("project", "project"), part("location", "location"))
     else {
-        return Err(Refusal::BadConfig(
-            "`--use_edge_cloud` needs `--project`, `--location` and `--cluster`".into(),
+        return Err(Refusal::bad_config(
+            "`--use_edge_cloud` needs `--project`, `--location` and `--cluster`",
         ));
     };
     if cluster.starts_with('-') {
-        return Err(Refusal::BadConfig("`--cluster` is a name, not a flag".into()));
+        return Err(Refusal::bad_config("`--cluster` is a name, not a flag"));
     }
     let mut args = vec![cluster.to_owned(), project, location, "--format=json".to_owned()];
     args.extend(impersonate);

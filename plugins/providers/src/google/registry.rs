@@ -31,10 +31,9 @@ impl Google<'_> {
     /// The token of the machine's service account, with the scopes that the machine has.
     pub(crate) fn instance(&self) -> Result<Token, Refusal> {
         self.metadata(true)?.ok_or_else(|| {
-            Refusal::BadConfig(
+            Refusal::bad_config(
                 "there is no metadata server: this machine is none of Google's\n\n\
-                 hint: `keyward-gar` also uses application default credentials"
-                    .into(),
+                 hint: `keyward-gar` also uses application default credentials",
             )
         })
     }

@@ -59,7 +59,7 @@ impl Command {
         match self {
             Self::Csr => {
                 let user = flags.filled("user").ok_or_else(|| {
-                    Refusal::BadConfig("`--user` is missing: the user name in the cluster".into())
+                    Refusal::bad_config("`--user` is missing: the user name in the cluster")
                 })?;
                 let backend = target.backend(call, &explain)?;
                 call.print(&csr(&*backend, user, flags.list("group"))?)

@@ -64,10 +64,9 @@ impl Target {
     fn new(call: &Call, get: impl Fn(&str) -> Option<String>) -> Result<Self, Refusal> {
         let get = |name: &str| get(name).filter(|value| !value.is_empty());
         let key = get("key").ok_or_else(|| {
-            Refusal::BadConfig(
+            Refusal::bad_config(
                 "`key` is missing: the ARN, id or alias (`alias/jane`) of a key in AWS KMS, or \
-                 `transit:NAME` for OpenBao and Vault"
-                    .into(),
+                 `transit:NAME` for OpenBao and Vault",
             )
         })?;
         let certificate = get("certificate").map(|path| expand(call, &path));
@@ -81,7 +80,7 @@ impl Target {
     /// The file of the certificate.
     pub(super) fn certificate(&self) -> Result<&Path, Refusal> {
         self.certificate.as_deref().ok_or_else(|| {
-            Refusal::BadConfig("`certificate` is missing: the file of the key's certificate".into())
+            Refusal::bad_config("`certificate` is missing: the file of the key's certificate")
         })
     }
 }

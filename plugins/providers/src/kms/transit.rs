@@ -35,7 +35,7 @@ impl<'a> Transit<'a> {
             ["BAO", "VAULT"].iter().find_map(|tool| call.var(&format!("{tool}_{name}")))
         };
         let url = var("ADDR").ok_or_else(|| {
-            Refusal::BadConfig("`BAO_ADDR` or `VAULT_ADDR` has to name the server".into())
+            Refusal::bad_config("`BAO_ADDR` or `VAULT_ADDR` has to name the server")
         })?;
         require_https(&url, "`BAO_ADDR` or `VAULT_ADDR`")?;
         explain.note("endpoint", shown(&url));
@@ -170,10 +170,9 @@ fn of_file(call: &Call, explain: &Explain) -> Result<Secret, Refusal> {
             explain.used("file `~/.vault-token`", "a token");
             Ok(Secret::from_bytes(token))
         }
-        None => Err(Refusal::BadConfig(
+        None => Err(Refusal::bad_config(
             "there is no token for OpenBao or Vault\n\n\
-             hint: log in with `bao login` or `vault login`, or set `BAO_TOKEN` or `VAULT_TOKEN`"
-                .into(),
+             hint: log in with `bao login` or `vault login`, or set `BAO_TOKEN` or `VAULT_TOKEN`",
         )),
     }
 }

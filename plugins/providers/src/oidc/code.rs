@@ -211,9 +211,9 @@ impl CodeFlow<'_> {
                 match self.returned(query.split('#').next().unwrap_or_default(), attempt)? {
                     Return::Code(code) => code,
                     Return::Foreign => {
-                        return Err(Refusal::Failed(
-                        "the address belongs to another login: its `state` is not the one that was sent".into(),
-                    ));
+                        return Err(Refusal::failed(
+                            "the address belongs to another login: its `state` is not the one that was sent",
+                        ));
                     }
                 }
             }

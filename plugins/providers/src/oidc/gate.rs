@@ -118,8 +118,8 @@ fn lock(call: &Call, file: File, attended: bool, limit: Duration) -> Result<File
         }
     })?;
     receiver.recv_timeout(limit).map_err(|_| {
-        Refusal::Failed(
-            "another process has had a login page open for too long; end it and try again".into(),
+        Refusal::failed(
+            "another process has had a login page open for too long; end it and try again",
         )
     })
 }

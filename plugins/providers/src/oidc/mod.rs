@@ -64,10 +64,9 @@ pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
     }
     match flags.words().as_slice() {
         [] if call.name != NAME && flags.text("oidc-issuer-url").is_none() => {
-            Err(Refusal::BadConfig(
+            Err(Refusal::bad_config(
                 "without `get-token`, kubelogin writes tokens into the kubeconfig, which this program never does\n\n\
-                 hint: `keyward-oidc --help` shows the commands"
-                    .into(),
+                 hint: `keyward-oidc --help` shows the commands",
             ))
         }
         // The words of `kubectl oidc-login get-token`, so that in a kubeconfig only `command` has to change.
@@ -122,10 +121,9 @@ fn setup(call: &Call, flags: &Flags) -> Result<ExitCode, Refusal> {
 /// Makes the agent, and with `--store keyring` the keyring, forget the login.
 fn clean(call: &Call, flags: &Flags) -> Result<ExitCode, Refusal> {
     if flags.text("oidc-issuer-url").is_none() && flags.text("idp-issuer-url").is_none() {
-        return Err(Refusal::BadConfig(
+        return Err(Refusal::bad_config(
             "`clean` needs the flags of the login that it should forget; there are no files to delete\n\n\
-             hint: `keyward logout` makes the agent forget everything"
-                .into(),
+             hint: `keyward logout` makes the agent forget everything",
         ));
     }
     let (settings, trust) = Settings::new(call, flags)?;

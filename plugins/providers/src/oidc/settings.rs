@@ -184,20 +184,18 @@ fn check(
     trust: &Trust,
 ) -> Result<(), Refusal> {
     if grant == Grant::PastedCode && redirect.is_none() {
-        return Err(Refusal::BadConfig(
+        return Err(Refusal::bad_config(
             "`--grant-type=authcode-keyboard` needs `--oidc-redirect-url`, the address at which the \
-             provider shows the code"
-                .into(),
+             provider shows the code",
         ));
     }
     if grant == Grant::ClientCredentials
         && matches!(auth, ClientAuth::Public)
         && trust.identity.is_none()
     {
-        return Err(Refusal::BadConfig(
+        return Err(Refusal::bad_config(
             "`--grant-type=client-credentials` needs `--client-secret-file`, `--client-key`, \
-             `--client-assertion-file` or `--client-certificate`"
-                .into(),
+             `--client-assertion-file` or `--client-certificate`",
         ));
     }
     Ok(())

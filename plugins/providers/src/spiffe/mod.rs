@@ -62,8 +62,8 @@ impl Request {
             flags.list("audience").iter().filter(|name| !name.is_empty()).cloned().collect();
         let certificate = flags.is_set("x509");
         if audiences.is_empty() && !certificate {
-            return Err(Refusal::BadConfig(
-                "give `--audience` for a token, `--x509` for a certificate, or both".into(),
+            return Err(Refusal::bad_config(
+                "give `--audience` for a token, `--x509` for a certificate, or both",
             ));
         }
         let id = text("spiffe-id").map(|id| {
