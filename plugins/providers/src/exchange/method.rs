@@ -1,6 +1,7 @@
 //! The ways to exchange a token.
 
 use http::{HeaderName, Request, header};
+use jiff::Timestamp;
 use keyward_plugin::Refusal;
 use keyward_protocol::Secret;
 
@@ -60,30 +61,56 @@ impl Method {
     }
 
     /// The login for the token.
-    pub(super) fn login(
-        &self,
-        call: &Call,
-        http: &Http,
-        facts: &Facts<'_>,
-        places: &Places,
-    ) -> Result<Login, Refusal> {
+    pub(super) fn login(&self, exchange: &Exchange<'_>) -> Result<Login, Refusal> {
         match self {
-            Self::Pass => Ok(Login { user: None, password: facts.token.clone(), ends: None }),
-            Self::TokenExchange(exchange) => exchange.login(call, http, facts, places),
-            Self::JwtLogin(login) => login.login(call, http, facts, places),
-            Self::Post(post) => post.login(call, http, facts, places),
+            Self::Pass => {
+                Ok(Login { user: None, password: exchange.facts.token.clone(), ends: None })
+            }
+            Self::TokenExchange(method) => method.login(exchange),
+            Self::JwtLogin(method) => method.login(exchange),
+            Self::Post(method) => method.login(exchange),
         }
     }
 }
 
-impl Post {
-    fn login(
+/// One exchange of a token.
+pub(super) struct Exchange<'a> {
+    pub(super) call: &'a Call,
+    pub(super) http: &'a Http,
+    pub(super) facts: &'a Facts<'a>,
+    pub(super) places: &'a Places,
+}
+
+impl Exchange<'_> {
+    /// Asks a server. `sent` are secrets that it may repeat.
+    pub(super) fn ask<'u>(
         &self,
-        call: &Call,
-        http: &Http,
-        facts: &Facts<'_>,
-        places: &Places,
-    ) -> Result<Login, Refusal> {
+        url: &'u str,
+        request: Request<Vec<u8>>,
+        sent: &[&Secret],
+    ) -> Result<Answer<'u>, Refusal> {
+        Answer::read(url, &self.http.call(request).map_err(|error| unreachable(&error))?, sent)
+    }
+
+    /// The user name, which has to be where a flag says it is.
+    pub(super) fn user(&self, answer: &Answer<'_>) -> Result<Option<String>, Refusal> {
+        let place = self.places.username.as_deref();
+        place.map(|place| answer.text(place).map(str::to_owned)).transpose()
+    }
+
+    /// The end, which has to be where a flag says it is.
+    pub(super) fn end(
+        &self,
+        answer: &Answer<'_>,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, Refusal> {
+        self.places.expiry.as_deref().map(|place| answer.end(place, now)).transpose()
+    }
+}
+
+impl Post {
+    fn login(&self, exchange: &Exchange<'_>) -> Result<Login, Refusal> {
+        let facts = exchange.facts;
         let mut request = Request::post(&self.url)
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "application/json");
@@ -91,25 +118,17 @@ impl Post {
             request = request.header(name, value.fill_header(facts)?);
         }
         let request = request.body(self.body.fill(facts)?).map_err(Refusal::failed)?;
-        let response = http.call(request).map_err(|error| unreachable(&error))?;
-        let answer = Answer::read(&self.url, &response, &[facts.token])?;
-        let now = call.clock.now();
+        let answer = exchange.ask(&self.url, request, &[facts.token])?;
         Ok(Login {
-            user: user(&answer, places)?,
+            user: exchange.user(&answer)?,
             password: Secret::new(answer.text(&self.password)?),
-            ends: places.expiry.as_deref().map(|place| answer.end(place, now)).transpose()?,
+            ends: exchange.end(&answer, exchange.call.clock.now())?,
         })
     }
 }
 
-/// The user name, which has to be where a flag says it is.
-pub(super) fn user(answer: &Answer<'_>, places: &Places) -> Result<Option<String>, Refusal> {
-    let place = places.username.as_deref();
-    place.map(|place| answer.text(place).map(str::to_owned)).transpose()
-}
-
 /// Why a server cannot be asked.
-pub(super) fn unreachable(error: &HttpError) -> Refusal {
+fn unreachable(error: &HttpError) -> Refusal {
     let hint = if error.is_untrusted() {
         "\n\nhint: if the server has an authority of its own, name its file with `--certificate-authority`; the \
          authorities of the system are still used"

@@ -26,7 +26,7 @@ use keyward_protocol::{text::inline, time::format_rfc3339};
 use self::{
     answer::Login,
     flags::{FLAGS, USAGE},
-    method::Method,
+    method::{Exchange, Method},
     settings::Settings,
     subject::Subject,
     template::Facts,
@@ -146,7 +146,8 @@ fn obtain(
 ) -> Result<Login, Refusal> {
     let http = Http::new(call, trust);
     let source = settings.method.name();
-    let outcome = settings.method.login(call, &http, facts, &settings.places);
+    let exchange = Exchange { call, http: &http, facts, places: &settings.places };
+    let outcome = settings.method.login(&exchange);
     match &outcome {
         Ok(login) => {
             let user = login.user.as_deref().map_or("its own".to_owned(), inline);

@@ -104,7 +104,7 @@ impl Template {
 
     /// The text.
     pub(super) fn fill(&self, facts: &Facts<'_>) -> Result<String, Refusal> {
-        self.fill_with(facts, |_, value| Ok(value.to_owned()))
+        self.fill_with(facts, |_, _| Ok(()))
     }
 
     /// The text as part of a path. What comes from a request cannot leave its place in it.
@@ -114,7 +114,7 @@ impl Template {
             let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
             let good = value.bytes().all(|b| plain(b) || (slash && b == b'/'));
             if good && !value.is_empty() {
-                return Ok(value.to_owned());
+                return Ok(());
             }
             Err(Refusal::NotAllowed(format!(
                 "`--{}`: `{}` cannot be part of a path",
@@ -145,20 +145,24 @@ impl Template {
                     inline(value)
                 )));
             }
-            Ok(value.to_owned())
+            Ok(())
         })
     }
 
     fn fill_with(
         &self,
         facts: &Facts<'_>,
-        checked: impl Fn(&Name, &str) -> Result<String, Refusal>,
+        check: impl Fn(&Name, &str) -> Result<(), Refusal>,
     ) -> Result<String, Refusal> {
         let mut text = String::new();
         for part in &self.parts {
             match part {
                 Part::Text(plain) => text.push_str(plain),
-                Part::Value(name) => text.push_str(&checked(name, name.value(self.flag, facts)?)?),
+                Part::Value(name) => {
+                    let value = name.value(self.flag, facts)?;
+                    check(name, value)?;
+                    text.push_str(value);
+                }
             }
         }
         Ok(text)

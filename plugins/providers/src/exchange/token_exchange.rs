@@ -2,19 +2,19 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderValue, Request, header};
+use jiff::Timestamp;
 use keyward_plugin::Refusal;
 use keyward_protocol::{Secret, text::inline};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{
-    answer::{Answer, Login, Places},
-    method::{unreachable, user},
+    answer::{Answer, Login},
+    method::Exchange,
     template::{Facts, Template},
 };
 use crate::{
-    Call,
     client_auth::{self, ClientAuth},
-    http::{Http, shown},
+    http::shown,
 };
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
@@ -44,34 +44,27 @@ impl TokenExchange {
         self.parameters.iter().any(|(_, value)| value.names_image())
     }
 
-    pub(super) fn login(
-        &self,
-        call: &Call,
-        http: &Http,
-        facts: &Facts<'_>,
-        places: &Places,
-    ) -> Result<Login, Refusal> {
-        let request = self.request(call, facts)?;
-        let response = http.call(request).map_err(|error| unreachable(&error))?;
+    pub(super) fn login(&self, exchange: &Exchange<'_>) -> Result<Login, Refusal> {
+        let Exchange { call, facts, places, .. } = *exchange;
+        let request = self.request(call.clock.now(), facts)?;
         let mut sent = vec![facts.token];
         if let ClientAuth::Secret(secret) = &self.auth {
             sent.push(secret);
         }
-        let answer = Answer::read(&self.url, &response, &sent)?;
+        let answer = exchange.ask(&self.url, request, &sent)?;
         self.check(&answer)?;
-        let now = call.clock.now();
         let expiry = places.expiry.as_deref().unwrap_or("/expires_in");
         let stated = places.expiry.is_some() || answer.json.get("expires_in").is_some();
         Ok(Login {
-            user: user(&answer, places)?,
+            user: exchange.user(&answer)?,
             password: Secret::new(
                 answer.text(places.password.as_deref().unwrap_or("/access_token"))?,
             ),
-            ends: if stated { Some(answer.end(expiry, now)?) } else { None },
+            ends: if stated { Some(answer.end(expiry, call.clock.now())?) } else { None },
         })
     }
 
-    fn request(&self, call: &Call, facts: &Facts<'_>) -> Result<Request<Vec<u8>>, Refusal> {
+    fn request(&self, now: Timestamp, facts: &Facts<'_>) -> Result<Request<Vec<u8>>, Refusal> {
         let mut form = vec![
             ("grant_type".to_owned(), GRANT.to_owned()),
             ("subject_token".to_owned(), facts.token.expose().to_owned()),
@@ -100,7 +93,7 @@ impl TokenExchange {
         } else if !client.is_empty() {
             form.push(("client_id".to_owned(), client.clone()));
         }
-        let assertion = self.auth.assertion(&client, &self.url, call.clock.now());
+        let assertion = self.auth.assertion(&client, &self.url, now);
         if let Some(assertion) = assertion.map_err(Refusal::Failed)? {
             form.push(("client_assertion_type".to_owned(), client_auth::KIND.to_owned()));
             form.push(("client_assertion".to_owned(), assertion.expose().to_owned()));

@@ -7,11 +7,10 @@ use keyward_protocol::Secret;
 use serde_json::{Value, json};
 
 use super::{
-    answer::{Answer, Login, Places},
-    method::{unreachable, user},
-    template::{Facts, Template},
+    answer::{Answer, Login},
+    method::Exchange,
+    template::Template,
 };
-use crate::{Call, http::Http};
 
 /// A login with a JSON Web Token.
 pub(super) struct JwtLogin {
@@ -30,13 +29,8 @@ impl JwtLogin {
         [&self.role, &self.read].into_iter().flatten().any(Template::names_image)
     }
 
-    pub(super) fn login(
-        &self,
-        call: &Call,
-        http: &Http,
-        facts: &Facts<'_>,
-        places: &Places,
-    ) -> Result<Login, Refusal> {
+    pub(super) fn login(&self, exchange: &Exchange<'_>) -> Result<Login, Refusal> {
+        let Exchange { facts, places, .. } = *exchange;
         // Before anything is sent: the whole configuration is known to be good.
         let path = self.read.as_ref().map(|read| read.fill_path(facts)).transpose()?;
         let role = self.role.as_ref().map(|role| role.fill(facts)).transpose()?;
@@ -50,24 +44,22 @@ impl JwtLogin {
             .header(header::CONTENT_TYPE, "application/json")
             .body(body.to_string().into_bytes())
             .map_err(Refusal::failed)?;
-        let response = http.call(request).map_err(|error| unreachable(&error))?;
-        let answer = Answer::read(&url, &response, &[facts.token])?;
-        let now = call.clock.now();
+        let answer = exchange.ask(&url, request, &[facts.token])?;
+        let now = exchange.call.clock.now();
         let token = Secret::new(answer.text("/auth/client_token")?);
         let ends = lease(&answer.json, "/auth/lease_duration", now);
         let Some(path) = path else {
-            let user = user(&answer, places)?;
-            return Ok(Login { user, password: token, ends });
+            return Ok(Login { user: exchange.user(&answer)?, password: token, ends });
         };
-        let read = self.read(http, &path, &token)?;
+        let read = self.read(exchange, &path, &token)?;
         // What a token has leased ends with it.
         let leased = read.text_if("/lease_id").is_some();
         let own = if leased { lease(&read.json, "/lease_duration", now) } else { None };
-        let told = places.expiry.as_deref().map(|place| read.end(place, now)).transpose()?;
+        let told = exchange.end(&read, now)?;
         let data = if is_versioned(&read.json) { "/data/data" } else { "/data" };
         let password = places.password.clone().unwrap_or_else(|| format!("{data}/password"));
         let user = match &places.username {
-            Some(_) => user(&read, places)?,
+            Some(_) => exchange.user(&read)?,
             None => read.text_if(&format!("{data}/username")).map(str::to_owned),
         };
         Ok(Login {
@@ -77,15 +69,19 @@ impl JwtLogin {
         })
     }
 
-    fn read<'a>(&'a self, http: &Http, path: &str, token: &Secret) -> Result<Answer<'a>, Refusal> {
+    fn read<'a>(
+        &'a self,
+        exchange: &Exchange<'_>,
+        path: &str,
+        token: &Secret,
+    ) -> Result<Answer<'a>, Refusal> {
         let url = format!("{}/v1/{path}", self.url);
         let mut value = header::HeaderValue::from_str(token.expose())
             .map_err(|_| Refusal::failed("the server's token cannot be in a header"))?;
         value.set_sensitive(true);
         let request = self.with_headers(Request::get(&url)).header("X-Vault-Token", value);
         let request = request.body(Vec::new()).map_err(Refusal::failed)?;
-        let response = http.call(request).map_err(|error| unreachable(&error))?;
-        let answer = Answer::read(&url, &response, &[token])?;
+        let answer = exchange.ask(&url, request, &[token])?;
         Ok(Answer { server: &self.url, json: answer.json })
     }
 
