@@ -13,10 +13,9 @@ use keyward_protocol::{
     Secret,
     text::{inline, with_causes},
 };
-use ring::digest::{SHA256, digest};
 
 use super::{Aws, Keys};
-use crate::store::{Key, Lease};
+use crate::store::{Key, Lease, digest_of};
 
 /// How long another process may take to bring what this one needs, too: a person may be typing a code there.
 const OTHERS: Duration = Duration::from_mins(10);
@@ -275,8 +274,7 @@ fn kept_until(end: Timestamp, now: Timestamp) -> Timestamp {
 
 /// A short digest of a token, to notice that it is another one.
 pub(super) fn fingerprint(bytes: &[u8]) -> String {
-    let digest = digest(&SHA256, bytes);
-    digest.as_ref()[..16].iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    digest_of(bytes)[..32].to_owned()
 }
 
 fn session_keys(found: Option<Credentials>, origin: String) -> Result<Keys, Refusal> {
