@@ -68,7 +68,5 @@ fn token(azure: &Azure<'_>) -> Result<Token, Refusal> {
             authority_of_cloud(cloud.as_deref().unwrap_or("AzurePublicCloud"))?.to_owned()
         }
     };
-    let token = azure.client_token(&Authority::new(&host, &tenant)?, &client, SCOPE, &proof)?;
-    azure.explain.used(what, format!("a token for the client `{}`", inline(&client)));
-    Ok(token)
+    azure.token_by(what, &Authority::new(&host, &tenant)?, &client, SCOPE, &proof)
 }

@@ -81,10 +81,7 @@ fn logins(
                 (question.require_annotation(CLIENT)?, question.require_annotation(TENANT)?);
             let authority = Authority::new(&config.authority, tenant)?;
             let proof = Proof::Assertion(token.clone());
-            let token = azure.client_token(&authority, client, SCOPE, &proof)?;
-            azure
-                .explain
-                .used("pod's token", format!("a token for the client `{}`", inline(client)));
+            let token = azure.token_by("pod's token", &authority, client, SCOPE, &proof)?;
             exchange::login(azure, &place.host, &token)?
         }
         _ => node_login(azure, config, &place)?,

@@ -16,6 +16,20 @@ pub(crate) enum Proof {
 }
 
 impl Azure<'_> {
+    /// A token for the client itself, told as one that `what` has brought.
+    pub(crate) fn token_by(
+        &self,
+        what: &str,
+        authority: &Authority,
+        client: &str,
+        scope: &str,
+        proof: &Proof,
+    ) -> Result<Token, Refusal> {
+        let token = self.client_token(authority, client, scope, proof)?;
+        self.explain.used(what, format!("a token for the client `{}`", inline(client)));
+        Ok(token)
+    }
+
     /// A token for the client itself.
     pub(crate) fn client_token(
         &self,

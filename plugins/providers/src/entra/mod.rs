@@ -9,6 +9,7 @@
 mod certificate;
 mod flags;
 mod login;
+mod person;
 mod tools;
 
 use std::{ffi::OsString, process::ExitCode, time::Duration};
@@ -26,8 +27,8 @@ use crate::{
     azure::{Azure, Id, Proof, Token, file_token},
     explain::Explain,
     flags::Flags,
-    http::NETWORK,
-    oidc::{Kept, Person},
+    http::{NETWORK, Trust},
+    oidc::{Kept, Session},
     store::{Key, Store, digest_of},
 };
 
@@ -110,31 +111,23 @@ fn obtain(
 /// A token for an application with a certificate or a secret.
 fn principal(azure: &Azure<'_>, login: &Login, question: &Question) -> Result<Token, Refusal> {
     let (authority, client) = (login.authority()?, login.client()?);
-    let (key, digest) = match (&login.certificate, &login.secret) {
-        (Some(path), _) => {
-            let (key, der) = certificate::read(login, path)?;
-            (Some(key), format!("certificate {}", digest_of(&der)))
-        }
-        (None, Some(secret)) => (None, format!("secret {}", digest_of(secret.expose_bytes()))),
-        (None, None) => {
-            return Err(
-                login.needs("--client-certificate` or `--client-secret", "AZURE_CLIENT_SECRET")
-            );
-        }
-    };
+    if let Some(path) = &login.certificate {
+        let (key, der) = certificate::read(login, path)?;
+        let digest = format!("certificate {}", digest_of(&der));
+        return kept(azure, &login.key(&digest), question, || {
+            let now = azure.call.clock.now();
+            let assertion = key.assertion(client, &authority.endpoint("token"), now);
+            let proof = Proof::Assertion(Secret::new(assertion.map_err(Refusal::failed)?));
+            azure.token_by("certificate", &authority, client, &login.scope, &proof)
+        });
+    }
+    let secret = login.secret.clone().ok_or_else(|| {
+        login.needs("--client-certificate` or `--client-secret", "AZURE_CLIENT_SECRET")
+    })?;
+    let digest = format!("secret {}", digest_of(secret.expose_bytes()));
     kept(azure, &login.key(&digest), question, || {
-        let proof = match (key, &login.secret) {
-            (Some(key), _) => {
-                let now = azure.call.clock.now();
-                let assertion = key.assertion(client, &authority.endpoint("token"), now);
-                Proof::Assertion(Secret::new(assertion.map_err(Refusal::failed)?))
-            }
-            (None, secret) => Proof::Secret(secret.clone().unwrap_or_else(|| Secret::new(""))),
-        };
-        let what = if login.certificate.is_some() { "certificate" } else { "secret" };
-        let token = azure.client_token(&authority, client, &login.scope, &proof)?;
-        azure.explain.used(what, format!("a token for the client `{}`", inline(client)));
-        Ok(token)
+        let proof = Proof::Secret(secret);
+        azure.token_by("secret", &authority, client, &login.scope, &proof)
     })
 }
 
@@ -143,10 +136,7 @@ fn workload(azure: &Azure<'_>, login: &Login, question: &Question) -> Result<Tok
     let (authority, client) = (login.authority()?, login.client()?);
     let var = |name: &str| azure.call.var(name);
     let exchange = |assertion: Secret, what: &str| {
-        let proof = Proof::Assertion(assertion);
-        let token = azure.client_token(&authority, client, &login.scope, &proof)?;
-        azure.explain.used(what, format!("a token for the client `{}`", inline(client)));
-        Ok(token)
+        azure.token_by(what, &authority, client, &login.scope, &Proof::Assertion(assertion))
     };
     match (var("ACTIONS_ID_TOKEN_REQUEST_URL"), var("ACTIONS_ID_TOKEN_REQUEST_TOKEN")) {
         (Some(address), Some(token)) => {
@@ -188,10 +178,8 @@ fn pipelines(azure: &Azure<'_>, login: &Login) -> Result<Token, Refusal> {
     };
     let token = Secret::new(var("SYSTEM_ACCESSTOKEN")?);
     let assertion = azure.pipelines_token(&var("SYSTEM_OIDCREQUESTURI")?, connection, &token)?;
-    let token =
-        azure.client_token(&authority, client, &login.scope, &Proof::Assertion(assertion))?;
-    azure.explain.used("Azure Pipelines", format!("a token for the client `{}`", inline(client)));
-    Ok(token)
+    let proof = Proof::Assertion(assertion);
+    azure.token_by("Azure Pipelines", &authority, client, &login.scope, &proof)
 }
 
 /// A token that a person logs in for, with the engine of `keyward-oidc`.
@@ -202,22 +190,9 @@ fn person(
     question: &Question,
     explain: &Explain,
 ) -> Result<Token, Refusal> {
-    let person = Person {
-        authority: login.authority()?,
-        client: login.client()?.to_owned(),
-        scope: login.scope.clone(),
-        grant: match login.method {
-            Method::DeviceCode => crate::oidc::Grant::Device,
-            Method::Password => crate::oidc::Grant::Password,
-            _ => crate::oidc::Grant::Code,
-        },
-        login_hint: login.hint.clone(),
-        redirect: login.redirect.clone(),
-        username: login.username.clone(),
-        password: login.password.clone(),
-        key: login.key("person"),
-    };
-    let token = person.log_in(call, flags, question, explain)?;
+    let settings = person::settings(call, flags, login)?;
+    let session = Session::new(call, (&settings, Trust::default()), question, explain);
+    let token = session.token()?;
     Ok(Token { text: token.text, end: token.end })
 }
 

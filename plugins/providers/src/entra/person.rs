@@ -1,91 +1,63 @@
-//! Logins of people at Entra ID, for `keyward-entra`: the same session, with endpoints that are known.
+//! Logins of people: the session of `keyward-oidc`, with endpoints that are known.
 
-use keyward_plugin::{Question, Refusal};
-use keyward_protocol::Secret;
+use keyward_plugin::Refusal;
 use openidconnect::url::Url;
 
-use super::{
-    kept::Token,
-    session::Session,
-    settings::{Endpoints, Grant, Keep, PERSON, Settings},
-};
+use super::login::{Login, Method};
 use crate::{
     Call,
-    azure::Authority,
     client_auth::ClientAuth,
-    explain::Explain,
     flags::{Flags, wrong_value},
-    http::Trust,
+    oidc::{Endpoints, Grant, Keep, PERSON, Settings},
     reader::Reader,
-    store::Key,
 };
 
-/// A person who logs in at Entra ID.
-pub(crate) struct Person {
-    pub(crate) authority: Authority,
-    pub(crate) client: String,
-    pub(crate) scope: String,
-    pub(crate) grant: Grant,
-    pub(crate) login_hint: Option<String>,
-    pub(crate) redirect: Option<String>,
-    pub(crate) username: Option<String>,
-    pub(crate) password: Option<Secret>,
-    pub(crate) key: Key,
-}
-
-impl Person {
-    /// The access token: from the agent, with a refresh token, or with a login.
-    pub(crate) fn log_in(
-        self,
-        call: &Call,
-        flags: &Flags,
-        question: &Question,
-        explain: &Explain,
-    ) -> Result<Token, Refusal> {
-        let settings = self.settings(call, flags)?;
-        Session::new(call, (&settings, Trust::default()), question, explain).token()
+/// The settings of a session that brings the access token.
+pub(super) fn settings(call: &Call, flags: &Flags, login: &Login) -> Result<Settings, Refusal> {
+    let reader = Reader { call, flags };
+    let (authority, client) = (login.authority()?, login.client()?.to_owned());
+    let grant = match login.method {
+        Method::DeviceCode => Grant::Device,
+        Method::Password => Grant::Password,
+        _ => Grant::Code,
+    };
+    let mut extra = Vec::new();
+    if grant == Grant::Code {
+        // Browsers know several accounts; the person chooses one.
+        extra.push(("prompt".to_owned(), "select_account".to_owned()));
+        extra.extend(login.hint.clone().map(|hint| ("login_hint".to_owned(), hint)));
     }
-
-    fn settings(self, call: &Call, flags: &Flags) -> Result<Settings, Refusal> {
-        let reader = Reader { call, flags };
-        let mut extra = Vec::new();
-        if self.grant == Grant::Code {
-            // Browsers know several accounts; the person chooses one.
-            extra.push(("prompt".to_owned(), "select_account".to_owned()));
-            extra.extend(self.login_hint.map(|hint| ("login_hint".to_owned(), hint)));
-        }
-        let port = self.redirect.as_deref().map(port).transpose()?;
-        Ok(Settings {
-            issuer: format!("{}{}/v2.0", self.authority.host, self.authority.tenant),
-            client: self.client,
-            auth: ClientAuth::Public,
-            scopes: vec![self.scope, "offline_access".into(), "profile".into()],
-            access_token: true,
-            headers: Vec::new(),
-            extra,
-            grant: self.grant,
-            // Entra ID has no PKCE for device codes.
-            pkce: self.grant == Grant::Code,
-            redirect: self.redirect,
-            // It ignores the port of `http://localhost` (RFC 8252).
-            listen: vec![format!("localhost:{}", port.unwrap_or(0))],
-            skip_browser: flags.is_set("skip-open-browser"),
-            browser: reader.text("browser-command"),
-            person: reader.person(PERSON)?,
-            listener: None,
-            landing: None,
-            username: self.username,
-            password: self.password,
-            force_refresh: false,
-            keep: Keep::Agent,
-            endpoints: Some(Endpoints {
-                authorization: self.authority.endpoint("authorize"),
-                token: self.authority.endpoint("token"),
-                device: self.authority.endpoint("devicecode"),
-            }),
-            key: self.key,
-        })
-    }
+    let port = login.redirect.as_deref().map(port).transpose()?;
+    Ok(Settings {
+        issuer: format!("{}{}/v2.0", authority.host, authority.tenant),
+        client,
+        auth: ClientAuth::Public,
+        scopes: vec![login.scope.clone(), "offline_access".into(), "profile".into()],
+        access_token: true,
+        headers: Vec::new(),
+        extra,
+        grant,
+        // Entra ID has no PKCE for device codes.
+        pkce: grant == Grant::Code,
+        redirect: login.redirect.clone(),
+        // It ignores the port of `http://localhost` (RFC 8252).
+        listen: vec![format!("localhost:{}", port.unwrap_or(0))],
+        skip_browser: flags.is_set("skip-open-browser"),
+        browser: reader.text("browser-command"),
+        person: reader.person(PERSON)?,
+        listener: None,
+        landing: None,
+        username: login.username.clone(),
+        password: login.password.clone(),
+        force_refresh: false,
+        keep: Keep::Agent,
+        endpoints: Some(Endpoints {
+            authorization: authority.endpoint("authorize"),
+            token: authority.endpoint("token"),
+            device: authority.endpoint("devicecode"),
+        }),
+        key: login.key("person"),
+    })
 }
 
 /// The port of a redirect URL. It has to lead to this machine.

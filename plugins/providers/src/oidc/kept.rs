@@ -31,12 +31,12 @@ impl Token {
 
     /// Reads what the agent kept; `None` if another version wrote it.
     pub(crate) fn from_secret(secret: &Secret) -> Option<Self> {
-        let json = Json::read(secret)?;
+        let json: Value = serde_json::from_slice(secret.expose_bytes()).ok()?;
         Some(Self {
-            text: Secret::new(json.text("token")?),
-            end: Timestamp::from_second(json.0.get("end")?.as_i64()?).ok()?,
-            who: json.text("who")?,
-            subject: json.text("subject")?,
+            text: Secret::new(text(&json, "token")?),
+            end: Timestamp::from_second(json.get("end")?.as_i64()?).ok()?,
+            who: text(&json, "who")?,
+            subject: text(&json, "subject")?,
         })
     }
 }
@@ -56,22 +56,14 @@ impl Refresh {
     }
 
     pub(super) fn from_secret(secret: &Secret) -> Option<Self> {
-        let json = Json::read(secret)?;
+        let json: Value = serde_json::from_slice(secret.expose_bytes()).ok()?;
         Some(Self {
-            text: Secret::new(json.text("refresh_token")?),
-            subject: json.text("subject")?,
+            text: Secret::new(text(&json, "refresh_token")?),
+            subject: text(&json, "subject")?,
         })
     }
 }
 
-struct Json(Value);
-
-impl Json {
-    fn read(secret: &Secret) -> Option<Self> {
-        serde_json::from_slice(secret.expose_bytes()).ok().map(Self)
-    }
-
-    fn text(&self, name: &str) -> Option<String> {
-        Some(self.0.get(name)?.as_str()?.to_owned())
-    }
+fn text(json: &Value, name: &str) -> Option<String> {
+    Some(json.get(name)?.as_str()?.to_owned())
 }

@@ -16,8 +16,6 @@ mod gate;
 mod kept;
 mod loopback;
 mod page;
-#[cfg(feature = "entra")]
-mod person;
 mod provider;
 mod reader;
 mod session;
@@ -34,11 +32,14 @@ use keyward_protocol::{jwt::Claims, text::inline};
 use self::{
     flags::{FLAGS, USAGE},
     kept::Token,
-    session::{Session, stated_end},
-    settings::Settings,
+    session::stated_end,
 };
 #[cfg(feature = "entra")]
-pub(crate) use self::{kept::Token as Kept, person::Person, settings::Grant};
+pub(crate) use self::{
+    kept::Token as Kept,
+    settings::{Endpoints, Grant, Keep, PERSON},
+};
+pub(crate) use self::{session::Session, settings::Settings};
 use crate::{
     Call,
     explain::Explain,

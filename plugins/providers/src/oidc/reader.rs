@@ -51,7 +51,7 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn person(&self, default: Duration) -> Result<Duration, Refusal> {
+    pub(crate) fn person(&self, default: Duration) -> Result<Duration, Refusal> {
         let Some(text) = self.text("authentication-timeout-sec") else { return Ok(default) };
         let seconds = text.parse().ok().filter(|seconds| (1..=86_400).contains(seconds));
         seconds.map(Duration::from_secs).ok_or_else(|| {

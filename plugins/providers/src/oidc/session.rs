@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// One request for a token.
-pub(super) struct Session<'a> {
+pub(crate) struct Session<'a> {
     call: &'a Call,
     settings: &'a Settings,
     explain: &'a Explain,
@@ -40,7 +40,7 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         call: &'a Call,
         (settings, trust): (&'a Settings, Trust),
         question: &Question,
@@ -63,7 +63,7 @@ impl<'a> Session<'a> {
     }
 
     /// The token to print.
-    pub(super) fn token(mut self) -> Result<Token, Refusal> {
+    pub(crate) fn token(mut self) -> Result<Token, Refusal> {
         self.explain.note("issuer", inline(&self.settings.issuer));
         self.explain.note("client", inline(&self.settings.client));
         let key = self.settings.token_key();

@@ -15,11 +15,11 @@ use crate::{
 };
 
 /// How long a person may take to log in.
-pub(super) const PERSON: Duration = Duration::from_mins(10);
+pub(crate) const PERSON: Duration = Duration::from_mins(10);
 
 /// The keeper of what outlives a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keep {
+pub(crate) enum Keep {
     /// The agent, in memory.
     Agent,
     /// The agent and, for the refresh token, the desktop's keyring.
@@ -48,44 +48,44 @@ pub(crate) enum Grant {
 /// The endpoints of Entra ID, which are known without asking. It is never discovered: for a tenant that is named by
 /// its domain, it gives another issuer than it was asked for.
 #[derive(Debug)]
-pub(super) struct Endpoints {
-    pub(super) authorization: String,
-    pub(super) token: String,
-    pub(super) device: String,
+pub(crate) struct Endpoints {
+    pub(crate) authorization: String,
+    pub(crate) token: String,
+    pub(crate) device: String,
 }
 
 /// A login.
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub(super) struct Settings {
-    pub(super) issuer: String,
-    pub(super) client: String,
-    pub(super) auth: ClientAuth,
+pub(crate) struct Settings {
+    pub(crate) issuer: String,
+    pub(crate) client: String,
+    pub(crate) auth: ClientAuth,
     /// The scopes besides `openid`.
-    pub(super) scopes: Vec<String>,
+    pub(crate) scopes: Vec<String>,
     /// Whether the access token is wanted.
-    pub(super) access_token: bool,
-    pub(super) headers: Vec<(String, String)>,
+    pub(crate) access_token: bool,
+    pub(crate) headers: Vec<(String, String)>,
     /// Parameters of the login page, or of the request for client credentials.
-    pub(super) extra: Vec<(String, String)>,
-    pub(super) grant: Grant,
-    pub(super) pkce: bool,
-    pub(super) redirect: Option<String>,
-    pub(super) listen: Vec<String>,
-    pub(super) skip_browser: bool,
-    pub(super) browser: Option<String>,
+    pub(crate) extra: Vec<(String, String)>,
+    pub(crate) grant: Grant,
+    pub(crate) pkce: bool,
+    pub(crate) redirect: Option<String>,
+    pub(crate) listen: Vec<String>,
+    pub(crate) skip_browser: bool,
+    pub(crate) browser: Option<String>,
     /// How long the person may take.
-    pub(super) person: Duration,
+    pub(crate) person: Duration,
     /// The certificate of the listener.
-    pub(super) listener: Option<Pair>,
+    pub(crate) listener: Option<Pair>,
     /// The page to show after the login.
-    pub(super) landing: Option<String>,
-    pub(super) username: Option<String>,
-    pub(super) password: Option<Secret>,
-    pub(super) force_refresh: bool,
-    pub(super) keep: Keep,
+    pub(crate) landing: Option<String>,
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<Secret>,
+    pub(crate) force_refresh: bool,
+    pub(crate) keep: Keep,
     /// Known for Entra ID alone; other providers say themselves where they are.
-    pub(super) endpoints: Option<Endpoints>,
-    pub(super) key: Key,
+    pub(crate) endpoints: Option<Endpoints>,
+    pub(crate) key: Key,
 }
 
 impl Settings {
