@@ -26,15 +26,14 @@ mod raw;
 mod request;
 mod sign;
 mod signer;
-mod surroundings;
 mod target;
 mod uri;
 mod verify;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use keyward_process::harden;
-use keyward_protocol::signer::Request;
+use keyward_process::{harden, surroundings::Surroundings};
+use keyward_protocol::signer::{REQUEST_VARIABLE, Request};
 
 use self::signer::TokenSigner;
 
@@ -42,12 +41,16 @@ use self::signer::TokenSigner;
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     harden::keep_memory_private();
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    match surroundings::request() {
+    match client_request() {
         Some(request) if arguments.len() == 1 => {
             let stays = Request::read(request.as_encoded_bytes()) == Ok(Request::Session);
-            return keyward_plugin::serve_signer(TokenSigner::new(!stays));
+            keyward_plugin::serve_signer(TokenSigner::new(!stays))
         }
-        _ => {}
+        _ => commands::run(arguments),
     }
-    commands::run(arguments)
+}
+
+/// The client's request.
+fn client_request() -> Option<OsString> {
+    Surroundings::process().var(REQUEST_VARIABLE).filter(|text| !text.is_empty())
 }

@@ -13,10 +13,8 @@ use std::{
 };
 
 use keyward_plugin::Refusal;
-use keyward_process::runtime;
+use keyward_process::{runtime, surroundings::Surroundings};
 use sha2::{Digest, Sha256};
-
-use crate::surroundings;
 
 /// The lock of one module.
 #[derive(Debug)]
@@ -100,8 +98,10 @@ fn open(path: &Path) -> Result<File, Refusal> {
 
 /// The user's own directory for locks, created if needed.
 fn directory() -> Result<PathBuf, Refusal> {
-    let runtime = surroundings::runtime_directory().filter(|path| runtime::is_ours(path));
-    let home = surroundings::home();
+    let surroundings = Surroundings::process();
+    let runtime = surroundings.var("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let runtime = runtime.filter(|path| runtime::is_ours(path));
+    let home = surroundings.home();
     let directory = runtime::directory(runtime.as_deref(), &std::env::temp_dir(), home.as_deref());
     // It may exist already; then it must be ours.
     let _ = DirBuilder::new().recursive(true).mode(0o700).create(&directory);

@@ -1,6 +1,7 @@
 //! The plugin: certificates and signatures for a client.
 
 use keyward_plugin::{CertificateResponse, Configuration, Refusal, Secret, SignRequest, Signer};
+use keyward_process::clock::{Clock as _, SystemClock};
 
 use crate::{
     contents::{Contents, Private},
@@ -8,7 +9,6 @@ use crate::{
     identity::{Identity, chain},
     open::Open,
     sign::Failure,
-    surroundings::now,
     target::Target,
     uri::lines,
 };
@@ -115,7 +115,8 @@ fn unopened() -> Refusal {
 
 fn respond(open: &Open, contents: &Contents) -> Result<CertificateResponse, Refusal> {
     let identity = choose(open, contents)?;
-    let certificate = identity.certificate(now()).ok_or_else(|| {
+    let now = SystemClock.now();
+    let certificate = identity.certificate(now).ok_or_else(|| {
         let uri = identity.uri(&open.token);
         Refusal::BadConfig(format!(
             "there is no certificate for the key `{uri}`\n\nhint: `keyward-pkcs11 csr` asks for \
@@ -127,7 +128,7 @@ fn respond(open: &Open, contents: &Contents) -> Result<CertificateResponse, Refu
     });
     Ok(CertificateResponse {
         certificate: certificate.der.clone(),
-        chain: chain(certificate, contents, now()).iter().map(|c| c.der.clone()).collect(),
+        chain: chain(certificate, contents, now).iter().map(|c| c.der.clone()).collect(),
         prompt,
     })
 }

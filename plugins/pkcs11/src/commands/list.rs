@@ -2,6 +2,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use keyward_plugin::Refusal;
+use keyward_process::clock::{Clock as _, SystemClock};
 
 use super::{Place, print};
 use crate::{
@@ -9,7 +10,6 @@ use crate::{
     identity::{Identity, chain},
     module::{Module, Token},
     open::Open,
-    surroundings::now,
     target::Target,
     uri::Uri,
 };
@@ -56,7 +56,7 @@ fn write_token(out: &mut String, token: &Token, contents: &Contents, hides: bool
     };
     line(format!("token `{}` in slot {}{}", token.label, token.slot, pin_notes(token)));
     line(format!("  {}", token.uri()));
-    let identities = Identity::all(contents);
+    let (identities, now) = (Identity::all(contents), SystemClock.now());
     for identity in &identities {
         let kind = identity.public.map(|public| public.kind);
         let kind = kind.or(identity.private.and_then(|key| key.kind));
@@ -69,12 +69,12 @@ fn write_token(out: &mut String, token: &Token, contents: &Contents, hides: bool
         line(format!("  key {kind}{notes}"));
         line(format!("    {}", identity.uri(token)));
         for (_, certificate) in &identity.certificates {
-            let ended = if certificate.is_valid(now()) { "" } else { " (not valid now)" };
+            let ended = if certificate.is_valid(now) { "" } else { " (not valid now)" };
             line(format!(
                 "    certificate {} until {}{ended}",
                 certificate.subject_text, certificate.until
             ));
-            for above in chain(certificate, contents, now()) {
+            for above in chain(certificate, contents, now) {
                 line(format!("      issued by {}", above.subject_text));
             }
         }

@@ -16,7 +16,7 @@ use clap::{Args, Parser, Subcommand};
 use keyward_plugin::{Configuration, Refusal};
 use keyward_protocol::signer::{REQUEST_VARIABLE, Request};
 
-use crate::{surroundings, target::Target, uri::Uri};
+use crate::{client_request, target::Target, uri::Uri};
 
 /// Sign Kubernetes handshakes with keys that stay in smart cards, TPMs and HSMs
 ///
@@ -68,7 +68,7 @@ impl Place {
 
 /// What a client's request means; any token without one.
 fn asked() -> Result<Target, Refusal> {
-    let Some(text) = surroundings::request() else { return Target::from_uri(Uri::default()) };
+    let Some(text) = client_request() else { return Target::from_uri(Uri::default()) };
     let request = Request::read(text.as_encoded_bytes())
         .map_err(|e| Refusal::BadConfig(format!("cannot read `{REQUEST_VARIABLE}`: {e}")))?;
     Target::from_configuration(request.configuration().unwrap_or(&Configuration::default()))
