@@ -28,28 +28,24 @@ pub(crate) struct Identity<'a> {
 }
 
 impl<'a> Identity<'a> {
+    fn new(private: Option<&'a Private>, public: Option<&'a Public>, names: &'a Names) -> Self {
+        Self { private, public, names: vec![names], certificates: Vec::new() }
+    }
+
     /// All keys in the token. If no private key is visible yet, public keys stand for them; without
     /// those, certificates that issued no other.
     pub(crate) fn all(contents: &'a Contents) -> Vec<Self> {
         let mut found: Vec<Self> = contents
             .private
             .iter()
-            .map(|key| Self {
-                private: Some(key),
-                public: key.public.as_ref(),
-                names: vec![&key.names],
-                certificates: Vec::new(),
-            })
+            .map(|key| Self::new(Some(key), key.public.as_ref(), &key.names))
             .collect();
         for (names, public) in &contents.public {
             match found.iter_mut().find(|identity| identity.public == Some(public)) {
                 Some(identity) => identity.names.push(names),
-                None if contents.private.is_empty() => found.push(Self {
-                    private: None,
-                    public: Some(public),
-                    names: vec![names],
-                    certificates: Vec::new(),
-                }),
+                None if contents.private.is_empty() => {
+                    found.push(Self::new(None, Some(public), names));
+                }
                 None => {}
             }
         }
@@ -65,10 +61,8 @@ impl<'a> Identity<'a> {
                     identity.certificates.push((names, certificate));
                 }
                 None if !key_seen && !issued_another(certificate, contents) => found.push(Self {
-                    private: None,
-                    public: Some(&certificate.public),
-                    names: vec![names],
                     certificates: vec![(names, certificate)],
+                    ..Self::new(None, Some(&certificate.public), names)
                 }),
                 None => {}
             }

@@ -1,7 +1,7 @@
 //! An open token: a session, a login, and signatures with one of its keys.
 
 use cryptoki::{
-    error::{Error, RvError},
+    error::RvError,
     session::{Session, UserType},
     types::AuthPin,
 };
@@ -88,7 +88,7 @@ impl Open {
             return Ok(());
         }
         let pin = self.pin(wrong_pins)?;
-        self.try_pin(UserType::User, &pin, wrong_pins)?.map_err(|e| explain("log in", &e))?;
+        self.try_pin("log in", UserType::User, &pin, wrong_pins)?;
         self.logged_in = true;
         if pin.source == PinSource::Typed {
             self.typed = pin.value;
@@ -151,10 +151,8 @@ impl Open {
             let _held = self.module.lock.hold()?;
             self.session.sign_init(&step.mechanism, key.handle).map_err(Failure::Module)?;
         }
-        match self.try_pin(UserType::ContextSpecific, pin, wrong_pins)? {
-            Ok(()) => {}
-            Err(error) => return Err(Failure::Final(explain("log in for a signature", &error))),
-        }
+        let doing = "log in for a signature";
+        self.try_pin(doing, UserType::ContextSpecific, pin, wrong_pins)?;
         let _held = self.module.lock.hold()?;
         Ok(crate::raw::finish(self.module.path(), &self.session, &step.data)?)
     }
@@ -198,13 +196,14 @@ impl Open {
         Ok(Pin { value: Some(pin), source: PinSource::Typed })
     }
 
-    /// Tries a PIN once. The inner error is the module's, if it is not about the PIN.
+    /// Tries a PIN once, for what `doing` says.
     fn try_pin(
         &self,
+        doing: &str,
         user: UserType,
         pin: &Pin,
         wrong_pins: &mut Vec<Secret>,
-    ) -> Result<Result<(), Error>, Refusal> {
+    ) -> Result<(), Refusal> {
         let held = self.module.lock.hold()?;
         // Another process may have used up a try since we looked.
         let state = self.module.token(self.token.slot)?.pin;
@@ -215,35 +214,35 @@ impl Open {
                 if self.one_request {
                     held.keep();
                 }
-                return Ok(Ok(()));
+                return Ok(());
             }
-            Err(error) if code(&error) == Some(RvError::UserAlreadyLoggedIn) => return Ok(Ok(())),
+            Err(error) if code(&error) == Some(RvError::UserAlreadyLoggedIn) => return Ok(()),
             Err(error) => error,
         };
         let label = &self.token.label;
-        match code(&error) {
+        Err(match code(&error) {
             Some(RvError::PinIncorrect | RvError::PinInvalid | RvError::PinLenRange) => {
                 wrong_pins.extend(pin.value.clone());
-                Err(match (&self.target.stored, pin.source) {
+                match (&self.target.stored, pin.source) {
                     (Some(stored), PinSource::Stored) => Refusal::WrongPin(format!(
                         "the PIN {} is wrong for token `{label}`\n\nhint: it is not tried again; \
                          correct it, then log in once by typing it at a terminal",
                         stored.place()
                     )),
                     _ => Refusal::NotAllowed(format!("this is not the PIN of token `{label}`")),
-                })
+                }
             }
             Some(RvError::PinLocked) => {
-                Err(Refusal::NotAllowed(format!("the PIN of token `{label}` is locked")))
+                Refusal::NotAllowed(format!("the PIN of token `{label}` is locked"))
             }
-            Some(RvError::PinExpired) => Err(Refusal::NotAllowed(format!(
+            Some(RvError::PinExpired) => Refusal::NotAllowed(format!(
                 "the PIN of token `{label}` has expired and must be changed first"
-            ))),
-            Some(RvError::UserPinNotInitialized) => Err(Refusal::BadConfig(format!(
+            )),
+            Some(RvError::UserPinNotInitialized) => Refusal::BadConfig(format!(
                 "token `{label}` has no user PIN yet\n\nhint: set one with the tool that came with it"
-            ))),
-            Some(RvError::FunctionCanceled) => Err(Refusal::Interrupted),
-            _ => Ok(Err(error)),
-        }
+            )),
+            Some(RvError::FunctionCanceled) => Refusal::Interrupted,
+            _ => explain(doing, &error),
+        })
     }
 }

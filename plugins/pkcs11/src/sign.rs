@@ -7,7 +7,9 @@ use cryptoki::{
         eddsa::{EddsaParams, EddsaSignatureScheme},
         rsa::{PkcsMgfType, PkcsPssParams},
     },
+    types::Ulong,
 };
+use cryptoki_sys::CK_ULONG;
 use keyward_plugin::{Hash, Options, Refusal};
 use keyward_protocol::der;
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -120,16 +122,13 @@ fn or_bare(
 }
 
 fn pss_mechanism(hash: Hash) -> Mechanism<'static> {
-    let (hash_alg, mgf, s_len) = match hash {
-        Hash::Sha256 => (MechanismType::SHA256, PkcsMgfType::MGF1_SHA256, 32),
-        Hash::Sha384 => (MechanismType::SHA384, PkcsMgfType::MGF1_SHA384, 48),
-        Hash::Sha512 => (MechanismType::SHA512, PkcsMgfType::MGF1_SHA512, 64),
+    let (hash_alg, mgf) = match hash {
+        Hash::Sha256 => (MechanismType::SHA256, PkcsMgfType::MGF1_SHA256),
+        Hash::Sha384 => (MechanismType::SHA384, PkcsMgfType::MGF1_SHA384),
+        Hash::Sha512 => (MechanismType::SHA512, PkcsMgfType::MGF1_SHA512),
     };
-    Mechanism::RsaPkcsPss(PkcsPssParams { hash_alg, mgf, s_len: u64_to_ulong(s_len) })
-}
-
-fn u64_to_ulong(number: u8) -> cryptoki::types::Ulong {
-    cryptoki::types::Ulong::from(cryptoki_sys::CK_ULONG::from(number))
+    let s_len = Ulong::from(hash.length() as CK_ULONG);
+    Mechanism::RsaPkcsPss(PkcsPssParams { hash_alg, mgf, s_len })
 }
 
 /// Encodes the two numbers of a token's signature in DER, as TLS needs them.

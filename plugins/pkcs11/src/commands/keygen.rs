@@ -81,24 +81,19 @@ impl Keygen {
         if self.always_authenticate {
             private.push(Attribute::AlwaysAuthenticate(true));
         }
-        let mechanism = match kind {
+        let (mechanism, family) = match kind {
             Kind::Rsa(bits) => {
                 let bits = bits.try_into().map_err(|e| explain("make a key of this length", &e))?;
                 public.push(Attribute::ModulusBits(bits));
                 public.push(Attribute::PublicExponent(vec![1, 0, 1]));
-                Mechanism::RsaPkcsKeyPairGen
+                (Mechanism::RsaPkcsKeyPairGen, KeyType::RSA)
             }
-            Kind::Ed25519 => Mechanism::EccEdwardsKeyPairGen,
-            _ => Mechanism::EccKeyPairGen,
+            Kind::Ed25519 => (Mechanism::EccEdwardsKeyPairGen, KeyType::EC_EDWARDS),
+            _ => (Mechanism::EccKeyPairGen, KeyType::EC),
         };
         if let Some(parameters) = kind.parameters() {
             public.push(Attribute::EcParams(parameters));
         }
-        let family = match kind {
-            Kind::Rsa(_) => KeyType::RSA,
-            Kind::Ed25519 => KeyType::EC_EDWARDS,
-            _ => KeyType::EC,
-        };
         public.push(Attribute::KeyType(family));
         private.push(Attribute::KeyType(family));
         open.with(|session| {
