@@ -54,8 +54,8 @@ pub(super) struct Login {
     host: String,
     /// The authority that the environment names.
     trusted: Option<String>,
-    tenant: Option<String>,
-    client: Option<String>,
+    pub(super) tenant: Option<String>,
+    pub(super) client: Option<String>,
     pub(super) secret: Option<Secret>,
     pub(super) certificate: Option<PathBuf>,
     pub(super) certificate_password: Option<Secret>,
@@ -163,16 +163,6 @@ impl Login {
     /// The client, or a refusal if none is named.
     pub(super) fn client(&self) -> Result<&str, Refusal> {
         self.client.as_deref().ok_or_else(|| self.needs("--client-id", "AZURE_CLIENT_ID"))
-    }
-
-    /// The client, if one is named.
-    pub(super) fn any_client(&self) -> Option<&str> {
-        self.client.as_deref()
-    }
-
-    /// The tenant, if one is named.
-    pub(super) fn any_tenant(&self) -> Option<&str> {
-        self.tenant.as_deref()
     }
 
     /// The tenant and its address, or a refusal if none is named.

@@ -93,8 +93,8 @@ fn obtain(
             person(call, flags, &login, question, explain)
         }
         Method::ManagedIdentity => {
-            let id = match (login.any_client(), &login.identity) {
-                (Some(client), _) => Id::Client(client.to_owned()),
+            let id = match (&login.client, &login.identity) {
+                (Some(client), _) => Id::Client(client.clone()),
                 (None, Some(resource)) => Id::Resource(resource.clone()),
                 (None, None) => Id::System,
             };

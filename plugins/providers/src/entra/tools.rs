@@ -12,7 +12,7 @@ use crate::azure::{Azure, Token, resource};
 pub(super) fn az(azure: &Azure<'_>, login: &Login) -> Result<Token, Refusal> {
     let mut args = vec!["account", "get-access-token", "--output", "json", "--resource"];
     args.push(resource(&login.scope));
-    if let Some(tenant) = login.any_tenant() {
+    if let Some(tenant) = &login.tenant {
         args.extend(["--tenant", tenant]);
     }
     if let Some(subscription) = &login.subscription {
@@ -30,7 +30,7 @@ pub(super) fn az(azure: &Azure<'_>, login: &Login) -> Result<Token, Refusal> {
 pub(super) fn azd(azure: &Azure<'_>, login: &Login) -> Result<Token, Refusal> {
     let mut args =
         vec!["auth", "token", "--output", "json", "--no-prompt", "--scope", &login.scope];
-    if let Some(tenant) = login.any_tenant() {
+    if let Some(tenant) = &login.tenant {
         args.extend(["--tenant-id", tenant]);
     }
     let answer = run(azure, login, "azd", &args)?;

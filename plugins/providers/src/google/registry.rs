@@ -1,11 +1,8 @@
 //! What only logins for registries need: the machine's own token, a pod's token, and the files of
 //! `docker-credential-gcr`.
 
-use std::{io::ErrorKind, path::PathBuf};
-
 use keyward_plugin::Refusal;
-use keyward_process::file::{self, Limits};
-use keyward_protocol::{Secret, text::inline};
+use keyward_protocol::Secret;
 use serde_json::{Value, json};
 
 use super::{
@@ -80,10 +77,9 @@ impl Google<'_> {
     pub(crate) fn gcr_sources(&self) -> Result<Vec<String>, Refusal> {
         let defaults = || vec!["store".to_owned(), "env".to_owned()];
         let file = "docker_credential_gcr_config.json";
-        let Some(path) = self.gcr_file("DOCKER_CREDENTIAL_GCR_CONFIG", file)? else {
+        let Some(info) = self.gcr_file("DOCKER_CREDENTIAL_GCR_CONFIG", file)? else {
             return Ok(defaults());
         };
-        let (info, _) = Info::read(&path)?;
         let sources = info.list("TokenSources");
         Ok(if sources.is_empty() { defaults() } else { sources })
     }
@@ -91,12 +87,11 @@ impl Google<'_> {
     /// The login of `docker-credential-gcr gcr-login`; `None` if there is none.
     pub(crate) fn gcr_store(&self) -> Result<Option<Token>, Refusal> {
         let source = "login of `docker-credential-gcr gcr-login`";
-        let path = self.gcr_file("DOCKER_CREDENTIAL_GCR_STORE", "docker_credentials.json")?;
-        let Some(path) = path else {
+        let info = self.gcr_file("DOCKER_CREDENTIAL_GCR_STORE", "docker_credentials.json")?;
+        let Some(info) = info else {
             self.explain.skipped(source, "there is no file of it");
             return Ok(None);
         };
-        let (info, _) = Info::read(&path)?;
         let Some(login) = info.object("gcrCreds") else {
             self.explain.skipped(source, format!("`{info}` has none"));
             return Ok(None);
@@ -126,21 +121,13 @@ impl Google<'_> {
         self.fetch(TOKEN, None, &Body::Form(&body))
     }
 
-    /// A file of `docker-credential-gcr` that exists.
-    fn gcr_file(&self, variable: &str, name: &str) -> Result<Option<PathBuf>, Refusal> {
+    /// A file of `docker-credential-gcr`; `None` if it does not exist.
+    fn gcr_file(&self, variable: &str, name: &str) -> Result<Option<Info>, Refusal> {
         let home =
             || self.call.surroundings.home().map(|home| home.join(".config/gcloud").join(name));
         let named = self.call.var(variable);
         let named = named.map(|path| self.call.surroundings.absolute(path.as_ref()));
-        let Some(path) = named.or_else(home) else { return Ok(None) };
-        match file::read(&path, &Limits::NAMED.at_most(1 << 20)) {
-            Ok(_) => Ok(Some(path)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Refusal::BadConfig(format!(
-                "cannot read `{}`: {}",
-                inline(&path.display().to_string()),
-                file::reason(&error)
-            ))),
-        }
+        let path = named.or_else(home).filter(|path| path.try_exists().unwrap_or(true));
+        path.map(|path| Ok(Info::read(&path)?.0)).transpose()
     }
 }

@@ -1,7 +1,7 @@
 //! Keys in AWS KMS.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use keyward_plugin::{Hash, Refusal};
+use keyward_plugin::Refusal;
 use keyward_protocol::Secret;
 use serde_json::{Value, json};
 
@@ -99,16 +99,11 @@ impl Backend for Kms<'_> {
     }
 }
 
-fn algorithm(scheme: Scheme) -> &'static str {
-    match scheme {
-        Scheme::Pss(Hash::Sha256) => "RSASSA_PSS_SHA_256",
-        Scheme::Pss(Hash::Sha384) => "RSASSA_PSS_SHA_384",
-        Scheme::Pss(Hash::Sha512) => "RSASSA_PSS_SHA_512",
-        Scheme::Pkcs1(Hash::Sha256) => "RSASSA_PKCS1_V1_5_SHA_256",
-        Scheme::Pkcs1(Hash::Sha384) => "RSASSA_PKCS1_V1_5_SHA_384",
-        Scheme::Pkcs1(Hash::Sha512) => "RSASSA_PKCS1_V1_5_SHA_512",
-        Scheme::Ecdsa(Hash::Sha256) => "ECDSA_SHA_256",
-        Scheme::Ecdsa(Hash::Sha384) => "ECDSA_SHA_384",
-        Scheme::Ecdsa(Hash::Sha512) => "ECDSA_SHA_512",
-    }
+fn algorithm(scheme: Scheme) -> String {
+    let (name, hash) = match scheme {
+        Scheme::Pss(hash) => ("RSASSA_PSS", hash),
+        Scheme::Pkcs1(hash) => ("RSASSA_PKCS1_V1_5", hash),
+        Scheme::Ecdsa(hash) => ("ECDSA", hash),
+    };
+    format!("{name}_SHA_{}", hash.length() * 8)
 }

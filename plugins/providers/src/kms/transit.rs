@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderValue, Request, header};
-use keyward_plugin::{Hash, Refusal};
+use keyward_plugin::Refusal;
 use keyward_process::file::{self, Limits};
 use keyward_protocol::{Secret, pem::Blocks, text::inline};
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
@@ -136,11 +136,7 @@ impl Backend for Transit<'_> {
         let mut body = json!({
             "input": STANDARD.encode(digest),
             "prehashed": true,
-            "hash_algorithm": match hash {
-                Hash::Sha256 => "sha2-256",
-                Hash::Sha384 => "sha2-384",
-                Hash::Sha512 => "sha2-512",
-            },
+            "hash_algorithm": format!("sha2-{}", hash.length() * 8),
         });
         if algorithm.is_empty() {
             body["marshaling_algorithm"] = "asn1".into();
