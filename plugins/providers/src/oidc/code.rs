@@ -47,22 +47,9 @@ struct Attempt {
 }
 
 /// What happens while the page is open.
-enum Event {
+pub(super) enum Event {
     Visit(Visit),
     Pasted(Result<String, Refusal>),
-}
-
-impl From<Visit> for Event {
-    fn from(visit: Visit) -> Self {
-        Self::Visit(visit)
-    }
-}
-
-/// What the browser brought back.
-enum Return {
-    Code(AuthorizationCode),
-    /// A return that belongs to another login, or to none.
-    Foreign,
 }
 
 impl CodeFlow<'_> {
@@ -177,12 +164,12 @@ impl CodeFlow<'_> {
             return None;
         }
         match self.returned(query, attempt) {
-            Ok(Return::Foreign) => {
+            Ok(None) => {
                 visit.reply(&Page::Sorry { why: "This address belongs to another login." });
                 self.call.warn("the browser came back from another login, which is ignored");
                 None
             }
-            Ok(Return::Code(code)) => {
+            Ok(Some(code)) => {
                 let done = self.redeem(code, attempt);
                 match (&done, &self.settings.landing) {
                     (Ok(_), Some(landing)) => visit.reply(&Page::GoTo(landing)),
@@ -208,21 +195,23 @@ impl CodeFlow<'_> {
         {
             None => AuthorizationCode::new(text.to_owned()),
             Some((_, query)) => {
-                match self.returned(query.split('#').next().unwrap_or_default(), attempt)? {
-                    Return::Code(code) => code,
-                    Return::Foreign => {
-                        return Err(Refusal::failed(
-                            "the address belongs to another login: its `state` is not the one that was sent",
-                        ));
-                    }
-                }
+                let query = query.split('#').next().unwrap_or_default();
+                self.returned(query, attempt)?.ok_or_else(|| {
+                    Refusal::failed(
+                        "the address belongs to another login: its `state` is not the one that was sent",
+                    )
+                })?
             }
         };
         self.redeem(code, attempt)
     }
 
-    /// Checks the parameters that the browser came back with.
-    fn returned(&self, query: &str, attempt: &Attempt) -> Result<Return, Refusal> {
+    /// The code that the browser came back with; `None` if it came from another login, or from none.
+    fn returned(
+        &self,
+        query: &str,
+        attempt: &Attempt,
+    ) -> Result<Option<AuthorizationCode>, Refusal> {
         let value = |name: &str| {
             let mut found = form_urlencoded::parse(query.as_bytes()).filter(|(key, _)| key == name);
             // Twice is as good as not at all: nobody knows which one counts.
@@ -230,7 +219,7 @@ impl CodeFlow<'_> {
             if found.next().is_some() { None } else { first }
         };
         if value("state").as_deref() != Some(attempt.state.secret()) {
-            return Ok(Return::Foreign);
+            return Ok(None);
         }
         let issuer = inline(&self.settings.issuer);
         match value("iss") {
@@ -263,7 +252,7 @@ impl CodeFlow<'_> {
         let code = value("code").ok_or_else(|| {
             Refusal::Failed(format!("the browser came back from `{issuer}` without a code"))
         })?;
-        Ok(Return::Code(AuthorizationCode::new(code)))
+        Ok(Some(AuthorizationCode::new(code)))
     }
 
     /// Exchanges the code for tokens and checks them.

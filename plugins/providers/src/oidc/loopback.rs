@@ -14,7 +14,7 @@ use keyward_protocol::text::inline;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use super::page::Page;
+use super::{code::Event, page::Page};
 use crate::http::Pair;
 
 /// How long a browser may take to send its request.
@@ -44,10 +44,10 @@ impl<T: Read + Write + Send> Stream for T {}
 
 impl Loopback {
     /// Listens at the first of these addresses that is free, and passes requests on.
-    pub(super) fn listen<T: From<Visit> + Send + 'static>(
+    pub(super) fn listen(
         addresses: &[String],
         identity: Option<&Pair>,
-        visits: Sender<T>,
+        visits: Sender<Event>,
     ) -> Result<Self, Refusal> {
         let tls = identity.map(server_config).transpose()?;
         let listeners = first_free(addresses)?;
@@ -79,11 +79,11 @@ impl Visit {
 }
 
 /// Accepts connections until the other end of `stopped` is closed.
-fn accept<T: From<Visit> + Send + 'static>(
+fn accept(
     listeners: &[TcpListener],
     stopped: &UnixStream,
     tls: Option<&Arc<ServerConfig>>,
-    visits: &Sender<T>,
+    visits: &Sender<Event>,
 ) {
     let open = Arc::new(());
     loop {
@@ -106,7 +106,7 @@ fn accept<T: From<Visit> + Send + 'static>(
             let (open, tls, visits) = (Arc::clone(&open), tls.cloned(), visits.clone());
             let _ = std::thread::Builder::new().name("browser".into()).spawn(move || {
                 if let Ok(Some(visit)) = read(stream, tls) {
-                    let _ = visits.send(visit.into());
+                    let _ = visits.send(Event::Visit(visit));
                 }
                 drop(open);
             });
