@@ -39,18 +39,15 @@ impl Endpoint {
 
     /// The host to connect to.
     pub fn host(&self) -> Option<String> {
-        Some(self.url().ok()?.host()?.to_owned())
+        Some(self.url()?.host()?.to_owned())
     }
 
     /// The port to connect to: the URL's, or the default of its scheme.
     pub fn port(&self) -> u16 {
-        match self.url() {
-            Ok(url) => url.port().unwrap_or(match url.scheme() {
-                "http" => 80,
-                _ => 443,
-            }),
-            Err(_) => 443,
-        }
+        let url = self.url();
+        let standard =
+            if url.as_ref().is_some_and(|url| url.scheme() == "http") { 80 } else { 443 };
+        url.and_then(|url| url.port()).unwrap_or(standard)
     }
 
     /// The name to send in the handshake (SNI) and to check the server's certificate against: the
@@ -110,20 +107,19 @@ impl Endpoint {
         let host = self.host().ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, "the server's URL has no host")
         })?;
-        let stream = match &self.proxy {
-            None => tunnel::dial(&host, self.port(), patience)?,
-            Some(proxy) => tunnel::through(proxy, &host, self.port(), patience)?,
-        };
-        Ok(stream)
+        match &self.proxy {
+            None => tunnel::dial(&host, self.port(), patience),
+            Some(proxy) => tunnel::through(proxy, &host, self.port(), patience),
+        }
     }
 
     /// The server's URL; a bare `host:port` is taken for `https`.
-    fn url(&self) -> Result<Url, keyward_protocol::url::UrlError> {
-        if self.cluster.server.contains("://") {
-            Url::parse(&self.cluster.server)
-        } else {
-            Url::parse(&format!("https://{}", self.cluster.server))
+    fn url(&self) -> Option<Url> {
+        let server = &self.cluster.server;
+        if server.contains("://") {
+            return Url::parse(server).ok();
         }
+        Url::parse(&format!("https://{server}")).ok()
     }
 }
 

@@ -160,20 +160,16 @@ impl Logins {
 
     /// How long the answer may be cached; `None` leaves it to the configuration.
     fn duration(&self, now: Timestamp) -> Result<Option<Duration>, Refusal> {
-        let set = match self.kept {
-            Kept::Until(end) => Some(end),
-            Kept::Default | Kept::For(_) => None,
+        let (set, kept_for) = match self.kept {
+            Kept::Default => (None, None),
+            Kept::For(time) => (None, Some(time)),
+            Kept::Until(end) => (Some(end), None),
         };
         let logins = self.auth.iter().filter_map(|(_, login)| login.as_ref());
         let passwords = logins.map(|login| login.password.expose());
         let own = passwords.filter_map(token_expiry).min();
         let own = own.map(|end| Timestamp::from_second(end).unwrap_or(Timestamp::MAX));
-        let Some(end) = set.into_iter().chain(own).min() else {
-            return Ok(match self.kept {
-                Kept::For(time) => Some(time),
-                _ => None,
-            });
-        };
+        let Some(end) = set.into_iter().chain(own).min() else { return Ok(kept_for) };
         if end <= now {
             return Err(Refusal::Failed(format!(
                 "the credential expired at {}",
@@ -182,10 +178,7 @@ impl Logins {
         }
         let rest = Duration::try_from(end.duration_since(now)).unwrap_or_default();
         let rest = with_margin(rest);
-        Ok(Some(match self.kept {
-            Kept::For(time) => time.min(rest),
-            _ => rest,
-        }))
+        Ok(Some(kept_for.map_or(rest, |time| time.min(rest))))
     }
 }
 
