@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use keyward_plugin::Refusal;
 use keyward_protocol::text::inline;
 
-use super::{AUTHENTICATOR, Wanted, WithoutRegion, verify};
+use super::{AUTHENTICATOR, Wanted, verify};
 use crate::{
     Call,
     aws::Role,
@@ -108,6 +108,6 @@ fn read(call: &Call, flags: &Flags) -> Result<Wanted, Refusal> {
         profile: None,
         role,
         forward_session,
-        without_region: WithoutRegion::AskInstance,
+        asks_instance: true,
     })
 }

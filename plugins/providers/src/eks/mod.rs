@@ -40,18 +40,9 @@ struct Wanted {
     role: Option<Role>,
     /// Whether the role's session gets the name of the session that assumes it.
     forward_session: bool,
-    /// What to do if no region is configured.
-    without_region: WithoutRegion,
-}
-
-/// What a tool does if no region is configured.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum WithoutRegion {
-    /// Fails, as `aws` does.
-    #[default]
-    Refuse,
-    /// Asks the instance it runs on, and takes `us-east-1` if it runs on none, as the authenticator does.
-    AskInstance,
+    /// Whether, if no region is configured, the instance is asked that this runs on, and `us-east-1` is taken if it
+    /// runs on none, as the authenticator does. Otherwise it is an error, as for `aws`.
+    asks_instance: bool,
 }
 
 impl Wanted {
@@ -62,7 +53,7 @@ impl Wanted {
             Aws::open(call, question.clone(), explain, self.profile.as_deref(), region)
         };
         let mut aws = open(region.as_deref())?;
-        if self.without_region == WithoutRegion::AskInstance && aws.region().is_none() {
+        if self.asks_instance && aws.region().is_none() {
             region = Some(aws.instance_region().unwrap_or_else(|| "us-east-1".into()));
             aws = open(region.as_deref())?;
         }

@@ -1,7 +1,5 @@
 //! The provider: what it says about itself, and requests for tokens.
 
-use std::borrow::Cow;
-
 use http::{HeaderName, HeaderValue, Method, Request, header};
 use keyward_plugin::Refusal;
 use keyward_protocol::{
@@ -284,14 +282,14 @@ fn unreachable(settings: &Settings, error: &HttpError) -> Refusal {
 
 fn undiscovered(settings: &Settings, error: &DiscoveryError<HttpError>) -> Refusal {
     let issuer = inline(&settings.issuer);
-    let why: Cow<'_, str> = match error {
+    let why = match error {
         DiscoveryError::Request(error) => return unreachable(settings, error),
-        DiscoveryError::Response(status, ..) => format!("it answered {status}").into(),
+        DiscoveryError::Response(status, ..) => format!("it answered {status}"),
         DiscoveryError::Parse(error) => {
-            format!("its answer cannot be read at `{}`", inline(&error.path().to_string())).into()
+            format!("its answer cannot be read at `{}`", inline(&error.path().to_string()))
         }
-        DiscoveryError::Validation(why) => inline(why).into(),
-        other => inline(&with_causes(other)).into(),
+        DiscoveryError::Validation(why) => inline(why),
+        other => inline(&with_causes(other)),
     };
     Refusal::Failed(format!(
         "`{issuer}` is no OpenID issuer: {why}\n\n\
