@@ -2,7 +2,6 @@
 
 use std::{
     ffi::OsString,
-    fmt,
     io::{self, Write as _},
     process::ExitCode,
     sync::Arc,
@@ -130,17 +129,6 @@ impl Call {
     /// The value of a variable, if it is set, not empty and text.
     pub(crate) fn var(&self, name: &str) -> Option<String> {
         self.surroundings.var(name)?.into_string().ok().filter(|value| !value.is_empty())
-    }
-}
-
-/// Shows neither arguments nor the environment.
-impl fmt::Debug for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call")
-            .field("name", &self.name)
-            .field("args", &self.args.len())
-            .field("explains", &self.explains)
-            .finish_non_exhaustive()
     }
 }
 

@@ -201,12 +201,6 @@ impl Http {
     }
 }
 
-impl fmt::Debug for Http {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Http").field("trust", &self.trust).finish_non_exhaustive()
-    }
-}
-
 /// The key as ureq takes it: its kind is in the text.
 fn private_key(key: &PrivateKeyDer<'_>) -> Option<PrivateKey<'static>> {
     let label = match key {
