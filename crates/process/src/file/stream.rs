@@ -3,7 +3,7 @@ use std::{
     io::{self, ErrorKind},
     os::unix::fs::FileTypeExt as _,
     path::Path,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::{
@@ -15,6 +15,7 @@ use rustix::{
 use zeroize::Zeroizing;
 
 use super::{Limits, too_large};
+use crate::clock::{Clock as _, SystemClock};
 
 /// The first buffer. Larger contents move to a larger one, and the old one is wiped.
 const ROOM: usize = 64 << 10;
@@ -33,7 +34,7 @@ pub(super) fn readable(path: &Path) -> io::Result<()> {
 
 pub(super) fn read(file: &File, limits: &Limits) -> io::Result<Zeroizing<Vec<u8>>> {
     let most = usize::try_from(limits.stream).unwrap_or(usize::MAX);
-    let until = now() + limits.time;
+    let until = SystemClock.elapsed() + limits.time;
     let is_pipe = file.metadata()?.file_type().is_fifo();
     let mut bytes = Zeroizing::new(Vec::with_capacity(ROOM.min(most) + 1));
     loop {
@@ -62,9 +63,9 @@ pub(super) fn read(file: &File, limits: &Limits) -> io::Result<Zeroizing<Vec<u8>
 }
 
 /// Waits until there is something to read, or nobody left to write it.
-fn wait(file: &File, until: Instant) -> io::Result<PollFlags> {
+fn wait(file: &File, until: Duration) -> io::Result<PollFlags> {
     loop {
-        let left = until.saturating_duration_since(now());
+        let left = until.saturating_sub(SystemClock.elapsed());
         if left.is_zero() {
             let message = "nothing was written to it, or not all of it, in the time allowed";
             return Err(io::Error::new(ErrorKind::TimedOut, message));
@@ -87,12 +88,4 @@ fn grow(bytes: &mut Zeroizing<Vec<u8>>, most: usize) {
     let mut larger = Zeroizing::new(Vec::with_capacity(room));
     larger.extend_from_slice(bytes);
     *bytes = larger;
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a limit on real waiting, which no test shortens by a false clock"
-)]
-fn now() -> Instant {
-    Instant::now()
 }

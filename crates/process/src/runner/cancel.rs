@@ -87,8 +87,9 @@ impl Listener {
         self.cancel.is_cancelled()
     }
 
+    /// Waits for this long, or until it was cancelled.
     #[cfg(unix)]
-    fn wait(&self, limit: Duration) {
+    pub(super) fn wait(&self, limit: Duration) {
         use rustix::event::{PollFd, PollFlags, poll};
         let limit = rustix::time::Timespec::try_from(limit).ok();
         // Interrupted, the pause is shorter, which does no harm.

@@ -61,6 +61,15 @@ pub struct Left {
     pub took: Duration,
 }
 
+/// Why a program is not listened to any longer.
+#[cfg(unix)]
+pub(super) enum End {
+    /// We gave up on it: the failure, once it is known what the program left behind.
+    GaveUp(fn(Left) -> Failure),
+    /// The system failed us.
+    System(io::Error),
+}
+
 /// What a program is given as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -18,6 +18,7 @@ use super::{
     buffer::Buffer,
     cancel::Listener,
     child::Child,
+    failure::End,
     launch::Pipes,
     stderr::{ROUNDS, StderrPipe},
 };
@@ -42,7 +43,7 @@ pub(super) fn run(
     let mut io = IoLoop::new(invocation, child, pipes, started);
     match io.listen(listener) {
         Ok(status) => Ok(io.finish(status)),
-        Err(End::GaveUp(why)) => Err(io.give_up(why)),
+        Err(End::GaveUp(failure)) => Err(io.give_up(failure)),
         Err(End::System(error)) => Err(Failure::System(error)),
     }
 }
@@ -56,18 +57,6 @@ struct IoLoop<'a> {
     output: Buffer,
     stderr: StderrPipe,
     started: Duration,
-}
-
-enum End {
-    GaveUp(Why),
-    System(io::Error),
-}
-
-#[derive(Clone, Copy)]
-enum Why {
-    TimedOut,
-    TooMuchOutput,
-    Cancelled,
 }
 
 impl<'a> IoLoop<'a> {
@@ -98,14 +87,14 @@ impl<'a> IoLoop<'a> {
                 None => deadline,
             };
             let ready = self.wait(Some(listener), until).map_err(End::System)?;
-            self.serve(ready).map_err(End::GaveUp)?;
+            self.serve(ready)?;
             let now = SystemClock.elapsed();
             if ended.is_none() && ready.ended {
                 let status = self.child.ended().map_err(End::System)?;
                 ended = status.map(|status| (status, now));
                 if ended.is_some() {
                     // What the program itself wrote is in the pipes by now.
-                    self.serve(Ready::all()).map_err(End::GaveUp)?;
+                    self.serve(Ready::all())?;
                 }
             }
             match ended {
@@ -115,8 +104,8 @@ impl<'a> IoLoop<'a> {
                         return Ok((status, at));
                     }
                 }
-                None if listener.is_cancelled() => return Err(End::GaveUp(Why::Cancelled)),
-                None if now >= deadline => return Err(End::GaveUp(Why::TimedOut)),
+                None if listener.is_cancelled() => return Err(End::GaveUp(Failure::Cancelled)),
+                None if now >= deadline => return Err(End::GaveUp(Failure::TimedOut)),
                 None => {}
             }
         }
@@ -153,7 +142,7 @@ impl<'a> IoLoop<'a> {
     }
 
     /// Writes and reads what is ready.
-    fn serve(&mut self, ready: Ready) -> Result<(), Why> {
+    fn serve(&mut self, ready: Ready) -> Result<(), End> {
         if ready.stdin {
             self.write();
         }
@@ -181,13 +170,13 @@ impl<'a> IoLoop<'a> {
     }
 
     /// Reads what is there of the answer.
-    fn read(&mut self) -> Result<(), Why> {
+    fn read(&mut self) -> Result<(), End> {
         for _ in 0..ROUNDS {
             let Some(stdout) = &self.stdout else { break };
             match rustix::io::read(stdout, spare_capacity(self.output.room())) {
                 Ok(0) => self.stdout = None,
                 Ok(_) if self.output.len() > self.invocation.limits.stdout => {
-                    return Err(Why::TooMuchOutput);
+                    return Err(End::GaveUp(Failure::TooMuchOutput));
                 }
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
@@ -209,7 +198,7 @@ impl<'a> IoLoop<'a> {
     }
 
     /// Ends the program, gently at first.
-    fn give_up(mut self, why: Why) -> Failure {
+    fn give_up(mut self, failure: fn(Left) -> Failure) -> Failure {
         let took = SystemClock.elapsed().saturating_sub(self.started);
         if matches!(self.child.ended(), Ok(None)) {
             self.child.signal(Signal::TERM);
@@ -220,12 +209,7 @@ impl<'a> IoLoop<'a> {
             self.child.reap();
         }
         let (stdout, stderr) = (self.output.into_bytes(), self.stderr.take());
-        let left = Left { stdout, stderr, took };
-        match why {
-            Why::TimedOut => Failure::TimedOut(left),
-            Why::TooMuchOutput => Failure::TooMuchOutput(left),
-            Why::Cancelled => Failure::Cancelled(left),
-        }
+        failure(Left { stdout, stderr, took })
     }
 
     /// Listens to the last words of a program that was told to end: until it has, and with it, in a

@@ -19,7 +19,6 @@ use nix::{
     sys::signal::{SigSet, Signal},
 };
 use rustix::{
-    event::{PollFd, PollFlags, poll},
     fs::{Mode, OFlags},
     io::Errno,
     pipe::{PipeFlags, pipe_with},
@@ -76,9 +75,7 @@ const BUSY_PAUSES: [Duration; 6] = [
 ];
 
 fn wait_or_stop(pause: Duration, listener: &Listener) -> Result<(), Failure> {
-    let timeout = pause.try_into().ok();
-    let _ =
-        poll(&mut [PollFd::from_borrowed_fd(listener.wakeup(), PollFlags::IN)], timeout.as_ref());
+    listener.wait(pause);
     if listener.is_cancelled() { Err(Failure::Cancelled(Left::default())) } else { Ok(()) }
 }
 

@@ -13,8 +13,8 @@ use rustix::{
 use zeroize::Zeroizing;
 
 use super::{
-    Cancel, Failure, Invocation, Left, buffer::Buffer, cancel::Listener, child::Child, launch,
-    limits, stderr::StderrPipe, terminal,
+    Cancel, Failure, Invocation, Left, buffer::Buffer, cancel::Listener, child::Child,
+    failure::End, launch, limits, stderr::StderrPipe, terminal,
 };
 use crate::clock::{Clock, SystemClock};
 
@@ -74,17 +74,14 @@ impl Resident {
             self.broken = true;
             self.child.end();
         }
-        result.map_err(|why| {
+        result.map_err(|end| {
             let took = SystemClock.elapsed().saturating_sub(started);
             self.stderr.read();
             let stdout = std::mem::take(&mut self.answer).into_bytes();
             let left = Left { stdout, stderr: self.stderr.take(), took };
-            match why {
-                Why::Gone => Failure::Gone(left),
-                Why::TimedOut => Failure::TimedOut(left),
-                Why::TooMuchOutput => Failure::TooMuchOutput(left),
-                Why::Cancelled => Failure::Cancelled(left),
-                Why::System(errno) => Failure::System(errno.into()),
+            match end {
+                End::GaveUp(failure) => failure(left),
+                End::System(error) => Failure::System(error),
             }
         })
     }
@@ -99,15 +96,15 @@ impl Resident {
         mut request: &[u8],
         started: Duration,
         listener: &Listener,
-    ) -> Result<Zeroizing<Vec<u8>>, Why> {
+    ) -> Result<Zeroizing<Vec<u8>>, End> {
         let deadline = started + self.invocation.budget;
         loop {
             if listener.is_cancelled() {
-                return Err(Why::Cancelled);
+                return Err(End::GaveUp(Failure::Cancelled));
             }
             let now = SystemClock.elapsed();
             if now >= deadline {
-                return Err(Why::TimedOut);
+                return Err(End::GaveUp(Failure::TimedOut));
             }
             let until = self.stderr.tick(now).map_or(deadline, |due| due.min(deadline));
             self.wait(!request.is_empty(), until.saturating_sub(now), listener)?;
@@ -115,12 +112,16 @@ impl Resident {
             self.write(&mut request)?;
             if let Some(answer) = self.read()? {
                 // An answer before the question is whole is an answer to something else.
-                return if request.is_empty() { Ok(answer) } else { Err(Why::Gone) };
+                return if request.is_empty() {
+                    Ok(answer)
+                } else {
+                    Err(End::GaveUp(Failure::Gone))
+                };
             }
         }
     }
 
-    fn wait(&self, writes: bool, limit: Duration, listener: &Listener) -> Result<(), Why> {
+    fn wait(&self, writes: bool, limit: Duration, listener: &Listener) -> Result<(), End> {
         let mut fds = vec![PollFd::from_borrowed_fd(listener.wakeup(), PollFlags::IN)];
         let inputs = [self.stdout.as_ref().map(AsFd::as_fd), self.stderr.pipe()];
         let inputs = inputs.into_iter().flatten();
@@ -131,41 +132,41 @@ impl Resident {
         let limit = limit.try_into().ok();
         match poll(&mut fds, limit.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(Why::System(errno)),
+            Err(errno) => Err(End::System(errno.into())),
         }
     }
 
-    fn write(&mut self, request: &mut &[u8]) -> Result<(), Why> {
+    fn write(&mut self, request: &mut &[u8]) -> Result<(), End> {
         while let Some(stdin) = self.stdin.as_ref().filter(|_| !request.is_empty()) {
             match rustix::io::write(stdin, request) {
                 Ok(written) => *request = &request[written..],
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
-                Err(_) => return Err(Why::Gone),
+                Err(_) => return Err(End::GaveUp(Failure::Gone)),
             }
         }
         Ok(())
     }
 
     /// The answer, once it is whole.
-    fn read(&mut self) -> Result<Option<Zeroizing<Vec<u8>>>, Why> {
+    fn read(&mut self) -> Result<Option<Zeroizing<Vec<u8>>>, End> {
         while let Some(stdout) = &self.stdout {
             match rustix::io::read(stdout, spare_capacity(self.answer.room())) {
-                Ok(0) => return Err(Why::Gone),
+                Ok(0) => return Err(End::GaveUp(Failure::Gone)),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
-                Err(_) => return Err(Why::Gone),
+                Err(_) => return Err(End::GaveUp(Failure::Gone)),
             }
             let Some(end) = self.answer.bytes_from(0).iter().position(|byte| *byte == b'\n') else {
                 if self.answer.len() > self.invocation.limits.stdout {
-                    return Err(Why::TooMuchOutput);
+                    return Err(End::GaveUp(Failure::TooMuchOutput));
                 }
                 continue;
             };
             let line = Zeroizing::new(self.answer.bytes_from(0)[..end].to_vec());
             if self.answer.len() > end + 1 {
                 // Two answers to one question.
-                return Err(Why::Gone);
+                return Err(End::GaveUp(Failure::Gone));
             }
             self.answer.clear();
             return Ok(Some(line));
@@ -199,12 +200,4 @@ impl Drop for Resident {
             self.child.end();
         }
     }
-}
-
-enum Why {
-    Gone,
-    TimedOut,
-    TooMuchOutput,
-    Cancelled,
-    System(Errno),
 }
