@@ -12,10 +12,12 @@ use std::{
     time::Duration,
 };
 
-use keyward_process::file::{self, Limits};
+use keyward_process::{
+    FileId,
+    clock::SharedClock,
+    file::{self, Limits},
+};
 use sha2::{Digest as _, Sha256};
-
-use keyward_process::clock::SharedClock;
 
 /// How often files are looked at.
 #[derive(Debug, Clone, Copy)]
@@ -136,7 +138,7 @@ impl Content {
 #[derive(Clone)]
 struct Snapshot {
     content: Vec<(PathBuf, Content)>,
-    marks: Vec<Option<Mark>>,
+    marks: Vec<Option<FileId>>,
     /// When anything was touched last, in milliseconds since 1970, if that can be told.
     touched: Option<i64>,
 }
@@ -161,7 +163,7 @@ impl Snapshot {
         let steady = after == before;
         let (mut marks, touched) = after;
         if !steady {
-            marks.push(Some(Mark::unsteady()));
+            marks.push(None);
         }
         Self { content, marks, touched: touched.filter(|_| steady) }
     }
@@ -187,50 +189,23 @@ impl Snapshot {
                 path == old_path
                     && (new == old
                         || matches!((new, old), (Content::Digest(_), Content::Digest(_)))
-                            && matches!(marks, (Some(mark), Some(old)) if mark.renamed_over(old)))
+                            && matches!(marks, (Some(mark), Some(old)) if mark.was_renamed_over(old)))
             },
         )
     }
 }
 
-/// A mark for each path of a list.
-fn marks(paths: &[PathBuf]) -> Vec<Option<Mark>> {
-    paths.iter().map(|path| mark(path)).collect()
+/// A mark for each path of a list. Where files have no numbers, every change must be read twice.
+fn marks(paths: &[PathBuf]) -> Vec<Option<FileId>> {
+    paths.iter().map(|path| FileId::read(path).ok()).collect()
 }
 
 /// The clock of a file system is no finer than this.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What tells a file from another one of the same name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Mark {
-    inode: (u64, u64),
-    written: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Mark {
-    fn unsteady() -> Self {
-        Self { inode: (0, 0), written: (0, 0), changed: (0, 0) }
-    }
-
-    /// Renaming touches the inode after the last byte was written.
-    fn renamed_over(&self, old: &Self) -> bool {
-        self.inode != old.inode && self.changed > self.written
-    }
-
-    /// When its content or its name changed last, in milliseconds since 1970.
-    fn touched(&self) -> i64 {
-        let (seconds, nanos) = self.written.max(self.changed);
-        // Some file systems keep whole seconds, or every other one.
-        let later = if nanos == 0 { 2_000 } else { nanos / 1_000_000 };
-        seconds.saturating_mul(1_000).saturating_add(later)
-    }
-}
-
 /// When a file was touched last; where there is none, when the directory was that had it.
 fn touched(path: &Path) -> Option<i64> {
-    let times = |path: &Path| mark(path).map(|mark| mark.touched());
+    let times = |path: &Path| FileId::read(path).ok().map(millis);
     if path.exists() {
         return times(path);
     }
@@ -243,25 +218,12 @@ fn touched(path: &Path) -> Option<i64> {
     parent.is_dir().then(|| times(parent)).flatten()
 }
 
-#[cfg(unix)]
-fn mark(path: &Path) -> Option<Mark> {
-    use std::os::unix::fs::MetadataExt as _;
-    let found = fs::metadata(path).ok()?;
-    Some(Mark {
-        inode: (found.dev(), found.ino()),
-        written: (found.mtime(), found.mtime_nsec()),
-        changed: (found.ctime(), found.ctime_nsec()),
-    })
-}
-
-/// Where files have no numbers, every change must be read twice.
-#[cfg(not(unix))]
-fn mark(path: &Path) -> Option<Mark> {
-    let found = fs::metadata(path).ok()?;
-    let written = found.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
-    let seconds = i64::try_from(written.as_secs()).ok()?;
-    let written = (seconds, i64::from(written.subsec_nanos()));
-    Some(Mark { inode: (0, 0), written, changed: written })
+/// When a file's content or name changed last, in milliseconds since 1970.
+fn millis(mark: FileId) -> i64 {
+    let (seconds, nanos) = mark.touched();
+    // Some file systems keep whole seconds, or every other one.
+    let later = if nanos == 0 { 2_000 } else { nanos / 1_000_000 };
+    seconds.saturating_mul(1_000).saturating_add(later)
 }
 
 #[cfg(test)]

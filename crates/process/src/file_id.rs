@@ -45,6 +45,17 @@ impl FileId {
         cfg!(unix) && self.changed.0.saturating_add(TICK) < now
     }
 
+    /// Whether this file was put in the place of another one by renaming, and not written since: renaming
+    /// touches a file after its last byte was written.
+    pub fn was_renamed_over(&self, old: &Self) -> bool {
+        self.place != old.place && self.changed > self.modified
+    }
+
+    /// When the content or the name changed last: seconds and nanoseconds since 1970.
+    pub fn touched(&self) -> (i64, i64) {
+        self.modified.max(self.changed)
+    }
+
     /// The id of a file that was looked at already.
     #[cfg(unix)]
     pub fn of(metadata: &Metadata) -> Self {
