@@ -153,10 +153,7 @@ impl Target {
                         inline(file)
                     ),
                 ),
-                Err(kind) => (
-                    Class::CaUnreadable,
-                    format!("cannot be read: `{}`: {}", inline(file), load::reason(kind)),
-                ),
+                Err(kind) => (Class::CaUnreadable, load::cannot_be_read(file, kind)),
             }
         } else if !pair::read_authorities(data).is_empty() {
             return;

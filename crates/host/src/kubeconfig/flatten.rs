@@ -5,11 +5,12 @@ use std::io::ErrorKind;
 use keyward_protocol::Secret;
 
 use super::{
-    Class, Kubeconfig, Lines, Named, Place, Problem, Subject,
+    Class, Context, Kubeconfig, Named, Problem,
     load::{self, read},
     path,
     problem::report,
-    types::Entry,
+    resolve::find,
+    validate::Judge,
 };
 use keyward_process::surroundings::Surroundings;
 
@@ -23,15 +24,9 @@ impl Kubeconfig {
         let mut flat = self.clone();
         let mut problems = Vec::new();
         for user in &mut flat.users {
-            let mut inliner = Inliner {
-                subject: user.subject(),
-                place: &user.place,
-                lines: user.lines,
-                surroundings,
-                problems: &mut problems,
-            };
+            let mut judge = Judge::of(user, surroundings, &mut problems);
             let value = &mut user.value;
-            inliner.inline(
+            judge.inline(
                 &mut value.client_certificate,
                 &mut value.client_certificate_data,
                 "client-certificate",
@@ -39,18 +34,11 @@ impl Kubeconfig {
             );
             // Keys are held as texts; as bytes only for the length of this call.
             let mut key = value.client_key_data.expose_bytes().to_vec();
-            inliner.inline(&mut value.client_key, &mut key, "client-key", Class::ClientKeyBoth);
+            judge.inline(&mut value.client_key, &mut key, "client-key", Class::ClientKeyBoth);
             value.client_key_data = Secret::from_bytes(key);
         }
         for cluster in &mut flat.clusters {
-            let mut inliner = Inliner {
-                subject: cluster.subject(),
-                place: &cluster.place,
-                lines: cluster.lines,
-                surroundings,
-                problems: &mut problems,
-            };
-            inliner.inline(
+            Judge::of(cluster, surroundings, &mut problems).inline(
                 &mut cluster.value.certificate_authority,
                 &mut cluster.value.certificate_authority_data,
                 "certificate-authority",
@@ -76,25 +64,18 @@ impl Kubeconfig {
         let missing = |class, what: &str, name: &str| {
             fail(class, format!("there is no {what} `{}`", inline(name)))
         };
-        let contexts = only(&self.contexts, name);
-        let Some(chosen) = contexts.first() else {
-            return Err(missing(Class::ContextNotFound, "context", name));
-        };
-        let clusters = only(&self.clusters, &chosen.value.cluster);
-        if clusters.is_empty() && !chosen.value.cluster.is_empty() {
-            return Err(missing(Class::ClusterNotFound, "cluster", &chosen.value.cluster));
-        }
-        let users = only(&self.users, &chosen.value.user);
-        if users.is_empty() && !chosen.value.user.is_empty() {
-            return Err(missing(Class::UserNotFound, "user", &chosen.value.user));
-        }
+        let chosen = find(&self.contexts, name)
+            .ok_or_else(|| missing(Class::ContextNotFound, "context", name))?;
+        let Context { cluster, user, .. } = &chosen.value;
         Ok(Self {
             files: self.files.clone(),
             current_context: name.to_owned(),
             current_context_place: self.current_context_place.clone(),
-            clusters: unless(chosen.value.cluster.is_empty(), clusters),
-            users: unless(chosen.value.user.is_empty(), users),
-            contexts,
+            clusters: only(&self.clusters, cluster)
+                .ok_or_else(|| missing(Class::ClusterNotFound, "cluster", cluster))?,
+            users: only(&self.users, user)
+                .ok_or_else(|| missing(Class::UserNotFound, "user", user))?,
+            contexts: vec![chosen.clone()],
             preferences_colors: self.preferences_colors,
             preferences_extensions: self.preferences_extensions.clone(),
             extensions: self.extensions.clone(),
@@ -103,25 +84,17 @@ impl Kubeconfig {
     }
 }
 
-/// Puts the content of files in the place of their names.
-struct Inliner<'a> {
-    subject: Subject,
-    place: &'a Place,
-    lines: Lines,
-    surroundings: &'a Surroundings,
-    problems: &'a mut Vec<Problem>,
-}
-
-impl Inliner<'_> {
+impl Judge<'_> {
+    /// Puts the content of a file in the place of its name.
     fn inline(&mut self, file: &mut String, data: &mut Vec<u8>, field: &str, both: Class) {
         if file.is_empty() {
             return;
         }
         if !data.is_empty() {
-            self.fault(both, field, format!("and `{field}-data` are both set"));
+            self.both(both, field);
             return;
         }
-        let base = path::base(self.place, self.surroundings);
+        let base = path::base(&self.place, self.surroundings);
         let base = base.unwrap_or_else(|| self.surroundings.absolute("".as_ref()));
         match read(&path::join(file, &base)) {
             Ok(mut bytes) => {
@@ -133,24 +106,13 @@ impl Inliner<'_> {
                     ErrorKind::NotFound => Class::FileNotFound,
                     _ => Class::Load,
                 };
-                let message = format!("cannot be read: `{}`: {}", inline(file), load::reason(kind));
-                self.fault(class, field, message);
+                self.fault(class, field, &load::cannot_be_read(file, kind));
             }
         }
     }
-
-    fn fault(&mut self, class: Class, field: &str, message: String) {
-        let entry = (&self.subject, self.place);
-        self.problems.push(self.lines.problem(class, entry, field, message));
-    }
 }
 
-/// The entry of this name, alone.
-fn only<T: Clone>(list: &[Named<T>], name: &str) -> Vec<Named<T>> {
-    let found = list.iter().find(|named| named.name == name);
-    found.cloned().into_iter().collect()
-}
-
-fn unless<T>(empty: bool, list: Vec<T>) -> Vec<T> {
-    if empty { Vec::new() } else { list }
+/// The entry of this name alone, or nothing for no name; `None` if there is no such entry.
+fn only<T: Clone>(list: &[Named<T>], name: &str) -> Option<Vec<Named<T>>> {
+    if name.is_empty() { Some(Vec::new()) } else { find(list, name).map(|one| vec![one.clone()]) }
 }

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 use super::{Class, Kubeconfig, Place, Problem, decode, problem};
 use keyward_process::surroundings::Surroundings;
 
-use crate::Error;
+use crate::{Error, error::inline};
 
 impl Kubeconfig {
     /// Loads what kubectl would: `explicit` alone, else `$KUBECONFIG`, else `~/.kube/config` (KC-01 to
@@ -176,6 +176,11 @@ fn unreadable(path: &Path, kind: ErrorKind) -> Problem {
 /// Why a file cannot be read, in the words that people know from their shell.
 pub(super) fn reason(kind: ErrorKind) -> String {
     file::reason(&kind.into())
+}
+
+/// What is wrong with a field that names a file which cannot be read.
+pub(super) fn cannot_be_read(file: &str, kind: ErrorKind) -> String {
+    format!("cannot be read: `{}`: {}", inline(file), reason(kind))
 }
 
 fn place(path: &Path) -> Place {

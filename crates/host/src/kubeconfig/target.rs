@@ -71,8 +71,7 @@ impl Target {
                     ErrorKind::NotFound => Class::FileNotFound,
                     _ => Class::TokenUnreadable,
                 };
-                let file = inline(&user.token_file);
-                let message = format!("cannot be read: `{file}`: {}", load::reason(kind));
+                let message = load::cannot_be_read(&user.token_file, kind);
                 self.user.problem(class, "tokenFile", message)
             })?;
             self.user.value.token = Secret::from_bytes(std::mem::take(&mut *bytes));

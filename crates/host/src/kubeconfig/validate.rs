@@ -15,9 +15,9 @@ use crate::error::inline;
 /// An entry under judgement: its name, its place and where problems go.
 pub(super) struct Judge<'a> {
     subject: Subject,
-    place: Place,
+    pub(super) place: Place,
     lines: Lines,
-    surroundings: &'a Surroundings,
+    pub(super) surroundings: &'a Surroundings,
     problems: &'a mut Vec<Problem>,
 }
 
@@ -46,11 +46,7 @@ impl<'a> Judge<'a> {
         }
         let file = &cluster.certificate_authority;
         if !file.is_empty() && !cluster.certificate_authority_data.is_empty() {
-            self.fault(
-                Class::CaBoth,
-                "certificate-authority",
-                "and `certificate-authority-data` are both set",
-            );
+            self.both(Class::CaBoth, "certificate-authority");
         }
         self.open(file, "certificate-authority", Class::CaUnreadable);
     }
@@ -102,20 +98,10 @@ impl<'a> Judge<'a> {
 
     fn pair(&mut self, user: &User) {
         if !user.client_certificate.is_empty() && !user.client_certificate_data.is_empty() {
-            self.fault(
-                Class::ClientCertificateBoth,
-                "client-certificate",
-                "and `client-certificate-data` are both set",
-            );
+            self.both(Class::ClientCertificateBoth, "client-certificate");
         }
         match (user.client_key.is_empty(), user.client_key_data.is_empty()) {
-            (false, false) => {
-                self.fault(
-                    Class::ClientKeyBoth,
-                    "client-key",
-                    "and `client-key-data` are both set",
-                );
-            }
+            (false, false) => self.both(Class::ClientKeyBoth, "client-key"),
             (true, true) => {
                 if self.lines.is_flag("client-certificate") {
                     self.lines.flag("client-key");
@@ -180,13 +166,16 @@ impl<'a> Judge<'a> {
         }
         let absolute = self.surroundings.absolute(Path::new(path));
         if let Err(error) = file::readable(&absolute) {
-            let path = inline(path);
-            let what = format!("cannot be read: `{path}`: {}", load::reason(error.kind()));
-            self.fault(class, field, &what);
+            self.fault(class, field, &load::cannot_be_read(path, error.kind()));
         }
     }
 
-    fn fault(&mut self, class: Class, field: &str, message: &str) {
+    /// A file is named, and its content is there too.
+    pub(super) fn both(&mut self, class: Class, field: &str) {
+        self.fault(class, field, &format!("and `{field}-data` are both set"));
+    }
+
+    pub(super) fn fault(&mut self, class: Class, field: &str, message: &str) {
         let problem = self.problem(class, field, message);
         self.problems.push(problem);
     }
