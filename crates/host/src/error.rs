@@ -119,10 +119,7 @@ impl Error {
         if !said.is_empty() {
             error = error.with_stderr(said);
         }
-        match hint {
-            Some(hint) => error.with_hint(hint),
-            None => error,
-        }
+        error.with_hint_if(hint)
     }
 
     /// Adds a labelled fact for people.
@@ -141,6 +138,13 @@ impl Error {
     #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
         self.change(|inner| inner.hint = Some(block(&hint.into())))
+    }
+
+    pub(crate) fn with_hint_if(self, hint: Option<impl Into<String>>) -> Self {
+        match hint {
+            Some(hint) => self.with_hint(hint),
+            None => self,
+        }
     }
 
     pub(crate) fn with_stderr(self, stderr: impl Into<String>) -> Self {

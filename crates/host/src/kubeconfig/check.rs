@@ -26,28 +26,20 @@ impl Target {
     /// Whether a connection could be set up: [`Target::check_user`] and [`Target::check_tls`].
     /// Nothing is run; all problems are reported together.
     pub fn check(&self) -> Result<(), Error> {
-        let mut problems = Vec::new();
-        self.judge_exec(&mut problems);
-        let hint = self.judge_provider(&mut problems);
-        self.judge_authority(&mut problems);
-        self.judge_pair(&mut problems);
+        let (provider, hint) = self.judge_provider().unzip();
+        let problems = [self.judge_exec(), provider, self.judge_authority(), self.judge_pair()];
         outcome(problems, hint)
     }
 
     /// Whether the plugin's version and the auth-provider are known, and what a plugin is to be told
     /// of its cluster.
     pub fn check_user(&self) -> Result<(), Error> {
-        let mut problems = Vec::new();
         if self.user.value.exec.as_ref().is_some_and(|exec| exec.provide_cluster_info) {
-            self.judge_authority(&mut problems);
-            problems.retain(|problem| problem.class == Class::CaUnreadable);
-            if !problems.is_empty() {
-                return outcome(problems, None);
-            }
+            let is_unreadable = |problem: &Problem| problem.class == Class::CaUnreadable;
+            outcome([self.judge_authority().filter(is_unreadable)], None)?;
         }
-        self.judge_exec(&mut problems);
-        let hint = self.judge_provider(&mut problems);
-        outcome(problems, hint)
+        let (provider, hint) = self.judge_provider().unzip();
+        outcome([self.judge_exec(), provider], hint)
     }
 
     /// Where the certificate authority comes from, for messages: the field, its file, its place.
@@ -69,70 +61,58 @@ impl Target {
     /// Whether the certificate authority can be used. One that cannot be read, or is empty, does not
     /// give way to the system's.
     pub fn check_authority(&self) -> Result<(), Error> {
-        let mut problems = Vec::new();
-        self.judge_authority(&mut problems);
-        outcome(problems, None)
+        outcome([self.judge_authority()], None)
     }
 
     /// Whether the certificate authority, and a client certificate that stands in the kubeconfig
     /// itself, can be used. A pair in files is judged when it is used, and again as it changes.
     pub fn check_tls(&self) -> Result<(), Error> {
-        let mut problems = Vec::new();
-        self.judge_authority(&mut problems);
-        self.judge_pair(&mut problems);
-        outcome(problems, None)
+        outcome([self.judge_authority(), self.judge_pair()], None)
     }
 
     /// The version must be known even if something wins over the plugin, as in the reference.
-    fn judge_exec(&self, problems: &mut Vec<Problem>) {
-        let Some(exec) = &self.user.value.exec else { return };
-        if exec.api_version.known().is_none() {
-            let what = format!("is `{}`, a version nobody speaks", inline(exec.api_version.text()));
-            let entry = (&self.user.subject(), &exec.place);
-            let (class, field) = (Class::ExecVersionUnsupported, "exec.apiVersion");
-            problems.push(self.user.lines.problem(class, entry, field, what));
+    fn judge_exec(&self) -> Option<Problem> {
+        let exec = self.user.value.exec.as_ref()?;
+        if exec.api_version.known().is_some() {
+            return None;
         }
+        let what = format!("is `{}`, a version nobody speaks", inline(exec.api_version.text()));
+        let entry = (&self.user.subject(), &exec.place);
+        let (class, field) = (Class::ExecVersionUnsupported, "exec.apiVersion");
+        Some(self.user.lines.problem(class, entry, field, what))
     }
 
-    /// Returns what to use in place of a provider that is gone.
-    fn judge_provider(&self, problems: &mut Vec<Problem>) -> Option<&'static str> {
+    /// Also returns what to use in place of a provider that is gone.
+    fn judge_provider(&self) -> Option<(Problem, &'static str)> {
         let provider = self.user.value.auth_provider.as_ref()?;
         let (class, message, hint) = match provider.name.as_str() {
             "oidc" | "externalSigner" => return None,
             "gcp" => (
                 Class::ProviderRemoved,
                 "`gcp` was removed from Kubernetes".to_owned(),
-                Some(
-                    "`keyward wrap --native` puts the plugin `keyward-gke` in its place; or install `gke-gcloud-auth-plugin`, and run `gcloud container clusters get-credentials`",
-                ),
+                "`keyward wrap --native` puts the plugin `keyward-gke` in its place; or install `gke-gcloud-auth-plugin`, and run `gcloud container clusters get-credentials`",
             ),
             "azure" => (
                 Class::ProviderRemoved,
                 "`azure` was removed from Kubernetes".to_owned(),
-                Some(
-                    "`keyward wrap --native` puts the plugin `keyward-entra` in its place; or install `kubelogin`, and run `kubelogin convert-kubeconfig`",
-                ),
+                "`keyward wrap --native` puts the plugin `keyward-entra` in its place; or install `kubelogin`, and run `kubelogin convert-kubeconfig`",
             ),
             other => (
                 Class::ProviderUnknown,
                 format!("`{}` is not known", inline(other)),
-                Some("only `oidc` is left; everything else is a plugin (`exec`) today"),
+                "only `oidc` is left; everything else is a plugin (`exec`) today",
             ),
         };
-        problems.push(
-            Problem::new(class, provider.place.clone(), message)
-                .about(self.user.subject())
-                .field("auth-provider"),
-        );
-        hint
+        let problem = Problem::new(class, provider.place.clone(), message);
+        Some((problem.about(self.user.subject()).field("auth-provider"), hint))
     }
 
-    fn judge_authority(&self, problems: &mut Vec<Problem>) {
+    fn judge_authority(&self) -> Option<Problem> {
         let cluster = &self.cluster.value;
         let file = &cluster.certificate_authority;
         let data = &cluster.certificate_authority_data;
         if file.is_empty() && data.is_empty() {
-            return;
+            return None;
         }
         let field =
             if file.is_empty() { "certificate-authority-data" } else { "certificate-authority" };
@@ -156,47 +136,40 @@ impl Target {
                 Err(kind) => (Class::CaUnreadable, load::cannot_be_read(file, kind)),
             }
         } else if !pair::read_authorities(data).is_empty() {
-            return;
+            return None;
         } else {
             (Class::CaInvalid, "holds no certificate in PEM".to_owned())
         };
-        problems.push(self.cluster.problem(class, field, message));
+        Some(self.cluster.problem(class, field, message))
     }
 
-    fn judge_pair(&self, problems: &mut Vec<Problem>) {
+    fn judge_pair(&self) -> Option<Problem> {
         let user = &self.user.value;
         let in_files = user.client_certificate_data.is_empty() && user.client_key_data.is_empty();
         let has_key = !user.client_key.is_empty() || !user.client_key_data.is_empty();
         if !has_key {
-            return;
+            return None;
         }
         // Files are read now, and parsed at each handshake: they may be replaced in between.
-        let outcome = if in_files { read_parts(user).map(drop) } else { read_pair(user).map(drop) };
-        if let Err(unusable) = outcome {
-            let what = match unusable {
-                Unusable::Pair(why) => why,
-                Unusable::File { file, error, .. } => {
-                    format!("`{}`: {}", inline(&file), error.kind())
-                }
-            };
-            let message = format!("and its key cannot be used: {what}");
-            let field = if user.client_certificate_data.is_empty() {
-                "client-certificate"
-            } else {
-                "client-certificate-data"
-            };
-            problems.push(self.user.problem(Class::PairInvalid, field, message));
-        }
+        let read = if in_files { read_parts(user).map(drop) } else { read_pair(user).map(drop) };
+        let what = match read.err()? {
+            Unusable::Pair(why) => why,
+            Unusable::File { file, error, .. } => format!("`{}`: {}", inline(&file), error.kind()),
+        };
+        let message = format!("and its key cannot be used: {what}");
+        let field = if user.client_certificate_data.is_empty() {
+            "client-certificate"
+        } else {
+            "client-certificate-data"
+        };
+        Some(self.user.problem(Class::PairInvalid, field, message))
     }
 }
 
-fn outcome(problems: Vec<Problem>, hint: Option<&'static str>) -> Result<(), Error> {
-    if problems.is_empty() {
-        return Ok(());
-    }
-    let error = report(problems);
-    Err(match hint {
-        Some(hint) => error.with_hint(hint),
-        None => error,
-    })
+fn outcome<const N: usize>(
+    problems: [Option<Problem>; N],
+    hint: Option<&'static str>,
+) -> Result<(), Error> {
+    let problems: Vec<Problem> = problems.into_iter().flatten().collect();
+    if problems.is_empty() { Ok(()) } else { Err(report(problems).with_hint_if(hint)) }
 }

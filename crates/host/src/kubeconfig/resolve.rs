@@ -152,11 +152,7 @@ impl Kubeconfig {
             problem.suggestion = suggest::only(wanted, &names).map(Box::from);
             hint = hint.or_else(|| suggest::hint(what, wanted, &names));
         }
-        let error = report(problems);
-        match hint {
-            Some(hint) => error.with_hint(hint),
-            None => error,
-        }
+        report(problems).with_hint_if(hint)
     }
 
     /// What kind of entry a problem misses, under which name, and the names that exist.
