@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keyward_protocol::signer::{ErrorResponse, MessageError, Reason, Request, Response};
 
-use super::{KeyKind, Signer};
+use super::{Signer, SignerCertificate};
 use crate::{Error, Kind, error::inline, plugin::RunSettings};
 
 impl Signer {
@@ -68,44 +68,6 @@ impl Signer {
         Error::new(Kind::BadAnswer, format!("signer `{}` {what}", self.name()))
     }
 
-    pub(super) fn wrong_signature(&self) -> Error {
-        self.wrong_answer("answered a signature that was not made with the certificate's key")
-            .with_hint(
-                "certificate and key do not belong together, or the slot or object is another",
-            )
-            .needed_by(self.plan.needed_by())
-    }
-
-    pub(super) fn too_slow(&self, took: Duration) -> Error {
-        let what = format!(
-            "the server ended the connection, because signer `{}` took {:.0} s to sign",
-            self.name(),
-            took.as_secs_f64()
-        );
-        Error::new(Kind::TimedOut, what).needed_by(self.plan.needed_by()).with_hint(
-            "a kube-apiserver waits 32 s for a handshake: with `resident: \"true\"` in the \
-                 signer's configuration a PIN is asked for before it begins",
-        )
-    }
-
-    pub(super) fn not_accepted(&self, subject: Option<&str>, why: &str) -> Error {
-        let whose = subject.map(|name| format!(" of `{}`", inline(name))).unwrap_or_default();
-        let what = format!("the server did not accept the certificate{whose}");
-        Error::new(Kind::Failed, what)
-            .note("it says", inline(why))
-            .needed_by(self.plan.needed_by())
-            .with_hint("is it issued by an authority that the server trusts, and still valid?")
-    }
-
-    pub(super) fn no_scheme(&self, key: KeyKind) -> Error {
-        let what = format!(
-            "the server accepts none of the signatures that the {} key of signer `{}` can make",
-            key.name(),
-            self.name()
-        );
-        Error::new(Kind::Failed, what).needed_by(self.plan.needed_by())
-    }
-
     pub(super) fn unsendable(&self) -> Error {
         Error::new(Kind::BadConfig, "the token contains a character that no header can contain")
             .needed_by(self.plan.needed_by())
@@ -113,5 +75,51 @@ impl Signer {
 
     fn name(&self) -> String {
         inline(self.plugin.command())
+    }
+}
+
+impl SignerCertificate {
+    /// The error for a signature that is not one of the certificate's key.
+    pub fn wrong_signature(&self) -> Error {
+        self.signer
+            .wrong_answer("answered a signature that was not made with the certificate's key")
+            .with_hint(
+                "certificate and key do not belong together, or the slot or object is another",
+            )
+            .needed_by(self.signer.plan.needed_by())
+    }
+
+    /// The error for a server that ended the connection after the plugin took this long to sign.
+    pub fn too_slow(&self, took: Duration) -> Error {
+        let what = format!(
+            "the server ended the connection, because signer `{}` took {:.0} s to sign",
+            self.signer.name(),
+            took.as_secs_f64()
+        );
+        Error::new(Kind::TimedOut, what).needed_by(self.signer.plan.needed_by()).with_hint(
+            "a kube-apiserver waits 32 s for a handshake: with `resident: \"true\"` in the \
+                 signer's configuration a PIN is asked for before it begins",
+        )
+    }
+
+    /// The error for a server that does not take the certificate, with its own word for why.
+    pub fn not_accepted(&self, why: &str) -> Error {
+        let name = self.common_name.as_deref();
+        let whose = name.map(|name| format!(" of `{}`", inline(name))).unwrap_or_default();
+        let what = format!("the server did not accept the certificate{whose}");
+        Error::new(Kind::Failed, what)
+            .note("it says", inline(why))
+            .needed_by(self.signer.plan.needed_by())
+            .with_hint("is it issued by an authority that the server trusts, and still valid?")
+    }
+
+    /// The error for a server that wants signatures this key cannot make.
+    pub fn no_scheme(&self) -> Error {
+        let what = format!(
+            "the server accepts none of the signatures that the {} key of signer `{}` can make",
+            self.key.name(),
+            self.signer.name()
+        );
+        Error::new(Kind::Failed, what).needed_by(self.signer.plan.needed_by())
     }
 }

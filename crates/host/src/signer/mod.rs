@@ -115,7 +115,15 @@ impl SignerCertificate {
     /// signature; a token that is open is no work. Does nothing for a plugin that is run per
     /// request, and for one that cannot be unlocked. Blocks as [`SignerCertificate::sign`] does.
     pub fn unlock(&self, cancel: &Cancel) -> Result<(), Error> {
-        self.signer.unlock(cancel)
+        let signer = &self.signer;
+        if !signer.plugin.resident() || signer.lock().is_lockless() {
+            return Ok(());
+        }
+        let request = Request::Unlock(signer.plugin.configuration().clone());
+        match signer.ask(&request, true, cancel)? {
+            Response::Unlock => Ok(()),
+            other => Err(signer.mixed_up(&request, &other)),
+        }
     }
 
     /// Whether the plugin stays for as long as the client lives.
@@ -132,26 +140,6 @@ impl SignerCertificate {
     pub fn budget(&self) -> std::time::Duration {
         let settings = self.signer.plan.settings();
         settings.attended.max(settings.unattended)
-    }
-
-    /// The error for a signature that is not one of the certificate's key.
-    pub fn wrong_signature(&self) -> Error {
-        self.signer.wrong_signature()
-    }
-
-    /// The error for a server that ended the connection after the plugin took this long to sign.
-    pub fn too_slow(&self, took: std::time::Duration) -> Error {
-        self.signer.too_slow(took)
-    }
-
-    /// The error for a server that does not take the certificate, with its own word for why.
-    pub fn not_accepted(&self, why: &str) -> Error {
-        self.signer.not_accepted(self.common_name.as_deref(), why)
-    }
-
-    /// The error for a server that wants signatures this key cannot make.
-    pub fn no_scheme(&self) -> Error {
-        self.signer.no_scheme(self.key)
     }
 
     fn show_prompt(&self) {
@@ -184,17 +172,6 @@ impl Signer {
             redactor.add_all(&pins(name, value.expose()));
         }
         redactor.apply(text.as_bytes())
-    }
-
-    fn unlock(&self, cancel: &Cancel) -> Result<(), Error> {
-        if !self.plugin.resident() || self.lock().is_lockless() {
-            return Ok(());
-        }
-        let request = Request::Unlock(self.plugin.configuration().clone());
-        match self.ask(&request, true, cancel)? {
-            Response::Unlock => Ok(()),
-            other => Err(self.mixed_up(&request, &other)),
-        }
     }
 
     /// Asks the plugin. Refusals are errors, and a wrong PIN is remembered.
