@@ -36,7 +36,7 @@ use crate::{
     credential::{Header, Unsendable},
     error::inline,
     observer::{CallStatus, Ends, Observer},
-    pair::Pair,
+    pair::{Pair, outside_validity},
     plugin::{RunSettings, counted},
     rules::Program,
     static_credential::keep_known,
@@ -210,11 +210,7 @@ impl Runner {
 
     /// The proposal wants a certificate to be valid when it comes; the reference does not look.
     fn check_validity(&self, pair: &Pair, now: Timestamp) -> Result<(), String> {
-        let what = if now > pair.not_after {
-            format!("answered a certificate that expired at {}", pair.not_after)
-        } else if now < pair.not_before {
-            format!("answered a certificate that is not valid before {}", pair.not_before)
-        } else {
+        let Some(what) = outside_validity(pair.not_before, pair.not_after, now) else {
             return Ok(());
         };
         let command = self.plugin.command();

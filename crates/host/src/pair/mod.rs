@@ -11,13 +11,13 @@ use keyward_protocol::{
     exec::PemPair,
     pem,
     text::from_base64,
-    x509::{self, Certificate, Curve, PublicKey},
+    x509::{self, Certificate},
 };
 use zeroize::Zeroizing;
 
 use key::Key;
 
-use crate::{Error, Kind, signer::KeyKind};
+use crate::{Error, Kind};
 
 /// A certificate chain with the key of its leaf.
 pub struct Pair {
@@ -35,41 +35,24 @@ pub struct Pair {
     pub pem: PemPair,
 }
 
-/// What is known of a certificate whose key is elsewhere.
-pub(crate) struct Leaf {
-    pub(crate) not_before: Timestamp,
-    pub(crate) not_after: Timestamp,
-    pub(crate) common_name: Option<String>,
-    /// The kind of the key; `None` for one that no signer of TLS has.
-    pub(crate) kind: Option<KeyKind>,
-    /// The content of the public key's bit string.
-    pub(crate) public_key: Vec<u8>,
-}
-
-impl Leaf {
-    /// Parses a certificate in DER; `None` if it is malformed.
-    pub(crate) fn parse(der: &[u8]) -> Option<Self> {
-        let certificate = parse(der)?;
-        Some(Self {
-            kind: match certificate.public_key.key {
-                PublicKey::Rsa { .. } => Some(KeyKind::Rsa),
-                PublicKey::Ec { curve: Curve::P256, .. } => Some(KeyKind::P256),
-                PublicKey::Ec { curve: Curve::P384, .. } => Some(KeyKind::P384),
-                PublicKey::Ec { curve: Curve::P521, .. } => Some(KeyKind::P521),
-                PublicKey::Ed25519(_) => Some(KeyKind::Ed25519),
-                PublicKey::Ec { curve: Curve::P224, .. } | PublicKey::Other => None,
-            },
-            not_before: certificate.not_before,
-            not_after: certificate.not_after,
-            common_name: certificate.subject.common_name().map(str::to_owned),
-            public_key: certificate.public_key.bits.to_vec(),
-        })
-    }
-}
-
 /// A certificate as Go's parser accepts it.
-fn parse(der: &[u8]) -> Option<Certificate<'_>> {
+pub(crate) fn read_certificate(der: &[u8]) -> Option<Certificate<'_>> {
     Certificate::parse(der).filter(|certificate| key::exists(certificate.public_key.key))
+}
+
+/// What is wrong with an answered certificate of these dates, if it is not valid now.
+pub(crate) fn outside_validity(
+    not_before: Timestamp,
+    not_after: Timestamp,
+    now: Timestamp,
+) -> Option<String> {
+    if now > not_after {
+        Some(format!("answered a certificate that expired at {not_after}"))
+    } else if now < not_before {
+        Some(format!("answered a certificate that is not valid before {not_before}"))
+    } else {
+        None
+    }
 }
 
 /// A private key in DER, wiped when dropped.
@@ -88,7 +71,7 @@ impl Pair {
     pub fn parse(certificate: &str, key: &Secret) -> Result<Self, Error> {
         let chain = certificates(certificate)?;
         let (block, is_encrypted) = key_block(key.expose())?;
-        let leaf = parse(&chain[0]).ok_or_else(|| error("the first certificate is malformed"))?;
+        let leaf = read_certificate(&chain[0]).ok_or_else(|| error("the first certificate is malformed"))?;
         let key_der = Key::parse(&block).map_err(|what| {
             let what = if is_encrypted { "it is encrypted" } else { what };
             error(&format!("the private key cannot be read: {what}"))
@@ -110,7 +93,7 @@ impl Pair {
 /// The certificates of a bundle of authorities in DER, as Go reads one: what is not a well-formed
 /// certificate is passed over. Empty if there is none.
 pub fn read_authorities(pem: &[u8]) -> Vec<Vec<u8>> {
-    x509::bundle(pem).filter(|der| parse(der).is_some()).collect()
+    x509::bundle(pem).filter(|der| read_certificate(der).is_some()).collect()
 }
 
 /// The `CERTIFICATE` blocks, at least one; others are skipped.

@@ -1,15 +1,18 @@
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    iter,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use keyward_protocol::signer::{CertificateResponse, Request, Response};
 
-use super::{Signer, SignerCertificate};
+use super::{KeyKind, Signer, SignerCertificate};
 use keyward_process::{clock::SharedClock, runner::Cancel};
 
 use crate::{
     Credential, Error,
     cell::{Fetch, Fetched, Occasion},
     credential::{Header, Unsendable},
-    pair::Leaf,
+    pair::{outside_validity, read_certificate},
 };
 
 /// Asks an external signer for its certificate whenever there is none that is valid.
@@ -46,38 +49,27 @@ impl Certificates {
             let needed_by = self.signer.plan.needed_by();
             self.signer.wrong_answer(what).needed_by(needed_by)
         };
-        let leaf = Leaf::parse(&response.certificate).ok_or_else(|| {
+        let leaf = read_certificate(&response.certificate).ok_or_else(|| {
             malformed(wrong("answered a certificate that is malformed"), &response.certificate)
         })?;
-        let key = leaf
-            .kind
+        let key = KeyKind::of(leaf.public_key.key)
             .ok_or_else(|| wrong("answered a certificate for a kind of key that TLS cannot use"))?;
         let now = self.clock.now();
-        if now > leaf.not_after {
-            return Err(wrong(&format!(
-                "answered a certificate that expired at {}",
-                leaf.not_after
-            ))
-            .with_hint("have a new certificate issued for the key, and put it on the token"));
+        if let Some(what) = outside_validity(leaf.not_before, leaf.not_after, now) {
+            let hint = "have a new certificate issued for the key, and put it on the token";
+            return Err(wrong(&what).with_hint_if((now > leaf.not_after).then_some(hint)));
         }
-        if now < leaf.not_before {
-            let what =
-                format!("answered a certificate that is not valid before {}", leaf.not_before);
-            return Err(wrong(&what));
-        }
-        if let Some(place) = response.chain.iter().position(|der| Leaf::parse(der).is_none()) {
+        if let Some(place) = response.chain.iter().position(|der| read_certificate(der).is_none()) {
             let what = format!("answered a `certificateChain` whose entry {place} is malformed");
             return Err(malformed(wrong(&what), &response.chain[place]));
         }
-        let mut chain = vec![response.certificate];
-        chain.extend(response.chain);
         Ok(SignerCertificate {
-            chain,
             not_before: leaf.not_before,
             not_after: leaf.not_after,
-            common_name: leaf.common_name,
+            common_name: leaf.subject.common_name().map(str::to_owned),
             key,
-            public_key: leaf.public_key,
+            public_key: leaf.public_key.bits.to_vec(),
+            chain: iter::once(response.certificate).chain(response.chain).collect(),
             prompt: response.prompt.map(|prompt| self.signer.hide(&prompt)),
             signer: Arc::clone(&self.signer),
         })

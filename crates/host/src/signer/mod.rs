@@ -21,7 +21,10 @@ use std::{
 };
 
 use jiff::Timestamp;
-use keyward_protocol::signer::{Hash, Options, Request, Response, SignRequest, pins};
+use keyward_protocol::{
+    signer::{Hash, Options, Request, Response, SignRequest, pins},
+    x509::{Curve, PublicKey},
+};
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
 pub use self::plugin::SignerPlugin;
@@ -198,6 +201,18 @@ impl Signer {
 }
 
 impl KeyKind {
+    /// The kind of a public key; `None` for one that no signer of TLS has.
+    fn of(key: PublicKey<'_>) -> Option<Self> {
+        match key {
+            PublicKey::Rsa { .. } => Some(Self::Rsa),
+            PublicKey::Ec { curve: Curve::P256, .. } => Some(Self::P256),
+            PublicKey::Ec { curve: Curve::P384, .. } => Some(Self::P384),
+            PublicKey::Ec { curve: Curve::P521, .. } => Some(Self::P521),
+            PublicKey::Ed25519(_) => Some(Self::Ed25519),
+            PublicKey::Ec { curve: Curve::P224, .. } | PublicKey::Other => None,
+        }
+    }
+
     /// What people call it.
     pub const fn name(self) -> &'static str {
         match self {
