@@ -16,7 +16,7 @@ use keyward_process::clock::{SharedClock, SystemClock};
 use crate::{
     Credential, Error, Plan,
     cell::{self, Cell, Fetch},
-    exec::{self, PluginRunner, Runner},
+    exec::{ExecPlugin, PluginRunner},
     observer::{Ends, NoopObserver, Observer},
     oidc::Renewer,
     plan::{Choice, Key},
@@ -30,8 +30,7 @@ pub struct Source(Arc<Inner>);
 
 struct Inner {
     id: u64,
-    ends: Arc<Ends>,
-    clock: SharedClock,
+    observer: Arc<dyn Observer>,
     holder: Holder,
 }
 
@@ -45,9 +44,7 @@ enum Holder {
 /// The sources of a process: equal plans share one source (EX-14); unused ones are let go.
 pub struct Sources {
     clock: SharedClock,
-    observer: Arc<dyn Observer>,
     ends: Arc<Ends>,
-    settings: cell::Settings,
     pins: Arc<Pins>,
     known: Mutex<HashMap<Key, Weak<Inner>>>,
 }
@@ -73,9 +70,7 @@ impl Sources {
     pub fn new(clock: SharedClock, observer: Arc<dyn Observer>) -> Self {
         Self {
             clock,
-            ends: Arc::new(Ends::new(Arc::clone(&observer))),
-            observer,
-            settings: cell::Settings::default(),
+            ends: Arc::new(Ends::new(observer)),
             pins: Arc::default(),
             known: Mutex::default(),
         }
@@ -97,51 +92,45 @@ impl Sources {
     /// The plugin of a plan, for programs that decide themselves who runs it and keep what it brings;
     /// `None` for a plan without a plugin. Runs nothing.
     pub fn plugin_runner(&self, plan: Plan) -> Option<PluginRunner> {
-        PluginRunner::new(plan, Arc::clone(&self.clock), self.watch(next_id()))
+        let Choice::Exec(plugin) = plan.choice() else { return None };
+        Some(self.runner(Arc::clone(plugin), plan, next_id()))
     }
 
-    fn watch(&self, id: u64) -> exec::Watch {
-        let observer = Arc::clone(&self.observer);
-        exec::Watch { id, observer, ends: Arc::clone(&self.ends) }
+    fn runner(&self, plugin: Arc<ExecPlugin>, plan: Plan, id: u64) -> PluginRunner {
+        PluginRunner::new(plugin, plan, Arc::clone(&self.clock), (id, Arc::clone(&self.ends)))
     }
 
     fn make(&self, plan: &Plan) -> Inner {
         let id = next_id();
-        let clock = Arc::clone(&self.clock);
-        let observer = || Arc::clone(&self.observer);
-        let keep = self.settings.clone();
-        let (plan, kept) = (plan.clone(), Arc::clone(&clock));
+        let clock = || Arc::clone(&self.clock);
+        let observer = || Arc::clone(self.ends.observer());
         let holder = match plan.choice() {
             Choice::Static(fixed) if fixed.is_empty() => {
                 Holder::Anonymous(Arc::new(Credential::anonymous()))
             }
             Choice::Static(fixed) => {
-                let fetch = StaticFetch::new(fixed.clone(), plan.clone(), Arc::clone(&clock));
-                Holder::Cell(Cell::new(fetch, kept, keep))
+                let fetch = StaticFetch::new(fixed.clone(), plan.clone(), clock());
+                Holder::Cell(Cell::new(fetch, clock(), true))
             }
             Choice::Exec(plugin) => {
-                let watch = self.watch(id);
-                let plugin = Arc::clone(plugin);
-                let runner = Runner::new(plugin, plan.clone(), Arc::clone(&clock), watch);
-                Holder::Cell(Cell::new(runner, kept, keep))
+                let runner = self.runner(Arc::clone(plugin), plan.clone(), id);
+                Holder::Cell(Cell::new(runner, clock(), true))
             }
             Choice::Oidc(oidc, fixed) => {
                 let (oidc, fixed) = (Arc::clone(oidc), fixed.clone());
-                let renewer =
-                    Renewer::new(oidc, fixed, plan.clone(), Arc::clone(&clock), observer());
-                Holder::Cell(Cell::new(renewer, kept, keep))
+                let renewer = Renewer::new(oidc, fixed, plan.clone(), clock(), observer());
+                Holder::Cell(Cell::new(renewer, clock(), true))
             }
             Choice::Signer(plugin, fixed) => {
                 let (plugin, pins) = (Arc::clone(plugin), Arc::clone(&self.pins));
                 let signer = Signer::new(plugin, plan.clone(), observer(), pins);
                 let header = fixed.header(&plan.target().user.value);
-                let certificates = Certificates::new(signer, header, Arc::clone(&clock));
+                let certificates = Certificates::new(signer, header, clock());
                 // Until its end and not renewed ahead: some tokens ask a person for anything.
-                let keep = cell::Settings { ahead: false };
-                Holder::Cell(Cell::new(certificates, kept, keep))
+                Holder::Cell(Cell::new(certificates, clock(), false))
             }
         };
-        Inner { id, ends: Arc::clone(&self.ends), clock, holder }
+        Inner { id, observer: observer(), holder }
     }
 }
 
@@ -150,9 +139,8 @@ impl Source {
     /// results are kept, shared and renewed as a plugin's are. It belongs to no registry: clones
     /// of it share its credentials, nothing else does.
     pub fn from_fetch(fetch: impl Fetch<Credential>, clock: SharedClock) -> Self {
-        let cell = Cell::new(fetch, Arc::clone(&clock), cell::Settings::default());
-        let ends = Arc::new(Ends::new(Arc::new(NoopObserver)));
-        Self(Arc::new(Inner { id: next_id(), ends, clock, holder: Holder::Cell(cell) }))
+        let holder = Holder::Cell(Cell::new(fetch, clock, true));
+        Self(Arc::new(Inner { id: next_id(), observer: Arc::new(NoopObserver), holder }))
     }
 
     /// The credential if one is there and valid: no lock, no allocation, no waiting.
@@ -193,7 +181,7 @@ impl Source {
     /// same server had taken it before: it was revoked, and the next caller gets a new one at once.
     pub fn rejected(&self, seen: &Credential, was_accepted: bool, response: Option<Arc<Response>>) {
         if let Holder::Cell(cell) = &self.0.holder {
-            self.0.ends.observer().rejected();
+            self.0.observer.rejected();
             cell.rejected(seen.serial(), was_accepted, response);
         }
     }
@@ -223,12 +211,6 @@ impl Source {
 fn next_id() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed)
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.ends.set(self.id, None, self.clock.now());
-    }
 }
 
 impl fmt::Debug for Source {

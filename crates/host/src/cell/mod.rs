@@ -153,29 +153,17 @@ pub struct PastRun {
     pub error: Option<String>,
 }
 
-/// How a cell behaves; the defaults are the design's.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    /// Whether values are renewed ahead of their end. Without, the first call after the end waits.
-    pub(crate) ahead: bool,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { ahead: true }
-    }
-}
-
 /// Keeps one value of a [`Fetch`].
 pub(crate) struct Cell<T>(Arc<Shared<T>>);
 
 impl<T: CacheValue> Cell<T> {
-    /// An empty cell. Nothing runs until it is asked.
-    pub(crate) fn new(fetch: impl Fetch<T>, clock: SharedClock, settings: Settings) -> Self {
+    /// An empty cell. Nothing runs until it is asked. `ahead` is whether values are renewed ahead of
+    /// their end; without, the first call after the end waits.
+    pub(crate) fn new(fetch: impl Fetch<T>, clock: SharedClock, ahead: bool) -> Self {
         Self(Arc::new(Shared {
             fetch: Box::new(fetch),
             clock,
-            settings,
+            ahead,
             kept: ArcSwapOption::empty(),
             flight: SingleFlight::new(lost),
             backoff: Mutex::default(),
@@ -305,7 +293,7 @@ enum Joined<T> {
 struct Shared<T> {
     fetch: Box<dyn Fetch<T>>,
     clock: SharedClock,
-    settings: Settings,
+    ahead: bool,
     kept: ArcSwapOption<Entry<T>>,
     flight: SingleFlight<Completed<T>>,
     backoff: Mutex<Backoff>,
@@ -400,7 +388,7 @@ impl<T: CacheValue> Shared<T> {
             Entry::expired(fresh, elapsed + length)
         } else {
             backoff.succeed(elapsed);
-            Entry::new(fresh, wall, self.settings.ahead, old.as_deref())
+            Entry::new(fresh, wall, self.ahead, old.as_deref())
         };
         let kept = Arc::new(kept);
         self.kept.store(Some(Arc::clone(&kept)));

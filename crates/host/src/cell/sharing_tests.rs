@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Cell, Fetch, Fetched, Occasion, Settings, tests::Coin};
+use super::{Cell, Fetch, Fetched, Occasion, tests::Coin};
 use crate::{Error, Kind, rules::Rules};
 use jiff::Timestamp;
 use keyward_process::{
@@ -80,7 +80,7 @@ fn slow_cell() -> (Arc<Cell<Coin>>, Arc<Crowd>, Arc<ManualClock>) {
     let slow =
         Slow { crowd: Arc::clone(&crowd), clock: Arc::clone(&clock), serial: AtomicU64::new(0) };
     let shared = Arc::clone(&clock) as SharedClock;
-    (Arc::new(Cell::new(slow, shared, Settings::default())), crowd, clock)
+    (Arc::new(Cell::new(slow, shared, true)), crowd, clock)
 }
 
 fn runtime() -> Runtime {
@@ -155,7 +155,7 @@ fn ten_thousand_callers_share_a_failure() {
         panic!("a file that is not there was read")
     };
     let clock = Arc::new(ManualClock::default());
-    let cell = Arc::new(Cell::new(fetch, clock, Settings::default()));
+    let cell = Arc::new(Cell::new(fetch, clock, true));
     let runtime = runtime();
     let tasks: Vec<_> = (0..10_000)
         .map(|_| {

@@ -57,7 +57,7 @@ impl Mint {
             Arc::new(Log { turns: Mutex::new(turns.iter().copied().collect()), ..Log::default() });
         let (time, notes) = (Arc::clone(&clock), Arc::clone(&log));
         let fetch = move |occasion: &Occasion| notes.fetch(occasion, &time);
-        let cell = Cell::new(fetch, Arc::clone(&clock) as SharedClock, Settings::default());
+        let cell = Cell::new(fetch, Arc::clone(&clock) as SharedClock, true);
         Self { cell, clock, log }
     }
 
@@ -120,7 +120,7 @@ fn nothing_runs_until_somebody_asks() {
 fn a_cached_value_is_handed_out_while_every_lock_is_held() {
     let mint = Mint::new(&[Turn::ForEver]);
     mint.value();
-    let _pace = mint.cell.0.backoff();
+    let _pace = keyward_process::lock(&mint.cell.0.backoff);
     let known = || {
         // With the flight's current held as well.
         assert_eq!(mint.cell.current().unwrap().0, 1);
@@ -228,7 +228,7 @@ fn a_caller_that_joined_a_failing_renewal_gets_a_run_of_its_own() {
         }
         _ => Ok(Fetched { value: Coin(1), expires: Some(now.now() + Duration::from_secs(100)) }),
     };
-    let cell = Cell::new(fetch, Arc::clone(&clock) as SharedClock, Settings::default());
+    let cell = Cell::new(fetch, Arc::clone(&clock) as SharedClock, true);
     cell.value_blocking().unwrap();
     clock.advance(Duration::from_secs(95));
     cell.current().unwrap();
@@ -393,7 +393,7 @@ fn a_caller_that_may_block_runs_it_itself_and_others_share_it() {
         Ok(Fetched { value: Coin(7), expires: None })
     };
     let clock = Arc::new(ManualClock::new(Timestamp::UNIX_EPOCH));
-    let cell = Cell::new(fetch, clock as SharedClock, Settings::default());
+    let cell = Cell::new(fetch, clock as SharedClock, true);
     std::thread::scope(|scope| {
         let first = scope.spawn(|| cell.value_blocking().unwrap().0);
         begins.recv().unwrap();

@@ -10,7 +10,6 @@
 
 mod hints;
 mod interactive;
-mod once;
 mod plugin;
 
 use std::{
@@ -28,35 +27,31 @@ use keyward_protocol::exec::{Answer, AnswerError, REQUEST_VARIABLE, Request};
 
 use self::hints::Hints;
 use self::interactive::interactive;
-pub use self::{once::PluginRunner, plugin::ExecPlugin};
+pub use self::plugin::ExecPlugin;
 use crate::{
     Credential, Error, Kind, Plan,
     broker::{Broker, BrokerHandle, BrokerQuestion, Brokered},
     cell::{Fetch, Fetched, Occasion},
     credential::{Header, Unsendable},
     error::inline,
-    observer::{CallStatus, Ends, Observer},
+    observer::{CallStatus, Ends},
     pair::{Pair, outside_validity},
     plugin::{RunSettings, counted},
     rules::Program,
     static_credential::keep_known,
 };
 
-/// Who is told about runs.
-#[derive(Clone)]
-pub(crate) struct Watch {
-    /// The source's number, under which the end of its certificate is kept.
-    pub(crate) id: u64,
-    pub(crate) observer: Arc<dyn Observer>,
-    pub(crate) ends: Arc<Ends>,
-}
-
 /// Runs the plugin of a plan whenever a credential is needed.
-pub(crate) struct Runner {
+///
+/// For programs that decide themselves who runs it and keep what it brings: [`Fetch::fetch`] runs it
+/// here; [`PluginRunner::accept`] takes what another process got by running it.
+pub struct PluginRunner {
     plugin: Arc<ExecPlugin>,
     plan: Plan,
     clock: SharedClock,
-    watch: Watch,
+    /// Under which the end of its certificate is kept.
+    id: u64,
+    ends: Arc<Ends>,
     hints: Hints,
     /// The last pair, so that one that did not change keeps its connections.
     pair: Mutex<Option<Arc<Pair>>>,
@@ -64,15 +59,15 @@ pub(crate) struct Runner {
     handle: Mutex<Option<BrokerHandle>>,
 }
 
-impl Runner {
+impl PluginRunner {
     pub(crate) fn new(
         plugin: Arc<ExecPlugin>,
         plan: Plan,
         clock: SharedClock,
-        watch: Watch,
+        (id, ends): (u64, Arc<Ends>),
     ) -> Self {
         let (pair, handle) = (Mutex::default(), Mutex::default());
-        Self { plugin, plan, clock, watch, hints: Hints::default(), pair, handle }
+        Self { plugin, plan, clock, id, ends, hints: Hints::default(), pair, handle }
     }
 
     fn attempt(&self, occasion: &Occasion) -> Result<Fetched<Credential>, Error> {
@@ -83,7 +78,7 @@ impl Runner {
             _ => (None, None),
         };
         let waited_for = !matches!(occasion, Occasion::Ahead);
-        let (run, request) = self.plugin.prepare(&self.plan.context(), waited_for, response)?;
+        let (run, request) = self.plugin.config.prepare(&self.plan.context(), waited_for, response)?;
         let program = self.admit()?;
         if let Some(broker) = &self.plan.settings().broker
             && let Some(result) = self.ask(&**broker, &run, &request, &program, rejected)
@@ -153,13 +148,33 @@ impl Runner {
         Ok(fresh)
     }
 
+    /// The credential in the output of a run that another process made, checked and counted as one of
+    /// our own runs is.
+    pub fn accept(&self, output: &Output) -> Result<Fetched<Credential>, Error> {
+        let (code, status, took) = counted(Ok(output));
+        self.ends.observer().ran(self.plugin.command(), code, status, took);
+        let result = self.read_foreign(output);
+        self.ends.observer().refreshed(took, result.is_ok());
+        result
+    }
+
+    fn read_foreign(&self, output: &Output) -> Result<Fetched<Credential>, Error> {
+        let (run, request) = self.plugin.config.prepare(&self.plan.context(), true, None)?;
+        if output.status.success() {
+            self.read(&run, &request, output, None)
+        } else {
+            Err(run.ended(output.status, &output.stderr, &output.stdout))
+        }
+        .map_err(|error| error.needed_by(self.plan.needed_by()))
+    }
+
     /// Finds the program afresh for each run, and asks the policy.
     fn admit(&self) -> Result<Program, Error> {
         let command = self.plugin.command();
         let admitted = self.plan.rules().admit(command, self.plan.surroundings());
         let kind = admitted.as_ref().err().map(Error::kind);
         let denied = matches!(kind, Some(Kind::NotAllowed | Kind::BadConfig));
-        let observer = &self.watch.observer;
+        let observer = self.ends.observer();
         observer.judged(!denied);
         let status = match kind {
             Some(Kind::NotFound) => CallStatus::PluginNotFoundError,
@@ -174,7 +189,7 @@ impl Runner {
     fn run(&self, run: &RunSettings<'_>, program: &Program) -> Result<Output, Failure> {
         let result = run.run(&run.invocation(program), &Cancel::default());
         let (code, status, took) = counted(result.as_ref());
-        self.watch.observer.ran(self.plugin.command(), code, status, took);
+        self.ends.observer().ran(self.plugin.command(), code, status, took);
         result
     }
 
@@ -214,7 +229,7 @@ impl Runner {
             return Ok(());
         };
         let command = self.plugin.command();
-        self.watch.observer.invalid_certificate(command);
+        self.ends.observer().invalid_certificate(command);
         if self.plan.settings().strict {
             return Err(what);
         }
@@ -229,7 +244,7 @@ impl Runner {
         expires: Option<Timestamp>,
         now: Timestamp,
     ) {
-        let observer = &self.watch.observer;
+        let observer = self.ends.observer();
         observer.expires(expires, now);
         if let Some(old) = old
             && !new.is_some_and(|new| Arc::ptr_eq(old, new))
@@ -237,11 +252,18 @@ impl Runner {
             let age = now.duration_since(old.not_before);
             observer.rotated(Duration::try_from(age).unwrap_or_default());
         }
-        self.watch.ends.set(self.watch.id, new.map(|pair| pair.not_after), now);
+        self.ends.set(self.id, new.map(|pair| pair.not_after), now);
     }
 }
 
-impl Fetch<Credential> for Runner {
+/// The certificate of a runner that is gone counts no longer.
+impl Drop for PluginRunner {
+    fn drop(&mut self) {
+        self.ends.set(self.id, None, self.clock.now());
+    }
+}
+
+impl Fetch<Credential> for PluginRunner {
     fn name(&self) -> Cow<'_, str> {
         format!("plugin `{}` of {}", self.plugin.command(), self.plan.needed_by()).into()
     }
@@ -250,7 +272,7 @@ impl Fetch<Credential> for Runner {
         let start = self.clock.elapsed();
         let result = self.attempt(occasion);
         let took = self.clock.elapsed().saturating_sub(start);
-        self.watch.observer.refreshed(took, result.is_ok());
+        self.ends.observer().refreshed(took, result.is_ok());
         result.map_err(|error| {
             let error = error.needed_by(self.plan.needed_by());
             match error.kind() {

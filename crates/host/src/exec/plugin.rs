@@ -19,14 +19,15 @@ use crate::{
 
 /// An exec plugin, as the kubeconfig has it and as it would run now.
 pub struct ExecPlugin {
-    config: Config,
+    pub(super) config: Config,
     /// What was found out when the plan was made.
     pub preview: Preview,
     /// What it would be told; `None` when a person is needed and cannot be asked.
     pub request: Option<Request>,
 }
 
-struct Config {
+/// The configuration of an exec plugin, read.
+pub(super) struct Config {
     exec: Exec,
     version: Version,
     cluster: Option<exec::Cluster>,
@@ -86,17 +87,6 @@ impl ExecPlugin {
         warnings
     }
 
-    /// Decides for one run. `waited_for` is false for a refresh ahead of time, which must disturb
-    /// nobody; a plugin that always asks a person is not run for it at all.
-    pub(crate) fn prepare(
-        &self,
-        context: &Context<'_>,
-        waited_for: bool,
-        response: Option<&Response>,
-    ) -> Result<(RunSettings<'_>, Request), Error> {
-        self.config.prepare(context, waited_for, response)
-    }
-
     /// Adds how to get a plugin that is not there: for every way of not being there (D5), and some
     /// general help where the kubeconfig says nothing (IH-04).
     pub(crate) fn hinted(&self, error: Error) -> Error {
@@ -120,7 +110,9 @@ impl Config {
         Spec { role: Role::Exec, name: command, args, env }
     }
 
-    fn prepare(
+    /// Decides for one run. `waited_for` is false for a refresh ahead of time, which must disturb
+    /// nobody; a plugin that always asks a person is not run for it at all.
+    pub(super) fn prepare(
         &self,
         context: &Context<'_>,
         waited_for: bool,

@@ -100,8 +100,8 @@ impl Ends {
         Self { observer, known: Mutex::default() }
     }
 
-    pub(crate) fn observer(&self) -> &dyn Observer {
-        &*self.observer
+    pub(crate) fn observer(&self) -> &Arc<dyn Observer> {
+        &self.observer
     }
 
     /// What the source `id` has now; a source without a certificate does not count.

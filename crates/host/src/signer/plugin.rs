@@ -16,7 +16,7 @@ use crate::{
 
 /// An external signer, as the kubeconfig has it and as it would run now.
 pub struct SignerPlugin {
-    config: Config,
+    pub(super) config: Config,
     /// What was found out when the plan was made.
     pub preview: Preview,
 }
@@ -67,7 +67,8 @@ impl Config {
         Spec { role: Role::Signer, name: &self.command, args: &[], env: &[] }
     }
 
-    fn prepare(
+    /// Decides for one run. `waited_for` is false when nobody is there.
+    pub(super) fn prepare(
         &self,
         context: &Context<'_>,
         waited_for: bool,
@@ -144,16 +145,6 @@ impl SignerPlugin {
             );
         }
         warnings
-    }
-
-    /// Decides for one run. `waited_for` is false when nobody is there.
-    pub(super) fn prepare(
-        &self,
-        context: &Context<'_>,
-        waited_for: bool,
-        request: &Request,
-    ) -> RunSettings<'_> {
-        self.config.prepare(context, waited_for, request)
     }
 }
 

@@ -34,7 +34,7 @@ impl Session {
         cancel: &Cancel,
     ) -> Result<Response, Error> {
         let plan = &signer.plan;
-        let run = signer.plugin.prepare(&plan.context(), waited_for, request);
+        let run = signer.plugin.config.prepare(&plan.context(), waited_for, request);
         let prepare = || {
             let program = plan.rules().admit(signer.plugin.command(), plan.surroundings())?;
             let mut invocation = run.invocation(&program);
