@@ -30,47 +30,40 @@ pub struct Claims(Node);
 impl Claims {
     /// Reads a token; `None` if it is not a JWT.
     pub fn read(token: &str) -> Option<Self> {
-        let mut parts = token.split('.');
-        let (Some(_), Some(claims), Some(_), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return None;
-        };
-        let claims = Zeroizing::new(LENIENT.decode(claims).ok()?);
-        let claims = Node::from_json(&claims).ok()?;
-        matches!(claims.value, Value::Map(_)).then_some(Self(claims))
+        payload(token).filter(|claims| matches!(claims.value, Value::Map(_))).map(Self)
     }
 
     /// A claim that is a text, such as `iss` or `sub`.
     pub fn text(&self, name: &str) -> Option<&str> {
-        text(self.0.get(name)?)
+        self.0.get(name)?.as_text()
     }
 
     /// The audiences: one text, or a list of them.
     pub fn audience(&self) -> Vec<&str> {
         let Some(audience) = self.0.get("aud") else { return Vec::new() };
         match &audience.value {
-            Value::List(items) => items.iter().filter_map(text).collect(),
-            _ => text(audience).into_iter().collect(),
+            Value::List(items) => items.iter().filter_map(Node::as_text).collect(),
+            _ => audience.as_text().into_iter().collect(),
         }
     }
 
     /// A claim that is a time, such as `exp`, in whole seconds.
     pub fn time(&self, name: &str) -> Option<Timestamp> {
         let Value::Number(number) = &self.0.get(name)?.value else { return None };
-        Timestamp::from_second(whole(number)?).ok()
+        Timestamp::from_second(seconds(number)?).ok()
     }
 }
 
-fn text(node: &Node) -> Option<&str> {
-    match &node.value {
-        Value::Text(text) => Some(text),
-        _ => None,
-    }
+/// What a token says, which should be claims but may be any JSON; `None` if it is not a JWT.
+pub fn payload(token: &str) -> Option<Node> {
+    let parts: Vec<&str> = token.split('.').collect();
+    let [_, payload, _] = parts[..] else { return None };
+    Node::from_json(&Zeroizing::new(LENIENT.decode(payload).ok()?)).ok()
 }
 
+/// A number of JSON as whole seconds.
 #[expect(clippy::cast_possible_truncation, reason = "a float out of range saturates")]
-fn whole(number: &str) -> Option<i64> {
+pub fn seconds(number: &str) -> Option<i64> {
     number.parse().ok().or_else(|| number.parse::<f64>().ok().map(|float| float as i64))
 }
 

@@ -11,13 +11,10 @@ use std::{
     time::Duration,
 };
 
-use base64::{
-    Engine,
-    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, general_purpose::STANDARD},
-};
+use base64::{Engine, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use keyward_process::file::{self, Limits};
-use keyward_protocol::{Node, Secret, node::Value};
+use keyward_protocol::{Node, Secret, jwt, node::Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use zeroize::Zeroizing;
 
@@ -50,11 +47,8 @@ pub trait OidcExchange: Send + Sync + 'static {
     ) -> Result<(u16, Zeroizing<Vec<u8>>), String>;
 }
 
-/// What an identity provider answered.
-struct Reply {
-    status: u16,
-    body: Zeroizing<Vec<u8>>,
-}
+/// What an identity provider answered: status code and body.
+type Reply = (u16, Zeroizing<Vec<u8>>);
 
 /// The auth-provider's configuration, with the tokens as they are now.
 pub(crate) struct Oidc {
@@ -178,12 +172,10 @@ impl Oidc {
         };
         let send = |url: &str, form: Option<&Secret>, basic: Option<&Secret>| {
             let authorities = authorities.as_ref().map(|pem| pem.as_slice());
-            let (status, body) =
-                exchange.exchange(url, authorities, form, basic).map_err(|why| {
-                    self.failed("the identity provider cannot be reached")
-                        .note("because", inline(&why))
-                })?;
-            Ok(Reply { status, body })
+            exchange.exchange(url, authorities, form, basic).map_err(|why| {
+                self.failed("the identity provider cannot be reached")
+                    .note("because", inline(&why))
+            })
         };
         let endpoint = self.endpoint(&send(&self.discovery(), None, None)?)?;
 
@@ -191,25 +183,25 @@ impl Oidc {
         // header, and so do we, as the reference does.
         let grant = [("grant_type", "refresh_token"), ("refresh_token", refresh.expose())];
         let basic = form_pair(&self.client_id, ":", self.client_secret.expose());
-        let mut reply = send(&endpoint, Some(&form(&grant)), Some(&basic))?;
-        if reply.status / 100 != 2 {
+        let (mut status, mut body) = send(&endpoint, Some(&form(&grant)), Some(&basic))?;
+        if status / 100 != 2 {
             let mut whole = grant.to_vec();
             whole.push(("client_id", &self.client_id));
             if !self.client_secret.is_empty() {
                 whole.push(("client_secret", self.client_secret.expose()));
             }
-            reply = send(&endpoint, Some(&form(&whole)), None)?;
+            (status, body) = send(&endpoint, Some(&form(&whole)), None)?;
         }
-        if reply.status / 100 != 2 {
+        if status / 100 != 2 {
             return Err(self
                 .failed("the identity provider refused to refresh the id-token")
-                .note("answer", format!("status {}{}", reply.status, reason(&reply.body)))
+                .note("answer", format!("status {status}{}", reason(&body)))
                 .with_hint("log in again with the tool that wrote the kubeconfig"));
         }
-        let answer = self.object(&reply.body)?;
-        let text = |key| match answer.get(key).map(|node| &node.value) {
-            Some(Value::Text(text)) if !text.is_empty() => Some(Secret::new(text.to_string())),
-            _ => None,
+        let answer = self.object(&body)?;
+        let text = |key| {
+            let text = answer.get(key).and_then(Node::as_text).filter(|text| !text.is_empty());
+            text.map(Secret::new)
         };
         let Some(id) = text("id_token") else {
             return Err(self
@@ -230,18 +222,18 @@ impl Oidc {
         )
     }
 
-    fn endpoint(&self, reply: &Reply) -> Result<String, Error> {
-        if reply.status != 200 {
+    fn endpoint(&self, (status, body): &Reply) -> Result<String, Error> {
+        if *status != 200 {
             return Err(self
                 .failed("the identity provider does not describe itself")
-                .note("answer", format!("status {}", reply.status)));
+                .note("answer", format!("status {status}")));
         }
-        match self.object(&reply.body)?.get("token_endpoint").map(|node| &node.value) {
+        match self.object(body)?.get("token_endpoint").and_then(Node::as_text) {
             // The refresh token goes there.
-            Some(Value::Text(url)) if is_https(&self.issuer) && !is_https(url) => {
+            Some(url) if is_https(&self.issuer) && !is_https(url) => {
                 Err(self.failed("the identity provider names a `token_endpoint` without TLS"))
             }
-            Some(Value::Text(url)) if !url.is_empty() => Ok(url.to_string()),
+            Some(url) if !url.is_empty() => Ok(url.to_owned()),
             _ => Err(self.failed("the identity provider names no `token_endpoint`")),
         }
     }
@@ -265,32 +257,14 @@ fn is_https(url: &str) -> bool {
 /// The end of an id-token, less the margin. A token that does not say it has ended long ago.
 fn expiry(token: &Secret) -> Result<Timestamp, Error> {
     let wrong = || Error::new(Kind::BadConfig, "the id-token is not a JWT");
-    let parts: Vec<&str> = token.expose().split('.').collect();
-    let [_, payload, _] = parts[..] else {
-        return Err(wrong());
-    };
-    let claims = Zeroizing::new(LENIENT.decode(payload).map_err(|_| wrong())?);
-    let claims = Node::from_json(&claims).map_err(|_| wrong())?;
+    let claims = jwt::payload(token.expose()).ok_or_else(wrong)?;
     let seconds = match claims.get("exp").map(|node| &node.value) {
         None | Some(Value::Null) => 0,
-        Some(Value::Number(number)) => whole(number).ok_or_else(wrong)?,
+        Some(Value::Number(number)) => jwt::seconds(number).ok_or_else(wrong)?,
         Some(_) => return Err(wrong()),
     };
     let margin = i64::try_from(MARGIN.as_secs()).unwrap_or(0);
     Timestamp::from_second(seconds.saturating_sub(margin)).map_err(|_| wrong())
-}
-
-/// base64url as Go's `RawURLEncoding` reads it: no padding, stray last bits ignored.
-const LENIENT: GeneralPurpose = GeneralPurpose::new(
-    &base64::alphabet::URL_SAFE,
-    GeneralPurposeConfig::new()
-        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
-        .with_decode_allow_trailing_bits(true),
-);
-
-#[expect(clippy::cast_possible_truncation, reason = "a float out of range saturates")]
-fn whole(number: &str) -> Option<i64> {
-    number.parse().ok().or_else(|| number.parse::<f64>().ok().map(|float| float as i64))
 }
 
 /// `error` of an OAuth error answer, a word of a known kind; never its description.
@@ -298,11 +272,11 @@ fn reason(body: &[u8]) -> String {
     let Ok(answer) = Node::from_json(body) else {
         return String::new();
     };
-    match answer.get("error").map(|node| &node.value) {
-        Some(Value::Text(word))
+    match answer.get("error").and_then(Node::as_text) {
+        Some(word)
             if word.len() < 64 && word.chars().all(|c| c.is_ascii_lowercase() || c == '_') =>
         {
-            format!(", `{}`", word.as_str())
+            format!(", `{word}`")
         }
         _ => String::new(),
     }

@@ -216,9 +216,7 @@ enum Version {
 impl Document {
     fn version(&self) -> Option<Version> {
         let is = |key: &str, text: &str| {
-            self.node.get(key).is_some_and(
-                |node| matches!(&node.value, Value::Text(found) if found.as_str() == text),
-            )
+            self.node.get(key).and_then(Node::as_text).is_some_and(|found| found == text)
         };
         if !is("kind", "Preference") {
             return None;

@@ -27,6 +27,14 @@ impl Node {
         }
     }
 
+    /// The text, if it is one, for readers to whom everything else is as good as nothing.
+    pub fn as_text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
     /// A boolean.
     pub fn bool(&self, field: &str) -> Result<Option<bool>, DecodeError> {
         match &self.value {
