@@ -1,12 +1,7 @@
 //! Docker's credential helper protocol: a verb on the command line, the server or a login on stdin, and the
 //! answer or the error on stdout.
 
-use crate::{
-    Node, Secret,
-    image::Login,
-    json,
-    node::{DecodeError, SyntaxError},
-};
+use crate::{Node, Secret, image::Login, json::Object, node::DecodeError};
 
 /// The message by which docker, podman and others recognise that a helper has no login for a server; they
 /// continue without one.
@@ -67,13 +62,9 @@ impl Credentials {
     /// Reads a login: a helper's answer to `get`, or what a client stores. Missing fields are empty. Errors
     /// contain none of the text.
     pub fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let node = Node::from_json(bytes)
-            .map_err(|SyntaxError { what, line, column }| DecodeError { what, line, column })?;
+        let node = Node::from_json(bytes)?;
         node.map("login")?;
-        let field = |name: &str| match node.get(name) {
-            Some(value) => Ok(value.text(name)?.unwrap_or_default()),
-            None => Ok(""),
-        };
+        let field = |name| node.text_of(name).map(Option::unwrap_or_default);
         Ok(Self {
             server: field("ServerURL")?.to_owned(),
             login: Login {
@@ -85,29 +76,26 @@ impl Credentials {
 
     /// The login as one line of JSON, newline included.
     pub fn to_json(&self) -> Secret {
-        let mut out = String::from("{\"ServerURL\":");
-        json::push_text(&mut out, &self.server);
-        out.push_str(",\"Username\":");
-        json::push_text(&mut out, &self.login.username);
-        out.push_str(",\"Secret\":");
-        json::push_text(&mut out, self.login.password.expose());
-        out.push_str("}\n");
+        let mut out = String::new();
+        let mut object = Object::open(&mut out);
+        object.text("ServerURL", &self.server);
+        object.text("Username", &self.login.username);
+        object.text("Secret", self.login.password.expose());
+        object.close();
+        out.push('\n');
         Secret::new(out)
     }
 }
 
 /// The answer to `list`: user names by server, as one line of JSON, newline included.
 pub fn list_json<'a>(users: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let mut out = String::from("{");
-    for (number, (server, user)) in users.into_iter().enumerate() {
-        if number > 0 {
-            out.push(',');
-        }
-        json::push_text(&mut out, server);
-        out.push(':');
-        json::push_text(&mut out, user);
+    let mut out = String::new();
+    let mut object = Object::open(&mut out);
+    for (server, user) in users {
+        object.text(server, user);
     }
-    out.push_str("}\n");
+    object.close();
+    out.push('\n');
     out
 }
 

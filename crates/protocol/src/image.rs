@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use zeroize::Zeroizing;
 
 use crate::{
-    Node, Secret, duration, json,
-    node::{DecodeError, Entry, SyntaxError, Value},
+    Node, Secret, duration,
+    json::Object,
+    node::{DecodeError, Entry},
     text::same_name,
     time,
     version::versions,
@@ -91,42 +92,35 @@ pub enum ResponseError {
 impl Request {
     /// The one-line JSON that a provider reads from its stdin, newline included.
     pub fn to_json(&self) -> Secret {
-        let mut out = String::from("{");
+        let mut out = String::new();
+        let mut request = Object::open(&mut out);
         if let Some(version) = self.version {
-            out.push_str("\"kind\":\"CredentialProviderRequest\",\"apiVersion\":");
-            json::push_text(&mut out, version.api_version());
-            out.push(',');
+            request.text("kind", "CredentialProviderRequest");
+            request.text("apiVersion", version.api_version());
         }
-        out.push_str("\"image\":");
-        json::push_text(&mut out, &self.image);
+        request.text("image", &self.image);
         if self.version == Some(Version::V1) {
             if let Some(token) = &self.token {
-                out.push_str(",\"serviceAccountToken\":");
-                json::push_text(&mut out, token.expose());
+                request.text("serviceAccountToken", token.expose());
             }
-            self.push_annotations(&mut out);
+            let mut sorted: Vec<_> = self.annotations.iter().collect();
+            sorted.sort();
+            if !sorted.is_empty() {
+                let mut annotations = request.object("serviceAccountAnnotations");
+                for (name, value) in sorted {
+                    annotations.text(name, value);
+                }
+                annotations.close();
+            }
         }
-        out.push_str("}\n");
+        request.close();
+        out.push('\n');
         Secret::new(out)
-    }
-
-    fn push_annotations(&self, out: &mut String) {
-        let mut sorted: Vec<_> = self.annotations.iter().collect();
-        sorted.sort();
-        for (number, (name, value)) in sorted.into_iter().enumerate() {
-            out.push_str(if number == 0 { ",\"serviceAccountAnnotations\":{" } else { "," });
-            json::push_text(out, name);
-            out.push(':');
-            json::push_text(out, value);
-        }
-        if !self.annotations.is_empty() {
-            out.push('}');
-        }
     }
 
     /// Reads a request, for whoever writes a provider. Unknown fields are ignored.
     pub fn read(stdin: &[u8]) -> Result<Self, DecodeError> {
-        let node = Node::from_json(stdin).map_err(syntax)?;
+        let node = Node::from_json(stdin)?;
         node.map("request")?;
         let version = Self::read_version(&node)?;
         let mut annotations = Vec::new();
@@ -140,15 +134,15 @@ impl Request {
         }
         Ok(Self {
             version,
-            image: text(&node, "image")?.unwrap_or_default().to_owned(),
-            token: text(&node, "serviceAccountToken")?.filter(|t| !t.is_empty()).map(Secret::new),
+            image: node.text_of("image")?.unwrap_or_default().to_owned(),
+            token: node.text_of("serviceAccountToken")?.filter(|t| !t.is_empty()).map(Secret::new),
             annotations,
         })
     }
 
     /// Type meta may be left out in the original proposal's form, but is checked where it is there.
     fn read_version(node: &Node) -> Result<Option<Version>, DecodeError> {
-        let (kind, version) = (text(node, "kind")?, text(node, "apiVersion")?);
+        let (kind, version) = (node.text_of("kind")?, node.text_of("apiVersion")?);
         let wrong = |field, expected| place(node, field).mismatch(field, expected);
         match (kind.unwrap_or_default(), version.unwrap_or_default()) {
             ("" | "RegistryCredentialPluginRequest", "")
@@ -167,7 +161,7 @@ impl Response {
     /// Reads what a provider printed when asked in `version`: strictly JSON, strictly these fields.
     pub fn read(stdout: &[u8], version: Version) -> Result<Self, ResponseError> {
         let unreadable = ResponseError::Unreadable;
-        let node = Node::from_json(stdout).map_err(|e| unreadable(syntax(e)))?;
+        let node = Node::from_json(stdout).map_err(|error| unreadable(error.into()))?;
         node.map("answer").map_err(unreadable)?;
         let folded = |name| folded_text(&node, name).map_err(unreadable);
         let (found, kind) = (folded("apiVersion")?, folded("kind")?);
@@ -210,10 +204,16 @@ impl Response {
                         "`auth` has the same pattern twice".to_owned(),
                     ));
                 }
-                auth.push((entry.key.clone(), read_login(&entry.value)?));
+                let login = if entry.value.is_null() {
+                    Login::default()
+                } else {
+                    only(&entry.value, "auth", &["username", "password"])?;
+                    Login::read(&entry.value)?
+                };
+                auth.push((entry.key.clone(), login));
             }
         }
-        let key = match text(node, "cacheKeyType")?.unwrap_or_default() {
+        let key = match node.text_of("cacheKeyType")?.unwrap_or_default() {
             "Image" => CacheKey::Image,
             "Registry" => CacheKey::Registry,
             "Global" => CacheKey::Global,
@@ -224,27 +224,23 @@ impl Response {
 
     /// The answer as a provider prints it.
     pub fn to_json(&self, version: Version) -> Secret {
-        let mut out = String::from("{\"kind\":\"CredentialProviderResponse\",\"apiVersion\":");
-        json::push_text(&mut out, version.api_version());
-        out.push_str(",\"cacheKeyType\":");
-        json::push_text(&mut out, self.key.name());
+        let mut out = String::new();
+        let mut response = Object::open(&mut out);
+        response.text("kind", "CredentialProviderResponse");
+        response.text("apiVersion", version.api_version());
+        response.text("cacheKeyType", self.key.name());
         if let Some(nanos) = self.duration {
-            out.push_str(",\"cacheDuration\":");
-            json::push_text(&mut out, &duration::format(nanos));
+            response.text("cacheDuration", &duration::format(nanos));
         }
-        out.push_str(",\"auth\":{");
-        for (number, (pattern, login)) in self.auth.iter().enumerate() {
-            if number > 0 {
-                out.push(',');
-            }
-            json::push_text(&mut out, pattern);
-            out.push_str(":{\"username\":");
-            json::push_text(&mut out, &login.username);
-            out.push_str(",\"password\":");
-            json::push_text(&mut out, login.password.expose());
-            out.push('}');
+        let mut auth = response.object("auth");
+        for (pattern, login) in &self.auth {
+            let mut entry = auth.object(pattern);
+            login.write(&mut entry);
+            entry.close();
         }
-        out.push_str("}}\n");
+        auth.close();
+        response.close();
+        out.push('\n');
         Secret::new(out)
     }
 }
@@ -265,18 +261,18 @@ impl ProposalResponse {
     /// Reads what a provider of the original proposal printed. Type meta may be left out, but is
     /// checked where it is there.
     pub fn read(stdout: &[u8]) -> Result<Self, ResponseError> {
-        let node =
-            Node::from_json_or_yaml(stdout).map_err(|e| ResponseError::Unreadable(syntax(e)))?;
-        node.map("answer").map_err(ResponseError::Unreadable)?;
+        let unreadable = ResponseError::Unreadable;
+        let node = Node::from_json_or_yaml(stdout).map_err(|error| unreadable(error.into()))?;
+        node.map("answer").map_err(unreadable)?;
         Self::decode(&node).map_err(ResponseError::Decode)
     }
 
     fn decode(node: &Node) -> Result<Self, DecodeError> {
-        let kind = text(node, "kind")?;
+        let kind = node.text_of("kind")?;
         if !matches!(kind, None | Some("" | "RegistryCredentialPluginResponse")) {
             return Err(place(node, "kind").mismatch("kind", "`RegistryCredentialPluginResponse`"));
         }
-        let version = text(node, "apiVersion")?.unwrap_or_default();
+        let version = node.text_of("apiVersion")?.unwrap_or_default();
         if !version.is_empty() && version.rsplit('/').next() != Some("v1alpha1") {
             return Err(place(node, "apiVersion").mismatch("apiVersion", "`v1alpha1`"));
         }
@@ -290,27 +286,20 @@ impl ProposalResponse {
             }
             None => None,
         };
-        let login = Login {
-            username: text(node, "username")?.unwrap_or_default().to_owned(),
-            password: Secret::new(text(node, "password")?.unwrap_or_default()),
-        };
-        Ok(Self { login, expires })
+        Ok(Self { login: Login::read(node)?, expires })
     }
 
     /// The answer as a provider of the original proposal prints it.
     pub fn to_json(&self) -> Secret {
-        let mut out = String::from(
-            "{\"kind\":\"RegistryCredentialPluginResponse\",\"apiVersion\":\"v1alpha1\"",
-        );
+        let mut out = String::new();
+        let mut response = Object::open(&mut out);
+        response.text("kind", "RegistryCredentialPluginResponse").text("apiVersion", "v1alpha1");
         if let Some(expires) = self.expires {
-            out.push_str(",\"expirationTimestamp\":");
-            json::push_text(&mut out, &time::format_rfc3339(expires));
+            response.text("expirationTimestamp", &time::format_rfc3339(expires));
         }
-        out.push_str(",\"username\":");
-        json::push_text(&mut out, &self.login.username);
-        out.push_str(",\"password\":");
-        json::push_text(&mut out, self.login.password.expose());
-        out.push_str("}\n");
+        self.login.write(&mut response);
+        response.close();
+        out.push('\n');
         Secret::new(out)
     }
 }
@@ -325,15 +314,17 @@ pub fn token_expiry(token: &str) -> Option<i64> {
     node.get("exp")?.integer("exp").ok()?
 }
 
-fn read_login(node: &Node) -> Result<Login, DecodeError> {
-    if node.is_null() {
-        return Ok(Login::default());
+impl Login {
+    fn read(node: &Node) -> Result<Self, DecodeError> {
+        Ok(Self {
+            username: node.text_of("username")?.unwrap_or_default().to_owned(),
+            password: Secret::new(node.text_of("password")?.unwrap_or_default()),
+        })
     }
-    only(node, "auth", &["username", "password"])?;
-    Ok(Login {
-        username: text(node, "username")?.unwrap_or_default().to_owned(),
-        password: Secret::new(text(node, "password")?.unwrap_or_default()),
-    })
+
+    fn write(&self, object: &mut Object<'_>) {
+        object.text("username", &self.username).text("password", self.password.expose());
+    }
 }
 
 /// Refuses unknown and repeated fields.
@@ -350,17 +341,12 @@ fn only(node: &Node, what: &str, fields: &[&str]) -> Result<(), DecodeError> {
     Ok(())
 }
 
-fn text<'n>(node: &'n Node, field: &str) -> Result<Option<&'n str>, DecodeError> {
-    node.get(field).map_or(Ok(None), |node| node.text(field))
-}
-
 /// The text of a field whose name is compared without regard to case, as the reference does when
 /// it looks for the version; the last one counts.
 fn folded_text<'n>(node: &'n Node, field: &str) -> Result<&'n str, DecodeError> {
-    let Value::Map(entries) = &node.value else { return Ok("") };
     let lower = field.to_ascii_lowercase();
     let mut found = "";
-    for Entry { key, value, .. } in entries {
+    for Entry { key, value, .. } in node.entries() {
         if same_name(key, &lower) {
             found = value.text(field)?.unwrap_or(found);
         }
@@ -370,10 +356,6 @@ fn folded_text<'n>(node: &'n Node, field: &str) -> Result<&'n str, DecodeError> 
 
 fn fault(node: &Node, what: String) -> DecodeError {
     DecodeError { what, line: node.line, column: node.column }
-}
-
-fn syntax(SyntaxError { what, line, column }: SyntaxError) -> DecodeError {
-    DecodeError { what, line, column }
 }
 
 /// The field's own place, or the object's where it is missing.

@@ -1,6 +1,8 @@
 //! JSON as Go's `encoding/json` writes it.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 /// Appends `text` as a JSON string: `<`, `>`, `&`, U+2028 and U+2029 escaped besides what must be.
 pub fn push_text(out: &mut String, text: &str) {
@@ -20,6 +22,83 @@ pub fn push_text(out: &mut String, text: &str) {
             _ => out.push(character),
         }
     }
+    out.push('"');
+}
+
+/// Writes an object in compact form, field by field. It has to be closed.
+#[must_use = "an object ends when it is closed"]
+pub(crate) struct Object<'a> {
+    out: &'a mut String,
+    empty: bool,
+}
+
+impl<'a> Object<'a> {
+    pub(crate) fn open(out: &'a mut String) -> Self {
+        out.push('{');
+        Self { out, empty: true }
+    }
+
+    /// Begins a field whose value the caller writes.
+    pub(crate) fn field(&mut self, name: &str) -> &mut String {
+        if !std::mem::take(&mut self.empty) {
+            self.out.push(',');
+        }
+        push_text(self.out, name);
+        self.out.push(':');
+        self.out
+    }
+
+    pub(crate) fn text(&mut self, name: &str, text: &str) -> &mut Self {
+        push_text(self.field(name), text);
+        self
+    }
+
+    /// Writes a text unless it is empty.
+    pub(crate) fn text_if(&mut self, name: &str, text: &str) -> &mut Self {
+        if text.is_empty() { self } else { self.text(name, text) }
+    }
+
+    /// Writes a boolean, a number or anything else that JSON spells as Rust does.
+    pub(crate) fn plain(&mut self, name: &str, value: impl Display) -> &mut Self {
+        let _ = write!(self.field(name), "{value}");
+        self
+    }
+
+    /// Writes bytes in base64.
+    pub(crate) fn bytes(&mut self, name: &str, bytes: &[u8]) -> &mut Self {
+        push_bytes(self.field(name), bytes);
+        self
+    }
+
+    pub(crate) fn object(&mut self, name: &str) -> Object<'_> {
+        Object::open(self.field(name))
+    }
+
+    pub(crate) fn close(self) {
+        self.out.push('}');
+    }
+}
+
+/// Appends a list whose items `push` writes.
+pub(crate) fn push_list<T>(
+    out: &mut String,
+    items: impl IntoIterator<Item = T>,
+    push: impl Fn(&mut String, T),
+) {
+    out.push('[');
+    for (index, item) in items.into_iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        push(out, item);
+    }
+    out.push(']');
+}
+
+/// Appends bytes as a text in base64.
+pub(crate) fn push_bytes(out: &mut String, bytes: &[u8]) {
+    out.push('"');
+    STANDARD.encode_string(bytes, out);
     out.push('"');
 }
 

@@ -5,7 +5,6 @@ use std::{mem, path::Path, sync::Arc};
 use keyward_protocol::{
     Node, Secret,
     node::{Entry, Value},
-    text::from_base64,
 };
 
 use super::{Class, Lines, Place, Problem, Subject};
@@ -102,20 +101,7 @@ impl<'a> Reader<'a> {
 
     /// Bytes in base64, or as a list of numbers, which Go reads too.
     pub(super) fn bytes(&mut self, entry: &Entry) -> Vec<u8> {
-        let bytes = match &entry.value.value {
-            Value::Null => Some(Vec::new()),
-            Value::Text(text) => from_base64(text.as_bytes()),
-            Value::List(items) => items
-                .iter()
-                .map(|item| match &item.value {
-                    Value::Number(number) => number.parse().ok(),
-                    Value::Null => Some(0),
-                    _ => None,
-                })
-                .collect(),
-            _ => None,
-        };
-        bytes.unwrap_or_else(|| {
+        entry.value.bytes(&entry.key).unwrap_or_else(|_| {
             self.fault(entry.line, &entry.key, "must be a text in base64");
             Vec::new()
         })

@@ -96,9 +96,8 @@ impl Redactor {
     }
 
     fn add_passwords_of(&mut self, node: &Node) -> bool {
-        let Value::Map(entries) = &node.value else { return false };
         let mut found = false;
-        for entry in entries {
+        for entry in node.entries() {
             match &entry.value.value {
                 Value::Text(text) if entry.key == "password" => {
                     self.add(text);

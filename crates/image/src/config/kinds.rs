@@ -1,6 +1,6 @@
 //! Other kinds of file that the kubelet knows: their fields decide which error comes first.
 
-use keyward_protocol::{Node, node::Value};
+use keyward_protocol::Node;
 
 /// For a file of another kind that the reference knows: whether it has a field that its kind does
 /// not have. Then the reference reports the field first, as with a duplicate field.
@@ -54,8 +54,8 @@ pub(super) fn has_unknown_field(kind: &str, version: &str, root: &Node) -> Optio
 
 /// Whether an object has an unknown field, besides `kind` and `apiVersion`.
 fn has_other(root: &Node, known: impl Fn(&str) -> bool) -> bool {
-    let Value::Map(entries) = &root.value else { return false };
-    entries.iter().any(|entry| !matches!(&*entry.key, "apiVersion" | "kind") && !known(&entry.key))
+    let is_other = |name: &str| !matches!(name, "apiVersion" | "kind") && !known(name);
+    root.entries().iter().any(|entry| is_other(&entry.key))
 }
 
 /// Whether a name is one of the words of a text.

@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use zeroize::Zeroizing;
 
 use super::{
-    Detail, Form, GROUP, Version,
+    Detail, Form, Version,
     envelope::{Envelope, Fault},
     shape,
 };
 use crate::{
     Node, Secret,
-    json::push_text,
+    json::Object,
     node::{self, DecodeError, Entry, Value},
     time,
 };
@@ -103,41 +103,35 @@ impl Answer {
     pub fn to_json(&self, form: Form) -> Secret {
         let flat = self.version == Version::V1Alpha1 && form == Form::ExecInfo;
         let mut out = Zeroizing::new(String::with_capacity(self.length()));
-        out.push_str("{\"kind\":");
-        push_text(&mut out, if flat { "ExecCredentials" } else { "ExecCredential" });
-        out.push_str(",\"apiVersion\":");
-        push_text(&mut out, self.version.api_version());
-        let mut fields: Vec<(&str, &str)> = Vec::new();
-        let expiry = self.expires.map(time::format_rfc3339);
-        if let (Some(expiry), false) = (&expiry, flat) {
-            fields.push(("expirationTimestamp", expiry));
+        let mut message = Object::open(&mut out);
+        message.text("kind", if flat { "ExecCredentials" } else { "ExecCredential" });
+        message.text("apiVersion", self.version.api_version());
+        if flat {
+            self.write_credentials(&mut message);
+            if let Some(expires) = self.expires {
+                message.plain("expiry", time::whole_second(expires));
+            }
+        } else {
+            let mut status = message.object("status");
+            if let Some(expires) = self.expires {
+                status.text("expirationTimestamp", &time::format_rfc3339(expires));
+            }
+            self.write_credentials(&mut status);
+            status.close();
         }
+        message.close();
+        out.push('\n');
+        Secret::new(std::mem::take(&mut *out))
+    }
+
+    fn write_credentials(&self, object: &mut Object<'_>) {
         if let Some(token) = &self.token {
-            fields.push(("token", token.expose()));
+            object.text("token", token.expose());
         }
         if let Some(pair) = &self.pair {
-            fields.push(("clientCertificateData", &pair.certificate));
-            fields.push(("clientKeyData", pair.key.expose()));
+            object.text("clientCertificateData", &pair.certificate);
+            object.text("clientKeyData", pair.key.expose());
         }
-        out.push_str(if flat { "," } else { ",\"status\":{" });
-        for (index, (name, value)) in fields.into_iter().enumerate() {
-            if index > 0 {
-                out.push(',');
-            }
-            push_text(&mut out, name);
-            out.push(':');
-            push_text(&mut out, value);
-        }
-        match (flat, self.expires) {
-            (true, Some(expires)) => {
-                out.push_str(",\"expiry\":");
-                out.push_str(&time::whole_second(expires).to_string());
-            }
-            (true, None) => {}
-            (false, _) => out.push('}'),
-        }
-        out.push_str("}\n");
-        Secret::new(std::mem::take(&mut *out))
     }
 
     /// More than the JSON of it can take, so that secrets are not moved while it is written.
@@ -175,9 +169,8 @@ fn check_type(
     if envelope.is_foreign() {
         // In a `Status`, which is how servers report errors, the field of that name is a text.
         let other = |entry: &Entry| entry.key == "status" && entry.value.text("status").is_err();
-        let entries = message.map("answer").ok().flatten().unwrap_or_default();
         let detail = match kind {
-            "Status" if entries.iter().any(other) => Detail::FieldType,
+            "Status" if message.entries().iter().any(other) => Detail::FieldType,
             _ => Detail::OtherType,
         };
         let what = "`kind` is not `ExecCredential`".to_owned();
@@ -186,10 +179,7 @@ fn check_type(
     let version = match envelope.version() {
         Some(version) => version,
         None if envelope.is_unversioned() => return Err(unknown("`kind` is not `ExecCredential`")),
-        None if envelope.group == GROUP => {
-            return Err(unknown("`apiVersion` is of a version we do not know"));
-        }
-        None => return Err(unknown("`apiVersion` is not of `client.authentication.k8s.io`")),
+        None => return Err(unknown(envelope.unknown_version())),
     };
     match (kind, version) {
         ("ExecCredential", _) | ("ExecCredentials", Version::V1Alpha1) => {}
@@ -221,11 +211,8 @@ impl Status {
     /// The status of a message whose types were checked. JSON may repeat it: a later one adds to
     /// an earlier one, `null` takes it back.
     fn of(message: &Node) -> Option<Self> {
-        let Value::Map(entries) = &message.value else {
-            return None;
-        };
         let mut status = None;
-        for entry in entries.iter().filter(|entry| entry.key == "status") {
+        for entry in message.entries().iter().filter(|entry| entry.key == "status") {
             match &entry.value.value {
                 Value::Map(_) => status.get_or_insert_with(Self::default).merge(&entry.value),
                 _ => status = None,
@@ -253,8 +240,7 @@ impl Status {
     }
 
     fn merge(&mut self, node: &Node) {
-        let Value::Map(entries) = &node.value else { return };
-        for entry in entries {
+        for entry in node.entries() {
             match (entry.key.as_str(), &entry.value.value) {
                 ("token", Value::Text(text)) => self.token.clone_from(text),
                 ("clientCertificateData", Value::Text(text)) => self.certificate.clone_from(text),

@@ -90,6 +90,15 @@ impl Envelope {
         Version::ALL.into_iter().find(|version| version.name() == self.version)
     }
 
+    /// What is wrong with a version that is not one of ours.
+    pub(super) fn unknown_version(&self) -> &'static str {
+        if self.group == GROUP {
+            "`apiVersion` is of a version we do not know"
+        } else {
+            "`apiVersion` is not of `client.authentication.k8s.io`"
+        }
+    }
+
     /// Whether it is one of the types that the reference registers besides its own: what is
     /// printed then is well-formed, but not an answer.
     pub(super) fn is_foreign(&self) -> bool {

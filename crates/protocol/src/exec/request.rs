@@ -2,14 +2,17 @@
 
 use std::fmt;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-
 use super::{
-    Detail, Form, GROUP, Version,
+    Detail, Form, Version,
     envelope::{Envelope, Fault},
     shape,
 };
-use crate::{Node, json::push_text, node::Value, url};
+use crate::{
+    Node,
+    json::{Object, push_list, push_text},
+    node::Value,
+    url,
+};
 
 /// What a client asks a plugin.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,44 +104,34 @@ impl Request {
     pub fn to_json(&self) -> String {
         let alpha = self.version == Version::V1Alpha1;
         let info = alpha && self.form == Form::ExecInfo;
-        let mut out = String::from("{\"kind\":");
-        push_text(&mut out, if info { "ExecInfo" } else { "ExecCredential" });
-        out.push_str(",\"apiVersion\":");
-        push_text(&mut out, self.version.api_version());
+        let mut out = String::new();
+        let mut message = Object::open(&mut out);
+        message.text("kind", if info { "ExecInfo" } else { "ExecCredential" });
+        message.text("apiVersion", self.version.api_version());
         if !info {
-            out.push_str(",\"spec\":{");
-            self.push_spec(&mut out);
-            out.push('}');
+            let mut spec = message.object("spec");
+            if let Some(cluster) = &self.cluster {
+                cluster.write(spec.object("cluster"));
+            }
+            self.write_situation(&mut spec);
+            spec.close();
         }
         if alpha {
-            out.push(',');
-            self.push_situation(&mut out);
+            self.write_situation(&mut message);
         }
-        out.push_str("}\n");
+        message.close();
+        out.push('\n');
         out
     }
 
-    fn push_spec(&self, out: &mut String) {
-        if let Some(cluster) = &self.cluster {
-            out.push_str("\"cluster\":");
-            cluster.push_json(out);
-            out.push(',');
+    /// What a plugin is told besides the cluster; only v1alpha1 has the response.
+    fn write_situation(&self, object: &mut Object<'_>) {
+        if self.version == Version::V1Alpha1
+            && let Some(response) = &self.response
+        {
+            response.write(object.object("response"));
         }
-        if self.version == Version::V1Alpha1 {
-            self.push_situation(out);
-        } else {
-            push_flag(out, "interactive", self.interactive);
-        }
-    }
-
-    /// What v1alpha1 tells besides the cluster.
-    fn push_situation(&self, out: &mut String) {
-        if let Some(response) = &self.response {
-            out.push_str("\"response\":");
-            response.push_json(out);
-            out.push(',');
-        }
-        push_flag(out, "interactive", self.interactive);
+        object.plain("interactive", self.interactive);
     }
 
     /// Reads a request of any version and form, in JSON or YAML. Unknown fields are ignored.
@@ -164,13 +157,7 @@ impl Request {
         if envelope.is_unversioned() && envelope.kind == "ExecCredential" {
             return Err(RequestError::Internal);
         }
-        let Some(version) = envelope.version() else {
-            return Err(unknown(if envelope.group == GROUP {
-                "`apiVersion` is of a version we do not know"
-            } else {
-                "`apiVersion` is not of `client.authentication.k8s.io`"
-            }));
-        };
+        let version = envelope.version().ok_or_else(|| unknown(envelope.unknown_version()))?;
         let form = match (envelope.kind.as_str(), version) {
             ("ExecCredential", _) => Form::ExecCredential,
             ("ExecInfo", Version::V1Alpha1) => Form::ExecInfo,
@@ -219,8 +206,7 @@ impl Reading {
 
     fn cluster(&mut self, node: &Node) {
         let cluster = self.request.cluster.get_or_insert_default();
-        let Value::Map(entries) = &node.value else { return };
-        for entry in entries {
+        for entry in node.entries() {
             match (entry.key.as_str(), &entry.value.value) {
                 ("server", Value::Text(text)) => cluster.server = text.to_string(),
                 ("tls-server-name", Value::Text(text)) => {
@@ -235,7 +221,7 @@ impl Reading {
                 }
                 ("certificate-authority-data", _) => {
                     cluster.certificate_authority_data =
-                        shape::bytes(&entry.value, "").unwrap_or_default();
+                        entry.value.bytes("").unwrap_or_default();
                 }
                 ("config", Value::Null) => {}
                 ("config", _) => cluster.config = Some(entry.value.clone()),
@@ -248,62 +234,40 @@ impl Reading {
 }
 
 impl Cluster {
-    fn push_json(&self, out: &mut String) {
-        out.push_str("{\"server\":");
-        push_text(out, &self.server);
-        if !self.tls_server_name.is_empty() {
-            out.push_str(",\"tls-server-name\":");
-            push_text(out, &self.tls_server_name);
-        }
+    fn write(&self, mut object: Object<'_>) {
+        object.text("server", &self.server).text_if("tls-server-name", &self.tls_server_name);
         if self.insecure_skip_tls_verify {
-            out.push_str(",\"insecure-skip-tls-verify\":true");
+            object.plain("insecure-skip-tls-verify", true);
         }
         if !self.certificate_authority_data.is_empty() {
-            out.push_str(",\"certificate-authority-data\":");
-            push_text(out, &STANDARD.encode(&self.certificate_authority_data));
+            object.bytes("certificate-authority-data", &self.certificate_authority_data);
         }
-        if !self.proxy_url.is_empty() {
-            out.push_str(",\"proxy-url\":");
-            push_text(out, &self.proxy_url);
-        }
+        object.text_if("proxy-url", &self.proxy_url);
         if self.disable_compression {
-            out.push_str(",\"disable-compression\":true");
+            object.plain("disable-compression", true);
         }
-        out.push_str(",\"config\":");
+        let config = object.field("config");
         match &self.config {
-            Some(config) => config.push_json(out),
-            None => out.push_str("null"),
+            Some(node) => node.push_json(config),
+            None => config.push_str("null"),
         }
-        out.push('}');
+        object.close();
     }
 }
 
 impl Response {
-    fn push_json(&self, out: &mut String) {
+    fn write(&self, mut object: Object<'_>) {
         let mut header: Vec<_> = self.header.iter().collect();
         header.sort();
-        out.push('{');
         if !header.is_empty() {
-            out.push_str("\"header\":{");
-            for (index, (name, values)) in header.into_iter().enumerate() {
-                if index > 0 {
-                    out.push(',');
-                }
-                push_text(out, name);
-                out.push_str(":[");
-                for (index, value) in values.iter().enumerate() {
-                    if index > 0 {
-                        out.push(',');
-                    }
-                    push_text(out, value);
-                }
-                out.push(']');
+            let mut headers = object.object("header");
+            for (name, values) in header {
+                push_list(headers.field(name), values, |out, value| push_text(out, value));
             }
-            out.push_str("},");
+            headers.close();
         }
-        out.push_str("\"code\":");
-        out.push_str(&self.code.to_string());
-        out.push('}');
+        object.plain("code", self.code);
+        object.close();
     }
 
     /// A response whose types were checked; `None` for `null`.
@@ -313,13 +277,10 @@ impl Response {
         if let Some(code) = node.get("code").and_then(|code| code.integer("").ok().flatten()) {
             response.code = u16::try_from(code).unwrap_or_default();
         }
-        if let Some(Value::Map(entries)) = node.get("header").map(|header| &header.value) {
-            for entry in entries {
-                let values = entry.value.list("").ok().flatten().unwrap_or_default();
-                let values = values.iter().filter_map(|value| value.text("").ok().flatten());
-                let values = values.map(str::to_owned).collect();
-                response.header.push((entry.key.clone(), values));
-            }
+        for entry in node.get("header").map(Node::entries).unwrap_or_default() {
+            let values = entry.value.list("").ok().flatten().unwrap_or_default();
+            let values = values.iter().filter_map(Node::as_text).map(str::to_owned).collect();
+            response.header.push((entry.key.clone(), values));
         }
         Some(response)
     }
@@ -396,14 +357,6 @@ impl fmt::Display for Note {
 
 /// All values of `name`: JSON may repeat it.
 fn fields<'a>(node: &'a Node, name: &'a str) -> impl Iterator<Item = &'a Node> {
-    let entries = match &node.value {
-        Value::Map(entries) => entries.as_slice(),
-        _ => &[],
-    };
-    entries.iter().filter(move |entry| entry.key == name).map(|entry| &entry.value)
-}
-
-fn push_flag(out: &mut String, name: &str, value: bool) {
-    push_text(out, name);
-    out.push_str(if value { ":true" } else { ":false" });
+    let entries = node.entries().iter();
+    entries.filter(move |entry| entry.key == name).map(|entry| &entry.value)
 }

@@ -7,7 +7,6 @@ use super::{
 use crate::{
     Node,
     node::{DecodeError, Value},
-    text::from_base64,
     time,
 };
 
@@ -93,7 +92,7 @@ fn visit(
         Shape::Text => node.text(path).map(drop),
         Shape::Flag => node.bool(path).map(drop),
         Shape::Integer => node.integer(path).map(drop),
-        Shape::Bytes => bytes(node, path).map(drop),
+        Shape::Bytes => node.bytes(path).map(drop),
         Shape::Header => header(node, path),
         Shape::Time => return moment(node, path),
         Shape::Object(fields) => return object(node, fields, path, first),
@@ -140,24 +139,6 @@ fn moment(node: &Node, path: &str) -> Result<(), Fault> {
             Err(Fault { what, detail: Detail::Timestamp })
         }
         _ => Err(field(&node.mismatch(path, FORM))),
-    }
-}
-
-/// The bytes of a field that JSON has in base64.
-pub(super) fn bytes(node: &Node, path: &str) -> Result<Vec<u8>, DecodeError> {
-    let mismatch = || node.mismatch(path, "base64");
-    match &node.value {
-        Value::Null => Ok(Vec::new()),
-        Value::Text(text) => from_base64(text.as_bytes()).ok_or_else(mismatch),
-        Value::List(items) => items
-            .iter()
-            .map(|item| match &item.value {
-                Value::Null => Ok(0),
-                Value::Number(text) => text.parse().map_err(|_| mismatch()),
-                _ => Err(mismatch()),
-            })
-            .collect(),
-        _ => Err(mismatch()),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{Entry, Node, Value};
+use super::{Entry, Node, SyntaxError, Value};
+use crate::text::from_base64;
 
 /// A field that is not of the type it must be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,11 @@ impl Node {
             Value::Text(text) => Ok(Some(text)),
             _ => Err(self.mismatch(field, "a text")),
         }
+    }
+
+    /// The text of a field of this mapping, under its own name; `None` if there is no such field.
+    pub(crate) fn text_of(&self, field: &str) -> Result<Option<&str>, DecodeError> {
+        self.get(field).map_or(Ok(None), |value| value.text(field))
     }
 
     /// The text, if it is one, for readers to whom everything else is as good as nothing.
@@ -54,6 +60,24 @@ impl Node {
             },
             _ => Err(self.mismatch(field, "a whole number")),
         }
+    }
+
+    /// Bytes in base64, or as a list of numbers, which Go reads too; none for `null`.
+    pub fn bytes(&self, field: &str) -> Result<Vec<u8>, DecodeError> {
+        let bytes = match &self.value {
+            Value::Null => Some(Vec::new()),
+            Value::Text(text) => from_base64(text.as_bytes()),
+            Value::List(items) => items
+                .iter()
+                .map(|item| match &item.value {
+                    Value::Null => Some(0),
+                    Value::Number(text) => text.parse().ok(),
+                    _ => None,
+                })
+                .collect(),
+            _ => None,
+        };
+        bytes.ok_or_else(|| self.mismatch(field, "base64"))
     }
 
     /// A list.
@@ -90,6 +114,13 @@ impl Node {
             line: self.line,
             column: self.column,
         }
+    }
+}
+
+/// A text that is no document at all is one way not to be decoded.
+impl From<SyntaxError> for DecodeError {
+    fn from(SyntaxError { what, line, column }: SyntaxError) -> Self {
+        Self { what, line, column }
     }
 }
 

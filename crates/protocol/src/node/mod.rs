@@ -210,9 +210,14 @@ impl Node {
 
     /// The entry of `key` in a mapping, for the place of the key itself.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
+        self.entries().iter().rfind(|entry| entry.key == key)
+    }
+
+    /// The entries of a mapping; none of anything else.
+    pub fn entries(&self) -> &[Entry] {
         match &self.value {
-            Value::Map(entries) => entries.iter().rfind(|entry| entry.key == key),
-            _ => None,
+            Value::Map(entries) => entries,
+            _ => &[],
         }
     }
 

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, fmt};
 use percent_encoding::percent_decode_str;
 
 use super::MessageError;
-use crate::{Node, Secret, json::push_text};
+use crate::{Node, Secret, json::Object};
 
 /// The attribute of a `pkcs11:` URI that holds a PIN.
 const PIN_VALUE: &str = "pin-value=";
@@ -62,17 +62,11 @@ impl Configuration {
         Ok(read)
     }
 
-    pub(super) fn push_json(&self, out: &mut String) {
-        out.push('{');
-        for (index, (name, value)) in self.iter().enumerate() {
-            if index > 0 {
-                out.push(',');
-            }
-            push_text(out, name);
-            out.push(':');
-            push_text(out, value.expose());
+    pub(super) fn write(&self, mut object: Object<'_>) {
+        for (name, value) in self.iter() {
+            object.text(name, value.expose());
         }
-        out.push('}');
+        object.close();
     }
 
     /// More bytes than its JSON can take.

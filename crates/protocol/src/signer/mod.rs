@@ -13,7 +13,7 @@ use std::fmt;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use crate::{Node, node::DecodeError};
+use crate::{Node, json::Object, node::DecodeError};
 
 pub use configuration::{Configuration, pins};
 pub use options::{Hash, Options};
@@ -51,28 +51,22 @@ fn open(bytes: &[u8]) -> Result<(Node, String), MessageError> {
     }
     let node = Node::from_json(bytes).map_err(|e| MessageError::Unreadable(e.to_string()))?;
     node.map("the message")?;
-    if text(&node, "apiVersion")? != Some(API_VERSION) {
+    if node.text_of("apiVersion")? != Some(API_VERSION) {
         return Err(MessageError::Version);
     }
     let kind = required(&node, "kind")?.to_owned();
     Ok((node, kind))
 }
 
-/// The beginning of a message, up to and without the comma before its fields.
-fn begin(out: &mut String, kind: &str) {
-    out.push_str("{\"apiVersion\":\"");
-    out.push_str(API_VERSION);
-    out.push_str("\",\"kind\":\"");
-    out.push_str(kind);
-    out.push('"');
-}
-
-fn text<'a>(node: &'a Node, field: &str) -> Result<Option<&'a str>, DecodeError> {
-    node.get(field).map_or(Ok(None), |value| value.text(field))
+/// The beginning of a message, before its fields.
+fn begin<'a>(out: &'a mut String, kind: &str) -> Object<'a> {
+    let mut object = Object::open(out);
+    object.text("apiVersion", API_VERSION).text("kind", kind);
+    object
 }
 
 fn required<'a>(node: &'a Node, field: &str) -> Result<&'a str, MessageError> {
-    match text(node, field)? {
+    match node.text_of(field)? {
         Some(text) if !text.is_empty() => Ok(text),
         _ => Err(MessageError::Unreadable(format!("`{field}` is missing"))),
     }

@@ -1,8 +1,7 @@
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use zeroize::Zeroizing;
 
-use super::{Configuration, MessageError, Options, begin, open, required, required_bytes, text};
-use crate::{Secret, json::push_text};
+use super::{Configuration, MessageError, Options, begin, open, required, required_bytes};
+use crate::Secret;
 
 /// What a client asks of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +42,7 @@ impl Request {
                 let configuration = Configuration::read(&node)?;
                 let digest = required_bytes(&node, "digest")?;
                 // The proposal has a default for the type.
-                let kind = text(&node, "signerOptsType")?.filter(|kind| !kind.is_empty());
+                let kind = node.text_of("signerOptsType")?.filter(|kind| !kind.is_empty());
                 let kind = kind.unwrap_or(Options::DEFAULT_KIND);
                 let options = Options::read(kind, required(&node, "signerOpts")?)?;
                 match options.hash() {
@@ -86,23 +85,17 @@ impl Request {
     /// proposal. It is secret because a PIN may be among the configuration.
     pub fn to_json(&self) -> Secret {
         let mut out = Zeroizing::new(String::with_capacity(self.length()));
-        begin(&mut out, self.kind());
+        let mut message = begin(&mut out, self.kind());
         if let Self::Sign(request) = self {
-            out.push_str(",\"digest\":\"");
-            STANDARD.encode_string(&request.digest, &mut out);
-            out.push('"');
+            message.bytes("digest", &request.digest);
         }
         if let Some(configuration) = self.configuration() {
-            out.push_str(",\"configuration\":");
-            configuration.push_json(&mut out);
+            configuration.write(message.object("configuration"));
         }
-        if let Self::Sign(request) = self {
-            out.push_str(",\"signerOptsType\":");
-            push_text(&mut out, request.options.kind());
-            out.push_str(",\"signerOpts\":");
-            push_text(&mut out, &request.options.value());
+        if let Self::Sign(SignRequest { options, .. }) = self {
+            message.text("signerOptsType", options.kind()).text("signerOpts", &options.value());
         }
-        out.push('}');
+        message.close();
         Secret::new(std::mem::take(&mut *out))
     }
 

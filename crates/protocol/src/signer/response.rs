@@ -1,7 +1,5 @@
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-
-use super::{MessageError, begin, bytes, open, required_bytes, text};
-use crate::json::push_text;
+use super::{MessageError, begin, bytes, open, required_bytes};
+use crate::json::{push_bytes, push_list};
 
 /// What a plugin answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,15 +96,15 @@ impl Response {
                     .enumerate()
                     .map(|(index, node)| bytes(node, &format!("certificateChain[{index}]")))
                     .collect::<Result<_, _>>()?;
-                let prompt = text(&node, "userPrompt")?.filter(|text| !text.is_empty());
+                let prompt = node.text_of("userPrompt")?.filter(|text| !text.is_empty());
                 let prompt = prompt.map(str::to_owned);
                 Ok(Self::Certificate(CertificateResponse { certificate, chain, prompt }))
             }
             "SignResponse" => Ok(Self::Sign(required_bytes(&node, "signature")?)),
             "UnlockResponse" => Ok(Self::Unlock),
             "ErrorResponse" => Ok(Self::Error(ErrorResponse {
-                reason: Reason::parse(text(&node, "reason")?.unwrap_or_default()),
-                message: text(&node, "message")?.unwrap_or_default().to_owned(),
+                reason: Reason::parse(node.text_of("reason")?.unwrap_or_default()),
+                message: node.text_of("message")?.unwrap_or_default().to_owned(),
             })),
             _ => Err(MessageError::Kind),
         }
@@ -125,45 +123,27 @@ impl Response {
     /// The response as compact JSON, without a line break.
     pub fn to_json(&self) -> String {
         let mut out = String::new();
-        begin(&mut out, self.kind());
+        let mut message = begin(&mut out, self.kind());
         match self {
             Self::Certificate(response) => {
-                out.push_str(",\"certificate\":");
-                push_bytes(&mut out, &response.certificate);
+                message.bytes("certificate", &response.certificate);
                 if !response.chain.is_empty() {
-                    out.push_str(",\"certificateChain\":[");
-                    for (index, certificate) in response.chain.iter().enumerate() {
-                        if index > 0 {
-                            out.push(',');
-                        }
-                        push_bytes(&mut out, certificate);
-                    }
-                    out.push(']');
+                    let chain = message.field("certificateChain");
+                    push_list(chain, &response.chain, |out, certificate| {
+                        push_bytes(out, certificate);
+                    });
                 }
                 if let Some(prompt) = &response.prompt {
-                    out.push_str(",\"userPrompt\":");
-                    push_text(&mut out, prompt);
+                    message.text("userPrompt", prompt);
                 }
             }
-            Self::Sign(signature) => {
-                out.push_str(",\"signature\":");
-                push_bytes(&mut out, signature);
-            }
+            Self::Sign(signature) => _ = message.bytes("signature", signature),
             Self::Unlock => {}
             Self::Error(error) => {
-                out.push_str(",\"reason\":");
-                push_text(&mut out, error.reason.word());
-                out.push_str(",\"message\":");
-                push_text(&mut out, &error.message);
+                message.text("reason", error.reason.word()).text("message", &error.message);
             }
         }
-        out.push('}');
+        message.close();
         out
     }
-}
-
-fn push_bytes(out: &mut String, bytes: &[u8]) {
-    out.push('"');
-    STANDARD.encode_string(bytes, out);
-    out.push('"');
 }
