@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keyward_protocol::image::{
-    CacheKey, Login, ProposalResponse, Response, ResponseError, token_expiry,
-};
+use keyward_protocol::image::{Login, ProposalResponse, Response, ResponseError, token_expiry};
 
 use super::{
     Config,
-    cache::Hold,
     config::{Protocol, Provider},
 };
 
@@ -67,19 +64,19 @@ impl Scope {
         }
     }
 
+    /// The scope that this word on the wire names.
+    pub(super) fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.name() == word)
+    }
+
     /// The part of an image's name that an answer is cached under (LK-04).
     pub fn part(self, image: &str) -> &str {
         match self {
             Self::Image => image,
-            Self::Registry => registry(image),
+            Self::Registry => image.split('/').next().unwrap_or(image),
             Self::Global => "",
         }
     }
-}
-
-/// The text before the first slash.
-pub(super) fn registry(image: &str) -> &str {
-    image.split('/').next().unwrap_or(image)
 }
 
 /// Parses the output of `provider` for `image`.
@@ -89,26 +86,20 @@ pub(super) fn read(
     stdout: &[u8],
     now: Timestamp,
 ) -> Result<Answer, Unusable> {
-    let answer = match provider.protocol {
+    match provider.protocol {
         Protocol::Kubelet(version) => {
             let response = Response::read(stdout, version).map_err(Unusable::Response)?;
-            kubelet(provider, image, response)?
+            kubelet(provider, image, response)
         }
         Protocol::Proposal => {
             let response = ProposalResponse::read(stdout).map_err(Unusable::Response)?;
-            proposal(image, response, now)
+            Ok(proposal(image, response, now))
         }
-    };
-    Ok(answer)
+    }
 }
 
 fn kubelet(provider: &Provider, image: &str, response: Response) -> Result<Answer, Unusable> {
-    let scope = match response.key {
-        CacheKey::Image => Scope::Image,
-        CacheKey::Registry => Scope::Registry,
-        CacheKey::Global => Scope::Global,
-        CacheKey::Other(_) => return Err(Unusable::Key),
-    };
+    let scope = Scope::named(response.key.name()).ok_or(Unusable::Key)?;
     let nanos = response.duration.unwrap_or(provider.default_duration);
     let kept_for = u64::try_from(nanos).ok().filter(|n| *n > 0).map(Duration::from_nanos);
     Ok(Answer::new(image, scope, kept_for, response.auth))
@@ -119,7 +110,7 @@ fn kubelet(provider: &Provider, image: &str, response: Response) -> Result<Answe
 fn proposal(image: &str, response: ProposalResponse, now: Timestamp) -> Answer {
     let rest = response.expires.map(|at| at.duration_since(now));
     let kept_for = rest.and_then(|rest| Duration::try_from(rest).ok()).filter(|d| !d.is_zero());
-    let auth = vec![(registry(image).to_owned(), response.login)];
+    let auth = vec![(Scope::Registry.part(image).to_owned(), response.login)];
     Answer::new(image, Scope::Image, kept_for, auth)
 }
 
@@ -133,10 +124,6 @@ impl Answer {
         let image = image.to_owned();
         let (took, stderr) = (Duration::ZERO, String::new());
         Self { image, scope, kept_for, auth, runs: 1, took, stderr }
-    }
-
-    pub(super) fn hold(&self) -> Hold {
-        self.kept_for.map_or(Hold::Never, Hold::For)
     }
 
     /// The expiry inside the credentials, in wall-clock milliseconds: the earliest `exp` if all

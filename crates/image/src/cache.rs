@@ -36,15 +36,6 @@ impl Key {
     }
 }
 
-/// How long an answer is cached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hold {
-    /// Not at all.
-    Never,
-    /// For this long.
-    For(Duration),
-}
-
 /// A bounded number of answers.
 pub(super) struct Cache<V> {
     clock: SharedClock,
@@ -100,10 +91,9 @@ impl<V> Cache<V> {
         keys.iter().find_map(|key| inner.kept.get(key).filter(good)).map(|k| Arc::clone(&k.value))
     }
 
-    /// Caches an answer. `valid` is the expiry inside the credential, if it has one.
-    pub(super) fn put(&self, key: Key, value: &Arc<V>, hold: Hold, valid: Option<i64>) {
+    /// Caches an answer for this long. `valid` is the expiry inside the credential, if it has one.
+    pub(super) fn put(&self, key: Key, value: &Arc<V>, time: Duration, valid: Option<i64>) {
         let now = self.now();
-        let Hold::For(time) = hold else { return };
         let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         let until = Moment {
             wall: now.wall.saturating_add(millis),
@@ -172,7 +162,7 @@ mod tests {
         Key::of([text.as_bytes()])
     }
 
-    const MINUTE: Hold = Hold::For(Duration::from_secs(60));
+    const MINUTE: Duration = Duration::from_secs(60);
 
     #[test]
     fn an_answer_is_good_at_its_end_and_not_after() {
@@ -230,7 +220,7 @@ mod tests {
     fn a_full_shelf_gives_up_what_ends_first() {
         let (_, cache) = cache(2);
         for (name, seconds) in [("long", 90), ("short", 30), ("new", 60)] {
-            cache.put(key(name), &Arc::new(1), Hold::For(Duration::from_secs(seconds)), None);
+            cache.put(key(name), &Arc::new(1), Duration::from_secs(seconds), None);
         }
         assert!(cache.find(&[key("short")]).is_none());
         assert!(cache.find(&[key("long")]).is_some() && cache.find(&[key("new")]).is_some());

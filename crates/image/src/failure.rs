@@ -16,11 +16,10 @@ pub(super) fn needed_by(provider: &Provider) -> String {
 
 /// Adds how long the run took, if there was one.
 pub(super) fn after(error: Error, took: Duration) -> Error {
-    let millis = i64::try_from(took.as_millis()).unwrap_or(i64::MAX);
-    match millis {
+    match took.as_millis() {
         _ if took.is_zero() => error,
         0 => error.note("took", "less than 1ms"),
-        _ => error.note("took", duration::format(millis.saturating_mul(1_000_000))),
+        _ => error.note("took", duration::show(took)),
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
     Config, Keyring, Name, Pod, Reading, Settings,
     account::{Accounts, TokenRequest},
     answer::{Answer, Scope},
-    cache::{Cache, Hold, Key},
+    cache::{Cache, Key},
     config::{Provider, TokenCache},
     failure::needed_by,
     lookup::{FoundLogin, Lookup, Outcome, ProviderResult},
@@ -314,17 +314,18 @@ impl Images {
         };
         self.learn(question, &answer);
         let answer = Arc::new(answer);
+        let Some(time) = answer.kept_for else { return Ok(answer) };
         let mut client = question.client_key();
         if let (Some(token), Some(TokenCache::Token)) = (&told.token, question.cache()) {
             let hash = Key::of([token.expose().as_bytes()]);
             if token_expiry(token.expose()).is_none() {
                 let held = Held { hash, token: None };
-                self.tokens.put(client, &Arc::new(held), answer.hold(), None);
+                self.tokens.put(client, &Arc::new(held), time, None);
             }
             client = with_token(&client, &hash);
         }
         let key = question.key(answer.scope, &client);
-        self.cache.put(key, &answer, answer.hold(), answer.own_expiry());
+        self.cache.put(key, &answer, time, answer.own_expiry());
         Ok(answer)
     }
 
@@ -351,7 +352,7 @@ impl Images {
         {
             let client = if question.cache() == Some(TokenCache::Token) { client } else { own };
             let (key, end) = (question.key(good.scope, &client), good.own_expiry());
-            self.cache.put(key, &Arc::new(good), Hold::For(Duration::ZERO), end);
+            self.cache.put(key, &Arc::new(good), Duration::ZERO, end);
         }
         result
     }
@@ -395,7 +396,7 @@ impl Images {
         let rest = end.saturating_sub(self.runner.clock.now().as_second());
         let rest = Duration::from_secs(u64::try_from(rest).unwrap_or_default());
         let held = Held { hash: Key::of([token.expose().as_bytes()]), token: Some(token.clone()) };
-        self.tokens.put(client, &Arc::new(held), Hold::For(rest * 4 / 5), None);
+        self.tokens.put(client, &Arc::new(held), rest * 4 / 5, None);
     }
 
     fn learn(&self, question: &Question, answer: &Answer) {

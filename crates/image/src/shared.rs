@@ -175,8 +175,7 @@ impl<'a> SharedQuestion<'a> {
             return Scope::Image;
         }
         let learnt = self.sharing.store.get(&self.scope_name());
-        let learnt = learnt.as_ref().map(Secret::expose);
-        let learnt = Scope::ALL.into_iter().find(|scope| learnt == Some(scope.name()));
+        let learnt = learnt.and_then(|learnt| Scope::named(learnt.expose()));
         learnt.or(self.question.provider.known_key).unwrap_or(Scope::Registry)
     }
 
@@ -236,12 +235,7 @@ impl<'a> SharedQuestion<'a> {
         }
         Some(Shared::Answer(Answer {
             image: image.to_owned(),
-            scope: match response.key {
-                CacheKey::Image => Scope::Image,
-                CacheKey::Registry => Scope::Registry,
-                CacheKey::Global => Scope::Global,
-                CacheKey::Other(_) => return None,
-            },
+            scope: Scope::named(response.key.name())?,
             kept_for,
             auth: response.auth,
             runs: 0,
@@ -253,11 +247,7 @@ impl<'a> SharedQuestion<'a> {
 
 /// An answer for other processes: until when it is kept and the image that it was asked for, then the answer itself.
 fn written(answer: &Answer, until: i64) -> Secret {
-    let key = match answer.scope {
-        Scope::Image => CacheKey::Image,
-        Scope::Registry => CacheKey::Registry,
-        Scope::Global => CacheKey::Global,
-    };
+    let key = CacheKey::named(answer.scope.name());
     let response = Response { key, duration: None, auth: answer.auth.clone() };
     let body = response.to_json(Version::V1);
     Secret::new(format!("{until} {}\n{}", answer.image, body.expose()))

@@ -213,12 +213,7 @@ impl Response {
                 auth.push((entry.key.clone(), login));
             }
         }
-        let key = match node.text_of("cacheKeyType")?.unwrap_or_default() {
-            "Image" => CacheKey::Image,
-            "Registry" => CacheKey::Registry,
-            "Global" => CacheKey::Global,
-            other => CacheKey::Other(other.to_owned()),
-        };
+        let key = CacheKey::named(node.text_of("cacheKeyType")?.unwrap_or_default());
         Ok(Self { key, duration, auth })
     }
 
@@ -246,6 +241,16 @@ impl Response {
 }
 
 impl CacheKey {
+    /// The key that this word on the wire names.
+    pub fn named(word: &str) -> Self {
+        match word {
+            "Image" => Self::Image,
+            "Registry" => Self::Registry,
+            "Global" => Self::Global,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+
     /// The word on the wire.
     pub fn name(&self) -> &str {
         match self {

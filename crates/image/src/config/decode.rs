@@ -5,11 +5,11 @@ use std::{path::Path, sync::Arc};
 use keyward_protocol::{
     Node, Secret, duration,
     image::Version,
-    node::{Entry, Repeat, SyntaxError, Value},
+    node::{DecodeError, Entry, Repeat, SyntaxError, Value},
     text::{clean, same_name},
 };
 
-use super::{Class, Dialect, Draft, DraftTokens, Files, Problem, Said, kinds, proposal};
+use super::{Class, Draft, DraftTokens, Files, Problem, Said, kinds, proposal};
 use keyward_host::kubeconfig::Place;
 
 /// Decodes all files, and collects their problems.
@@ -143,17 +143,11 @@ impl Decoder<'_> {
     /// The text of a field, found without regard to case: the reference finds kind and version this
     /// way before it rejects the wrong spelling.
     fn folded<'n>(&mut self, root: &'n Node, field: &str) -> Option<(&'n str, u32)> {
-        let Value::Map(entries) = &root.value else { return None };
         let mut found = ("", root.line);
         let lower = field.to_ascii_lowercase();
-        for entry in entries.iter().filter(|entry| same_name(&entry.key, &lower)) {
-            match entry.value.text(field) {
-                Ok(text) => found = (text.unwrap_or(found.0), entry.line),
-                Err(error) => {
-                    self.mismatch(&error);
-                    return None;
-                }
-            }
+        for entry in root.entries().iter().filter(|entry| same_name(&entry.key, &lower)) {
+            let text = entry.value.text(field).map_err(|error| self.mismatch(&error)).ok()?;
+            found = (text.unwrap_or(found.0), entry.line);
         }
         Some(found)
     }
@@ -169,7 +163,7 @@ impl Decoder<'_> {
             "tokenAttributes",
         ];
         let known = if version == Version::V1 { FIELDS } else { &FIELDS[..FIELDS.len() - 1] };
-        let mut draft = self.draft(Dialect::Kubelet(version), field, node.line);
+        let mut draft = self.draft(Some(version), field, node.line);
         for entry in self.fields(node, field, known) {
             let at = format!("{field}.{}", entry.key);
             match entry.key.as_str() {
@@ -192,9 +186,9 @@ impl Decoder<'_> {
         draft
     }
 
-    pub(super) fn draft(&self, dialect: Dialect, field: &str, line: u32) -> Draft {
+    pub(super) fn draft(&self, form: Option<Version>, field: &str, line: u32) -> Draft {
         Draft {
-            dialect,
+            form,
             field: field.to_owned(),
             name: Said { line, ..Said::default() },
             api_version: Said { line, ..Said::default() },
@@ -221,10 +215,7 @@ impl Decoder<'_> {
             match entry.key.as_str() {
                 "serviceAccountTokenAudience" => tokens.audience = self.said(entry, &at),
                 "cacheType" => tokens.cache = self.said(entry, &at),
-                "requireServiceAccount" => match entry.value.bool(&at) {
-                    Ok(require) => tokens.require = require,
-                    Err(error) => self.mismatch(&error),
-                },
+                "requireServiceAccount" => tokens.require = self.checked(entry.value.bool(&at)),
                 "requiredServiceAccountAnnotationKeys" => tokens.required = self.texts(entry, &at),
                 "optionalServiceAccountAnnotationKeys" => tokens.optional = self.texts(entry, &at),
                 _ => {}
@@ -276,13 +267,7 @@ impl Decoder<'_> {
         field: &str,
         known: &[&str],
     ) -> Vec<&'n Entry> {
-        let entries = match node.map(field) {
-            Ok(entries) => entries.unwrap_or_default(),
-            Err(error) => {
-                self.mismatch(&error);
-                &[]
-            }
-        };
+        let entries = self.checked(node.map(field)).unwrap_or_default();
         let mut fields = Vec::new();
         for entry in entries {
             if known.contains(&entry.key.as_str()) {
@@ -301,13 +286,7 @@ impl Decoder<'_> {
     }
 
     pub(super) fn list<'n>(&mut self, node: &'n Node, field: &str) -> &'n [Node] {
-        match node.list(field) {
-            Ok(items) => items.unwrap_or_default(),
-            Err(error) => {
-                self.mismatch(&error);
-                &[]
-            }
-        }
+        self.checked(node.list(field)).unwrap_or_default()
     }
 
     pub(super) fn texts(&mut self, entry: &Entry, field: &str) -> Said<Vec<Said<String>>> {
@@ -326,17 +305,19 @@ impl Decoder<'_> {
     }
 
     pub(super) fn text<'n>(&mut self, node: &'n Node, field: &str) -> &'n str {
-        match node.text(field) {
-            Ok(text) => text.unwrap_or_default(),
-            Err(error) => {
-                self.mismatch(&error);
-                ""
-            }
-        }
+        self.checked(node.text(field)).unwrap_or_default()
+    }
+
+    /// What was read; nothing, and a problem, if it was of the wrong type.
+    fn checked<T>(&mut self, read: Result<Option<T>, DecodeError>) -> Option<T> {
+        read.unwrap_or_else(|error| {
+            self.mismatch(&error);
+            None
+        })
     }
 
     /// A decode error of the node reader begins with the field's name in backticks.
-    pub(super) fn mismatch(&mut self, error: &keyward_protocol::node::DecodeError) {
+    fn mismatch(&mut self, error: &DecodeError) {
         let split = error.what.strip_prefix('`').and_then(|rest| rest.split_once("` "));
         let (field, message) = split.unwrap_or(("", &error.what));
         self.hard(error.line, field, message);

@@ -182,7 +182,8 @@ impl fmt::Debug for Provider {
 
 /// A provider as written, not validated yet.
 struct Draft {
-    dialect: Dialect,
+    /// The version of `kubelet.config.k8s.io` of its file; none in the original proposal's form.
+    form: Option<Version>,
     /// `providers[0]`, in its file.
     field: String,
     name: Said<String>,
@@ -193,14 +194,6 @@ struct Draft {
     env: Vec<(String, Secret)>,
     tokens: Option<Said<DraftTokens>>,
     place: Place,
-}
-
-/// The form of a file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Dialect {
-    /// The kubelet's, in this version of `kubelet.config.k8s.io`.
-    Kubelet(Version),
-    Proposal,
 }
 
 /// A value and its line.
@@ -233,9 +226,9 @@ impl Draft {
 
     /// The validated provider.
     fn finish(self, reading: Reading) -> Option<Provider> {
-        let protocol = match self.dialect {
-            Dialect::Proposal => Protocol::Proposal,
-            Dialect::Kubelet(_) => Protocol::Kubelet(Version::parse(&self.api_version.value)?),
+        let protocol = match self.form {
+            None => Protocol::Proposal,
+            Some(_) => Protocol::Kubelet(Version::parse(&self.api_version.value)?),
         };
         let parsed = self.patterns.value.iter().map(|p| Pattern::parse(&p.value));
         let patterns = parsed.collect::<Result<Vec<_>, _>>().ok()?;
@@ -250,18 +243,13 @@ impl Draft {
             reading,
             name: self.name.value,
             protocol,
-            form: match self.dialect {
-                Dialect::Kubelet(version) => Some(version),
-                Dialect::Proposal => None,
-            },
+            form: self.form,
             patterns,
             default_duration: self.duration.map_or(0, |duration| duration.value),
             args: self.args,
-            known_key: known.and_then(|(_, value)| match value.expose() {
-                "Registry" => Some(Scope::Registry),
-                "Global" => Some(Scope::Global),
-                _ => None,
-            }),
+            known_key: known
+                .and_then(|(_, value)| Scope::named(value.expose()))
+                .filter(|scope| *scope != Scope::Image),
             env: self.env,
             tokens: self.tokens.and_then(|tokens| tokens.value.finish()),
             place: self.place,

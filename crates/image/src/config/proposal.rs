@@ -5,11 +5,11 @@
 
 use keyward_protocol::{Node, Secret, node::Value};
 
-use super::{Dialect, Draft, decode::Decoder};
+use super::{Draft, decode::Decoder};
 
 pub(super) fn provider(decoder: &mut Decoder<'_>, node: &Node, field: &str) -> Draft {
     const FIELDS: &[&str] = &["kind", "apiVersion", "name", "imageMatchers", "extraArgs"];
-    let mut draft = decoder.draft(Dialect::Proposal, field, node.line);
+    let mut draft = decoder.draft(None, field, node.line);
     draft.args = vec!["get-credentials".to_owned()];
     for entry in decoder.fields(node, field, FIELDS) {
         let at = format!("{field}.{}", entry.key);

@@ -4,7 +4,7 @@ use std::{collections::HashMap, path::Path};
 
 use keyward_protocol::{image::Version, text};
 
-use super::{Class, Dialect, Draft, DraftTokens, Files, Problem, Said};
+use super::{Class, Draft, DraftTokens, Files, Problem, Said};
 use crate::Pattern;
 
 /// Finds providers with the same name, even in different files.
@@ -41,11 +41,11 @@ struct Judge {
 impl Judge {
     fn draft(&mut self, draft: &Draft) {
         self.name(draft);
-        if draft.dialect != Dialect::Proposal {
+        if draft.form.is_some() {
             self.version(draft);
         }
         self.patterns(draft);
-        if draft.dialect != Dialect::Proposal {
+        if draft.form.is_some() {
             self.duration(draft);
         }
         if let Some(tokens) = &draft.tokens {
@@ -83,10 +83,7 @@ impl Judge {
     }
 
     fn patterns(&mut self, draft: &Draft) {
-        let field = match draft.dialect {
-            Dialect::Kubelet(_) => ".matchImages",
-            Dialect::Proposal => ".imageMatchers",
-        };
+        let field = if draft.form.is_some() { ".matchImages" } else { ".imageMatchers" };
         if draft.patterns.value.is_empty() {
             let message = "must have at least one pattern";
             self.add(Class::Required, draft, draft.patterns.line, field, message);
@@ -119,13 +116,8 @@ impl Judge {
         let line = |said: u32, or: u32| if said == 0 { or } else { said };
         if tokens.audience.value.is_empty() {
             let line = line(tokens.audience.line, said.line);
-            self.add(
-                Class::Required,
-                draft,
-                line,
-                field(".serviceAccountTokenAudience"),
-                "is missing",
-            );
+            let at = field(".serviceAccountTokenAudience");
+            self.add(Class::Required, draft, line, at, "is missing");
         }
         if tokens.require.is_none() {
             let message =
