@@ -11,7 +11,7 @@ use keyward_protocol::{
     Node, Secret, Url,
     image::Login,
     node::DecodeError,
-    text::{self, same_name},
+    text::{self, lossy, same_name},
 };
 
 use super::{Index, Name, Pattern, Reading};
@@ -135,16 +135,6 @@ fn split_auth(auth: &str) -> Option<Login> {
     let text = Secret::new(lossy(&bytes));
     let (username, password) = text.expose().split_once(':')?;
     Some(Login { username: username.to_owned(), password: Secret::new(password) })
-}
-
-/// A text with U+FFFD for each invalid byte, as the reference shows it.
-fn lossy(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
-    }
-    text
 }
 
 /// A location in the form used for comparison: without `http://` or `https://`, and without the

@@ -92,8 +92,34 @@ impl Runner {
         told: &Told,
         budget: Duration,
     ) -> Result<Answer, Error> {
-        let result = self.attempts(provider, program, image, told, budget);
-        result.map_err(|error| error.needed_by(failure::needed_by(provider)))
+        for warning in &program.warnings {
+            tracing::debug!(provider = provider.name, warning);
+        }
+        let start = SystemClock.elapsed();
+        let mut pauses = self.settings.retries.iter();
+        let mut number = 1_usize;
+        loop {
+            let spent = SystemClock.elapsed().saturating_sub(start);
+            let rest = budget.saturating_sub(spent);
+            let (error, again) = match self.run(provider, image, told, program, rest) {
+                Ok(answer) => return Ok(Answer { runs: number, ..answer }),
+                Err(failed) => failed,
+            };
+            let error = error.needed_by(failure::needed_by(provider));
+            let spent = SystemClock.elapsed().saturating_sub(start);
+            let pause = pauses.next().filter(|pause| spent + **pause < budget);
+            let (true, Some(pause)) = (again, pause) else {
+                return Err(match number {
+                    1 => error,
+                    _ => error.note("tried", format!("{number} times")),
+                });
+            };
+            tracing::debug!(provider = provider.name, ?pause, "a provider is run again");
+            if Cancel::default().pause(*pause) {
+                return Err(error);
+            }
+            number += 1;
+        }
     }
 
     /// The program of a provider that is about to run. A missing one counts as a failed run, as in the kubelet.
@@ -109,43 +135,6 @@ impl Runner {
         let settings = &self.settings;
         let folder = settings.bin_dir.as_deref();
         Program::locate(&provider.name, folder, &settings.trusted, &self.surroundings)
-    }
-
-    fn attempts(
-        &self,
-        provider: &Provider,
-        program: &Program,
-        image: &str,
-        told: &Told,
-        budget: Duration,
-    ) -> Result<Answer, Error> {
-        for warning in &program.warnings {
-            tracing::debug!(provider = provider.name, warning);
-        }
-        let start = SystemClock.elapsed();
-        let mut pauses = self.settings.retries.iter();
-        let mut number = 1_usize;
-        loop {
-            let spent = SystemClock.elapsed().saturating_sub(start);
-            let rest = budget.saturating_sub(spent);
-            let (error, again) = match self.run(provider, image, told, program, rest) {
-                Ok(answer) => return Ok(Answer { runs: number, ..answer }),
-                Err(failed) => failed,
-            };
-            let spent = SystemClock.elapsed().saturating_sub(start);
-            let pause = pauses.next().filter(|pause| spent + **pause < budget);
-            let (true, Some(pause)) = (again, pause) else {
-                return Err(match number {
-                    1 => error,
-                    _ => error.note("tried", format!("{number} times")),
-                });
-            };
-            tracing::debug!(provider = provider.name, ?pause, "a provider is run again");
-            if Cancel::default().pause(*pause) {
-                return Err(error);
-            }
-            number += 1;
-        }
     }
 
     /// Runs the provider once. An error says whether a retry may help.
@@ -180,11 +169,11 @@ impl Runner {
         let echoed = |answer: &Answer| {
             told.shared && told.token.as_ref().is_some_and(|token| answer.echoes(token.expose()))
         };
-        let answer = match read {
+        let read = match read {
             Ok(answer) if echoed(&answer) => Err(Unusable::Echo),
             other => other,
         };
-        let mut answer = answer.map_err(|wrong| {
+        let mut answer = read.map_err(|wrong| {
             let error = failure::bad_answer(&run, &output, wrong);
             (failure::after(error, output.took), false)
         })?;

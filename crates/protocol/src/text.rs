@@ -227,6 +227,29 @@ pub fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
+/// Text with one U+FFFD for each byte that is not UTF-8, as Go has it.
+///
+/// ```
+/// # use keyward_protocol::text::lossy;
+/// assert_eq!(lossy(b"a\xe2\x82"), "a\u{fffd}\u{fffd}");
+/// ```
+pub fn lossy(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    push_lossy(&mut text, bytes);
+    text
+}
+
+/// Appends what [`lossy`] returns.
+pub(crate) fn push_lossy(text: &mut String, bytes: &[u8]) {
+    if let Ok(good) = std::str::from_utf8(bytes) {
+        return text.push_str(good);
+    }
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+}
+
 fn is_shown(character: char) -> bool {
     match character {
         ' '..='~' | '\u{9}'..='\u{d}' => true,

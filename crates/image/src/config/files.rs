@@ -25,47 +25,36 @@ impl Files {
     /// Does what [`read`](Self::read) does, in a copy of another file system: `place` says where a path of that
     /// system is here.
     pub fn read_at(path: &Path, place: impl Fn(&Path) -> PathBuf) -> Result<Self, Faults> {
-        let fault = |what: &str, at: &Path, error: &io::Error| {
-            let message = format!("{what} cannot be read: {}", file::reason(error));
-            settle(Stage::Read, vec![Problem::new(Class::Unreadable, at, 0, "", message)])
+        let problem = |at: &Path, message| Problem::new(Class::Unreadable, at, 0, "", message);
+        let fault = |at: &Path, message: String| Faults {
+            stage: Stage::Read,
+            problems: vec![problem(at, message)],
         };
-        let found = match fs::metadata(place(path)) {
-            Ok(found) => found,
-            Err(error) => return fault("the configuration", path, &error).map(|()| Self::none()),
-        };
-        let paths = if found.is_dir() {
-            match list(&place(path)) {
-                Ok(found) => {
-                    let names = found.iter().filter_map(|found| found.file_name());
-                    names.map(|name| path.join(name)).collect()
-                }
-                Err(error) => return fault("the directory", path, &error).map(|()| Self::none()),
-            }
+        let found = fs::metadata(place(path))
+            .map_err(|error| fault(path, unreadable("the configuration", &error)))?;
+        let paths: Vec<PathBuf> = if found.is_dir() {
+            let found = list(&place(path))
+                .map_err(|error| fault(path, unreadable("the directory", &error)))?;
+            let names = found.iter().filter_map(|found| found.file_name());
+            names.map(|name| path.join(name)).collect()
         } else {
             vec![path.to_owned()]
         };
         if paths.is_empty() {
             let message = "there is no `.json`, `.yaml` or `.yml` file in this directory";
-            settle(Stage::Read, vec![Problem::new(Class::Unreadable, path, 0, "", message)])?;
+            return Err(fault(path, message.to_owned()));
         }
         // A pipe in a directory would block; one given by name may come from a shell.
         let limits = if found.is_dir() { Limits::GIVEN.regular() } else { Limits::GIVEN };
-        let mut files = Self::none();
-        let mut problems = Vec::new();
+        let (mut files, mut problems) = (Vec::new(), Vec::new());
         for path in paths {
             match file::read(&place(&path), &limits) {
-                Ok(bytes) => files.0.push((path.into(), bytes)),
-                Err(error) => problems.push(Problem::new(
-                    Class::Unreadable,
-                    &path,
-                    0,
-                    "",
-                    format!("the file cannot be read: {}", file::reason(&error)),
-                )),
+                Ok(bytes) => files.push((path.into(), bytes)),
+                Err(error) => problems.push(problem(&path, unreadable("the file", &error))),
             }
         }
         settle(Stage::Read, problems)?;
-        Ok(files)
+        Ok(Self(files))
     }
 
     /// One file whose bytes are already here; `path` is for messages.
@@ -90,10 +79,10 @@ impl Files {
             text
         })
     }
+}
 
-    fn none() -> Self {
-        Self(Vec::new())
-    }
+fn unreadable(what: &str, error: &io::Error) -> String {
+    format!("{what} cannot be read: {}", file::reason(error))
 }
 
 /// The relevant files of a directory, in order.

@@ -6,6 +6,7 @@ use super::{
     Entry, MAX_DEPTH, Node, Spelling, SyntaxError, Value,
     budget::{Budget, Exceeded},
 };
+use crate::text::push_lossy;
 
 /// Reads one value and white space after it.
 pub(super) fn read(bytes: &[u8]) -> Result<Node, SyntaxError> {
@@ -339,20 +340,5 @@ impl Reader<'_> {
     fn error(&mut self, what: &str) -> SyntaxError {
         let (line, column) = self.place();
         SyntaxError { what: what.to_owned(), line, column }
-    }
-}
-
-/// Appends bytes that should be UTF-8, with one U+FFFD for each byte that is not.
-pub(super) fn push_lossy(text: &mut String, mut bytes: &[u8]) {
-    loop {
-        match std::str::from_utf8(bytes) {
-            Ok(good) => return text.push_str(good),
-            Err(error) => {
-                let (good, bad) = bytes.split_at(error.valid_up_to());
-                text.push_str(std::str::from_utf8(good).unwrap_or_default());
-                text.push(char::REPLACEMENT_CHARACTER);
-                bytes = &bad[1..];
-            }
-        }
     }
 }

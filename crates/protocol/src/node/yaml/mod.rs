@@ -26,7 +26,6 @@ use zeroize::Zeroizing;
 use super::{
     Entry, MAX_DEPTH, MOST_REPEATS, Node, Repeat, SyntaxError, Value,
     budget::{Budget, Exceeded},
-    json::push_lossy,
     layout::{Item, Shape},
 };
 pub(super) use block::read_items;

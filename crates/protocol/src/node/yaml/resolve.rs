@@ -1,7 +1,10 @@
 //! What a YAML scalar is: go-yaml's reading of YAML 1.1.
 
-use super::push_lossy;
-use crate::{json, text::from_base64, time};
+use crate::{
+    json,
+    text::{from_base64, lossy},
+    time,
+};
 
 /// A scalar after resolution, with the distinctions that matter for keys.
 #[derive(Debug, Clone, PartialEq)]
@@ -189,9 +192,7 @@ fn finite(text: &str) -> Option<Scalar> {
 
 fn binary(text: &str) -> Result<Scalar, &'static str> {
     let bytes = from_base64(text.as_bytes()).ok_or("tagged `!!binary` but not base64")?;
-    let mut text = String::new();
-    push_lossy(&mut text, &bytes);
-    Ok(Scalar::Binary(text))
+    Ok(Scalar::Binary(lossy(&bytes)))
 }
 
 /// A float as a key: the reference rounds to 32 bits and switches to exponents early.
