@@ -132,7 +132,7 @@ impl StaticFetch {
         // The same content is the same credential: nothing was rotated.
         if let Some(last) = last
             && last.token == token
-            && same(last.credential.pair(), pair.as_ref())
+            && last.credential.pair().map(Arc::as_ptr) == pair.as_ref().map(Arc::as_ptr)
         {
             return Ok(Last { token, credential: last.credential.copy() });
         }
@@ -270,13 +270,5 @@ pub(crate) fn keep_known(pair: Pair, known: Option<&Arc<Pair>>) -> Arc<Pair> {
     match known {
         Some(known) if known.chain == pair.chain => Arc::clone(known),
         _ => Arc::new(pair),
-    }
-}
-
-fn same(a: Option<&Arc<Pair>>, b: Option<&Arc<Pair>>) -> bool {
-    match (a, b) {
-        (None, None) => true,
-        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-        _ => false,
     }
 }

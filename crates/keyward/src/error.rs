@@ -60,7 +60,7 @@ impl Error {
     }
 
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { kind, message: message.into(), source: None }))
+        Self::of(kind, message.into(), None)
     }
 
     pub(crate) fn because(
@@ -68,38 +68,32 @@ impl Error {
         message: impl Into<String>,
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Self {
-        Self(Arc::new(Inner {
-            kind,
-            message: message.into(),
-            source: Some(Source::Other(source.into())),
-        }))
+        Self::of(kind, message.into(), Some(Source::Other(source.into())))
+    }
+
+    fn of(kind: Kind, message: String, source: Option<Source>) -> Self {
+        Self(Arc::new(Inner { kind, message, source }))
     }
 }
 
 impl Error {
     /// The error for a configuration that the host rejects.
     pub(crate) fn config(error: keyward_host::Error) -> Self {
-        Self::host(Kind::BadConfig, "the configuration cannot be used", error)
+        let message = "the configuration cannot be used".to_owned();
+        Self::of(Kind::BadConfig, message, Some(Source::Credential(error)))
     }
 
     /// The error for a handshake that the external signer did not sign, or that failed despite it.
     pub(crate) fn unsigned(origin: &Origin, error: keyward_host::Error) -> Self {
         let message = format!("there is no signed connection with `{origin}`");
-        Self::host(Kind::Credential, &message, error)
-    }
-
-    fn host(kind: Kind, message: &str, error: keyward_host::Error) -> Self {
-        Self(Arc::new(Inner {
-            kind,
-            message: message.into(),
-            source: Some(Source::Credential(error)),
-        }))
+        Self::of(Kind::Credential, message, Some(Source::Credential(error)))
     }
 }
 
 impl From<keyward_host::Error> for Error {
     fn from(error: keyward_host::Error) -> Self {
-        Self::host(Kind::Credential, "there is no credential for the request", error)
+        let message = "there is no credential for the request".to_owned();
+        Self::of(Kind::Credential, message, Some(Source::Credential(error)))
     }
 }
 

@@ -120,15 +120,8 @@ impl Shared {
 
 /// Whether both show the same certificate, whether the key is local or with a signer.
 pub(crate) fn same_certificate(one: &Credential, other: &Credential) -> bool {
-    same(one.pair(), other.pair()) && same(one.signer(), other.signer())
-}
-
-fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-        (None, None) => true,
-        _ => false,
-    }
+    one.pair().map(Arc::as_ptr) == other.pair().map(Arc::as_ptr)
+        && one.signer().map(Arc::as_ptr) == other.signer().map(Arc::as_ptr)
 }
 
 impl Transport<Body> for Generations {

@@ -23,7 +23,7 @@ use crate::{
     connect::{Connector, Dialer},
     error::Kind,
     pool::{Pool, Settings},
-    tls::{Trust, default_provider},
+    tls::{Trust, provider_or_default},
 };
 
 /// The time limit of a call, redirects included.
@@ -76,11 +76,7 @@ impl Https {
     }
 
     async fn send(&self, call: &Call<'_>, url: &Url) -> Result<Response<Incoming>, Error> {
-        let provider = self
-            .provider
-            .clone()
-            .or_else(default_provider)
-            .ok_or_else(|| Error::new(Kind::BadConfig, "no cryptography provider was given"))?;
+        let provider = provider_or_default(self.provider.clone())?;
         let trust = match call.authorities {
             Some(pem) => Trust::authorities(provider, pem)?,
             None => Trust::system(provider),

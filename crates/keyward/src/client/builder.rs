@@ -16,7 +16,7 @@ use crate::{
     generation::Generations,
     oidc::Https,
     pool,
-    tls::{Trust, default_provider},
+    tls::{Trust, provider_or_default},
 };
 
 /// Configures a [`Client`]. Times default to client-go's where it has them.
@@ -222,11 +222,7 @@ impl Builder {
     /// Fails when the kubeconfig's URLs, names or certificates cannot be used.
     pub fn build(self, target: &Target, source: Source) -> Result<Client, Error> {
         let origin = Origin::parse(&target.cluster.value.server)?;
-        let provider = self
-            .provider
-            .or_else(default_provider)
-            .ok_or_else(|| Error::new(Kind::BadConfig, "no cryptography provider was given"))?;
-        let trust = Trust::of(target, provider)?;
+        let trust = Trust::of(target, provider_or_default(self.provider)?)?;
         let connector = Connector::new(
             origin.clone(),
             trust,

@@ -15,15 +15,13 @@ use rustls::{
     sign::{CertifiedKey, Signer, SigningKey, SingleCertAndKey},
 };
 
-use super::default_provider;
+use super::provider_or_default;
 use crate::{Error, error::Kind};
 
 /// Checks that a client can use this pair in a handshake: some keys are well-formed, but of a kind or
 /// length that cannot sign one.
 pub fn check_pair(pair: &Pair) -> Result<(), Error> {
-    let provider = default_provider()
-        .ok_or_else(|| Error::new(Kind::BadConfig, "no cryptography provider was given"))?;
-    load(&provider, pair).map(drop)
+    load(&*provider_or_default(None)?, pair).map(drop)
 }
 
 /// Shows the pair's certificate in every handshake that asks for one. rustls would parse the certificate
@@ -39,10 +37,7 @@ pub(super) fn resolver(
 
 fn load(provider: &CryptoProvider, pair: &Pair) -> Result<Arc<dyn SigningKey>, Error> {
     provider.key_provider.load_private_key(rustls_key(&pair.key)).or_else(|error| {
-        let own: Option<Arc<dyn SigningKey>> = match P521::load(&pair.key) {
-            Some(key) => Some(Arc::new(key)),
-            None => None,
-        };
+        let own = P521::load(&pair.key).map(|key| Arc::new(key) as Arc<dyn SigningKey>);
         own.ok_or_else(|| {
             let message = "the client certificate's key cannot be used to sign a handshake";
             Error::because(Kind::Credential, message, error)

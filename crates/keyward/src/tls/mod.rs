@@ -58,8 +58,7 @@ impl Trust {
     /// Trusts the authorities of this machine. They are read at the first handshake, because parsing
     /// them costs milliseconds.
     pub fn system(provider: Arc<CryptoProvider>) -> Self {
-        let verifier = Arc::new(Verifier::new(&provider, Authorities::System));
-        Self { proxy: verifier.clone(), verifier, provider, name: None }
+        Self::by(provider, Authorities::System)
     }
 
     /// Trusts the authorities in these PEM blocks and no others. Blocks that are not certificates are
@@ -83,7 +82,11 @@ impl Trust {
 
     /// Trusts any certificate: whoever answers gets the credential.
     pub fn danger_any_server(provider: Arc<CryptoProvider>) -> Self {
-        let verifier = Arc::new(Verifier::new(&provider, Authorities::DangerAny));
+        Self::by(provider, Authorities::DangerAny)
+    }
+
+    fn by(provider: Arc<CryptoProvider>, authorities: Authorities) -> Self {
+        let verifier = Arc::new(Verifier::new(&provider, authorities));
         Self { proxy: verifier.clone(), verifier, provider, name: None }
     }
 
@@ -235,8 +238,17 @@ pub(crate) fn server_name(name: &str) -> Result<ServerName<'static>, Error> {
     })
 }
 
+/// The provider that was given, or else the default one.
+pub(crate) fn provider_or_default(
+    given: Option<Arc<CryptoProvider>>,
+) -> Result<Arc<CryptoProvider>, Error> {
+    given
+        .or_else(default_provider)
+        .ok_or_else(|| Error::new(Kind::BadConfig, "no cryptography provider was given"))
+}
+
 /// The provider of the crate's features, or else the one that the process installed.
-pub(crate) fn default_provider() -> Option<Arc<CryptoProvider>> {
+fn default_provider() -> Option<Arc<CryptoProvider>> {
     #[cfg(feature = "ring")]
     let chosen = Some(ring_provider());
     #[cfg(all(feature = "aws-lc-rs", not(feature = "ring")))]
