@@ -237,7 +237,7 @@ impl<T> Run<T> {
         if self.result.set(result).is_err() {
             return;
         }
-        self.retire();
+        self.retire(&mut lock(&self.current));
         let hook = lock(&self.waiters).abandoned.take();
         drop(hook);
         self.completed.notify_all();
@@ -245,8 +245,7 @@ impl<T> Run<T> {
     }
 
     /// Nobody joins this run any more.
-    fn retire(&self) {
-        let mut current = lock(&self.current);
+    fn retire(&self, current: &mut Option<Arc<Self>>) {
         if current.as_deref().is_some_and(|run| std::ptr::eq(run, self)) {
             *current = None;
         }
@@ -261,9 +260,7 @@ impl<T> Run<T> {
         let Some(hook) = waiters.abandoned.take() else {
             return;
         };
-        if current.as_deref().is_some_and(|run| std::ptr::eq(run, self)) {
-            *current = None;
-        }
+        self.retire(&mut current);
         drop(waiters);
         drop(current);
         hook();

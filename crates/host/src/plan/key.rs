@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use keyward_protocol::exec::Version;
+use keyward_protocol::{Node, Secret, exec::Version};
 use zeroize::Zeroizing;
 
 use super::{Draft, StderrMode};
@@ -49,6 +49,24 @@ impl Row {
         self.put(number.to_le_bytes());
     }
 
+    fn list<P: AsRef<[u8]>>(&mut self, parts: impl ExactSizeIterator<Item = P>) {
+        self.number(parts.len());
+        parts.for_each(|part| self.put(part));
+    }
+
+    fn pairs(&mut self, pairs: &[(String, Secret)]) {
+        self.number(pairs.len());
+        for (name, value) in pairs {
+            self.put(name);
+            self.put(value.expose());
+        }
+    }
+
+    /// Something that has no fields to compare: only itself is the same.
+    fn object<T: ?Sized>(&mut self, object: Option<&Arc<T>>) {
+        self.number(object.map_or(0, |object| Arc::as_ptr(object).cast::<()>().addr()));
+    }
+
     fn user(&mut self, draft: &Draft) {
         let user = &draft.target().user.value;
         for part in [
@@ -70,24 +88,13 @@ impl Row {
                 self.put(part);
             }
             self.number(usize::from(exec.provide_cluster_info));
-            self.number(exec.args.len());
-            for arg in &exec.args {
-                self.put(arg);
-            }
-            self.number(exec.env.len());
-            for (name, value) in &exec.env {
-                self.put(name);
-                self.put(value.expose());
-            }
+            self.list(exec.args.iter());
+            self.pairs(&exec.env);
         }
         self.number(user.auth_provider.iter().len());
         if let Some(provider) = &user.auth_provider {
             self.put(&provider.name);
-            self.number(provider.config.len());
-            for (name, value) in &provider.config {
-                self.put(name);
-                self.put(value.expose());
-            }
+            self.pairs(&provider.config);
         }
     }
 
@@ -106,14 +113,8 @@ impl Row {
             self.put(&cluster.certificate_authority_data);
             self.put(&cluster.proxy_url);
             self.number(usize::from(cluster.disable_compression));
-            self.put(
-                draft
-                    .target()
-                    .exec_config
-                    .as_ref()
-                    .map(keyward_protocol::Node::to_json)
-                    .unwrap_or_default(),
-            );
+            let config = draft.target().exec_config.as_ref();
+            self.put(config.map(Node::to_json).unwrap_or_default());
         }
     }
 
@@ -121,17 +122,11 @@ impl Row {
         let rules = draft.rules();
         self.put(rules.policy.name());
         if let Policy::Allowlist(list) = &rules.policy {
-            self.number(list.len());
-            for entry in list {
-                self.put(entry);
-            }
+            self.list(list.iter());
         }
         self.number(usize::from(rules.fault.is_some()));
         for paths in [&rules.trusted, &rules.folders] {
-            self.number(paths.len());
-            for path in paths {
-                self.put(path.as_os_str().as_encoded_bytes());
-            }
+            self.list(paths.iter().map(|path| path.as_os_str().as_encoded_bytes()));
         }
         self.surroundings(draft);
     }
@@ -159,36 +154,24 @@ impl Row {
             StderrMode::Auto => self.put("auto"),
             StderrMode::Kept => self.put("kept"),
             StderrMode::Shown => self.put("shown"),
-            StderrMode::Sink(sink) => self.number(Arc::as_ptr(sink).cast::<()>().addr()),
+            StderrMode::Sink(sink) => self.object(Some(sink)),
             StderrMode::PassThrough(sink) => {
                 self.put("pass through");
-                self.number(Arc::as_ptr(sink).cast::<()>().addr());
+                self.object(Some(sink));
             }
         }
         match &settings.environment {
             Environment::Inherit => self.put("inherit"),
             Environment::Clean => self.put("clean"),
-            Environment::Only(names) => {
-                self.number(names.len());
-                for name in names {
-                    self.put(name);
-                }
-            }
+            Environment::Only(names) => self.list(names.iter()),
         }
-        self.number(settings.variables.len());
-        for (name, value) in &settings.variables {
-            self.put(name);
-            self.put(value.expose());
-        }
+        self.pairs(&settings.variables);
         self.number(settings.limits.stdout);
         self.number(settings.limits.stderr);
         self.number(usize::from(settings.strict));
         self.put(format!("{:?}", settings.form));
-        let prompts = settings.prompts.as_ref();
-        self.number(prompts.map_or(0, |sink| Arc::as_ptr(sink).cast::<()>().addr()));
-        let exchange = settings.exchange.as_ref();
-        self.number(exchange.map_or(0, |exchange| Arc::as_ptr(exchange).cast::<()>().addr()));
-        let broker = settings.broker.as_ref();
-        self.number(broker.map_or(0, |broker| Arc::as_ptr(broker).cast::<()>().addr()));
+        self.object(settings.prompts.as_ref());
+        self.object(settings.exchange.as_ref());
+        self.object(settings.broker.as_ref());
     }
 }
