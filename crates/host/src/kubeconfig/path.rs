@@ -1,9 +1,11 @@
 //! Paths in a kubeconfig are relative to the file they stand in (KC-17, KC-18).
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::{Class, Cluster, Place, Problem, User};
 use keyward_process::surroundings::Surroundings;
+
+use crate::rules::clean;
 
 /// Makes the paths of a cluster absolute; those from memory (KC-22) stay as they are.
 pub(super) fn settle_cluster(
@@ -78,20 +80,6 @@ fn settle(path: &mut String, base: &Path, place: &Place) -> Result<(), Problem> 
             "has a relative path, and the folder of the kubeconfig is not UTF-8",
         )),
     }
-}
-
-fn clean(path: &Path) -> PathBuf {
-    let mut clean = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                clean.pop();
-            }
-            other => clean.push(other),
-        }
-    }
-    clean
 }
 
 #[cfg(all(test, unix))]

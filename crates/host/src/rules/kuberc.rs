@@ -80,9 +80,7 @@ enum Unread {
     Absent,
     Io(io::Error),
     /// What is wrong, and the line where.
-    Wrong(String, u32),
-    /// A policy that does not hold together.
-    Invalid(Error, u32),
+    Wrong(Error, u32),
 }
 
 impl Unread {
@@ -103,8 +101,7 @@ impl Unread {
             Self::Io(error) => {
                 closed(Error::new(Kind::BadConfig, "cannot read the kuberc"), 0).because(error)
             }
-            Self::Wrong(what, line) => closed(Error::new(Kind::BadConfig, what), line),
-            Self::Invalid(error, line) => closed(error, line),
+            Self::Wrong(error, line) => closed(error, line),
         }
     }
 }
@@ -124,17 +121,14 @@ fn parse(bytes: &[u8]) -> Result<Policy, Unread> {
     let mut others = Vec::new();
     for (text, line) in split(bytes) {
         let node = Node::from_json_or_yaml(text).map_err(|error| {
-            Unread::Wrong(format!("the kuberc cannot be read: {}", error.what), error.line + line)
+            wrong(format!("the kuberc cannot be read: {}", error.what), error.line + line)
         })?;
         if matches!(node.value, Value::Null) {
             continue;
         }
         for key in [POLICY, ALLOWLIST] {
             if let Some(second) = said_again(text, key) {
-                return Err(Unread::Wrong(
-                    format!("`{key}` stands twice in the kuberc"),
-                    line + second,
-                ));
+                return Err(wrong(format!("`{key}` stands twice in the kuberc"), line + second));
             }
         }
         let document = Document { node, line };
@@ -147,7 +141,7 @@ fn parse(bytes: &[u8]) -> Result<Policy, Unread> {
     let Some(said) = said else {
         return match others.first() {
             None => Ok(Policy::AllowAll),
-            Some(other) => Err(Unread::Wrong(
+            Some(other) => Err(wrong(
                 format!("the kuberc has no `Preference` of a version of `{GROUP}` that is known"),
                 other.place(),
             )),
@@ -155,10 +149,8 @@ fn parse(bytes: &[u8]) -> Result<Policy, Unread> {
     };
     for other in &others {
         if other.has_policy() && other.words() != said.words() {
-            return Err(Unread::Wrong(
-                "the kuberc has a plugin policy in a document that does not count".into(),
-                other.place(),
-            ));
+            let what = "the kuberc has a plugin policy in a document that does not count";
+            return Err(wrong(what, other.place()));
         }
     }
     said.policy()
@@ -252,13 +244,13 @@ impl Document {
         };
         if self.version() == Some(Version::V1Alpha1) && self.has_policy() {
             return Err(self.wrong(
-                &format!("`{GROUP}/v1alpha1` has no plugin policy; `v1beta1` has"),
+                format!("`{GROUP}/v1alpha1` has no plugin policy; `v1beta1` has"),
                 self.node.line,
             ));
         }
         if let Some(stranger) = entries.iter().find(|e| !FIELDS.contains(&e.key.as_str())) {
             return Err(self.wrong(
-                &format!("the kuberc has an unknown field `{}`", inline(&stranger.key)),
+                format!("the kuberc has an unknown field `{}`", inline(&stranger.key)),
                 stranger.line,
             ));
         }
@@ -266,7 +258,7 @@ impl Document {
             if let Some(node) = self.node.get(key)
                 && !matches!(node.value, Value::List(_) | Value::Null)
             {
-                return Err(self.wrong(&format!("`{key}` of the kuberc is not a list"), node.line));
+                return Err(self.wrong(format!("`{key}` of the kuberc is not a list"), node.line));
             }
         }
         let name = match self.node.get(POLICY) {
@@ -275,7 +267,7 @@ impl Document {
         };
         let place = self.node.get(POLICY).map_or(self.node.line, |n| n.line);
         Policy::new(name, self.allowlist()?)
-            .map_err(|error| Unread::Invalid(error, self.line + place))
+            .map_err(|error| Unread::Wrong(error, self.line + place))
     }
 
     fn allowlist(&self) -> Result<Option<Vec<String>>, Unread> {
@@ -287,7 +279,7 @@ impl Document {
             Value::List(items) => {
                 items.iter().map(|item| self.entry(item)).collect::<Result<_, _>>().map(Some)
             }
-            _ => Err(self.wrong(&format!("`{ALLOWLIST}` is not a list"), list.line)),
+            _ => Err(self.wrong(format!("`{ALLOWLIST}` is not a list"), list.line)),
         }
     }
 
@@ -298,7 +290,7 @@ impl Document {
             Value::Null => &[],
             _ => {
                 return Err(self.wrong(
-                    &format!("an entry of `{ALLOWLIST}` is not a mapping with `command`"),
+                    format!("an entry of `{ALLOWLIST}` is not a mapping with `command`"),
                     item.line,
                 ));
             }
@@ -310,7 +302,7 @@ impl Document {
                 "command" => command = self.text(&entry.value, "command")?,
                 other => {
                     return Err(self.wrong(
-                        &format!(
+                        format!(
                             "an entry of `{ALLOWLIST}` has an unknown field `{}`",
                             inline(other)
                         ),
@@ -323,7 +315,7 @@ impl Document {
             (name, "") => Ok(name.to_owned()),
             (name, command) if name.is_empty() || name == command => Ok(command.to_owned()),
             _ => Err(self.wrong(
-                &format!("an entry of `{ALLOWLIST}` has a `name` and another `command`"),
+                format!("an entry of `{ALLOWLIST}` has a `name` and another `command`"),
                 item.line,
             )),
         }
@@ -333,11 +325,15 @@ impl Document {
         match &node.value {
             Value::Text(text) => Ok(text),
             Value::Null => Ok(""),
-            _ => Err(self.wrong(&format!("`{field}` of the kuberc is not a text"), node.line)),
+            _ => Err(self.wrong(format!("`{field}` of the kuberc is not a text"), node.line)),
         }
     }
 
-    fn wrong(&self, what: &str, line: u32) -> Unread {
-        Unread::Wrong(what.to_owned(), self.line + line)
+    fn wrong(&self, what: impl Into<String>, line: u32) -> Unread {
+        wrong(what, self.line + line)
     }
+}
+
+fn wrong(what: impl Into<String>, line: u32) -> Unread {
+    Unread::Wrong(Error::new(Kind::BadConfig, what), line)
 }

@@ -88,14 +88,7 @@ pub(crate) fn clean(path: &Path) -> PathBuf {
 }
 
 pub(super) fn named(path: &Path, surroundings: &Surroundings) -> Result<PathBuf, Missing> {
-    let absolute = surroundings.absolute(path);
-    match check(&absolute) {
-        Ok(()) => Ok(path.to_owned()),
-        Err(Unfit::Folder) => Err(Missing::Folder(absolute)),
-        Err(Unfit::NotExecutable) => Err(Missing::NotExecutable(absolute)),
-        Err(Unfit::Unreachable) => Err(Missing::Unreachable(absolute)),
-        Err(Unfit::Absent) => Err(Missing::Nowhere { looked: vec![absolute], unusable: None }),
-    }
+    check(surroundings.absolute(path)).map(|()| path.to_owned())
 }
 
 fn search(name: &str, surroundings: &Surroundings, extra: &[PathBuf]) -> Result<PathBuf, Missing> {
@@ -108,13 +101,13 @@ fn search(name: &str, surroundings: &Surroundings, extra: &[PathBuf]) -> Result<
         if !looked.contains(folder) {
             looked.push(folder.clone());
         }
-        match check(&surroundings.absolute(&candidate)) {
+        match check(surroundings.absolute(&candidate)) {
             Ok(()) if candidate.is_absolute() => return Ok(candidate),
             Ok(()) => return Err(Missing::Relative(candidate)),
-            Err(Unfit::NotExecutable) => {
+            Err(Missing::NotExecutable(_)) => {
                 unusable.get_or_insert(candidate);
             }
-            Err(Unfit::Folder | Unfit::Absent | Unfit::Unreachable) => {}
+            Err(_) => {}
         }
     }
     Err(Missing::Nowhere { looked, unusable })
@@ -130,26 +123,20 @@ fn split(path: &OsStr) -> Vec<PathBuf> {
         .collect()
 }
 
-enum Unfit {
-    Absent,
-    Folder,
-    NotExecutable,
-    Unreachable,
-}
-
-fn check(path: &Path) -> Result<(), Unfit> {
-    let found = fs::metadata(path).map_err(|error| match error.kind() {
-        // A directory on the way may not be entered: it is there, and no use to us.
-        io::ErrorKind::PermissionDenied => Unfit::NotExecutable,
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Unfit::Absent,
-        _ => Unfit::Unreachable,
-    })?;
-    if found.is_dir() {
-        Err(Unfit::Folder)
-    } else if executable(path) {
-        Ok(())
-    } else {
-        Err(Unfit::NotExecutable)
+/// Whether a file is a program, by its absolute path.
+fn check(path: PathBuf) -> Result<(), Missing> {
+    match fs::metadata(&path) {
+        Ok(found) if found.is_dir() => Err(Missing::Folder(path)),
+        Ok(_) if executable(&path) => Ok(()),
+        Ok(_) => Err(Missing::NotExecutable(path)),
+        Err(error) => Err(match error.kind() {
+            // A directory on the way may not be entered: it is there, and no use to us.
+            io::ErrorKind::PermissionDenied => Missing::NotExecutable(path),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                Missing::Nowhere { looked: vec![path], unusable: None }
+            }
+            _ => Missing::Unreachable(path),
+        }),
     }
 }
 
