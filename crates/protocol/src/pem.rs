@@ -48,24 +48,19 @@ impl Iterator for Blocks<'_> {
                 self.0 = &self.0[after..];
                 continue;
             };
-            let (block, rest) = read(&self.0[begin + BEGIN.len()..], end - begin - BEGIN.len());
-            self.0 = if block.is_some() { rest } else { &self.0[after..] };
-            if block.is_some() {
-                return block;
+            match read(&self.0[begin + BEGIN.len()..], end - begin - BEGIN.len()) {
+                Some((block, rest)) => {
+                    self.0 = rest;
+                    return Some(block);
+                }
+                None => self.0 = &self.0[after..],
             }
         }
     }
 }
 
 /// Reads the block whose label starts at `text` and whose end line starts at `end`.
-fn read(text: &[u8], end: usize) -> (Option<Block>, &[u8]) {
-    match block(text, end) {
-        Some((block, rest)) => (Some(block), rest),
-        None => (None, text),
-    }
-}
-
-fn block(text: &[u8], end: usize) -> Option<(Block, &[u8])> {
+fn read(text: &[u8], end: usize) -> Option<(Block, &[u8])> {
     let (label_line, mut at) = line(text, 0);
     let label = label_line.strip_suffix(DASHES)?;
     let mut is_encrypted = false;

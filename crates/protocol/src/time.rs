@@ -16,7 +16,7 @@ pub fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     rest.expect(b'-')?;
     let day = rest.number(2)?;
     rest.expect(b'T')?;
-    let time = rest.clock()?;
+    let time = rest.clock(|rest| rest.number(2))?;
     let offset = rest.offset()?;
     if !rest.0.is_empty() {
         return None;
@@ -24,13 +24,9 @@ pub fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     moment(date(year, month, day)?, time, offset)
 }
 
-/// Whether go-yaml accepts `text` for an explicit `!!timestamp`: RFC 3339 with short fields, or
+/// `Some` if go-yaml accepts `text` for an explicit `!!timestamp`: RFC 3339 with short fields, or
 /// separated by a space and without zone, or a date alone.
-pub(crate) fn is_yaml_timestamp(text: &str) -> bool {
-    yaml_timestamp(text).is_some()
-}
-
-fn yaml_timestamp(text: &str) -> Option<()> {
+pub(crate) fn yaml_timestamp(text: &str) -> Option<()> {
     let mut rest = Rest(text.as_bytes());
     let year = rest.number(4)?;
     rest.expect(b'-')?;
@@ -42,7 +38,7 @@ fn yaml_timestamp(text: &str) -> Option<()> {
         None => return Some(()),
         Some(b'T' | b't') => {
             rest.0 = &rest.0[1..];
-            rest.short_clock()?;
+            rest.clock(Rest::short)?;
             rest.offset()?;
         }
         Some(b' ') => {
@@ -50,7 +46,7 @@ fn yaml_timestamp(text: &str) -> Option<()> {
             while let Some(after) = rest.0.strip_prefix(b" ") {
                 rest.0 = after;
             }
-            rest.short_clock()?;
+            rest.clock(Rest::short)?;
         }
         Some(_) => return None,
     }
@@ -111,27 +107,13 @@ impl Rest<'_> {
         self.number(2).or_else(|| self.number(1))
     }
 
-    /// `15:04:05` and a fraction, which the hour may begin with one digit only.
-    fn clock(&mut self) -> Option<Clock> {
+    /// `15:04:05` and a fraction. The hour may have one digit only; `digits` reads the others.
+    fn clock(&mut self, digits: fn(&mut Self) -> Option<i64>) -> Option<Clock> {
         let hour = self.short()?;
         self.expect(b':')?;
-        let minute = self.number(2)?;
+        let minute = digits(self)?;
         self.expect(b':')?;
-        let second = self.number(2)?;
-        self.finish_clock(hour, minute, second)
-    }
-
-    /// A time with short minutes and seconds.
-    fn short_clock(&mut self) -> Option<Clock> {
-        let hour = self.short()?;
-        self.expect(b':')?;
-        let minute = self.short()?;
-        self.expect(b':')?;
-        let second = self.short()?;
-        self.finish_clock(hour, minute, second)
-    }
-
-    fn finish_clock(&mut self, hour: i64, minute: i64, second: i64) -> Option<Clock> {
+        let second = digits(self)?;
         if hour >= 24 || minute >= 60 || second >= 60 {
             return None;
         }

@@ -228,26 +228,9 @@ impl<'a> Scanner<'a> {
             b'-' if next_blank => self.block_entry(),
             b'?' if next_blank || self.flow > 0 => self.key(),
             b':' if next_blank || self.flow > 0 => self.value(),
-            b'*' | b'&' => {
-                self.save_candidate()?;
-                self.key_allowed = false;
-                let mark = self.mark;
-                let name = self.anchor()?;
-                let alias = first == b'*';
-                self.push(
-                    if alias { TokenKind::Alias(name) } else { TokenKind::Anchor(name) },
-                    mark,
-                );
-                Ok(())
-            }
-            b'!' => {
-                self.save_candidate()?;
-                self.key_allowed = false;
-                let mark = self.mark;
-                let kind = self.tag()?;
-                self.push(kind, mark);
-                Ok(())
-            }
+            b'*' => self.fetch_node(|scanner| scanner.anchor().map(TokenKind::Alias)),
+            b'&' => self.fetch_node(|scanner| scanner.anchor().map(TokenKind::Anchor)),
+            b'!' => self.fetch_node(Self::tag),
             b'|' | b'>' if self.flow == 0 => {
                 self.drop_candidate()?;
                 self.key_allowed = true;
@@ -256,27 +239,31 @@ impl<'a> Scanner<'a> {
                 self.push(TokenKind::Scalar { text, plain: false }, mark);
                 Ok(())
             }
-            b'\'' | b'"' => {
-                self.save_candidate()?;
-                self.key_allowed = false;
-                let mark = self.mark;
-                let text = self.quoted_scalar(first == b'\'')?;
-                self.push(TokenKind::Scalar { text, plain: false }, mark);
-                Ok(())
-            }
-            _ if self.starts_plain(first) => {
-                self.save_candidate()?;
-                self.key_allowed = false;
-                let mark = self.mark;
-                let text = self.plain_scalar()?;
-                self.push(TokenKind::Scalar { text, plain: true }, mark);
-                Ok(())
-            }
+            b'\'' | b'"' => self.fetch_node(|scanner| {
+                let text = scanner.quoted_scalar(first == b'\'')?;
+                Ok(TokenKind::Scalar { text, plain: false })
+            }),
+            _ if self.starts_plain(first) => self.fetch_node(|scanner| {
+                Ok(TokenKind::Scalar { text: scanner.plain_scalar()?, plain: true })
+            }),
             b'\t' => {
                 Err(self.error("a tab stands where only spaces can: YAML is not indented by tabs"))
             }
             _ => Err(self.error("no value can begin with this character")),
         }
+    }
+
+    /// Reads a token that may begin a key, and after which none can begin.
+    fn fetch_node(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<TokenKind, SyntaxError>,
+    ) -> Result<(), SyntaxError> {
+        self.save_candidate()?;
+        self.key_allowed = false;
+        let mark = self.mark;
+        let kind = read(self)?;
+        self.push(kind, mark);
+        Ok(())
     }
 
     /// White space, comments and line breaks. Tabs do not count as white space where they could
@@ -355,12 +342,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn block_entry(&mut self) -> Result<(), SyntaxError> {
-        if self.flow == 0 {
-            if !self.key_allowed {
-                return Err(self.error("no list can begin here"));
-            }
-            self.roll(self.mark, None, TokenKind::BlockSequenceStart);
-        }
+        self.begin_block(TokenKind::BlockSequenceStart, "no list can begin here")?;
         self.drop_candidate()?;
         self.key_allowed = true;
         self.push_sign(TokenKind::BlockEntry, 1);
@@ -368,12 +350,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn key(&mut self) -> Result<(), SyntaxError> {
-        if self.flow == 0 {
-            if !self.key_allowed {
-                return Err(self.error("no key can stand here"));
-            }
-            self.roll(self.mark, None, TokenKind::BlockMappingStart);
-        }
+        self.begin_block(TokenKind::BlockMappingStart, "no key can stand here")?;
         self.drop_candidate()?;
         self.key_allowed = self.flow == 0;
         self.push_sign(TokenKind::Key, 1);
@@ -392,15 +369,22 @@ impl<'a> Scanner<'a> {
             self.awaited.remove(&token);
             self.key_allowed = false;
         } else {
-            if self.flow == 0 {
-                if !self.key_allowed {
-                    return Err(self.error("no value can stand here"));
-                }
-                self.roll(self.mark, None, TokenKind::BlockMappingStart);
-            }
+            self.begin_block(TokenKind::BlockMappingStart, "no value can stand here")?;
             self.key_allowed = self.flow == 0;
         }
         self.push_sign(TokenKind::Value, 1);
+        Ok(())
+    }
+
+    /// Opens a block here if it is indented more than the block around it. `wrong` is the fault where
+    /// none can begin.
+    fn begin_block(&mut self, kind: TokenKind, wrong: &str) -> Result<(), SyntaxError> {
+        if self.flow == 0 {
+            if !self.key_allowed {
+                return Err(self.error(wrong));
+            }
+            self.roll(self.mark, None, kind);
+        }
         Ok(())
     }
 
