@@ -7,12 +7,12 @@
 use std::{
     convert::Infallible,
     pin::Pin,
-    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock},
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
-use keyward_process::runner;
+use keyward_process::{lock, runner};
 
 /// At most one run under way, and everybody who waits for it.
 pub struct SingleFlight<T> {
@@ -305,11 +305,6 @@ fn wake_some(mut waiters: MutexGuard<'_, Waiters>) -> bool {
     drop(waiters);
     some.into_iter().flatten().for_each(Waker::wake);
     count > 0
-}
-
-/// Nothing foreign runs under these locks, so what they guard is whole even after a panic.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -4,14 +4,17 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, Weak,
+        Arc, Mutex, OnceLock, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use keyward_protocol::exec::Response;
 
-use keyward_process::clock::{SharedClock, SystemClock};
+use keyward_process::{
+    clock::{SharedClock, SystemClock},
+    lock,
+};
 
 use crate::{
     Credential, Error, Plan,
@@ -79,7 +82,7 @@ impl Sources {
     /// The source for a plan. Runs nothing.
     pub fn open(&self, plan: &Plan) -> Source {
         let key = Key::of(plan);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         if let Some(inner) = known.get(&key).and_then(Weak::upgrade) {
             return Source(inner);
         }

@@ -3,13 +3,14 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use keyward_process::{
     clock::SharedClock,
     file::{self, Limits},
+    lock,
 };
 use keyward_protocol::Secret;
 use zeroize::Zeroizing;
@@ -172,7 +173,7 @@ impl Fetch<Credential> for StaticFetch {
             || matches!(self.fixed.header, Some(HeaderSource::TokenFile(_)));
         let until = || self.clock.now().checked_add(REREAD).ok();
         let expires = if from_files { until() } else { None };
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         match (self.read(last.as_ref()), &*last) {
             (Ok(new), _) => {
                 let value = new.credential.copy();

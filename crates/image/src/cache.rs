@@ -5,13 +5,13 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use sha2::{Digest as _, Sha256};
 
-use keyward_process::clock::SharedClock;
+use keyward_process::{clock::SharedClock, lock};
 
 /// How often expired entries that nobody asks for are removed (LK-07).
 const SWEEP: Duration = Duration::from_secs(15 * 60);
@@ -40,6 +40,7 @@ impl Key {
 pub(super) struct Cache<V> {
     clock: SharedClock,
     most: usize,
+    /// No foreign code runs under this lock.
     inner: Mutex<Inner<V>>,
 }
 
@@ -72,7 +73,7 @@ impl<V> Cache<V> {
     /// The first of these keys with an entry that may still be served.
     pub(super) fn find(&self, keys: &[Key]) -> Option<(usize, Arc<V>)> {
         let now = self.now();
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         if now.elapsed > inner.swept + SWEEP {
             inner.sweep(now);
         }
@@ -85,7 +86,7 @@ impl<V> Cache<V> {
     /// The last entry under one of these keys, if its credential has not expired.
     pub(super) fn last_good(&self, keys: &[Key]) -> Option<Arc<V>> {
         let now = self.now();
-        let inner = self.lock();
+        let inner = lock(&self.inner);
         let good =
             |kept: &&Kept<V>| !kept.expired(now) || kept.valid.is_some_and(|v| now.wall <= v);
         keys.iter().find_map(|key| inner.kept.get(key).filter(good)).map(|k| Arc::clone(&k.value))
@@ -99,7 +100,7 @@ impl<V> Cache<V> {
             wall: now.wall.saturating_add(millis),
             elapsed: now.elapsed.saturating_add(time),
         };
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         if inner.kept.len() >= self.most && !inner.kept.contains_key(&key) {
             inner.make_room(now, self.most);
         }
@@ -109,16 +110,11 @@ impl<V> Cache<V> {
     /// The number of entries.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.lock().kept.len()
+        lock(&self.inner).kept.len()
     }
 
     fn now(&self) -> Moment {
         Moment { wall: self.clock.wall_millis(), elapsed: self.clock.elapsed() }
-    }
-
-    /// No foreign code runs under this lock.
-    fn lock(&self) -> MutexGuard<'_, Inner<V>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

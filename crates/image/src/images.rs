@@ -7,12 +7,12 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use keyward_host::{Error, Kind, Observer, SingleFlight, Waiter, redact, rules::Program};
-use keyward_process::{clock::SharedClock, surroundings::Surroundings};
+use keyward_process::{clock::SharedClock, lock, surroundings::Surroundings};
 use keyward_protocol::{Secret, image::token_expiry, text::inline};
 
 use super::{
@@ -37,7 +37,7 @@ pub struct Images {
     runner: Runner,
     accounts: Option<Arc<dyn Accounts>>,
     cache: Cache<Answer>,
-    /// Runs in progress, by question.
+    /// Runs in progress, by question. No foreign code runs under this lock, nor under the next.
     flights: Mutex<HashMap<Key, SingleFlight<Shared>>>,
     /// The known cache keys of providers.
     known: Mutex<HashMap<Key, Scope>>,
@@ -425,11 +425,6 @@ fn no_result() -> Shared {
 
 fn lost() -> Error {
     Error::new(Kind::Failed, "the provider's run was lost")
-}
-
-/// No foreign code runs under these locks.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Images {

@@ -9,7 +9,7 @@ use std::{
     io::ErrorKind,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -17,7 +17,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use keyward_host::{Error, Observer, Reload, ReloadPace};
-use keyward_process::clock::SharedClock;
+use keyward_process::{clock::SharedClock, lock};
 
 use super::{
     Config, Reading,
@@ -108,7 +108,7 @@ impl ReloadingConfig {
         if early() {
             return;
         }
-        let mut reload = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reload = lock(&self.reload);
         if early() {
             return;
         }

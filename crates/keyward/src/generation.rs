@@ -8,12 +8,13 @@ use std::{
     error::Error as _,
     io,
     pin::Pin,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use arc_swap::ArcSwapOption;
 use http::{Request, Response, header::AUTHORIZATION};
 use keyward_host::Credential;
+use keyward_process::lock;
 
 use crate::{
     Body, Error, Incoming, Origin,
@@ -65,7 +66,7 @@ impl Generations {
             return Ok(found);
         }
         // One caller builds, the others find what it built.
-        let _building = shared.building.lock().unwrap_or_else(PoisonError::into_inner);
+        let _building = lock(&shared.building);
         if let Some(found) = shared.known(credential) {
             return Ok(found);
         }

@@ -15,10 +15,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-use std::{
-    fmt,
-    sync::{Mutex, PoisonError},
-};
+use std::{fmt, sync::Mutex};
+
+use crate::lock;
 
 /// The fewest open files that a command and the programs it starts can do with.
 const FEWEST: u64 = 32;
@@ -53,7 +52,7 @@ static INSPECTIONS: Mutex<(usize, bool)> = Mutex::new((0, false));
 impl Inspection {
     /// Begins it. Does nothing in a process that never kept its memory private.
     pub fn begin() -> Self {
-        let mut inspections = INSPECTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inspections = lock(&INSPECTIONS);
         if inspections.0 == 0 {
             inspections.1 = is_private();
             if inspections.1 {
@@ -67,7 +66,7 @@ impl Inspection {
 
 impl Drop for Inspection {
     fn drop(&mut self) {
-        let mut inspections = INSPECTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inspections = lock(&INSPECTIONS);
         inspections.0 = inspections.0.saturating_sub(1);
         if *inspections == (0, true) {
             keep_memory_private();

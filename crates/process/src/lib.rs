@@ -34,3 +34,10 @@ pub mod trust;
 
 pub use file_id::FileId;
 pub use lock_file::LockFile;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex whose content is whole at any time, so even after a panic under the lock.
+pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

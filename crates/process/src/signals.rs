@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -11,7 +11,7 @@ use std::{
 
 use nix::sys::signal::{SigSet, Signal, raise};
 
-use crate::{harden, runner};
+use crate::{harden, lock, runner};
 
 /// How long programs may take to die. They are killed, so only the system can be slow.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -33,14 +33,14 @@ pub fn watch() {
 /// Registers an action for the end by a signal: nothing is dropped then. The last one to be
 /// registered is the first to be done, as with values that are dropped.
 pub fn before_leaving(act: impl FnOnce() + Send + 'static) {
-    LAST_ACTS.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(act));
+    lock(&LAST_ACTS).push(Box::new(act));
 }
 
 fn end(signals: &SigSet) {
     let Ok(signal) = signals.wait() else { return };
     INTERRUPTED.store(true, Ordering::SeqCst);
     runner::shut_down(LIMIT);
-    for act in LAST_ACTS.lock().unwrap_or_else(PoisonError::into_inner).drain(..).rev() {
+    for act in lock(&LAST_ACTS).drain(..).rev() {
         act();
     }
     // No core file of a process that has held secrets.

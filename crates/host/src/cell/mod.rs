@@ -32,7 +32,7 @@ use std::{
     borrow::Cow,
     collections::VecDeque,
     future::poll_fn,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -43,6 +43,7 @@ use keyward_protocol::{Secret, duration, exec::Response};
 use self::{backoff::Backoff, entry::Entry};
 use keyward_process::{
     clock::SharedClock,
+    lock,
     runner::{self, Cancel},
 };
 
@@ -229,7 +230,7 @@ impl<T: CacheValue> Cell<T> {
     ) {
         let shared = &self.0;
         let now = shared.clock.elapsed();
-        let mut backoff = shared.backoff();
+        let mut backoff = lock(&shared.backoff);
         let kept = shared.kept.load();
         if kept.as_ref().is_none_or(|kept| kept.serial() != serial) {
             return;
@@ -242,7 +243,7 @@ impl<T: CacheValue> Cell<T> {
     /// Ends a backoff: the next question runs the fetch at once. For when the reason of the failure
     /// is known to be gone, such as after a login.
     pub(crate) fn reset(&self) {
-        *self.0.backoff() = Backoff::default();
+        *lock(&self.0.backoff) = Backoff::default();
     }
 
     /// The value that came last and was not rejected, even past its end: to be told of, not to be used.
@@ -253,7 +254,7 @@ impl<T: CacheValue> Cell<T> {
 
     /// What became of the last run. Starts nothing.
     pub(crate) fn history(&self) -> History {
-        let mut history = self.0.history().clone();
+        let mut history = lock(&self.0.history).clone();
         if self.0.peek().is_none() {
             history.came = None;
         }
@@ -269,10 +270,10 @@ impl<T: CacheValue> Cell<T> {
         }
         let known = || match self.0.peek() {
             Some(value) => Some(Ok(value)),
-            None => self.0.backoff().error(self.0.clock.elapsed()).map(Err),
+            None => lock(&self.0.backoff).error(self.0.clock.elapsed()).map(Err),
         };
         match self.0.flight.join_unless(known, |completer| {
-            let occasion = self.0.backoff().occasion();
+            let occasion = lock(&self.0.backoff).occasion();
             run(&self.0, occasion, completer);
         }) {
             Err(result) => Joined::Known(result),
@@ -296,6 +297,7 @@ struct Shared<T> {
     ahead: bool,
     kept: ArcSwapOption<Entry<T>>,
     flight: SingleFlight<Completed<T>>,
+    /// Nothing foreign runs under these locks.
     backoff: Mutex<Backoff>,
     history: Mutex<History>,
 }
@@ -372,7 +374,7 @@ impl<T: CacheValue> Shared<T> {
             Duration::from_millis(rest.unwrap_or_default())
         });
         fresh.value.secrets(&mut |secret| redact::remember(secret, lifetime));
-        let mut backoff = self.backoff();
+        let mut backoff = lock(&self.backoff);
         let elapsed = self.clock.elapsed();
         let old = self.kept.load_full();
         let kept = if fresh.expires.is_some_and(|e| e.as_millisecond() < wall) {
@@ -399,7 +401,7 @@ impl<T: CacheValue> Shared<T> {
         let now = self.clock.now();
         let took = self.clock.elapsed().saturating_sub(begun);
         let shown = error.map(|error| redact::redact(&error.to_string()).into_owned());
-        let mut history = self.history();
+        let mut history = lock(&self.history);
         if error.is_none() {
             history.came = Some(now);
         }
@@ -418,7 +420,7 @@ impl<T: CacheValue> Shared<T> {
                 kept.postpone_renewal(self.clock.wall_millis());
             }
         } else {
-            self.backoff().fail(self.clock.elapsed(), error);
+            lock(&self.backoff).fail(self.clock.elapsed(), error);
         }
     }
 
@@ -435,15 +437,6 @@ impl<T: CacheValue> Shared<T> {
 
     fn is_current(&self, kept: &Arc<Entry<T>>) -> bool {
         self.kept.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, kept))
-    }
-
-    fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Nothing foreign runs under this lock, so what it guards is whole even after a panic.
-    fn backoff(&self) -> MutexGuard<'_, Backoff> {
-        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

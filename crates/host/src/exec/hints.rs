@@ -1,9 +1,8 @@
 //! Spares a log the same advice over and over.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Mutex, time::Duration};
+
+use keyward_process::lock;
 
 const MOST: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(3600);
@@ -15,7 +14,7 @@ pub(super) struct Hints(Mutex<Option<(Duration, u32)>>);
 impl Hints {
     /// Whether one more may be shown at this time.
     pub(super) fn allow(&self, now: Duration) -> bool {
-        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = lock(&self.0);
         let (start, shown) = window.filter(|(start, _)| now < *start + WINDOW).unwrap_or((now, 0));
         let allowed = shown < MOST;
         *window = Some((start, shown + u32::from(allowed)));

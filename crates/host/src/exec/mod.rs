@@ -14,13 +14,14 @@ mod plugin;
 
 use std::{
     borrow::Cow,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use jiff::Timestamp;
 use keyward_process::{
     clock::SharedClock,
+    lock,
     runner::{Cancel, Failure, Output, Part},
 };
 use keyward_protocol::exec::{Answer, AnswerError, REQUEST_VARIABLE, Request};
@@ -78,7 +79,8 @@ impl PluginRunner {
             _ => (None, None),
         };
         let waited_for = !matches!(occasion, Occasion::Ahead);
-        let (run, request) = self.plugin.config.prepare(&self.plan.context(), waited_for, response)?;
+        let (run, request) =
+            self.plugin.config.prepare(&self.plan.context(), waited_for, response)?;
         let program = self.admit()?;
         if let Some(broker) = &self.plan.settings().broker
             && let Some(result) = self.ask(&**broker, &run, &request, &program, rejected)
@@ -99,7 +101,7 @@ impl PluginRunner {
         program: &Program,
         rejected: Option<bool>,
     ) -> Option<Result<Fetched<Credential>, Error>> {
-        let handle = *self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        let handle = *lock(&self.handle);
         let variables = run.environment.iter();
         let environment: Vec<_> = variables.map(|v| (v.name.clone(), v.value.clone())).collect();
         let question = BrokerQuestion {
@@ -144,7 +146,7 @@ impl PluginRunner {
         let answer = Answer::read(&output.stdout, request.version)
             .map_err(|wrong| bad_answer(run, output, wrong))?;
         let fresh = self.keep(run, output, answer)?;
-        *self.handle.lock().unwrap_or_else(PoisonError::into_inner) = handle;
+        *lock(&self.handle) = handle;
         Ok(fresh)
     }
 
@@ -201,7 +203,7 @@ impl PluginRunner {
     ) -> Result<Fetched<Credential>, Error> {
         let wrong = |what: &str| run.bad_answer(what, output);
         let now = self.clock.now();
-        let mut last = self.pair.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.pair);
         let pair = match &answer.pair {
             None => None,
             Some(pem) => {

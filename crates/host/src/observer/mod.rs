@@ -2,11 +2,12 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use jiff::Timestamp;
+use keyward_process::lock;
 
 #[cfg(feature = "metrics")]
 mod facade;
@@ -106,7 +107,7 @@ impl Ends {
 
     /// What the source `id` has now; a source without a certificate does not count.
     pub(crate) fn set(&self, id: u64, end: Option<Timestamp>, now: Timestamp) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         let before = match end {
             Some(end) => known.insert(id, end),
             None => known.remove(&id),

@@ -1,12 +1,9 @@
 //! Counts the host's events for Prometheus, without a metrics library.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
 use jiff::Timestamp;
+use keyward_process::lock;
 use keyward_protocol::prometheus::{Histogram, Samples, Text};
 
 use super::{
@@ -83,10 +80,6 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    fn rest(&self) -> MutexGuard<'_, Rest> {
-        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Every metric in Prometheus' text format, as of `now`.
     pub fn text(&self, now: Timestamp) -> String {
         let mut text = Text::default();
@@ -96,7 +89,7 @@ impl Metrics {
 
     /// Writes every metric. Those of image credential providers appear once there is one.
     pub fn write(&self, text: &mut Text, now: Timestamp) {
-        let rest = self.rest();
+        let rest = lock(&self.rest);
         let mut calls = text.family(CALLS);
         for ((code, status), count) in &rest.calls {
             calls.sample(&[("code", &code.to_string()), ("call_status", status)], count);
@@ -141,12 +134,12 @@ impl Observer for Metrics {
     fn ran(&self, _plugin: &str, code: i32, status: CallStatus, took: Duration) {
         // Exit codes end at 255; a client of the agent could claim any other, each a series.
         let code = code.clamp(-1, 255);
-        *self.rest().calls.entry((code, status.label())).or_default() += 1;
+        *lock(&self.rest).calls.entry((code, status.label())).or_default() += 1;
         self.plugin.record(took);
     }
 
     fn judged(&self, allowed: bool) {
-        self.rest().judged[usize::from(allowed)] += 1;
+        lock(&self.rest).judged[usize::from(allowed)] += 1;
     }
 
     fn refreshed(&self, took: Duration, came: bool) {
@@ -154,11 +147,11 @@ impl Observer for Metrics {
     }
 
     fn expires(&self, at: Option<Timestamp>, _now: Timestamp) {
-        self.rest().expires = at;
+        lock(&self.rest).expires = at;
     }
 
     fn certificates_end(&self, earliest: Option<Timestamp>, _now: Timestamp) {
-        self.rest().certificates_end = earliest;
+        lock(&self.rest).certificates_end = earliest;
     }
 
     fn rotated(&self, age: Duration) {
@@ -166,19 +159,19 @@ impl Observer for Metrics {
     }
 
     fn rejected(&self) {
-        self.rest().rejected += 1;
+        lock(&self.rest).rejected += 1;
     }
 
     fn invalid_certificate(&self, _plugin: &str) {
-        self.rest().invalid += 1;
+        lock(&self.rest).invalid += 1;
     }
 
     fn signed(&self, _took: Duration, came: bool) {
-        self.rest().signed[usize::from(came)] += 1;
+        lock(&self.rest).signed[usize::from(came)] += 1;
     }
 
     fn provided(&self, provider: &str, took: Duration, failed: bool) {
-        let mut rest = self.rest();
+        let mut rest = lock(&self.rest);
         let runs = &mut rest.images.get_or_insert_default().runs;
         let (seconds, errors) = runs.entry(provider.to_owned()).or_default();
         seconds.record(took);
@@ -186,7 +179,7 @@ impl Observer for Metrics {
     }
 
     fn configured(&self, hash: Option<&str>, _before: Option<&str>) {
-        self.rest().images.get_or_insert_default().config = hash.map(str::to_owned);
+        lock(&self.rest).images.get_or_insert_default().config = hash.map(str::to_owned);
     }
 }
 

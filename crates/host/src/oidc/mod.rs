@@ -4,23 +4,20 @@
 
 mod renew;
 
-use std::{
-    fmt,
-    path::PathBuf,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{fmt, path::PathBuf, sync::Mutex, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
-use keyward_process::file::{self, Limits};
+use keyward_process::{
+    file::{self, Limits},
+    lock,
+    surroundings::Surroundings,
+};
 use keyward_protocol::{Node, Secret, jwt, node::Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use zeroize::Zeroizing;
 
 pub(crate) use self::renew::Renewer;
-use keyward_process::surroundings::Surroundings;
-
 use crate::{Error, Kind, error::inline, kubeconfig::AuthProvider, redact};
 
 /// How long before its end a token counts as expired, as in the reference: clocks differ.
@@ -128,7 +125,7 @@ impl Oidc {
         renew: bool,
     ) -> Result<IdToken, Error> {
         // Held over the exchange on purpose: a refresh token may be good for one use only.
-        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tokens = lock(&self.tokens);
         let valid = match &tokens.id {
             None => None,
             Some(id) => Some(IdToken { expires: expiry(id)?, token: id.clone() })
@@ -173,8 +170,7 @@ impl Oidc {
         let send = |url: &str, form: Option<&Secret>, basic: Option<&Secret>| {
             let authorities = authorities.as_ref().map(|pem| pem.as_slice());
             exchange.exchange(url, authorities, form, basic).map_err(|why| {
-                self.failed("the identity provider cannot be reached")
-                    .note("because", inline(&why))
+                self.failed("the identity provider cannot be reached").note("because", inline(&why))
             })
         };
         let endpoint = self.endpoint(&send(&self.discovery(), None, None)?)?;

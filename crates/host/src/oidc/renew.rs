@@ -1,8 +1,8 @@
 //! Keeps the id-token of a plan fresh.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use keyward_process::clock::SharedClock;
+use keyward_process::{clock::SharedClock, lock};
 
 use super::Oidc;
 use crate::{
@@ -40,7 +40,7 @@ impl Renewer {
         let exchange = self.plan.settings().exchange.as_deref();
         let renew = !matches!(occasion, Occasion::Needed);
         let id = self.oidc.token(exchange, self.clock.now(), renew)?;
-        let mut last = self.pair.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.pair);
         let pair = static_credential::pair(&self.fixed, &self.plan, last.as_ref())?;
         last.clone_from(&pair);
         let credential = Credential::new(Header::Bearer(id.token), pair, Some(id.expires))

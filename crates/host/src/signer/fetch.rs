@@ -1,12 +1,12 @@
 use std::{
     iter,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use keyward_protocol::signer::{CertificateResponse, Request, Response};
 
 use super::{KeyKind, Signer, SignerCertificate};
-use keyward_process::{clock::SharedClock, runner::Cancel};
+use keyward_process::{clock::SharedClock, lock, runner::Cancel};
 
 use crate::{
     Credential, Error,
@@ -76,7 +76,7 @@ impl Certificates {
     }
 
     fn keep(&self, certificate: SignerCertificate) -> Arc<SignerCertificate> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         match &*last {
             Some(known)
                 if known.chain == certificate.chain && known.prompt == certificate.prompt =>

@@ -17,7 +17,7 @@ mod session;
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use jiff::Timestamp;
@@ -32,6 +32,7 @@ use self::session::Session;
 pub(crate) use self::{fetch::Certificates, pins::Pins, plugin::Config};
 use keyward_process::{
     clock::{Clock, SystemClock},
+    lock,
     runner::{Cancel, Sink},
 };
 
@@ -78,6 +79,7 @@ pub(crate) struct Signer {
     plan: Plan,
     observer: Arc<dyn Observer>,
     pins: Arc<Pins>,
+    /// One that panicked half-way has dropped its plugin, so the next one starts afresh.
     session: Mutex<Session>,
 }
 
@@ -119,7 +121,7 @@ impl SignerCertificate {
     /// request, and for one that cannot be unlocked. Blocks as [`SignerCertificate::sign`] does.
     pub fn unlock(&self, cancel: &Cancel) -> Result<(), Error> {
         let signer = &self.signer;
-        if !signer.plugin.resident() || signer.lock().is_lockless() {
+        if !signer.plugin.resident() || lock(&signer.session).is_lockless() {
             return Ok(());
         }
         let request = Request::Unlock(signer.plugin.configuration().clone());
@@ -180,7 +182,7 @@ impl Signer {
     /// Asks the plugin. Refusals are errors, and a wrong PIN is remembered.
     fn ask(&self, request: &Request, waited_for: bool, cancel: &Cancel) -> Result<Response, Error> {
         // Held over the run on purpose: one at a time.
-        let mut session = self.lock();
+        let mut session = lock(&self.session);
         if cancel.is_cancelled() {
             // It was while we waited for our turn, and the plugin that stays is for the others.
             let what = "was killed: the request was cancelled";
@@ -192,11 +194,6 @@ impl Signer {
         }
         let answered = session.ask(self, request, waited_for, cancel);
         answered.map_err(|error| error.needed_by(self.plan.needed_by()))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Session> {
-        // A session that panicked half-way has dropped its plugin, so the next one starts afresh.
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,8 +1,6 @@
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Mutex};
 
+use keyward_process::lock;
 use keyward_protocol::signer::{Configuration, Request};
 use sha2::{Digest as _, Sha256};
 
@@ -19,12 +17,12 @@ type Print = [u8; 32];
 impl Pins {
     /// The error of the first try, if there was one.
     pub(super) fn wrong(&self, configuration: &Configuration) -> Option<Error> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock(&self.0);
         known.get(&print(configuration)).cloned()
     }
 
     pub(super) fn remember(&self, configuration: &Configuration, error: Error) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.0);
         known.insert(print(configuration), error);
     }
 }

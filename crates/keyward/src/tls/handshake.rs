@@ -6,12 +6,13 @@
 
 use std::{
     cell::RefCell,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use keyward_process::{
     clock::{Clock, SystemClock},
+    lock,
     runner::{self, Cancel},
 };
 use tokio::{runtime, sync::oneshot};
@@ -113,7 +114,7 @@ impl Handshake {
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.0.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.progress)
     }
 }
 

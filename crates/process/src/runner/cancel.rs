@@ -3,11 +3,13 @@
 use std::{
     io,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Condvar, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
+
+use crate::lock;
 
 /// Cancels a run from any thread; cheap to clone. One `Cancel` may be given to several
 /// runs, and to runs that begin after it was called: they end at once.
@@ -134,11 +136,6 @@ struct Runs {
 struct List {
     cancels: Vec<Weak<Inner>>,
     shut: bool,
-}
-
-/// Nothing panics while it holds one of these locks, and what they guard is whole at any time.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(target_os = "linux")]

@@ -4,7 +4,7 @@
 use std::{
     io::{self, Read, Write},
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, Mutex, mpsc},
     thread,
     time::Duration,
 };
@@ -14,7 +14,10 @@ use zeroize::Zeroizing;
 use super::{
     Failure, Invocation, Left, Output, Status, Stderr, Stdin, cancel::Listener, lines::Lines, spawn,
 };
-use crate::clock::{Clock, SystemClock};
+use crate::{
+    clock::{Clock, SystemClock},
+    lock,
+};
 
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const PIPE_GRACE: Duration = Duration::from_millis(250);
@@ -133,7 +136,7 @@ impl Stream {
                     if let Some(lines) = &mut lines {
                         lines.feed(&piece[..length], SystemClock.elapsed());
                     }
-                    let mut bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut bytes = lock(&bytes);
                     if bytes.len() < most {
                         bytes.extend_from_slice(&piece[..length]);
                     }
@@ -161,6 +164,6 @@ impl Stream {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Zeroizing<Vec<u8>>> {
-        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.bytes)
     }
 }

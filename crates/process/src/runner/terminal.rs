@@ -1,10 +1,6 @@
 //! The terminal in the hands of one program at a time, and its state put back afterwards.
 
-use std::{
-    collections::VecDeque,
-    os::fd::OwnedFd,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, os::fd::OwnedFd, sync::Mutex};
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -15,6 +11,7 @@ use rustix::{
 };
 
 use super::{Cancel, Failure, Left, cancel::Listener};
+use crate::lock;
 
 /// Waits for the turn of an attended run and remembers the state of the controlling terminal, if
 /// there is one, until the guard is dropped. An unattended run waits for nobody.
@@ -40,7 +37,7 @@ impl Drop for Guard {
         if let Some(saved) = &self.saved {
             saved.restore();
         }
-        lock().pass_on();
+        lock(&TURNS).pass_on();
     }
 }
 
@@ -55,10 +52,6 @@ struct Turns {
 
 static TURNS: Mutex<Turns> = Mutex::new(Turns { taken: false, waiting: VecDeque::new(), next: 0 });
 
-fn lock() -> MutexGuard<'static, Turns> {
-    TURNS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Turns {
     fn pass_on(&mut self) {
         match self.waiting.pop_front() {
@@ -71,7 +64,7 @@ impl Turns {
 fn wait(listener: &Listener) -> Result<(), Failure> {
     let turn = Cancel::default();
     let own = turn.listen().map_err(Failure::System)?;
-    let mut turns = lock();
+    let mut turns = lock(&TURNS);
     if !turns.taken {
         turns.taken = true;
         return Ok(());
@@ -88,14 +81,14 @@ fn wait(listener: &Listener) -> Result<(), Failure> {
         let failure = match woken {
             Ok(_) if listener.is_cancelled() => Failure::Cancelled(Left::default()),
             Ok(_) | Err(Errno::INTR) => {
-                if lock().waiting.iter().all(|(waiting, _)| *waiting != number) {
+                if lock(&TURNS).waiting.iter().all(|(waiting, _)| *waiting != number) {
                     return Ok(());
                 }
                 continue;
             }
             Err(errno) => Failure::System(errno.into()),
         };
-        let mut turns = lock();
+        let mut turns = lock(&TURNS);
         match turns.waiting.iter().position(|(waiting, _)| *waiting == number) {
             Some(place) => drop(turns.waiting.remove(place)),
             // It was given to us meanwhile.

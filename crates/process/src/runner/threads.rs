@@ -3,17 +3,19 @@
 use std::{
     collections::VecDeque,
     panic::{self, AssertUnwindSafe},
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Condvar, Mutex, PoisonError},
     thread,
     time::Duration,
 };
+
+use crate::lock;
 
 /// Runs a job on a kept thread: an idle one, or a new one. Threads that were idle for ten seconds
 /// end. When the system has no thread to give, the job is dropped; what it owns
 /// tells whoever waits for it by its own `Drop`.
 pub fn spawn(job: impl FnOnce() + Send + 'static) {
     let job: Job = Box::new(job);
-    let mut pool = lock();
+    let mut pool = lock(&POOL);
     if pool.idle > pool.jobs.len() {
         pool.jobs.push_back(job);
         drop(pool);
@@ -34,6 +36,7 @@ struct Pool {
     idle: usize,
 }
 
+/// No job runs under this lock, so nothing can panic under it.
 static POOL: Mutex<Pool> = Mutex::new(Pool { jobs: VecDeque::new(), idle: 0 });
 static WORK: Condvar = Condvar::new();
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -48,18 +51,13 @@ fn work(first: Job) {
 }
 
 fn wait() -> Option<Job> {
-    let mut pool = lock();
+    let mut pool = lock(&POOL);
     pool.idle += 1;
     let (mut pool, _) = WORK
         .wait_timeout_while(pool, PATIENCE, |pool| pool.jobs.is_empty())
         .unwrap_or_else(PoisonError::into_inner);
     pool.idle -= 1;
     pool.jobs.pop_front()
-}
-
-/// No job runs under this lock, so nothing can panic under it.
-fn lock() -> MutexGuard<'static, Pool> {
-    POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
