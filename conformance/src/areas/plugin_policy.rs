@@ -59,7 +59,7 @@ fn decide(case: &Value, root: &Path) -> Value {
     match rules.admit(&command, &surroundings) {
         Ok(program) => json!({"ok": {"ranFrom": folder_of(&program.path, root)}}),
         Err(error) => {
-            refused(class(&error, &rules.judge(&command, &surroundings).verdict, &command), "run")
+            refused(class(&error, &rules.judge(&command, &surroundings).0, &command), "run")
         }
     }
 }

@@ -31,7 +31,7 @@ fn a_draft_explains_a_run_and_runs_nothing() {
     let plan = stage.plan().unwrap();
     let plugin = plan.plugin().unwrap();
     assert_eq!(plugin.preview.program.as_ref().unwrap().path, stage.path("bin/plug"));
-    assert_eq!(plugin.preview.judgement.verdict, Verdict::Allowed);
+    assert_eq!(plugin.preview.verdict, Verdict::Allowed);
     let run = plugin.preview.run.as_ref().unwrap();
     assert!(run.stdin && run.attended && run.shown);
     assert_eq!(run.budget, Duration::from_secs(600));
@@ -78,8 +78,8 @@ fn a_draft_with_faults_still_explains() {
     let kinds: Vec<_> = draft.faults().iter().map(keyward_host::Error::kind).collect();
     assert_eq!(kinds, [Kind::NeedsTerminal, Kind::NotAllowed], "the terminal is asked about first");
     let plugin = draft.plugin().unwrap();
-    assert_eq!(plugin.preview.judgement.verdict, Verdict::NotListed);
-    assert_eq!(plugin.preview.judgement.found.as_deref(), Ok(&*stage.path("bin/plug")));
+    assert_eq!(plugin.preview.verdict, Verdict::NotListed);
+    assert_eq!(plugin.preview.found.as_deref(), Ok(&*stage.path("bin/plug")));
     assert!(plugin.preview.run.is_none());
     assert_eq!(draft.finish().unwrap_err().kind(), Kind::NeedsTerminal);
 }

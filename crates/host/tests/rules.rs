@@ -72,7 +72,7 @@ impl Fixture {
 
     /// The verdict on `plug` under this default kuberc.
     fn verdict(&self, kuberc: &str) -> Verdict {
-        self.load(kuberc).unwrap().judge("plug", &self.surroundings(&[])).verdict
+        self.load(kuberc).unwrap().judge("plug", &self.surroundings(&[])).0
     }
 }
 

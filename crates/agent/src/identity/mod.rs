@@ -312,8 +312,8 @@ pub(crate) fn find(command: &[u8], path: &[u8], directory: &Path) -> Option<Path
         cwd: directory.to_owned(),
         ..Fixed::default()
     });
-    let found = Rules::default().judge(command, &surroundings).found.ok()?;
-    Some(surroundings.absolute(&found))
+    let (_, found) = Rules::default().judge(command, &surroundings);
+    Some(surroundings.absolute(&found.ok()?))
 }
 
 /// Whether two paths lead to the same file, as `/bin/aws` and `/usr/bin/aws` do.

@@ -174,7 +174,7 @@ impl Server {
         settings.stderr = StderrMode::Kept;
         settings.form = request.form;
         settings.variables = self.settings.browser.iter().map(|command| browser(command)).collect();
-        let verdict = rules.judge(&command, &surroundings).verdict;
+        let (verdict, _) = rules.judge(&command, &surroundings);
         let plan = match Plan::new(target, &rules, &surroundings, settings) {
             Ok(plan) => plan,
             // The policy allows it, but the agent cannot run it: the program is missing, or others

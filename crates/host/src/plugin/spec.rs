@@ -1,6 +1,6 @@
 //! A plugin as it is configured, and what a run of it would look like.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use keyward_process::{
     runner::{Stderr, Stdin},
@@ -12,7 +12,7 @@ use super::{Environment, RunSettings, VariableOrigin};
 use crate::{
     Error,
     plan::PlanSettings,
-    rules::{Judgement, Program, Rules},
+    rules::{Missing, Program, Rules, Verdict},
 };
 
 /// What a run depends on besides the plugin's own configuration.
@@ -44,8 +44,10 @@ pub(crate) struct Spec<'a> {
 /// What was found out about a plugin when the plan was made. A run looks again (EX-03).
 #[derive(Debug)]
 pub struct Preview {
-    /// What the policy says, and where the command leads.
-    pub judgement: Judgement,
+    /// What the policy says.
+    pub verdict: Verdict,
+    /// Where the command leads, as the text that was compared.
+    pub found: Result<PathBuf, Missing>,
     /// The program that would run; `None` when none may.
     pub program: Option<Program>,
     /// How it would run; `None` when a person is needed and cannot be asked.
@@ -109,8 +111,9 @@ impl Preview {
         context: &Context<'_>,
         run: Option<&RunSettings<'_>>,
     ) -> (Self, Option<Error>) {
-        let (judgement, admitted) = context.rules.examine(spec.name, context.surroundings);
-        let (program, fault) = match admitted {
+        let Context { rules, surroundings, .. } = context;
+        let (verdict, found) = rules.judge(spec.name, surroundings);
+        let (program, fault) = match rules.admit_judged(spec.name, &verdict, &found, surroundings) {
             Ok(program) => (Some(program), None),
             Err(fault) => (None, Some(fault)),
         };
@@ -121,7 +124,7 @@ impl Preview {
             shown: matches!(run.stderr, Stderr::Shown),
             environment: Environment::names(&run.environment),
         });
-        (Self { judgement, program, run }, fault)
+        (Self { verdict, found, program, run }, fault)
     }
 
     /// Whether a person would attend the run.

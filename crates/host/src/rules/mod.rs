@@ -80,15 +80,6 @@ pub enum Verdict {
     Unknown,
 }
 
-/// A command, judged: the verdict, and where it leads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Judgement {
-    /// What the policy says.
-    pub verdict: Verdict,
-    /// Where the command leads, as the text that was compared.
-    pub found: Result<PathBuf, Missing>,
-}
-
 impl Policy {
     /// Validates a policy as kuberc writes it (PP-01 to PP-04): its name, and the allowlist, where
     /// `None` is "not there", which differs from empty.
@@ -170,8 +161,13 @@ impl Rules {
         kuberc::place(surroundings, explicit).map(|(file, _)| surroundings.absolute(&file))
     }
 
-    /// Decides by policy (PP-05). Looks at no file but to find the program.
-    pub fn judge(&self, command: &str, surroundings: &Surroundings) -> Judgement {
+    /// Decides by policy (PP-05). Looks at no file but to find the program. Returns what the policy says,
+    /// and where the command leads, as the text that was compared.
+    pub fn judge(
+        &self,
+        command: &str,
+        surroundings: &Surroundings,
+    ) -> (Verdict, Result<PathBuf, Missing>) {
         let find = |command: &str| lookup::find(command, surroundings, &self.folders);
         let found = find(command);
         let verdict = match &self.policy {
@@ -180,7 +176,7 @@ impl Rules {
             Policy::DenyAll => Verdict::DeniedAll,
             Policy::Allowlist(list) => judge_by_list(list, command, found.as_deref(), find),
         };
-        Judgement { verdict, found }
+        (verdict, found)
     }
 
     /// Finds `command` (`PATH` for a bare name, EX-03), decides by policy and checks the file.
@@ -188,29 +184,28 @@ impl Rules {
     /// Fails with [`Kind::NotAllowed`], [`Kind::NotFound`], or [`Kind::Failed`] for a file that is
     /// there and cannot be executed.
     pub fn admit(&self, command: &str, surroundings: &Surroundings) -> Result<Program, Error> {
-        self.examine(command, surroundings).1
+        let (verdict, found) = self.judge(command, surroundings);
+        self.admit_judged(command, &verdict, &found, surroundings)
     }
 
-    /// Does what [`Rules::admit`] does, and also returns the judgement.
-    pub(crate) fn examine(
+    /// Does what [`Rules::admit`] does with a command that [`Rules::judge`] has looked at.
+    pub(crate) fn admit_judged(
         &self,
         command: &str,
+        verdict: &Verdict,
+        found: &Result<PathBuf, Missing>,
         surroundings: &Surroundings,
-    ) -> (Judgement, Result<Program, Error>) {
-        let judgement = self.judge(command, surroundings);
-        let admitted = match (self.refusal(command, &judgement.verdict), &judgement.found) {
-            (Some(refusal), _) => Err(refusal),
-            (None, Err(missing)) => Err(not_found(command, missing)),
-            (None, Ok(found)) => {
-                let path = surroundings.absolute(found);
-                let by_name = matches!(judgement.verdict, Verdict::Listed(_))
-                    || is_trusted(&self.trusted, command, &path);
-                let hint = "correct the owner and the mode, or trust it as it is: name the plugin \
-                            in the kuberc's allowlist, or its path with `--trust-plugin`";
-                check(command, path, by_name, surroundings, hint)
-            }
-        };
-        (judgement, admitted)
+    ) -> Result<Program, Error> {
+        if let Some(refusal) = self.refusal(command, verdict) {
+            return Err(refusal);
+        }
+        let found = found.as_ref().map_err(|missing| not_found(command, missing))?;
+        let path = surroundings.absolute(found);
+        let by_name = matches!(verdict, Verdict::Listed(_))
+            || is_trusted(&self.trusted, command, &path);
+        let hint = "correct the owner and the mode, or trust it as it is: name the plugin \
+                    in the kuberc's allowlist, or its path with `--trust-plugin`";
+        check(command, path, by_name, surroundings, hint)
     }
 
     fn refusal(&self, command: &str, verdict: &Verdict) -> Option<Error> {

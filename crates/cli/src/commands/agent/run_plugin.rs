@@ -25,8 +25,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     };
     let name = command.to_str().ok_or_else(|| Failure::usage("the command is not UTF-8"))?;
     let rules = globals.rules()?;
-    let judgement = rules.judge(name, &globals.surroundings);
-    let program = match (judgement.verdict, judgement.found) {
+    let program = match rules.judge(name, &globals.surroundings) {
         // The file's owner and mode are not checked: a wrapped plugin runs wherever it ran before.
         (Verdict::Allowed | Verdict::Listed(_), Ok(found)) => globals.surroundings.absolute(&found),
         _ => rules.admit(name, &globals.surroundings)?.path,

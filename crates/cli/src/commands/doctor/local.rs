@@ -21,7 +21,7 @@ fn wrap(report: &mut Report, globals: &Globals, config: &Kubeconfig, got: &Got) 
     let has_plugin = got.opened.as_ref().is_some_and(|(plan, _)| plan.plugin().is_some());
     match &got.wrapper {
         Some(wrapper) => {
-            let found = Rules::default().judge(wrapper, &globals.surroundings).found;
+            let (_, found) = Rules::default().judge(wrapper, &globals.surroundings);
             report.add(match found {
                 Ok(_) => Step::ok(Check::Wrap, "kubectl gets its credential from the agent"),
                 Err(_) => Step::fault(

@@ -41,7 +41,7 @@ pub(super) fn check(report: &mut Report, globals: &Globals, target: Target) -> O
     match preview {
         Some((preview, command)) => {
             report.add(judged(&rules, preview, &draft));
-            if is_allowed(&preview.judgement.verdict) {
+            if is_allowed(&preview.verdict) {
                 report.add(program(globals, &draft, preview, command));
             } else {
                 report.skip(&[Check::Program], Check::Policy);
@@ -61,7 +61,7 @@ fn is_allowed(verdict: &Verdict) -> bool {
 }
 
 fn judged(rules: &Rules, preview: &Preview, draft: &Draft) -> Step {
-    let step = if is_allowed(&preview.judgement.verdict) {
+    let step = if is_allowed(&preview.verdict) {
         allowed(rules, preview)
     } else {
         denied(rules, preview, draft)
@@ -74,7 +74,7 @@ fn judged(rules: &Rules, preview: &Preview, draft: &Draft) -> Step {
 
 fn allowed(rules: &Rules, preview: &Preview) -> Step {
     let told = policy(rules, preview);
-    let message = match &preview.judgement.verdict {
+    let message = match &preview.verdict {
         // The program failed its trust check, and the next step says why.
         _ if preview.program.is_none() && !told.allowed => told.name.to_owned(),
         Verdict::Allowed if rules.origin.is_none() => told.because,
@@ -93,7 +93,7 @@ fn denied(rules: &Rules, preview: &Preview, draft: &Draft) -> Step {
         None => Step::fault(Check::Policy, policy(rules, preview).because),
     };
     let command = draft.plugin().map(|plugin| inline(plugin.command())).unwrap_or_default();
-    match preview.judgement.verdict {
+    match preview.verdict {
         Verdict::NotListed | Verdict::Unresolvable => step.advice(format!(
             "if you trust it, add `{command}` to `credentialPluginAllowlist` of the kuberc"
         )),
@@ -122,7 +122,7 @@ fn program(globals: &Globals, draft: &Draft, preview: &Preview, command: &str) -
     };
     let place = draft.target().user.value.exec.as_ref().map(|exec| exec.place.clone());
     let step = step.at(&place.unwrap_or_else(|| draft.target().user.place.clone()));
-    match &preview.judgement.found {
+    match &preview.found {
         Ok(path) => match fix::protect(&globals.surroundings.absolute(path), &globals.surroundings)
         {
             Some(command) => step.fix(command),

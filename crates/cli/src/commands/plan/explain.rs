@@ -288,7 +288,7 @@ fn hide_secrets(config: &mut serde_json::Value) {
 /// The file that the command resolves to but that would not run, because of the policy or its own
 /// state.
 fn refused(preview: &Preview) -> Option<PathBuf> {
-    match &preview.judgement.found {
+    match &preview.found {
         _ if preview.program.is_some() => None,
         Ok(path)
         | Err(
@@ -307,7 +307,7 @@ pub(in crate::commands) fn looked_in(
     command: &str,
     preview: &Preview,
 ) -> Vec<PathBuf> {
-    match &preview.judgement.found {
+    match &preview.found {
         Err(Missing::Nowhere { looked, .. }) => looked.clone(),
         Err(Missing::Relative(path) | Missing::Folder(path) | Missing::NotExecutable(path)) => {
             vec![path.clone()]
@@ -341,7 +341,7 @@ fn environment(draft: &Draft, names: &[(String, VariableOrigin)]) -> Environment
 }
 
 pub(in crate::commands) fn policy(rules: &Rules, preview: &Preview) -> Policy {
-    let verdict = &preview.judgement.verdict;
+    let verdict = &preview.verdict;
     let allowed = matches!(verdict, Verdict::Allowed | Verdict::Listed(_));
     let because = match verdict {
         Verdict::Allowed if rules.origin.is_some() => "every plugin may run".to_owned(),
@@ -357,7 +357,7 @@ pub(in crate::commands) fn policy(rules: &Rules, preview: &Preview) -> Policy {
         }
         _ => "the kuberc is not valid, so nothing may run".to_owned(),
     };
-    let refused = allowed && preview.program.is_none() && preview.judgement.found.is_ok();
+    let refused = allowed && preview.program.is_none() && preview.found.is_ok();
     Policy {
         name: rules.policy.name(),
         file: rules.origin.clone(),
