@@ -6,7 +6,6 @@ use super::{
     Class, Exec, Problem, Target,
     load::{self, read},
     problem::report,
-    types::Entry,
 };
 use crate::{
     Error,

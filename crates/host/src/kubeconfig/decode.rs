@@ -29,23 +29,11 @@ pub(super) fn decode(
     // several times the room of what is made of them.
     let plain = Node::from_plain_yaml(bytes, |list, item| {
         let before = reader.problems.len();
-        let early = match list {
-            "clusters" => {
-                config.clusters.push(reader.cluster(item));
-                &mut early.clusters
-            }
-            "users" => {
-                config.users.push(reader.user(item));
-                &mut early.users
-            }
-            "contexts" => {
-                config.contexts.push(reader.context(item));
-                &mut early.contexts
-            }
-            _ => return Some(item),
-        };
-        early.extend(reader.problems.drain(before..));
-        None
+        let rest = reader.entry(&mut config, list, item);
+        if reader.problems.len() > before {
+            early.entry(list.to_owned()).or_default().extend(reader.problems.drain(before..));
+        }
+        rest
     });
     if let Some(document) = plain {
         return reader.document(document, config, early);
@@ -61,14 +49,9 @@ pub(super) fn decode(
     }
 }
 
-/// The problems of entries that were read before the rest of the document. They are reported in the
-/// order of its keys.
-#[derive(Default)]
-struct Early {
-    clusters: Vec<Problem>,
-    users: Vec<Problem>,
-    contexts: Vec<Problem>,
-}
+/// The problems of entries that were read before the rest of the document, by their lists. They are
+/// reported in the order of its keys.
+type Early = HashMap<String, Vec<Problem>>;
 
 impl Reader<'_> {
     /// Adds what `document` says to `config`, which has the entries that were taken out of it.
@@ -83,23 +66,17 @@ impl Reader<'_> {
                     config.current_context_place = self.place(entry.line);
                     config.current_context = self.text(entry);
                 }
-                "clusters" => {
-                    self.problems.append(&mut early.clusters);
-                    let items = self.items(entry);
-                    config.clusters.extend(items.into_iter().map(|item| self.cluster(item)));
-                    self.unique(&config.clusters, "clusters", Subject::Cluster);
-                }
-                "users" => {
-                    self.problems.append(&mut early.users);
-                    let items = self.items(entry);
-                    config.users.extend(items.into_iter().map(|item| self.user(item)));
-                    self.unique(&config.users, "users", Subject::User);
-                }
-                "contexts" => {
-                    self.problems.append(&mut early.contexts);
-                    let items = self.items(entry);
-                    config.contexts.extend(items.into_iter().map(|item| self.context(item)));
-                    self.unique(&config.contexts, "contexts", Subject::Context);
+                "clusters" | "users" | "contexts" => {
+                    let list = entry.key.clone();
+                    self.problems.extend(early.remove(&list).unwrap_or_default());
+                    for item in self.items(entry) {
+                        self.entry(&mut config, &list, item);
+                    }
+                    match list.as_str() {
+                        "clusters" => self.unique(&config.clusters, &list, Subject::Cluster),
+                        "users" => self.unique(&config.users, &list, Subject::User),
+                        _ => self.unique(&config.contexts, &list, Subject::Context),
+                    }
                 }
                 "preferences" => self.preferences(entry, &mut config),
                 "extensions" => config.extensions = self.extensions(entry),
@@ -118,6 +95,17 @@ impl Reader<'_> {
             self.fault(line, "kind", "must be `Config`");
         }
         config
+    }
+
+    /// Adds an entry of a list to the configuration; gives back one of another list.
+    fn entry(&mut self, config: &mut Kubeconfig, list: &str, item: Node) -> Option<Node> {
+        match list {
+            "clusters" => config.clusters.push(self.cluster(item)),
+            "users" => config.users.push(self.user(item)),
+            "contexts" => config.contexts.push(self.context(item)),
+            _ => return Some(item),
+        }
+        None
     }
 
     /// Keeps a text that is not null, and its line.

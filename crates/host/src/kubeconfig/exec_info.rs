@@ -7,7 +7,6 @@ use super::{
     Class, Cluster, EXEC_EXTENSION, Named, Target,
     problem::report,
     server::{Transport, normalise, transport},
-    types::Entry,
     validate::Judge,
 };
 use crate::{Error, Kind};

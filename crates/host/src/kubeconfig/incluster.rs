@@ -42,25 +42,22 @@ impl<'a> Pod<'a> {
     /// The pod's namespace; `None` when we do not run in a pod.
     pub(super) fn namespace(&self) -> Option<String> {
         self.service()?;
-        let said = self.surroundings.var("POD_NAMESPACE");
-        let said = said.and_then(|name| name.into_string().ok());
-        let file = || read(&self.folder.join("namespace")).ok();
-        let name = said.filter(|name| !name.is_empty()).or_else(|| {
-            file()
-                .map(|name| String::from_utf8_lossy(&name).trim().to_owned())
-                .filter(|name| !name.is_empty())
+        let name = self.var("POD_NAMESPACE").or_else(|| {
+            let name = read(&self.folder.join("namespace")).ok()?;
+            Some(String::from_utf8_lossy(&name).trim().to_owned()).filter(|name| !name.is_empty())
         });
         Some(name.unwrap_or_else(|| "default".to_owned()))
     }
 
+    /// A variable that says something.
+    fn var(&self, name: &str) -> Option<String> {
+        self.surroundings.var(name)?.into_string().ok().filter(|value| !value.is_empty())
+    }
+
     /// Host and port of the API server, if this is a pod with a service account.
     fn service(&self) -> Option<(String, String)> {
-        let var = |name| {
-            let value = self.surroundings.var(name)?.into_string().ok()?;
-            (!value.is_empty()).then_some(value)
-        };
-        let host = var("KUBERNETES_SERVICE_HOST")?;
-        let port = var("KUBERNETES_SERVICE_PORT")?;
+        let host = self.var("KUBERNETES_SERVICE_HOST")?;
+        let port = self.var("KUBERNETES_SERVICE_PORT")?;
         let token = fs::metadata(self.folder.join("token")).ok()?;
         (!token.is_dir()).then_some((host, port))
     }

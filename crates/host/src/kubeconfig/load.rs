@@ -25,18 +25,11 @@ impl Kubeconfig {
     /// Where `~/.kube/config` is missing, the legacy `~/.kube/.kubeconfig` is read in its place.
     /// Nothing is ever written: the reference copies that file first (KC-05).
     pub fn load(surroundings: &Surroundings, explicit: Option<&Path>) -> Result<Self, Error> {
-        let home = surroundings.home().map(|home| home.join(".kube"));
-        let mut loader = Loader {
-            surroundings,
-            default: home.as_ref().map(|folder| folder.join("config")),
-            legacy: home.map(|folder| folder.join(".kubeconfig")),
-            documents: Vec::new(),
-            problems: Vec::new(),
-        };
-        let explicit = explicit.filter(|path| !path.as_os_str().is_empty());
-        let listed = surroundings.var("KUBECONFIG").filter(|list| !list.is_empty());
+        let mut loader = Loader { surroundings, documents: Vec::new(), problems: Vec::new() };
+        let listed = surroundings.var("KUBECONFIG").is_some_and(|list| !list.is_empty());
+        let is_required = explicit.is_some_and(|path| !path.as_os_str().is_empty());
         for path in named(surroundings, explicit) {
-            if explicit.is_some() {
+            if is_required {
                 loader.read_required(&path);
             } else {
                 loader.read(&path);
@@ -46,10 +39,7 @@ impl Kubeconfig {
             return Err(problem::report(loader.problems));
         }
         let mut config = Self::merge(loader.documents);
-        if listed.is_some()
-            && !config.files.is_empty()
-            && config.files.iter().all(|(_, there)| !there)
-        {
+        if listed && !config.files.is_empty() && config.files.iter().all(|(_, there)| !there) {
             let files = config.files.iter();
             let names: Vec<_> = files.map(|(path, _)| format!("`{}`", path.display())).collect();
             config.warnings.push(format!("no file of `KUBECONFIG` exists: {}", names.join(", ")));
@@ -82,17 +72,16 @@ fn named(surroundings: &Surroundings, explicit: Option<&Path>) -> Vec<PathBuf> {
                 .filter(|path| !path.as_os_str().is_empty() && known.insert(path.clone()))
                 .collect()
         }
-        (None, None) => {
-            surroundings.home().map(|home| home.join(".kube").join("config")).into_iter().collect()
-        }
+        (None, None) => default_path(surroundings).into_iter().collect(),
     }
+}
+
+fn default_path(surroundings: &Surroundings) -> Option<PathBuf> {
+    surroundings.home().map(|home| home.join(".kube").join("config"))
 }
 
 struct Loader<'a> {
     surroundings: &'a Surroundings,
-    /// `~/.kube/config`, and what stood in its place long ago.
-    default: Option<PathBuf>,
-    legacy: Option<PathBuf>,
     documents: Vec<Kubeconfig>,
     problems: Vec<Problem>,
 }
@@ -125,8 +114,8 @@ impl Loader<'_> {
 
     /// The file is not there. Perhaps it is the default one, and there is still its predecessor.
     fn fall_back(&mut self, path: &Path) {
-        let legacy = self.legacy.clone();
-        let legacy = legacy.filter(|_| self.default.as_deref() == Some(path));
+        let is_default = default_path(self.surroundings).as_deref() == Some(path);
+        let legacy = is_default.then(|| path.with_file_name(".kubeconfig"));
         match legacy.map(|legacy| (self.bytes(&legacy), legacy)) {
             Some((Ok(bytes), legacy)) => {
                 self.decode(&legacy, &bytes);

@@ -2,7 +2,7 @@
 
 use super::{
     Class, Cluster, Context, Kubeconfig, Named, Overrides, Place, Problem, Subject, Target, User,
-    incluster::Pod, overrides::set, path, problem::report, suggest, types::Entry, validate::Judge,
+    incluster::Pod, overrides::set, path, problem::report, suggest, validate::Judge,
 };
 use keyward_process::surroundings::Surroundings;
 

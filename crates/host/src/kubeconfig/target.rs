@@ -9,7 +9,6 @@ use super::{
     load::{self, read},
     resolve::find,
     server::{self, Transport},
-    types::Entry,
 };
 use keyward_process::surroundings::Surroundings;
 

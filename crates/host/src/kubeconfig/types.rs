@@ -64,21 +64,15 @@ impl<T> Named<T> {
     }
 }
 
-/// What problems say about an entry.
-pub(super) trait Entry {
+#[expect(private_bounds, reason = "only this module reports problems of entries")]
+impl<T: Listed> Named<T> {
     /// The entry's kind and name, for messages.
-    fn subject(&self) -> Subject;
-
-    /// A problem of one of its fields.
-    fn problem(&self, class: Class, field: &str, message: impl Into<String>) -> Problem;
-}
-
-impl<T: Listed> Entry for Named<T> {
-    fn subject(&self) -> Subject {
+    pub(super) fn subject(&self) -> Subject {
         T::SUBJECT(self.name.clone())
     }
 
-    fn problem(&self, class: Class, field: &str, message: impl Into<String>) -> Problem {
+    /// A problem of one of its fields.
+    pub(super) fn problem(&self, class: Class, field: &str, message: impl Into<String>) -> Problem {
         self.lines.problem(class, (&self.subject(), &self.place), field, message)
     }
 }

@@ -6,7 +6,7 @@ use keyward_process::file;
 
 use super::{
     Class, Cluster, Exec, InteractiveMode, Lines, Named, Place, Problem, Subject, User, load,
-    server, types::Entry,
+    server, types::Listed,
 };
 use keyward_process::surroundings::Surroundings;
 
@@ -22,14 +22,11 @@ pub(super) struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    pub(super) fn of<T>(
+    pub(super) fn of<T: Listed>(
         entry: &Named<T>,
         surroundings: &'a Surroundings,
         problems: &'a mut Vec<Problem>,
-    ) -> Self
-    where
-        Named<T>: Entry,
-    {
+    ) -> Self {
         let (subject, place) = (entry.subject(), entry.place.clone());
         Self { subject, place, lines: entry.lines, surroundings, problems }
     }
