@@ -35,7 +35,7 @@ const LARGEST: usize = 1 << 20;
 
 /// Sends requests to identity providers. Blocks, so it must not be used on the threads of an async runtime;
 /// the host calls it on threads that may block.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Https {
     provider: Option<Arc<CryptoProvider>>,
     surroundings: Surroundings,
@@ -44,7 +44,7 @@ pub struct Https {
 impl Https {
     /// Uses the crate's own cryptography and the proxies of this process's environment.
     pub fn new() -> Self {
-        Self { provider: None, surroundings: Surroundings::process() }
+        Self::default()
     }
 
     /// The instance that clients share by default: only with one instance are equal plans one.
@@ -176,12 +176,6 @@ fn follow(base: &Url, next: &HeaderValue, secret: bool) -> Result<Url, Error> {
         return Err(wrong("to another server"));
     }
     Ok(next)
-}
-
-impl Default for Https {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 impl fmt::Debug for Https {

@@ -14,11 +14,12 @@ use std::{
 ///
 /// This is the only place that reads the environment. The `Debug` of made-up surroundings shows
 /// the names of the variables, never their values.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Surroundings(Inner);
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 enum Inner {
+    #[default]
     Process,
     Fixed(Box<Fixed>),
 }

@@ -81,7 +81,7 @@ impl Walk {
         }
         let mut here = PathBuf::from("/");
         let mut found = look(&here)?;
-        self.directory(&here, &found)?;
+        self.component(Part::Directory, &here, &found)?;
         let mut ahead = parts(path);
         let mut links = 0;
         while let Some(part) = ahead.pop() {
@@ -102,11 +102,9 @@ impl Walk {
                     here = PathBuf::from("/");
                 }
                 ahead.extend(parts(&to));
-            } else if found.is_dir() {
-                self.directory(&next, &found)?;
-                here = next;
             } else {
-                self.file(&next, &found)?;
+                let part = if found.is_dir() { Part::Directory } else { Part::File };
+                self.component(part, &next, &found)?;
                 here = next;
             }
         }
@@ -138,18 +136,18 @@ impl Walk {
         Ok(())
     }
 
-    fn directory(&mut self, path: &Path, found: &Metadata) -> io::Result<()> {
+    fn component(&mut self, part: Part, path: &Path, found: &Metadata) -> io::Result<()> {
         if !self.seen.insert(path.to_owned()) {
             self.device = Some(found.dev());
             return Ok(());
         }
-        self.mount(Part::Directory, path, found)?;
-        self.owner(Part::Directory, path, found);
+        self.mount(part, path, found)?;
+        self.owner(part, path, found);
         // In a sticky directory only the owner of a file can rename or delete it.
-        if found.mode() & STICKY == 0 {
-            self.mode(Part::Directory, path, found)?;
+        if part == Part::Directory && found.mode() & STICKY != 0 {
+            return Ok(());
         }
-        Ok(())
+        self.mode(part, path, found)
     }
 
     fn link(&mut self, path: &Path, found: &Metadata) -> io::Result<()> {
@@ -158,15 +156,6 @@ impl Walk {
         }
         self.owner(Part::Link, path, found);
         Ok(())
-    }
-
-    fn file(&mut self, path: &Path, found: &Metadata) -> io::Result<()> {
-        if !self.seen.insert(path.to_owned()) {
-            return Ok(());
-        }
-        self.mount(Part::File, path, found)?;
-        self.owner(Part::File, path, found);
-        self.mode(Part::File, path, found)
     }
 
     fn owner(&mut self, part: Part, path: &Path, found: &Metadata) {
