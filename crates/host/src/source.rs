@@ -22,7 +22,7 @@ use crate::{
     exec::{ExecPlugin, PluginRunner},
     observer::{Ends, NoopObserver, Observer},
     oidc::Renewer,
-    plan::{Choice, Key},
+    plan::{Choice, PlanKey},
     signer::{Certificates, Pins, Signer},
     static_credential::StaticFetch,
 };
@@ -49,7 +49,7 @@ pub struct Sources {
     clock: SharedClock,
     ends: Arc<Ends>,
     pins: Arc<Pins>,
-    known: Mutex<HashMap<Key, Weak<Inner>>>,
+    known: Mutex<HashMap<PlanKey, Weak<Inner>>>,
 }
 
 static GLOBAL: OnceLock<Sources> = OnceLock::new();
@@ -81,7 +81,7 @@ impl Sources {
 
     /// The source for a plan. Runs nothing.
     pub fn open(&self, plan: &Plan) -> Source {
-        let key = Key::of(plan);
+        let key = PlanKey::of(plan);
         let mut known = lock(&self.known);
         if let Some(inner) = known.get(&key).and_then(Weak::upgrade) {
             return Source(inner);

@@ -13,7 +13,7 @@ use crate::{
     Error, Kind,
     error::inline,
     kubeconfig::{self, Exec, InteractiveMode, Target},
-    plugin::{Context, Preview, Role, RunSettings, Spec},
+    plugin::{Preview, Role, RunContext, RunSettings, Spec},
     redact::url_passwords,
 };
 
@@ -39,7 +39,7 @@ impl ExecPlugin {
         exec: Exec,
         version: Version,
         target: &Target,
-        context: &Context<'_>,
+        context: &RunContext<'_>,
     ) -> (Self, Vec<Error>) {
         let cluster = exec.provide_cluster_info.then(|| cluster(target));
         let config = Config { exec, version, cluster };
@@ -114,11 +114,11 @@ impl Config {
     /// nobody; a plugin that always asks a person is not run for it at all.
     pub(super) fn prepare(
         &self,
-        context: &Context<'_>,
+        context: &RunContext<'_>,
         waited_for: bool,
         response: Option<&Response>,
     ) -> Result<(RunSettings<'_>, Request), Error> {
-        let Context { surroundings, settings, .. } = context;
+        let RunContext { surroundings, settings, .. } = context;
         let mode = &self.exec.interactive_mode;
         let alone = settings.alone(waited_for);
         let unavailable = settings.stdin_unavailable.as_deref().or(alone);

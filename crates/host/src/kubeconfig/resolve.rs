@@ -34,7 +34,7 @@ impl Kubeconfig {
     }
 
     /// Follows the names: flags first, then the context.
-    fn choose<'a>(&'a self, overrides: &'a Overrides) -> Result<Choice<'a>, Problem> {
+    fn choose<'a>(&'a self, overrides: &'a Overrides) -> Result<Chosen<'a>, Problem> {
         let named = set(overrides.context.as_ref());
         let context_name = named.unwrap_or(&self.current_context);
         let context = find(&self.contexts, context_name);
@@ -59,13 +59,13 @@ impl Kubeconfig {
         if cluster.is_none() && named_cluster.is_some() {
             return Err(missing(Class::OverrideClusterNotFound, "cluster", cluster_name));
         }
-        Ok(Choice { context_name, context, user_name, user, cluster_name, cluster })
+        Ok(Chosen { context_name, context, user_name, user, cluster_name, cluster })
     }
 
     /// Puts the overrides on the entries and validates both.
     fn judge<'a>(
         &self,
-        choice: Choice<'a>,
+        choice: Chosen<'a>,
         overrides: &Overrides,
         surroundings: &Surroundings,
     ) -> Result<Judged<'a>, Vec<Problem>> {
@@ -106,7 +106,7 @@ impl Kubeconfig {
     }
 
     /// There is no cluster. If that is the only problem, it is one of having nothing configured.
-    fn nothing(&self, choice: &Choice<'_>, alone: bool) -> Problem {
+    fn nothing(&self, choice: &Chosen<'_>, alone: bool) -> Problem {
         let class = if alone { Class::EmptyConfig } else { Class::NoServer };
         let (place, message) = match choice.context {
             Some(context) if choice.cluster_name.is_empty() => {
@@ -238,7 +238,7 @@ impl Kubeconfig {
 }
 
 /// The entries that names lead to.
-struct Choice<'a> {
+struct Chosen<'a> {
     context_name: &'a str,
     context: Option<&'a Named<Context>>,
     user_name: &'a str,
@@ -249,7 +249,7 @@ struct Choice<'a> {
 
 /// The chosen entries with overrides applied, found valid.
 struct Judged<'a> {
-    choice: Choice<'a>,
+    choice: Chosen<'a>,
     user: Named<User>,
     cluster: Named<Cluster>,
 }

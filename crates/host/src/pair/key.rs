@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::{KeyDer, rsa};
 
 /// The public half of a private key: enough to compare it with a certificate.
-pub(super) enum Key {
+pub(super) enum PublicHalf {
     Rsa { modulus: Vec<u8>, exponent: i64 },
     Ec { curve: Curve, point: Vec<u8> },
     Ed25519(Vec<u8>),
@@ -19,11 +19,11 @@ pub(super) enum Key {
 
 /// A private key that was read: what it is for, and its DER.
 pub(super) struct Parsed {
-    pub(super) key: Key,
+    pub(super) key: PublicHalf,
     pub(super) der: KeyDer,
 }
 
-impl Key {
+impl PublicHalf {
     /// Tries PKCS#1, PKCS#8 and SEC1 in turn, whatever the block called itself.
     pub(super) fn parse(block: &[u8]) -> Result<Parsed, &'static str> {
         if let Some(key) = rsa::parse(block) {
@@ -77,7 +77,7 @@ fn pkcs8(block: &[u8]) -> Option<Result<Parsed, &'static str>> {
             match seed {
                 Some(seed) => {
                     let public = SigningKey::from_bytes(seed).verifying_key();
-                    Ok(as_it_is(Key::Ed25519(public.to_bytes().to_vec())))
+                    Ok(as_it_is(PublicHalf::Ed25519(public.to_bytes().to_vec())))
                 }
                 None => Err("its Ed25519 part is malformed"),
             }
@@ -109,7 +109,7 @@ fn sec1(curve: Option<&[u8]>, block: &[u8]) -> Option<Result<Parsed, &'static st
     let point = point(curve, &scalar, written).ok_or(NOT_OF_THE_CURVE);
     Some(point.map(|point| Parsed {
         der: KeyDer::Pkcs8(canonical(curve, &scalar, &point)),
-        key: Key::Ec { curve, point },
+        key: PublicHalf::Ec { curve, point },
     }))
 }
 

@@ -15,7 +15,7 @@ use keyward_protocol::{
 };
 use zeroize::Zeroizing;
 
-use key::Key;
+use key::PublicHalf;
 
 use crate::{Error, Kind};
 
@@ -71,8 +71,9 @@ impl Pair {
     pub fn parse(certificate: &str, key: &Secret) -> Result<Self, Error> {
         let chain = certificates(certificate)?;
         let (block, is_encrypted) = key_block(key.expose())?;
-        let leaf = read_certificate(&chain[0]).ok_or_else(|| error("the first certificate is malformed"))?;
-        let key_der = Key::parse(&block).map_err(|what| {
+        let leaf = read_certificate(&chain[0])
+            .ok_or_else(|| error("the first certificate is malformed"))?;
+        let key_der = PublicHalf::parse(&block).map_err(|what| {
             let what = if is_encrypted { "it is encrypted" } else { what };
             error(&format!("the private key cannot be read: {what}"))
         })?;

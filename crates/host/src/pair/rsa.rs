@@ -6,13 +6,13 @@ use crypto_bigint::{BoxedUint, ConcatenatingMul as _, NonZero};
 use keyward_protocol::der::{self, Der};
 use zeroize::Zeroizing;
 
-use super::key::Key;
+use super::key::PublicHalf;
 
 /// In bytes. Beyond it nobody can sign, and the checks below would take their time.
 const LARGEST: usize = 2048;
 
 /// A PKCS#1 key; the outer `None` is something else.
-pub(super) fn parse(block: &[u8]) -> Option<Result<Key, &'static str>> {
+pub(super) fn parse(block: &[u8]) -> Option<Result<PublicHalf, &'static str>> {
     let mut input = Der(block);
     let mut content = input.read(der::SEQUENCE)?;
     let version = content.small()?;
@@ -38,7 +38,7 @@ pub(super) fn parse(block: &[u8]) -> Option<Result<Key, &'static str>> {
     if trimmed.len() > LARGEST {
         return Some(Err("its modulus is larger than 16384 bits"));
     }
-    let key = Key::Rsa { modulus: trimmed.to_vec(), exponent };
+    let key = PublicHalf::Rsa { modulus: trimmed.to_vec(), exponent };
     let numbers = Numbers {
         n: number(modulus),
         e: u64::try_from(exponent).unwrap_or_default(),

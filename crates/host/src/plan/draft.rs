@@ -11,7 +11,7 @@ use crate::{
     exec::ExecPlugin,
     kubeconfig::{AuthProvider, Class, Exec, Place, Target},
     oidc::Oidc,
-    plugin::Context,
+    plugin::RunContext,
     rules::Rules,
     signer::{self, SignerPlugin},
     static_credential::{HeaderSource, StaticCredential},
@@ -175,9 +175,9 @@ impl Draft {
         &self.faults
     }
 
-    pub(crate) fn context(&self) -> Context<'_> {
+    pub(crate) fn context(&self) -> RunContext<'_> {
         let Self { rules, surroundings, settings, .. } = self;
-        Context { rules, surroundings, settings }
+        RunContext { rules, surroundings, settings }
     }
 
     /// `user `prod` in `config`, line 14`.

@@ -14,15 +14,15 @@ use crate::{plugin::Environment, rules::Policy};
 /// The fields of a plan in a row, each with its length, so that no two plans can be mistaken for one
 /// another. It contains secrets: it is wiped when dropped and has no `Debug`.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Key(Arc<Zeroizing<Vec<u8>>>);
+pub(crate) struct PlanKey(Arc<Zeroizing<Vec<u8>>>);
 
-impl Hash for Key {
+impl Hash for PlanKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.hash(state);
     }
 }
 
-impl Key {
+impl PlanKey {
     /// The key of a plan. Names of users and contexts are not in it: two entries that say the same
     /// are one identity (EX-14).
     pub(crate) fn of(draft: &Draft) -> Self {

@@ -9,7 +9,7 @@ mod draft;
 mod key;
 mod settings;
 
-pub(crate) use self::{choice::Choice, key::Key};
+pub(crate) use self::{choice::Choice, key::PlanKey};
 pub use self::{
     choice::Method,
     draft::{Draft, Plan},

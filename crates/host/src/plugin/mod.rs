@@ -17,7 +17,7 @@ mod spec;
 pub(crate) use self::{
     environment::Variable,
     run::counted,
-    spec::{Context, Role, Spec},
+    spec::{Role, RunContext, Spec},
 };
 pub use self::{
     environment::{Environment, VariableOrigin},

@@ -17,7 +17,7 @@ use crate::{
 
 /// What a run depends on besides the plugin's own configuration.
 #[derive(Clone, Copy)]
-pub(crate) struct Context<'a> {
+pub(crate) struct RunContext<'a> {
     pub(crate) rules: &'a Rules,
     pub(crate) surroundings: &'a Surroundings,
     pub(crate) settings: &'a PlanSettings,
@@ -83,13 +83,13 @@ impl<'a> Spec<'a> {
     /// `passed` is whether its stderr may be passed through to the person who waits.
     pub(crate) fn prepare(
         self,
-        context: &Context<'_>,
+        context: &RunContext<'_>,
         request: (&str, &str),
         attended: bool,
         stdin: bool,
         passed: bool,
     ) -> RunSettings<'a> {
-        let Context { surroundings, settings, .. } = context;
+        let RunContext { surroundings, settings, .. } = context;
         let PlanSettings { environment, variables, .. } = settings;
         RunSettings {
             spec: self,
@@ -108,10 +108,10 @@ impl Preview {
     /// Looks for the program, and describes the run. Also returns why no program may run.
     pub(crate) fn new(
         spec: Spec<'_>,
-        context: &Context<'_>,
+        context: &RunContext<'_>,
         run: Option<&RunSettings<'_>>,
     ) -> (Self, Option<Error>) {
-        let Context { rules, surroundings, .. } = context;
+        let RunContext { rules, surroundings, .. } = context;
         let (verdict, found) = rules.judge(spec.name, surroundings);
         let (program, fault) = match rules.admit_judged(spec.name, &verdict, &found, surroundings) {
             Ok(program) => (Some(program), None),

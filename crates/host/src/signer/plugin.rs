@@ -10,7 +10,7 @@ use super::PATH;
 use crate::{
     Error, Kind,
     kubeconfig::AuthProvider,
-    plugin::{Context, Preview, Role, RunSettings, Spec},
+    plugin::{Preview, Role, RunContext, RunSettings, Spec},
     redact::url_passwords,
 };
 
@@ -70,11 +70,11 @@ impl Config {
     /// Decides for one run. `waited_for` is false when nobody is there.
     pub(super) fn prepare(
         &self,
-        context: &Context<'_>,
+        context: &RunContext<'_>,
         waited_for: bool,
         request: &Request,
     ) -> RunSettings<'_> {
-        let Context { surroundings, settings, .. } = context;
+        let RunContext { surroundings, settings, .. } = context;
         let attended = settings.alone(waited_for).is_none() && surroundings.has_terminal();
         let stdin =
             attended && settings.stdin_unavailable.is_none() && surroundings.stdin_is_terminal();
@@ -104,7 +104,7 @@ impl SignerPlugin {
     pub const PROVIDER: &str = "externalSigner";
 
     /// Looks at everything a run would look at, and returns what is in its way.
-    pub(crate) fn new(config: Config, context: &Context<'_>) -> (Self, Option<Error>) {
+    pub(crate) fn new(config: Config, context: &RunContext<'_>) -> (Self, Option<Error>) {
         let run = config.prepare(context, true, &Request::Session);
         let (preview, fault) = Preview::new(config.spec(), context, Some(&run));
         let fault = fault.map(|fault| match fault.kind() {
