@@ -146,13 +146,13 @@ impl Answer {
 /// The kind and version of an answer, after a look at its fields; `None` is a version that is
 /// missing or not for plugins.
 fn check_type(
-    envelope: &Envelope,
+    envelope: &Envelope<'_>,
     message: &Node,
     asked: Version,
 ) -> Result<Option<Version>, AnswerError> {
     let unknown =
         |what: &str| AnswerError::Decode { what: what.to_owned(), detail: Detail::UnknownType };
-    let kind = if envelope.kind.is_empty() { "ExecCredential" } else { &envelope.kind };
+    let kind = if envelope.kind.is_empty() { "ExecCredential" } else { envelope.kind };
     if envelope.is_unversioned() && kind == "ExecCredential" {
         // In the version that the reference keeps for itself these names begin with a capital.
         for name in ["Spec", "Status"] {

@@ -1,7 +1,11 @@
 //! What a message says it is: `kind` and `apiVersion`, read as the reference reads them.
 
 use super::{GROUP, Version};
-use crate::{Node, node::Value, text::same_name};
+use crate::{
+    Node,
+    node::{DecodeError, Value},
+    text::same_name,
+};
 
 /// Finer classes of a message that could not be decoded, named as the vectors name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,55 +35,37 @@ pub(super) struct Fault {
 }
 
 /// `kind` and `apiVersion`, each empty when it is missing.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Envelope {
-    pub(super) kind: String,
-    pub(super) group: String,
-    pub(super) version: String,
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Envelope<'a> {
+    pub(super) kind: &'a str,
+    pub(super) group: &'a str,
+    pub(super) version: &'a str,
 }
 
-impl Envelope {
+impl<'a> Envelope<'a> {
     /// Reads both, whatever the case of their names, the last of each.
-    pub(super) fn read(node: &Node) -> Result<Self, Fault> {
-        let mut envelope = Self::default();
-        let entries = match &node.value {
-            Value::Map(entries) => entries.as_slice(),
-            Value::Null => &[],
-            _ => {
-                let error = node.mismatch("the document", "an object with `kind` and `apiVersion`");
-                return Err(Fault { what: error.to_string(), detail: Detail::NotAnObject });
-            }
-        };
-        let mut api_version = "";
-        for entry in entries {
-            let text = |name| {
-                entry
-                    .value
-                    .text(name)
-                    .map_err(|error| Fault { what: error.to_string(), detail: Detail::NotAnObject })
-            };
+    pub(super) fn read(node: &'a Node) -> Result<Self, Fault> {
+        let fault =
+            |error: DecodeError| Fault { what: error.to_string(), detail: Detail::NotAnObject };
+        if !matches!(node.value, Value::Map(_) | Value::Null) {
+            let expected = "an object with `kind` and `apiVersion`";
+            return Err(fault(node.mismatch("the document", expected)));
+        }
+        let (mut kind, mut api_version) = ("", "");
+        for entry in node.entries() {
+            let text = |name| entry.value.text(name).map_err(fault);
             if same_name(&entry.key, "kind") {
-                if let Some(kind) = text("kind")? {
-                    kind.clone_into(&mut envelope.kind);
-                }
-            } else if same_name(&entry.key, "apiversion")
-                && let Some(text) = text("apiVersion")?
-            {
-                api_version = text;
+                kind = text("kind")?.unwrap_or(kind);
+            } else if same_name(&entry.key, "apiversion") {
+                api_version = text("apiVersion")?.unwrap_or(api_version);
             }
         }
-        match api_version.split('/').collect::<Vec<_>>().as_slice() {
-            [version] => (*version).clone_into(&mut envelope.version),
-            [group, version] => {
-                (*group).clone_into(&mut envelope.group);
-                (*version).clone_into(&mut envelope.version);
-            }
-            _ => {
-                let what = "`apiVersion` has more than one `/`".to_owned();
-                return Err(Fault { what, detail: Detail::BadApiVersion });
-            }
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        if version.contains('/') {
+            let what = "`apiVersion` has more than one `/`".to_owned();
+            return Err(Fault { what, detail: Detail::BadApiVersion });
         }
-        Ok(envelope)
+        Ok(Self { kind, group, version })
     }
 
     /// The version, if it is one of ours.
@@ -114,7 +100,7 @@ impl Envelope {
         /// Known under any `apiVersion` that has a version at all.
         const UNVERSIONED: [&str; 5] =
             ["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
-        let kind = self.kind.as_str();
+        let kind = self.kind;
         let ours = matches!(self.version(), Some(Version::V1 | Version::V1Beta1));
         let some = !self.version.is_empty() || self.is_unversioned();
         UNVERSIONED.contains(&kind) && some
@@ -125,7 +111,7 @@ impl Envelope {
     /// Whether the reference would take it for its own internal version: the version is missing,
     /// or named so.
     pub(super) fn is_unversioned(&self) -> bool {
-        match self.version.as_str() {
+        match self.version {
             "" => self.group.is_empty() || self.group == GROUP,
             "__internal" => self.group == GROUP,
             _ => false,
@@ -142,11 +128,7 @@ mod tests {
         for (group, version, known) in
             [("o", "v1", true), ("", "", true), (GROUP, "", true), ("o", "", false)]
         {
-            let envelope = Envelope {
-                kind: "APIVersions".to_owned(),
-                group: group.to_owned(),
-                version: version.to_owned(),
-            };
+            let envelope = Envelope { kind: "APIVersions", group, version };
             assert_eq!(envelope.is_foreign(), known, "{envelope:?}");
         }
     }

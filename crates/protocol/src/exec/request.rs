@@ -158,7 +158,7 @@ impl Request {
             return Err(RequestError::Internal);
         }
         let version = envelope.version().ok_or_else(|| unknown(envelope.unknown_version()))?;
-        let form = match (envelope.kind.as_str(), version) {
+        let form = match (envelope.kind, version) {
             ("ExecCredential", _) => Form::ExecCredential,
             ("ExecInfo", Version::V1Alpha1) => Form::ExecInfo,
             _ => return Err(unknown("`kind` is not `ExecCredential`")),
@@ -220,8 +220,7 @@ impl Reading {
                     cluster.disable_compression = *value;
                 }
                 ("certificate-authority-data", _) => {
-                    cluster.certificate_authority_data =
-                        entry.value.bytes("").unwrap_or_default();
+                    cluster.certificate_authority_data = entry.value.bytes("").unwrap_or_default();
                 }
                 ("config", Value::Null) => {}
                 ("config", _) => cluster.config = Some(entry.value.clone()),
