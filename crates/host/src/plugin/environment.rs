@@ -74,12 +74,6 @@ impl Environment {
         merge(all, |variable| (&variable.name, &variable.value))
     }
 
-    /// The names of variables, for people.
-    pub(crate) fn names(variables: &[Variable]) -> Vec<(String, VariableOrigin)> {
-        let named = |v: &Variable| (v.name.to_string_lossy().into_owned(), v.origin);
-        variables.iter().map(named).collect()
-    }
-
     fn passes(&self, name: &OsStr) -> bool {
         match self {
             Self::Inherit => true,

@@ -8,7 +8,7 @@ use keyward_process::{
 };
 use keyward_protocol::Secret;
 
-use super::{Environment, RunSettings, VariableOrigin};
+use super::{RunSettings, Variable, VariableOrigin};
 use crate::{
     Error,
     plan::PlanSettings,
@@ -117,12 +117,13 @@ impl Preview {
             Ok(program) => (Some(program), None),
             Err(fault) => (None, Some(fault)),
         };
+        let named = |v: &Variable| (v.name.to_string_lossy().into_owned(), v.origin);
         let run = run.map(|run| PreviewedRun {
             stdin: matches!(run.stdin, Stdin::Terminal),
             attended: run.attended,
             budget: run.budget,
             shown: matches!(run.stderr, Stderr::Shown),
-            environment: Environment::names(&run.environment),
+            environment: run.environment.iter().map(named).collect(),
         });
         (Self { verdict, found, program, run }, fault)
     }

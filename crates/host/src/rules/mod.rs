@@ -201,8 +201,8 @@ impl Rules {
         }
         let found = found.as_ref().map_err(|missing| not_found(command, missing))?;
         let path = surroundings.absolute(found);
-        let by_name = matches!(verdict, Verdict::Listed(_))
-            || is_trusted(&self.trusted, command, &path);
+        let by_name =
+            matches!(verdict, Verdict::Listed(_)) || is_trusted(&self.trusted, command, &path);
         let hint = "correct the owner and the mode, or trust it as it is: name the plugin \
                     in the kuberc's allowlist, or its path with `--trust-plugin`";
         check(command, path, by_name, surroundings, hint)
@@ -213,10 +213,10 @@ impl Rules {
         let why = match verdict {
             Verdict::Allowed | Verdict::Listed(_) => return None,
             Verdict::Unknown => return self.fault.clone(),
-            Verdict::DeniedAll => "no plugin may run".to_owned(),
-            Verdict::NotListed => "it is not in the allowlist".to_owned(),
+            Verdict::DeniedAll => "no plugin may run",
+            Verdict::NotListed => "it is not in the allowlist",
             Verdict::Unresolvable => {
-                "it is not in the allowlist by its name, and no such program was found".to_owned()
+                "it is not in the allowlist by its name, and no such program was found"
             }
         };
         let error = Error::new(
@@ -333,16 +333,16 @@ fn not_found(command: &str, missing: &Missing) -> Error {
     let plugin = inline(command);
     let list = |folders: &[PathBuf]| {
         let texts: Vec<String> = folders.iter().map(|f| f.display().to_string()).collect();
-        texts.join(", ")
+        if texts.is_empty() { "no folder: `PATH` is empty".to_owned() } else { texts.join(", ") }
+    };
+    let unfit = |what: &str, path: &Path| {
+        Error::new(Kind::Failed, format!("plugin `{plugin}` {what}"))
+            .note("file", path.display().to_string())
     };
     match missing {
         Missing::Nowhere { looked, unusable } => {
             let error = Error::new(Kind::NotFound, format!("plugin `{plugin}` was not found"));
-            let error = if looked.is_empty() {
-                error.note("looked in", "no folder: `PATH` is empty")
-            } else {
-                error.note("looked in", list(looked))
-            };
+            let error = error.note("looked in", list(looked));
             match unusable {
                 Some(path) => error.note(
                     "passed over",
@@ -359,23 +359,12 @@ fn not_found(command: &str, missing: &Missing) -> Error {
             "passed over",
             format!("`{}`, which depends on the working directory", path.display()),
         ),
-        Missing::Unreachable(path) => {
-            Error::new(Kind::Failed, format!("plugin `{plugin}` cannot be reached"))
-                .note("file", path.display().to_string())
-        }
-        Missing::Folder(path) => {
-            Error::new(Kind::Failed, format!("plugin `{plugin}` is a folder, not a program"))
-                .note("file", path.display().to_string())
-        }
+        Missing::Unreachable(path) => unfit("cannot be reached", path),
+        Missing::Folder(path) => unfit("is a folder, not a program", path),
         Missing::NotExecutable(path) => {
-            let error = Error::new(Kind::Failed, format!("plugin `{plugin}` may not be executed"))
-                .note("file", path.display().to_string());
             // No device or pipe becomes a program by that.
-            if path.is_file() {
-                error.with_hint(format!("chmod +x {}", inline(&path.to_string_lossy())))
-            } else {
-                error
-            }
+            let hint = || format!("chmod +x {}", inline(&path.to_string_lossy()));
+            unfit("may not be executed", path).with_hint_if(path.is_file().then(hint))
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use keyward_protocol::text;
 
-use super::{Sink, buffer::Buffer};
+use super::{Invocation, Sink, Stderr, buffer::Buffer};
 
 /// Cuts what arrives into lines, and hands over the beginning of a line when nothing follows: a
 /// prompt has no line break.
@@ -23,7 +23,17 @@ impl Lines {
     /// A line longer than this comes in pieces.
     const LONGEST: usize = 8 << 10;
 
-    pub(super) fn new(sink: Arc<dyn Sink>, plugin: &str) -> Self {
+    /// The lines of an invocation's stderr, if a sink is to get them.
+    pub(super) fn of(invocation: &Invocation) -> Option<Self> {
+        match &invocation.stderr {
+            Stderr::Sink(sink) => {
+                Some(Self::new(Arc::clone(sink), &invocation.name.to_string_lossy()))
+            }
+            Stderr::Kept | Stderr::Shown => None,
+        }
+    }
+
+    fn new(sink: Arc<dyn Sink>, plugin: &str) -> Self {
         Self {
             sink,
             plugin: text::clean(plugin),

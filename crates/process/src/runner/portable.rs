@@ -31,13 +31,7 @@ pub(super) fn run(invocation: &Invocation, listener: &Listener) -> Result<Output
         spawn(move || drop(stdin.write_all(&bytes)));
     }
     let stdout = Stream::read(child.stdout.take(), invocation.limits.stdout + 1, None);
-    let lines = match &invocation.stderr {
-        Stderr::Sink(sink) => {
-            Some(Lines::new(Arc::clone(sink), &invocation.name.to_string_lossy()))
-        }
-        Stderr::Kept | Stderr::Shown => None,
-    };
-    let stderr = Stream::read(child.stderr.take(), usize::MAX, lines);
+    let stderr = Stream::read(child.stderr.take(), usize::MAX, Lines::of(invocation));
     let give_up = |child: &mut Child| {
         let _ = child.kill();
         let _ = child.wait();

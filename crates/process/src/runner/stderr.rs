@@ -9,7 +9,7 @@ use std::{
 use rustix::{buffer::spare_capacity, io::Errno};
 use zeroize::Zeroizing;
 
-use super::{Invocation, Stderr, buffer::Buffer, lines::Lines};
+use super::{Invocation, buffer::Buffer, lines::Lines};
 use crate::clock::{Clock, SystemClock};
 
 /// Reads of one stream in a row: a program that writes without end must not keep us from looking at
@@ -27,13 +27,8 @@ pub(super) struct StderrPipe {
 
 impl StderrPipe {
     pub(super) fn new(invocation: &Invocation, pipe: Option<OwnedFd>) -> Self {
-        let lines = match &invocation.stderr {
-            Stderr::Sink(sink) => {
-                Some(Lines::new(sink.clone(), &invocation.name.to_string_lossy()))
-            }
-            Stderr::Kept | Stderr::Shown => None,
-        };
-        Self { pipe, kept: Buffer::default(), lines, limit: invocation.limits.stderr }
+        let (kept, lines) = (Buffer::default(), Lines::of(invocation));
+        Self { pipe, kept, lines, limit: invocation.limits.stderr }
     }
 
     /// To wait for more.
