@@ -1,4 +1,4 @@
-//! The claims of a JSON Web Token, for people to read. Nothing is verified.
+//! The claims of a JSON Web Token. Nothing is verified.
 
 use base64::{
     Engine as _,
@@ -61,7 +61,7 @@ pub fn payload(token: &str) -> Option<Node> {
     Node::from_json(&Zeroizing::new(LENIENT.decode(payload).ok()?)).ok()
 }
 
-/// A number of JSON as whole seconds.
+/// A number of JSON as whole seconds: fractions are cut off, and a number out of range saturates.
 #[expect(clippy::cast_possible_truncation, reason = "a float out of range saturates")]
 pub fn seconds(number: &str) -> Option<i64> {
     number.parse().ok().or_else(|| number.parse::<f64>().ok().map(|float| float as i64))

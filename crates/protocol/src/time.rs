@@ -24,9 +24,9 @@ pub fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     moment(date(year, month, day)?, time, offset)
 }
 
-/// `Some` if go-yaml accepts `text` for an explicit `!!timestamp`: RFC 3339 with short fields, or
+/// Succeeds if go-yaml accepts `text` for an explicit `!!timestamp`: RFC 3339 with short fields, or
 /// separated by a space and without zone, or a date alone.
-pub(crate) fn yaml_timestamp(text: &str) -> Option<()> {
+pub(crate) fn check_yaml_timestamp(text: &str) -> Option<()> {
     let mut rest = Rest(text.as_bytes());
     let year = rest.number(4)?;
     rest.expect(b'-')?;

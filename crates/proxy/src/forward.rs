@@ -33,7 +33,7 @@ const UNASKED_CHANGE: &str = "the server upgraded to a protocol that was not req
 const AMBIGUOUS: &str = "the server's response has conflicting lengths";
 
 /// Headers of a single connection, besides those that `Connection` names.
-const HOP_BY_HOP: [HeaderName; 6] = [
+static HOP_BY_HOP: [HeaderName; 6] = [
     CONNECTION,
     TRANSFER_ENCODING,
     UPGRADE,
@@ -99,8 +99,7 @@ pub(crate) async fn forward(
         (Ok(connection), State::Open(route)) => {
             let grant = record.as_ref().map(Record::grant);
             // Pinned, because `select` would move the large future of every request.
-            let passing =
-                pin!(pass(&context, route, request, &connection, &progress, open, grant));
+            let passing = pin!(pass(&context, route, request, &connection, &progress, open, grant));
             // Awaited in one place: in each of two, this future, which every request has, would have room for it.
             tokio::select! {
                 biased;

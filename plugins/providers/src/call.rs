@@ -96,7 +96,7 @@ impl Call {
         Ok(Question::from_env_or(Version::V1Beta1)?)
     }
 
-    /// Prints to stdout, as the last thing or the only thing that the program does.
+    /// Prints to stdout. Returns the exit code of a program that has nothing else to do.
     pub fn print(&self, text: &str) -> Result<ExitCode, Refusal> {
         let mut out = io::stdout();
         out.write_all(text.as_bytes())

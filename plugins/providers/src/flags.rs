@@ -46,7 +46,7 @@ pub(crate) const fn short(letter: char, name: &'static str, kind: Kind) -> Flag 
     Flag { name, short: Some(letter), kind }
 }
 
-/// The flag that prints the usage, which every family has.
+/// The flag that prints the usage.
 pub(crate) const HELP: Flag = short('h', "help", Kind::Switch);
 
 /// Why flags for logging change nothing.

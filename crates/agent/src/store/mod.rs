@@ -46,7 +46,7 @@ pub struct Store {
     agent: Result<Agent, String>,
 }
 
-/// A digest in the place of a secret or of many bytes in a [`Key`].
+/// The SHA-256 digest of some bytes in hexadecimal digits, such as that of a secret in a [`Key`].
 pub fn digest_of(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }

@@ -82,7 +82,7 @@ impl Bridge {
     }
 }
 
-/// This program, whatever name it was started by.
+/// The path of this program, with symlinks resolved.
 pub(crate) fn program() -> Result<PathBuf, Failure> {
     let own = std::env::current_exe().and_then(fs::canonicalize);
     own.map_err(Failure::of("cannot find the path of this program"))

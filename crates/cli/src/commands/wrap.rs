@@ -193,8 +193,7 @@ pub(super) fn by_file<'a>(
     files
 }
 
-/// The absolute path of the program to put in front.
-/// The path of the client's program, `keyward-exec`.
+/// The absolute path of the program to put in front of plugins, `keyward-exec` unless told otherwise.
 pub(crate) fn wrapper(explicit: Option<&Path>, globals: &Globals) -> Result<String, Failure> {
     let beside = || Some(std::env::current_exe().ok()?.parent()?.join(Exec::WRAPPER));
     let path = explicit.map(|path| globals.surroundings.absolute(path)).or_else(beside);

@@ -44,13 +44,14 @@ use crate::{
 
 /// Runs the plugin of a plan whenever a credential is needed.
 ///
-/// For programs that decide themselves who runs it and keep what it brings: [`Fetch::fetch`] runs it
-/// here; [`PluginRunner::accept`] takes what another process got by running it.
+/// A [`Source`](crate::Source) has one. Programs that decide themselves who runs the plugin, and keep
+/// what it brings, use it directly: [`Fetch::fetch`] runs it here; [`PluginRunner::accept`] takes what
+/// another process got by running it.
 pub struct PluginRunner {
     plugin: Arc<ExecPlugin>,
     plan: Plan,
     clock: SharedClock,
-    /// Under which the end of its certificate is kept.
+    /// The number in `ends` under which the end of the certificate is kept.
     id: u64,
     ends: Arc<Ends>,
     hints: Hints,

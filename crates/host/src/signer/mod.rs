@@ -79,7 +79,7 @@ pub(crate) struct Signer {
     plan: Plan,
     observer: Arc<dyn Observer>,
     pins: Arc<Pins>,
-    /// One that panicked half-way has dropped its plugin, so the next one starts afresh.
+    /// A session that panicked half-way has dropped its plugin, so the next one starts afresh.
     session: Mutex<Session>,
 }
 

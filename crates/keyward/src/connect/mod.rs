@@ -180,8 +180,7 @@ impl Connector {
         }
         self.trust.prepare(false).await;
         let name = self.trust.name_for(&self.origin)?;
-        let handshake =
-            TlsConnector::from(tls.clone()).connect(name, ReadAhead::new(stream));
+        let handshake = TlsConnector::from(tls.clone()).connect(name, ReadAhead::new(stream));
         let shaken = match diagnosis.signing() {
             None => handshake.await,
             Some(signing) => signing

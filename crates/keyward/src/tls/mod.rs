@@ -58,7 +58,7 @@ impl Trust {
     /// Trusts the authorities of this machine. They are read at the first handshake, because parsing
     /// them costs milliseconds.
     pub fn system(provider: Arc<CryptoProvider>) -> Self {
-        Self::by(provider, Authorities::System)
+        Self::with_authorities(provider, Authorities::System)
     }
 
     /// Trusts the authorities in these PEM blocks and no others. Blocks that are not certificates are
@@ -82,10 +82,10 @@ impl Trust {
 
     /// Trusts any certificate: whoever answers gets the credential.
     pub fn danger_any_server(provider: Arc<CryptoProvider>) -> Self {
-        Self::by(provider, Authorities::DangerAny)
+        Self::with_authorities(provider, Authorities::DangerAny)
     }
 
-    fn by(provider: Arc<CryptoProvider>, authorities: Authorities) -> Self {
+    fn with_authorities(provider: Arc<CryptoProvider>, authorities: Authorities) -> Self {
         let verifier = Arc::new(Verifier::new(&provider, authorities));
         Self { proxy: verifier.clone(), verifier, provider, name: None }
     }

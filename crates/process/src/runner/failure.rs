@@ -64,9 +64,9 @@ pub struct Left {
 /// Why a program is not listened to any longer.
 #[cfg(unix)]
 pub(super) enum End {
-    /// We gave up on it: the failure, once it is known what the program left behind.
+    /// The program was given up on; makes the failure from what it left behind.
     GaveUp(fn(Left) -> Failure),
-    /// The system failed us.
+    /// The system failed.
     System(io::Error),
 }
 

@@ -137,7 +137,9 @@ impl Response {
                     message.text("userPrompt", prompt);
                 }
             }
-            Self::Sign(signature) => _ = message.bytes("signature", signature),
+            Self::Sign(signature) => {
+                message.bytes("signature", signature);
+            }
             Self::Unlock => {}
             Self::Error(error) => {
                 message.text("reason", error.reason.word()).text("message", &error.message);

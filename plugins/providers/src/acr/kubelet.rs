@@ -114,8 +114,10 @@ fn node_login(azure: &Azure<'_>, config: &Config, place: &Place) -> Result<Login
     }
     // The answer names a registry that is not Azure's, which must not see a secret that works everywhere.
     let tenant = config.tenant.as_deref().ok_or_else(|| {
-        Refusal::bad_config("the node's file has no `tenantId`, which the login of a mirror needs: the secret of the node's \
-             application goes to registries of Azure alone")
+        Refusal::bad_config(
+            "the node's file has no `tenantId`, which the login of a mirror needs: the secret of \
+             the node's application goes to registries of Azure alone",
+        )
     })?;
     let authority = Authority::new(&config.authority, tenant)?;
     let token = azure.client_token(&authority, &username, SCOPE, &Proof::Secret(password))?;

@@ -151,7 +151,10 @@ impl Aws<'_> {
             return Ok(None);
         };
         let arn = get("AWS_ROLE_ARN", "role_arn").ok_or_else(|| {
-            Refusal::bad_config("a web identity token is configured, but no role: set `AWS_ROLE_ARN`, or `role_arn` in the profile")
+            Refusal::bad_config(
+                "a web identity token is configured, but no role: set `AWS_ROLE_ARN`, or `role_arn` in \
+                 the profile",
+            )
         })?;
         let token = file::read(path.as_ref(), &Limits::NAMED).map_err(|error| {
             Refusal::Failed(format!(

@@ -108,6 +108,6 @@ fn read(call: &Call, flags: &Flags) -> Result<Wanted, Refusal> {
         profile: None,
         role,
         forward_session,
-        asks_instance: true,
+        asks_instance_for_region: true,
     })
 }

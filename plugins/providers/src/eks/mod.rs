@@ -40,9 +40,9 @@ struct Wanted {
     role: Option<Role>,
     /// Whether the role's session gets the name of the session that assumes it.
     forward_session: bool,
-    /// Whether, if no region is configured, the instance is asked that this runs on, and `us-east-1` is taken if it
-    /// runs on none, as the authenticator does. Otherwise it is an error, as for `aws`.
-    asks_instance: bool,
+    /// What happens without a configured region. If true, the instance is asked, and `us-east-1` is taken if there is
+    /// none, as the authenticator does. If false, that is an error, as for `aws`.
+    asks_instance_for_region: bool,
 }
 
 impl Wanted {
@@ -53,7 +53,7 @@ impl Wanted {
             Aws::open(call, question.clone(), explain, self.profile.as_deref(), region)
         };
         let mut aws = open(region.as_deref())?;
-        if self.asks_instance && aws.region().is_none() {
+        if self.asks_instance_for_region && aws.region().is_none() {
             region = Some(aws.instance_region().unwrap_or_else(|| "us-east-1".into()));
             aws = open(region.as_deref())?;
         }

@@ -255,7 +255,10 @@ impl Reader<'_> {
             ));
         }
         let password = places.password.clone().ok_or_else(|| {
-            Refusal::bad_config("`--post` needs `--password-at`, the place of the password in the answer, such as `/token`")
+            Refusal::bad_config(
+                "`--post` needs `--password-at`, the place of the password in the answer, such as \
+                 `/token`",
+            )
         })?;
         Ok(Post { url, body, headers, password })
     }

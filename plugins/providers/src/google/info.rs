@@ -78,7 +78,7 @@ impl Info {
         self.object(name).ok_or_else(|| self.bad(&format!("`{}{name}` is no object", self.place)))
     }
 
-    /// A relative path in it is one from the working directory, as for Google's libraries.
+    /// The refusal of the file, with its name and what is wrong with it.
     pub(super) fn bad(&self, why: &str) -> Refusal {
         Refusal::BadConfig(format!("`{self}`: {why}"))
     }

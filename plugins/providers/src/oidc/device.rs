@@ -117,7 +117,10 @@ impl DeviceFlow<'_> {
                 RequestTokenError::ServerResponse(response) => {
                     Refusal::Failed(format!("the device code was refused: {}", inline(&response.to_string())))
                 }
-                RequestTokenError::Parse(..) => Refusal::failed("the token endpoint gave an answer that is no token response, or an ID token that is no JWT"),
+                RequestTokenError::Parse(..) => Refusal::failed(
+                    "the token endpoint gave an answer that is no token response, or an ID token that \
+                     is no JWT",
+                ),
                 RequestTokenError::Request(error) => Refusal::Failed(error.to_string()),
                 RequestTokenError::Other(why) => Refusal::Failed(inline(why)),
             })?;

@@ -54,9 +54,9 @@ pub(super) enum Expect<'a> {
 /// What a login brings: the token to print, and the answer it came in.
 pub(super) type Login = (Token, CoreTokenResponse);
 
-/// Checks the answer of a token endpoint and picks the token that is wanted.
+// Checks of a token endpoint's answers.
 impl Provider<'_> {
-    /// The token to print, with its answer. It is a refusal if it should be the ID token and there is none.
+    /// The token to print, with its answer. Fails if the ID token is wanted and there is none.
     pub(super) fn login(
         &self,
         response: CoreTokenResponse,

@@ -103,14 +103,18 @@ pub(crate) fn ask_or_start(
     exchange(&mut connect_or_start(globals)?, request, limit)
 }
 
-/// Connects to the user's agent, and starts it if none is running. The caller makes our memory private
-/// again, as after [`connect`].
+/// Connects to the user's agent, and starts it if none is running. After success, the caller makes our
+/// memory private again, as after [`connect`].
 pub(super) fn connect_or_start(globals: &Globals) -> Result<Client, Failure> {
     let address = address(Whose::User, globals)?;
     let own = own_program()?;
     harden::allow_inspection();
-    keyward_agent::connect_or_start(&address, &own, |name| globals.surroundings.var(name))
-        .map_err(|error| Failure::failed(error.to_string()))
+    keyward_agent::connect_or_start(&address, &own, |name| globals.surroundings.var(name)).map_err(
+        |error| {
+            harden::keep_memory_private();
+            Failure::failed(error.to_string())
+        },
+    )
 }
 
 /// The path of this program.

@@ -165,7 +165,7 @@ impl Scene {
         self.client_with(context, settings())
     }
 
-    /// So many clients for a context, which share no credentials with each other.
+    /// `count` clients for a context, which share no credentials with each other.
     pub(super) fn clients(&self, context: &str, count: usize) -> Result<Vec<Client>, Failure> {
         (0..count).map(|_| self.client(context)).collect()
     }

@@ -226,7 +226,7 @@ impl Step {
         if self.advice.is_some() { self } else { self.advice(advice) }
     }
 
-    /// Says that it is less, or more, than it looked; what was found stays.
+    /// Gives the step another state and message. Details and time stay; place, fix and advice go.
     pub(super) fn turned(self, state: State, message: impl Into<String>) -> Self {
         Self { details: self.details, took: self.took, ..Self::new(self.check, state, message) }
     }

@@ -385,8 +385,12 @@ impl<'a> SignerExam<'a> {
     }
 
     fn run_once(&self, text: &str, stdin: Stdin) -> Result<runner::Output, runner::Failure> {
-        let invocation =
-            Invocation { stdin, ..self.plugin.invocation(REQUEST_VARIABLE, Some(text)) };
+        // A signer is started without arguments.
+        let invocation = Invocation {
+            stdin,
+            args: Vec::new(),
+            ..self.plugin.invocation(REQUEST_VARIABLE, Some(text))
+        };
         runner::run(&invocation, &Cancel::default())
     }
 }

@@ -89,11 +89,11 @@ impl Link {
         let _ = self.orders.send(Order::Draining);
     }
 
-    /// Ends the connection.
-    pub(super) fn close(&mut self) {
+    /// Ends the connection. Requests that are open go on meanwhile, also where all is one thread.
+    pub(super) async fn close(&mut self) {
         let _ = self.orders.send(Order::Close);
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
     }
 }

@@ -62,7 +62,8 @@ fn start(
             serve_command(&proxy, &until.command, globals, signals).await
         }
     });
-    // A resolver or a file may keep a thread busy; do not wait for it.
+    // A resolver or a file may keep a thread busy; do not wait for it. Connections are dropped here, and the last one of
+    // a signer waits a moment for its end.
     runtime.shutdown_background();
     code
 }

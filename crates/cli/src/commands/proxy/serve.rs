@@ -190,7 +190,7 @@ async fn serve(
             _ = signals.recv() => {}
         }
     }
-    link.close();
+    link.close().await;
     tokio::select! {
         () = proxy.finished() => {}
         () = tokio::time::sleep(GRACE) => {}

@@ -50,7 +50,7 @@ pub(super) fn resolve(tag: Option<&str>, text: &str) -> Result<Scalar, &'static 
             value @ Scalar::Float(_) => Ok(value),
             _ => Err("tagged `!!float` but not a number"),
         },
-        Some("timestamp") if time::yaml_timestamp(text).is_some() => Ok(Scalar::Text),
+        Some("timestamp") if time::check_yaml_timestamp(text).is_some() => Ok(Scalar::Text),
         Some("timestamp") => Err("tagged `!!timestamp` but not a time"),
         // `!!str`, and tags that nobody knows: whatever it looks like, it is a text.
         _ => Ok(Scalar::Text),
