@@ -26,6 +26,7 @@ use super::{
     Key, Server,
     connection::{Id, State},
     metrics::Outcome,
+    proxy,
     rules::Policy,
     slot::{Setup, Slot},
 };
@@ -73,6 +74,7 @@ impl Server {
 
     /// Finds the slot of an asker, or creates it.
     fn find(&mut self, mut ask: Ask) -> Result<(Key, Asked), Refusal> {
+        proxy::refuse_client(&ask).map_err(Refusal::Direct)?;
         let info = ask.variable(REQUEST_VARIABLE.as_bytes()).unwrap_or_default();
         let request = Request::read(info)
             .map_err(|_| Refusal::Direct("`KUBERNETES_EXEC_INFO` has no request"))?

@@ -6,10 +6,14 @@
 
 mod stop;
 
-use std::{collections::HashMap, fs, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap, ffi::OsStr, fs, os::unix::ffi::OsStrExt as _, path::Path, sync::Arc,
+    time::Duration,
+};
 
+use keyward_host::kubeconfig::Exec;
 use keyward_protocol::{
-    agent::{Answer, Message, ProxyContext, ProxyRequest, Served},
+    agent::{Answer, Ask, Message, ProxyContext, ProxyRequest, Served},
     exec::{self, Form, PemPair, Version},
     text::inline,
 };
@@ -444,4 +448,15 @@ fn apart(waiting: Waiting) -> (Waiting, Waiting) {
 fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     (1..=NAME).contains(&name.len()) && !name.starts_with(['.', '-']) && name.chars().all(plain)
+}
+
+/// Refuses to keep answers of `keyward-exec proxy`, which are certificates of the proxy that runs now: the next proxy has
+/// others.
+pub(super) fn refuse_client(ask: &Ask) -> Result<(), &'static str> {
+    let program = Path::new(OsStr::from_bytes(&ask.command)).file_name();
+    let is_ours = program == Some(Exec::WRAPPER.as_ref());
+    if is_ours && ask.args.first().is_some_and(|arg| arg == b"proxy") {
+        return Err("a certificate for a proxy is not kept");
+    }
+    Ok(())
 }

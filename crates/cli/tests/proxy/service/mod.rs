@@ -89,6 +89,22 @@ fn a_client_is_served_after_the_agent_or_the_proxy_was_killed() {
 }
 
 #[test]
+fn our_own_client_gets_a_certificate_of_each_new_proxy() {
+    let stage = Stage::new(&["east"]);
+    let kubeconfig = stage.start(&[]);
+    let whoami = || {
+        let mut command = stage.keyward(&["whoami", "--context", "east", "-o", "json"]);
+        prints(command.env("KUBECONFIG", &kubeconfig))
+    };
+    assert!(whoami().contains("east"));
+    let (agent, proxy) = (stage.agent(), stage.proxy());
+    stage.keyward_prints(&["proxy", "stop"]);
+    assert!(whoami().contains("east"));
+    assert_ne!(stage.proxy(), proxy);
+    assert_eq!(stage.agent(), agent, "the agent could have kept the first certificate");
+}
+
+#[test]
 fn a_port_that_another_program_took_is_explained_and_used_when_it_is_free() {
     let stage = Stage::new(&["east", "west"]);
     let kubeconfig = stage.start(&[]);

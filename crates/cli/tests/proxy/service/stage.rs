@@ -64,7 +64,10 @@ impl Stage {
         for from in [keyward_testing::plugin::exec(), keyward_testing::plugin::agent(), keyward] {
             let name = from.file_name().unwrap();
             let new = bin.join("new");
-            fs::copy(from, &new).unwrap();
+            // By another process: a test that starts a program meanwhile would inherit the file open for
+            // writing, and then it could not be run.
+            let copied = Command::new("cp").arg(from).arg(&new).status();
+            assert!(copied.unwrap().success());
             fs::rename(new, bin.join(name)).unwrap();
         }
     }
