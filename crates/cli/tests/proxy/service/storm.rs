@@ -277,8 +277,8 @@ fn no_client_reaches_another_cluster_or_hangs_and_no_address_changes() {
         let threads: Vec<_> = (1..)
             .zip(clients.iter().zip(&tallies))
             .map(|(number, (client, tally))| {
-                let (stage, kubeconfig, seen) = (&stage, &kubeconfig, (&history, &over));
-                scope.spawn(move || ask(client, stage, kubeconfig, seed + number, seen, tally))
+                let (stage, kubeconfig, common) = (&stage, &kubeconfig, (&history, &over));
+                scope.spawn(move || ask(client, stage, kubeconfig, seed + number, common, tally))
             })
             .collect();
         let mut chance = Chance::new(seed);
