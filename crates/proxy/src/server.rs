@@ -36,6 +36,9 @@ use crate::{
 /// How long a handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a client may take to hear why its handshake failed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// How many handshakes may be pending. One more, and the oldest is dropped: a handshake takes
 /// milliseconds, and silent clients must not keep others out.
 const HANDSHAKES: usize = 256;
@@ -295,7 +298,18 @@ async fn greet(acceptor: &Acceptor, mut stream: TcpStream) -> io::Result<Box<Tls
         let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak TLS"));
     }
-    acceptor.tls.accept(Socket::new(stream)).await.map(Box::new)
+    let socket = Socket::new(stream);
+    let mut rejected = socket.clone();
+    let accepted = acceptor.tls.accept(socket).await;
+    if accepted.is_err() {
+        // In TLS 1.3 a client sends its first request before it learns that its certificate is
+        // rejected. That is read, or a reset would discard the alert with the reason.
+        let _ = rejected.shutdown().await;
+        let mut nowhere = tokio::io::sink();
+        let rest = tokio::io::copy(&mut rejected, &mut nowhere);
+        let _ = tokio::time::timeout(LAST_WORDS, rest).await;
+    }
+    accepted.map(Box::new)
 }
 
 /// Returns when a client has closed its side.
