@@ -22,6 +22,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("htpasswd", "apache2-utils"),
     ("zsh", "zsh"),
     ("fish", "fish"),
+    ("p11-kit", "p11-kit"),
     ("man", "man-db"),
     ("promtool", "prometheus"),
     ("node", "nodejs"),
@@ -35,7 +36,7 @@ const NEEDED: &[(&str, &str)] = &[
 /// A library the tests load, and the package it comes in.
 const LIBRARIES: &[(&str, &str)] = &[
     ("pkcs11-spy.so", "opensc-pkcs11"),
-    ("p11-kit-proxy.so", "p11-kit-modules"),
+    ("p11-kit-client.so", "p11-kit-modules"),
     ("libtpm2_pkcs11.so", "libtpm2-pkcs11-1"),
 ];
 

@@ -3,7 +3,10 @@
 use std::{
     ffi::OsString,
     fmt, fs, io,
-    os::unix::{ffi::OsStrExt as _, fs::DirBuilderExt as _, fs::MetadataExt as _},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+    },
     path::{Path, PathBuf},
 };
 
@@ -105,6 +108,15 @@ impl Address {
             && found.uid() == rustix::process::geteuid().as_raw()
             && found.mode() & OTHERS == 0;
         if ours { Ok(()) } else { Err(Unusable::Directory(self.directory.clone())) }
+    }
+
+    /// Opens a lock next to the socket, and creates it if need be.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn open_lock(&self, name: &str) -> io::Result<fs::File> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+        options.open(self.beside(name))
     }
 
     /// A file next to the socket.

@@ -15,6 +15,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType},
+    process::{Pid, PidfdFlags, pidfd_open},
 };
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -48,7 +49,7 @@ pub enum Unreachable {
 pub struct Client {
     stream: UnixStream,
     inbox: Inbox,
-    process: Option<rustix::process::Pid>,
+    process: Pid,
     patience: Duration,
     greeted: bool,
 }
@@ -78,7 +79,7 @@ impl Client {
         Ok(Self {
             stream: fd.into(),
             inbox: Inbox::default(),
-            process: Some(peer.pid),
+            process: peer.pid,
             patience: PATIENCE,
             greeted: false,
         })
@@ -116,14 +117,13 @@ impl Client {
 
     /// The agent's process.
     pub fn process(&self) -> i32 {
-        self.process.map_or(0, |process| process.as_raw_nonzero().get())
+        self.process.as_raw_nonzero().get()
     }
 
     /// A handle of the agent's process, to wait for its end. It stays that process's, whoever gets its
     /// id.
     pub fn agent_process(&self) -> Result<AgentProcess, Unreachable> {
-        let process = self.process.ok_or(Unreachable::Gone)?;
-        match rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty()) {
+        match pidfd_open(self.process, PidfdFlags::empty()) {
             Ok(handle) => Ok(AgentProcess(handle)),
             Err(Errno::SRCH) => Err(Unreachable::Gone),
             Err(error) => Err(error.into()),
@@ -208,7 +208,7 @@ impl Client {
 
     /// The state of the agent's process, as the kernel abbreviates it.
     fn state(&self) -> Option<u8> {
-        let stat = std::fs::read(format!("/proc/{}/stat", self.process?)).ok()?;
+        let stat = std::fs::read(format!("/proc/{}/stat", self.process)).ok()?;
         // The process name before the state may contain anything.
         let end = stat.iter().rposition(|byte| *byte == b')')?;
         stat.get(end + 2).copied()

@@ -11,9 +11,9 @@
 
 use std::{
     ffi::OsString,
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Read as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::MetadataExt as _,
     path::Path,
     process::{Command, Stdio},
     time::Duration,
@@ -69,20 +69,19 @@ pub fn connect_or_start(
             Err(Unreachable::Absent) => {}
             found => return found,
         }
-        if lock.is_none() {
-            address.prepare().map_err(|error| Unreachable::Io(io::Error::other(error)))?;
-        }
-        let file = match lock.take() {
+        let file = match &lock {
             Some(file) => file,
-            None => open(&address.beside("start.lock"))?,
+            None => {
+                address.prepare().map_err(|error| Unreachable::Io(io::Error::other(error)))?;
+                lock.insert(address.open_lock("start.lock").map_err(Unreachable::Io)?)
+            }
         };
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return start(address, program, &file, var),
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return start(address, program, file, var),
             Err(rustix::io::Errno::WOULDBLOCK) if waited < OTHERS => waited += pause(4),
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(Unreachable::Stuck),
             Err(error) => return Err(error.into()),
         }
-        lock = Some(file);
     }
 }
 
@@ -140,13 +139,6 @@ fn spawn(program: &Path, var: impl Fn(&str) -> Option<OsString>) -> io::Result<(
         _ if child.wait()?.code().is_none() => Err(io::ErrorKind::Interrupted.into()),
         _ => Err(io::Error::other("the agent ended before it listened")),
     }
-}
-
-fn open(path: &Path) -> Result<File, Unreachable> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
-    options.open(path).map_err(Unreachable::Io)
 }
 
 /// Whether another client has just failed to start the agent. Two hundred clients must not all try

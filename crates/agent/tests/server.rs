@@ -6,9 +6,10 @@ use std::{fs, os::unix::fs::DirBuilderExt as _, sync::Arc, thread::JoinHandle, t
 
 use keyward_agent::{
     Address, CannotStart, Client, End, Obtained, Server, Settings, Stopper, Unreachable,
-    entry::{Entries, Entry, Stanza},
+    entry::{Entries, Entry},
     obtain,
 };
+use keyward_host::kubeconfig::{ApiVersion, Exec, InteractiveMode};
 use keyward_process::{
     clock::{Clock as _, ManualClock, SystemClock},
     surroundings::{Fixed, Surroundings},
@@ -69,16 +70,15 @@ impl Agent {
             cwd: "/".into(),
             ..Fixed::default()
         });
-        let stanza = Stanza {
-            command,
-            args,
-            env: &[],
-            api_version: VERSION,
-            interactive_mode,
-            provide_cluster_info: false,
+        let exec = Exec {
+            command: command.to_owned(),
+            args: args.to_vec(),
+            api_version: ApiVersion::parse(VERSION),
+            interactive_mode: InteractiveMode::parse(interactive_mode),
+            ..Exec::default()
         };
         let kubeconfig = self.dir.path().join("config");
-        let entry = Entry::new(&stanza, &kubeconfig, "ann", &surroundings).unwrap();
+        let entry = Entry::new(&exec, &kubeconfig, "ann", &surroundings).unwrap();
         Entries::new(self.dir.path().join("entries")).add(&entry).unwrap();
         let spec = r#""spec":{"interactive":false}"#;
         let info = format!(r#"{{"kind":"ExecCredential","apiVersion":"{VERSION}",{spec}}}"#);

@@ -10,13 +10,11 @@ pub(crate) fn read(surroundings: &Surroundings) -> Result<Option<Request>, Failu
     let Some(text) = surroundings.var(REQUEST_VARIABLE).filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
-    match Request::read(text.as_encoded_bytes()) {
-        Ok(reading) => Ok(Some(reading.request)),
-        Err(wrong) => {
-            Err(Failure::usage(format!("the request in `{REQUEST_VARIABLE}` cannot be read"))
-                .note("cause", wrong.to_string())
-                .note("known are", Version::ALL.map(Version::api_version).join(", "))
-                .hint("`--api-version` sets the version of the answer, whatever the request says"))
-        }
-    }
+    let reading = Request::read(text.as_encoded_bytes()).map_err(|wrong| {
+        Failure::usage(format!("the request in `{REQUEST_VARIABLE}` cannot be read"))
+            .note("cause", wrong.to_string())
+            .note("known are", Version::ALL.map(Version::api_version).join(", "))
+            .hint("`--api-version` sets the version of the answer, whatever the request says")
+    })?;
+    Ok(Some(reading.request))
 }

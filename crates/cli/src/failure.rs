@@ -16,7 +16,7 @@ pub(crate) const SERVER_SAID: &str = "it said";
 #[derive(Debug)]
 pub(crate) struct Failure(Box<Inner>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Inner {
     code: Code,
     message: String,
@@ -33,7 +33,6 @@ struct Inner {
 
 /// A failure in the parts that its message has, redacted, for output in JSON.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Description {
     pub(crate) message: String,
     pub(crate) notes: Vec<Note>,
@@ -49,8 +48,9 @@ pub(crate) struct Note {
 }
 
 /// The exit codes of the program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Code {
+    #[default]
     Failed = 1,
     Usage = 2,
     NeedsTerminal = 3,
@@ -78,22 +78,13 @@ impl Failure {
     }
 
     /// Returns the function that makes a failure of its cause, for `map_err`.
-    pub(crate) fn of<E: Display>(message: &'static str) -> impl Fn(E) -> Self {
-        move |cause| Self::failed(message).note("cause", cause.to_string())
+    pub(crate) fn of<E: Display>(message: impl Display) -> impl Fn(E) -> Self {
+        move |cause| Self::failed(message.to_string()).note("cause", cause.to_string())
     }
 
     /// A failure with this exit code.
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner {
-            code,
-            message: message.into(),
-            notes: Vec::new(),
-            hint: None,
-            stderr: None,
-            quiet: false,
-            passing: false,
-            cause: None,
-        }))
+        Self(Box::new(Inner { code, message: message.into(), ..Inner::default() }))
     }
 
     /// Adds a labelled fact.
@@ -239,9 +230,9 @@ impl From<Error> for Failure {
 /// Errors of writing to stdout: the program writes to nothing else.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        let mut failure =
-            Self::failed("stdout could not be written").note("cause", error.to_string());
-        failure.0.quiet = error.kind() == io::ErrorKind::BrokenPipe;
+        let quiet = error.kind() == io::ErrorKind::BrokenPipe;
+        let mut failure = Self::of("stdout could not be written")(error);
+        failure.0.quiet = quiet;
         failure
     }
 }

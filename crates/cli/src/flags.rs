@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use clap::{Arg, Args, Command, ValueHint, builder::BoolishValueParser};
+use clap::{
+    Arg, Args, Command, ValueHint,
+    builder::{BoolishValueParser, StringValueParser, TypedValueParser as _},
+};
 use clap_complete::ArgValueCandidates;
 use keyward_host::Environment;
 use keyward_protocol::{Secret, exec::Form};
@@ -75,7 +78,7 @@ pub(crate) struct Flags {
     pub(crate) disable_compression: Option<bool>,
 
     /// Bearer token; no plugin runs
-    #[arg(long, global = true, value_name = "TOKEN", help_heading = IDENTITY, hide_short_help = true, value_parser = secret)]
+    #[arg(long, global = true, value_name = "TOKEN", help_heading = IDENTITY, hide_short_help = true, value_parser = StringValueParser::new().map(Secret::new))]
     pub(crate) token: Option<Secret>,
 
     /// User name for basic authentication
@@ -83,7 +86,7 @@ pub(crate) struct Flags {
     pub(crate) username: Option<String>,
 
     /// Password for basic authentication
-    #[arg(long, global = true, value_name = "PASSWORD", help_heading = IDENTITY, hide_short_help = true, value_parser = secret)]
+    #[arg(long, global = true, value_name = "PASSWORD", help_heading = IDENTITY, hide_short_help = true, value_parser = StringValueParser::new().map(Secret::new))]
     pub(crate) password: Option<Secret>,
 
     /// Path to a client certificate
@@ -225,11 +228,6 @@ impl fmt::Debug for Flags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Flags").field("context", &self.context).finish_non_exhaustive()
     }
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "the shape that clap asks for")]
-fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
-    Ok(Secret::new(text))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use keyward::{
     client::{Builder, Opened},
     oidc::Https,
 };
+use keyward_agent::identity::Profile;
 use keyward_host::{
     Broker, Draft, Environment, Kubeconfig, Overrides, Plan, PlanSettings, Sources, StderrMode,
     Target, kubeconfig::Impersonate, redact, rules::Rules,
@@ -45,9 +46,7 @@ impl Sink for Prompter {
 /// The flags and surroundings of this run.
 #[derive(Clone)]
 pub(crate) struct Globals {
-    /// The parsed flags.
     pub(crate) flags: Flags,
-    /// The process's surroundings.
     pub(crate) surroundings: Surroundings,
     /// The request of a client that runs this program as its plugin.
     pub(crate) asked: Option<Request>,
@@ -84,12 +83,6 @@ impl Globals {
     ) -> Self {
         self.plugin_stderr = stderr;
         self.broker = watch(self.broker);
-        self
-    }
-
-    /// Adds what a client asked for, if this program runs as its plugin.
-    pub(crate) fn asked(mut self, asked: Option<Request>) -> Self {
-        self.asked = asked;
         self
     }
 
@@ -255,16 +248,8 @@ impl Globals {
 }
 
 /// Whether a plugin's variable names an account or a configuration, which people need to see.
-#[cfg(unix)]
 fn names_account(variable: &str) -> bool {
-    use keyward_agent::identity::Profile;
-
     Profile::ALL.iter().any(|profile| profile.pinnable().contains(&variable))
-}
-
-#[cfg(not(unix))]
-fn names_account(_variable: &str) -> bool {
-    false
 }
 
 /// Redacts every secret of a target in all later output of this process.

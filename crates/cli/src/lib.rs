@@ -15,7 +15,6 @@ mod exec_request;
 mod failure;
 mod flags;
 mod globals;
-#[cfg(unix)]
 mod listen;
 mod log;
 mod log_limit;
@@ -25,7 +24,6 @@ mod plugin_stderr;
 mod progress;
 mod server;
 mod signals;
-#[cfg(unix)]
 mod trusted;
 mod waiting;
 

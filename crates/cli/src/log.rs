@@ -9,14 +9,14 @@ use std::{
 use keyward_host::redact::redact;
 use keyward_process::clock::{Clock, SystemClock};
 use keyward_protocol::text::escape_json;
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 use tracing::{
     Event, Level, Subscriber,
     field::{Field, Visit},
     level_filters::LevelFilter,
 };
 use tracing_subscriber::{
-    fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter, format::Writer},
+    fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
     registry::LookupSpan,
 };
 
@@ -41,7 +41,7 @@ pub(crate) fn start(globals: &Globals) {
             format: globals.flags.log_format,
             limit: LogLimit::default(),
         })
-        .with_writer(Stderr)
+        .with_writer(|| Stderr)
         .finish();
     // Fails only if a logger already exists, which then serves as well.
     let _ = tracing::subscriber::set_global_default(subscriber);
@@ -113,19 +113,19 @@ impl Said {
 
     /// One object. Its texts are redacted before escaping could hide a secret from the writer.
     fn json(self, level: Level, target: &str) -> Value {
-        let mut object = Map::new();
-        object.insert("time".to_owned(), SystemClock.now().to_string().into());
-        object.insert("level".to_owned(), level.as_str().to_ascii_lowercase().into());
-        object.insert("target".to_owned(), target.into());
-        object.insert("message".to_owned(), redact(&self.message).into());
+        let mut object = json!({
+            "time": SystemClock.now().to_string(),
+            "level": level.as_str().to_ascii_lowercase(),
+            "target": target,
+            "message": redact(&self.message),
+        });
         for (name, value) in self.fields {
-            let value = match value {
+            object[name] = match value {
                 Value::String(text) => redact(&text).into(),
                 other => other,
             };
-            object.insert(name.to_owned(), value);
         }
-        object.into()
+        object
     }
 }
 
@@ -173,14 +173,6 @@ where
 /// Stderr, with secrets redacted. The formatter writes whole lines, so a secret is never cut in
 /// two.
 struct Stderr;
-
-impl MakeWriter<'_> for Stderr {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        Self
-    }
-}
 
 impl io::Write for Stderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -19,9 +19,7 @@ pub(crate) fn extend(
     surroundings: &Surroundings,
     target: &Target,
 ) -> Result<Option<String>, Failure> {
-    let Some(link) = link(target) else {
-        return Ok(None);
-    };
+    let Some(link) = link(target) else { return Ok(None) };
     let mut chain = match surroundings.var(VARIABLE) {
         None => Vec::new(),
         Some(text) => text
@@ -46,9 +44,7 @@ pub(crate) fn extend(
 /// with other content the next time.
 fn link(target: &Target) -> Option<String> {
     let exec = target.user.value.exec.as_ref()?;
-    let file = match &target.user.place.file {
-        Some(file) => format!(" in `{}`", file.display()),
-        None => String::new(),
-    };
+    let file = target.user.place.file.as_ref();
+    let file = file.map(|file| format!(" in `{}`", file.display())).unwrap_or_default();
     Some(format!("user `{}`{file}, plugin `{}`", target.user.name, exec.command))
 }

@@ -4,6 +4,7 @@ use std::{
     borrow::Cow,
     fmt::Display,
     io::{self, IsTerminal, Write},
+    path::Path,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
@@ -12,6 +13,10 @@ use keyward_host::{Target, kubeconfig::Place, redact::redact};
 use keyward_image::Severity;
 use keyward_protocol::text;
 pub(crate) use keyward_protocol::text::{block, inline};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
 use serde::{Serialize, Serializer};
 use zeroize::Zeroizing;
 
@@ -152,24 +157,13 @@ pub(crate) fn tell(text: &str) {
 }
 
 /// Whether stderr accepts a message without blocking.
-#[cfg(unix)]
 fn has_room(stderr: &io::StderrLock<'_>) -> bool {
-    use rustix::{
-        event::{PollFd, PollFlags, Timespec, poll},
-        io::Errno,
-    };
-
     let mut asked = [PollFd::new(stderr, PollFlags::OUT)];
     match poll(&mut asked, Some(&Timespec::default())) {
         Ok(ready) => ready > 0,
         Err(Errno::INTR) => false,
         Err(_) => true,
     }
-}
-
-#[cfg(not(unix))]
-fn has_room(_stderr: &io::StderrLock<'_>) -> bool {
-    true
 }
 
 /// Quotes a text for a shell.
@@ -182,10 +176,21 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
+/// A number with its noun: `1 run`, `3 runs`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{ending}")
+}
+
 /// Names in quotes, with commas between them.
 pub(crate) fn list<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String {
     let quoted = |name: T| format!("`{}`", inline(name.as_ref()));
     names.into_iter().map(quoted).collect::<Vec<_>>().join(", ")
+}
+
+/// A path on one line, for messages.
+pub(crate) fn path(path: &Path) -> String {
+    inline(&path.display().to_string())
 }
 
 /// Names the user of a target and its position, for messages.

@@ -1,6 +1,6 @@
 //! Requests to the server: a client for the target, and the exit codes for its answers.
 
-use std::{io, time::Duration};
+use std::time::Duration;
 
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
@@ -44,8 +44,9 @@ pub(crate) fn builder() -> Builder {
 }
 
 /// What one request at a time needs: one thread.
-pub(crate) fn runtime() -> io::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
+pub(crate) fn runtime() -> Result<Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(Failure::of("cannot start the runtime"))
 }
 
 /// A server, with the user of the target.
@@ -66,7 +67,6 @@ impl Server {
         Ok(Self { opened, limit: globals.request_timeout(), runtime: runtime()? })
     }
 
-    /// Waits.
     pub(crate) fn rest(&self, time: Duration) {
         self.runtime.block_on(async { tokio::time::sleep(time).await });
     }
@@ -136,9 +136,7 @@ impl Server {
         serde_json::from_slice(&body)
             .map_err(|_| Failure::failed("the server's answer is not JSON"))
     }
-}
 
-impl Server {
     /// What a server's refusal says, if it ends, and of which credential.
     pub(crate) async fn refused(&self, response: Response<Incoming>) -> Failure {
         let status = response.status();
@@ -200,9 +198,7 @@ pub(crate) async fn refused(response: Response<Incoming>) -> Failure {
 
 /// The failure for a response that broke off.
 pub(crate) fn lost(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Failure {
-    Failure::failed("the connection ended before the answer was complete")
-        .note("cause", error.to_string())
-        .passing(true)
+    Failure::of("the connection ended before the answer was complete")(error).passing(true)
 }
 
 /// The message of a server's refusal: that of a Kubernetes `Status`, or the raw text.

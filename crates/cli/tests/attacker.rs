@@ -146,7 +146,7 @@ fn the_memory_of_a_process_with_secrets_is_closed_to_the_same_user() {
     let stage = Stage::new();
     // Where that user can reach it.
     let program = stage.path("keyward");
-    fs::copy(env!("CARGO_BIN_EXE_keyward"), &program).unwrap();
+    keyward_testing::plugin::copy(Path::new(env!("CARGO_BIN_EXE_keyward")), &program);
     let pipe = stage.path("pipe");
     assert!(Command::new("mkfifo").args(["-m", "666"]).arg(&pipe).status().unwrap().success());
     // Opening the pipe waits for the plugin, and the plugin for its end.

@@ -12,7 +12,7 @@ use std::{
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SerialNumber,
+    KeyUsagePurpose,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use time::OffsetDateTime;
@@ -96,14 +96,13 @@ impl Authority {
         }
     }
 
-    fn next_serial(&self) -> (u64, SerialNumber) {
-        let number = self.serial.fetch_add(1, Ordering::Relaxed);
-        (number, SerialNumber::from(number))
+    fn next_serial(&self) -> u64 {
+        self.serial.fetch_add(1, Ordering::Relaxed)
     }
 
     fn sign(&self, mut params: CertificateParams, key: KeyKind) -> Result<Issued, Error> {
-        let (number, serial) = self.next_serial();
-        params.serial_number = Some(serial);
+        let serial = self.next_serial();
+        params.serial_number = Some(serial.into());
         let key = key.pair()?;
         let certificate =
             params.signed_by(&key, &self.issuer).map_err(Error::of("sign a certificate"))?;
@@ -112,7 +111,7 @@ impl Authority {
             key_pem: key.serialize_pem(),
             certificate: certificate.der().clone(),
             key: key.serialize_der(),
-            serial: number,
+            serial,
         })
     }
 }

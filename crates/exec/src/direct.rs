@@ -2,7 +2,8 @@
 
 use std::{
     env,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
+    io,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
@@ -27,9 +28,13 @@ pub(crate) fn run(command: &OsString, args: &[OsString]) -> ExitCode {
         ));
         return ExitCode::from(4);
     }
-    let error = become_program(command.clone(), args);
-    tell(&format!("cannot run `{}`: {error}", command.to_string_lossy()));
-    ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
+    not_run(command, &become_program(command.clone(), args))
+}
+
+/// Reports a program that cannot be run, with the exit code that a shell has for it.
+pub(crate) fn not_run(program: &OsStr, error: &io::Error) -> ExitCode {
+    tell(&format!("cannot run `{}`: {error}", program.to_string_lossy()));
+    ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 })
 }
 
 /// `keyward` next to this program, or on `PATH`.
@@ -66,14 +71,14 @@ fn kuberc() -> Option<PathBuf> {
     clippy::disallowed_methods,
     reason = "nothing is started: this process becomes the program"
 )]
-fn become_program(program: OsString, args: &[OsString]) -> std::io::Error {
+fn become_program(program: OsString, args: &[OsString]) -> io::Error {
     use std::os::unix::process::CommandExt as _;
     Command::new(program).args(args).exec()
 }
 
 #[cfg(not(unix))]
 #[expect(clippy::disallowed_methods, reason = "this process does nothing but wait for the program")]
-fn become_program(program: OsString, args: &[OsString]) -> std::io::Error {
+fn become_program(program: OsString, args: &[OsString]) -> io::Error {
     match Command::new(program).args(args).status() {
         Ok(status) => std::process::exit(status.code().unwrap_or(1)),
         Err(error) => error,

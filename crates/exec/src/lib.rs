@@ -56,9 +56,9 @@ pub fn main() -> ExitCode {
             print(USAGE.as_bytes())
         }
         #[cfg(target_os = "linux")]
-        (Some("proxy"), Some((service, [context]))) => proxy::run(service, context),
+        (Some("proxy"), Some((service, [context]))) => done(proxy::run(service, context)),
         #[cfg(target_os = "linux")]
-        (Some("relay"), Some(_)) => relay::run(&rest),
+        (Some("relay"), Some(_)) => done(relay::run(&rest)),
         (Some("--no-browser"), Some((url, _))) => {
             tell(&format!("the plugin wants a browser for {}", url.to_string_lossy()));
             ExitCode::FAILURE
@@ -67,11 +67,22 @@ pub fn main() -> ExitCode {
             print(concat!("keyward-exec ", env!("CARGO_PKG_VERSION"), "\n").as_bytes())
         }
         (Some("--help" | "-h"), None) => print(USAGE.as_bytes()),
-        _ => {
-            let _ = std::io::stderr().write_all(USAGE.as_bytes());
-            ExitCode::from(2)
-        }
+        _ => misused(),
     }
+}
+
+fn misused() -> ExitCode {
+    let _ = std::io::stderr().write_all(USAGE.as_bytes());
+    ExitCode::from(2)
+}
+
+/// The exit code of a command, which says on stderr why it failed.
+#[cfg(target_os = "linux")]
+fn done(result: Result<ExitCode, String>) -> ExitCode {
+    result.unwrap_or_else(|why| {
+        tell(&why);
+        ExitCode::FAILURE
+    })
 }
 
 fn is_help(word: &OsString) -> bool {

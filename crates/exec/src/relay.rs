@@ -21,7 +21,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
 
-use crate::{NAME, USAGE, tell, var};
+use crate::{NAME, direct::not_run, misused, tell, var};
 
 /// What a child says when it listens.
 const READY: &[u8] = b"ready";
@@ -37,23 +37,14 @@ struct Words<'a> {
     command: &'a [OsString],
 }
 
-pub(crate) fn run(words: &[OsString]) -> ExitCode {
-    let Some(words) = parse(words) else {
-        let _ = io::stderr().write_all(USAGE.as_bytes());
-        return ExitCode::from(2);
-    };
-    let done = match (words.parent, words.command) {
-        (Some(parent), _) => serve_child(&words, parent),
-        (None, []) => listen(&words).map(|listener| serve(&listener, &words.socket)),
+pub(crate) fn run(words: &[OsString]) -> Result<ExitCode, String> {
+    let Some(words) = parse(words) else { return Ok(misused()) };
+    match (words.parent, words.command) {
+        (Some(parent), _) => serve_child(&words, parent)?,
+        (None, []) => serve(&listen(&words)?, &words.socket),
         (None, [program, args @ ..]) => return become_command(&words, program, args),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            tell(&why);
-            ExitCode::FAILURE
-        }
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn parse(mut words: &[OsString]) -> Option<Words<'_>> {
@@ -108,26 +99,24 @@ fn listen(words: &Words<'_>) -> Result<TcpListener, String> {
 }
 
 /// Starts the relay, waits until it listens, and becomes the command.
-fn become_command(words: &Words<'_>, program: &OsStr, args: &[OsString]) -> ExitCode {
-    let mut child = match start_child(words) {
-        Ok(child) => child,
-        Err(error) => {
-            tell(&format!("cannot start the relay: {error}"));
-            return ExitCode::FAILURE;
-        }
-    };
+fn become_command(
+    words: &Words<'_>,
+    program: &OsStr,
+    args: &[OsString],
+) -> Result<ExitCode, String> {
+    let mut child =
+        start_child(words).map_err(|error| format!("cannot start the relay: {error}"))?;
     let mut answer = [0; READY.len()];
     let told = child.stdout.take().map(|mut stdout| stdout.read_exact(&mut answer));
     if !matches!(told, Some(Ok(()))) {
         // It has said why.
         let _ = child.wait();
-        return ExitCode::FAILURE;
+        return Ok(ExitCode::FAILURE);
     }
     let error = command(program, words, args).exec();
     let _ = child.kill();
     let _ = child.wait();
-    tell(&format!("cannot run `{}`: {error}", program.to_string_lossy()));
-    ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 })
+    Ok(not_run(program, &error))
 }
 
 #[expect(

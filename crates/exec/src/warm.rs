@@ -17,21 +17,33 @@ const ATTEMPTS: usize = 4;
 
 /// The exit code for the agent's answer; `None` if the plugin has to run without the agent.
 pub(crate) fn ask(command: &OsStr, args: &[OsString]) -> Option<ExitCode> {
-    let address = Address::find(var).ok()?;
     let question = Message::Ask(question(command, args));
+    with_agent(|client| talk(client, &question)).ok()?
+}
+
+/// Talks to the agent, which is started if none is running. Fails with a message for people.
+pub(crate) fn with_agent<T>(
+    mut talk: impl FnMut(&mut Client) -> Result<T, Unreachable>,
+) -> Result<T, String> {
+    let address = Address::find(var).map_err(|error| error.to_string())?;
     for _ in 0..ATTEMPTS {
         let connected = match Client::connect(&address.socket) {
-            Err(Unreachable::Absent) => connect_or_start(&address, &direct::keyward()?, var),
+            Err(Unreachable::Absent) => {
+                let keyward = direct::keyward().ok_or(
+                    "no agent is running, and `keyward` is neither next to this program nor on `PATH`",
+                )?;
+                connect_or_start(&address, &keyward, var)
+            }
             connected => connected,
         };
-        match talk(&mut connected.ok()?, &question) {
-            // The agent died; one of its clients starts the next one, whose cache is empty.
+        match connected.and_then(|mut client| talk(&mut client)) {
+            // The agent died or was replaced; one of its clients starts the next one, whose cache is empty.
             Err(Unreachable::Gone) => {}
-            Err(_) => return None,
-            Ok(code) => return code,
+            Err(error) => return Err(format!("{error}; see `keyward agent status`")),
+            Ok(answer) => return Ok(answer),
         }
     }
-    None
+    Err("the agent went away; try again".to_owned())
 }
 
 fn talk(client: &mut Client, question: &Message) -> Result<Option<ExitCode>, Unreachable> {

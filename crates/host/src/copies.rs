@@ -2,7 +2,6 @@
 
 use std::{
     array,
-    cell::Cell,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -31,16 +30,9 @@ impl<T> ThreadCopies<T> {
 /// A small number that differs between threads.
 #[inline]
 fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) };
+        static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
     }
-    NUMBER.with(|number| match number.get() {
-        usize::MAX => {
-            static NEXT: AtomicUsize = AtomicUsize::new(0);
-            let new = NEXT.fetch_add(1, Ordering::Relaxed);
-            number.set(new);
-            new
-        }
-        known => known,
-    })
+    NUMBER.with(|number| *number)
 }

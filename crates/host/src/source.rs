@@ -95,7 +95,7 @@ impl Sources {
     /// The plugin of a plan, for programs that decide themselves who runs it and keep what it brings;
     /// `None` for a plan without a plugin. Runs nothing.
     pub fn plugin_runner(&self, plan: Plan) -> Option<PluginRunner> {
-        let Choice::Exec(plugin) = plan.choice() else { return None };
+        let Choice::Exec(plugin) = &plan.choice else { return None };
         Some(self.runner(Arc::clone(plugin), plan, next_id()))
     }
 
@@ -106,8 +106,8 @@ impl Sources {
     fn make(&self, plan: &Plan) -> Inner {
         let id = next_id();
         let clock = || Arc::clone(&self.clock);
-        let observer = || Arc::clone(self.ends.observer());
-        let holder = match plan.choice() {
+        let observer = || Arc::clone(&self.ends.observer);
+        let holder = match &plan.choice {
             Choice::Static(fixed) if fixed.is_empty() => {
                 Holder::Anonymous(Arc::new(Credential::anonymous()))
             }

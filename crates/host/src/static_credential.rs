@@ -103,12 +103,7 @@ pub(crate) struct StaticFetch {
     fixed: StaticCredential,
     plan: Plan,
     clock: SharedClock,
-    last: Mutex<Option<Last>>,
-}
-
-struct Last {
-    token: Option<Secret>,
-    credential: Credential,
+    last: Mutex<Option<Credential>>,
 }
 
 impl StaticFetch {
@@ -116,7 +111,7 @@ impl StaticFetch {
         Self { fixed, plan, clock, last: Mutex::new(None) }
     }
 
-    fn read(&self, last: Option<&Last>) -> Result<Last, Error> {
+    fn read(&self, last: Option<&Credential>) -> Result<Credential, Error> {
         let user = &self.plan.target().user.value;
         let header = match &self.fixed.header {
             Some(HeaderSource::TokenFile(file)) => {
@@ -125,22 +120,20 @@ impl StaticFetch {
             _ => self.fixed.header(user),
         };
         let token = match &header {
-            Header::Bearer(token) => Some(token.clone()),
+            Header::Bearer(token) => Some(token),
             _ => None,
         };
-        let known = last.and_then(|last| last.credential.pair());
-        let pair = pair(&self.fixed, &self.plan, known)?;
+        let pair = pair(&self.fixed, &self.plan, last.and_then(Credential::pair))?;
         // The same content is the same credential: nothing was rotated.
         if let Some(last) = last
-            && last.token == token
-            && last.credential.pair().map(Arc::as_ptr) == pair.as_ref().map(Arc::as_ptr)
+            && last.token() == token
+            && last.pair().map(Arc::as_ptr) == pair.as_ref().map(Arc::as_ptr)
         {
-            return Ok(Last { token, credential: last.credential.copy() });
+            return Ok(last.copy());
         }
-        let credential = Credential::new(header, pair, None).map_err(|Unsendable| {
+        Credential::new(header, pair, None).map_err(|Unsendable| {
             self.wrong("the token contains a character that no header can contain")
-        })?;
-        Ok(Last { token, credential })
+        })
     }
 
     /// The file's content without white space around it. The `first` time the kubeconfig's own token
@@ -176,13 +169,13 @@ impl Fetch<Credential> for StaticFetch {
         let mut last = lock(&self.last);
         match (self.read(last.as_ref()), &*last) {
             (Ok(new), _) => {
-                let value = new.credential.copy();
+                let value = new.copy();
                 *last = Some(new);
                 Ok(Fetched { value, expires })
             }
             (Err(error), Some(old)) => {
                 tracing::warn!(%error, "the last good content is used");
-                Ok(Fetched { value: old.credential.copy(), expires })
+                Ok(Fetched { value: old.copy(), expires })
             }
             (Err(error), None) => Err(error),
         }
@@ -219,28 +212,19 @@ pub(crate) enum Unusable {
     Pair(String),
 }
 
-/// The client certificate of a user with its key, each from the kubeconfig or else from its file.
+/// The client certificate of a user with its key, parsed.
 pub(crate) fn read_pair(user: &User) -> Result<Pair, Unusable> {
-    let (certificate, key) = read_parts(user)?;
-    let certificate = if user.client_certificate_data.is_empty() {
-        certificate
-    } else {
-        user.client_certificate_data.clone().into()
-    };
-    let key = if user.client_key_data.is_empty() {
-        Secret::new(String::from_utf8_lossy(&key))
-    } else {
-        user.client_key_data.clone()
-    };
-    let certificate = String::from_utf8_lossy(&certificate);
-    Pair::parse(&certificate, &key).map_err(|error| Unusable::Pair(error.to_string()))
+    let (certificate, mut key) = read_parts(user)?;
+    let key = Secret::from_bytes(std::mem::take(&mut *key));
+    Pair::parse(&String::from_utf8_lossy(&certificate), &key)
+        .map_err(|error| Unusable::Pair(error.to_string()))
 }
 
-/// The files of a client certificate and its key, where they are not in the kubeconfig.
+/// A client certificate and its key, each from the kubeconfig or else from its file.
 pub(crate) fn read_parts(user: &User) -> Result<(Bytes, Bytes), Unusable> {
-    let read = |what, file: &String, known: bool| {
-        if known {
-            return Ok(Bytes::default());
+    let read = |what, file: &String, data: &[u8]| {
+        if !data.is_empty() {
+            return Ok(Bytes::new(data.to_vec()));
         }
         file::read(file.as_ref(), &Limits::NAMED).map_err(|error| Unusable::File {
             what,
@@ -248,10 +232,10 @@ pub(crate) fn read_parts(user: &User) -> Result<(Bytes, Bytes), Unusable> {
             error,
         })
     };
-    let certificate = !user.client_certificate_data.is_empty();
+    let key_data = user.client_key_data.expose_bytes();
     Ok((
-        read("the client certificate", &user.client_certificate, certificate)?,
-        read("the client key", &user.client_key, !user.client_key_data.is_empty())?,
+        read("the client certificate", &user.client_certificate, &user.client_certificate_data)?,
+        read("the client key", &user.client_key, key_data)?,
     ))
 }
 

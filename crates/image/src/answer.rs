@@ -115,7 +115,7 @@ fn proposal(image: &str, response: ProposalResponse, now: Timestamp) -> Answer {
 }
 
 impl Answer {
-    fn new(
+    pub(super) fn new(
         image: &str,
         scope: Scope,
         kept_for: Option<Duration>,

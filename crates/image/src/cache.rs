@@ -5,6 +5,7 @@
 
 use std::{
     collections::HashMap,
+    fmt::Write as _,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -34,6 +35,14 @@ impl Key {
     pub(super) fn bytes(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// Bytes in hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// A bounded number of answers.
@@ -87,9 +96,8 @@ impl<V> Cache<V> {
     pub(super) fn last_good(&self, keys: &[Key]) -> Option<Arc<V>> {
         let now = self.now();
         let inner = lock(&self.inner);
-        let good =
-            |kept: &&Kept<V>| !kept.expired(now) || kept.valid.is_some_and(|v| now.wall <= v);
-        keys.iter().find_map(|key| inner.kept.get(key).filter(good)).map(|k| Arc::clone(&k.value))
+        let kept = keys.iter().find_map(|key| inner.kept.get(key).filter(|kept| kept.is_good(now)));
+        kept.map(|kept| Arc::clone(&kept.value))
     }
 
     /// Caches an answer for this long. `valid` is the expiry inside the credential, if it has one.
@@ -120,7 +128,7 @@ impl<V> Cache<V> {
 
 impl<V> Inner<V> {
     fn sweep(&mut self, now: Moment) {
-        self.kept.retain(|_, kept| !kept.expired(now) || kept.valid.is_some_and(|v| now.wall <= v));
+        self.kept.retain(|_, kept| kept.is_good(now));
         self.swept = now.elapsed;
     }
 
@@ -139,6 +147,11 @@ impl<V> Kept<V> {
     /// At the exact end of its time an entry is still good (LK-06).
     fn expired(&self, now: Moment) -> bool {
         now.wall > self.until.wall || now.elapsed > self.until.elapsed
+    }
+
+    /// Whether it may still be served, or is at least better than nothing.
+    fn is_good(&self, now: Moment) -> bool {
+        !self.expired(now) || self.valid.is_some_and(|valid| now.wall <= valid)
     }
 }
 

@@ -187,8 +187,7 @@ impl Images {
             client,
             alone: false,
         };
-        let result = self.answer(question.clone());
-        match result {
+        match self.answer(question.clone()) {
             Ok(outcome) => outcome,
             Err(error) => {
                 tracing::warn!(provider = provider.name, %error, "a provider failed");
@@ -230,8 +229,7 @@ impl Images {
     }
 
     /// An answer from the cache, or from a run that others may share.
-    fn answer(self: &Arc<Self>, question: Question) -> Result<Outcome, Error> {
-        let mut question = question;
+    fn answer(self: &Arc<Self>, mut question: Question) -> Result<Outcome, Error> {
         loop {
             if let Some(kept) = self.kept(&question) {
                 return Ok(kept);

@@ -69,10 +69,10 @@ fn plain(text: &[u8]) -> Option<[usize; 3]> {
 
 /// Splits names with a digest, and others that need a closer look.
 fn unusual(text: &[u8]) -> Option<[usize; 3]> {
-    let host_end = run(text, HOST, is_host);
+    let host_end = run(text, is_host);
     let (port_start, path_start) = port_and_path(text, host_end);
     let path = &text[path_start..];
-    let fits = matches!(path, [] | [b'/', ..]) && run(path, PATH, is_path) == path.len();
+    let fits = matches!(path, [] | [b'/', ..]) && run(path, is_path) == path.len();
     fits.then_some([host_end, port_start, path_start])
 }
 
@@ -98,10 +98,9 @@ fn all_usual(text: &[u8]) -> bool {
     }
 }
 
-/// How many bytes at the start of `text` fit: whole blocks while they fit, then byte by byte by
-/// `class`.
+/// How many bytes at the start of `text` fit: whole blocks while they fit, then byte by byte.
 #[inline]
-fn run(text: &[u8], class: u8, fits: impl Fn(u8) -> bool) -> usize {
+fn run(text: &[u8], fits: impl Fn(u8) -> bool) -> usize {
     let mut at = 0;
     while let Some(block) = text[at..].first_chunk::<16>() {
         // Without an early exit the compiler checks the whole block in one step.
@@ -110,27 +109,8 @@ fn run(text: &[u8], class: u8, fits: impl Fn(u8) -> bool) -> usize {
         }
         at += block.len();
     }
-    while at < text.len() && CLASSES[usize::from(text[at])] & class != 0 {
-        at += 1;
-    }
-    at
+    at + text[at..].iter().take_while(|byte| fits(**byte)).count()
 }
-
-const HOST: u8 = 1;
-const PATH: u8 = 2;
-
-/// The classes of every byte.
-static CLASSES: [u8; 256] = {
-    let mut classes = [0; 256];
-    let mut byte = 0_u8;
-    while byte < 0x80 {
-        let class = &mut classes[byte as usize];
-        *class |= if is_host(byte) { HOST } else { 0 };
-        *class |= if is_path(byte) { PATH } else { 0 };
-        byte += 1;
-    }
-    classes
-};
 
 /// Whether a byte is a letter, a digit or one of `-./:_`. The range from `-` to `:` has nothing else.
 #[expect(clippy::needless_bitwise_bool, reason = "no branches: the loop becomes vector code")]

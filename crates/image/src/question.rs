@@ -33,8 +33,25 @@ impl Question {
         self.client.account.as_ref().map(|(_, _, attributes)| attributes.cache)
     }
 
+    /// What identifies the provider across configurations: everything that a run of it depends on.
     pub(super) fn provider_key(&self) -> Key {
-        provider_key(&self.provider)
+        let provider = &self.provider;
+        let protocol = format!("{:?}", provider.protocol);
+        let tokens = format!("{:?}", provider.tokens);
+        let duration = provider.default_duration.to_be_bytes();
+        let count = provider.args.len().to_be_bytes();
+        let mut parts: Vec<&[u8]> = vec![
+            provider.name.as_bytes(),
+            protocol.as_bytes(),
+            tokens.as_bytes(),
+            &duration,
+            &count,
+        ];
+        parts.extend(provider.args.iter().map(String::as_bytes));
+        for (name, value) in &provider.env {
+            parts.extend([name.as_bytes(), value.expose().as_bytes()]);
+        }
+        Key::of(parts)
     }
 
     /// The cache key of an answer with this scope for a client.
@@ -71,21 +88,6 @@ impl Question {
 
 pub(super) fn with_token(client: &Key, hash: &Key) -> Key {
     Key::of([client.bytes(), hash.bytes()])
-}
-
-/// What identifies a provider across configurations: everything that a run of it depends on.
-fn provider_key(provider: &Provider) -> Key {
-    let protocol = format!("{:?}", provider.protocol);
-    let tokens = format!("{:?}", provider.tokens);
-    let duration = provider.default_duration.to_be_bytes();
-    let count = provider.args.len().to_be_bytes();
-    let mut parts: Vec<&[u8]> =
-        vec![provider.name.as_bytes(), protocol.as_bytes(), tokens.as_bytes(), &duration, &count];
-    parts.extend(provider.args.iter().map(String::as_bytes));
-    for (name, value) in &provider.env {
-        parts.extend([name.as_bytes(), value.expose().as_bytes()]);
-    }
-    Key::of(parts)
 }
 
 /// The annotations to send: all required ones, and the optional ones that exist. `Err` names a

@@ -64,7 +64,7 @@ impl ReloadingConfig {
     /// Like [`new`](Self::new), after an earlier process had this configuration in force: it stays so while the files
     /// are broken.
     pub fn resume(
-        last_good: Option<Config>,
+        last_good: Option<Arc<Config>>,
         reading: Reading,
         path: impl Into<PathBuf>,
         pace: ReloadPace,
@@ -75,7 +75,7 @@ impl ReloadingConfig {
         let listed = path.clone();
         let reload = Reload::listed(move || files(&listed), pace.confirm, Arc::clone(&clock));
         let due = AtomicU64::new(nanos(clock.elapsed() + pace.every));
-        let before = State { config: last_good.map(Arc::new), faults: None };
+        let before = State { config: last_good, faults: None };
         let state = before.after(&path, reading);
         if let Some(config) = &state.config {
             observer.configured(Some(&config.hash), None);

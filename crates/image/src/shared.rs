@@ -5,7 +5,7 @@
 //! key that they name themselves, for as long as they say; one that is valid for longer is kept aside, for the time
 //! when the provider fails.
 
-use std::{fmt::Write as _, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use keyward_host::{Error, Kind, redact, rules::Program};
 use keyward_process::clock::{Clock as _, SystemClock};
@@ -16,7 +16,7 @@ use keyward_protocol::{
 
 use super::{
     answer::{Answer, Scope},
-    cache::Key,
+    cache::{Key, hex},
     config::Protocol,
     failure::needed_by,
     question::Question,
@@ -209,11 +209,11 @@ impl<'a> SharedQuestion<'a> {
     fn name(&self, kind: &str, scope: Scope) -> String {
         let part = scope.part(&self.question.image);
         let parts = [kind.as_bytes(), self.provider.bytes(), scope.name().as_bytes()];
-        text(&Key::of(parts.into_iter().chain([part.as_bytes(), self.client.bytes()])))
+        hex(Key::of(parts.into_iter().chain([part.as_bytes(), self.client.bytes()])).bytes())
     }
 
     fn scope_name(&self) -> String {
-        text(&Key::of([&b"scope"[..], self.provider.bytes()]))
+        hex(Key::of([&b"scope"[..], self.provider.bytes()]).bytes())
     }
 
     /// What another process has put; `None` if it cannot be read.
@@ -233,15 +233,9 @@ impl<'a> SharedQuestion<'a> {
         for (_, login) in &response.auth {
             redact::remember(&login.password, kept_for.or(Some(Duration::ZERO)));
         }
-        Some(Shared::Answer(Answer {
-            image: image.to_owned(),
-            scope: Scope::named(response.key.name())?,
-            kept_for,
-            auth: response.auth,
-            runs: 0,
-            took: Duration::ZERO,
-            stderr: String::new(),
-        }))
+        let scope = Scope::named(response.key.name())?;
+        let answer = Answer::new(image, scope, kept_for, response.auth);
+        Some(Shared::Answer(Answer { runs: 0, ..answer }))
     }
 }
 
@@ -260,11 +254,4 @@ fn failure(image: &str, error: &Error) -> Secret {
 
 fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
-}
-
-fn text(key: &Key) -> String {
-    key.bytes().iter().fold(String::with_capacity(64), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

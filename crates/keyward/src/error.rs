@@ -74,9 +74,7 @@ impl Error {
     fn of(kind: Kind, message: String, source: Option<Source>) -> Self {
         Self(Arc::new(Inner { kind, message, source }))
     }
-}
 
-impl Error {
     /// The error for a configuration that the host rejects.
     pub(crate) fn config(error: keyward_host::Error) -> Self {
         let message = "the configuration cannot be used".to_owned();

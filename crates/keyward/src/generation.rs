@@ -44,10 +44,7 @@ struct Generation {
 }
 
 /// The pool for a request, and the newer credential to use if the request's own is outdated.
-struct Found {
-    pool: Pool,
-    newer: Option<Arc<Credential>>,
-}
+type Found = (Pool, Option<Arc<Credential>>);
 
 impl Generations {
     pub(crate) fn new(connector: Arc<Connector>, settings: pool::Settings) -> Self {
@@ -58,6 +55,32 @@ impl Generations {
             building: Mutex::new(()),
             without_certificate: OnceLock::new(),
         }))
+    }
+
+    fn prepare(
+        &self,
+        request: &mut Request<Body>,
+        credential: Option<&Arc<Credential>>,
+    ) -> Result<Pool, Error> {
+        let origin = &self.0.connector.origin;
+        if !origin.covers(request.uri()) {
+            return Err(Error::new(
+                Kind::OtherOrigin,
+                format!("the request is not for `{origin}`"),
+            ));
+        }
+        *request.uri_mut() = origin.place(request.uri())?;
+        let Some(credential) = credential else {
+            return self.without_certificate();
+        };
+        let (pool, newer) = self.find(credential)?;
+        if let Some(newer) = newer {
+            match newer.authorization() {
+                Some(value) => request.headers_mut().insert(AUTHORIZATION, value.clone()),
+                None => request.headers_mut().remove(AUTHORIZATION),
+            };
+        }
+        Ok(pool)
     }
 
     fn find(&self, credential: &Arc<Credential>) -> Result<Found, Error> {
@@ -78,7 +101,7 @@ impl Generations {
         if old.is_some() {
             tracing::debug!("the client certificate changed, old connections are drained");
         }
-        Ok(Found { pool, newer: None })
+        Ok((pool, None))
     }
 
     fn without_certificate(&self) -> Result<Pool, Error> {
@@ -98,14 +121,14 @@ impl Shared {
         // Serials grow, so an older certificate comes from a request that a rotation overtook. Going
         // back to it would revive the old identity.
         let overtaken = credential.serial() < current.credential.serial();
-        (same || overtaken).then(|| Found {
-            pool: current.pool.clone(),
-            newer: (!same).then(|| current.credential.clone()),
+        (same || overtaken).then(|| {
+            let newer = (!same).then(|| current.credential.clone());
+            (current.pool.clone(), newer)
         })
     }
 
     fn build(&self, credential: Option<&Arc<Credential>>) -> Result<Pool, Error> {
-        let trust = self.connector.trust();
+        let trust = &self.connector.trust;
         let signer = credential.and_then(|credential| credential.signer());
         let tls = match signer {
             Some(signer) => trust.signer_config(signer)?,
@@ -141,7 +164,7 @@ impl Transport<Body> for Generations {
         Box::pin(async move {
             let pool = pool.map_err(|error| SendError { error, retryable: false })?;
             pool.send(request).await.map_err(|failure| SendError {
-                error: plain_for_tls(connector.origin(), failure.error),
+                error: plain_for_tls(&connector.origin, failure.error),
                 retryable: failure.retryable,
             })
         })
@@ -168,32 +191,4 @@ fn plain_for_tls(origin: &Origin, error: Error) -> Error {
 fn is_reset(error: &hyper::Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
     cause.is_some_and(|cause| cause.kind() == io::ErrorKind::ConnectionReset)
-}
-
-impl Generations {
-    fn prepare(
-        &self,
-        request: &mut Request<Body>,
-        credential: Option<&Arc<Credential>>,
-    ) -> Result<Pool, Error> {
-        let origin = self.0.connector.origin();
-        if !origin.covers(request.uri()) {
-            return Err(Error::new(
-                Kind::OtherOrigin,
-                format!("the request is not for `{origin}`"),
-            ));
-        }
-        *request.uri_mut() = origin.place(request.uri())?;
-        let Some(credential) = credential else {
-            return self.without_certificate();
-        };
-        let found = self.find(credential)?;
-        if let Some(newer) = found.newer {
-            match newer.authorization() {
-                Some(value) => request.headers_mut().insert(AUTHORIZATION, value.clone()),
-                None => request.headers_mut().remove(AUTHORIZATION),
-            };
-        }
-        Ok(found.pool)
-    }
 }

@@ -1,5 +1,4 @@
 use std::{
-    error::Error as StdError,
     fmt,
     io::Write,
     pin::Pin,
@@ -11,9 +10,7 @@ use flate2::write::MultiGzDecoder;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
 
-use crate::pool::StreamSlot;
-
-type BoxError = Box<dyn StdError + Send + Sync>;
+use crate::{bearer::BoxError, pool::StreamSlot};
 
 /// The body of a response, streamed.
 ///

@@ -2,7 +2,7 @@
 
 use std::{
     os::unix::ffi::OsStrExt as _,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -12,13 +12,14 @@ use keyward_agent::{
     store::{Key, Lease, Store, digest_of},
 };
 use keyward_image::{SharedLease, SharedStore};
-use keyward_process::surroundings::Surroundings;
+use keyward_process::{lock, surroundings::Surroundings};
 use keyward_protocol::Secret;
 
 use super::expect_run;
 
 /// A connection to the node's agent.
 pub(crate) struct NodeAgent {
+    /// One question at a time.
     store: Mutex<Store>,
     /// A provider sees our environment and may choose an account by it, so only equal environments share.
     environment: String,
@@ -38,33 +39,28 @@ impl NodeAgent {
 
     /// Whether the agent has answered until now.
     pub(crate) fn is_serving(&self) -> bool {
-        self.store().absence().is_none()
+        lock(&self.store).absence().is_none()
     }
 
     fn key(&self, name: &str) -> Key {
         Key::new("image").with("environment", self.environment.as_str()).with("name", name)
     }
-
-    /// One question at a time.
-    fn store(&self) -> MutexGuard<'_, Store> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl SharedStore for NodeAgent {
     fn get(&self, name: &str) -> Option<Secret> {
-        self.store().get(&self.key(name))
+        lock(&self.store).get(&self.key(name))
     }
 
     fn get_all(&self, names: &[String]) -> Vec<Option<Secret>> {
         let keys: Vec<Key> = names.iter().map(|name| self.key(name)).collect();
-        self.store().get_all(&keys)
+        lock(&self.store).get_all(&keys)
     }
 
     fn lease(&self, name: &str, limit: Duration) -> SharedLease {
         // What comes next is a run, or a wait for one.
         expect_run();
-        match self.store().lease(&self.key(name), limit) {
+        match lock(&self.store).lease(&self.key(name), limit) {
             Lease::Found(secret) => SharedLease::Found(secret),
             Lease::Ours => SharedLease::Ours,
             Lease::NoAgent => SharedLease::Unavailable,
@@ -73,7 +69,7 @@ impl SharedStore for NodeAgent {
 
     fn put(&self, name: &str, value: Secret, until: i64) {
         let until = Timestamp::from_millisecond(until).unwrap_or(Timestamp::MAX);
-        self.store().put(&self.key(name), value, Some(until));
+        lock(&self.store).put(&self.key(name), value, Some(until));
     }
 }
 

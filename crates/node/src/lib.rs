@@ -19,7 +19,7 @@ use std::{
     ffi::OsString,
     fmt::Write as _,
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::{Arc, Once},
     thread,
@@ -200,20 +200,24 @@ struct InForce {
 fn configured(args: &Args, surroundings: &Surroundings) -> Result<InForce, Refusal> {
     let path = args.place.config(surroundings).map_err(|error| refusal(&error))?;
     let reading = args.place.reading(surroundings).map_err(|error| refusal(&error))?;
-    let last_good = LastGood::in_dir(&args.state);
-    let starting_from = |before: Option<Config>| {
+    let last_good = LastGood { dir: &args.state };
+    let reload = |before: Option<Arc<Config>>, path: &Path| {
         let (clock, observer) = (Arc::new(SystemClock), Arc::new(NoopObserver));
-        ReloadingConfig::resume(before, reading, &path, ReloadPace::default(), clock, observer)
+        ReloadingConfig::resume(before, reading, path, ReloadPace::default(), clock, observer)
     };
-    let mut follow = starting_from(None);
+    let mut follow = reload(None, &path);
     // Nearly every pull finds a valid file and does not need the copy.
     if follow.config().is_err() {
-        let copy = last_good.config(reading);
-        if copy.is_some() && !path.exists() {
-            // Some editors remove a file before they write it.
-            thread::sleep(ReloadPace::default().confirm);
+        let mut before = reload(None, &last_good.copy()).config().ok();
+        if !path.exists() {
+            if before.is_some() {
+                // Some editors remove a file before they write it.
+                thread::sleep(ReloadPace::default().confirm);
+            } else if last_good.is_removed() {
+                before = Some(Arc::new(Config { providers: Vec::new(), hash: String::new() }));
+            }
         }
-        follow = starting_from(copy);
+        follow = reload(before, &path);
     }
     let config = follow.config().map_err(|error| refusal(&error))?;
     for (_, value) in config.providers.iter().flat_map(|provider| &provider.env) {
@@ -265,7 +269,9 @@ fn lookups(
         service_account: "pod".to_owned(),
         ..Pod::default()
     });
-    let images = Arc::new(images.with_accounts(Arc::new(Given::by(question))));
+    let annotations = question.annotations().map(|(k, v)| (k.to_owned(), v.to_owned()));
+    let given = Given { token: question.token().cloned(), annotations: annotations.collect() };
+    let images = Arc::new(images.with_accounts(Arc::new(given)));
     names.into_iter().map(|name| images.lookup_name(config, name, pod.as_ref())).collect()
 }
 
@@ -341,13 +347,6 @@ fn tell(text: &str) {
 struct Given {
     token: Option<Secret>,
     annotations: BTreeMap<String, String>,
-}
-
-impl Given {
-    fn by(question: &ImageQuestion) -> Self {
-        let annotations = question.annotations().map(|(k, v)| (k.to_owned(), v.to_owned()));
-        Self { token: question.token().cloned(), annotations: annotations.collect() }
-    }
 }
 
 impl Accounts for Given {

@@ -46,7 +46,7 @@ const COUNTED: [(Family, &[&str]); 3] =
     [(PULLS, &["result"]), (RUNS, &["provider", "result"]), (SHARED, &["provider"])];
 
 /// What the name of the file before the last one ends in. The collector reads only files that end in `.prom`.
-const SPARE: &str = "before";
+const SPARE: &str = ".before";
 
 /// How long a pull waits for others to write the file: its answer must not be late for a counter.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -136,14 +136,14 @@ impl Textfile {
         // The collector reads whole files only. It finds the old one or the new one, and an old one that it has opened
         // is next written to by the pull after the next. Where two files cannot be exchanged, there is only one yet, or
         // the file system does not know how: then it has to write the new one to the disk, which takes longer.
-        let spare = self.beside(SPARE);
+        let spare = self.spare_path();
         renameat_with(CWD, &spare, CWD, &self.path, RenameFlags::EXCHANGE)
             .or_else(|_| fs::rename(&spare, &self.path))
     }
 
     /// The file before the last one, or a new one, to be written from its beginning, and how long it is.
     fn spare(&self) -> io::Result<(File, u64)> {
-        let path = self.beside(SPARE);
+        let path = self.spare_path();
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mut options = OpenOptions::new();
         let spare = options.write(true).custom_flags(flags.bits().cast_signed()).open(&path);
@@ -192,11 +192,10 @@ impl Textfile {
         text.into_string()
     }
 
-    fn beside(&self, suffix: &str) -> PathBuf {
-        let mut name = self.path.file_name().unwrap_or_default().to_owned();
-        name.push(".");
-        name.push(suffix);
-        self.path.with_file_name(name)
+    fn spare_path(&self) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(SPARE);
+        path.into()
     }
 }
 

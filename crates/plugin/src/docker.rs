@@ -14,7 +14,11 @@ use keyward_protocol::{
 };
 use zeroize::Zeroizing;
 
-use crate::{Refusal, serve::program, stdout::Stdout};
+use crate::{
+    Refusal,
+    serve::{end, program, read_request},
+    stdout::Stdout,
+};
 
 /// A credential helper of docker, podman, skopeo and others: returns the login for a registry.
 /// [`serve_docker`] does the rest.
@@ -145,7 +149,7 @@ pub fn serve_docker(helper: impl DockerHelper) -> ExitCode {
 pub fn serve_docker_verb(verb: Verb, helper: impl DockerHelper) -> ExitCode {
     let mut stdout = match Stdout::take() {
         Ok(stdout) => stdout,
-        Err(refusal) => return crate::serve::end(Err(refusal)),
+        Err(refusal) => return end(Err(refusal)),
     };
     let printed = match answer(verb, &helper, io::stdin().lock()) {
         Ok(answer) => stdout.print(answer.expose()).map(|()| ExitCode::SUCCESS),
@@ -160,9 +164,6 @@ pub fn serve_docker_verb(verb: Verb, helper: impl DockerHelper) -> ExitCode {
     };
     printed.unwrap_or(ExitCode::FAILURE)
 }
-
-/// A server's URL, or a login with a token, is short.
-const MOST: u64 = 1 << 20;
 
 fn answer(verb: Verb, helper: &impl DockerHelper, stdin: impl Read) -> Result<Secret, Refusal> {
     match verb {
@@ -215,16 +216,9 @@ fn server(stdin: impl Read) -> Result<String, Refusal> {
 }
 
 fn input(stdin: impl Read) -> Result<Zeroizing<Vec<u8>>, Refusal> {
-    // Room for most logins from the start: growing would leave copies behind.
-    let mut bytes = Zeroizing::new(Vec::with_capacity(64 * 1024));
-    stdin
-        .take(MOST + 1)
-        .read_to_end(&mut bytes)
+    let bytes = read_request(stdin)
         .map_err(|error| Refusal::Failed(format!("cannot read stdin: {error}")))?;
-    if bytes.len() as u64 > MOST {
-        return Err(Refusal::failed("the request on stdin is too long"));
-    }
-    Ok(bytes)
+    bytes.ok_or_else(|| Refusal::failed("the request on stdin is too long"))
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 use std::{
     env,
-    io::{self, Write},
+    io::{self, Read, Write},
     path::Path,
     process::ExitCode,
 };
 
 use jiff::Timestamp;
 use keyward_protocol::exec::{REQUEST_VARIABLE, Version};
+use zeroize::Zeroizing;
 
 use crate::{Credential, Question, QuestionError, Refusal, stdout::Stdout};
 
@@ -112,6 +113,17 @@ pub(crate) fn end(outcome: Result<(), Refusal>) -> ExitCode {
             ExitCode::from(refusal.exit_code())
         }
     }
+}
+
+/// A request contains a name, a token or a login, and annotations: far less than this.
+const MOST: u64 = 1 << 20;
+
+/// The request on stdin; `None` if it is too long.
+pub(crate) fn read_request(stdin: impl Read) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
+    // Room for most requests from the start: growing would leave copies of a secret behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(64 * 1024));
+    stdin.take(MOST + 1).read_to_end(&mut bytes)?;
+    Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= MOST))
 }
 
 /// The name this program was started by.

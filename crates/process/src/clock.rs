@@ -9,6 +9,8 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
+#[cfg(target_os = "linux")]
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// Tells the time. Everything in this crate that asks for it asks here.
 pub trait Clock: Send + Sync + 'static {
@@ -32,15 +34,37 @@ pub type SharedClock = Arc<dyn Clock>;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
+/// Straight from the kernel's shared page: no system call, no calibration.
+#[cfg(target_os = "linux")]
 impl Clock for SystemClock {
     #[inline]
     fn wall_millis(&self) -> i64 {
-        system::wall_millis()
+        let time = clock_gettime(ClockId::RealtimeCoarse);
+        time.tv_sec * 1000 + time.tv_nsec / 1_000_000
     }
 
     #[inline]
     fn elapsed(&self) -> Duration {
-        system::elapsed()
+        let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Monotonic);
+        Duration::new(u64::try_from(tv_sec).unwrap_or(0), u32::try_from(tv_nsec).unwrap_or(0))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+#[expect(clippy::disallowed_methods, reason = "this is the one place that asks the time")]
+impl Clock for SystemClock {
+    fn wall_millis(&self) -> i64 {
+        use std::time::SystemTime;
+
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    fn elapsed(&self) -> Duration {
+        use std::{sync::OnceLock, time::Instant};
+
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed()
     }
 }
 
@@ -88,46 +112,6 @@ impl Clock for ManualClock {
 
     fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.elapsed.load(Ordering::SeqCst))
-    }
-}
-
-/// Straight from the kernel's shared page: no system call, no calibration.
-#[cfg(target_os = "linux")]
-mod system {
-    use std::time::Duration;
-
-    use rustix::time::{ClockId, Timespec, clock_gettime};
-
-    #[inline]
-    pub(super) fn wall_millis() -> i64 {
-        let time = clock_gettime(ClockId::RealtimeCoarse);
-        time.tv_sec * 1000 + time.tv_nsec / 1_000_000
-    }
-
-    #[inline]
-    pub(super) fn elapsed() -> Duration {
-        let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Monotonic);
-        Duration::new(u64::try_from(tv_sec).unwrap_or(0), u32::try_from(tv_nsec).unwrap_or(0))
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-#[expect(clippy::disallowed_methods, reason = "this is the one place that asks the time")]
-mod system {
-    use std::{
-        sync::OnceLock,
-        time::{Duration, Instant, SystemTime},
-    };
-
-    static START: OnceLock<Instant> = OnceLock::new();
-
-    pub(super) fn wall_millis() -> i64 {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
-    }
-
-    pub(super) fn elapsed() -> Duration {
-        START.get_or_init(Instant::now).elapsed()
     }
 }
 

@@ -26,19 +26,19 @@ pub fn peer_user(own: SocketAddrV4, peer: SocketAddrV4) -> io::Result<Option<u32
         // A socket that nobody holds any more has no inode, and root for its user.
         (line.local, line.remote, line.state) == (peer, own, ESTABLISHED) && line.inode != 0
     };
-    if let Some(user) = find(&fs::read_to_string("/proc/net/tcp")?, there, |line| line.user) {
-        return Ok(Some(user));
+    if let Some(line) = find(&fs::read_to_string("/proc/net/tcp")?, there) {
+        return Ok(Some(line.user));
     }
     // Some programs reach IPv4 addresses with sockets for IPv6. A system without IPv6 has no table.
     let table = fs::read_to_string("/proc/net/tcp6").unwrap_or_default();
-    Ok(find(&table, there, |line| line.user))
+    Ok(find(&table, there).map(|line| line.user))
 }
 
 /// A process of this user that listens on one of these ports: its id and its name.
 pub fn listener(ports: &[u16]) -> Option<(u32, String)> {
     let listens = |line: &Line<'_>| line.state == LISTEN && ports.contains(&line.local.port());
     let table = fs::read_to_string("/proc/net/tcp").ok()?;
-    let inode = find(&table, listens, |line| line.inode)?;
+    let Line { inode, .. } = find(&table, listens)?;
     let socket = PathBuf::from(format!("socket:[{inode}]"));
     for process in fs::read_dir("/proc").ok()?.flatten() {
         let Some(id) = process.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -53,12 +53,8 @@ pub fn listener(ports: &[u16]) -> Option<(u32, String)> {
     None
 }
 
-fn find<T>(
-    table: &str,
-    wanted: impl Fn(&Line<'_>) -> bool,
-    take: impl Fn(&Line<'_>) -> T,
-) -> Option<T> {
-    table.lines().filter_map(parse).find(wanted).map(|line| take(&line))
+fn find<'a>(table: &'a str, wanted: impl Fn(&Line<'a>) -> bool) -> Option<Line<'a>> {
+    table.lines().filter_map(parse).find(wanted)
 }
 
 /// A line as in `/proc/net/tcp`; `None` for the heading, and for addresses of IPv6.

@@ -15,14 +15,7 @@ use std::{
 /// This is the only place that reads the environment. The `Debug` of made-up surroundings shows
 /// the names of the variables, never their values.
 #[derive(Debug, Clone, Default)]
-pub struct Surroundings(Inner);
-
-#[derive(Debug, Clone, Default)]
-enum Inner {
-    #[default]
-    Process,
-    Fixed(Box<Fixed>),
-}
+pub struct Surroundings(Option<Box<Fixed>>);
 
 /// Made-up surroundings.
 #[derive(Clone, Default)]
@@ -40,20 +33,17 @@ pub struct Fixed {
 impl Surroundings {
     /// The real ones.
     pub fn process() -> Self {
-        Self(Inner::Process)
+        Self(None)
     }
 
     /// Made-up ones.
     pub fn fixed(fixed: Fixed) -> Self {
-        Self(Inner::Fixed(Box::new(fixed)))
+        Self(Some(Box::new(fixed)))
     }
 
     /// What was made up; `None` for those of the process.
     pub fn made_up(&self) -> Option<&Fixed> {
-        match &self.0 {
-            Inner::Process => None,
-            Inner::Fixed(fixed) => Some(fixed),
-        }
+        self.0.as_deref()
     }
 
     /// The value of a variable. Empty is not unset. Where it is set twice, the first one counts in a
@@ -61,8 +51,8 @@ impl Surroundings {
     pub fn var(&self, name: impl AsRef<OsStr>) -> Option<OsString> {
         let name = name.as_ref();
         match &self.0 {
-            Inner::Process => env::var_os(name),
-            Inner::Fixed(fixed) => {
+            None => env::var_os(name),
+            Some(fixed) => {
                 fixed.vars.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.clone())
             }
         }
@@ -71,16 +61,16 @@ impl Surroundings {
     /// The whole environment, in order; of a process each name once, as [`Surroundings::var`] has it.
     pub fn vars(&self) -> Vec<(OsString, OsString)> {
         match &self.0 {
-            Inner::Process => firsts(env::vars_os()),
-            Inner::Fixed(fixed) => fixed.vars.clone(),
+            None => firsts(env::vars_os()),
+            Some(fixed) => fixed.vars.clone(),
         }
     }
 
     /// The working directory. Fails when it was deleted or may not be read.
     pub fn cwd(&self) -> io::Result<PathBuf> {
         match &self.0 {
-            Inner::Process => env::current_dir(),
-            Inner::Fixed(fixed) => Ok(fixed.cwd.clone()),
+            None => env::current_dir(),
+            Some(fixed) => Ok(fixed.cwd.clone()),
         }
     }
 
@@ -102,16 +92,16 @@ impl Surroundings {
     /// Whether fd 0 is a terminal (IT-07).
     pub fn stdin_is_terminal(&self) -> bool {
         match &self.0 {
-            Inner::Process => io::IsTerminal::is_terminal(&io::stdin()),
-            Inner::Fixed(fixed) => fixed.stdin_is_terminal,
+            None => io::IsTerminal::is_terminal(&io::stdin()),
+            Some(fixed) => fixed.stdin_is_terminal,
         }
     }
 
     /// Whether there is a controlling terminal, whatever fd 0 is.
     pub fn has_terminal(&self) -> bool {
         match &self.0 {
-            Inner::Process => controlling_terminal(),
-            Inner::Fixed(fixed) => fixed.has_terminal,
+            None => controlling_terminal(),
+            Some(fixed) => fixed.has_terminal,
         }
     }
 }

@@ -156,14 +156,9 @@ impl fmt::Display for Finding {
             Problem::Listed(who) => {
                 write!(f, "can be written by {}, by its access list", who.join(" and "))?;
             }
-            Problem::Mount { kind, user: Some(user) } => {
-                write!(f, "is on a `{kind}` mount of user {user}, who can show anything there")?;
-            }
-            Problem::Mount { kind, user: None } => {
-                write!(
-                    f,
-                    "is on a `{kind}` mount of an unknown user, who can show anything there"
-                )?;
+            Problem::Mount { kind, user } => {
+                let user = user.map_or("an unknown user".into(), |user| format!("user {user}"));
+                write!(f, "is on a `{kind}` mount of {user}, who can show anything there")?;
             }
             Problem::Magic => f.write_str("is a link of `/proc`, which may lead elsewhere")?,
             Problem::Relative => f.write_str("depends on the working directory")?,

@@ -1,7 +1,7 @@
 //! Docker's credential helper protocol: a verb on the command line, the server or a login on stdin, and the
 //! answer or the error on stdout.
 
-use crate::{Node, Secret, image::Login, json::Object, node::DecodeError};
+use crate::{Node, Secret, image::Login, json, node::DecodeError};
 
 /// The message by which docker, podman and others recognise that a helper has no login for a server; they
 /// continue without one.
@@ -76,27 +76,21 @@ impl Credentials {
 
     /// The login as one line of JSON, newline included.
     pub fn to_json(&self) -> Secret {
-        let mut out = String::new();
-        let mut object = Object::open(&mut out);
-        object.text("ServerURL", &self.server);
-        object.text("Username", &self.login.username);
-        object.text("Secret", self.login.password.expose());
-        object.close();
-        out.push('\n');
-        Secret::new(out)
+        Secret::new(json::line(|object| {
+            object.text("ServerURL", &self.server);
+            object.text("Username", &self.login.username);
+            object.text("Secret", self.login.password.expose());
+        }))
     }
 }
 
 /// The answer to `list`: user names by server, as one line of JSON, newline included.
 pub fn list_json<'a>(users: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let mut out = String::new();
-    let mut object = Object::open(&mut out);
-    for (server, user) in users {
-        object.text(server, user);
-    }
-    object.close();
-    out.push('\n');
-    out
+    json::line(|object| {
+        for (server, user) in users {
+            object.text(server, user);
+        }
+    })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     Node, Secret, duration,
-    json::Object,
+    json::{self, Object},
     node::{DecodeError, Entry},
     text::same_name,
     time,
@@ -92,30 +92,27 @@ pub enum ResponseError {
 impl Request {
     /// The one-line JSON that a provider reads from its stdin, newline included.
     pub fn to_json(&self) -> Secret {
-        let mut out = String::new();
-        let mut request = Object::open(&mut out);
-        if let Some(version) = self.version {
-            request.text("kind", "CredentialProviderRequest");
-            request.text("apiVersion", version.api_version());
-        }
-        request.text("image", &self.image);
-        if self.version == Some(Version::V1) {
-            if let Some(token) = &self.token {
-                request.text("serviceAccountToken", token.expose());
+        Secret::new(json::line(|request| {
+            if let Some(version) = self.version {
+                request.text("kind", "CredentialProviderRequest");
+                request.text("apiVersion", version.api_version());
             }
-            let mut sorted: Vec<_> = self.annotations.iter().collect();
-            sorted.sort();
-            if !sorted.is_empty() {
-                let mut annotations = request.object("serviceAccountAnnotations");
-                for (name, value) in sorted {
-                    annotations.text(name, value);
+            request.text("image", &self.image);
+            if self.version == Some(Version::V1) {
+                if let Some(token) = &self.token {
+                    request.text("serviceAccountToken", token.expose());
                 }
-                annotations.close();
+                let mut sorted: Vec<_> = self.annotations.iter().collect();
+                sorted.sort();
+                if !sorted.is_empty() {
+                    let mut annotations = request.object("serviceAccountAnnotations");
+                    for (name, value) in sorted {
+                        annotations.text(name, value);
+                    }
+                    annotations.close();
+                }
             }
-        }
-        request.close();
-        out.push('\n');
-        Secret::new(out)
+        }))
     }
 
     /// Reads a request, for whoever writes a provider. Unknown fields are ignored.
@@ -124,13 +121,9 @@ impl Request {
         node.map("request")?;
         let version = Self::read_version(&node)?;
         let mut annotations = Vec::new();
-        if let Some(entries) =
-            node.get("serviceAccountAnnotations").map(|n| n.map("serviceAccountAnnotations"))
-        {
-            for entry in entries?.unwrap_or_default() {
-                let value = entry.value.text("serviceAccountAnnotations")?.unwrap_or_default();
-                annotations.push((entry.key.clone(), value.to_owned()));
-            }
+        for entry in node.map_of("serviceAccountAnnotations")? {
+            let value = entry.value.text("serviceAccountAnnotations")?.unwrap_or_default();
+            annotations.push((entry.key.clone(), value.to_owned()));
         }
         Ok(Self {
             version,
@@ -184,34 +177,23 @@ impl Response {
     fn decode(node: &Node) -> Result<Self, DecodeError> {
         const FIELDS: &[&str] = &["apiVersion", "kind", "cacheKeyType", "cacheDuration", "auth"];
         only(node, "answer", FIELDS)?;
-        let duration =
-            match node.get("cacheDuration").filter(|n| !n.is_null()) {
-                Some(node) => {
-                    let text = node.text("cacheDuration")?.unwrap_or_default();
-                    let parsed = duration::parse(text);
-                    Some(parsed.ok_or_else(|| {
-                        node.mismatch("cacheDuration", "a duration such as `10m`")
-                    })?)
-                }
-                None => None,
-            };
+        let duration = node.get("cacheDuration").filter(|node| !node.is_null()).map(|node| {
+            let parsed = node.text("cacheDuration")?.and_then(duration::parse);
+            parsed.ok_or_else(|| node.mismatch("cacheDuration", "a duration such as `10m`"))
+        });
+        let duration = duration.transpose()?;
         let mut auth: Vec<(String, Login)> = Vec::new();
-        if let Some(entries) = node.get("auth").map(|n| n.map("auth")).transpose()?.flatten() {
-            for entry in entries {
-                if auth.iter().any(|(pattern, _)| *pattern == entry.key) {
-                    return Err(fault(
-                        &entry.value,
-                        "`auth` has the same pattern twice".to_owned(),
-                    ));
-                }
-                let login = if entry.value.is_null() {
-                    Login::default()
-                } else {
-                    only(&entry.value, "auth", &["username", "password"])?;
-                    Login::read(&entry.value)?
-                };
-                auth.push((entry.key.clone(), login));
+        for entry in node.map_of("auth")? {
+            if auth.iter().any(|(pattern, _)| *pattern == entry.key) {
+                return Err(fault(&entry.value, "`auth` has the same pattern twice".to_owned()));
             }
+            let login = if entry.value.is_null() {
+                Login::default()
+            } else {
+                only(&entry.value, "auth", &["username", "password"])?;
+                Login::read(&entry.value)?
+            };
+            auth.push((entry.key.clone(), login));
         }
         let key = CacheKey::named(node.text_of("cacheKeyType")?.unwrap_or_default());
         Ok(Self { key, duration, auth })
@@ -219,24 +201,21 @@ impl Response {
 
     /// The answer as a provider prints it.
     pub fn to_json(&self, version: Version) -> Secret {
-        let mut out = String::new();
-        let mut response = Object::open(&mut out);
-        response.text("kind", "CredentialProviderResponse");
-        response.text("apiVersion", version.api_version());
-        response.text("cacheKeyType", self.key.name());
-        if let Some(nanos) = self.duration {
-            response.text("cacheDuration", &duration::format(nanos));
-        }
-        let mut auth = response.object("auth");
-        for (pattern, login) in &self.auth {
-            let mut entry = auth.object(pattern);
-            login.write(&mut entry);
-            entry.close();
-        }
-        auth.close();
-        response.close();
-        out.push('\n');
-        Secret::new(out)
+        Secret::new(json::line(|response| {
+            response.text("kind", "CredentialProviderResponse");
+            response.text("apiVersion", version.api_version());
+            response.text("cacheKeyType", self.key.name());
+            if let Some(nanos) = self.duration {
+                response.text("cacheDuration", &duration::format(nanos));
+            }
+            let mut auth = response.object("auth");
+            for (pattern, login) in &self.auth {
+                let mut entry = auth.object(pattern);
+                login.write(&mut entry);
+                entry.close();
+            }
+            auth.close();
+        }))
     }
 }
 
@@ -281,31 +260,25 @@ impl ProposalResponse {
         if !version.is_empty() && version.rsplit('/').next() != Some("v1alpha1") {
             return Err(place(node, "apiVersion").mismatch("apiVersion", "`v1alpha1`"));
         }
-        let expires = match node.get("expirationTimestamp").filter(|n| !n.is_null()) {
-            Some(node) => {
-                let parsed = node.text("expirationTimestamp")?.and_then(time::parse_rfc3339);
-                Some(
-                    parsed
-                        .ok_or_else(|| node.mismatch("expirationTimestamp", "an RFC 3339 time"))?,
-                )
-            }
-            None => None,
-        };
+        let expires = node.get("expirationTimestamp").filter(|node| !node.is_null()).map(|node| {
+            let parsed = node.text("expirationTimestamp")?.and_then(time::parse_rfc3339);
+            parsed.ok_or_else(|| node.mismatch("expirationTimestamp", "an RFC 3339 time"))
+        });
+        let expires = expires.transpose()?;
         Ok(Self { login: Login::read(node)?, expires })
     }
 
     /// The answer as a provider of the original proposal prints it.
     pub fn to_json(&self) -> Secret {
-        let mut out = String::new();
-        let mut response = Object::open(&mut out);
-        response.text("kind", "RegistryCredentialPluginResponse").text("apiVersion", "v1alpha1");
-        if let Some(expires) = self.expires {
-            response.text("expirationTimestamp", &time::format_rfc3339(expires));
-        }
-        self.login.write(&mut response);
-        response.close();
-        out.push('\n');
-        Secret::new(out)
+        Secret::new(json::line(|response| {
+            response
+                .text("kind", "RegistryCredentialPluginResponse")
+                .text("apiVersion", "v1alpha1");
+            if let Some(expires) = self.expires {
+                response.text("expirationTimestamp", &time::format_rfc3339(expires));
+            }
+            self.login.write(response);
+        }))
     }
 }
 

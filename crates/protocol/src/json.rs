@@ -79,6 +79,16 @@ impl<'a> Object<'a> {
     }
 }
 
+/// An object whose fields `write` writes, as one line of JSON, newline included.
+pub(crate) fn line(write: impl FnOnce(&mut Object<'_>)) -> String {
+    let mut out = String::new();
+    let mut object = Object::open(&mut out);
+    write(&mut object);
+    object.close();
+    out.push('\n');
+    out
+}
+
 /// Appends a list whose items `push` writes.
 pub(crate) fn push_list<T>(
     out: &mut String,

@@ -34,8 +34,7 @@ impl Admin {
     ) -> Result<Self, Error> {
         let socket = listen(socket).map_err(|error| {
             let long = error.kind() == io::ErrorKind::InvalidInput;
-            let error = Error::failed(format!("cannot listen on `{}`", socket.display()))
-                .note("cause", error.to_string());
+            let error = Error::caused(format!("cannot listen on `{}`", socket.display()), &error);
             if long {
                 error.hint("set `XDG_RUNTIME_DIR` to one of your directories with a shorter path")
             } else {
@@ -58,16 +57,14 @@ impl Admin {
     pub(crate) fn serve(self, report: Arc<Report>, dashboard: Arc<Dashboard>) -> JoinSet<()> {
         let Self { socket, port } = self;
         let mut tasks = JoinSet::new();
-        let (shown, scraped) = (report.clone(), report.clone());
-        let metrics = Arc::new(move || Box::pin(ready(Ok(shown.metrics()))) as _);
-        let server = Server::new(Channel::Socket(report, dashboard), metrics);
+        let server = Server::new(Channel::Socket(report.clone(), dashboard));
         tasks.spawn(async move {
             loop {
                 server.accept(socket.accept().await.map(|(stream, _)| stream)).await;
             }
         });
         if let Some(port) = port {
-            tasks.spawn(port.serve(move || ready(Ok(scraped.metrics()))));
+            tasks.spawn(port.serve(move || ready(Ok(report.metrics()))));
         }
         tasks
     }

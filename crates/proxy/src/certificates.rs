@@ -5,6 +5,7 @@
 //! become more, when it ends. Client certificates of an earlier start are not accepted by a later one.
 
 use jiff::{ToSpan, civil::Date, tz::TimeZone};
+use keyward_host::kubeconfig::User;
 use keyward_process::clock::{Clock, SystemClock};
 use keyward_protocol::{
     Secret, der, pem,
@@ -31,8 +32,9 @@ fn key() -> Result<KeyPair, Error> {
 /// Signs the certificates of one start.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    pem: String,
-    der: CertificateDer<'static>,
+    /// The authority's own certificate, which clients are told to trust.
+    pub(crate) pem: String,
+    pub(crate) der: CertificateDer<'static>,
 }
 
 /// What a listener shows, and what its clients check it against.
@@ -53,7 +55,7 @@ impl ListenerIdentity {
         let (certificate, key) = authority.listener(names)?;
         let mut text = pem::encode("PRIVATE KEY", key.secret_der());
         text += &pem::encode("CERTIFICATE", &certificate);
-        text += authority.pem();
+        text += &authority.pem;
         Ok((Self { authority: authority.pem, certificate, key }, Secret::new(text)))
     }
 
@@ -77,6 +79,17 @@ pub(crate) struct ClientCertificate {
     pub(crate) key_pem: Secret,
 }
 
+impl ClientCertificate {
+    /// The user of a kubeconfig who shows it.
+    pub(crate) fn user(&self) -> User {
+        User {
+            client_certificate_data: self.certificate_pem.as_bytes().to_vec(),
+            client_key_data: self.key_pem.clone(),
+            ..User::default()
+        }
+    }
+}
+
 impl Authority {
     pub(crate) fn new() -> Result<Self, Error> {
         let key = key()?;
@@ -88,26 +101,14 @@ impl Authority {
         Ok(Self { issuer: Issuer::new(params, key), pem, der })
     }
 
-    /// The proxy's own certificate, which clients are told to trust.
-    pub(crate) fn pem(&self) -> &str {
-        &self.pem
-    }
-
-    pub(crate) fn der(&self) -> &CertificateDer<'static> {
-        &self.der
-    }
-
     /// The listener's certificate, for these names.
     pub(crate) fn listener(
         &self,
         names: Vec<SanType>,
     ) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), Error> {
-        let key = key()?;
         let mut params = params("keyward proxy listener");
         params.subject_alt_names = names;
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let certificate = params.signed_by(&key, &self.issuer)?;
+        let (certificate, key) = self.sign(params, ExtendedKeyUsagePurpose::ServerAuth)?;
         let key = PrivatePkcs8KeyDer::from(key.serialize_der());
         Ok((certificate.der().clone(), key.into()))
     }
@@ -123,16 +124,24 @@ impl Authority {
     }
 
     fn client_named(&self, name: &str) -> Result<ClientCertificate, Error> {
-        let key = key()?;
-        let mut params = params(name);
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let certificate = params.signed_by(&key, &self.issuer)?;
+        let (certificate, key) = self.sign(params(name), ExtendedKeyUsagePurpose::ClientAuth)?;
         Ok(ClientCertificate {
             certificate: certificate.der().clone(),
             certificate_pem: certificate.pem(),
             key_pem: sec1_pem(&key).ok_or(Error::CouldNotParseKeyPair)?,
         })
+    }
+
+    /// A certificate with a new key, for one side of a connection.
+    fn sign(
+        &self,
+        mut params: CertificateParams,
+        side: ExtendedKeyUsagePurpose,
+    ) -> Result<(rcgen::Certificate, KeyPair), Error> {
+        let key = key()?;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![side];
+        Ok((params.signed_by(&key, &self.issuer)?, key))
     }
 }
 

@@ -1,10 +1,8 @@
 //! A limit on connections that have not authenticated or sent a request yet.
 
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::VecDeque, sync::Mutex};
 
+use keyward_process::lock;
 use tokio::sync::oneshot;
 
 /// Connections in the order of their arrival. Beyond the limit the oldest is dropped, so that
@@ -24,7 +22,7 @@ impl ConnectionLimit {
     /// connection has to close to make room.
     pub(crate) fn enter(&self) -> oneshot::Receiver<()> {
         let (place, leave) = oneshot::channel();
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = lock(&self.taken);
         // First forget those that have closed already.
         taken.retain(|place| !place.is_closed());
         if taken.len() >= self.most {

@@ -3,14 +3,17 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
     },
 };
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
-use keyward_process::clock::{Clock, SystemClock};
+use keyward_process::{
+    clock::{Clock, SystemClock},
+    lock,
+};
 use keyward_protocol::agent::ProxyContext;
 use rustls::pki_types::CertificateDer;
 
@@ -30,11 +33,10 @@ pub(crate) struct ServedContext {
     /// What admits its clients.
     pub(crate) client: ClientCertificate,
     pub(crate) stats: Arc<RequestStats>,
-    namespace: Mutex<String>,
-    /// Whether the kubeconfig no longer has it.
-    removed: AtomicBool,
+    /// The namespace that clients use if they name none.
+    pub(crate) namespace: Mutex<String>,
     /// Why nothing listens at its address.
-    fault: Mutex<Option<String>>,
+    pub(crate) fault: Mutex<Option<String>>,
     state: ArcSwap<State>,
     errors: Mutex<VecDeque<NotedError>>,
 }
@@ -52,8 +54,14 @@ pub(crate) struct NotedError {
     pub(crate) times: u64,
 }
 
+/// The name of a context without one: defined by flags, or by the pod we run in.
+const NAMELESS: &str = "keyward";
+
 /// The reason of a refusal for a context that is in the kubeconfig and cannot be used.
 pub(crate) const UNUSABLE: &str = "config";
+
+/// The reason of a refusal for a context that the kubeconfig no longer has.
+pub(crate) const REMOVED: &str = "context";
 
 /// What the kubeconfig says of a context.
 pub(crate) struct Opening {
@@ -67,8 +75,8 @@ pub(crate) struct Opening {
 impl From<Route> for Opening {
     fn from(route: Route) -> Self {
         Self {
-            name: route.name().to_owned(),
-            entry: route.context.clone(),
+            name: route.context().unwrap_or_else(|| NAMELESS.to_owned()),
+            entry: route.context(),
             namespace: route.target.namespace.clone(),
             state: State::Open(Arc::new(route)),
         }
@@ -107,37 +115,10 @@ impl ServedContext {
             client,
             stats: Arc::new(RequestStats::new(activity.clone())),
             namespace: Mutex::new(opening.namespace),
-            removed: AtomicBool::new(false),
             fault: Mutex::default(),
             state: ArcSwap::from_pointee(opening.state),
             errors: Mutex::default(),
         }
-    }
-
-    /// The namespace that clients use if they name none.
-    pub(crate) fn namespace(&self) -> String {
-        self.namespace.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn set_namespace(&self, namespace: &str) {
-        namespace.clone_into(&mut self.namespace.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    pub(crate) fn is_removed(&self) -> bool {
-        self.removed.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_removed(&self, removed: bool) {
-        self.removed.store(removed, Ordering::Relaxed);
-    }
-
-    /// Why nothing listens at the address.
-    pub(crate) fn fault(&self) -> Option<String> {
-        self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn set_fault(&self, fault: Option<String>) {
-        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
     /// The state in force.
@@ -153,9 +134,9 @@ impl ServedContext {
         }
     }
 
-    /// Whether the kubeconfig has the context, but it could never be used.
-    pub(crate) fn is_unusable(&self) -> bool {
-        matches!(&*self.state(), State::Closed(refusal) if refusal.reason == Some(UNUSABLE))
+    /// Whether the context is closed for this reason, such as [`UNUSABLE`].
+    pub(crate) fn is_closed_as(&self, reason: &str) -> bool {
+        matches!(&*self.state(), State::Closed(refusal) if refusal.reason == Some(reason))
     }
 
     /// Puts a state in force. Requests without a response yet are not answered through a closed
@@ -173,7 +154,7 @@ impl ServedContext {
     /// Remembers an error. Returns whether it differs from the one before.
     pub(crate) fn note(&self, error: String) -> bool {
         let now = SystemClock.now();
-        let mut errors = self.lock_errors();
+        let mut errors = lock(&self.errors);
         if let Some(last) = errors.front_mut().filter(|last| last.message == error) {
             last.at = now;
             last.times += 1;
@@ -186,11 +167,7 @@ impl ServedContext {
 
     /// The last errors, the newest first.
     pub(crate) fn errors(&self) -> Vec<NotedError> {
-        self.lock_errors().iter().cloned().collect()
-    }
-
-    fn lock_errors(&self) -> MutexGuard<'_, VecDeque<NotedError>> {
-        self.errors.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.errors).iter().cloned().collect()
     }
 }
 
@@ -265,7 +242,7 @@ impl ServedContexts {
             name: context.name.clone(),
             certificate: context.client.certificate_pem.clone(),
             key: context.client.key_pem.clone(),
-            fault: context.fault().unwrap_or_default(),
+            fault: lock(&context.fault).clone().unwrap_or_default(),
         };
         all.iter().map(entry).collect()
     }

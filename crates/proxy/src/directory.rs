@@ -12,9 +12,9 @@
 //! Files left by a killed proxy admit nobody, and the next start removes them.
 
 use std::{
-    fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions},
+    fs::{self, DirBuilder, File, Metadata, Permissions},
     io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     time::Duration,
@@ -24,7 +24,7 @@ use keyward_process::{runtime, surroundings::Surroundings};
 use keyward_protocol::{Secret, text::inline};
 use serde_json::Value;
 
-use crate::Error;
+use crate::{Error, service};
 
 const PREFIX: &str = "proxy-";
 
@@ -145,9 +145,8 @@ pub fn running(surroundings: &Surroundings) -> Result<Vec<Running>, Error> {
     Ok(found)
 }
 
-fn unusable(base: &Path, error: &io::Error) -> Error {
-    Error::failed(format!("the directory `{}` cannot be used", base.display()))
-        .note("cause", error.to_string())
+pub(crate) fn unusable(base: &Path, error: &io::Error) -> Error {
+    Error::caused(format!("the directory `{}` cannot be used", base.display()), error)
 }
 
 fn base(surroundings: &Surroundings) -> PathBuf {
@@ -240,8 +239,7 @@ fn lock_file(directory: &Path) -> io::Result<File> {
     if let Ok(found) = fs::symlink_metadata(&path) {
         unlock(&path, &found, 0o600)?;
     }
-    let file =
-        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    let file = service::lock_file(&path)?;
     // For the next one to open it, whatever the umask.
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)

@@ -43,6 +43,10 @@ impl Error {
         Self::new(Kind::Failed, message)
     }
 
+    pub(crate) fn caused(message: impl Into<String>, cause: &dyn StdError) -> Self {
+        Self::failed(message).note("cause", cause.to_string())
+    }
+
     /// Adds a labelled fact.
     #[must_use]
     pub fn note(mut self, label: impl Into<Cow<'static, str>>, text: impl Into<String>) -> Self {

@@ -1,6 +1,6 @@
 //! One request, from a client to the server and back.
 
-use std::{convert::Infallible, future::pending, pin::pin, sync::Arc};
+use std::{convert::Infallible, pin::pin, sync::Arc};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version,
@@ -18,9 +18,9 @@ use crate::{
     body::{Answer, Progress, Upload},
     context::{ServedContext, State},
     gate::{self, Connection, Gate, wanted_upgrade},
-    grants::{Grant, Record},
+    grants::{self, Grant, Record},
     kube_status,
-    refusal::{BROKEN_BODY, CHANGED, MIXED, Refusal, UPGRADE_WITH_BODY},
+    refusal::{BROKEN_BODY, CHANGED, ENDED, MIXED, Refusal, UPGRADE_WITH_BODY},
     request_stats::{Activity, OpenRequest},
     route::Route,
     tunnel,
@@ -103,7 +103,7 @@ pub(crate) async fn forward(
             // Awaited in one place: in each of two, this future, which every request has, would have room for it.
             tokio::select! {
                 biased;
-                refusal = ended(record.as_ref()) => Err(refusal),
+                () = grants::ended(grant) => Err(ENDED),
                 passed = passing => passed,
             }
         }
@@ -144,14 +144,6 @@ pub(crate) async fn forward(
         );
     }
     Ok(response)
-}
-
-/// Returns when the grant of a request has ended, so that its answer is not waited for any longer.
-async fn ended(record: Option<&Record>) -> Refusal {
-    match record {
-        Some(record) => record.ended().await,
-        None => pending().await,
-    }
 }
 
 async fn pass(
@@ -212,13 +204,15 @@ async fn pass(
     let mut response =
         sent.map_err(|error| progress.fault().unwrap_or_else(|| lost(context, &error)))?;
     if is_ambiguous(response.headers()) {
-        return Err(failed(context, AMBIGUOUS));
+        return Err(failed(context, StatusCode::BAD_GATEWAY, AMBIGUOUS, AMBIGUOUS));
     }
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         // Any other protocol could carry unchecked requests.
         let agreed =
             client.filter(|(wanted, _)| wanted_upgrade(response.headers()) == Some(wanted));
-        let (protocol, client) = agreed.ok_or_else(|| failed(context, UNASKED_CHANGE))?;
+        let (protocol, client) = agreed.ok_or_else(|| {
+            failed(context, StatusCode::BAD_GATEWAY, UNASKED_CHANGE, UNASKED_CHANGE)
+        })?;
         let upstream = hyper::upgrade::on(&mut response);
         tunnel::open(context, protocol, (client, upstream), open, grant.map(Grant::enter));
         // The headers of the upgrade are forwarded with it.
@@ -293,8 +287,7 @@ fn explained(
     };
     let name = inline(&context.name);
     let message = format!("context `{name}`: {why}{}", next_step(&name, None));
-    note(context, &message);
-    Err(Refusal::server_failed(code, message))
+    Err(failed(context, code, &message, &message))
 }
 
 /// Explains why there is no response of the server.
@@ -321,10 +314,7 @@ fn lost(context: &ServedContext, error: &keyward::Error) -> Refusal {
     let told = safe(&format!("{message}{words}{hint}"));
     // The plugin's stderr was already copied to the log.
     let logged = if shown { safe(&format!("{message}{hint}")) } else { told.clone() };
-    if context.note(told.clone()) {
-        tracing::warn!(context = context.name, "{logged}");
-    }
-    Refusal::server_failed(code, told)
+    failed(context, code, &told, &logged)
 }
 
 /// What to do next: as the hint says, or else to have the context checked.
@@ -335,20 +325,16 @@ pub(crate) fn next_step(context: &str, hint: Option<&str>) -> String {
     }
 }
 
-/// Explains why the server's response cannot be forwarded.
-fn failed(context: &ServedContext, message: &'static str) -> Refusal {
-    note(context, message);
-    Refusal::server_failed(StatusCode::BAD_GATEWAY, message)
-}
-
-/// Logs a message once: clients retry all the time.
-fn note(context: &ServedContext, message: &str) {
+/// Explains why there is no response of the server that can be forwarded. Logs it once: clients retry all the
+/// time.
+fn failed(context: &ServedContext, code: StatusCode, message: &str, logged: &str) -> Refusal {
     if context.note(message.to_owned()) {
-        tracing::warn!(context = context.name, "{message}");
+        tracing::warn!(context = context.name, "{logged}");
     }
+    Refusal::server_failed(code, message.to_owned())
 }
 
-/// The last line of a plugin's stderr.
+/// The last lines of a plugin's stderr, in one line.
 fn last_words(stderr: &str) -> Option<String> {
     const LINES: usize = 3;
     let said: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

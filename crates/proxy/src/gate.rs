@@ -19,7 +19,7 @@ use super::refusal::{
 };
 
 const IMPERSONATE: &str = "impersonate-";
-const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
+pub(crate) const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 pub(crate) const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// What `Connection` may name: headers and options that concern a single connection.

@@ -7,15 +7,14 @@ use std::{
 };
 
 use keyward_host::{Kubeconfig, redact::redact};
-use keyward_process::surroundings::Surroundings;
-use tokio::{net::TcpListener, sync::mpsc::UnboundedSender};
+use keyward_process::{lock, surroundings::Surroundings};
+use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
     Allowed, Error, Kind, Service,
     certificates::Authority,
-    context::{Opening, ServedContext, ServedContexts, State, UNUSABLE},
+    context::{Opening, REMOVED, ServedContext, ServedContexts, State, UNUSABLE},
     forward::next_step,
-    gate::Gate,
     names::Names,
     ports::Ports,
     refusal::Refusal,
@@ -61,9 +60,8 @@ impl Growth {
                 None => new.push(opening),
             }
         }
-        for known in self.contexts.all().iter().filter(|known| !known.is_removed()) {
+        for known in self.contexts.all().iter().filter(|known| !known.is_closed_as(REMOVED)) {
             if !kubeconfig.contexts.iter().any(|context| context.name == known.name) {
-                known.set_removed(true);
                 reload::apply(known, Some(reload::removed(&known.name)));
             }
         }
@@ -98,28 +96,21 @@ impl Growth {
         opening: Opening,
         ports: &mut Ports,
     ) -> Result<(Arc<ServedContext>, Option<Listener>), Error> {
-        let broken =
-            |what: &str, error: String| Error::failed(what.to_owned()).note("cause", error);
+        let unheard = |error: io::Error| Error::caused("cannot listen", &error);
         let client = self
             .authority
             .client()
-            .map_err(|error| broken("cannot create a client certificate", error.to_string()))?;
-        let (port, socket) = ports
-            .bind_only(self.ip, self.service.name(), &opening.name)
-            .map_err(|error| broken("cannot listen", error.to_string()))?;
+            .map_err(|error| Error::caused("cannot create a client certificate", &error))?;
+        let (port, socket) =
+            ports.bind_only(self.ip, self.service.name(), &opening.name).map_err(unheard)?;
         let url = format!("https://{}", Names::new(SocketAddr::new(self.ip, port), None).first());
         let context = Arc::new(ServedContext::new(opening, url, client, &self.activity));
-        let listener = match socket {
-            Some(socket) => Some(
-                self.listener(socket, &context)
-                    .map_err(|error| broken("cannot listen", error.to_string()))?,
-            ),
-            None => {
-                context.set_fault(Some(taken(&context.name, port)));
-                None
-            }
+        let Some(socket) = socket else {
+            *lock(&context.fault) = Some(taken(&context.name, port));
+            return Ok((context, None));
         };
-        Ok((context, listener))
+        let listener = self.listener(socket, &context).map_err(unheard)?;
+        Ok((context, Some(listener)))
     }
 
     fn listener(
@@ -127,24 +118,20 @@ impl Growth {
         socket: std::net::TcpListener,
         context: &Arc<ServedContext>,
     ) -> io::Result<Listener> {
-        socket.set_nonblocking(true)?;
         let names = Names::new(socket.local_addr()?, None);
-        let gate =
-            Gate { names: names.hosts, scheme: http::uri::Scheme::HTTPS, allowed: self.allowed };
-        let (gate, context) = (Arc::new(gate), context.clone());
-        Ok(Listener { socket: TcpListener::from_std(socket)?, gate, context })
+        Listener::new(socket, names.hosts, self.allowed, context.clone())
     }
 
     /// Does what could not be done before: listens at addresses that were in use, and writes the
     /// clients' kubeconfig.
     pub(crate) fn settle(&mut self) {
-        for context in self.contexts.all().iter().filter(|context| context.fault().is_some()) {
+        for context in self.contexts.all().iter().filter(|context| lock(&context.fault).is_some()) {
             let mut ports = Ports::open(&self.surroundings);
             let bound = ports.bind_only(self.ip, self.service.name(), &context.name);
             if let Ok((_, Some(socket))) = bound
                 && let Ok(listener) = self.listener(socket, context)
             {
-                context.set_fault(None);
+                *lock(&context.fault) = None;
                 let _ = self.listeners.send(listener);
                 self.contexts.changed();
             }
@@ -201,8 +188,7 @@ pub(crate) fn closed(name: &str, namespace: String, error: &Error) -> Opening {
 
 /// Gives a known context what the kubeconfig says of it now.
 fn renew(known: &ServedContext, opening: Opening) {
-    known.set_removed(false);
-    known.set_namespace(&opening.namespace);
+    *lock(&known.namespace) = opening.namespace;
     let same = known.state().is_same(&opening.state);
     reload::apply(known, Some(opening.state).filter(|_| !same));
 }

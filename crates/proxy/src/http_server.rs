@@ -72,13 +72,13 @@ async fn talk<F>(
     let _ = builder.keep_alive(false).serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// A response with a body of this type.
-pub(crate) fn response(
+/// A response with a body of this media type.
+pub(crate) fn response<B: From<Bytes>>(
     code: StatusCode,
     kind: &'static str,
     body: impl Into<Bytes>,
-) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(body.into()));
+) -> Response<B> {
+    let mut response = Response::new(B::from(body.into()));
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response

@@ -1,24 +1,16 @@
 //! The proxy's own answers, as a Kubernetes `Status`, which every client can show.
 
-use bytes::Bytes;
-use http::{
-    HeaderValue, Response, StatusCode,
-    header::{CONTENT_TYPE, WARNING},
-};
+use http::{HeaderValue, Response, StatusCode, header::WARNING};
 use serde_json::{Value, json};
 
-use crate::body::Answer;
+use crate::{body::Answer, http_server};
 
 /// The kinds of a group that no server has.
 pub(crate) const PLACEHOLDER: &str = "/apis/keyward.invalid/v1";
 
 /// A refusal or failure as plain text.
 pub(crate) fn text(code: StatusCode, message: &str) -> Response<Answer> {
-    let mut response =
-        Response::new(Answer::from(Bytes::from(format!("keyward proxy: {message}"))));
-    *response.status_mut() = code;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
-    response
+    http_server::response(code, "text/plain", format!("keyward proxy: {message}"))
 }
 
 /// A refusal or failure as a response.
@@ -63,10 +55,7 @@ pub(crate) fn no_resources() -> Response<Answer> {
 }
 
 fn in_json(code: StatusCode, body: &Value) -> Response<Answer> {
-    let mut response = Response::new(Answer::from(Bytes::from(body.to_string())));
-    *response.status_mut() = code;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+    http_server::response(code, "application/json", body.to_string())
 }
 
 /// Adds a message that kubectl prints once, however often it gets it (RFC 7234, 5.5).

@@ -13,8 +13,11 @@ use keyward_host::{
     Kubeconfig,
     kubeconfig::{Cluster, Context, Named, User},
 };
-use keyward_process::file::{self, Limits};
-use keyward_process::surroundings::Surroundings;
+use keyward_process::{
+    file::{self, Limits},
+    lock,
+    surroundings::Surroundings,
+};
 use keyward_protocol::{Node, Secret};
 
 use crate::Error;
@@ -33,36 +36,46 @@ pub(crate) struct Written {
 pub(crate) fn compose(authority: &str, contexts: &[Arc<ServedContext>], current: &str) -> Secret {
     let mut config = Kubeconfig::default();
     for context in contexts {
-        let certificate = &context.client;
-        let name = context.name.clone();
-        let cluster = Cluster {
-            server: context.url.clone(),
-            certificate_authority_data: authority.as_bytes().to_vec(),
-            ..Cluster::default()
-        };
-        let user = User {
-            client_certificate_data: certificate.certificate_pem.as_bytes().to_vec(),
-            client_key_data: certificate.key_pem.clone(),
-            ..User::default()
-        };
-        let context = Context {
-            cluster: name.clone(),
-            user: name.clone(),
-            namespace: context.namespace(),
-            ..Context::default()
-        };
-        config.clusters.push(named(&name, cluster));
-        config.users.push(named(&name, user));
-        config.contexts.push(named(&name, context));
+        let namespace = lock(&context.namespace).clone();
+        push(&mut config, authority, context, context.client.user(), namespace);
     }
     current.clone_into(&mut config.current_context);
     config.extensions.extend(mark(std::process::id()));
     config.to_json()
 }
 
+/// Adds a context with its cluster and this user, all under its name.
+pub(crate) fn push(
+    config: &mut Kubeconfig,
+    authority: &str,
+    context: &ServedContext,
+    user: User,
+    namespace: String,
+) {
+    let name = context.name.as_str();
+    let cluster = cluster(context.url.clone(), authority.as_bytes().to_vec());
+    config.clusters.push(Named::new(name, cluster));
+    config.users.push(Named::new(name, user));
+    config.contexts.push(Named::new(name, of_name(name, namespace)));
+}
+
+fn cluster(server: String, certificate_authority_data: Vec<u8>) -> Cluster {
+    Cluster { server, certificate_authority_data, ..Cluster::default() }
+}
+
+/// A context whose cluster and user have the same name.
+fn of_name(name: &str, namespace: String) -> Context {
+    Context { cluster: name.to_owned(), user: name.to_owned(), namespace, ..Context::default() }
+}
+
+/// Reads a kubeconfig; `None` if the file is not one.
+pub(crate) fn read(path: &Path) -> Option<Kubeconfig> {
+    Kubeconfig::from_bytes(&file::read(path, &Limits::NAMED.regular()).ok()?).ok()
+}
+
 fn mark(process: u32) -> Option<Named<Node>> {
     let text = format!(r#"{{"process":{process},"writtenBy":"keyward proxy"}}"#);
-    Node::from_json(text.as_bytes()).ok().map(|mark| named(MARK, mark))
+    Node::from_json(text.as_bytes()).ok().map(|mark| Named::new(MARK, mark))
 }
 
 /// The process that wrote one of our kubeconfigs.
@@ -70,10 +83,6 @@ fn writer(config: &Kubeconfig) -> Option<u32> {
     let mark = config.extensions.iter().find(|extension| extension.name == MARK)?;
     let mark: serde_json::Value = serde_json::from_str(&mark.value.to_json()).ok()?;
     mark["process"].as_u64()?.try_into().ok()
-}
-
-fn named<T>(name: &str, value: T) -> Named<T> {
-    Named::new(name, value)
 }
 
 /// Writes the kubeconfig, readable by this user only.
@@ -112,10 +121,9 @@ pub(crate) fn write(
                 .hint("end that proxy, or name another file; `keyward proxy status` shows both"));
         }
     }
-    let written = replace(&path, text).map_err(|error| {
-        Error::failed(format!("`{shown}` cannot be written")).note("cause", error.to_string())
-    })?;
-    Ok(Written { path, file: written })
+    let file = replace(&path, text)
+        .map_err(|error| Error::caused(format!("`{shown}` cannot be written"), &error))?;
+    Ok(Written { path, file })
 }
 
 /// Why others could add or remove files in a directory. A sticky bit does not make a world-writable
@@ -188,8 +196,7 @@ fn same(one: &Path, other: &Path) -> bool {
 /// namespace.
 fn ours(path: &Path) -> Option<Kubeconfig> {
     fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
-    let config = Kubeconfig::from_bytes(&file::read(path, &Limits::NAMED.regular()).ok()?).ok()?;
-    is_all_ours(&config).then_some(config)
+    read(path).filter(is_all_ours)
 }
 
 fn is_all_ours(config: &Kubeconfig) -> bool {
@@ -211,12 +218,8 @@ fn core(config: &Kubeconfig) -> Kubeconfig {
         ..Kubeconfig::default()
     };
     for Named { name, value, .. } in &config.clusters {
-        let cluster = Cluster {
-            server: value.server.clone(),
-            certificate_authority_data: value.certificate_authority_data.clone(),
-            ..Cluster::default()
-        };
-        core.clusters.push(named(name, cluster));
+        let authority = value.certificate_authority_data.clone();
+        core.clusters.push(Named::new(name.as_str(), cluster(value.server.clone(), authority)));
     }
     for Named { name, value, .. } in &config.users {
         let user = User {
@@ -224,16 +227,10 @@ fn core(config: &Kubeconfig) -> Kubeconfig {
             client_key_data: value.client_key_data.clone(),
             ..User::default()
         };
-        core.users.push(named(name, user));
+        core.users.push(Named::new(name.as_str(), user));
     }
     for Named { name, value, .. } in &config.contexts {
-        let context = Context {
-            cluster: name.clone(),
-            user: name.clone(),
-            namespace: value.namespace.clone(),
-            ..Context::default()
-        };
-        core.contexts.push(named(name, context));
+        core.contexts.push(Named::new(name.as_str(), of_name(name, value.namespace.clone())));
     }
     core
 }

@@ -29,7 +29,7 @@ const NO_IDENTITY: &str = "this port is unauthenticated: send the request withou
 type Scrape = Pin<Box<dyn Future<Output = Result<String, String>> + Send>>;
 
 /// Where metrics come from; called for each scrape.
-pub(crate) type Metrics = Arc<dyn Fn() -> Scrape + Send + Sync>;
+type Metrics = Box<dyn Fn() -> Scrape + Send + Sync>;
 
 /// Serves `/metrics` and `/healthz` over HTTP, without TLS and without authentication: everybody who
 /// can connect can read the metrics. Requests with credentials, from web pages and for other host
@@ -49,9 +49,8 @@ impl MetricsServer {
         names::check([address], danger_listen_remote)?;
         let bound = TcpListener::bind(address).await;
         let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
-        let (address, listener) = bound.map_err(|error| {
-            Error::failed(format!("cannot listen on `{address}`")).note("cause", error.to_string())
-        })?;
+        let (address, listener) = bound
+            .map_err(|error| Error::caused(format!("cannot listen on `{address}`"), &error))?;
         Ok(Self { listener, names: Names::new(address, danger_listen_remote) })
     }
 
@@ -68,8 +67,7 @@ impl MetricsServer {
         let Self { listener, names } = self;
         let scheme = http::uri::Scheme::HTTP;
         let gate = Gate { names: names.hosts, scheme, allowed: Allowed::default() };
-        let server =
-            Server::new(Channel::Port(Arc::new(gate)), Arc::new(move || Box::pin(metrics())));
+        let server = Server::new(Channel::Port(gate, Box::new(move || Box::pin(metrics()))));
         loop {
             server.accept(listener.accept().await.map(|(stream, _)| stream)).await;
         }
@@ -77,46 +75,40 @@ impl MetricsServer {
 }
 
 /// How a request arrives.
-#[derive(Clone)]
 pub(crate) enum Channel {
     /// Through the directory that only the owner can enter.
     Socket(Arc<Report>, Arc<Dashboard>),
-    Port(Arc<Gate>),
+    Port(Gate, Metrics),
 }
 
 /// Answers the requests of one channel.
 pub(crate) struct Server {
-    channel: Channel,
-    metrics: Metrics,
+    channel: Arc<Channel>,
     http: HttpServer,
 }
 
 impl Server {
-    pub(crate) fn new(channel: Channel, metrics: Metrics) -> Self {
-        Self { channel, metrics, http: HttpServer::new() }
+    pub(crate) fn new(channel: Channel) -> Self {
+        Self { channel: Arc::new(channel), http: HttpServer::new() }
     }
 
     pub(crate) async fn accept<S>(&self, accepted: io::Result<S>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (channel, metrics) = (self.channel.clone(), self.metrics.clone());
+        let channel = self.channel.clone();
         let answer = move |request: Request<Incoming>| {
-            let (channel, metrics) = (channel.clone(), metrics.clone());
-            async move { answer(&request, &channel, &metrics).await }
+            let channel = channel.clone();
+            async move { answer(&request, &channel).await }
         };
         self.http.accept(accepted, answer).await;
     }
 }
 
-async fn answer(
-    request: &Request<Incoming>,
-    channel: &Channel,
-    metrics: &Metrics,
-) -> Response<Full<Bytes>> {
+async fn answer(request: &Request<Incoming>, channel: &Channel) -> Response<Full<Bytes>> {
     const PLAIN: &str = "text/plain";
     const JSON: &str = "application/json";
-    if let Channel::Port(gate) = channel
+    if let Channel::Port(gate, _) = channel
         && let Err(refusal) = gate.check(request)
     {
         // No flag of the proxy allows credentials on this port.
@@ -148,7 +140,10 @@ async fn answer(
     }
     match (path, channel) {
         ("/healthz", _) => response(StatusCode::OK, PLAIN, "ok"),
-        ("/metrics", _) => match metrics().await {
+        ("/metrics", Channel::Socket(report, _)) => {
+            response(StatusCode::OK, Text::CONTENT_TYPE, report.metrics())
+        }
+        ("/metrics", Channel::Port(_, metrics)) => match metrics().await {
             Ok(metrics) => response(StatusCode::OK, Text::CONTENT_TYPE, metrics),
             Err(why) => response(StatusCode::SERVICE_UNAVAILABLE, PLAIN, format!("{why}\n")),
         },

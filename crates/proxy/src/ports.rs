@@ -7,16 +7,18 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{DirBuilder, File},
     hash::{DefaultHasher, Hash, Hasher},
-    io::{self, Read, Write},
+    io::{self, Read},
     net::{IpAddr, TcpListener},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
 use keyward_process::surroundings::Surroundings;
 use serde::{Deserialize, Serialize};
+
+use crate::service::{lock_file, write_private};
 
 /// Below the ports that systems give to clients, and below those of Kubernetes' nodes.
 const FIRST: u16 = 20_000;
@@ -121,7 +123,8 @@ impl Ports {
     /// Stores new ports.
     pub(crate) fn keep(self) {
         let Some((path, _lock)) = self.place.filter(|_| self.changed) else { return };
-        if let Err(error) = write(&path, &self.kept) {
+        let text = serde_json::to_vec_pretty(&self.kept).map_err(io::Error::from);
+        if let Err(error) = text.and_then(|text| write_private(&path, &text)) {
             tracing::warn!(%error, "cannot store the ports of contexts in `{}`", path.display());
         }
     }
@@ -155,9 +158,7 @@ pub(crate) fn directory(surroundings: &Surroundings) -> Option<PathBuf> {
 
 fn lock(directory: &Path) -> io::Result<File> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let path = directory.join("proxy-ports.lock");
-    let file =
-        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    let file = lock_file(&directory.join("proxy-ports.lock"))?;
     file.lock()?;
     Ok(file)
 }
@@ -178,19 +179,11 @@ fn read(path: &Path) -> Kept {
     }
 }
 
-fn write(path: &Path, kept: &Kept) -> io::Result<()> {
-    let beside = path.with_extension("json.new");
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    file.write_all(serde_json::to_string_pretty(kept)?.as_bytes())?;
-    fs::rename(beside, path)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::net::Ipv4Addr;
+    use std::{fs, net::Ipv4Addr};
 
     use keyward_process::surroundings::Fixed;
 

@@ -27,7 +27,7 @@ use crate::{
     report::Report,
     request_stats::Activity,
     route::{Route, Routes},
-    server::{self, Acceptor, Stage},
+    server::{self, Acceptor},
     site::{Site, broken, service_site, site},
 };
 
@@ -91,7 +91,7 @@ impl Default for Options {
 
 /// A proxy that serves until it is dropped.
 pub struct Proxy {
-    stage: watch::Sender<Stage>,
+    shutdown: watch::Sender<bool>,
     serving: JoinSet<()>,
     /// Admin and reload; they end with the proxy.
     _helpers: JoinSet<()>,
@@ -153,7 +153,6 @@ impl Proxy {
             None => site(options, &routes, &activity)?,
         };
         let Site { contexts, current, listeners, more, identity, clients, .. } = site;
-        let identity = (identity.certificate, identity.key);
         let service = options.service.as_ref();
         let grants = Grants::of(service, config.surroundings(), contexts.clone());
         // Before the first client comes.
@@ -173,17 +172,23 @@ impl Proxy {
         });
         let admin = Admin::bind(&directory.socket(), options.admin, remote).await?;
         let metrics_url = admin.metrics_url();
-        let (stage, watched) = watch::channel(Stage::Serving);
+        let (shutdown, watched) = watch::channel(false);
         let (listening, silent) = watch::channel(());
         let mut serving = JoinSet::new();
         serving.spawn(server::serve(Arc::new(acceptor), listeners, more, watched, listening));
         let dashboard = Dashboard::new(report.clone());
         let mut helpers = admin.serve(report.clone(), dashboard);
-        let reloads = report.reloads.clone();
+        let reloader = Reloader {
+            files,
+            routes,
+            contexts: contexts.clone(),
+            reloads: report.reloads.clone(),
+            growth: site.growth,
+        };
         helpers.spawn(grants.clone().watch());
-        helpers.spawn(Reloader::new(files, routes, contexts.clone(), reloads, site.growth).run());
+        helpers.spawn(reloader.run());
         Ok(Self {
-            stage,
+            shutdown,
             serving,
             _helpers: helpers,
             activity,
@@ -267,7 +272,7 @@ impl Proxy {
 
     /// Stops listening. Open requests continue.
     pub fn drain(&self) {
-        self.stage.send_replace(Stage::Draining);
+        self.shutdown.send_replace(true);
     }
 
     /// Returns, after [`drain`](Self::drain), when the last connection and the last stream have ended.

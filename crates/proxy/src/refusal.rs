@@ -33,14 +33,9 @@ impl Refusal {
         Self { code, reason: None, message: Cow::Borrowed(message) }
     }
 
-    /// For a context that the kubeconfig or policy in force does not allow.
+    /// For what the kubeconfig, the policy or the grant in force does not allow.
     pub(crate) fn closed(reason: &'static str, message: String) -> Self {
         Self { code: StatusCode::FORBIDDEN, reason: Some(reason), message: message.into() }
-    }
-
-    /// For a request that a grant does not allow.
-    pub(crate) fn denied(message: String) -> Self {
-        Self { code: StatusCode::FORBIDDEN, reason: Some("grant"), message: message.into() }
     }
 
     /// For a grant whose requests cannot be recorded.

@@ -7,7 +7,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -15,11 +15,14 @@ use std::{
 
 use jiff::Timestamp;
 use keyward_host::{Kubeconfig, Reload, ReloadPace, redact::redact};
-use keyward_process::clock::{Clock, SystemClock};
+use keyward_process::{
+    clock::{Clock, SystemClock},
+    lock,
+};
 
 use crate::{
     Config, Error, Kind,
-    context::{ServedContext, ServedContexts, State},
+    context::{REMOVED, ServedContext, ServedContexts, State, UNUSABLE},
     growth::{self, Growth},
     refusal::Refusal,
     route::Routes,
@@ -34,10 +37,10 @@ const PACE: ReloadPace =
 pub(crate) struct ReloadStats {
     pub(crate) taken: AtomicU64,
     pub(crate) broken: AtomicU64,
-    last: Mutex<Last>,
+    pub(crate) last: Mutex<Last>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Last {
     /// When the version in force was loaded.
     pub(crate) since: Timestamp,
@@ -53,14 +56,6 @@ impl ReloadStats {
             last: Mutex::new(Last { since: SystemClock.now(), fault: None }),
         })
     }
-
-    pub(crate) fn last(&self) -> Last {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Last> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// The files to watch. Their current state counts as known, so call this before they are read.
@@ -70,25 +65,15 @@ pub(crate) fn files(config: &dyn Config) -> Reload {
 
 /// Gives contexts new routes when the files change.
 pub(crate) struct Reloader {
-    files: Reload,
-    routes: Routes,
-    contexts: Arc<ServedContexts>,
-    reloads: Arc<ReloadStats>,
+    pub(crate) files: Reload,
+    pub(crate) routes: Routes,
+    pub(crate) contexts: Arc<ServedContexts>,
+    pub(crate) reloads: Arc<ReloadStats>,
     /// Takes in new contexts, in a service.
-    growth: Option<Growth>,
+    pub(crate) growth: Option<Growth>,
 }
 
 impl Reloader {
-    pub(crate) fn new(
-        files: Reload,
-        routes: Routes,
-        contexts: Arc<ServedContexts>,
-        reloads: Arc<ReloadStats>,
-        growth: Option<Growth>,
-    ) -> Self {
-        Self { files, routes, contexts, reloads, growth }
-    }
-
     /// Watches until it is dropped.
     pub(crate) async fn run(mut self) {
         loop {
@@ -105,15 +90,14 @@ impl Reloader {
     }
 
     fn look(&mut self) {
-        let (routes, contexts) = (&self.routes, &self.contexts);
+        let routes = &self.routes;
+        let read = self.files.look(|| routes.config.kubeconfig());
         let done = if let Some(growth) = &mut self.growth {
-            let read = self.files.look(|| routes.config.kubeconfig());
             let done = read.map(|read| read.map(|kubeconfig| growth.apply(&kubeconfig, routes)));
             growth.settle();
             done
         } else {
-            let all = contexts.all();
-            let read = self.files.look(|| routes.config.kubeconfig());
+            let all = self.contexts.all();
             read.map(|read| read.and_then(|kubeconfig| renew(&all, &kubeconfig, routes)))
         };
         let now = SystemClock.now();
@@ -121,7 +105,7 @@ impl Reloader {
             None => {}
             Some(Ok(())) => {
                 self.reloads.taken.fetch_add(1, Ordering::Relaxed);
-                *self.reloads.lock() = Last { since: now, fault: None };
+                *lock(&self.reloads.last) = Last { since: now, fault: None };
                 tracing::info!("the kubeconfig or the kuberc has changed and was reloaded");
             }
             Some(Err(error)) => {
@@ -130,7 +114,7 @@ impl Reloader {
                 tracing::warn!(
                     "the kubeconfig or the kuberc has changed but is not valid, so the old version stays in force: {message}"
                 );
-                self.reloads.lock().fault = Some((now, message));
+                lock(&self.reloads.last).fault = Some((now, message));
             }
         }
     }
@@ -180,7 +164,7 @@ fn state(
             Ok(Some(State::Closed(Refusal::closed("policy", message))))
         }
         // One of many that cannot be used, as before: what it answers is why.
-        Err(error) if context.is_unusable() => {
+        Err(error) if context.is_closed_as(UNUSABLE) => {
             let state = growth::closed(&context.name, String::new(), &error).state;
             Ok(Some(state).filter(|state| !context.state().is_same(state)))
         }
@@ -191,7 +175,7 @@ fn state(
 /// The state of a context that the kubeconfig no longer has.
 pub(crate) fn removed(name: &str) -> State {
     let message = format!("context `{name}` is no longer in the kubeconfig");
-    State::Closed(Refusal::closed("context", message))
+    State::Closed(Refusal::closed(REMOVED, message))
 }
 
 pub(crate) fn apply(context: &ServedContext, state: Option<State>) {

@@ -12,7 +12,10 @@ use std::{
 
 use jiff::Timestamp;
 use keyward_host::{Credential, PastRun, redact::redact};
-use keyward_process::clock::{Clock, SystemClock};
+use keyward_process::{
+    clock::{Clock, SystemClock},
+    lock,
+};
 use keyward_protocol::{
     jwt::Claims,
     prometheus::{Family, Text},
@@ -22,7 +25,7 @@ use serde_json::{Value, json};
 
 use crate::{
     context::{ServedContext, ServedContexts, State},
-    grants::{GrantStatus, Grants, RecentRequest},
+    grants::{Grant, Grants, RecentRequest},
     metrics::Metrics,
     reload::ReloadStats,
     request_stats::RequestStats,
@@ -97,7 +100,7 @@ impl Report {
         let mut reloads = text.family(RELOADS);
         reloads.sample(&[("outcome", "failure")], broken);
         reloads.sample(&[("outcome", "success")], taken);
-        text.family(RELOADED).sample(&[], u8::from(self.reloads.last().fault.is_none()));
+        text.family(RELOADED).sample(&[], u8::from(lock(&self.reloads.last).fault.is_none()));
         let mut served = text.family(SERVED);
         for context in self.contexts.all().iter() {
             served.sample(&[("context", &context.name)], u8::from(context.route().is_some()));
@@ -133,7 +136,7 @@ impl Report {
         }
         let mut refusals = text.family(REFUSALS);
         for (context, stats) in stats(&all) {
-            for (reason, count) in stats.refusals().iter() {
+            for (reason, count) in lock(&stats.refused).iter() {
                 refusals.sample(&[("context", context), ("reason", reason)], count);
             }
         }
@@ -161,28 +164,22 @@ impl Report {
     /// The status for `keyward proxy status`; docs/cli.md has the schema.
     pub(crate) fn status(&self) -> Value {
         let all = self.contexts.all();
+        let config = lock(&self.reloads.last);
         json!({
             "pid": std::process::id(),
             "service": self.service,
             "url": self.url,
             "kubeconfig": self.kubeconfig,
             "started": self.started.to_string(),
-            "config": self.config(),
+            // What is in force of the kubeconfig and kuberc, and what is wrong with a newer version.
+            "config": {
+                "version": self.reloads.taken.load(Ordering::Relaxed) + 1,
+                "since": config.since.to_string(),
+                "fault": config.fault.clone().map(error),
+            },
             "contexts": all.iter().map(|served| context(served)).collect::<Vec<_>>(),
-            "grants": self.grants.list().iter().map(grant).collect::<Vec<_>>(),
+            "grants": self.grants.list().iter().map(|one| grant(one)).collect::<Vec<_>>(),
             "runs": runs(&all),
-        })
-    }
-}
-
-impl Report {
-    /// The version of the kubeconfig and kuberc in force, and what is wrong with a newer one.
-    fn config(&self) -> Value {
-        let last = self.reloads.last();
-        json!({
-            "version": self.reloads.taken.load(Ordering::Relaxed) + 1,
-            "since": last.since.to_string(),
-            "fault": last.fault.map(error),
         })
     }
 }
@@ -191,16 +188,16 @@ fn stats(all: &[Arc<ServedContext>]) -> impl Iterator<Item = (&str, &RequestStat
     all.iter().map(|context| (&*context.name, &*context.stats))
 }
 
-fn grant(status: &GrantStatus) -> Value {
+fn grant(grant: &Grant) -> Value {
     json!({
-        "name": status.name,
-        "context": status.context,
-        "rules": status.rules,
-        "expires": status.expires.to_string(),
-        "requests": status.requests,
-        "denied": status.denied,
-        "connections": status.connections,
-        "recent": status.recent.iter().map(recent).collect::<Vec<_>>(),
+        "name": grant.stored.name,
+        "context": grant.stored.context,
+        "rules": grant.stored.rules.words(),
+        "expires": grant.expires.to_string(),
+        "requests": grant.requests.load(Ordering::Relaxed),
+        "denied": grant.denied.load(Ordering::Relaxed),
+        "connections": grant.connections.load(Ordering::Relaxed),
+        "recent": lock(&grant.recent).iter().rev().map(recent).collect::<Vec<_>>(),
     })
 }
 
@@ -258,7 +255,7 @@ fn context(served: &ServedContext) -> Value {
     let shared = json!({
         "name": served.name,
         "url": served.url,
-        "fault": served.fault(),
+        "fault": *lock(&served.fault),
         "requests": served.stats.codes().map(|(_, count)| count).sum::<u64>(),
         "open": served.stats.open.load(Ordering::Relaxed),
         "errors": errors.iter().map(|error| json!({

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -11,7 +11,10 @@ use std::{
 
 use http::StatusCode;
 use jiff::Timestamp;
-use keyward_process::clock::{Clock, SystemClock};
+use keyward_process::{
+    clock::{Clock, SystemClock},
+    lock,
+};
 use keyward_protocol::prometheus::Histogram;
 
 /// How often idleness is checked, at most.
@@ -27,7 +30,7 @@ pub(crate) struct RequestStats {
     pub(crate) spdy: AtomicU64,
     pub(crate) tunnels: AtomicU64,
     streams: Mutex<Streams>,
-    refused: Mutex<BTreeMap<&'static str, u64>>,
+    pub(crate) refused: Mutex<BTreeMap<&'static str, u64>>,
     activity: Arc<Activity>,
 }
 
@@ -55,7 +58,7 @@ impl RequestStats {
     }
 
     pub(crate) fn refused(&self, reason: &'static str) {
-        *self.refusals().entry(reason).or_default() += 1;
+        *lock(&self.refused).entry(reason).or_default() += 1;
     }
 
     /// How many responses had each code.
@@ -66,15 +69,7 @@ impl RequestStats {
 
     /// The streams that were opened last, the newest first.
     pub(crate) fn streams(&self, most: usize) -> Vec<Stream> {
-        self.lock_streams().open.values().rev().take(most).cloned().collect()
-    }
-
-    fn lock_streams(&self) -> MutexGuard<'_, Streams> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn refusals(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.streams).open.values().rev().take(most).cloned().collect()
     }
 }
 
@@ -164,7 +159,7 @@ impl OpenRequest {
     /// Lists the request among the streams until it ends.
     pub(crate) fn list(&mut self, kind: &'static str, path: &str) {
         let stream = Stream { kind, path: path.to_owned(), since: SystemClock.now() };
-        let mut streams = self.stats.lock_streams();
+        let mut streams = lock(&self.stats.streams);
         streams.last += 1;
         let number = streams.last;
         streams.open.insert(number, stream);
@@ -175,7 +170,7 @@ impl OpenRequest {
 impl Drop for OpenRequest {
     fn drop(&mut self) {
         if let Some(number) = self.stream {
-            self.stats.lock_streams().open.remove(&number);
+            lock(&self.stats.streams).open.remove(&number);
         }
         self.stats.open.fetch_sub(1, Ordering::Relaxed);
         self.stats.activity.leave();

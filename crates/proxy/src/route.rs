@@ -11,16 +11,11 @@ use tokio::sync::watch;
 
 use crate::{Config, Error, certificates};
 
-/// The name of a context without one: defined by flags, or by the pod we run in.
-const NAMELESS: &str = "keyward";
-
 /// The name under which kubeconfigs have external signers.
 const SIGNER: &str = "externalSigner";
 
 /// The route to a server.
 pub(crate) struct Route {
-    /// The name in the kubeconfig; `None` if only flags, or the pod we run in, define it.
-    pub(crate) context: Option<String>,
     pub(crate) target: Target,
     pub(crate) client: Client,
     pub(crate) source: Source,
@@ -58,15 +53,15 @@ impl Routes {
         let program = program.or_else(|| plan.signer().map(SignerPlugin::command));
         let program = program.map(str::to_owned);
         let target = plan.target().clone();
-        let context = Some(target.context.clone()).filter(|name| !name.is_empty());
         let (closed, _) = watch::channel(false);
-        Ok(Route { context, target, client, source, runs, program, asks, closed })
+        Ok(Route { target, client, source, runs, program, asks, closed })
     }
 }
 
 impl Route {
-    pub(crate) fn name(&self) -> &str {
-        self.context.as_deref().unwrap_or(NAMELESS)
+    /// The name in the kubeconfig; `None` if only flags, or the pod we run in, define it.
+    pub(crate) fn context(&self) -> Option<String> {
+        Some(self.target.context.clone()).filter(|name| !name.is_empty())
     }
 
     /// Whether an external signer authenticates connections.
@@ -100,11 +95,7 @@ fn leads_to_proxy(target: &Target) -> Error {
 /// Everything that a target says of its cluster and user.
 fn text(target: &Target) -> Secret {
     let mut config = Kubeconfig::default();
-    config.clusters.push(nameless(target.cluster.value.clone()));
-    config.users.push(nameless(target.user.value.clone()));
+    config.clusters.push(Named::new("", target.cluster.value.clone()));
+    config.users.push(Named::new("", target.user.value.clone()));
     config.to_json()
-}
-
-fn nameless<T>(value: T) -> Named<T> {
-    Named::new("", value)
 }

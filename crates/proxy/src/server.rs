@@ -1,7 +1,8 @@
 //! The listener: TLS with a client certificate, then HTTP/2 or HTTP/1.1.
 
-use std::{future::pending, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
+use http::uri::Scheme;
 use hyper::{
     server::conn::{http1, http2},
     service::service_fn,
@@ -26,7 +27,7 @@ use crate::{
     connection_limit::ConnectionLimit,
     context::{ServedContext, ServedContexts},
     forward::{Access, forward},
-    gate::Gate,
+    gate::{Allowed, Gate},
     grants::{self, Grant, Grants},
     metrics::Metrics,
     request_stats::Activity,
@@ -75,14 +76,6 @@ const PLAIN: &[u8] =
     b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n\
     keyward proxy: a plain HTTP request was sent to a TLS port\n";
 
-/// The phase of the shutdown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stage {
-    Serving,
-    /// No new connections; open requests are finished.
-    Draining,
-}
-
 /// What the listeners of all contexts share.
 pub(crate) struct Acceptor {
     tls: TlsAcceptor,
@@ -94,9 +87,23 @@ pub(crate) struct Acceptor {
 
 /// The listener of one context.
 pub(crate) struct Listener {
-    pub(crate) socket: TcpListener,
-    pub(crate) gate: Arc<Gate>,
+    socket: TcpListener,
+    gate: Arc<Gate>,
     pub(crate) context: Arc<ServedContext>,
+}
+
+impl Listener {
+    /// Listens for the clients of a context, who call it by these names.
+    pub(crate) fn new(
+        socket: std::net::TcpListener,
+        names: Vec<String>,
+        allowed: Allowed,
+        context: Arc<ServedContext>,
+    ) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let gate = Arc::new(Gate { names, scheme: Scheme::HTTPS, allowed });
+        Ok(Self { socket: TcpListener::from_std(socket)?, gate, context })
+    }
 }
 
 impl Acceptor {
@@ -127,7 +134,7 @@ impl Acceptor {
             return Some((context, None));
         }
         let grant = self.grants.of_certificate(certificate)?;
-        Some((self.contexts.named(&grant.context)?, Some(grant)))
+        Some((self.contexts.named(&grant.stored.context)?, Some(grant)))
     }
 }
 
@@ -153,9 +160,9 @@ fn settings(
     Ok(settings)
 }
 
-/// Returns when the shutdown has begun.
-async fn draining(mut stage: watch::Receiver<Stage>) {
-    let _ = stage.wait_for(|stage| *stage >= Stage::Draining).await;
+/// Returns when the shutdown has begun: no new connections are accepted, and open requests are finished.
+async fn begun(mut shutdown: watch::Receiver<bool>) {
+    let _ = shutdown.wait_for(|begun| *begun).await;
 }
 
 /// Accepts connections until the end, then waits for open requests. Closes `listening` when it no
@@ -164,16 +171,16 @@ pub(crate) async fn serve(
     acceptor: Arc<Acceptor>,
     listeners: Vec<Listener>,
     mut more: UnboundedReceiver<Listener>,
-    stage: watch::Receiver<Stage>,
+    shutdown: watch::Receiver<bool>,
     listening: watch::Sender<()>,
 ) {
     let listening = Arc::new(listening);
     let mut all = JoinSet::new();
-    let start = |listener| accept(acceptor.clone(), listener, stage.clone(), listening.clone());
+    let start = |listener| accept(acceptor.clone(), listener, shutdown.clone(), listening.clone());
     for listener in listeners {
         all.spawn(start(listener));
     }
-    let mut ends = pin!(draining(stage.clone()));
+    let mut ends = pin!(begun(shutdown.clone()));
     loop {
         tokio::select! {
             () = &mut ends => break,
@@ -191,12 +198,12 @@ pub(crate) async fn serve(
 async fn accept(
     acceptor: Arc<Acceptor>,
     listener: Listener,
-    stage: watch::Receiver<Stage>,
+    shutdown: watch::Receiver<bool>,
     listening: Arc<watch::Sender<()>>,
 ) {
     let Listener { socket, gate, context } = listener;
     let mut connections = JoinSet::new();
-    let mut draining = pin!(draining(stage.clone()));
+    let mut draining = pin!(begun(shutdown.clone()));
     loop {
         tokio::select! {
             biased;
@@ -207,7 +214,7 @@ async fn accept(
             accepted = socket.accept() => match accepted {
                 Ok((stream, peer)) => {
                     let here = (context.clone(), gate.clone());
-                    connections.spawn(connect(acceptor.clone(), here, stream, peer, stage.clone()));
+                    connections.spawn(connect(acceptor.clone(), here, stream, peer, shutdown.clone()));
                 }
                 Err(error) => {
                     // Out of descriptors, or the client has left already: the next one may work.
@@ -227,7 +234,7 @@ async fn connect(
     (here, gate): (Arc<ServedContext>, Arc<Gate>),
     stream: TcpStream,
     peer: SocketAddr,
-    stage: watch::Receiver<Stage>,
+    shutdown: watch::Receiver<bool>,
 ) {
     acceptor.metrics.connection();
     let leave = acceptor.handshakes.enter();
@@ -239,7 +246,7 @@ async fn connect(
             return;
         }
         // Before the handshake nothing is lost by closing.
-        () = draining(stage.clone()) => return,
+        () = begun(shutdown.clone()) => return,
     };
     let stream = match greeted {
         Ok(Ok(stream)) => stream,
@@ -267,23 +274,19 @@ async fn connect(
         Some(_) if !own => return acceptor.metrics.rejected(),
         Some(grant) => {
             let Some(connected) = grant.admit() else {
-                tracing::warn!("dropped a client: grant `{}` has too many connections", grant.name);
+                let name = &grant.stored.name;
+                tracing::warn!("dropped a client: grant `{name}` has too many connections");
                 return acceptor.metrics.rejected();
             };
             (Access::Granted(Arc::new(gate.strict()), grant), Some(connected))
         }
     };
-    let revoked = async {
-        match &connected {
-            Some(connected) => connected.ended().await,
-            None => pending().await,
-        }
-    };
+    let grant = connected.as_ref().map(|connected| &connected.0);
     // In one place: with several, a connection would have room for each of them, for as long as it is open.
     tokio::select! {
         biased;
-        () = revoked => {}
-        () = talk(context, access, stream, stage) => {}
+        () = grants::ended(grant) => {}
+        () = talk(context, access, stream, shutdown) => {}
     }
 }
 
@@ -327,7 +330,7 @@ async fn talk(
     context: Arc<ServedContext>,
     access: Access,
     stream: Box<TlsStream<Socket>>,
-    stage: watch::Receiver<Stage>,
+    shutdown: watch::Receiver<bool>,
 ) {
     let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let socket = stream.get_ref().0.clone();
@@ -338,7 +341,7 @@ async fn talk(
         Box::pin(forward(context.clone(), access.clone(), streams.clone(), request))
     });
     let io = TokioIo::new(stream);
-    let mut draining = pin!(draining(stage));
+    let mut draining = pin!(begun(shutdown));
     let ended = if h2 {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder

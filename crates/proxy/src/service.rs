@@ -30,7 +30,7 @@ use keyward_process::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::{Error, directory::unusable};
 
 /// The settings of a service. They hold no secret.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -104,13 +104,11 @@ impl Service {
         let base = base(surroundings).ok_or_else(|| {
             Error::failed("no directory for the proxy's files").hint("set `HOME`")
         })?;
-        let failed = |error: io::Error| {
-            Error::failed(format!("the directory `{}` cannot be used", base.display()))
-                .note("cause", error.to_string())
-        };
+        let failed = |error: io::Error| unusable(&base, &error);
         private(&base).map_err(failed)?;
-        let _alone =
-            lock_file(&base).and_then(|lock| lock.lock().map(|()| lock)).map_err(failed)?;
+        let _alone = lock_file(&base.join("lock"))
+            .and_then(|lock| lock.lock().map(|()| lock))
+            .map_err(failed)?;
         let known = Self::all(surroundings);
         let found = known.into_iter().find(|one| one.settings.kubeconfig == settings.kubeconfig);
         let name = match found {
@@ -163,7 +161,7 @@ impl Service {
 
     /// The right to listen; `None` while another process has it.
     pub fn try_lock(&self) -> io::Result<Option<File>> {
-        let lock = lock_file(&self.directory)?;
+        let lock = lock_file(&self.directory.join("lock"))?;
         match lock.try_lock() {
             Ok(()) => Ok(Some(lock)),
             Err(fs::TryLockError::WouldBlock) => Ok(None),
@@ -205,9 +203,9 @@ fn private(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(0o700))
 }
 
-fn lock_file(directory: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(false).write(true).mode(0o600).open(directory.join("lock"))
+/// Opens a file to lock, and creates it if need be.
+pub(crate) fn lock_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
 }
 
 /// Writes a file that only this user can read, at once or not at all.

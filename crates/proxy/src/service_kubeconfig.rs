@@ -9,20 +9,21 @@ use std::{
 
 use keyward_host::{
     Kubeconfig,
-    kubeconfig::{ApiVersion, Cluster, Context, Exec, InteractiveMode, Named, User},
+    kubeconfig::{ApiVersion, Exec, InteractiveMode, Named, User},
 };
 use keyward_process::{
     LockFile,
     clock::{Clock as _, SystemClock},
     file::{self, Limits},
+    lock,
 };
 use keyward_protocol::Node;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Service,
-    context::{ServedContext, ServedContexts},
-    kubeconfig::MARK,
+    context::{REMOVED, ServedContext, ServedContexts},
+    kubeconfig::{self, MARK},
     service::write_private,
 };
 
@@ -54,7 +55,8 @@ impl Mark {
 /// The contexts that were served the last time, with their namespaces, and the current one: for a
 /// start without a kubeconfig.
 pub(crate) fn known_contexts(service: &Service) -> (Vec<(String, String)>, String) {
-    let mark = read(&service.kubeconfig()).map(|config| Mark::of(&config)).unwrap_or_default();
+    let mark =
+        kubeconfig::read(&service.kubeconfig()).map(|config| Mark::of(&config)).unwrap_or_default();
     (mark.contexts.into_iter().collect(), mark.current_context)
 }
 
@@ -70,8 +72,8 @@ pub(crate) fn update(
     current: &str,
 ) -> io::Result<bool> {
     let path = service.kubeconfig();
-    let Some(_lock) = lock(&path)? else { return Ok(false) };
-    let before = match read(&path) {
+    let Some(_lock) = take_lock(&path)? else { return Ok(false) };
+    let before = match kubeconfig::read(&path) {
         Some(before) => before,
         None => {
             keep_broken(&path)?;
@@ -122,7 +124,7 @@ fn compose(
         free
     };
     let served: Vec<_> =
-        contexts.iter().filter(|context| !context.is_removed()).filter(is_free).collect();
+        contexts.iter().filter(|context| !context.is_closed_as(REMOVED)).filter(is_free).collect();
     let ours = |name: &str| {
         last.contexts.contains_key(name) || served.iter().any(|context| context.name == name)
     };
@@ -137,27 +139,14 @@ fn compose(
     };
     for context in served {
         let name = &context.name;
-        let cluster = Cluster {
-            server: context.url.clone(),
-            certificate_authority_data: authority.as_bytes().to_vec(),
-            ..Cluster::default()
-        };
-        let namespace = context.namespace();
+        let namespace = lock(&context.namespace).clone();
         let entry = before.contexts.iter().find(|entry| entry.name == *name);
         let set = entry.map(|entry| &entry.value.namespace);
         let chosen = match (last.contexts.get(name), set) {
             (Some(written), Some(set)) if set != written => set.clone(),
             _ => namespace.clone(),
         };
-        config.clusters.push(Named::new(name.as_str(), cluster));
-        config.users.push(Named::new(name.as_str(), user(service, context)));
-        let value = Context {
-            cluster: name.clone(),
-            user: name.clone(),
-            namespace: chosen,
-            ..Context::default()
-        };
-        config.contexts.push(Named::new(name.as_str(), value));
+        kubeconfig::push(&mut config, authority, context, user(service, context), chosen);
         mark.contexts.insert(name.clone(), namespace);
     }
     let names: Vec<_> = config.contexts.iter().map(|context| context.name.clone()).collect();
@@ -194,11 +183,7 @@ fn is_users_own(before: &Kubeconfig, context: &ServedContext) -> bool {
 /// How a client gets the certificate of a context: from the agent, or from the file.
 fn user(service: &Service, context: &ServedContext) -> User {
     if service.settings().static_keys {
-        return User {
-            client_certificate_data: context.client.certificate_pem.as_bytes().to_vec(),
-            client_key_data: context.client.key_pem.clone(),
-            ..User::default()
-        };
+        return context.client.user();
     }
     let args = ["proxy", service.name(), &context.name].map(str::to_owned).to_vec();
     let exec = Exec {
@@ -212,12 +197,8 @@ fn user(service: &Service, context: &ServedContext) -> User {
     User { exec: Some(exec), ..User::default() }
 }
 
-fn read(path: &Path) -> Option<Kubeconfig> {
-    Kubeconfig::from_bytes(&file::read(path, &Limits::NAMED.regular()).ok()?).ok()
-}
-
 /// Takes the lock that kubectl holds while it changes a kubeconfig; `None` if another program has it.
-fn lock(path: &Path) -> io::Result<Option<LockFile>> {
+fn take_lock(path: &Path) -> io::Result<Option<LockFile>> {
     let lock = LockFile::take(path)?;
     if lock.is_none() && is_stale(&LockFile::path(path)) {
         // The next try finds it gone.

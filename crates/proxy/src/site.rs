@@ -1,19 +1,24 @@
 //! What a proxy serves: the contexts with their listeners and certificates, and the clients' kubeconfig.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use keyward_host::Kubeconfig;
 use keyward_process::surroundings::Surroundings;
 use keyward_protocol::url::mask;
-use rustls::pki_types::CertificateDer;
-use tokio::{net::TcpListener, sync::mpsc};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::sync::mpsc;
 
 use crate::{
     Contexts, Error, Options, Service,
     certificates::{Authority, ListenerIdentity},
     context::{Opening, ServedContext, ServedContexts, State},
     directory::Directory,
-    gate::Gate,
     growth::{self, Growth},
     kubeconfig::{self, Written},
     names::Names,
@@ -37,7 +42,8 @@ pub(crate) struct Site {
     pub(crate) current: Arc<ServedContext>,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) more: mpsc::UnboundedReceiver<Listener>,
-    pub(crate) identity: ListenerIdentity,
+    /// What the listeners show.
+    pub(crate) identity: (CertificateDer<'static>, PrivateKeyDer<'static>),
     /// Signed the clients' certificates.
     pub(crate) clients: CertificateDer<'static>,
     pub(crate) kubeconfig: PathBuf,
@@ -58,8 +64,8 @@ pub(crate) fn site(
     let authority = Authority::new().map_err(unsigned)?;
     let (listeners, names) = listen(options, opened, &current, &authority, activity, surroundings)?;
     let all: Vec<_> = listeners.iter().map(|listener| listener.context.clone()).collect();
-    let (certificate, key) = authority.listener(names.certificate()).map_err(unsigned)?;
-    let text = kubeconfig::compose(authority.pem(), &all, &current);
+    let identity = authority.listener(names.certificate()).map_err(unsigned)?;
+    let text = kubeconfig::compose(&authority.pem, &all, &current);
     let path = options.kubeconfig.clone().unwrap_or_else(|| directory.kubeconfig());
     let written = directory.alone(|| kubeconfig::write(&path, &text, &kubeconfig, surroundings))?;
     let current = all.iter().find(|context| context.name == current).cloned();
@@ -69,8 +75,8 @@ pub(crate) fn site(
         listeners,
         // Nobody sends any.
         more: mpsc::unbounded_channel().1,
-        clients: authority.der().clone(),
-        identity: ListenerIdentity { authority: authority.pem().to_owned(), certificate, key },
+        clients: authority.der,
+        identity,
         kubeconfig: written.path.clone(),
         written: Some(written),
         growth: None,
@@ -134,8 +140,8 @@ pub(crate) async fn service_site(
         contexts,
         listeners: Vec::new(),
         more,
-        clients: growth.authority.der().clone(),
-        identity,
+        clients: growth.authority.der.clone(),
+        identity: (identity.certificate, identity.key),
         kubeconfig: service.kubeconfig(),
         written: None,
         growth: Some(growth),
@@ -153,8 +159,7 @@ fn listener_identity(service: &Service, options: &Options) -> Result<ListenerIde
     let names = Names::new(SocketAddr::new(options.listen.ip(), 0), None);
     let (identity, text) = ListenerIdentity::make(names.certificate()).map_err(unsigned)?;
     write_private(&path, text.expose().as_bytes()).map_err(|error| {
-        Error::failed(format!("`{}` cannot be written", path.display()))
-            .note("cause", error.to_string())
+        Error::caused(format!("`{}` cannot be written", path.display()), &error)
     })?;
     Ok(identity)
 }
@@ -215,19 +220,17 @@ fn listen(
     let mut ports = Ports::open(surroundings);
     let mut listeners = Vec::new();
     let mut first = None;
+    let unheard =
+        |error: io::Error| Error::caused(format!("cannot listen on `{}`", options.listen), &error);
     for opening in openings {
-        let socket = bind(options.listen, &opening, current, &mut ports)?;
+        let socket = bind(options.listen, &opening, current, &mut ports).map_err(unheard)?;
         let address = socket.local_addr().map_err(|error| broken("the listener", &error))?;
         let names = Names::new(address, remote);
-        let gate = Gate {
-            names: names.hosts.clone(),
-            scheme: http::uri::Scheme::HTTPS,
-            allowed: options.allowed,
-        };
         let url = format!("https://{}", names.first());
         let client = authority.client().map_err(unsigned)?;
         let context = Arc::new(ServedContext::new(opening, url, client, activity));
-        listeners.push(Listener { socket, gate: Arc::new(gate), context });
+        let listener = Listener::new(socket, names.hosts.clone(), options.allowed, context);
+        listeners.push(listener.map_err(unheard)?);
         first.get_or_insert(names);
     }
     ports.keep();
@@ -241,24 +244,16 @@ fn bind(
     opening: &Opening,
     current: &str,
     ports: &mut Ports,
-) -> Result<TcpListener, Error> {
-    let bound = if address.port() != 0 && opening.name == current {
-        std::net::TcpListener::bind(address)
+) -> io::Result<TcpListener> {
+    if address.port() != 0 && opening.name == current {
+        TcpListener::bind(address)
     } else {
         let server = match &opening.state {
             State::Open(route) => mask(&route.target.cluster.value.server),
             State::Closed(_) => String::new(),
         };
         ports.bind(address.ip(), &opening.name, &server)
-    };
-    bound
-        .and_then(|socket| {
-            socket.set_nonblocking(true)?;
-            TcpListener::from_std(socket)
-        })
-        .map_err(|error| {
-            Error::failed(format!("cannot listen on `{address}`")).note("cause", error.to_string())
-        })
+    }
 }
 
 fn no_context() -> Error {
@@ -271,5 +266,5 @@ fn unsigned(error: rcgen::Error) -> Error {
 }
 
 pub(crate) fn broken(what: &str, error: &dyn std::error::Error) -> Error {
-    Error::failed(format!("cannot create {what}")).note("cause", error.to_string())
+    Error::caused(format!("cannot create {what}"), error)
 }

@@ -11,7 +11,7 @@ use tokio::io::copy_bidirectional_with_sizes;
 
 use crate::{
     context::ServedContext,
-    grants::Connected,
+    grants::{self, Connected},
     request_stats::{OpenRequest, RequestStats},
 };
 
@@ -32,14 +32,9 @@ pub(crate) fn open(
     let context = context.name.clone();
     tokio::spawn(async move {
         let _both = (tunnel, request);
-        let ended = async {
-            match &grant {
-                Some(grant) => grant.ended().await,
-                None => std::future::pending().await,
-            }
-        };
+        let grant = grant.as_ref().map(|connected| &connected.0);
         let joined = tokio::select! {
-            () = ended => Err(io::Error::other("the grant has ended")),
+            () = grants::ended(grant) => Err(io::Error::other("the grant has ended")),
             joined = join(client, upstream) => joined,
         };
         match joined {

@@ -62,21 +62,18 @@ pub fn installed() -> &'static Kubectl {
 fn find_in(least: u32, named: Option<&OsStr>, path: &OsStr) -> Result<Kubectl, NotFound> {
     if let Some(named) = named.filter(|named| !named.is_empty()) {
         let path = Path::new(named);
-        return match Program::ask(path) {
-            Some(Program::Kubectl(kubectl)) if kubectl.minor >= least => Ok(kubectl),
-            Some(Program::Kubectl(kubectl)) => Err(NotFound::Named(format!(
-                "`{VARIABLE}` names {kubectl}, and 1.{least} or newer is needed"
-            ))),
-            Some(Program::Dispatcher) => Err(NotFound::Named(format!(
-                "`{VARIABLE}` names `{}`, a dispatcher that runs plugins by itself; name the \
-                 `kubectl.1.NN` beside it",
-                path.display()
-            ))),
-            None => Err(NotFound::Named(format!(
-                "`{VARIABLE}` names `{}`, which does not say a kubectl's version",
-                path.display()
-            ))),
+        let shown = path.display();
+        let wrong = match Program::ask(path) {
+            Some(Program::Kubectl(kubectl)) if kubectl.minor >= least => return Ok(kubectl),
+            Some(Program::Kubectl(kubectl)) => {
+                format!("{kubectl}, and 1.{least} or newer is needed")
+            }
+            Some(Program::Dispatcher) => format!(
+                "`{shown}`, a dispatcher that runs plugins by itself; name the `kubectl.1.NN` beside it"
+            ),
+            None => format!("`{shown}`, which does not say a kubectl's version"),
         };
+        return Err(NotFound::Named(format!("`{VARIABLE}` names {wrong}")));
     }
     let name = format!("kubectl{EXE_SUFFIX}");
     let mut too_old = None;

@@ -18,6 +18,10 @@ pub mod script;
 pub mod server;
 #[cfg(unix)]
 pub mod signer;
+#[cfg(unix)]
+mod terminal;
+#[cfg(unix)]
+mod wait;
 
 use keyward_demo::clock;
 pub use keyward_demo::{Error, authority};

@@ -1,14 +1,13 @@
 //! Programs that hang and must not outlive whoever ran them.
 
-use std::{
-    env, fs,
-    path::Path,
-    process::Command,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{env, fs, path::Path, process::Command, time::Duration};
+
+use crate::wait;
 
 const SHORT: u32 = 3;
+
+/// How long a program may take to start. None comes near it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often each way to die is tried: `KEYWARD_ROUNDS`, or 3.
 #[expect(clippy::disallowed_methods, reason = "the variable is for tests")]
@@ -70,16 +69,10 @@ fn note(file: &Path, numbers: &str) -> String {
 /// # Panics
 ///
 /// If they never come.
-#[expect(clippy::disallowed_methods, reason = "a guard against hanging")]
 pub fn pids(file: &Path) -> Vec<i32> {
-    let started = Instant::now();
-    loop {
-        if let Ok(text) = fs::read_to_string(file) {
-            return text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
-        }
-        assert!(started.elapsed() < Duration::from_secs(60), "the program did not start");
-        thread::sleep(Duration::from_millis(1));
-    }
+    let failure = || "the program did not start".to_owned();
+    let text = wait::until(PATIENCE, failure, || fs::read_to_string(file).ok());
+    text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 /// Waits until [`is_guarded`] holds. A program may be heard of before that on a machine that is busy.
@@ -87,13 +80,9 @@ pub fn pids(file: &Path) -> Vec<i32> {
 /// # Panics
 ///
 /// If it never does.
-#[expect(clippy::disallowed_methods, reason = "a guard against hanging")]
 pub fn wait_until_guarded(pid: i32) {
-    let started = Instant::now();
-    while !is_guarded(pid) {
-        assert!(started.elapsed() < Duration::from_secs(60), "the program is not guarded");
-        thread::sleep(Duration::from_millis(1));
-    }
+    let failure = || "the program is not guarded".to_owned();
+    wait::until(PATIENCE, failure, || is_guarded(pid).then_some(()));
 }
 
 /// Whether a process has told the kernel what to kill when it dies: whether it has a descriptor with
@@ -115,14 +104,10 @@ pub fn is_guarded(pid: i32) -> bool {
 /// # Panics
 ///
 /// If one does.
-#[expect(clippy::disallowed_methods, reason = "the second is what is promised")]
 pub fn assert_gone(pids: &[i32], case: &str) {
     let limit = Duration::from_secs(if rounds() > SHORT { 1 } else { 20 });
-    let started = Instant::now();
-    while pids.iter().any(|pid| lives(*pid)) {
-        assert!(started.elapsed() < limit, "{case}: {pids:?} still there after {limit:?}");
-        thread::sleep(Duration::from_millis(5));
-    }
+    let failure = || format!("{case}: {pids:?} still there after {limit:?}");
+    wait::until(limit, failure, || pids.iter().all(|pid| !lives(*pid)).then_some(()));
 }
 
 /// Whether a process is there, and not only waiting to be reaped.

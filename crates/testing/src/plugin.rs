@@ -23,16 +23,8 @@ pub const AS_BUILT: &str = "KEYWARD_TEST_AS_BUILT";
 ///
 /// When it is not there and cannot be built.
 pub fn path() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        find(&Built {
-            package: "keyward-testing",
-            flag: "--bin",
-            name: NAME,
-            folder: "",
-            sources: &["src/bin/keyward-test-plugin"],
-        })
-    })
+    static BUILT: Built = Built::program("keyward-testing", NAME, &["src/bin/keyward-test-plugin"]);
+    BUILT.path()
 }
 
 /// The path of the program `keyward`, for tests of other programs that work with it.
@@ -41,26 +33,22 @@ pub fn path() -> &'static Path {
 ///
 /// When it is not there and cannot be built.
 pub fn keyward() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        find(&Built {
-            package: "keyward-cli",
-            flag: "--bin",
-            name: "keyward",
-            folder: "",
-            sources: &[
-                "../agent/src",
-                "../cli/src",
-                "../image/src",
-                "../node/src",
-                "../proxy/src",
-                "../keyward/src",
-                "../host/src",
-                "../process/src",
-                "../protocol/src",
-            ],
-        })
-    })
+    static BUILT: Built = Built::program(
+        "keyward-cli",
+        "keyward",
+        &[
+            "../agent/src",
+            "../cli/src",
+            "../image/src",
+            "../node/src",
+            "../proxy/src",
+            "../keyward/src",
+            "../host/src",
+            "../process/src",
+            "../protocol/src",
+        ],
+    );
+    BUILT.path()
 }
 
 /// The path of the program `keyward-agent`, which `keyward` and `keyward-exec` look for beside
@@ -70,16 +58,12 @@ pub fn keyward() -> &'static Path {
 ///
 /// When it does not exist and cannot be built.
 pub fn agent() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        find(&Built {
-            package: "keyward-agent",
-            flag: "--bin",
-            name: "keyward-agent",
-            folder: "",
-            sources: &["../agent/src", "../host/src", "../process/src", "../protocol/src"],
-        })
-    })
+    static BUILT: Built = Built::program(
+        "keyward-agent",
+        "keyward-agent",
+        &["../agent/src", "../host/src", "../process/src", "../protocol/src"],
+    );
+    BUILT.path()
 }
 
 /// The path of the program `keyward-exec`, which `keyward wrap` puts in front of plugins.
@@ -88,16 +72,9 @@ pub fn agent() -> &'static Path {
 ///
 /// When it does not exist and cannot be built.
 pub fn exec() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        find(&Built {
-            package: "keyward-exec",
-            flag: "--bin",
-            name: "keyward-exec",
-            folder: "",
-            sources: &["../exec/src", "../protocol/src"],
-        })
-    })
+    static BUILT: Built =
+        Built::program("keyward-exec", "keyward-exec", &["../exec/src", "../protocol/src"]);
+    BUILT.path()
 }
 
 /// The path of the program `keyward-provider-node`, which `keyward` looks for beside itself.
@@ -106,24 +83,20 @@ pub fn exec() -> &'static Path {
 ///
 /// When it does not exist and cannot be built.
 pub fn provider_node() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        find(&Built {
-            package: "keyward-node",
-            flag: "--bin",
-            name: "keyward-provider-node",
-            folder: "",
-            sources: &[
-                "../node/src",
-                "../agent/src",
-                "../image/src",
-                "../plugin/src",
-                "../host/src",
-                "../process/src",
-                "../protocol/src",
-            ],
-        })
-    })
+    static BUILT: Built = Built::program(
+        "keyward-node",
+        "keyward-provider-node",
+        &[
+            "../node/src",
+            "../agent/src",
+            "../image/src",
+            "../plugin/src",
+            "../host/src",
+            "../process/src",
+            "../protocol/src",
+        ],
+    );
+    BUILT.path()
 }
 
 /// The path of the program `keyward-pkcs11`, which `keyward demo` looks for beside `keyward`.
@@ -132,16 +105,12 @@ pub fn provider_node() -> &'static Path {
 ///
 /// When it does not exist and cannot be built.
 pub fn pkcs11() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        find(&Built {
-            package: "keyward-pkcs11",
-            flag: "--bin",
-            name: "keyward-pkcs11",
-            folder: "",
-            sources: &["../../plugins/pkcs11/src", "../plugin/src", "../protocol/src"],
-        })
-    })
+    static BUILT: Built = Built::program(
+        "keyward-pkcs11",
+        "keyward-pkcs11",
+        &["../../plugins/pkcs11/src", "../plugin/src", "../protocol/src"],
+    );
+    BUILT.path()
 }
 
 /// The path of the program `keyward-providers`, which packages ask for its links.
@@ -150,16 +119,12 @@ pub fn pkcs11() -> &'static Path {
 ///
 /// When it does not exist and cannot be built.
 pub fn providers() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        find(&Built {
-            package: "keyward-providers",
-            flag: "--bin",
-            name: "keyward-providers",
-            folder: "",
-            sources: &["../../plugins/providers/src", "../plugin/src", "../protocol/src"],
-        })
-    })
+    static BUILT: Built = Built::program(
+        "keyward-providers",
+        "keyward-providers",
+        &["../../plugins/providers/src", "../plugin/src", "../protocol/src"],
+    );
+    BUILT.path()
 }
 
 /// The path of an example of the plugin crate.
@@ -168,18 +133,9 @@ pub fn providers() -> &'static Path {
 ///
 /// When it is not there and cannot be built.
 pub fn example(name: &'static str) -> PathBuf {
-    find(&Built {
-        package: "keyward-plugin",
-        flag: "--example",
-        name,
-        folder: "examples",
-        sources: &[
-            "../plugin/examples",
-            "../plugin/tests/plugins",
-            "../plugin/src",
-            "../protocol/src",
-        ],
-    })
+    const SOURCES: &[&str] =
+        &["../plugin/examples", "../plugin/tests/plugins", "../plugin/src", "../protocol/src"];
+    Built::example("keyward-plugin", name, SOURCES).find()
 }
 
 /// The path of an example of a client library: `keyward` or `keyward-kube`.
@@ -188,46 +144,87 @@ pub fn example(name: &'static str) -> PathBuf {
 ///
 /// When it does not exist and cannot be built.
 pub fn client_example(package: &'static str, name: &'static str) -> PathBuf {
-    find(&Built {
-        package,
-        flag: "--example",
-        name,
-        folder: "examples",
-        sources: &[
-            "../keyward/examples",
-            "../keyward/src",
-            "../kube/examples",
-            "../kube/src",
-            "../host/src",
-            "../process/src",
-            "../plugin/src",
-            "../protocol/src",
-        ],
-    })
+    const SOURCES: &[&str] = &[
+        "../keyward/examples",
+        "../keyward/src",
+        "../kube/examples",
+        "../kube/src",
+        "../host/src",
+        "../process/src",
+        "../plugin/src",
+        "../protocol/src",
+    ];
+    Built::example(package, name, SOURCES).find()
+}
+
+/// Copies a program that is run afterwards.
+///
+/// Another process copies it. A copy made here would be open for writing, and a program that another test starts
+/// meanwhile would inherit that open file; while it has it, the copy cannot be run ("text file busy").
+///
+/// # Panics
+///
+/// When it cannot be copied.
+#[expect(clippy::disallowed_methods, reason = "a test's own start, outside of the product")]
+pub fn copy(from: &Path, to: &Path) {
+    let copied =
+        Command::new("cp").arg(from).arg(to).status().expect("`cp` is part of every Linux");
+    assert!(copied.success(), "cannot copy {} to {}", from.display(), to.display());
 }
 
 /// A program of this workspace that tests run.
 pub(crate) struct Built {
-    pub(crate) package: &'static str,
+    package: &'static str,
     /// `--bin` or `--example`.
-    pub(crate) flag: &'static str,
-    pub(crate) name: &'static str,
+    flag: &'static str,
+    name: &'static str,
     /// Where it is in the profile's directory.
-    pub(crate) folder: &'static str,
+    folder: &'static str,
     /// The directories it is built from, from this package's own.
-    pub(crate) sources: &'static [&'static str],
+    sources: &'static [&'static str],
+    found: OnceLock<PathBuf>,
 }
 
-/// Finds a program, building it where it is not there or older than its source.
-pub(crate) fn find(program: &Built) -> PathBuf {
-    let folder = profile_folder();
-    let file = format!("{}{}", program.name, env::consts::EXE_SUFFIX);
-    let path = folder.join(program.folder).join(file);
-    if may_build() && !is_fresh(&path, program) {
-        build(&folder, program);
+impl Built {
+    const fn program(
+        package: &'static str,
+        name: &'static str,
+        sources: &'static [&'static str],
+    ) -> Self {
+        Self { package, flag: "--bin", name, folder: "", sources, found: OnceLock::new() }
     }
-    assert!(path.exists(), "cargo has not built {}", path.display());
-    path
+
+    pub(crate) const fn example(
+        package: &'static str,
+        name: &'static str,
+        sources: &'static [&'static str],
+    ) -> Self {
+        Self {
+            package,
+            flag: "--example",
+            name,
+            folder: "examples",
+            sources,
+            found: OnceLock::new(),
+        }
+    }
+
+    /// Where it is, found once.
+    pub(crate) fn path(&self) -> &Path {
+        self.found.get_or_init(|| self.find())
+    }
+
+    /// Finds it, and builds it where it is not there or older than its source.
+    fn find(&self) -> PathBuf {
+        let folder = profile_folder();
+        let file = format!("{}{}", self.name, env::consts::EXE_SUFFIX);
+        let path = folder.join(self.folder).join(file);
+        if may_build() && !is_fresh(&path, self) {
+            build(&folder, self);
+        }
+        assert!(path.exists(), "cargo has not built {}", path.display());
+        path
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a word from one test to another")]

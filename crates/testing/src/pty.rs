@@ -10,10 +10,10 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::{Mode, OFlags},
-    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize},
 };
+
+use crate::terminal;
 
 /// How long anything may take before the test is called hung. No test is meant to come near it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -41,12 +41,7 @@ impl Pty {
     /// When there is no free terminal or no `setsid` program.
     #[expect(clippy::disallowed_methods, reason = "a test's own start, outside of the product")]
     pub fn spawn(command: &Command) -> io::Result<Self> {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
-        grantpt(&master)?;
-        unlockpt(&master)?;
-        let name = ptsname(&master, Vec::new())?;
-        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let terminal = rustix::fs::open(name, flags, Mode::empty())?;
+        let (master, terminal) = terminal::open()?;
 
         // Taking a controlling terminal must happen between fork and exec, which safe Rust cannot
         // do; util-linux can.

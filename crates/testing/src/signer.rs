@@ -3,15 +3,11 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::OnceLock,
 };
 
 use serde_json::{Value, json};
 
-use crate::{
-    authority::Issued,
-    plugin::{self, Built},
-};
+use crate::{authority::Issued, plugin::Built};
 
 const UNWRITABLE: &str = "a temporary folder that can be written";
 
@@ -21,16 +17,12 @@ const UNWRITABLE: &str = "a temporary folder that can be written";
 ///
 /// When it is not there and cannot be built.
 pub fn path() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        plugin::find(&Built {
-            package: "keyward-plugin",
-            flag: "--example",
-            name: "test_signer",
-            folder: "examples",
-            sources: &["../plugin/tests/plugins", "../plugin/src", "../protocol/src/signer"],
-        })
-    })
+    static BUILT: Built = Built::example(
+        "keyward-plugin",
+        "test_signer",
+        &["../plugin/tests/plugins", "../plugin/src", "../protocol/src/signer"],
+    );
+    BUILT.path()
 }
 
 /// A directory with the certificate and the key of a signer, and what the signer wrote down.
@@ -56,7 +48,7 @@ impl Token {
             token.set(name, &file);
         }
         for name in ["log", "pids"] {
-            let file = token.folder.path().join(name).display().to_string();
+            let file = token.file(name).display().to_string();
             token.set(name, &file);
         }
         token
@@ -75,7 +67,7 @@ impl Token {
     ///
     /// When that does not work.
     pub fn write(&self, name: &str, content: &str) -> String {
-        let path = self.folder.path().join(name);
+        let path = self.file(name);
         fs::write(&path, content).expect(UNWRITABLE);
         path.display().to_string()
     }

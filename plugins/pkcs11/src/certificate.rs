@@ -22,11 +22,8 @@ pub(crate) struct Certificate {
     pub(crate) subject_text: String,
     /// The serial number, in DER.
     pub(crate) serial: Vec<u8>,
-    /// The public key.
     pub(crate) public: Public,
-    /// The start of its validity.
     pub(crate) from: Timestamp,
-    /// The end of its validity.
     pub(crate) until: Timestamp,
 }
 

@@ -27,7 +27,6 @@ pub(crate) struct Names {
 pub(crate) struct Private {
     /// The handle of the key in this session.
     pub(crate) handle: ObjectHandle,
-    /// The object's names.
     pub(crate) names: Names,
     /// The kind of the key, if we can sign with it and the token reports it.
     pub(crate) kind: Option<Kind>,
@@ -44,9 +43,7 @@ pub(crate) struct Private {
 pub(crate) struct Contents {
     /// Private keys, which most tokens show only after the login.
     pub(crate) private: Vec<Private>,
-    /// Public keys.
     pub(crate) public: Vec<(Names, Public)>,
-    /// Certificates.
     pub(crate) certificates: Vec<(Names, Certificate)>,
 }
 

@@ -23,7 +23,6 @@ pub(crate) struct Identity<'a> {
     pub(crate) public: Option<&'a Public>,
     /// All names of the key and its certificates.
     names: Vec<&'a Names>,
-    /// The key's certificates.
     pub(crate) certificates: Vec<(&'a Names, &'a Certificate)>,
 }
 

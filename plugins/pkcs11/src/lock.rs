@@ -6,7 +6,6 @@
 
 use std::{
     cell::Cell,
-    ffi::OsStr,
     fs::{self, DirBuilder, File},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -36,17 +35,14 @@ impl Lock {
     pub(crate) fn of(module: &Path) -> Result<Self, Refusal> {
         let directory = directory()?;
         let all = open(&directory.join("pkcs11.lock"))?;
-        let is_proxy =
-            module.file_stem().and_then(OsStr::to_str).is_some_and(|name| name == "p11-kit-proxy");
+        let is_proxy = module.file_stem().is_some_and(|name| name == "p11-kit-proxy");
         let own = if is_proxy {
             None
         } else {
             // One module, one lock, however its path is spelt.
             let path = fs::canonicalize(module).unwrap_or_else(|_| module.to_owned());
             let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
-            let mut name = [0; 8];
-            name.copy_from_slice(&digest[..8]);
-            let name = u64::from_be_bytes(name);
+            let name = digest.first_chunk().map_or(0, |first| u64::from_be_bytes(*first));
             Some(open(&directory.join(format!("pkcs11-{name:016x}.lock")))?)
         };
         Ok(Self { all, own, kept: Cell::new(false) })

@@ -22,7 +22,8 @@ use crate::{
 /// A PKCS#11 library, loaded and initialised.
 pub(crate) struct Module {
     context: Pkcs11,
-    path: PathBuf,
+    /// Where the module was loaded from.
+    pub(crate) path: PathBuf,
     /// Taken for every use of the module.
     pub(crate) lock: Lock,
 }
@@ -30,19 +31,13 @@ pub(crate) struct Module {
 /// A token's description of itself.
 #[derive(Debug, Clone)]
 pub(crate) struct Token {
-    /// The slot of the token.
     pub(crate) slot: Slot,
-    /// The token's label.
     pub(crate) label: String,
-    /// The token's manufacturer.
     pub(crate) manufacturer: String,
-    /// The token's model.
     pub(crate) model: String,
-    /// The token's serial number.
     pub(crate) serial: String,
     /// The reader's description and manufacturer.
     reader: [String; 2],
-    /// The state of the token's PIN.
     pub(crate) pin: PinState,
 }
 
@@ -79,11 +74,6 @@ impl Module {
         }
         drop(held);
         Ok(Self { context, path: path.to_owned(), lock })
-    }
-
-    /// Where the module was loaded from.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// The initialised tokens.

@@ -2,7 +2,7 @@
 
 use cryptoki::{
     error::RvError,
-    session::{Session, UserType},
+    session::{Session, SessionState, UserType},
     types::AuthPin,
 };
 use keyward_plugin::{Options, Refusal, Secret};
@@ -21,14 +21,13 @@ use crate::{
 pub(crate) struct Open {
     /// What the session was opened for.
     pub(crate) target: Target,
-    /// The token.
     pub(crate) token: Token,
     session: Session,
     module: Module,
     logged_in: bool,
-    /// The process ends after one request, so it holds the module's lock from the login on. A TPM without
-    /// a resource manager has room for three logins.
-    one_request: bool,
+    /// The process ends after one request and never prompts after the login, so it holds the module's lock from
+    /// the login on. A TPM without a resource manager has room for three logins.
+    pub(crate) one_request: bool,
     /// A typed PIN, kept for the next signature of a key that needs it each time.
     typed: Option<Secret>,
 }
@@ -58,11 +57,6 @@ impl Open {
         })
     }
 
-    /// For a process that ends after one request and never prompts after the login.
-    pub(crate) fn for_one_request(self) -> Self {
-        Self { one_request: true, ..self }
-    }
-
     /// What is visible in the token.
     pub(crate) fn contents(&self) -> Result<Contents, Refusal> {
         self.with(Contents::read)
@@ -75,6 +69,17 @@ impl Open {
     ) -> Result<T, Refusal> {
         let _held = self.module.lock.hold()?;
         act(&self.session)
+    }
+
+    /// Whether the session can still be used, with its login. A card that is taken out, or a daemon that restarts,
+    /// ends both.
+    pub(crate) fn is_alive(&self) -> bool {
+        let Ok(_held) = self.module.lock.hold() else { return false };
+        let state = self.session.get_session_info().map(|info| info.session_state());
+        state.is_ok_and(|state| {
+            let public = matches!(state, SessionState::RoPublic | SessionState::RwPublic);
+            !(self.logged_in && public)
+        })
     }
 
     /// Whether a login would show keys that are hidden now.
@@ -154,7 +159,7 @@ impl Open {
         let doing = "log in for a signature";
         self.try_pin(doing, UserType::ContextSpecific, pin, wrong_pins)?;
         let _held = self.module.lock.hold()?;
-        Ok(crate::raw::finish(self.module.path(), &self.session, &step.data)?)
+        Ok(crate::raw::finish(&self.module.path, &self.session, &step.data)?)
     }
 
     /// Finds a PIN that may be tried, and prompts for one if needed.

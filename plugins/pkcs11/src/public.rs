@@ -12,20 +12,15 @@ use keyward_protocol::{
 pub(crate) enum Kind {
     /// RSA, with the length of its modulus in bits.
     Rsa(usize),
-    /// NIST P-256
     P256,
-    /// NIST P-384
     P384,
-    /// NIST P-521
     P521,
-    /// Ed25519
     Ed25519,
 }
 
 /// A public key, in the one form in which two can be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Public {
-    /// The kind of the key.
     pub(crate) kind: Kind,
     /// What stands in the bit string of a `SubjectPublicKeyInfo`.
     pub(crate) bits: Vec<u8>,

@@ -22,9 +22,7 @@ use crate::{
 
 /// One signing operation of a token: a mechanism, and the bytes to sign.
 pub(crate) struct Step<'a> {
-    /// The mechanism.
     pub(crate) mechanism: Mechanism<'a>,
-    /// The bytes to sign.
     pub(crate) data: Vec<u8>,
 }
 

@@ -17,9 +17,8 @@ use crate::{
 pub(crate) struct TokenSigner {
     /// Whether the process answers one request only.
     one_request: bool,
-    open: Option<Open>,
-    /// The key in the session of `open`.
-    key: Option<Private>,
+    /// The open token and, after the login, the key in its session.
+    open: Option<(Open, Option<Private>)>,
     /// PINs that were wrong. This process does not try them again.
     wrong_pins: Vec<Secret>,
 }
@@ -30,8 +29,7 @@ impl Signer for TokenSigner {
         configuration: &Configuration,
     ) -> Result<CertificateResponse, Refusal> {
         let target = Target::from_configuration(configuration)?;
-        let Self { open, wrong_pins, .. } = self.open(&target)?;
-        let open = open.as_mut().ok_or_else(unopened)?;
+        let (open, _, wrong_pins) = self.open(&target)?;
         // Most tokens show certificates without a login, so try without a PIN first.
         let contents = open.contents()?;
         let seen = Identity::choose(&contents, &open.token, &open.target.uri)?;
@@ -45,9 +43,9 @@ impl Signer for TokenSigner {
     fn sign(&mut self, request: &SignRequest) -> Result<Vec<u8>, Refusal> {
         let target = Target::from_configuration(&request.configuration)?;
         match self.try_sign(&target, request) {
-            // The card was removed and inserted again, or a daemon in between was restarted.
+            // The card was removed and inserted again, or a daemon in between was restarted, just now.
             Err(Failure::Module(error)) if is_gone(&error) => {
-                self.close();
+                self.open = None;
                 self.try_sign(&target, request).map_err(Failure::refusal)
             }
             outcome => outcome.map_err(Failure::refusal),
@@ -56,61 +54,58 @@ impl Signer for TokenSigner {
 
     fn unlock(&mut self, configuration: &Configuration) -> Result<(), Refusal> {
         let target = Target::from_configuration(configuration)?;
-        self.ready(&target)
+        self.ready(&target).map(drop)
     }
 }
 
 impl TokenSigner {
     /// A signer that has opened nothing yet.
     pub(crate) fn new(one_request: bool) -> Self {
-        Self { one_request, open: None, key: None, wrong_pins: Vec::new() }
+        Self { one_request, open: None, wrong_pins: Vec::new() }
     }
 
-    /// Opens the token, unless it is open for the same target.
-    fn open(&mut self, target: &Target) -> Result<&mut Self, Refusal> {
-        if self.open.as_ref().is_none_or(|open| open.target != *target) {
-            self.close();
-            let open = Open::new(target.clone(), false)?;
-            self.open = Some(if self.one_request { open.for_one_request() } else { open });
-        }
-        Ok(self)
-    }
-
-    fn close(&mut self) {
-        self.key = None;
-        self.open = None;
+    /// Opens the token, unless it is still open for the same target: with its key, if that is known, and wrong PINs.
+    fn open(
+        &mut self,
+        target: &Target,
+    ) -> Result<(&mut Open, &mut Option<Private>, &mut Vec<Secret>), Refusal> {
+        let kept = self.open.take().filter(|(open, _)| open.target == *target && open.is_alive());
+        let opened = if let Some(kept) = kept {
+            kept
+        } else {
+            let mut open = Open::new(target.clone(), false)?;
+            open.one_request = self.one_request;
+            (open, None)
+        };
+        let (open, key) = self.open.insert(opened);
+        Ok((open, key, &mut self.wrong_pins))
     }
 
     /// Logs in and finds the key.
-    fn ready(&mut self, target: &Target) -> Result<(), Refusal> {
-        let Self { open, key, wrong_pins, .. } = self.open(target)?;
-        let open = open.as_mut().ok_or_else(unopened)?;
-        if key.is_none() {
+    fn ready(
+        &mut self,
+        target: &Target,
+    ) -> Result<(&mut Open, &Private, &mut Vec<Secret>), Refusal> {
+        let (open, key, wrong_pins) = self.open(target)?;
+        let key = if let Some(key) = key {
+            key
+        } else {
             open.login(wrong_pins)?;
-            *key = Some(find(open, &open.contents()?)?);
-        }
-        match key {
-            Some(key) => open.prepare(key, wrong_pins),
-            None => Err(unopened()),
-        }
+            key.insert(find(open, &open.contents()?)?)
+        };
+        open.prepare(key, wrong_pins)?;
+        Ok((open, key, wrong_pins))
     }
 
     fn try_sign(&mut self, target: &Target, request: &SignRequest) -> Result<Vec<u8>, Failure> {
-        self.ready(target)?;
-        let Self { open: Some(open), key: Some(key), wrong_pins, .. } = self else {
-            return Err(Failure::Final(unopened()));
-        };
+        let (open, key, wrong_pins) = self.ready(target)?;
         let outcome = open.sign(key, request.options, &request.digest, wrong_pins);
         if outcome.is_err() && key.always_authenticate {
             // An unfinished signature would block the next one.
-            self.close();
+            self.open = None;
         }
         outcome
     }
-}
-
-fn unopened() -> Refusal {
-    Refusal::failed("the token is not open")
 }
 
 fn respond(open: &Open, contents: &Contents) -> Result<CertificateResponse, Refusal> {

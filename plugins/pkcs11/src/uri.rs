@@ -36,9 +36,7 @@ pub(crate) struct Uri {
     pub(crate) token: Option<String>,
     /// Who made the token.
     pub(crate) manufacturer: Option<String>,
-    /// The token's serial number.
     pub(crate) serial: Option<String>,
-    /// The token's model.
     pub(crate) model: Option<String>,
     /// The slot the token is in, as its reader describes it.
     pub(crate) slot_description: Option<String>,

@@ -3,7 +3,13 @@
 
 mod support;
 
-use std::thread;
+use std::{
+    fs,
+    os::unix::{net::UnixStream, process::CommandExt as _},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+};
 
 use keyward_protocol::signer::{Hash, Options, Request, Response};
 use support::{Lab, hides_pins, ok, sign_request};
@@ -64,6 +70,62 @@ fn a_resident_plugin_logs_in_once_and_ends_with_its_stdin() {
     assert_eq!(lab.spied("C_Initialize"), 1);
     assert!(resident.end().success());
     assert_eq!(lab.spied("C_Finalize"), 1);
+}
+
+#[test]
+fn a_resident_plugin_opens_its_token_again_after_it_was_gone() {
+    let mut lab = Lab::soft();
+    lab.enrol("me", "p256");
+    // The token is behind a server, as that of another machine would be. Without it, the token is gone.
+    let provider = lab.module.clone();
+    let socket = lab.path("server");
+    let serve = |lab: &Lab| Served::start(lab, &provider, &socket);
+    lab.module = support::module("p11-kit-client.so", "p11-kit-modules");
+    let address = format!("unix:path={}", socket.display());
+    lab.variables.push(("P11_KIT_SERVER_ADDRESS", address.into()));
+    let configuration = lab.configuration("me");
+    let mut resident = lab.resident();
+    let sign = sign_request(&configuration, Options::Digest(Hash::Sha256), &[7; 32]);
+    for request in
+        [Request::Certificate(configuration.clone()), Request::Unlock(configuration), sign]
+    {
+        let served = serve(&lab);
+        let first = resident.ask(&request);
+        assert!(!matches!(first, Response::Error(_)), "{first:?}");
+        drop(served);
+        let gone = resident.ask(&request);
+        assert!(matches!(gone, Response::Error(_)), "{gone:?}");
+        let _served = serve(&lab);
+        let again = resident.ask(&request);
+        assert!(!matches!(again, Response::Error(_)), "{again:?}");
+    }
+    assert!(resident.end().success());
+}
+
+/// A server that shows a module's token to others.
+struct Served(Child);
+
+impl Served {
+    fn start(lab: &Lab, provider: &Path, socket: &Path) -> Self {
+        let _ = fs::remove_file(socket);
+        let mut command = lab.tool("p11-kit", "p11-kit");
+        command.args(["server", "--foreground", "--name"]).arg(socket);
+        command.arg("--provider").arg(provider).arg("pkcs11:token=lab");
+        let served = Self(command.process_group(0).stdout(Stdio::null()).spawn().unwrap());
+        while UnixStream::connect(socket).is_err() {
+            thread::yield_now();
+        }
+        served
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // With its children, which serve the connections.
+        let group = format!("-{}", self.0.id());
+        assert!(Command::new("kill").args(["-TERM", "--", &group]).status().unwrap().success());
+        self.0.wait().unwrap();
+    }
 }
 
 #[test]

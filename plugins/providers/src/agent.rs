@@ -3,7 +3,7 @@
 use keyward_protocol::Secret;
 
 use crate::{
-    explain::Explain,
+    Call,
     store::{Key, Lease, Store},
 };
 
@@ -13,7 +13,7 @@ pub(crate) fn found<T>(
     lease: &Lease,
     store: &mut Store,
     key: &Key,
-    explain: &Explain,
+    call: &Call,
     missing: &str,
     read: impl FnOnce(&Secret) -> Option<T>,
 ) -> Option<T> {
@@ -25,8 +25,8 @@ pub(crate) fn found<T>(
             }
             return found;
         }
-        Lease::Ours => explain.skipped("agent", format!("it keeps no {missing}")),
-        Lease::NoAgent => explain.skipped("agent", store.absence().unwrap_or("it keeps nothing")),
+        Lease::Ours => call.skipped("agent", format!("it keeps no {missing}")),
+        Lease::NoAgent => call.skipped("agent", store.absence().unwrap_or("it keeps nothing")),
     }
     None
 }

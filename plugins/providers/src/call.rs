@@ -1,8 +1,10 @@
 //! One start of the program.
 
 use std::{
+    cell::RefCell,
     ffi::OsString,
     io::{self, Write as _},
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
 };
@@ -14,7 +16,7 @@ use keyward_process::{
 };
 use keyward_protocol::text::inline;
 
-use crate::explain::Explain;
+use crate::flags::{Flag, Flags};
 
 /// The flag that all families have.
 const EXPLAIN: &str = "--explain";
@@ -36,6 +38,8 @@ pub struct Call {
     pub surroundings: Surroundings,
     /// The time.
     pub clock: SharedClock,
+    /// What the family tells about its sources, if `--explain` was given.
+    pub(crate) sources: RefCell<String>,
 }
 
 impl Call {
@@ -57,38 +61,31 @@ impl Call {
             args.len() < count
         };
         let (explains, checks) = (taken(EXPLAIN), taken(CHECK));
-        Self { name, args, explains, checks, surroundings, clock }
+        Self { name, args, explains, checks, surroundings, clock, sources: RefCell::default() }
     }
 
     /// Answers as an exec plugin, in v1beta1 if `KUBERNETES_EXEC_INFO` is not set. With `--explain`, prints what
     /// the plugin tells about its sources instead of the credential.
     pub(crate) fn serve(
         &self,
-        plugin: impl Fn(&Question, &Explain) -> Result<Credential, Refusal>,
+        plugin: impl Fn(&Question) -> Result<Credential, Refusal>,
     ) -> Result<ExitCode, Refusal> {
-        let explain = Explain::default();
         if self.checks {
             return Ok(ExitCode::SUCCESS);
         }
-        if !self.explains {
-            return Ok(serve_or(Version::V1Beta1, |question: &Question| {
-                plugin(question, &explain)
-            }));
+        if self.explains {
+            return self.explain(|| plugin(&self.question()?).map(drop));
         }
-        let outcome = self.question().and_then(|question| plugin(&question, &explain));
-        let printed = self.print(&explain.report(outcome.is_ok()));
-        outcome.and(printed)
+        Ok(serve_or(Version::V1Beta1, plugin))
     }
 
-    /// Prints what a search for a credential tells about its sources, and ends as the search did.
-    pub(crate) fn explain(
-        &self,
-        search: impl FnOnce(&Explain) -> Result<(), Refusal>,
-    ) -> Result<ExitCode, Refusal> {
-        let explain = Explain::default();
-        let outcome = search(&explain);
-        let printed = self.print(&explain.report(outcome.is_ok()))?;
-        outcome.map(|()| printed)
+    /// The flags of this call; `None` if `--help` is one of them, and the usage was printed.
+    pub(crate) fn flags(&self, tables: &[&[Flag]], usage: &str) -> Result<Option<Flags>, Refusal> {
+        let flags = Flags::read(tables, &self.args)?;
+        if !flags.is_set("help") {
+            return Ok(Some(flags));
+        }
+        self.print(usage).map(|_| None)
     }
 
     /// What the client asks, or a question in v1beta1 if no client asks.
@@ -124,6 +121,17 @@ impl Call {
     /// Tells the person something.
     pub fn tell(&self, text: &str) {
         tell(text);
+    }
+
+    /// A path that a flag or a kubeconfig names; `~` is the home directory.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        let home = match path.strip_prefix('~') {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+                self.surroundings.home().map(|home| home.join(rest.trim_start_matches('/')))
+            }
+            _ => None,
+        };
+        home.unwrap_or_else(|| self.surroundings.absolute(Path::new(path)))
     }
 
     /// The value of a variable, if it is set, not empty and text.

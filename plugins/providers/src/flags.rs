@@ -3,7 +3,7 @@
 //! The rules are those of Go's `pflag`, which most of the tools use: `--name value`, `--name=value`, `-n value`,
 //! `-nvalue`, `-n=value`, `--switch`, `--switch=false`, and `--` before words that begin with a dash.
 
-use std::{collections::HashMap, ffi::OsString, fmt};
+use std::{collections::HashMap, ffi::OsString, fmt, time::Duration};
 
 use keyward_plugin::Refusal;
 use keyward_protocol::text::inline;
@@ -210,6 +210,11 @@ pub(crate) fn wrong_value(name: &str, right: &str, value: &str) -> Refusal {
     Refusal::BadConfig(format!("`{name}` is {right}, not `{}`", inline(value)))
 }
 
+/// A duration as Go writes it, such as `1m30s`.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    u64::try_from(keyward_protocol::duration::parse(text)?).ok().map(Duration::from_nanos)
+}
+
 /// What Go's `strconv.ParseBool` takes.
 fn boolean(text: &str) -> Option<bool> {
     match text {
@@ -312,5 +317,23 @@ mod tests {
         assert_eq!(read(&["-z"]).unwrap_err(), "there is no flag `-z`");
         assert_eq!(read(&["-i"]).unwrap_err(), "the flag `-i` needs a value");
         assert_eq!(read(&["--old=1"]).unwrap_err(), "`--old` is not supported: nobody has it");
+    }
+
+    #[test]
+    fn times_are_read_as_go_writes_them() {
+        for (text, expected) in [
+            ("60s", Some(60_000)),
+            ("1m30s", Some(90_000)),
+            ("1.5h", Some(5_400_000)),
+            ("250ms", Some(250)),
+            ("60", None),
+            ("", None),
+            ("s", None),
+            ("-5s", None),
+            ("9000000000000000000s9000000000000000000s9000000000000000000s", None),
+        ] {
+            let read = duration(text).map(|time| time.as_millis());
+            assert_eq!(read, expected, "{text}");
+        }
     }
 }

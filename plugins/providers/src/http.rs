@@ -6,7 +6,6 @@ use std::{
     collections::HashMap,
     error::Error,
     fmt, io,
-    net::IpAddr,
     sync::Arc,
     time::Duration,
 };
@@ -28,7 +27,11 @@ use ureq::{
 };
 use zeroize::Zeroizing;
 
-use crate::{Call, link::is_link_local, store::digest_of};
+use crate::{
+    Call,
+    link::{is_link_local, is_local, is_near},
+    store::digest_of,
+};
 
 /// How long one request may take, from the look-up of the name to the end of the answer.
 pub(crate) const NETWORK: Duration = Duration::from_secs(30);
@@ -164,7 +167,7 @@ impl Http {
         }
         let host = uri.host().unwrap_or_default();
         // Metadata services; a proxy could not reach them, and must not see what is asked there.
-        if ip(host).is_some_and(is_link_local) {
+        if is_link_local(host) {
             return Ok(None);
         }
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -227,22 +230,14 @@ pub(crate) fn require_https(address: &str, what: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Whether a host is this machine.
-pub(crate) fn is_local(host: &str) -> bool {
-    host == "localhost" || ip(host).is_some_and(|ip| ip.is_loopback())
-}
-
-/// Whether an address is one of plain HTTP on this machine or its link.
-pub(crate) fn is_near(address: &str) -> bool {
-    let Ok(uri) = address.parse::<http::Uri>() else { return false };
-    let host = uri.host().unwrap_or_default();
-    uri.scheme_str() == Some("http") && (is_local(host) || ip(host).is_some_and(is_link_local))
-}
-
-/// The address that a host is, if it is not a name.
-fn ip(host: &str) -> Option<IpAddr> {
-    let ip: IpAddr = host.trim_start_matches('[').trim_end_matches(']').parse().ok()?;
-    Some(ip.to_canonical())
+/// Checks the address of a service that knows this machine: https, this machine, or its link.
+pub(crate) fn require_https_or_near(address: &str, what: &str) -> Result<(), Refusal> {
+    let uri: Option<http::Uri> = address.parse().ok();
+    let plain = uri.filter(|uri| uri.scheme_str() == Some("http"));
+    if plain.is_some_and(|uri| uri.host().is_some_and(is_near)) {
+        return Ok(());
+    }
+    require_https(address, what)
 }
 
 /// All but the unreserved characters of RFC 3986: metadata services may look for `api-version` as it is.

@@ -12,7 +12,7 @@ use keyward_protocol::text::inline;
 use crate::{
     Call, FAMILIES, NAME,
     family::file_name,
-    flags::{Flag, Flags, HELP, Kind, flag},
+    flags::{Flag, HELP, Kind, flag},
 };
 
 const FLAGS: &[Flag] = &[flag("drop-in", Kind::Switch), HELP];
@@ -29,10 +29,7 @@ Existing links to this program are kept or renewed. If another file has one of t
 
 /// Creates the links, or nothing if one of the names is taken.
 pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
-    let flags = Flags::read(&[FLAGS], &call.args)?;
-    if flags.is_set("help") {
-        return call.print(USAGE);
-    }
+    let Some(flags) = call.flags(&[FLAGS], USAGE)? else { return Ok(ExitCode::SUCCESS) };
     let [directory] = *flags.words() else {
         return Err(Refusal::BadConfig(format!(
             "`{NAME} install` needs one directory\n\nhint: `{NAME} install ~/.local/bin`"

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! argv[0] or first argument ──► Family ──► Call ──► the family's flags ──► credential ──► stdout
-//!                                                        └─ Explain: which source was used, which were skipped
+//!                                                        └─ `--explain`: which source was used, which were skipped
 //! ```
 //!
 //! Each *family* is a feature and stands for one kind of login: its own name (`keyward-eks`) and the names of

@@ -1,7 +1,5 @@
 //! Values of flags that several families have, and the files that they name.
 
-use std::path::{Path, PathBuf};
-
 use keyward_plugin::Refusal;
 use keyward_process::file::{self, Limits};
 use keyward_protocol::{
@@ -103,7 +101,7 @@ impl Reader<'_> {
                 Ok((ClientAuth::Key(Box::new(key)), format!("key {}", digest_of(&pem))))
             }
             (None, None, Some(path)) => {
-                let path = self.path(&path);
+                let path = self.call.path(&path);
                 let digest = format!("assertion in {}", path.display());
                 Ok((ClientAuth::AssertionFile(path), digest))
             }
@@ -158,24 +156,13 @@ impl Reader<'_> {
 
     /// The whole file that a flag names.
     pub(crate) fn read(&self, flag: &str, path: &str) -> Result<Zeroizing<Vec<u8>>, Refusal> {
-        file::read(&self.path(path), &LIMITS).map_err(|error| {
+        file::read(&self.call.path(path), &LIMITS).map_err(|error| {
             Refusal::BadConfig(format!(
                 "cannot read `{}`, the file of `--{flag}`: {}",
                 inline(path),
                 file::reason(&error)
             ))
         })
-    }
-
-    /// The path; `~` is the home directory.
-    pub(crate) fn path(&self, path: &str) -> PathBuf {
-        let home = match path.strip_prefix('~') {
-            Some(rest) if rest.is_empty() || rest.starts_with('/') => {
-                self.call.surroundings.home().map(|home| home.join(rest.trim_start_matches('/')))
-            }
-            _ => None,
-        };
-        home.unwrap_or_else(|| self.call.surroundings.absolute(Path::new(path)))
     }
 }
 

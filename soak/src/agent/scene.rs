@@ -10,7 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use keyward_agent::entry::{Entries, Entry, Stanza};
+use keyward_agent::entry::{Entries, Entry};
+use keyward_host::kubeconfig::{ApiVersion, Exec, InteractiveMode};
 use keyward_process::surroundings::{Fixed, Surroundings};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -67,15 +68,14 @@ impl Scene {
             cwd: "/".into(),
             ..Fixed::default()
         });
-        let stanza = Stanza {
-            command: "sh",
-            args: &[self.path("plugin/plugin").display().to_string()],
-            env: &[],
-            api_version: VERSION,
-            interactive_mode: "Never",
-            provide_cluster_info: false,
+        let exec = Exec {
+            command: "sh".into(),
+            args: vec![self.path("plugin/plugin").display().to_string()],
+            api_version: ApiVersion::parse(VERSION),
+            interactive_mode: InteractiveMode::Never,
+            ..Exec::default()
         };
-        let mut entry = Entry::new(&stanza, &self.kubeconfig(), "ann", &surroundings)?;
+        let mut entry = Entry::new(&exec, &self.kubeconfig(), "ann", &surroundings)?;
         entry.identity_files = files;
         entry.server = server.into();
         entry.contexts = vec!["test".into()];

@@ -1,9 +1,10 @@
 //! Checks that the pages, the programs and the source agree: links lead somewhere, command lines work,
-//! cited codes are explained, and the site has every page.
+//! cited codes are explained, the path of a request is as described, and the site has every page.
 
 mod codes;
 mod commands;
 mod links;
+mod trace;
 
 use std::{
     fs,
@@ -19,6 +20,7 @@ pub fn check(root: &Path) -> Result<bool, String> {
     let mut wrong = codes::unexplained_codes(root)?;
     wrong.extend(links::broken_links(root)?);
     wrong.extend(docs::missing_pages(root)?);
+    wrong.extend(trace::wrong_trace(root)?);
     wrong.extend(commands::wrong_commands(root)?);
     for line in &wrong {
         println!("{line}");

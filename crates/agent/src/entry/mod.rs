@@ -14,12 +14,11 @@ use std::{
     sync::Arc,
 };
 
+use keyward_host::kubeconfig::Exec;
 use keyward_process::{
     FileId,
-    file::{self, Limits},
-};
-use keyward_process::{
     clock::{Clock as _, SystemClock},
+    file::{self, Limits},
     surroundings::Surroundings,
 };
 use sha2::{Digest as _, Sha256};
@@ -29,23 +28,6 @@ use crate::{
     record,
     store::hex,
 };
-
-/// The `exec` stanza of a kubeconfig's user: the fields that decide what runs.
-#[derive(Clone, Copy)]
-pub struct Stanza<'a> {
-    /// The command.
-    pub command: &'a str,
-    /// The command's arguments.
-    pub args: &'a [String],
-    /// The configured variables.
-    pub env: &'a [(String, String)],
-    /// The version of the protocol.
-    pub api_version: &'a str,
-    /// Whether the plugin wants a terminal.
-    pub interactive_mode: &'a str,
-    /// Whether the plugin is told about the cluster.
-    pub provide_cluster_info: bool,
-}
 
 /// One registration.
 #[derive(Clone, PartialEq, Eq)]
@@ -85,10 +67,10 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// A registration of `stanza` for a user of a kubeconfig. Fails if the command resolves to no
-    /// program.
+    /// A registration of an `exec` stanza, without the wrapper, for a user of a kubeconfig. Fails if the
+    /// command resolves to no program.
     pub fn new(
-        stanza: &Stanza<'_>,
+        exec: &Exec,
         kubeconfig: &Path,
         user: &str,
         surroundings: &Surroundings,
@@ -96,12 +78,12 @@ impl Entry {
         let path = surroundings.var("PATH").unwrap_or_default();
         let path = path.into_string().map_err(|_| "`PATH` is not UTF-8".to_owned())?;
         let directory = surroundings.cwd().unwrap_or_default();
-        let program = find(stanza.command.as_bytes(), path.as_bytes(), &directory)
-            .ok_or_else(|| format!("`{}` is not on `PATH`", stanza.command))?;
-        let args: Vec<_> = stanza.args.iter().map(|arg| arg.clone().into_bytes()).collect();
-        let arguments = arguments(stanza.command.as_bytes(), &args);
+        let program = find(exec.command.as_bytes(), path.as_bytes(), &directory)
+            .ok_or_else(|| format!("`{}` is not on `PATH`", exec.command))?;
+        let args: Vec<_> = exec.args.iter().map(|arg| arg.clone().into_bytes()).collect();
+        let arguments = arguments(exec.command.as_bytes(), &args);
         let environment =
-            stanza.env.iter().map(|(name, value)| (name.clone(), value_digest(value.as_bytes())));
+            exec.env.iter().map(|(name, value)| (name.clone(), value_digest(value.expose_bytes())));
         let mut steering: Vec<_> = surroundings
             .vars()
             .into_iter()
@@ -111,22 +93,22 @@ impl Entry {
             .collect();
         steering.sort_unstable();
         Ok(Self {
-            command: stanza.command.to_owned(),
+            command: exec.command.clone(),
             arguments,
             environment: environment.collect(),
             steering,
             identity_env: Vec::new(),
             identity_files: Vec::new(),
-            profile: Profile::of_command(stanza.command.as_bytes(), &args),
+            profile: Profile::of_command(exec.command.as_bytes(), &args),
             program,
             path,
             kubeconfig: kubeconfig.to_owned(),
             user: user.to_owned(),
             contexts: Vec::new(),
             server: String::new(),
-            api_version: stanza.api_version.to_owned(),
-            interactive_mode: stanza.interactive_mode.to_owned(),
-            provide_cluster_info: stanza.provide_cluster_info,
+            api_version: exec.api_version.text().to_owned(),
+            interactive_mode: exec.interactive_mode.text().to_owned(),
+            provide_cluster_info: exec.provide_cluster_info,
         })
     }
 
@@ -144,6 +126,11 @@ impl Entry {
         digest.update(place);
         digest.update(&self.user);
         digest.finalize().into()
+    }
+
+    /// Whether a user or context name refers to this command.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        self.user == name || self.contexts.iter().any(|context| context == name)
     }
 
     /// Whether a variable was configured for this command, in the kubeconfig or by the user of `wrap`.

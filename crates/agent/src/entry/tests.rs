@@ -2,7 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use keyward_host::kubeconfig::{ApiVersion, InteractiveMode};
 use keyward_process::surroundings::Fixed;
+use keyward_protocol::{Secret, exec::Version};
 
 use super::*;
 
@@ -40,17 +42,16 @@ impl Place {
 
     fn entry(&self, args: &[&str], env: &[(&str, &str)], user: &str) -> Entry {
         let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let own = |(n, v): &(&str, &str)| ((*n).to_owned(), (*v).to_owned());
-        let env: Vec<_> = env.iter().map(own).collect();
-        let stanza = Stanza {
-            command: "plugin",
-            args: &args,
-            env: &env,
-            api_version: "client.authentication.k8s.io/v1",
-            interactive_mode: "IfAvailable",
-            provide_cluster_info: false,
+        let own = |(n, v): &(&str, &str)| ((*n).to_owned(), Secret::new(*v));
+        let exec = Exec {
+            command: "plugin".into(),
+            args,
+            env: env.iter().map(own).collect(),
+            api_version: ApiVersion::Known(Version::V1),
+            interactive_mode: InteractiveMode::IfAvailable,
+            ..Exec::default()
         };
-        Entry::new(&stanza, Path::new("/k/config"), user, &self.surroundings()).unwrap()
+        Entry::new(&exec, Path::new("/k/config"), user, &self.surroundings()).unwrap()
     }
 
     fn find(&mut self, args: &[&str], env: &[(&str, &str)]) -> Option<Arc<Entry>> {

@@ -5,9 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use keyward_process::clock::{Clock, SystemClock};
 use keyward_process::{
     FileId,
+    clock::{Clock, SystemClock},
     file::{self, Limits},
 };
 use sha2::{Digest, Sha256};

@@ -18,8 +18,10 @@ use std::{
 };
 
 use keyward_host::rules::Rules;
-use keyward_process::FileId;
-use keyward_process::surroundings::{Fixed, Surroundings};
+use keyward_process::{
+    FileId,
+    surroundings::{Fixed, Surroundings},
+};
 use sha2::{Digest as _, Sha256};
 
 pub use files::Files;
@@ -60,8 +62,6 @@ pub struct Selected {
     /// The environment for a run by the agent: the registered `PATH` and the variables that the
     /// plugin chooses by. `KUBERNETES_EXEC_INFO` is not included.
     pub variables: Vec<(OsString, OsString)>,
-    /// The files that select an identity.
-    pub files: Vec<PathBuf>,
     /// Why the agent must not run the plugin itself for this asker: its run would differ from the
     /// asker's own, or might start something that was never registered.
     pub lease_only: Option<&'static str>,
@@ -82,13 +82,16 @@ impl Asker<'_> {
 
     /// The path in a flag's value.
     fn flag(&self, name: &[u8]) -> Option<PathBuf> {
-        let at = self.args.iter().position(|arg| arg.starts_with(name))?;
-        let value = match self.args[at].strip_prefix(name)? {
-            [b'=', value @ ..] => value,
-            [] => self.args.get(at + 1)?,
-            _ => return None,
-        };
-        Some(self.absolute(value))
+        let mut args = self.args.iter();
+        while let Some(arg) = args.next() {
+            match arg.strip_prefix(name) {
+                Some([b'=', value @ ..]) => return Some(self.absolute(value)),
+                Some([]) => return args.next().map(|value| self.absolute(value)),
+                // Another flag, whose name may begin the same.
+                _ => {}
+            }
+        }
+        None
     }
 
     /// A path as a plugin reads it, with `~` for the home directory.
@@ -107,10 +110,10 @@ impl Selected {
     /// Computes the key of an asker. `entry` is the registration of the command, if there is one.
     pub fn of(entry: Option<&Entry>, asker: &Asker<'_>, files: &mut Files) -> Self {
         let mut look = Look { asker, entry, lease_only: None };
-        let Keyed { key, profile, program, selecting, narrow, paths } = look.key(files);
+        let Keyed { key, profile, program, selecting, narrow } = look.key(files);
         let variables = look.run_variables(&selecting, narrow);
         look.compare_steering();
-        Self { key, profile, program, variables, files: paths, lease_only: look.lease_only }
+        Self { key, profile, program, variables, lease_only: look.lease_only }
     }
 
     /// The key alone: all that is needed to find a credential that the agent has.
@@ -127,7 +130,6 @@ struct Keyed<'a> {
     selecting: BTreeMap<&'a [u8], &'a [u8]>,
     /// Whether only the variables of the profile and the registration select.
     narrow: bool,
-    paths: Vec<PathBuf>,
 }
 
 /// The computation of one asker's key.
@@ -169,7 +171,7 @@ impl<'a> Look<'a> {
             key.put(name);
             key.put(value);
         }
-        Keyed { key: key.finish(), profile, program, selecting, narrow, paths }
+        Keyed { key: key.finish(), profile, program, selecting, narrow }
     }
 
     /// The program: the one that the asker would run, or the registered one if the asker would find

@@ -220,6 +220,9 @@ impl Profile {
         let home = asker.path("HOME").unwrap_or_default();
         let or = |name: &str, rest: &str| asker.path(name).unwrap_or_else(|| home.join(rest));
         let named = |names: &[&str]| names.iter().filter_map(|name| asker.path(name)).collect();
+        let flags = |names: &'static [&'static str]| {
+            names.iter().filter_map(|name| asker.flag(name.as_bytes()))
+        };
         match self {
             Self::Aws | Self::Authenticator => {
                 let mut files: Vec<_> = named(&[
@@ -258,11 +261,7 @@ impl Profile {
                     "AAD_SERVICE_PRINCIPAL_CLIENT_CERTIFICATE",
                     "ARM_CLIENT_CERTIFICATE_PATH",
                 ]);
-                files.extend(
-                    ["--federated-token-file", "--client-certificate"]
-                        .iter()
-                        .filter_map(|flag| asker.flag(flag.as_bytes())),
-                );
+                files.extend(flags(&["--federated-token-file", "--client-certificate"]));
                 files.push(config.join("azureProfile.json"));
                 files.push(config.join("clouds.config"));
                 files.push(cache.join("auth.json"));
@@ -275,14 +274,13 @@ impl Profile {
                     .unwrap_or_else(|| home.join(".kube/cache/oidc-login"));
                 let mut files = listed(&cache, "");
                 // Flags of `keyward-oidc` that say which client logs in, or who.
-                let named = [
+                files.extend(flags(&[
                     "--client-secret-file",
                     "--client-key",
                     "--client-assertion-file",
                     "--client-certificate",
                     "--password-file",
-                ];
-                files.extend(named.iter().filter_map(|flag| asker.flag(flag.as_bytes())));
+                ]));
                 files
             }
             Self::Tsh => {

@@ -2,8 +2,10 @@
 
 use std::{collections::HashMap, fs, os::unix::fs::PermissionsExt as _};
 
+use keyward_host::kubeconfig::{ApiVersion, Exec, InteractiveMode};
+use keyward_protocol::{Secret, exec::Version};
+
 use super::*;
-use crate::entry::Stanza;
 
 /// A home directory with a plugin in it, and an environment that can be changed.
 struct Shell {
@@ -61,17 +63,16 @@ impl Shell {
     }
 
     fn register(&mut self, env: &[(&str, &str)]) {
-        let env: Vec<_> = env.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        let stanza = Stanza {
-            command: self.command,
-            args: &self.args,
-            env: &env,
-            api_version: "client.authentication.k8s.io/v1",
-            interactive_mode: "IfAvailable",
-            provide_cluster_info: false,
+        let exec = Exec {
+            command: self.command.into(),
+            args: self.args.clone(),
+            env: env.iter().map(|(n, v)| ((*n).to_owned(), Secret::new(*v))).collect(),
+            api_version: ApiVersion::Known(Version::V1),
+            interactive_mode: InteractiveMode::IfAvailable,
+            ..Exec::default()
         };
         let place = Path::new("/k/config");
-        self.entry = Some(Entry::new(&stanza, place, "ann", &self.surroundings()).unwrap());
+        self.entry = Some(Entry::new(&exec, place, "ann", &self.surroundings()).unwrap());
     }
 
     fn look(&mut self) -> Selected {
@@ -230,6 +231,20 @@ fn an_account_switch_in_a_file_is_another_identity_for_each_known_plugin() {
             "kubelogin",
             &["get-token", "--login", "azurecli", "--server-id", "s"],
             &[".azure/azureProfile.json", ".kube/cache/kubelogin/auth.json"],
+        ),
+        // A flag whose name begins another's comes after it.
+        (
+            "kubelogin",
+            &[
+                "get-token",
+                "--login=spn",
+                "--server-id=s",
+                "--client-certificate-password",
+                "x",
+                "--client-certificate",
+                "client.pem",
+            ],
+            &["client.pem"],
         ),
         ("kubectl-oidc_login", &issuer, &[".kube/cache/oidc-login/0123"]),
         (

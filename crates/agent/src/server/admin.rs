@@ -88,9 +88,7 @@ impl Server {
         }
         // A registration without a credential can be signed out too.
         for entry in self.entries.list() {
-            let called =
-                |name: &str| entry.user == name || entry.contexts.iter().any(|c| c == name);
-            if name.is_none_or(called) {
+            if name.is_none_or(|name| entry.is_called(name)) {
                 found = true;
                 self.signed_out.insert(entry.digest());
             }

@@ -12,7 +12,7 @@ use std::{
 use keyward_host::{
     Credential, Error, Kind, Observer as _, Plan, PlanSettings, PluginRunner, StderrMode, Target,
     kubeconfig::{ApiVersion, Cluster, Exec, InteractiveMode, Place},
-    rules::Verdict,
+    rules::{Rules, Verdict},
 };
 use keyward_process::surroundings::{Fixed, Surroundings};
 use keyward_protocol::{
@@ -27,8 +27,7 @@ use super::{
     connection::{Id, State},
     metrics::Outcome,
     proxy,
-    rules::Policy,
-    slot::{Setup, Slot},
+    slot::{Policy, Setup, Slot},
 };
 use crate::{
     entry::Entry,
@@ -170,7 +169,7 @@ impl Server {
         let theirs = surroundings(&ask, pairs(&ask.environment));
         let surroundings =
             if runs_here { surroundings(&ask, selected.variables) } else { theirs.clone() };
-        let rules = Policy::load(&theirs)?;
+        let rules = Rules::load(&theirs, None)?;
         let mut settings = PlanSettings::default();
         settings.person = false;
         settings.stderr = StderrMode::Kept;
@@ -359,7 +358,7 @@ impl Server {
     fn give(&mut self, ids: &[Id], key: Key, credential: &Credential) {
         let now = self.settings.clock.elapsed();
         let Some(slot) = self.slots.get_mut(&key) else { return };
-        let Some((frame, _)) = slot.frame(credential, self.settings.clock.now()) else {
+        let Some(frame) = slot.frame(credential, self.settings.clock.now()) else {
             for id in ids {
                 self.fail(*id, "the plugin returned neither a token nor a certificate");
             }

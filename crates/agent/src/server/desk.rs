@@ -3,12 +3,12 @@
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{Arc, Mutex, PoisonError, mpsc::Sender},
+    sync::{Arc, Mutex, mpsc::Sender},
     task::{Wake, Waker},
 };
 
 use keyward_host::{Credential, Error};
-use keyward_process::runner::Output;
+use keyward_process::{lock, runner::Output};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::Key;
@@ -23,6 +23,8 @@ pub(super) enum Event {
     Verified(Key, Arc<Credential>, Option<bool>),
     /// The process of a proxy has ended.
     ProxyEnded(String, u32),
+    /// A signal or another thread stops the agent.
+    Stop,
 }
 
 /// The party that runs a plugin, or the result of the run.
@@ -48,18 +50,14 @@ impl Desk {
     }
 
     pub(super) fn put(&self, event: Event) {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
-        self.ring();
-    }
-
-    pub(super) fn ring(&self) {
+        lock(&self.events).push(event);
         // This fails only if the counter is full; then the loop will wake up anyway.
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 
     pub(super) fn take(&self) -> Vec<Event> {
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
-        std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.events))
     }
 
     pub(super) fn bell(&self) -> BorrowedFd<'_> {

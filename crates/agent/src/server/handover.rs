@@ -108,7 +108,7 @@ impl Server {
         self.close(id);
         if sent.is_ok() {
             if let (Some(manager), Some(successor)) = (&self.settings.service_manager, successor)
-                && let Err(error) = service_manager::set_main_process(manager, successor.pid)
+                && let Err(error) = service_manager::set_main_process(manager, successor)
             {
                 tracing::warn!(%error, "cannot tell the service manager of the new agent");
             }

@@ -40,12 +40,9 @@ impl Server {
                 .values()
                 .any(|c| matches!(&c.state, State::Leased { terminal, .. } if terminal == wanted))
         };
-        let person = slot.waiting.iter().copied().find(|id| terminal(id).is_some());
-        let free = slot
-            .waiting
-            .iter()
-            .copied()
-            .find(|id| terminal(id).is_some_and(|terminal| !busy(terminal)));
+        let mut waiting = slot.waiting.iter().copied();
+        let person = waiting.clone().find(|id| terminal(id).is_some());
+        let free = waiting.find(|id| terminal(id).is_some_and(|terminal| !busy(terminal)));
         match (free, person) {
             (Some(id), _) => self.lease(key, id, true, reply),
             // Two prompts on one terminal would be indistinguishable, so this one waits.

@@ -1,10 +1,10 @@
 //! The agent's socket and lock: created at the start, removed at the end.
 
 use std::{
-    fs::{self, File, OpenOptions, Permissions},
+    fs::{self, File, Permissions},
     io,
     os::unix::{
-        fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+        fs::{MetadataExt as _, PermissionsExt as _},
         net::{UnixListener, UnixStream},
     },
     path::PathBuf,
@@ -12,7 +12,7 @@ use std::{
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::{Address, Unusable};
+use crate::{Address, Unusable, record};
 
 /// How many clients may wait to be accepted.
 const BACKLOG: i32 = 512;
@@ -47,10 +47,7 @@ impl Place {
     pub(super) fn take(address: Address) -> Result<Self, CannotStart> {
         let lock = Self::lock(&address)?;
         // Only the holder of the lock may do this: otherwise the socket could be a rival's.
-        match fs::remove_file(&address.socket) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
+        record::remove(&address.socket)?;
         let listener = UnixListener::bind(&address.socket)?;
         fs::set_permissions(&address.socket, Permissions::from_mode(0o600))?;
         Self::with(address, listener, lock)
@@ -79,10 +76,7 @@ impl Place {
 
     fn lock(address: &Address) -> Result<File, CannotStart> {
         address.prepare().map_err(CannotStart::Unusable)?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
-        let lock = options.open(address.beside("agent.lock"))?;
+        let lock = address.open_lock("agent.lock")?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(lock),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(CannotStart::Running),

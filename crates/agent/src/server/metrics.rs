@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use keyward_protocol::prometheus::{Family, Text};
 
-use super::{Server, status::State};
+use super::{Server, status::STATES};
 
 const BUILD: Family = Family::gauge("keyward_build_info", "the version of Keyward");
 const REQUESTS: Family =
@@ -18,7 +18,7 @@ const CONNECTIONS: Family =
 const LOCKED: Family = Family::gauge("keyward_agent_locked", "whether the agent is locked");
 
 /// How a request for a credential ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) enum Outcome {
     /// The credential was cached.
     Cached,
@@ -34,27 +34,14 @@ pub(super) enum Outcome {
     Direct,
 }
 
-impl Outcome {
-    const ALL: [Self; 6] =
-        [Self::Cached, Self::Run, Self::Failure, Self::LoginNeeded, Self::Locked, Self::Direct];
-
-    fn label(self) -> &'static str {
-        match self {
-            Self::Cached => "cached",
-            Self::Run => "run",
-            Self::Failure => "failure",
-            Self::LoginNeeded => "login_needed",
-            Self::Locked => "locked",
-            Self::Direct => "direct",
-        }
-    }
-}
+/// The labels of outcomes, in their order.
+const OUTCOMES: [&str; 6] = ["cached", "run", "failure", "login_needed", "locked", "direct"];
 
 #[derive(Default)]
 pub(super) struct Metrics {
     /// The host's events.
     pub(super) host: Arc<keyward_host::Metrics>,
-    requests: [u64; Outcome::ALL.len()],
+    requests: [u64; OUTCOMES.len()],
 }
 
 impl Metrics {
@@ -70,14 +57,13 @@ impl Server {
         text.family(BUILD).sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
         self.metrics.host.write(&mut text, self.settings.clock.now());
         let mut requests = text.family(REQUESTS);
-        for outcome in Outcome::ALL {
-            let count = self.metrics.requests[outcome as usize];
-            requests.sample(&[("outcome", outcome.label())], count);
+        for (outcome, count) in OUTCOMES.iter().zip(self.metrics.requests) {
+            requests.sample(&[("outcome", outcome)], count);
         }
         let mut credentials = text.family(CREDENTIALS);
-        for state in State::ALL {
+        for state in STATES {
             let count = self.slots.values().filter(|slot| self.state(slot) == state).count();
-            credentials.sample(&[("state", &state.name().replace(' ', "_"))], count);
+            credentials.sample(&[("state", &state.replace(' ', "_"))], count);
         }
         text.family(SECRETS).sample(&[], self.secrets.count());
         // The scraper itself does not count.

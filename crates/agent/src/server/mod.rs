@@ -13,7 +13,6 @@ mod life;
 mod metrics;
 mod peer;
 mod proxy;
-mod rules;
 mod secrets;
 mod serve;
 mod service_manager;
@@ -27,10 +26,7 @@ use std::{
     ffi::OsString,
     io,
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -150,7 +146,6 @@ pub struct Server {
     /// Where connections are read to, wiped after each.
     space: Box<[u8]>,
     desk: Arc<Desk>,
-    stop: Arc<AtomicBool>,
     connections: HashMap<Id, Connection>,
     slots: HashMap<Key, Slot>,
     /// Runs plugins; the metrics count what happens.
@@ -175,16 +170,12 @@ pub struct Server {
 
 /// Stops a server from a signal handler or another thread.
 #[derive(Clone)]
-pub struct Stopper {
-    stop: Arc<AtomicBool>,
-    desk: Arc<Desk>,
-}
+pub struct Stopper(Arc<Desk>);
 
 impl Stopper {
     /// Stops the server.
     pub fn stop(&self) {
-        self.stop.store(true, Ordering::SeqCst);
-        self.desk.ring();
+        self.0.put(Event::Stop);
     }
 }
 
@@ -204,7 +195,6 @@ impl Server {
             peers: Peers::new()?,
             space: vec![0; SPACE].into(),
             desk: Desk::new()?,
-            stop: Arc::default(),
             connections: HashMap::new(),
             slots: HashMap::new(),
             sources: Sources::new(Arc::clone(&settings.clock), metrics.host.clone()),
@@ -227,7 +217,7 @@ impl Server {
 
     /// A handle that stops the server.
     pub fn stopper(&self) -> Stopper {
-        Stopper { stop: Arc::clone(&self.stop), desk: Arc::clone(&self.desk) }
+        Stopper(Arc::clone(&self.desk))
     }
 
     /// Serves until there is a reason to end.
@@ -235,6 +225,7 @@ impl Server {
         loop {
             let rung = self.wait()?;
             let events = if rung { self.desk.take() } else { Vec::new() };
+            let mut stopped = false;
             for event in events {
                 match event {
                     Event::RunnerWanted(key, reply) => self.runner_wanted(key, reply),
@@ -243,10 +234,11 @@ impl Server {
                         self.verified(key, &credential, accepted);
                     }
                     Event::ProxyEnded(name, process) => self.proxy_ended(&name, process),
+                    Event::Stop => stopped = true,
                 }
             }
             self.look();
-            if self.stop.load(Ordering::SeqCst) {
+            if stopped {
                 self.end = Some(End::Stopped);
             }
             if let Some(since) = self.handed_over {
@@ -461,6 +453,9 @@ impl Server {
             let _ = slot.source.current();
         }
         self.slots.retain(|_, slot| !slot.is_idle() || now < slot.last_ask + UNUSED);
+        if self.end.is_some() {
+            return;
+        }
         if !self.place.is_ours() {
             self.end = Some(End::Displaced);
         } else if self.handed_over.is_none()

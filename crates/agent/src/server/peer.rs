@@ -17,15 +17,11 @@ const REMEMBERED: usize = 16;
 /// The namespaces that have to be the agent's.
 const NAMESPACES: [&str; 3] = ["ns/mnt", "ns/pid", "ns/user"];
 
-/// The namespaces of a process, as the files in its `ns` directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Namespaces([(u64, u64); 3]);
+/// The namespaces of a process: device and inode of the files in its `ns` directory.
+type Namespaces = [(u64, u64); 3];
 
-/// A process that asks for a credential.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Peer {
-    pub(super) pid: i32,
-}
+/// The id of a process that asks for a credential.
+pub(super) type Peer = i32;
 
 /// A process, identified by more than its id, which may be reused, and including the program it
 /// runs: a dispatcher replaces itself with the real client, which asks again.
@@ -79,7 +75,7 @@ impl Peers {
         }
         let pid = found.pid.as_raw_nonzero().get();
         match self.namespaces(pid) {
-            Ok(theirs) if theirs == self.own => Ok(Peer { pid }),
+            Ok(theirs) if theirs == self.own => Ok(pid),
             Ok(_) => Err("it is in another namespace, such as a container's"),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 Err("its namespaces cannot be read, so it may be in a container")
@@ -105,7 +101,7 @@ impl Peers {
 
     /// The process that started the peer: the client that wants a credential.
     pub(super) fn client(&mut self, peer: Peer) -> Option<Client> {
-        let known = self.known.get_mut(&peer.pid)?;
+        let known = self.known.get_mut(&peer)?;
         if let Some((parent, client)) = &known.parent
             && let Ok(program) = parent.program()
         {
@@ -124,10 +120,10 @@ impl Peers {
     /// The name of the program that wants a credential, such as `kubectl`: the one that started the
     /// peer, or with `own` the peer itself.
     pub(super) fn client_name(&self, peer: Peer, own: bool) -> Option<(i32, String)> {
-        let pid = match self.known.get(&peer.pid) {
-            _ if own => peer.pid,
+        let pid = match self.known.get(&peer) {
+            _ if own => peer,
             Some(known) => known.process.times()?.parent,
-            None => Process::open(&peer.pid.to_string()).ok()?.times()?.parent,
+            None => Process::open(&peer.to_string()).ok()?.times()?.parent,
         };
         let mut space = [0; 64];
         let name = Process::open(&pid.to_string()).ok()?.read("comm", &mut space)?;
@@ -157,7 +153,7 @@ impl Process {
     /// The process's namespaces; fails if the process has ended.
     fn namespaces(&self) -> io::Result<Namespaces> {
         let [mount, pid, user] = NAMESPACES;
-        Ok(Namespaces([self.stat(mount)?, self.stat(pid)?, self.stat(user)?]))
+        Ok([self.stat(mount)?, self.stat(pid)?, self.stat(user)?])
     }
 
     /// The file that it runs; fails if it has ended.
@@ -211,7 +207,7 @@ mod tests {
         // The second time by the handles of the first.
         for _ in 0..2 {
             let peer = peers.admit(&ours).unwrap();
-            assert_eq!(u32::try_from(peer.pid).unwrap(), std::process::id());
+            assert_eq!(u32::try_from(peer).unwrap(), std::process::id());
             let client = peers.client(peer).unwrap();
             assert_eq!(u32::try_from(client.pid).unwrap(), std::os::unix::process::parent_id());
             assert!(client.started > 0 || client.pid == 1);
@@ -224,7 +220,7 @@ mod tests {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let mut peers = Peers::new().unwrap();
         peers.admit(&ours).unwrap();
-        peers.own.0[0].1 += 1;
+        peers.own[0].1 += 1;
         assert!(peers.admit(&ours).unwrap_err().contains("namespace"));
     }
 

@@ -125,13 +125,11 @@ impl Proxies {
 
     /// The names of the proxies that serve, in order.
     pub(super) fn serving(&self) -> Vec<&str> {
-        let serving = |service: &&Service| matches!(service.state, Progress::Serving { .. });
-        let mut names: Vec<_> = self
+        let serving = self
             .all
             .iter()
-            .filter(|(_, one)| serving(one))
-            .map(|(name, _)| name.as_str())
-            .collect();
+            .filter(|(_, service)| matches!(service.state, Progress::Serving { .. }));
+        let mut names: Vec<_> = serving.map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
         names
     }
@@ -174,9 +172,9 @@ impl Server {
         }
         let now = self.settings.clock.elapsed();
         let service = self.proxies.all.entry(name.clone()).or_default();
-        let serves = match &service.state {
-            Progress::Serving { .. } => true,
-            Progress::Starting { .. } | Progress::Stopping { .. } => false,
+        match &service.state {
+            Progress::Serving { .. } => return self.grant(id, &name, &wish),
+            Progress::Starting { .. } | Progress::Stopping { .. } => {}
             Progress::Absent => {
                 if let Some((when, why)) = &service.failed
                     && now < *when + FAILED
@@ -187,11 +185,7 @@ impl Server {
                 if let Err(why) = self.start_proxy(&name) {
                     return self.fail(id, &why);
                 }
-                false
             }
-        };
-        if serves {
-            return self.grant(id, &name, &wish);
         }
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.state = State::Proxied { service: name.clone() };

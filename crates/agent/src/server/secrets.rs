@@ -66,16 +66,11 @@ impl Secrets {
         }
         let most = now.saturating_add(LONGEST);
         let until = if until == 0 { most } else { until.min(most) };
-        let waiting = match self.leases.remove(&name) {
-            Some(leased) if leased.holder == who => leased.waiting,
-            // Another client holds the lease; its waiters are answered when it puts the secret.
-            Some(leased) => {
-                self.leases.insert(name.clone(), leased);
-                VecDeque::new()
-            }
-            None => VecDeque::new(),
-        };
-        let told = waiting.into_iter().map(|id| (id, Served::Done(value.clone())));
+        // If another client holds the lease, its waiters are answered when it puts the secret.
+        let ours = self.leases.get(&name).is_some_and(|leased| leased.holder == who);
+        let leased = if ours { self.leases.remove(&name) } else { None };
+        let waiting = leased.into_iter().flat_map(|leased| leased.waiting);
+        let told = waiting.map(|id| (id, Served::Done(value.clone())));
         let told = told.chain([(who, Served::Done(Secret::default()))]).collect();
         // What must not be kept is still for those who wait.
         if now < until {

@@ -3,14 +3,17 @@
 use std::{
     collections::HashMap,
     future::Future,
+    path::PathBuf,
     pin::Pin,
     sync::{Arc, mpsc},
     time::Duration,
 };
 
 use jiff::{SignedDuration, Timestamp};
-use keyward_host::{Credential, Error, Fetch, Fetched, Kind, Occasion, Plan, PluginRunner, Source};
-use keyward_process::clock::SharedClock;
+use keyward_host::{
+    Credential, Error, Fetch, Fetched, Kind, Occasion, Plan, PluginRunner, Source, rules::Rules,
+};
+use keyward_process::{FileId, clock::SharedClock, surroundings::Surroundings};
 use keyward_protocol::{
     agent::{self, Ask, Message},
     exec::{Answer, Form, Version},
@@ -21,9 +24,7 @@ use super::{
     Key,
     connection::Id,
     desk::{Desk, Event, Runner},
-    peer,
-    rules::Policy,
-    subject,
+    peer, subject,
     verify::Acceptance,
 };
 use crate::{entry::Entry, identity::Profile};
@@ -90,6 +91,22 @@ pub(super) struct Setup {
     pub(super) form: Form,
 }
 
+/// The kuberc in force, and the version of the file.
+#[derive(PartialEq, Eq)]
+pub(super) struct Policy {
+    path: Option<PathBuf>,
+    file_id: Option<FileId>,
+}
+
+impl Policy {
+    /// The kuberc for these surroundings.
+    pub(super) fn of(surroundings: &Surroundings) -> Self {
+        let path = Rules::path(surroundings, None);
+        let file_id = path.as_deref().and_then(|path| FileId::read(path).ok());
+        Self { path, file_id }
+    }
+}
+
 impl Slot {
     pub(super) fn new(
         key: Key,
@@ -132,44 +149,36 @@ impl Slot {
 
     /// Whether a context or user name refers to this slot.
     pub(super) fn is_called(&self, name: &str) -> bool {
-        self.setup
-            .entry
-            .as_ref()
-            .is_some_and(|e| e.user == name || e.contexts.iter().any(|context| context == name))
+        self.setup.entry.as_ref().is_some_and(|entry| entry.is_called(name))
     }
 
     /// The frame of the answer, encoded once for each credential. `None` if the credential cannot
-    /// be expressed as an answer. The second value says whether the credential is a new one.
+    /// be expressed as an answer.
     pub(super) fn frame(
         &mut self,
         credential: &Credential,
         now: Timestamp,
-    ) -> Option<(Arc<Zeroizing<Vec<u8>>>, bool)> {
+    ) -> Option<Arc<Zeroizing<Vec<u8>>>> {
         let serial = credential.serial();
         if let Some((known, frame)) = &self.frame
             && *known == serial
         {
-            return Some((Arc::clone(frame), false));
+            return Some(Arc::clone(frame));
         }
         let pair = credential.pair().map(|pair| pair.pem.clone());
         if credential.token().is_none() && pair.is_none() {
             return None;
         }
         let expires = credential.expires().map(|end| told_end(end, now));
-        let answer = Answer {
-            version: self.setup.version,
-            token: credential.token().cloned(),
-            pair,
-            expires,
-        };
-        let stdout = answer.to_json(self.setup.form);
+        let (version, token) = (self.setup.version, credential.token().cloned());
+        let stdout = Answer { version, token, pair, expires }.to_json(self.setup.form);
         let size = stdout.expose_bytes().len() + 64;
         let mut frame = Zeroizing::new(Vec::with_capacity(size));
         Message::Answer(agent::Answer { stdout, serial }).write(&mut frame);
         let frame = Arc::new(frame);
         self.frame = Some((serial, Arc::clone(&frame)));
         self.note_subject(credential);
-        Some((frame, true))
+        Some(frame)
     }
 
     fn note_subject(&mut self, credential: &Credential) {

@@ -3,42 +3,9 @@
 use super::{Server, slot::Slot};
 use crate::record::quoted;
 
-/// The state of an identity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
-    Good,
-    LoggingIn,
-    Running,
-    SignedOut,
-    LoginNeeded,
-    Failed,
-    Expired,
-}
-
-impl State {
-    pub(super) const ALL: [Self; 7] = [
-        Self::Good,
-        Self::LoggingIn,
-        Self::Running,
-        Self::SignedOut,
-        Self::LoginNeeded,
-        Self::Failed,
-        Self::Expired,
-    ];
-
-    /// The name in the status.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Good => "good",
-            Self::LoggingIn => "logging in",
-            Self::Running => "running",
-            Self::SignedOut => "signed out",
-            Self::LoginNeeded => "login needed",
-            Self::Failed => "failed",
-            Self::Expired => "expired",
-        }
-    }
-}
+/// The states of an identity.
+pub(super) const STATES: [&str; 7] =
+    ["good", "logging in", "running", "signed out", "login needed", "failed", "expired"];
 
 impl Server {
     pub(super) fn status(&self) -> String {
@@ -63,27 +30,25 @@ impl Server {
         )
     }
 
-    pub(super) fn state(&self, slot: &Slot) -> State {
+    /// The state of an identity, one of [`STATES`].
+    pub(super) fn state(&self, slot: &Slot) -> &'static str {
         let history = slot.source.history();
-        let signed_out = slot
-            .setup
-            .entry
-            .as_ref()
-            .is_some_and(|entry| self.signed_out.contains(&entry.digest()));
+        let entry = slot.setup.entry.as_ref();
+        let signed_out = entry.is_some_and(|entry| self.signed_out.contains(&entry.digest()));
         if history.came.is_some() {
-            State::Good
+            "good"
         } else if slot.lease.as_ref().is_some_and(|lease| lease.attended) {
-            State::LoggingIn
+            "logging in"
         } else if slot.pending.is_some() {
-            State::Running
+            "running"
         } else if signed_out {
-            State::SignedOut
+            "signed out"
         } else if slot.login_needed.is_some() {
-            State::LoginNeeded
+            "login needed"
         } else if history.error.is_some() {
-            State::Failed
+            "failed"
         } else {
-            State::Expired
+            "expired"
         }
     }
 
@@ -100,7 +65,7 @@ impl Server {
         text("name", Some(&slot.name()));
         text("plugin", Some(&command));
         text("profile", Some(slot.setup.profile.name()));
-        text("state", Some(self.state(slot).name()));
+        text("state", Some(self.state(slot)));
         text("subject", slot.subject.as_deref());
         text("expires", stamp(credential.as_ref().and_then(|c| c.expires())).as_deref());
         text("lastRun", stamp(history.ran).as_deref());

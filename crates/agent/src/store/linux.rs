@@ -11,7 +11,7 @@ use keyward_protocol::{
     agent::{Message, SecretRequest, Served},
 };
 
-use super::Lease;
+use super::{Failure, Lease};
 use crate::{Address, Client, PATIENCE, Unreachable, connect_or_start, is_off};
 
 /// How long a wait is too short to tell people about.
@@ -32,32 +32,30 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    pub(super) fn connect(surroundings: &Surroundings) -> Result<Self, String> {
+    pub(super) fn connect(surroundings: &Surroundings) -> Result<Self, Failure> {
         let var = |name: &str| surroundings.var(name);
         if is_off(var) {
             return Err("`CI` is set, or `KEYWARD_AGENT=off`".into());
         }
-        let address = Address::find(var).map_err(|error| error.to_string())?;
-        Self::at(address.socket, PATIENCE).map_err(|error| error.to_string())
+        Ok(Self::at(Address::find(var)?.socket, PATIENCE)?)
     }
 
-    pub(super) fn connect_system(surroundings: &Surroundings) -> Result<Self, String> {
+    pub(super) fn connect_system(surroundings: &Surroundings) -> Result<Self, Failure> {
         let var = |name: &str| surroundings.var(name);
         if var("KEYWARD_AGENT").is_some_and(|value| value == "off") {
             return Err("`KEYWARD_AGENT=off`".into());
         }
-        let address = Address::system(var).map_err(|error| error.to_string())?;
-        address.check().map_err(|error| error.to_string())?;
-        Self::at(address.socket, STARTING).map_err(|error| error.to_string())
+        let address = Address::system(var)?;
+        address.check()?;
+        Ok(Self::at(address.socket, STARTING)?)
     }
 
-    pub(super) fn connect_or_start(surroundings: &Surroundings) -> Result<Self, String> {
+    pub(super) fn connect_or_start(surroundings: &Surroundings) -> Result<Self, Failure> {
         let var = |name: &str| surroundings.var(name);
         match (Self::connect(surroundings), installed(surroundings)) {
             (Err(_), Some(program)) if !is_off(var) => {
-                let address = Address::find(var).map_err(|error| error.to_string())?;
-                let started = connect_or_start(&address, &program, var);
-                let client = started.map_err(|error| error.to_string())?;
+                let address = Address::find(var)?;
+                let client = connect_or_start(&address, &program, var)?;
                 Ok(Self { socket: address.socket, patience: PATIENCE, client, greeted: false })
             }
             (connected, _) => connected,
@@ -70,7 +68,7 @@ impl Agent {
     }
 
     /// All of them in one exchange of messages.
-    pub(super) fn get_all(&mut self, names: Vec<String>) -> Result<Vec<Option<Secret>>, String> {
+    pub(super) fn get_all(&mut self, names: Vec<String>) -> Result<Vec<Option<Secret>>, Failure> {
         let gets: Vec<Message> =
             names.into_iter().map(|name| Message::Secret(SecretRequest::Get(name))).collect();
         let served = self.talk(&gets, |client| {
@@ -87,7 +85,7 @@ impl Agent {
         let secret = |message| match answered(message)? {
             Served::Done(secret) => Ok(Some(secret)),
             Served::Absent => Ok(None),
-            other => Err(unexpected(&other)),
+            other => Err(unexpected(other)),
         };
         served.into_iter().map(secret).collect()
     }
@@ -97,7 +95,7 @@ impl Agent {
         name: String,
         limit: Duration,
         waits: impl FnOnce(),
-    ) -> Result<Lease, String> {
+    ) -> Result<Lease, Failure> {
         let mut waits = Some(waits);
         let served =
             self.talk(&[Message::Secret(SecretRequest::Lease(name))], |client| {
@@ -114,22 +112,22 @@ impl Agent {
         match answered(served?)? {
             Served::Done(secret) => Ok(Lease::Found(secret)),
             Served::Leased => Ok(Lease::Ours),
-            other => Err(unexpected(&other)),
+            other => Err(unexpected(other)),
         }
     }
 
-    pub(super) fn put(&mut self, name: String, secret: Secret, until: i64) -> Result<(), String> {
+    pub(super) fn put(&mut self, name: String, secret: Secret, until: i64) -> Result<(), Failure> {
         match self.ask(SecretRequest::Put(name, secret, until))? {
             Served::Done(_) => Ok(()),
-            other => Err(unexpected(&other)),
+            other => Err(unexpected(other)),
         }
     }
 
-    pub(super) fn forget(&mut self, name: String) -> Result<(), String> {
+    pub(super) fn forget(&mut self, name: String) -> Result<(), Failure> {
         self.ask(SecretRequest::Forget(name)).map(drop)
     }
 
-    fn ask(&mut self, request: SecretRequest) -> Result<Served, String> {
+    fn ask(&mut self, request: SecretRequest) -> Result<Served, Failure> {
         answered(self.talk(&[Message::Secret(request)], |client| client.receive(PATIENCE))?)
     }
 
@@ -138,18 +136,17 @@ impl Agent {
         &mut self,
         messages: &[Message],
         mut receive: impl FnMut(&mut Client) -> Result<T, Unreachable>,
-    ) -> Result<T, String> {
-        for _ in 1..ATTEMPTS {
+    ) -> Result<T, Failure> {
+        let mut attempts = 1;
+        loop {
             match self.send(messages).and_then(|()| receive(&mut self.client)) {
-                Err(Unreachable::Gone) => {
-                    let next = Self::at(self.socket.clone(), self.patience);
-                    *self = next.map_err(|error| error.to_string())?;
+                Err(Unreachable::Gone) if attempts < ATTEMPTS => {
+                    attempts += 1;
+                    *self = Self::at(self.socket.clone(), self.patience)?;
                 }
-                served => return served.map_err(|error| error.to_string()),
+                served => return Ok(served?),
             }
         }
-        let served = self.send(messages).and_then(|()| receive(&mut self.client));
-        served.map_err(|error| error.to_string())
     }
 
     fn send(&mut self, messages: &[Message]) -> Result<(), Unreachable> {
@@ -165,10 +162,10 @@ impl Agent {
     }
 }
 
-fn answered(message: Message) -> Result<Served, String> {
+fn answered(message: Message) -> Result<Served, Failure> {
     match message {
         Message::Served(served) => Ok(served),
-        Message::Direct(why) => Err(format!("the agent does not serve this process: {why}")),
+        Message::Direct(why) => Err(format!("the agent does not serve this process: {why}").into()),
         _ => Err("the agent speaks another protocol".into()),
     }
 }
@@ -185,9 +182,9 @@ fn installed(surroundings: &Surroundings) -> Option<PathBuf> {
     programs.find(|program| program.is_file())
 }
 
-fn unexpected(served: &Served) -> String {
+fn unexpected(served: Served) -> Failure {
     match served {
-        Served::Not(why) => format!("the agent keeps no secrets: {why}"),
+        Served::Not(why) => format!("the agent keeps no secrets: {why}").into(),
         _ => "the agent gave another answer than was asked for".into(),
     }
 }

@@ -41,6 +41,9 @@ pub enum Lease {
     NoAgent,
 }
 
+/// Why the agent keeps nothing.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
 /// The agent's named secrets. Without an agent, nothing is kept and nothing fails.
 pub struct Store {
     agent: Result<Agent, String>,
@@ -94,18 +97,22 @@ impl Key {
 impl Store {
     /// Connects to the agent, if one is running. Never starts one.
     pub fn open(surroundings: &Surroundings) -> Self {
-        Self { agent: Agent::connect(surroundings) }
+        Self::with(Agent::connect(surroundings))
     }
 
     /// Connects to the node's agent, if one is running: `keyward agent --system`, which serves root alone.
     pub fn open_system(surroundings: &Surroundings) -> Self {
-        Self { agent: Agent::connect_system(surroundings) }
+        Self::with(Agent::connect_system(surroundings))
     }
 
     /// Connects to the agent, and starts it if it is installed and none is running. For logins that a person
     /// would otherwise have to repeat.
     pub fn open_or_start(surroundings: &Surroundings) -> Self {
-        Self { agent: Agent::connect_or_start(surroundings) }
+        Self::with(Agent::connect_or_start(surroundings))
+    }
+
+    fn with(agent: Result<Agent, Failure>) -> Self {
+        Self { agent: agent.map_err(|why| why.to_string()) }
     }
 
     /// A store that keeps nothing, and why.
@@ -153,12 +160,12 @@ impl Store {
     }
 
     /// Asks the agent; one that fails is not asked again.
-    fn ask<T>(&mut self, question: impl FnOnce(&mut Agent) -> Result<T, String>) -> Option<T> {
+    fn ask<T>(&mut self, question: impl FnOnce(&mut Agent) -> Result<T, Failure>) -> Option<T> {
         let agent = self.agent.as_mut().ok()?;
         match question(agent) {
             Ok(answer) => Some(answer),
             Err(why) => {
-                self.agent = Err(why);
+                self.agent = Err(why.to_string());
                 None
             }
         }

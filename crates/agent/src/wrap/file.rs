@@ -192,14 +192,10 @@ impl Open {
         // A user who may not write the file should not replace it either.
         OpenOptions::new().write(true).open(&self.target).map_err(unwritable)?;
         let linked = found.nlink() > 1;
-        match if linked {
-            Err(io::ErrorKind::CrossesDevices.into())
-        } else {
-            self.beside(&found, bytes)
-        } {
-            Ok(()) => Ok(()),
-            Err(_) => self.in_place(bytes).map_err(unwritable),
+        if !linked && self.beside(&found, bytes).is_ok() {
+            return Ok(());
         }
+        self.in_place(bytes).map_err(unwritable)
     }
 
     fn beside(&self, found: &fs::Metadata, bytes: &[u8]) -> io::Result<()> {

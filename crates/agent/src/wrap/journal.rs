@@ -16,12 +16,11 @@ use keyward_process::{
     surroundings::Surroundings,
 };
 use keyward_protocol::Node;
-use sha2::{Digest as _, Sha256};
 
 use super::{Document, Edit, Edited, Native, Part, Pin, Site, Wrapping, file::Failure, undo};
 use crate::{
     record::{self, list, quoted, text},
-    store::hex,
+    store::digest_of,
 };
 
 const VERSION: &str = "keyward wrap 1";
@@ -70,7 +69,7 @@ impl Journal {
                 .filter(|native| edited.users.contains(&native.user))
                 .cloned()
                 .collect(),
-            result: digest(&edited.bytes),
+            result: digest_of(&edited.bytes),
             edits: edited.edits.clone(),
         }
     }
@@ -185,7 +184,7 @@ impl Journal {
     /// Undoes the changes: byte for byte if nothing else changed, and otherwise wherever they still
     /// are.
     pub(super) fn take_back(&self, bytes: &[u8]) -> Base {
-        if digest(bytes) == self.result
+        if digest_of(bytes) == self.result
             && let Some(bytes) = undo(bytes, &self.edits)
         {
             return Base { bytes, users: self.users.clone() };
@@ -252,11 +251,7 @@ fn unwritable(error: io::Error) -> Failure {
 }
 
 fn place(directory: &Path, kubeconfig: &Path) -> PathBuf {
-    directory.join(digest(kubeconfig.as_os_str().as_bytes()))
-}
-
-fn digest(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+    directory.join(digest_of(kubeconfig.as_os_str().as_bytes()))
 }
 
 fn edit(node: &Node) -> Option<Edit> {

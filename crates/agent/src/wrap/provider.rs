@@ -15,7 +15,7 @@ use super::{
     site::scalar,
     variable,
 };
-use crate::record::{quoted, text};
+use crate::record::{list, quoted, text};
 
 const KEY: &str = "auth-provider";
 const VERSION: &str = "client.authentication.k8s.io/v1";
@@ -131,15 +131,11 @@ impl<'a> ProviderSite<'a> {
     ) -> Option<()> {
         let exec = new.get("exec")?;
         let is = |key: &str, value: &str| exec.get(key).and_then(text).as_deref() == Some(value);
-        let Value::List(args) = &exec.get("args")?.value else { return None };
-        let env = match exec.get("env").map(|env| &env.value) {
-            Some(Value::List(items)) => items.as_slice(),
-            _ => &[],
+        let variable = |item: &Node| Some((text(item.get("name")?)?, text(item.get("value")?)?));
+        let env = match exec.get("env") {
+            Some(env) => list(env, variable)?,
+            None => Vec::new(),
         };
-        let env: Option<Vec<_>> = env
-            .iter()
-            .map(|item| Some((text(item.get("name")?)?, text(item.get("value")?)?)))
-            .collect();
         let wanted = self.conversion.env.iter();
         let wanted: Vec<_> =
             wanted.map(|(name, value)| ((*name).to_owned(), value.expose().to_owned())).collect();
@@ -147,8 +143,8 @@ impl<'a> ProviderSite<'a> {
             && is("command", wrapping.wrapper)
             && is("installHint", Exec::WRAPPER_HINT)
             && is("interactiveMode", MODE)
-            && args.iter().map(text).collect::<Option<Vec<_>>>()? == self.args()
-            && env? == wanted;
+            && list(exec.get("args")?, text)? == self.args()
+            && env == wanted;
         let original = own.get(KEY)?.clone();
         let Value::Map(entries) = &mut new.value else { return None };
         let entry: &mut Entry = entries.iter_mut().rfind(|entry| entry.key == "exec")?;

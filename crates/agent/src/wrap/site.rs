@@ -198,7 +198,7 @@ impl<'a> Site<'a> {
         };
         let list = document.layout.span(args);
         let (range, new) = match (document.bytes.get(list.start), items.get(2)) {
-            (Some(b'['), Some(third)) => (list.start + 1..document.node_start(*third), ""),
+            (Some(b'['), Some(third)) => (list.start + 1..document.layout.span(*third).start, ""),
             // A JSON list's end is not recorded.
             (Some(b'['), None) => (list.start + 1..document.closing(items[1]), ""),
             (_, Some(third)) => (list.start..document.dash_before(*third), ""),
@@ -247,11 +247,6 @@ impl Document<'_> {
         // A byte order mark has no width.
         let marked = line == 0 && before.starts_with("\u{feff}".as_bytes());
         format!("{ending}{}", " ".repeat(indent - usize::from(marked)))
-    }
-
-    /// Where a node starts.
-    fn node_start(&self, place: Place) -> usize {
-        self.layout.span(place).start
     }
 
     /// The bracket that closes a list after its last item.

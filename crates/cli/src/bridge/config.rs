@@ -75,7 +75,7 @@ impl DockerConfig {
     /// The helper that docker asks about a registry.
     pub(super) fn helper(&self, registry: &str) -> Option<&str> {
         let root = self.root.as_ref()?;
-        let of = |server: &str| root.get("credHelpers")?.get(server)?.text(server).ok()?;
+        let of = |server: &str| root.get("credHelpers")?.get(server)?.as_text();
         let own = of(registry).or_else(|| match registry {
             "docker.io" => of("index.docker.io").or_else(|| of("https://index.docker.io/v1/")),
             _ => None,
@@ -94,9 +94,7 @@ impl DockerConfig {
         let best = keyring.lookup(image).into_iter().next();
         Ok(best.map(|(_, login)| FileLogin { login: login.clone(), whole_registry }))
     }
-}
 
-impl DockerConfig {
     /// The logins of all files.
     fn keyring(&self) -> Result<Keyring, Refusal> {
         // Docker itself knows only hosts. Tools that write paths, podman and skopeo, match whole
@@ -124,7 +122,7 @@ impl DockerConfig {
     pub(crate) fn helpers(&self) -> Vec<(String, String)> {
         let all = entries(self.root.as_ref().and_then(|root| root.get("credHelpers")));
         let named = |entry: &Entry| {
-            let helper = entry.value.text("credHelpers").ok()??;
+            let helper = entry.value.as_text()?;
             let server = entry.key.trim_start_matches("https://").split('/').next()?;
             Some((as_in_images(server), helper.to_owned()))
         };
@@ -133,8 +131,7 @@ impl DockerConfig {
 
     /// The helper of all other registries.
     pub(crate) fn store(&self) -> Option<&str> {
-        let store = self.root.as_ref()?.get("credsStore")?.text("credsStore").ok()??;
-        Some(store).filter(|name| !name.is_empty())
+        self.root.as_ref()?.get("credsStore")?.as_text().filter(|name| !name.is_empty())
     }
 }
 

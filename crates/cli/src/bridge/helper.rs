@@ -149,20 +149,16 @@ fn get(server: &str, globals: &Globals) -> Result<Option<DockerLogin>, Failure> 
 /// should report that, rather than an unexplained refusal by the registry.
 fn nothing(server: &str, found: &Lookup) -> Result<Option<DockerLogin>, Failure> {
     let mut failures = found.failures();
-    match failures.next() {
-        None => Ok(None),
-        Some(error) => {
-            let mut failure = Failure::from(error.clone()).note("server", inline(server));
-            for other in failures {
-                failure = failure.note("and", other.to_string());
-            }
-            if error.kind() == Kind::NotFound {
-                failure = failure
-                    .hint("`KEYWARD_IMAGE_BIN_DIR` names the directory of the providers' programs");
-            }
-            Err(failure)
-        }
+    let Some(error) = failures.next() else { return Ok(None) };
+    let mut failure = Failure::from(error.clone()).note("server", inline(server));
+    for other in failures {
+        failure = failure.note("and", other.to_string());
     }
+    if error.kind() == Kind::NotFound {
+        failure =
+            failure.hint("`KEYWARD_IMAGE_BIN_DIR` names the directory of the providers' programs");
+    }
+    Err(failure)
 }
 
 /// Lists the logins of every registry that a provider names without a `*`; others cannot be listed.

@@ -17,7 +17,7 @@ use std::{
 
 pub(crate) use self::{
     config::{DockerConfig, docker_config},
-    registries::{Registries, text, texts},
+    registries::{Registries, texts},
 };
 
 use clap::CommandFactory as _;

@@ -77,7 +77,8 @@ impl Registries {
             for entry in entries(registry.get("auths")) {
                 self.login(&entry.key, &entry.value, path)?;
             }
-            let directories = registry.get("config_path").and_then(text).unwrap_or_default();
+            let directories =
+                registry.get("config_path").and_then(Node::as_text).unwrap_or_default();
             let named = directories.split(':').filter(|directory| !directory.is_empty());
             self.directories.extend(named.map(PathBuf::from));
         }
@@ -100,7 +101,7 @@ impl Registries {
 
     /// Reads the `hosts.toml` of one registry.
     fn hosts(&mut self, registry: &str, root: &Node, path: &Path) -> Result<(), Refusal> {
-        let server = root.get("server").and_then(text).unwrap_or(registry);
+        let server = root.get("server").and_then(Node::as_text).unwrap_or(registry);
         self.header(server, root, path)?;
         let hosts = entries(root.get("host"));
         for host in hosts {
@@ -193,24 +194,16 @@ fn registry_of(name: &str) -> String {
 }
 
 pub(super) fn entries(node: Option<&Node>) -> &[Entry] {
-    match node.map(|node| &node.value) {
-        Some(Value::Map(entries)) => entries,
-        _ => &[],
-    }
+    node.map(Node::entries).unwrap_or_default()
 }
 
 /// A text, or the texts of a list.
 pub(crate) fn texts(node: Option<&Node>) -> Vec<&str> {
     match node.map(|node| &node.value) {
-        Some(Value::List(items)) => items.iter().filter_map(text).collect(),
+        Some(Value::List(items)) => items.iter().filter_map(Node::as_text).collect(),
         Some(Value::Text(text)) => vec![text.as_str()],
         _ => Vec::new(),
     }
-}
-
-/// The text of a node; `None` if it is none.
-pub(crate) fn text(node: &Node) -> Option<&str> {
-    node.text("").ok()?
 }
 
 pub(super) fn unreadable(path: &Path, error: &io::Error) -> Refusal {

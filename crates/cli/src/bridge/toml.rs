@@ -20,16 +20,11 @@ fn line(bytes: &[u8], at: usize) -> usize {
 }
 
 fn push_table(out: &mut String, table: &dyn TableLike) {
-    out.push('{');
-    for (number, (key, item)) in table.iter().enumerate() {
-        if number > 0 {
-            out.push(',');
-        }
+    push_all(out, ['{', '}'], table.iter(), |out, (key, item)| {
         json::push_text(out, key);
         out.push(':');
         push_item(out, item);
-    }
-    out.push('}');
+    });
 }
 
 fn push_item(out: &mut String, item: &Item) {
@@ -38,7 +33,7 @@ fn push_item(out: &mut String, item: &Item) {
         Item::Value(value) => push_value(out, value),
         Item::Table(table) => push_table(out, table),
         Item::ArrayOfTables(tables) => {
-            push_list(out, tables.iter(), |out, table| push_table(out, table));
+            push_all(out, ['[', ']'], tables.iter(), |out, table| push_table(out, table));
         }
     }
 }
@@ -47,22 +42,28 @@ fn push_value(out: &mut String, value: &Value) {
     match value {
         Value::String(text) => json::push_text(out, text.value()),
         Value::Boolean(value) => out.push_str(if *value.value() { "true" } else { "false" }),
-        Value::Array(items) => push_list(out, items.iter(), push_value),
+        Value::Array(items) => push_all(out, ['[', ']'], items.iter(), push_value),
         Value::InlineTable(table) => push_table(out, table),
         // Nothing that concerns logins is a number or a time.
         Value::Integer(_) | Value::Float(_) | Value::Datetime(_) => out.push_str("null"),
     }
 }
 
-fn push_list<T>(out: &mut String, items: impl Iterator<Item = T>, push: impl Fn(&mut String, T)) {
-    out.push('[');
+/// Adds items between brackets, with commas between them.
+fn push_all<T>(
+    out: &mut String,
+    [open, close]: [char; 2],
+    items: impl Iterator<Item = T>,
+    push: impl Fn(&mut String, T),
+) {
+    out.push(open);
     for (number, item) in items.enumerate() {
         if number > 0 {
             out.push(',');
         }
         push(out, item);
     }
-    out.push(']');
+    out.push(close);
 }
 
 #[cfg(test)]

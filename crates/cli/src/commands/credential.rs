@@ -39,7 +39,6 @@ pub(crate) struct Args {
     output: String,
 }
 
-/// Gets the credential and prints it.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     // With an explicit version, the request need not be readable.
     let asked = match (exec_request::read(&globals.surroundings), args.api_version) {
@@ -48,7 +47,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     };
     let version = args.api_version.or(asked.as_ref().map(|asked| asked.version));
     let form = asked.as_ref().map(|asked| asked.form).unwrap_or_default();
-    let globals = globals.clone().asked(asked);
+    let mut globals = globals.clone();
+    globals.asked = asked;
     let target = globals.target()?;
     let plan = globals.plan(target.clone())?;
     if plan.signer().is_some() {

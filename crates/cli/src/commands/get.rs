@@ -39,7 +39,6 @@ pub(crate) struct Args {
     server: server::Args,
 }
 
-/// Sends the request and prints the answer.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let raw = match (&args.raw, &args.resource) {
         (Some(raw), None) => raw,

@@ -4,7 +4,6 @@
 mod agent;
 pub(crate) mod completions;
 mod credential;
-#[cfg(unix)]
 mod demo;
 mod doctor;
 mod enroll;
@@ -17,15 +16,12 @@ mod man_pages;
 mod node;
 mod plan;
 mod plugin_test;
-#[cfg(unix)]
 mod proxy;
 mod sign;
 mod table;
-#[cfg(unix)]
 mod unwrap;
 mod version;
 mod whoami;
-#[cfg(unix)]
 mod wrap;
 
 use std::process::ExitCode;
@@ -59,20 +55,14 @@ pub(crate) enum Command {
     #[command(hide = true)]
     VerifyCredential(agent::VerifyArgs),
     Sign(sign::Args),
-    #[cfg(unix)]
     Wrap(wrap::Args),
-    #[cfg(unix)]
     Unwrap(unwrap::Args),
-    #[cfg(unix)]
     Proxy(Box<proxy::Args>),
     #[cfg(target_os = "linux")]
     Grant(Box<grant::Args>),
-    #[cfg(unix)]
     Demo(demo::Args),
-    #[cfg(unix)]
     #[command(hide = true)]
     DemoPlugin(demo::plugin::Args),
-    #[cfg(unix)]
     #[command(hide = true)]
     DemoSigner,
     Image(image::Args),
@@ -88,7 +78,6 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Runs the command.
     pub(crate) fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         if self.runs_plugins() {
             signals::watch();
@@ -111,19 +100,13 @@ impl Command {
             #[cfg(target_os = "linux")]
             Self::VerifyCredential(args) => agent::verify_credential(&args, globals)?,
             Self::Sign(args) => sign::run(&args, globals)?,
-            #[cfg(unix)]
             Self::Wrap(args) => wrap::run(&args, globals)?,
-            #[cfg(unix)]
             Self::Unwrap(args) => unwrap::run(&args, globals)?,
-            #[cfg(unix)]
             Self::Proxy(args) => return proxy::run(&args, globals),
             #[cfg(target_os = "linux")]
             Self::Grant(args) => grant::run(&args, globals)?,
-            #[cfg(unix)]
             Self::Demo(args) => demo::run(&args, globals)?,
-            #[cfg(unix)]
             Self::DemoPlugin(args) => return Ok(demo::plugin::run(&args)),
-            #[cfg(unix)]
             Self::DemoSigner => return Ok(keyward_demo::filekey::serve()),
             Self::Image(args) => return image::run(&args, globals),
             #[cfg(target_os = "linux")]
@@ -151,10 +134,8 @@ impl Command {
                 false
             }
             Self::Image(args) => args.runs_plugins(),
-            #[cfg(unix)]
-            Self::Wrap(_) | Self::Unwrap(_) => false,
-            #[cfg(unix)]
-            Self::DemoPlugin(_) | Self::DemoSigner | Self::Proxy(_) => false,
+            Self::Wrap(_) | Self::Unwrap(_) | Self::Proxy(_) => false,
+            Self::DemoPlugin(_) | Self::DemoSigner => false,
             _ => true,
         }
     }

@@ -82,7 +82,6 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
 
 /// The result.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Proof {
     signer: String,
     resident: bool,
@@ -107,7 +106,6 @@ struct Certificate {
 
 /// A verified signature.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Signature {
     scheme: &'static str,
     bytes: usize,

@@ -7,11 +7,9 @@ use clap::{Args as _, Command};
 #[cfg(target_os = "linux")]
 use super::{agent, grant, node};
 use super::{
-    completions, credential, doctor, enroll, get, image, man_pages, plan, plugin_test, sign,
-    version, whoami,
+    completions, credential, demo, doctor, enroll, get, image, man_pages, plan, plugin_test, proxy,
+    sign, unwrap, version, whoami, wrap,
 };
-#[cfg(unix)]
-use super::{demo, proxy, unwrap, wrap};
 
 /// The commands whose names occur among these words.
 pub(crate) fn among(words: &[OsString]) -> impl Iterator<Item = Command> {
@@ -41,19 +39,13 @@ const TABLE: &[(&str, Augment)] = &[
     #[cfg(target_os = "linux")]
     ("verify-credential", agent::VerifyArgs::augment_args),
     ("sign", sign::Args::augment_args),
-    #[cfg(unix)]
     ("wrap", wrap::Args::augment_args),
-    #[cfg(unix)]
     ("unwrap", unwrap::Args::augment_args),
-    #[cfg(unix)]
     ("proxy", proxy::Args::augment_args),
     #[cfg(target_os = "linux")]
     ("grant", grant::Args::augment_args),
-    #[cfg(unix)]
     ("demo", demo::Args::augment_args),
-    #[cfg(unix)]
     ("demo-plugin", demo::plugin::Args::augment_args),
-    #[cfg(unix)]
     ("demo-signer", |command| command),
     ("image", image::Args::augment_args),
     #[cfg(target_os = "linux")]

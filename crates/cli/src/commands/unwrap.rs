@@ -37,7 +37,6 @@ pub(crate) struct Args {
     dry_run: bool,
 }
 
-/// Unwraps the chosen users and reports the changes.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let journals = Journal::directory(&globals.surroundings).ok_or_else(no_home)?;
     let mut told = Vec::new();
@@ -62,22 +61,16 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
             }
         };
         let shown = file.display();
-        if !outcome.changed.is_empty() {
-            let verb = if args.dry_run { "would restore" } else { "restored" };
-            told.push(format!("{shown}: {verb} {}\n", output::list(&outcome.changed)));
-        }
-        if !outcome.restyled.is_empty() {
-            told.push(format!(
-                "{shown}: no record of {}, so the style may differ from the original\n",
-                output::list(&outcome.restyled)
-            ));
-        }
-        if !outcome.overwritten.is_empty() {
-            let users = output::list(&outcome.overwritten);
-            told.push(format!(
-                "{shown}: another program had overwritten {users}; nothing to restore\n"
-            ));
-        }
+        let mut line = |what: &str, users: &[String], rest: &str| {
+            if !users.is_empty() {
+                told.push(format!("{shown}: {what} {}{rest}\n", output::list(users)));
+            }
+        };
+        let verb = if args.dry_run { "would restore" } else { "restored" };
+        line(verb, &outcome.changed, "");
+        let style = ", so the style may differ from the original";
+        line("no record of", &outcome.restyled, style);
+        line("another program had overwritten", &outcome.overwritten, "; nothing to restore");
         if !args.dry_run {
             forget(globals, &outcome)?;
         }
@@ -96,8 +89,7 @@ fn wanted(
     journals: &std::path::Path,
 ) -> Result<BTreeMap<PathBuf, Option<Vec<String>>>, Failure> {
     if args.all {
-        let explicit = globals.flags.kubeconfig.as_deref();
-        let own = Kubeconfig::paths(&globals.surroundings, explicit).into_iter();
+        let own = Kubeconfig::paths(&globals.surroundings, globals.flags.kubeconfig()).into_iter();
         let known = Journal::list(journals).into_iter().map(|journal| journal.kubeconfig);
         let files = own.filter_map(|path| path.canonicalize().ok()).chain(known);
         return Ok(files.filter(|path| path.exists()).map(|path| (path, None)).collect());

@@ -32,7 +32,6 @@ struct Build {
     features: Vec<&'static str>,
 }
 
-/// Prints the version.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let build = Build {
         version: env!("CARGO_PKG_VERSION"),

@@ -31,7 +31,6 @@ pub(crate) struct Args {
     output: output::Output,
 }
 
-/// Sends the request and prints the user.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let server = Server::open(&args.server, globals)?;
     let send = |request| server.ask_bytes(request);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use keyward_agent::{
-    entry::{Entries, Entry, Stanza},
+    entry::{Entries, Entry},
     identity::Profile,
     wrap::{
         Edit, Journal, Part, Pin, Wrapping,
@@ -105,7 +105,6 @@ pub(crate) struct Args {
     wrapper: Option<PathBuf>,
 }
 
-/// Wraps the chosen users and reports the changes.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     if args.docker {
         return docker::wrap(globals, args.dry_run);
@@ -265,21 +264,8 @@ fn register<'a>(
         let named = overlay.or(user.place.file.as_deref()).unwrap_or(Path::new(""));
         let file = globals.surroundings.absolute(named);
         let file = file.canonicalize().unwrap_or(file);
-        let env: Vec<_> = exec
-            .env
-            .iter()
-            .map(|(name, value)| (name.clone(), value.expose().to_owned()))
-            .collect();
-        let stanza = Stanza {
-            command: &exec.command,
-            args: &exec.args,
-            env: &env,
-            api_version: exec.api_version.text(),
-            interactive_mode: exec.interactive_mode.text(),
-            provide_cluster_info: exec.provide_cluster_info,
-        };
         let name = output::inline(&user.name);
-        let mut entry = match Entry::new(&stanza, &file, &user.name, &globals.surroundings) {
+        let mut entry = match Entry::new(&exec, &file, &user.name, &globals.surroundings) {
             Ok(entry) => entry,
             Err(why) => {
                 output::tell(&format!(
@@ -336,11 +322,10 @@ fn overlay_file(
     write_overlay(&overlay, &out.to_json())
         .map_err(|error| Failure::failed(format!("`{shown}` cannot be written: {error}")))?;
     register(args, globals, config, out.users.iter(), Some(&overlay))?;
-    let files: Vec<_> =
-        Kubeconfig::paths(&globals.surroundings, globals.flags.kubeconfig.as_deref())
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
+    let files: Vec<_> = Kubeconfig::paths(&globals.surroundings, globals.flags.kubeconfig())
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
     let list = output::quoted(&format!("{shown}:{}", files.join(":")));
     output::print(&format!("wrote `{shown}`; put it first:\nexport KUBECONFIG={list}\n"))
 }

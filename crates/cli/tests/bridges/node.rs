@@ -58,7 +58,24 @@ fn a_change_of_the_configuration_counts_from_the_next_pull_on() {
     stage.provider("registry.example:5000", "second");
     assert_eq!(user(&ask(&stage, &json!({}))), "second");
     fs::remove_file(stage.path("providers.yaml")).unwrap();
+    for _ in 0..3 {
+        assert_eq!(user(&ask(&stage, &json!({}))), "nobody");
+    }
+    stage.provider("registry.example:5000", "third");
+    assert_eq!(user(&ask(&stage, &json!({}))), "third");
+}
+
+#[test]
+fn a_configuration_without_providers_can_be_removed_too() {
+    let stage = Stage::new();
+    let none =
+        "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders: []\n";
+    stage.write("providers.yaml", none);
     assert_eq!(user(&ask(&stage, &json!({}))), "nobody");
+    fs::remove_file(stage.path("providers.yaml")).unwrap();
+    for _ in 0..2 {
+        assert_eq!(user(&ask(&stage, &json!({}))), "nobody");
+    }
 }
 
 #[test]
@@ -250,6 +267,9 @@ fn a_removed_configuration_does_not_come_back_when_a_broken_one_follows() {
     ask(&stage, &json!({})).good();
     fs::remove_file(stage.path("providers.yaml")).unwrap();
     assert_eq!(user(&ask(&stage, &json!({}))), "nobody");
+    let left = fs::read_dir(stage.path("state")).unwrap().flatten();
+    let left = left.filter(|entry| entry.path().is_dir()).count();
+    assert_eq!(left, 0, "a configuration may hold secrets, so no copy is left");
     stage.write("providers.yaml", "kind: [oops\n");
     ask(&stage, &json!({})).bad(1, "providers.yaml");
 }

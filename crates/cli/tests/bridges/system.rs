@@ -228,7 +228,7 @@ fn a_program_that_others_can_change_does_not_become_a_service_of_root() {
     let stage = Stage::new();
     let open = stage.path("open");
     fs::create_dir(&open).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_keyward"), open.join("keyward")).unwrap();
+    keyward_testing::plugin::copy(Path::new(env!("CARGO_BIN_EXE_keyward")), &open.join("keyward"));
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
     let mut command = stage.program(&open.join("keyward"));
     command.args(["agent", "install-unit", "--system", "--dry-run"]);

@@ -99,7 +99,7 @@ impl Authority {
         let now = clock::now();
         let mut params =
             client_params(&request.name, &request.groups, now - LEEWAY, now + lifetime)?;
-        params.serial_number = Some(self.next_serial().1);
+        params.serial_number = Some(self.next_serial().into());
         let certificate = params
             .signed_by(request, &self.issuer)
             .map_err(Error::of("sign a certificate that was asked for"))?;

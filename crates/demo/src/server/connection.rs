@@ -17,7 +17,7 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::{HandshakeKind, ProtocolVersion, ServerConnection, pki_types::UnixTime};
 use tokio::{net::TcpStream, sync::watch};
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::TlsAcceptor;
 
 use super::{
     Shared,
@@ -123,6 +123,28 @@ impl Drop for Entry {
     }
 }
 
+/// Both protocols end alike; only the types differ.
+macro_rules! serve_until_told {
+    ($serving:expr, $told:expr) => {{
+        let mut serving = pin!($serving);
+        loop {
+            tokio::select! {
+                // A client that leaves early is no news.
+                _ = serving.as_mut() => break,
+                changed = $told.changed() => {
+                    let signal = *$told.borrow_and_update();
+                    match signal {
+                        _ if changed.is_err() => break,
+                        Signal::Serve => {}
+                        Signal::Drain => serving.as_mut().graceful_shutdown(),
+                        Signal::Cut => break,
+                    }
+                }
+            }
+        }
+    }};
+}
+
 /// Serves a connection to its end.
 pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream) {
     up(&shared.counters.connections);
@@ -150,66 +172,25 @@ pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream) {
     let http2 = session.alpn_protocol() == Some(b"h2");
     let connection =
         Arc::new(Connection { id, facts, requests: AtomicU64::new(0), signal, _entry: entry });
-    if http2 {
-        speak_http2(shared, connection, stream, told).await;
-    } else {
-        speak_http1(shared, connection, stream, told).await;
-    }
-}
-
-/// Both protocols end alike; only the types differ.
-macro_rules! serve_until_told {
-    ($serving:expr, $told:expr) => {{
-        let mut serving = pin!($serving);
-        loop {
-            tokio::select! {
-                // A client that leaves early is no news.
-                _ = serving.as_mut() => break,
-                changed = $told.changed() => {
-                    let signal = *$told.borrow_and_update();
-                    match signal {
-                        _ if changed.is_err() => break,
-                        Signal::Serve => {}
-                        Signal::Drain => serving.as_mut().graceful_shutdown(),
-                        Signal::Cut => break,
-                    }
-                }
-            }
-        }
-    }};
-}
-
-async fn speak_http1(
-    shared: Arc<Shared>,
-    connection: Arc<Connection>,
-    stream: TlsStream<TcpStream>,
-    mut told: watch::Receiver<Signal>,
-) {
-    let service =
-        service_fn(move |request| serve::answer(shared.clone(), connection.clone(), request));
-    let serving = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .serve_connection(TokioIo::new(stream), service)
-        .with_upgrades();
-    serve_until_told!(serving, told);
-}
-
-async fn speak_http2(
-    shared: Arc<Shared>,
-    connection: Arc<Connection>,
-    stream: TlsStream<TcpStream>,
-    mut told: watch::Receiver<Signal>,
-) {
     let streams = shared.streams;
+    let stream = TokioIo::new(stream);
     let service =
         service_fn(move |request| serve::answer(shared.clone(), connection.clone(), request));
-    let serving = http2::Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(streams)
-        // Tests end hundreds of watches at once; that is no attack.
-        .max_pending_accept_reset_streams(4096)
-        .serve_connection(TokioIo::new(stream), service);
-    serve_until_told!(serving, told);
+    if http2 {
+        let serving = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(streams)
+            // Tests end hundreds of watches at once; that is no attack.
+            .max_pending_accept_reset_streams(4096)
+            .serve_connection(stream, service);
+        serve_until_told!(serving, told);
+    } else {
+        let serving = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .serve_connection(stream, service)
+            .with_upgrades();
+        serve_until_told!(serving, told);
+    }
 }
 
 fn facts(shared: &Shared, session: &ServerConnection) -> Facts {

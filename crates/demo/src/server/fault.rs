@@ -38,8 +38,6 @@ pub enum Deed {
     Cut,
     /// Sends the answer's head, then cuts the connection.
     CutAfterHead,
-    /// Answers, and asks the client to close the connection (GOAWAY; `Connection: close`).
-    GoAway,
 }
 
 impl Fault {

@@ -2,16 +2,7 @@
 //!
 //! The server runs on its own thread and runtime, so that a test on any runtime, or on none, can use it. A
 //! [`Server`] is its handle: what it accepts ([`Users`]), its faults ([`Faults`]), and what it saw
-//! ([`Recorder`], [`Counts`]).
-//!
-//! ```
-//! use keyward_demo::server::{Server, User};
-//!
-//! let server = Server::setup().start()?;
-//! server.users().token("a-token", User::new("anna").group("dev"));
-//! assert!(server.url().starts_with("https://127.0.0.1:"));
-//! # Ok::<(), keyward_demo::Error>(())
-//! ```
+//! ([`Recorder`], [`Counts`]). The crate's own page has an example.
 
 pub mod answer;
 mod body;
@@ -205,7 +196,7 @@ pub(crate) struct Shared {
     gate: watch::Sender<Gate>,
     tls: RwLock<Arc<ServerConfig>>,
     checker: Arc<dyn ClientCertVerifier>,
-    streams: Option<u32>,
+    streams: u32,
 }
 
 impl Shared {

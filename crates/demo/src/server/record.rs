@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
@@ -54,21 +54,13 @@ impl Record {
 /// Keeps the last requests.
 #[derive(Debug)]
 pub struct Recorder {
-    limit: AtomicUsize,
+    limit: usize,
     records: Mutex<VecDeque<Record>>,
 }
 
 impl Recorder {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit: AtomicUsize::new(limit), records: Mutex::default() }
-    }
-
-    /// Keeps at most this many requests from now on; zero makes the server faster.
-    pub fn limit(&self, limit: usize) {
-        self.limit.store(limit, Ordering::Relaxed);
-        let mut records = self.records();
-        let excess = records.len().saturating_sub(limit);
-        records.drain(..excess);
+        Self { limit, records: Mutex::default() }
     }
 
     /// All records, oldest first.
@@ -92,18 +84,16 @@ impl Recorder {
     }
 
     pub(crate) fn wanted(&self) -> bool {
-        self.limit.load(Ordering::Relaxed) > 0
+        self.limit > 0
     }
 
+    /// Keeps a record, if any is [wanted](Self::wanted).
     pub(crate) fn push(&self, record: Record) {
-        let limit = self.limit.load(Ordering::Relaxed);
         let mut records = self.records();
-        while records.len() >= limit.max(1) {
+        if records.len() >= self.limit {
             records.pop_front();
         }
-        if limit > 0 {
-            records.push_back(record);
-        }
+        records.push_back(record);
     }
 
     fn records(&self) -> MutexGuard<'_, VecDeque<Record>> {
@@ -139,7 +129,7 @@ impl Counts {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) connections: AtomicU64,
     pub(crate) open: AtomicU64,
@@ -153,16 +143,7 @@ pub(crate) struct Counters {
 
 impl Counters {
     pub(crate) fn new() -> Self {
-        Self {
-            connections: AtomicU64::default(),
-            open: AtomicU64::default(),
-            handshakes: AtomicU64::default(),
-            resumed: AtomicU64::default(),
-            failed: AtomicU64::default(),
-            requests: AtomicU64::default(),
-            waiting: AtomicU64::default(),
-            statuses: (0..1000).map(|_| AtomicU64::default()).collect(),
-        }
+        Self { statuses: (0..1000).map(|_| AtomicU64::default()).collect(), ..Self::default() }
     }
 
     pub(crate) fn answered(&self, status: StatusCode) {

@@ -83,7 +83,6 @@ async fn decide(
                 return Err(io::Error::other("cut on purpose"));
             }
             Deed::CutAfterHead => cut_after_head = true,
-            Deed::GoAway => connection.drain(),
         }
     }
     let Some((user, proof)) = known else {

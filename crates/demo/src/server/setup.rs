@@ -31,11 +31,11 @@ pub struct Setup {
     certificates: ClientCertificates,
     tls: Tls,
     protocols: Vec<&'static str>,
-    streams: Option<u32>,
+    streams: u32,
     records: usize,
     workers: usize,
     forgetful: bool,
-    provider: Option<Arc<CryptoProvider>>,
+    provider: Arc<CryptoProvider>,
 }
 
 impl Default for Setup {
@@ -47,11 +47,11 @@ impl Default for Setup {
             certificates: ClientCertificates::default(),
             tls: Tls::default(),
             protocols: vec!["h2", "http/1.1"],
-            streams: Some(250),
+            streams: 250,
             records: 10_000,
             workers: 2,
             forgetful: false,
-            provider: None,
+            provider: Arc::new(ring::default_provider()),
         }
     }
 }
@@ -106,17 +106,10 @@ impl Setup {
         self
     }
 
-    /// Speaks only HTTP/2.
-    #[must_use]
-    pub fn only_http2(mut self) -> Self {
-        self.protocols = vec!["h2"];
-        self
-    }
-
     /// How many requests an HTTP/2 connection carries at once; 250 by default.
     #[must_use]
     pub fn streams(mut self, streams: u32) -> Self {
-        self.streams = Some(streams);
+        self.streams = streams;
         self
     }
 
@@ -137,7 +130,7 @@ impl Setup {
     /// A cryptography provider other than ring.
     #[must_use]
     pub fn provider(mut self, provider: Arc<CryptoProvider>) -> Self {
-        self.provider = Some(provider);
+        self.provider = provider;
         self
     }
 
@@ -169,7 +162,7 @@ impl Setup {
             connections: Connections::default(),
             gate: watch::Sender::new(Gate::Open),
             tls: RwLock::new(Arc::new(self.settings(&authority)?)),
-            checker: tls::checker(&authority, self.crypto())?,
+            checker: tls::checker(&authority, self.provider.clone())?,
             streams: self.streams,
         });
         let runtime = runtime::Builder::new_multi_thread()
@@ -197,7 +190,7 @@ impl Setup {
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
         let identity = authority.server(&names)?;
         let mut settings = tls::settings(
-            self.crypto(),
+            self.provider.clone(),
             authority,
             &identity,
             self.certificates,
@@ -209,9 +202,5 @@ impl Setup {
             settings.send_tls13_tickets = 0;
         }
         Ok(settings)
-    }
-
-    fn crypto(&self) -> Arc<CryptoProvider> {
-        self.provider.clone().unwrap_or_else(|| Arc::new(ring::default_provider()))
     }
 }

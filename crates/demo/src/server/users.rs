@@ -92,14 +92,12 @@ struct Token {
 impl Users {
     /// Accepts a bearer token forever.
     pub fn token(&self, token: &str, user: User) {
-        let entry = Token { user, until: None };
-        self.with(|table| table.tokens.insert(token.to_owned(), entry));
+        self.accept(token, Token { user, until: None });
     }
 
     /// Accepts a bearer token until this moment.
     pub fn token_until(&self, token: &str, user: User, until: SystemTime) {
-        let entry = Token { user, until: Some(until) };
-        self.with(|table| table.tokens.insert(token.to_owned(), entry));
+        self.accept(token, Token { user, until: Some(until) });
     }
 
     /// Rejects a bearer token from now on. Returns whether it was known.
@@ -151,6 +149,10 @@ impl Users {
     ) -> Option<(User, Proof)> {
         let (user, proof) = self.with(|table| table.identify(path, headers, certificate, now))?;
         Some((impersonated(headers).unwrap_or(user), proof))
+    }
+
+    fn accept(&self, token: &str, entry: Token) {
+        self.with(|table| table.tokens.insert(token.to_owned(), entry));
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Table) -> T) -> T {

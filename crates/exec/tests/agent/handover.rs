@@ -38,7 +38,7 @@ fn the_service_manager_is_told_which_process_serves_now() {
     let program = stage.dir.path().join("keyward-agent");
     let install = || {
         let new = stage.dir.path().join("new");
-        fs::copy(keyward_testing::plugin::agent(), &new).unwrap();
+        keyward_testing::plugin::copy(keyward_testing::plugin::agent(), &new);
         fs::rename(new, &program).unwrap();
     };
     install();
@@ -76,7 +76,7 @@ fn replace(before: &str, after: &str) {
         let wanted = |name: &str| name != "keyward-agent" || serving == name;
         for (from, name) in programs.into_iter().filter(|(_, name)| wanted(name)) {
             let new = bin.join(format!("{name}.new"));
-            fs::copy(from, &new).unwrap();
+            keyward_testing::plugin::copy(from, &new);
             fs::rename(new, bin.join(name)).unwrap();
         }
     };

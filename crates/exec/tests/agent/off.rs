@@ -51,7 +51,7 @@ fn a_directory_that_is_a_link_is_done_without() {
 fn without_keyward_the_plugin_runs_unless_a_policy_might_forbid_it() {
     let stage = Stage::new();
     let alone = stage.dir.path().join("keyward-exec");
-    fs::copy(exec(), &alone).unwrap();
+    keyward_testing::plugin::copy(exec(), &alone);
     let run = || {
         let mut command = stage.command(&alone);
         command.arg("--").args(stage.words());

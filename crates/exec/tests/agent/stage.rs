@@ -11,8 +11,9 @@ use std::{
 
 use keyward_agent::{
     Address, connect_or_start,
-    entry::{Entries, Entry, Stanza},
+    entry::{Entries, Entry},
 };
+use keyward_host::kubeconfig::{ApiVersion, Exec, InteractiveMode};
 use keyward_process::surroundings::{Fixed, Surroundings};
 use keyward_protocol::agent::Ask;
 use serde_json::Value;
@@ -134,16 +135,15 @@ impl Stage {
     fn entry(&self) -> (Entry, Surroundings) {
         let surroundings = self.surroundings();
         let [command, script] = self.words();
-        let stanza = Stanza {
-            command: &command,
-            args: &[script],
-            env: &[],
-            api_version: VERSION,
-            interactive_mode: "IfAvailable",
-            provide_cluster_info: false,
+        let exec = Exec {
+            command,
+            args: vec![script],
+            api_version: ApiVersion::parse(VERSION),
+            interactive_mode: InteractiveMode::IfAvailable,
+            ..Exec::default()
         };
         let kubeconfig = self.dir.path().join("home/.kube/config");
-        (Entry::new(&stanza, &kubeconfig, "ann", &surroundings).unwrap(), surroundings)
+        (Entry::new(&exec, &kubeconfig, "ann", &surroundings).unwrap(), surroundings)
     }
 
     pub(crate) fn register(&self) {

@@ -29,8 +29,8 @@ struct Rejections {
     until: Duration,
     /// Immediate refreshes of values that were accepted before they were rejected.
     allowance: Allowance,
-    /// A value was rejected and has not been replaced yet.
-    pending: Option<Rejection>,
+    /// A value was rejected and has not been replaced yet: why the next run happens.
+    pending: Option<Occasion>,
 }
 
 /// Limits refreshes to one a second on average, in bursts of up to a minute's worth.
@@ -54,12 +54,6 @@ impl Allowance {
     }
 }
 
-/// What the server said, where that is known, and whether it had accepted the value before.
-struct Rejection {
-    response: Option<Arc<Response>>,
-    was_accepted: bool,
-}
-
 /// The longest backoff; and how long a value has to work after one before a rejection counts as the
 /// first again.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -73,12 +67,7 @@ impl Backoff {
 
     /// Why the next run happens.
     pub(super) fn occasion(&self) -> Occasion {
-        match &self.rejections.pending {
-            Some(Rejection { response, was_accepted }) => {
-                Occasion::Rejected { response: response.clone(), was_accepted: *was_accepted }
-            }
-            None => Occasion::Needed,
-        }
+        self.rejections.pending.clone().unwrap_or(Occasion::Needed)
     }
 
     /// A run that somebody waited for failed.
@@ -119,7 +108,7 @@ impl Backoff {
             rejections.streak = 0;
         }
         rejections.streak = rejections.streak.saturating_add(1);
-        rejections.pending = Some(Rejection { response, was_accepted });
+        rejections.pending = Some(Occasion::Rejected { response, was_accepted });
         true
     }
 

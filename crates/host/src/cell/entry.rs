@@ -15,7 +15,7 @@ use keyward_process::clock::Clock;
 /// A value with the times that matter for it, in copies.
 pub(super) struct Entry<T> {
     copies: ThreadCopies<T>,
-    serial: u64,
+    pub(super) serial: u64,
     /// From when on a call has more to do than to hand it out; wall-clock milliseconds. Never later
     /// than the first moment after the end, so until then the value is good.
     due: AtomicI64,
@@ -65,10 +65,6 @@ impl<T: CacheValue> Entry<T> {
 }
 
 impl<T> Entry<T> {
-    pub(super) fn serial(&self) -> u64 {
-        self.serial
-    }
-
     #[inline]
     pub(super) fn due(&self) -> i64 {
         self.due.load(Ordering::Relaxed)

@@ -189,15 +189,13 @@ impl<T: CacheValue> Cell<T> {
     /// leaves the run to the next one.
     pub(crate) async fn value(&self) -> Result<Arc<T>, Error> {
         for _ in 0..ROUNDS {
-            match self.ask(Shared::launch) {
-                Joined::Known(result) => return result,
-                Joined::Wait(mut waiter) => {
-                    let taken =
-                        poll_fn(|cx| waiter.poll_with(cx, |completed| self.0.take(completed)));
-                    if let Some(result) = taken.await {
-                        return result;
-                    }
-                }
+            let mut waiter = match self.ask(Shared::launch) {
+                Ok(waiter) => waiter,
+                Err(known) => return known,
+            };
+            let taken = poll_fn(|cx| waiter.poll_with(cx, |completed| self.0.take(completed)));
+            if let Some(result) = taken.await {
+                return result;
             }
         }
         Err(too_short())
@@ -207,13 +205,14 @@ impl<T: CacheValue> Cell<T> {
     /// happens on this thread, which spares a program that needs one value a second thread.
     pub(crate) fn value_blocking(&self) -> Result<Arc<T>, Error> {
         for _ in 0..ROUNDS {
-            match self.ask(|shared, occasion, completer| shared.fly(&occasion, completer)) {
-                Joined::Known(result) => return result,
-                Joined::Wait(waiter) => {
-                    if let Some(result) = self.0.take(&waiter.wait(None).unwrap_or_else(lost)) {
-                        return result;
-                    }
-                }
+            let fly =
+                |shared: &Arc<Shared<T>>, occasion, completer| shared.fly(&occasion, completer);
+            let waiter = match self.ask(fly) {
+                Ok(waiter) => waiter,
+                Err(known) => return known,
+            };
+            if let Some(result) = self.0.take(&waiter.wait(None).unwrap_or_else(lost)) {
+                return result;
             }
         }
         Err(too_short())
@@ -232,7 +231,7 @@ impl<T: CacheValue> Cell<T> {
         let now = shared.clock.elapsed();
         let mut backoff = lock(&shared.backoff);
         let kept = shared.kept.load();
-        if kept.as_ref().is_none_or(|kept| kept.serial() != serial) {
+        if kept.as_ref().is_none_or(|kept| kept.serial != serial) {
             return;
         }
         if backoff.reject(now, was_accepted, response) {
@@ -261,35 +260,28 @@ impl<T: CacheValue> Cell<T> {
         history
     }
 
+    /// Joins a run, or has `run` start one. The error is what is known without one.
     fn ask(
         &self,
         run: impl FnOnce(&Arc<Shared<T>>, Occasion, Completer<Completed<T>>),
-    ) -> Joined<T> {
+    ) -> Result<Waiter<Completed<T>>, Result<Arc<T>, Error>> {
         if let Some(value) = self.current() {
-            return Joined::Known(Ok(value));
+            return Err(Ok(value));
         }
         let known = || match self.0.peek() {
             Some(value) => Some(Ok(value)),
             None => lock(&self.0.backoff).error(self.0.clock.elapsed()).map(Err),
         };
-        match self.0.flight.join_unless(known, |completer| {
+        self.0.flight.join_unless(known, |completer| {
             let occasion = lock(&self.0.backoff).occasion();
             run(&self.0, occasion, completer);
-        }) {
-            Err(result) => Joined::Known(result),
-            Ok(waiter) => Joined::Wait(waiter),
-        }
+        })
     }
 }
 
 /// A caller that joined a renewal which failed asks again; one whose value expired on the way to it
 /// does too. Each round is a run, so somebody who got nothing by then will not.
 const ROUNDS: usize = 4;
-
-enum Joined<T> {
-    Known(Result<Arc<T>, Error>),
-    Wait(Waiter<Completed<T>>),
-}
 
 struct Shared<T> {
     fetch: Box<dyn Fetch<T>>,

@@ -398,9 +398,7 @@ fn a_caller_that_may_block_runs_it_itself_and_others_share_it() {
         let first = scope.spawn(|| cell.value_blocking().unwrap().0);
         begins.recv().unwrap();
         // Under way already: this one finds a waiter.
-        let Joined::Wait(waiter) = cell.ask(|_, _, _| panic!("a second run")) else {
-            panic!("a value")
-        };
+        let Ok(waiter) = cell.ask(|_, _, _| panic!("a second run")) else { panic!("a value") };
         assert_eq!(*threads.lock().unwrap(), [first.thread().id()]);
         go.send(()).unwrap();
         assert!(waiter.wait(None).unwrap().result.is_ok());

@@ -155,9 +155,9 @@ impl PluginRunner {
     /// our own runs is.
     pub fn accept(&self, output: &Output) -> Result<Fetched<Credential>, Error> {
         let (code, status, took) = counted(Ok(output));
-        self.ends.observer().ran(self.plugin.command(), code, status, took);
+        self.ends.observer.ran(self.plugin.command(), code, status, took);
         let result = self.read_foreign(output);
-        self.ends.observer().refreshed(took, result.is_ok());
+        self.ends.observer.refreshed(took, result.is_ok());
         result
     }
 
@@ -177,7 +177,7 @@ impl PluginRunner {
         let admitted = self.plan.rules().admit(command, self.plan.surroundings());
         let kind = admitted.as_ref().err().map(Error::kind);
         let denied = matches!(kind, Some(Kind::NotAllowed | Kind::BadConfig));
-        let observer = self.ends.observer();
+        let observer = &self.ends.observer;
         observer.judged(!denied);
         let status = match kind {
             Some(Kind::NotFound) => CallStatus::PluginNotFoundError,
@@ -192,7 +192,7 @@ impl PluginRunner {
     fn run(&self, run: &RunSettings<'_>, program: &Program) -> Result<Output, Failure> {
         let result = run.run(&run.invocation(program), &Cancel::default());
         let (code, status, took) = counted(result.as_ref());
-        self.ends.observer().ran(self.plugin.command(), code, status, took);
+        self.ends.observer.ran(self.plugin.command(), code, status, took);
         result
     }
 
@@ -232,7 +232,7 @@ impl PluginRunner {
             return Ok(());
         };
         let command = self.plugin.command();
-        self.ends.observer().invalid_certificate(command);
+        self.ends.observer.invalid_certificate(command);
         if self.plan.settings().strict {
             return Err(what);
         }
@@ -247,7 +247,7 @@ impl PluginRunner {
         expires: Option<Timestamp>,
         now: Timestamp,
     ) {
-        let observer = self.ends.observer();
+        let observer = &self.ends.observer;
         observer.expires(expires, now);
         if let Some(old) = old
             && !new.is_some_and(|new| Arc::ptr_eq(old, new))
@@ -275,7 +275,7 @@ impl Fetch<Credential> for PluginRunner {
         let start = self.clock.elapsed();
         let result = self.attempt(occasion);
         let took = self.clock.elapsed().saturating_sub(start);
-        self.ends.observer().refreshed(took, result.is_ok());
+        self.ends.observer.refreshed(took, result.is_ok());
         result.map_err(|error| {
             let error = error.needed_by(self.plan.needed_by());
             match error.kind() {

@@ -12,8 +12,7 @@ use keyward_protocol::{
 
 use super::{
     ApiVersion, AuthProvider, Class, Cluster, Context, Exec, InteractiveMode, Kubeconfig, Lines,
-    Named, Place, Problem, Subject, User,
-    field::{Reader, is_null},
+    Named, Place, Problem, Subject, User, field::Reader, types::Listed,
 };
 
 /// Reads one document. All its problems are added to `problems`; what is returned is only
@@ -73,9 +72,9 @@ impl Reader<'_> {
                         self.entry(&mut config, &list, item);
                     }
                     match list.as_str() {
-                        "clusters" => self.unique(&config.clusters, &list, Subject::Cluster),
-                        "users" => self.unique(&config.users, &list, Subject::User),
-                        _ => self.unique(&config.contexts, &list, Subject::Context),
+                        "clusters" => self.unique(&config.clusters, &list),
+                        "users" => self.unique(&config.users, &list),
+                        _ => self.unique(&config.contexts, &list),
                     }
                 }
                 "preferences" => self.preferences(entry, &mut config),
@@ -100,9 +99,9 @@ impl Reader<'_> {
     /// Adds an entry of a list to the configuration; gives back one of another list.
     fn entry(&mut self, config: &mut Kubeconfig, list: &str, item: Node) -> Option<Node> {
         match list {
-            "clusters" => config.clusters.push(self.cluster(item)),
-            "users" => config.users.push(self.user(item)),
-            "contexts" => config.contexts.push(self.context(item)),
+            "clusters" => config.clusters.push(self.named(item, "cluster", Self::cluster)),
+            "users" => config.users.push(self.named(item, "user", Self::user)),
+            "contexts" => config.contexts.push(self.named(item, "context", Self::context)),
             _ => return Some(item),
         }
         None
@@ -110,16 +109,12 @@ impl Reader<'_> {
 
     /// Keeps a text that is not null, and its line.
     fn last(&mut self, entry: Entry, kept: &mut Option<(u32, String)>) {
-        if !is_null(&entry) {
+        if !entry.value.is_null() {
             *kept = Some((entry.line, self.text(entry)));
         }
     }
 
-    fn cluster(&mut self, item: Node) -> Named<Cluster> {
-        self.named(item, "cluster", Subject::Cluster, Self::cluster_fields)
-    }
-
-    fn cluster_fields(&mut self, node: Node) -> Cluster {
+    fn cluster(&mut self, node: Node) -> Cluster {
         let mut cluster = Cluster::default();
         for entry in self.fields(node) {
             self.lines.note(&entry.key, entry.line);
@@ -140,11 +135,7 @@ impl Reader<'_> {
         cluster
     }
 
-    fn user(&mut self, item: Node) -> Named<User> {
-        self.named(item, "user", Subject::User, Self::user_fields)
-    }
-
-    fn user_fields(&mut self, node: Node) -> User {
+    fn user(&mut self, node: Node) -> User {
         let mut user = User::default();
         for entry in self.fields(node) {
             self.lines.note(&entry.key, entry.line);
@@ -167,8 +158,8 @@ impl Reader<'_> {
                         .map(|entry| (entry.key.clone(), self.texts(entry)))
                         .collect();
                 }
-                "exec" if !is_null(&entry) => user.exec = Some(self.exec(entry)),
-                "auth-provider" if !is_null(&entry) => {
+                "exec" if !entry.value.is_null() => user.exec = Some(self.exec(entry)),
+                "auth-provider" if !entry.value.is_null() => {
                     user.auth_provider = Some(self.auth_provider(entry));
                 }
                 "extensions" => user.extensions = self.extensions(entry),
@@ -256,11 +247,7 @@ impl Reader<'_> {
         provider
     }
 
-    fn context(&mut self, item: Node) -> Named<Context> {
-        self.named(item, "context", Subject::Context, Self::context_fields)
-    }
-
-    fn context_fields(&mut self, node: Node) -> Context {
+    fn context(&mut self, node: Node) -> Context {
         let mut context = Context::default();
         for entry in self.fields(node) {
             self.lines.note(&entry.key, entry.line);
@@ -314,11 +301,10 @@ impl Reader<'_> {
     }
 
     /// An entry `{name, INNER}`.
-    fn named<T: Default>(
+    fn named<T: Listed + Default>(
         &mut self,
         item: Node,
         inner: &'static str,
-        subject: fn(String) -> Subject,
         read: fn(&mut Self, Node) -> T,
     ) -> Named<T> {
         let place = self.place(item.line);
@@ -331,19 +317,19 @@ impl Reader<'_> {
             }
         }
         let name = name.map(|entry| self.text(entry)).unwrap_or_default();
-        self.subject = Some(subject(name));
+        self.subject = Some(T::SUBJECT(name));
         self.lines = Lines::default();
         let value = body.map(|node| read(self, node)).unwrap_or_default();
         let (Subject::Cluster(name) | Subject::User(name) | Subject::Context(name)) =
-            self.subject.take().unwrap_or_else(|| subject(String::new()));
+            self.subject.take().unwrap_or_else(|| T::SUBJECT(String::new()));
         Named { name, place, lines: self.lines, value }
     }
 
-    fn unique<T>(&mut self, list: &[Named<T>], field: &str, subject: fn(String) -> Subject) {
+    fn unique<T: Listed>(&mut self, list: &[Named<T>], field: &str) {
         let mut known: HashMap<&str, &Place> = HashMap::with_capacity(list.len());
         for named in list {
             if let Some(first) = known.get(named.name.as_str()) {
-                self.subject = Some(subject(named.name.clone()));
+                self.subject = Some(named.subject());
                 self.twice(&named.name, first, named.place.clone(), field);
                 self.subject = None;
             } else {

@@ -140,7 +140,3 @@ impl<'a> Reader<'a> {
         Place { file: self.file.clone(), line }
     }
 }
-
-pub(super) fn is_null(entry: &Entry) -> bool {
-    entry.value.is_null()
-}

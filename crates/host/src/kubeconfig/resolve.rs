@@ -21,8 +21,10 @@ impl Kubeconfig {
     ) -> Result<Target, Error> {
         let pod = Pod::new(surroundings);
         let choice = self.choose(overrides).map_err(|p| self.suggest(vec![p], overrides))?;
-        match self.judge(choice, overrides, surroundings) {
-            Ok(judged) => self.finish(judged, overrides, surroundings, &pod).map_err(report),
+        match self.judge(&choice, overrides, surroundings) {
+            Ok(entries) => {
+                self.finish(&choice, entries, overrides, surroundings, &pod).map_err(report)
+            }
             Err(problems) => match problems.as_slice() {
                 [only] if only.class == Class::EmptyConfig => match pod.target(overrides) {
                     Some(target) => target.map_err(report),
@@ -62,13 +64,13 @@ impl Kubeconfig {
         Ok(Chosen { context_name, context, user_name, user, cluster_name, cluster })
     }
 
-    /// Puts the overrides on the entries and validates both.
-    fn judge<'a>(
+    /// Puts the overrides on the user and the cluster, and validates both.
+    fn judge(
         &self,
-        choice: Chosen<'a>,
+        choice: &Chosen<'_>,
         overrides: &Overrides,
         surroundings: &Surroundings,
-    ) -> Result<Judged<'a>, Vec<Problem>> {
+    ) -> Result<(Named<User>, Named<Cluster>), Vec<Problem>> {
         let mut problems = Vec::new();
         // What is only in memory must be whole even if another context is named, as in the reference.
         let in_memory = self.current_context_place.file.is_none();
@@ -86,23 +88,20 @@ impl Kubeconfig {
         let mut user = named(choice.user, choice.user_name);
         let mut cluster = named(choice.cluster, choice.cluster_name);
         overrides.mark(&mut user.lines, &mut cluster.lines);
-        if let Err(problem) = path::settle_user(&mut user.value, &user.place, surroundings) {
-            problems.push(problem.about(user.subject()));
-        }
+        let settled = path::settle_user(&mut user.value, &user.place, surroundings);
+        problems.extend(settled.err().map(|problem| problem.about(user.subject())));
         overrides.apply_user(&mut user.value);
         Judge::of(&user, surroundings, &mut problems).user(&user.value);
 
-        if let Err(problem) = path::settle_cluster(&mut cluster.value, &cluster.place, surroundings)
-        {
-            problems.push(problem.about(cluster.subject()));
-        }
+        let settled = path::settle_cluster(&mut cluster.value, &cluster.place, surroundings);
+        problems.extend(settled.err().map(|problem| problem.about(cluster.subject())));
         overrides.apply_cluster(&mut cluster.value);
         if cluster.place.file.is_none() && cluster.value == Cluster::default() {
-            problems.push(self.nothing(&choice, problems.is_empty()));
+            problems.push(self.nothing(choice, problems.is_empty()));
         } else {
             Judge::of(&cluster, surroundings, &mut problems).cluster(&cluster.value);
         }
-        if problems.is_empty() { Ok(Judged { choice, user, cluster }) } else { Err(problems) }
+        if problems.is_empty() { Ok((user, cluster)) } else { Err(problems) }
     }
 
     /// There is no cluster. If that is the only problem, it is one of having nothing configured.
@@ -188,12 +187,12 @@ impl Kubeconfig {
     /// Everything is valid: reads the files it names and decides what may be sent.
     fn finish(
         &self,
-        judged: Judged<'_>,
+        choice: &Chosen<'_>,
+        (user, cluster): (Named<User>, Named<Cluster>),
         overrides: &Overrides,
         surroundings: &Surroundings,
         pod: &Pod<'_>,
     ) -> Result<Target, Vec<Problem>> {
-        let Judged { choice, user, cluster } = judged;
         let said = choice.context.map_or("", |c| &c.value.namespace);
         let over = set(overrides.namespace.as_ref());
         let namespace = match over {
@@ -245,13 +244,6 @@ struct Chosen<'a> {
     user: Option<&'a Named<User>>,
     cluster_name: &'a str,
     cluster: Option<&'a Named<Cluster>>,
-}
-
-/// The chosen entries with overrides applied, found valid.
-struct Judged<'a> {
-    choice: Chosen<'a>,
-    user: Named<User>,
-    cluster: Named<Cluster>,
 }
 
 pub(super) fn find<'a, T>(list: &'a [Named<T>], name: &str) -> Option<&'a Named<T>> {

@@ -90,6 +90,10 @@ impl Listed for User {
     const SUBJECT: fn(String) -> Subject = Subject::User;
 }
 
+impl Listed for Context {
+    const SUBJECT: fn(String) -> Subject = Subject::Context;
+}
+
 /// A cluster, as its entry says: paths are made absolute when a [`Target`] is resolved.
 #[derive(Clone, Default, PartialEq)]
 #[expect(missing_docs, reason = "the names are the kubeconfig's")]

@@ -16,8 +16,7 @@ impl Kubeconfig {
         out.text("kind", "Config");
         out.text("apiVersion", "v1");
         if self.preferences_colors || !self.preferences_extensions.is_empty() {
-            out.key("preferences");
-            out.open('{');
+            out.begin("preferences", '{');
             out.flag("colors", self.preferences_colors);
             out.extensions(&self.preferences_extensions);
             out.close('}');
@@ -104,8 +103,7 @@ impl Writer {
             self.texts("as-groups", &impersonate.groups);
         }
         if !impersonate.extra.is_empty() {
-            self.key("as-user-extra");
-            self.open('{');
+            self.begin("as-user-extra", '{');
             for (key, values) in &impersonate.extra {
                 self.texts(key, values);
             }
@@ -114,11 +112,9 @@ impl Writer {
     }
 
     fn auth_provider(&mut self, provider: &AuthProvider) {
-        self.key("auth-provider");
-        self.open('{');
+        self.begin("auth-provider", '{');
         self.text("name", &provider.name);
-        self.key("config");
-        self.open('{');
+        self.begin("config", '{');
         for (key, value) in &provider.config {
             self.text(key, value.expose());
         }
@@ -127,12 +123,10 @@ impl Writer {
     }
 
     fn exec(&mut self, exec: &Exec) {
-        self.key("exec");
-        self.open('{');
+        self.begin("exec", '{');
         self.text("command", &exec.command);
         self.texts("args", &exec.args);
-        self.key("env");
-        self.open('[');
+        self.begin("env", '[');
         for (name, value) in &exec.env {
             self.item();
             self.open('{');
@@ -160,8 +154,7 @@ impl Writer {
         if extensions.is_empty() {
             return;
         }
-        self.key("extensions");
-        self.open('[');
+        self.begin("extensions", '[');
         for extension in sorted(extensions) {
             self.item();
             self.open('{');
@@ -180,14 +173,12 @@ impl Writer {
         list: &[Named<T>],
         write: impl Fn(&mut Self, &T),
     ) {
-        self.key(key);
-        self.open('[');
+        self.begin(key, '[');
         for named in sorted(list) {
             self.item();
             self.open('{');
             self.text("name", &named.name);
-            self.key(inner);
-            self.open('{');
+            self.begin(inner, '{');
             write(self, &named.value);
             self.close('}');
             self.close('}');
@@ -211,8 +202,7 @@ impl Writer {
     }
 
     fn texts(&mut self, key: &str, texts: &[String]) {
-        self.key(key);
-        self.open('[');
+        self.begin(key, '[');
         for text in texts {
             self.item();
             json::push_text(&mut self.text, text);
@@ -235,6 +225,12 @@ impl Writer {
         self.item();
         json::push_text(&mut self.text, key);
         self.text.push_str(": ");
+    }
+
+    /// Begins a field that is a list or a mapping.
+    fn begin(&mut self, key: &str, bracket: char) {
+        self.key(key);
+        self.open(bracket);
     }
 
     /// Starts a new line for the next item, with a comma after the one before.

@@ -92,17 +92,13 @@ impl CallStatus {
 
 /// The ends of all certificates that the sources of one registry hold.
 pub(crate) struct Ends {
-    observer: Arc<dyn Observer>,
+    pub(crate) observer: Arc<dyn Observer>,
     known: Mutex<HashMap<u64, Timestamp>>,
 }
 
 impl Ends {
     pub(crate) fn new(observer: Arc<dyn Observer>) -> Self {
         Self { observer, known: Mutex::default() }
-    }
-
-    pub(crate) fn observer(&self) -> &Arc<dyn Observer> {
-        &self.observer
     }
 
     /// What the source `id` has now; a source without a certificate does not count.

@@ -30,7 +30,7 @@ pub struct Draft {
     rules: Rules,
     surroundings: Surroundings,
     settings: PlanSettings,
-    choice: Choice,
+    pub(crate) choice: Choice,
     wrapper: Option<String>,
     passed_over: Option<String>,
     warnings: Vec<String>,
@@ -132,10 +132,6 @@ impl Draft {
     /// Whether the user's credentials are used as they are, so that nothing is run or asked for them.
     pub fn is_static(&self) -> bool {
         matches!(self.choice, Choice::Static(_))
-    }
-
-    pub(crate) fn choice(&self) -> &Choice {
-        &self.choice
     }
 
     /// The program that the kubeconfig has in front of the plugin's command, as `keyward wrap` puts it
@@ -267,7 +263,7 @@ impl Draft {
         if fixed.certificate.is_some() {
             self.passed_over = Some(format!(
                 "signer `{}` does not run, because the user has a client certificate with its key",
-                inline(config.command())
+                inline(&config.command)
             ));
             return Choice::Static(fixed);
         }

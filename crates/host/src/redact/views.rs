@@ -128,10 +128,9 @@ impl View {
 
     /// From where in the text a part of the view comes.
     fn place(&self, part: &Range<usize>) -> Range<usize> {
-        match self.from.get(part.clone()) {
-            Some([first, .., last]) => first.start as usize..last.end as usize,
-            Some([only]) => only.start as usize..only.end as usize,
-            _ => 0..0,
+        match self.from.get(part.clone()).and_then(|from| from.first().zip(from.last())) {
+            Some((first, last)) => first.start as usize..last.end as usize,
+            None => 0..0,
         }
     }
 
@@ -162,40 +161,35 @@ impl View {
 
     /// With the escapes of JSON (and of most languages' quoted texts) resolved.
     fn unescaped(&self) -> Option<Self> {
-        memchr::memchr(b'\\', &self.bytes)?;
-        let mut view = Self::with_capacity(self.bytes.len());
-        let mut at = 0;
-        while at < self.bytes.len() {
-            let (byte, width) = match &self.bytes[at..] {
-                [b'\\', b'u', b'0', b'0', high, low, ..] => match hex_pair(*high, *low) {
-                    Some(byte) => (byte, 6),
-                    None => (b'\\', 1),
-                },
-                [b'\\', b'n', ..] => (b'\n', 2),
-                [b'\\', b'r', ..] => (b'\r', 2),
-                [b'\\', b't', ..] => (b'\t', 2),
-                [b'\\', other, ..] => (*other, 2),
-                [byte, ..] => (*byte, 1),
-                [] => break,
-            };
-            view.push(byte, self.place(&(at..at + width)));
-            at += width;
-        }
-        Some(view)
+        self.decoded(b'\\', |after| match after {
+            [b'u', b'0', b'0', high, low, ..] => Some((hex_pair(*high, *low)?, 6)),
+            [b'n', ..] => Some((b'\n', 2)),
+            [b'r', ..] => Some((b'\r', 2)),
+            [b't', ..] => Some((b'\t', 2)),
+            [other, ..] => Some((*other, 2)),
+            [] => None,
+        })
     }
 
     /// With `%XX` resolved, as in URLs.
     fn percent_decoded(&self) -> Option<Self> {
-        memchr::memchr(b'%', &self.bytes)?;
+        self.decoded(b'%', |after| match after {
+            [high, low, ..] => Some((hex_pair(*high, *low)?, 3)),
+            _ => None,
+        })
+    }
+
+    /// With every escape resolved that begins with `sign`. `decode` returns the byte that what follows
+    /// the sign stands for, and the width of the escape; `None` if it is no escape.
+    fn decoded(&self, sign: u8, decode: impl Fn(&[u8]) -> Option<(u8, usize)>) -> Option<Self> {
+        memchr::memchr(sign, &self.bytes)?;
         let mut view = Self::with_capacity(self.bytes.len());
         let mut at = 0;
         while at < self.bytes.len() {
-            let decoded = match &self.bytes[at..] {
-                [b'%', high, low, ..] => hex_pair(*high, *low),
-                _ => None,
-            };
-            let width = if decoded.is_some() { 3 } else { 1 };
-            view.push(decoded.unwrap_or(self.bytes[at]), self.place(&(at..at + width)));
+            let byte = self.bytes[at];
+            let escape = if byte == sign { decode(&self.bytes[at + 1..]) } else { None };
+            let (byte, width) = escape.unwrap_or((byte, 1));
+            view.push(byte, self.place(&(at..at + width)));
             at += width;
         }
         Some(view)

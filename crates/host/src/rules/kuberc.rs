@@ -199,27 +199,13 @@ struct Document {
     line: u32,
 }
 
-#[derive(PartialEq, Clone, Copy)]
-enum Version {
-    V1Alpha1,
-    V1Beta1,
-}
-
 impl Document {
-    fn version(&self) -> Option<Version> {
-        let is = |key: &str, text: &str| {
-            self.node.get(key).and_then(Node::as_text).is_some_and(|found| found == text)
-        };
-        if !is("kind", "Preference") {
-            return None;
-        }
-        if is("apiVersion", &format!("{GROUP}/v1beta1")) {
-            Some(Version::V1Beta1)
-        } else if is("apiVersion", &format!("{GROUP}/v1alpha1")) {
-            Some(Version::V1Alpha1)
-        } else {
-            None
-        }
+    /// The version of a `Preference`, if it is one that is known.
+    fn version(&self) -> Option<&str> {
+        let text = |key| self.node.get(key).and_then(Node::as_text);
+        let (group, version) = text("apiVersion")?.split_once('/')?;
+        let is_preference = text("kind") == Some("Preference") && group == GROUP;
+        (is_preference && matches!(version, "v1beta1" | "v1alpha1")).then_some(version)
     }
 
     fn place(&self) -> u32 {
@@ -242,7 +228,7 @@ impl Document {
         let Value::Map(entries) = &self.node.value else {
             return Err(self.wrong("the kuberc is not a mapping", self.node.line));
         };
-        if self.version() == Some(Version::V1Alpha1) && self.has_policy() {
+        if self.version() == Some("v1alpha1") && self.has_policy() {
             return Err(self.wrong(
                 format!("`{GROUP}/v1alpha1` has no plugin policy; `v1beta1` has"),
                 self.node.line,

@@ -121,7 +121,7 @@ impl SignerCertificate {
     /// request, and for one that cannot be unlocked. Blocks as [`SignerCertificate::sign`] does.
     pub fn unlock(&self, cancel: &Cancel) -> Result<(), Error> {
         let signer = &self.signer;
-        if !signer.plugin.resident() || lock(&signer.session).is_lockless() {
+        if !signer.plugin.resident() || lock(&signer.session).lockless {
             return Ok(());
         }
         let request = Request::Unlock(signer.plugin.configuration().clone());

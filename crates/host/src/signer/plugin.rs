@@ -23,7 +23,7 @@ pub struct SignerPlugin {
 
 /// The configuration of an external signer, read.
 pub(crate) struct Config {
-    command: String,
+    pub(crate) command: String,
     configuration: Configuration,
     resident: bool,
     resumption: bool,
@@ -57,10 +57,6 @@ impl Config {
             command,
             configuration,
         })
-    }
-
-    pub(crate) fn command(&self) -> &str {
-        &self.command
     }
 
     fn spec(&self) -> Spec<'_> {

@@ -15,17 +15,12 @@ use crate::{
 pub(super) struct Session {
     #[cfg(unix)]
     resident: Option<runner::Resident>,
-    /// The signer said that it does not support unlocking.
-    lockless: bool,
+    /// The signer said that it does not support unlocking, so there is nothing to ask a person for ahead
+    /// of a signature. Only such a plugin says so for good: a key may want its PIN for every signature.
+    pub(super) lockless: bool,
 }
 
 impl Session {
-    /// Whether there is nothing to ask a person for ahead of a signature. Only a plugin that cannot
-    /// be unlocked says so for good: a key may want its PIN for every signature.
-    pub(super) fn is_lockless(&self) -> bool {
-        self.lockless
-    }
-
     pub(super) fn ask(
         &mut self,
         signer: &Signer,

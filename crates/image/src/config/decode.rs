@@ -103,24 +103,21 @@ impl Decoder<'_> {
         let (kind, kind_line) = self.folded(root, "kind")?;
         let (version, version_line) = self.folded(root, "apiVersion")?;
         match (kind, version) {
-            ("CredentialProviderConfig", "kubelet.config.k8s.io/v1") => {
-                Some(Form::Kubelet(Version::V1))
-            }
-            ("CredentialProviderConfig", "kubelet.config.k8s.io/v1beta1") => {
-                Some(Form::Kubelet(Version::V1Beta1))
-            }
-            ("CredentialProviderConfig", "kubelet.config.k8s.io/v1alpha1") => {
-                Some(Form::Kubelet(Version::V1Alpha1))
-            }
-            ("CredentialProviderConfig", "kubelet.config.k8s.io/__internal") => {
-                Some(Form::Internal)
+            ("CredentialProviderConfig", version) => {
+                let form = match version.strip_prefix("kubelet.config.k8s.io/") {
+                    Some("__internal") => Some(Form::Internal),
+                    name => Version::ALL
+                        .into_iter()
+                        .find(|known| Some(known.name()) == name)
+                        .map(Form::Kubelet),
+                };
+                if form.is_none() {
+                    let message = "must be `kubelet.config.k8s.io/v1`, `…/v1beta1` or `…/v1alpha1`";
+                    self.hard(version_line, "apiVersion", message);
+                }
+                form
             }
             ("RegistryCredentialConfig" | "credentialprovider", "v1alpha1") => Some(Form::Proposal),
-            ("CredentialProviderConfig", _) => {
-                let message = "must be `kubelet.config.k8s.io/v1`, `…/v1beta1` or `…/v1alpha1`";
-                self.hard(version_line, "apiVersion", message);
-                None
-            }
             ("RegistryCredentialConfig" | "credentialprovider", _) => {
                 let message = "must be `v1alpha1` for a file of this kind";
                 self.hard(version_line, "apiVersion", message);
@@ -193,11 +190,8 @@ impl Decoder<'_> {
             name: Said { line, ..Said::default() },
             api_version: Said { line, ..Said::default() },
             patterns: Said { line, ..Said::default() },
-            duration: None,
-            args: Vec::new(),
-            env: Vec::new(),
-            tokens: None,
             place: Place { file: Some(Arc::clone(self.path)), line },
+            ..Draft::default()
         }
     }
 

@@ -1,5 +1,4 @@
 use std::{
-    fmt::Write as _,
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -10,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use super::problem::{Class, Faults, Problem, Stage, settle};
+use crate::cache::hex;
 
 /// The bytes of a configuration, not parsed yet.
 #[derive(Clone, PartialEq, Eq)]
@@ -74,10 +74,7 @@ impl Files {
             digest.update((bytes.len() as u64).to_be_bytes());
             digest.update(&bytes[..]);
         }
-        digest.finalize().iter().fold("sha256:".to_owned(), |mut text, byte| {
-            _ = write!(text, "{byte:02x}");
-            text
-        })
+        format!("sha256:{}", hex(&digest.finalize()))
     }
 }
 

@@ -131,9 +131,7 @@ impl Config {
         let providers = drafts.into_iter().filter_map(|draft| draft.finish(reading));
         Ok(Self { providers: providers.map(Arc::new).collect(), hash: files.hash() })
     }
-}
 
-impl Config {
     /// All problems, not only those of the first stage, and as much of the providers as can be
     /// decoded. For inspection only: a configuration with a problem must not be used.
     pub fn review(files: &Files, reading: Reading) -> (Self, Vec<Problem>) {
@@ -181,6 +179,7 @@ impl fmt::Debug for Provider {
 }
 
 /// A provider as written, not validated yet.
+#[derive(Default)]
 struct Draft {
     /// The version of `kubelet.config.k8s.io` of its file; none in the original proposal's form.
     form: Option<Version>,

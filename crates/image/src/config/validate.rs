@@ -13,9 +13,9 @@ pub(super) fn names(drafts: &[Draft]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for draft in drafts {
         let Some(first) = seen.insert(&draft.name.value, draft) else { continue };
-        let field = format!("{}.name", draft.field);
         let message = format!("is also the name of another provider ({})", first.place);
-        problems.push(problem(Class::DuplicateProvider, draft, draft.name.line, field, message));
+        let mut judge = Judge { draft, problems: &mut problems };
+        judge.add(Class::DuplicateProvider, draft.name.line, ".name", message);
     }
     problems
 }
@@ -27,36 +27,37 @@ pub(super) fn all(drafts: &[Draft], files: &Files) -> Vec<Problem> {
         let message = "must have at least one provider";
         return vec![Problem::new(Class::Required, file, 1, "providers", message)];
     }
-    let mut judge = Judge { problems: Vec::new() };
+    let mut problems = Vec::new();
     for draft in drafts {
-        judge.draft(draft);
+        Judge { draft, problems: &mut problems }.judge();
     }
-    judge.problems
+    problems
 }
 
-struct Judge {
-    problems: Vec<Problem>,
+struct Judge<'a> {
+    draft: &'a Draft,
+    problems: &'a mut Vec<Problem>,
 }
 
-impl Judge {
-    fn draft(&mut self, draft: &Draft) {
-        self.name(draft);
-        if draft.form.is_some() {
-            self.version(draft);
+impl Judge<'_> {
+    fn judge(&mut self) {
+        self.name();
+        if self.draft.form.is_some() {
+            self.version();
         }
-        self.patterns(draft);
-        if draft.form.is_some() {
-            self.duration(draft);
+        self.patterns();
+        if self.draft.form.is_some() {
+            self.duration();
         }
-        if let Some(tokens) = &draft.tokens {
-            self.tokens(draft, tokens);
+        if let Some(tokens) = &self.draft.tokens {
+            self.tokens(tokens);
         }
     }
 
-    fn name(&mut self, draft: &Draft) {
-        let name = draft.name.value.as_str();
+    fn name(&mut self) {
+        let name = self.draft.name.value.as_str();
         let mut wrong = |message: &str| {
-            self.add(Class::Invalid, draft, draft.name.line, ".name", message);
+            self.add(Class::Invalid, self.draft.name.line, ".name", message);
         };
         if name.contains('/') {
             wrong("must not contain `/`: it is the name of a file in the directory of providers");
@@ -69,123 +70,112 @@ impl Judge {
         }
     }
 
-    fn version(&mut self, draft: &Draft) {
-        let version = &draft.api_version;
+    fn version(&mut self) {
+        let version = &self.draft.api_version;
         let field = ".apiVersion";
         if version.value.is_empty() {
-            self.add(Class::Required, draft, version.line, field, "is missing");
+            self.add(Class::Required, version.line, field, "is missing");
         } else if Version::parse(&version.value).is_none() {
             let known = Version::ALL.map(|v| format!("`{}`", v.api_version())).join(", ");
             let found = text::clean(&version.value);
             let message = format!("is `{found}` and must be one of {known}");
-            self.add(Class::NotSupported, draft, version.line, field, message);
+            self.add(Class::NotSupported, version.line, field, message);
         }
     }
 
-    fn patterns(&mut self, draft: &Draft) {
-        let field = if draft.form.is_some() { ".matchImages" } else { ".imageMatchers" };
-        if draft.patterns.value.is_empty() {
+    fn patterns(&mut self) {
+        let field = if self.draft.form.is_some() { ".matchImages" } else { ".imageMatchers" };
+        if self.draft.patterns.value.is_empty() {
             let message = "must have at least one pattern";
-            self.add(Class::Required, draft, draft.patterns.line, field, message);
+            self.add(Class::Required, self.draft.patterns.line, field, message);
         }
-        for pattern in &draft.patterns.value {
+        for pattern in &self.draft.patterns.value {
             if let Err(error) = Pattern::parse(&pattern.value) {
                 let message = format!("has `{}`, which is {error}", text::clean(&pattern.value));
-                self.add(Class::Invalid, draft, pattern.line, field, message);
+                self.add(Class::Invalid, pattern.line, field, message);
             }
         }
     }
 
-    fn duration(&mut self, draft: &Draft) {
+    fn duration(&mut self) {
         let field = ".defaultCacheDuration";
-        match &draft.duration {
+        match &self.draft.duration {
             None => {
                 let message = "is missing; `0s` means not to cache answers without a duration";
-                self.add(Class::Required, draft, draft.place.line, field, message);
+                self.add(Class::Required, self.draft.place.line, field, message);
             }
             Some(duration) if duration.value < 0 => {
-                self.add(Class::Invalid, draft, duration.line, field, "must not be negative");
+                self.add(Class::Invalid, duration.line, field, "must not be negative");
             }
             Some(_) => {}
         }
     }
 
-    fn tokens(&mut self, draft: &Draft, said: &Said<DraftTokens>) {
+    fn tokens(&mut self, said: &Said<DraftTokens>) {
         let tokens = &said.value;
         let field = |name: &str| format!(".tokenAttributes{name}");
         let line = |said: u32, or: u32| if said == 0 { or } else { said };
         if tokens.audience.value.is_empty() {
             let line = line(tokens.audience.line, said.line);
             let at = field(".serviceAccountTokenAudience");
-            self.add(Class::Required, draft, line, at, "is missing");
+            self.add(Class::Required, line, at, "is missing");
         }
         if tokens.require.is_none() {
             let message =
                 "is missing: it decides whether pods without a service account are skipped";
-            self.add(Class::Required, draft, said.line, field(".requireServiceAccount"), message);
+            self.add(Class::Required, said.line, field(".requireServiceAccount"), message);
         }
-        if Version::parse(&draft.api_version.value) != Some(Version::V1) {
+        if Version::parse(&self.draft.api_version.value) != Some(Version::V1) {
             let message = format!("needs `apiVersion: {}`", Version::V1.api_version());
-            self.add(Class::Forbidden, draft, said.line, field(""), message);
+            self.add(Class::Forbidden, said.line, field(""), message);
         }
         if tokens.require == Some(false) && !tokens.required.value.is_empty() {
             let message = "needs `requireServiceAccount: true`";
             let at = field(".requiredServiceAccountAnnotationKeys");
-            self.add(Class::Forbidden, draft, tokens.required.line, at, message);
+            self.add(Class::Forbidden, tokens.required.line, at, message);
         }
-        self.keys(draft, &tokens.required, &field(".requiredServiceAccountAnnotationKeys"));
-        self.keys(draft, &tokens.optional, &field(".optionalServiceAccountAnnotationKeys"));
+        self.keys(&tokens.required, &field(".requiredServiceAccountAnnotationKeys"));
+        self.keys(&tokens.optional, &field(".optionalServiceAccountAnnotationKeys"));
         let optional =
             |key: &Said<String>| tokens.optional.value.iter().any(|other| other.value == key.value);
         if let Some(key) = tokens.required.value.iter().find(|key| optional(key)) {
             let shown = text::clean(&key.value);
             let message = format!("has `{shown}` both as required and as optional");
-            self.add(Class::Invalid, draft, key.line, field(""), message);
+            self.add(Class::Invalid, key.line, field(""), message);
         }
         let cache = line(tokens.cache.line, said.line);
         match tokens.cache.value.as_str() {
             "Token" | "ServiceAccount" => {}
             "" => {
                 let message = "is missing: `Token` or `ServiceAccount`";
-                self.add(Class::Required, draft, cache, field(".cacheType"), message);
+                self.add(Class::Required, cache, field(".cacheType"), message);
             }
             _ => {
                 let message = "must be `Token` or `ServiceAccount`";
-                self.add(Class::NotSupported, draft, cache, field(".cacheType"), message);
+                self.add(Class::NotSupported, cache, field(".cacheType"), message);
             }
         }
     }
 
-    fn keys(&mut self, draft: &Draft, keys: &Said<Vec<Said<String>>>, field: &str) {
+    fn keys(&mut self, keys: &Said<Vec<Said<String>>>, field: &str) {
         for (number, key) in keys.value.iter().enumerate() {
             let shown = text::clean(&key.value);
             for wrong in qualified_name(&lower(&key.value)) {
                 let message = format!("has `{shown}`, which is not an annotation key: {wrong}");
-                self.add(Class::Invalid, draft, key.line, field, message);
+                self.add(Class::Invalid, key.line, field, message);
             }
             if keys.value[..number].iter().any(|earlier| earlier.value == key.value) {
                 let message = format!("has `{shown}` twice");
-                self.add(Class::Duplicate, draft, key.line, field, message);
+                self.add(Class::Duplicate, key.line, field, message);
             }
         }
     }
 
-    fn add(
-        &mut self,
-        class: Class,
-        draft: &Draft,
-        line: u32,
-        field: impl AsRef<str>,
-        message: impl Into<String>,
-    ) {
-        let field = format!("{}{}", draft.field, field.as_ref());
-        self.problems.push(problem(class, draft, line, field, message.into()));
+    fn add(&mut self, class: Class, line: u32, field: impl AsRef<str>, message: impl Into<String>) {
+        let field = format!("{}{}", self.draft.field, field.as_ref());
+        let file = self.draft.place.file.as_deref().unwrap_or(Path::new(""));
+        self.problems.push(Problem::new(class, file, line, field, message));
     }
-}
-
-fn problem(class: Class, draft: &Draft, line: u32, field: String, message: String) -> Problem {
-    let file = draft.place.file.as_deref().unwrap_or(Path::new(""));
-    Problem::new(class, file, line, field, message)
 }
 
 /// What is wrong with an annotation key: `[prefix/]name`.

@@ -21,9 +21,10 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
+use futures_util::{TryFutureExt as _, future::MapErr};
 use http::{Request, Response, StatusCode};
 use keyward_host::{Credential, Source, ThreadCopies};
 use pin_project_lite::pin_project;
@@ -38,7 +39,7 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// Makes a [`Bearer`] of any service.
 #[derive(Clone)]
-pub struct Layer(Arc<Config>);
+pub struct Layer(pub(crate) Arc<Config>);
 
 /// Decides which requests get a credential, from where, and when it is renewed.
 #[derive(Clone)]
@@ -47,16 +48,13 @@ pub(crate) struct Config {
     pub(crate) origin: Origin,
     pub(crate) replay: bool,
     pub(crate) refresh_on_403: bool,
-    pub(crate) outcomes: Outcomes,
+    pub(crate) outcomes: Arc<Outcomes>,
 }
 
 /// The newest credentials that this server has accepted and rejected, shared by all clones. The first is
 /// written once for each credential and only read afterwards.
-#[derive(Clone, Default)]
-pub(crate) struct Outcomes(Arc<Serials>);
-
 #[derive(Default)]
-struct Serials {
+pub(crate) struct Outcomes {
     accepted: AtomicU64,
     rejected: AtomicU64,
 }
@@ -66,24 +64,22 @@ impl Outcomes {
     #[inline]
     fn accept(&self, credential: &Credential) {
         // Serials grow, so a late answer to an old credential changes nothing.
-        if self.0.accepted.load(Ordering::Relaxed) < number(credential) {
-            self.0.accepted.fetch_max(number(credential), Ordering::Relaxed);
+        if self.accepted.load(Ordering::Relaxed) < number(credential) {
+            self.accepted.fetch_max(number(credential), Ordering::Relaxed);
         }
     }
 
     fn has_accepted(&self, credential: &Credential) -> bool {
-        self.0.accepted.load(Ordering::Relaxed) == number(credential)
+        self.accepted.load(Ordering::Relaxed) == number(credential)
     }
 
     /// The server rejected this credential. Returns whether the server has accepted one since the last
     /// rejection, in which case the provider is not to blame for a row of bad ones.
     fn reject(&self, credential: &Credential) -> bool {
-        self.0.reject(number(credential))
+        self.reject_number(number(credential))
     }
-}
 
-impl Serials {
-    fn reject(&self, number: u64) -> bool {
+    fn reject_number(&self, number: u64) -> bool {
         let before = self.rejected.fetch_max(number, Ordering::Relaxed);
         self.accepted.load(Ordering::Relaxed) > before
     }
@@ -102,12 +98,8 @@ impl Layer {
             origin,
             replay: true,
             refresh_on_403: false,
-            outcomes: Outcomes::default(),
+            outcomes: Arc::default(),
         }))
-    }
-
-    pub(crate) fn with_config(config: Arc<Config>) -> Self {
-        Self(config)
     }
 
     /// Never sends a request twice, and so copies none. A caller whose credential is rejected gets the
@@ -213,33 +205,11 @@ where
 {
     type Body = R;
     type Error = BoxError;
-    type Future = ServiceFuture<S, B>;
+    type Future = MapErr<Oneshot<S, Request<B>>, fn(S::Error) -> SendError<BoxError>>;
 
     fn send(&self, request: Request<B>, _credential: Option<&Arc<Credential>>) -> Self::Future {
-        ServiceFuture { inner: Oneshot::new(self.0.clone(), request) }
-    }
-}
-
-pin_project! {
-    struct ServiceFuture<S, B>
-    where
-        S: Service<Request<B>>,
-    {
-        #[pin]
-        inner: Oneshot<S, Request<B>>,
-    }
-}
-
-impl<S, B, R> Future for ServiceFuture<S, B>
-where
-    S: Service<Request<B>, Response = Response<R>>,
-    S::Error: Into<BoxError>,
-{
-    type Output = Result<Response<R>, SendError<BoxError>>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let done = ready!(self.project().inner.poll(cx));
-        Poll::Ready(done.map_err(|error| SendError { error: error.into(), retryable: false }))
+        Oneshot::new(self.0.clone(), request)
+            .map_err(|error| SendError { error: error.into(), retryable: false })
     }
 }
 
@@ -249,14 +219,14 @@ mod tests {
 
     #[test]
     fn refusals_are_in_a_row_unless_a_credential_was_accepted_in_between() {
-        let serials = Serials::default();
-        assert!(!serials.reject(1), "nothing was ever accepted");
-        assert!(!serials.reject(2));
-        serials.accepted.store(3, Ordering::Relaxed);
-        assert!(serials.reject(4), "3 was accepted, and 4 never was good");
-        assert!(!serials.reject(4), "another request with the same one");
-        assert!(!serials.reject(5));
-        serials.accepted.store(6, Ordering::Relaxed);
-        assert!(serials.reject(6), "6 was accepted, and is revoked");
+        let outcomes = Outcomes::default();
+        assert!(!outcomes.reject_number(1), "nothing was ever accepted");
+        assert!(!outcomes.reject_number(2));
+        outcomes.accepted.store(3, Ordering::Relaxed);
+        assert!(outcomes.reject_number(4), "3 was accepted, and 4 never was good");
+        assert!(!outcomes.reject_number(4), "another request with the same one");
+        assert!(!outcomes.reject_number(5));
+        outcomes.accepted.store(6, Ordering::Relaxed);
+        assert!(outcomes.reject_number(6), "6 was accepted, and is revoked");
     }
 }

@@ -1,7 +1,6 @@
 mod replay;
 
 use std::{
-    error::Error as StdError,
     fmt,
     pin::Pin,
     task::{Context, Poll},
@@ -12,8 +11,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
 
 use self::replay::ReplayStream;
-
-type BoxError = Box<dyn StdError + Send + Sync>;
+use crate::bearer::BoxError;
 
 /// A body that may be sent a second time.
 ///

@@ -11,15 +11,16 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     task::{Context, Poll, Waker, ready},
 };
 
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
+use keyward_process::lock;
 
-use super::BoxError;
+use crate::bearer::BoxError;
 
 /// A reader of a shared source.
 pub(super) struct ReplayStream {
@@ -112,7 +113,7 @@ impl ReplayStream {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         self.begin();
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(&self.shared);
         if self.reader != Some(shared.reader) {
             return Poll::Ready(Some(Err("the body is sent on another connection".into())));
         }
@@ -148,19 +149,25 @@ impl ReplayStream {
             return;
         }
         let mut shared = self.lock();
+        shared.reader += 1;
+        let reader = Some(shared.reader);
+        self.leave(shared);
+        (self.reader, self.claimed) = (reader, false);
+    }
+
+    /// Counts this as a copy no longer, and lets a reader go on that it has paused.
+    fn leave(&self, mut shared: MutexGuard<'_, Shared>) {
         shared.copies -= 1;
         shared.claims -= usize::from(self.claimed);
-        shared.reader += 1;
-        let (reader, paused) = (shared.reader, shared.paused.take());
+        let paused = shared.paused.take();
         drop(shared);
-        (self.reader, self.claimed) = (Some(reader), false);
         if let Some(paused) = paused {
             paused.wake();
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared)
     }
 }
 
@@ -182,16 +189,8 @@ impl Shared {
 
 impl Drop for ReplayStream {
     fn drop(&mut self) {
-        if self.reader.is_some() {
-            return;
-        }
-        let mut shared = self.lock();
-        shared.copies -= 1;
-        shared.claims -= usize::from(self.claimed);
-        let paused = shared.paused.take();
-        drop(shared);
-        if let Some(paused) = paused {
-            paused.wake();
+        if self.reader.is_none() {
+            self.leave(self.lock());
         }
     }
 }

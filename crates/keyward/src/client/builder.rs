@@ -10,7 +10,7 @@ use rustls::crypto::CryptoProvider;
 use super::{Client, Inner, headers::DefaultHeaders};
 use crate::{
     Error, Origin,
-    bearer::{Config, Outcomes},
+    bearer::Config,
     connect::{Connector, Tracer},
     error::Kind,
     generation::Generations,
@@ -246,7 +246,7 @@ impl Builder {
                 origin,
                 replay: self.replay,
                 refresh_on_403: self.refresh_on_403,
-                outcomes: Outcomes::default(),
+                outcomes: Arc::default(),
             }),
             generations: Generations::new(Arc::new(connector), self.pool),
             defaults,

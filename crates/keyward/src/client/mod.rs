@@ -88,7 +88,7 @@ impl Client {
     /// A tower layer that puts this client's credentials on the requests of any HTTP service. That
     /// service has its own connections and TLS, so a client certificate is not shown by it.
     pub fn layer(&self) -> Layer {
-        Layer::with_config(self.0.config.clone())
+        Layer(self.0.config.clone())
     }
 
     /// Sends a `GET` request for a path of the server.
@@ -98,7 +98,7 @@ impl Client {
     ) -> impl Future<Output = Result<Response<Incoming>, Error>> + Send + use<> {
         let request = Request::get(path)
             .body(Body::empty())
-            .map(|request| self.start(request))
+            .map(|request| self.send(request))
             .map_err(|error| Error::because(Kind::Http, format!("`{path}` is not a path"), error));
         async move { request?.await }
     }
@@ -107,7 +107,7 @@ impl Client {
     ///
     /// Returns any response, even a 401 if renewing the credential did not help.
     pub fn send<B: Into<Body>>(&self, request: Request<B>) -> Sending {
-        self.start(request.map(Into::into))
+        self.begin(request.map(Into::into), Retry::new)
     }
 
     /// Sends a request with a credential that the client's [`Source`](keyward_host::Source) gave before.
@@ -117,10 +117,6 @@ impl Client {
         self.begin(request, |config, connections, request| {
             Retry::with_credential(config, connections, request, credential)
         })
-    }
-
-    fn start(&self, request: Request<Body>) -> Sending {
-        self.begin(request, Retry::new)
     }
 
     fn begin(

@@ -21,7 +21,7 @@ use crate::{Error, Origin, error::Kind, tls::Handshake};
 /// What is known of one connection that helps to explain its end.
 pub(crate) struct Diagnosis {
     origin: Origin,
-    signing: Option<Signing>,
+    pub(super) signing: Option<Signing>,
     alert: OnceLock<Alert>,
     /// The server sent something after the handshake.
     server_spoke: AtomicBool,
@@ -59,10 +59,6 @@ impl Diagnosis {
             alert: OnceLock::new(),
             server_spoke: AtomicBool::new(false),
         })
-    }
-
-    pub(super) fn signing(&self) -> Option<&Signing> {
-        self.signing.as_ref()
     }
 
     /// Whether a signer has signed for the connection.
@@ -104,14 +100,12 @@ impl Diagnosis {
             Some(signing) => {
                 Error::unsigned(origin, signing.certificate.not_accepted(&said.to_string()))
             }
-            None if alert == Alert::CertificateRequired => Error::because(
-                Kind::Connect,
-                format!("`{origin}` wants a client certificate"),
-                said,
-            ),
             None => {
-                let message = format!("`{origin}` did not accept the client certificate");
-                Error::because(Kind::Connect, message, said)
+                let what = match alert {
+                    Alert::CertificateRequired => "wants a client certificate",
+                    _ => "did not accept the client certificate",
+                };
+                Error::because(Kind::Connect, format!("`{origin}` {what}"), said)
             }
         }
     }

@@ -71,7 +71,7 @@ impl Dialer {
 
     /// How long a server has for an answer below HTTP.
     pub(crate) fn limit(&self) -> Duration {
-        self.connector.limit()
+        self.connector.limit
     }
 
     /// Whether every new connection costs a signature, and perhaps a person's touch.
@@ -87,7 +87,7 @@ impl Dialer {
     /// Begins to record what becomes of a connection.
     pub(crate) fn diagnosis(&self) -> Arc<Diagnosis> {
         let signer = self.signer.as_ref().map(|signer| (&signer.certificate, signer.slow));
-        Diagnosis::new(self.connector.origin(), signer)
+        Diagnosis::new(&self.connector.origin, signer)
     }
 
     /// Connects; `upgrade` is for a request that wants to leave HTTP.

@@ -48,10 +48,11 @@ pub(crate) type Io = Either<Stream, TlsStream<ReadAhead<Stream>>>;
 /// Connects to one server. Knows nothing of credentials: the caller brings the TLS configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Connector {
-    origin: Origin,
+    pub(crate) origin: Origin,
     proxy: Option<Proxy>,
-    trust: Trust,
-    limit: Duration,
+    pub(crate) trust: Trust,
+    /// How long a server has for an answer below HTTP.
+    pub(crate) limit: Duration,
     /// The server may have issued a session ticket, with which the next connection needs no signature.
     ticket: Arc<AtomicBool>,
     tracer: Tracer,
@@ -85,19 +86,6 @@ impl Connector {
         self
     }
 
-    pub(crate) fn origin(&self) -> &Origin {
-        &self.origin
-    }
-
-    pub(crate) fn trust(&self) -> &Trust {
-        &self.trust
-    }
-
-    /// How long a server has for an answer below HTTP.
-    pub(crate) fn limit(&self) -> Duration {
-        self.limit
-    }
-
     /// Connects within the time limit. `tls` is the generation's configuration with the protocols it
     /// offers. The time that an external signer takes does not count.
     pub(crate) async fn connect(
@@ -105,7 +93,7 @@ impl Connector {
         tls: &Arc<ClientConfig>,
         diagnosis: &Diagnosis,
     ) -> Result<Io, Error> {
-        let Some(signing) = diagnosis.signing() else {
+        let Some(signing) = &diagnosis.signing else {
             return self.open_in_time(tls, diagnosis).await;
         };
         if !(signing.may_resume() && self.ticket.load(Ordering::Relaxed)) {
@@ -127,7 +115,7 @@ impl Connector {
         tls: &Arc<ClientConfig>,
         diagnosis: &Diagnosis,
     ) -> Result<Io, Error> {
-        let signing = diagnosis.signing();
+        let signing = diagnosis.signing.as_ref();
         let through = AtomicBool::new(false);
         let opening = self.open(tls, diagnosis, &through);
         tokio::pin!(opening);
@@ -181,7 +169,7 @@ impl Connector {
         self.trust.prepare(false).await;
         let name = self.trust.name_for(&self.origin)?;
         let handshake = TlsConnector::from(tls.clone()).connect(name, ReadAhead::new(stream));
-        let shaken = match diagnosis.signing() {
+        let shaken = match &diagnosis.signing {
             None => handshake.await,
             Some(signing) => signing
                 .handshake

@@ -44,9 +44,9 @@ async fn resolve(host: &str, port: u16) -> io::Result<VecDeque<SocketAddr>> {
     if let Some(address) = zoned(host, port) {
         return Ok([address.into()].into());
     }
-    let (v6, v4): (VecDeque<_>, VecDeque<_>) =
+    let (v6, v4): (Vec<_>, Vec<_>) =
         tokio::net::lookup_host((host, port)).await?.partition(SocketAddr::is_ipv6);
-    Ok(alternate(v6, v4))
+    Ok(alternate(&v6, &v4))
 }
 
 /// An address with a zone, such as `fe80::1%eth0`. Resolvers know zones of link-local addresses only;
@@ -71,20 +71,11 @@ fn interface(_name: &str) -> Option<u32> {
     None
 }
 
-fn alternate(
-    mut first: VecDeque<SocketAddr>,
-    mut second: VecDeque<SocketAddr>,
-) -> VecDeque<SocketAddr> {
-    let mut all = VecDeque::with_capacity(first.len() + second.len());
-    while let Some(address) = first.pop_front() {
-        all.push_back(address);
-        std::mem::swap(&mut first, &mut second);
-        if first.is_empty() {
-            std::mem::swap(&mut first, &mut second);
-        }
-    }
-    all.extend(second);
-    all
+fn alternate(first: &[SocketAddr], second: &[SocketAddr]) -> VecDeque<SocketAddr> {
+    (0..first.len().max(second.len()))
+        .flat_map(|turn| first.get(turn).into_iter().chain(second.get(turn)))
+        .copied()
+        .collect()
 }
 
 async fn race(mut waiting: VecDeque<SocketAddr>) -> io::Result<TcpStream> {
@@ -123,9 +114,9 @@ mod tests {
         let address = |text: &str| text.parse::<SocketAddr>().unwrap();
         let v6 = ["[::1]:1", "[::2]:1", "[::3]:1"].map(address);
         let v4 = ["127.0.0.1:1"].map(address);
-        let order = alternate(v6.into(), v4.into());
+        let order = alternate(&v6, &v4);
         assert_eq!(order, [v6[0], v4[0], v6[1], v6[2]]);
-        assert_eq!(alternate(VecDeque::new(), v4.into()), v4);
+        assert_eq!(alternate(&[], &v4), v4);
     }
 
     #[test]

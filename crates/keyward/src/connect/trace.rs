@@ -4,10 +4,11 @@ use std::{
     collections::VecDeque,
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
+use keyward_process::lock;
 use rustls::ClientConnection;
 use tokio::time::Instant;
 
@@ -66,10 +67,7 @@ impl Tracer {
 
     /// The record of the last attempt.
     pub fn trace(&self) -> Trace {
-        let record = self.0.as_ref().map(|record| record.lock());
-        record.map_or_else(Trace::default, |record| {
-            record.unwrap_or_else(PoisonError::into_inner).trace.clone()
-        })
+        self.0.as_ref().map(|record| lock(record).trace.clone()).unwrap_or_default()
     }
 
     pub(super) fn begin(&self, proxy: Option<&Proxy>) {
@@ -119,7 +117,7 @@ impl Tracer {
     /// Ends a phase, with the time since the last one ended.
     fn note(&self, end: impl FnOnce(&mut Trace, Duration)) {
         if let Some(record) = &self.0 {
-            let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut record = lock(record);
             let took = record.phase.elapsed();
             end(&mut record.trace, took);
             record.phase = Instant::now();

@@ -29,7 +29,7 @@ use tokio::{
 use super::{
     Failure, Shared, StreamSlot,
     load::Load,
-    settings_frame::{Allowed, SettingsReader},
+    settings_frame::{Allowed, settings_reader},
 };
 use crate::{
     Body, Error, Incoming,
@@ -69,8 +69,7 @@ pub(super) async fn open(
     if speaks_h2(&io) {
         Box::pin(open_h2(io, pool, shared, diagnosis)).await
     } else {
-        let (sender, cut) = open_h1(io, pool, diagnosis).await?;
-        Ok(Connection::Http1 { sender, cut })
+        open_h1(io, pool, diagnosis).await
     }
 }
 
@@ -78,7 +77,7 @@ async fn open_h1(
     io: Io,
     pool: Weak<Shared>,
     diagnosis: &Arc<Diagnosis>,
-) -> Result<(http1::SendRequest<Body>, AbortHandle), Error> {
+) -> Result<Connection, Error> {
     let io = TokioIo::new(Observed::new(io, diagnosis));
     let mut builder = http1::Builder::new();
     builder.max_buf_size(READ_BUFFER);
@@ -88,7 +87,7 @@ async fn open_h1(
     });
     // A sender that is not ready yet looks like one whose connection is gone.
     sender.ready().await.map_err(no_handshake)?;
-    Ok((sender, driver.abort_handle()))
+    Ok(Connection::Http1 { sender, cut: driver.abort_handle() })
 }
 
 async fn open_h2(
@@ -121,7 +120,7 @@ async fn open_h2(
         builder.keep_alive_interval(interval).keep_alive_timeout(answer);
     }
     // Boxed: hyper spawns a task of this type for every request, and its size would include the stream.
-    let io = TokioIo::new(Box::new(SettingsReader::new(Observed::new(io, diagnosis), learn)));
+    let io = TokioIo::new(Box::new(settings_reader(Observed::new(io, diagnosis), learn)));
     let (sender, mut connection) = builder.handshake(io).await.map_err(no_handshake)?;
     let watched = load.clone();
     let driver = tokio::spawn(async move {
@@ -144,7 +143,7 @@ async fn open_h2(
     Ok(Connection::Http2 {
         sender,
         load,
-        cut: spawn.first().unwrap_or_else(|| driver.abort_handle()),
+        cut: spawn.0.get().cloned().unwrap_or_else(|| driver.abort_handle()),
     })
 }
 
@@ -212,24 +211,20 @@ pub(super) async fn send_h1(
         biased;
         sent = sender.try_send_request(request) => sent,
         // Whoever stops waiting ends the connection.
-        () = flood.noticed() => {
+        () = flood.too_many.notified() => {
             let message = format!("the server sent more than {INTERIM} interim responses");
             return Err(Error::new(Kind::Http, message).into());
         }
     };
     match sent {
         Ok(response) => Ok((response.map(|body| Incoming::new(body, None)), sender)),
-        Err(mut error) => {
+        Err(error) => {
+            let mut failure = failed(error, &method, used);
             // Another connection needs the whole URI.
-            let unsent = error.take_message().map(|mut request| {
+            if let Some(request) = &mut failure.unsent {
                 *request.uri_mut() = whole;
-                request
-            });
-            let error = error.into_error();
-            Err(match unsent {
-                Some(request) => Failure::unsent(error, request),
-                None => Failure::lost(error, &method, used),
-            })
+            }
+            Err(failure)
         }
     }
 }
@@ -251,10 +246,6 @@ impl Flood {
             }
         });
         flood
-    }
-
-    async fn noticed(&self) {
-        self.too_many.notified().await;
     }
 }
 
@@ -285,12 +276,6 @@ fn ended(end: hyper::Result<()>, pool: &Weak<Shared>) {
 /// Runs hyper's tasks, and remembers the first, which owns the socket.
 #[derive(Clone, Default)]
 struct Spawn(Arc<OnceLock<AbortHandle>>);
-
-impl Spawn {
-    fn first(&self) -> Option<AbortHandle> {
-        self.0.get().cloned()
-    }
-}
 
 impl<F> Executor<F> for Spawn
 where

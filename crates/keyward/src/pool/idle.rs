@@ -6,7 +6,7 @@ use tokio::{runtime::Handle, task::AbortHandle};
 
 use super::{Http1, Shared};
 
-/// Idle HTTP/1.1 connections that are kept; client-go keeps as http2.
+/// Idle HTTP/1.1 connections that are kept; client-go keeps as many.
 const IDLE: usize = 25;
 
 impl Shared {

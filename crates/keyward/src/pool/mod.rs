@@ -15,12 +15,13 @@ mod settings_frame;
 mod tests;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, Weak},
     time::Duration,
 };
 
 use http::{Request, Response, header::UPGRADE};
 use hyper::client::conn::{http1, http2};
+use keyward_process::lock;
 use tokio::{
     runtime::Handle,
     sync::{Notify, watch},
@@ -298,7 +299,6 @@ impl Pool {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No panic under the lock leaves the state half changed.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }

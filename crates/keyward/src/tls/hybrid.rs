@@ -13,7 +13,6 @@ use rustls::{
         ActiveKeyExchange, CompletedKeyExchange, SharedSecret, SupportedKxGroup,
         ring::kx_group::X25519,
     },
-    ffdhe_groups::FfdheGroup,
 };
 use zeroize::Zeroizing;
 
@@ -46,10 +45,6 @@ impl SupportedKxGroup for X25519MlKem768 {
             pub_key: [&ciphertext[..], &classical.pub_key].concat(),
             secret: join(&Zeroizing::new(secret.into()), &classical.secret),
         })
-    }
-
-    fn ffdhe_group(&self) -> Option<FfdheGroup<'static>> {
-        None
     }
 
     fn name(&self) -> NamedGroup {
@@ -88,10 +83,6 @@ impl ActiveKeyExchange for Exchange {
 
     fn pub_key(&self) -> &[u8] {
         &self.share
-    }
-
-    fn ffdhe_group(&self) -> Option<FfdheGroup<'static>> {
-        None
     }
 
     fn group(&self) -> NamedGroup {

@@ -37,7 +37,12 @@ pub(super) fn resolver(
 
 fn load(provider: &CryptoProvider, pair: &Pair) -> Result<Arc<dyn SigningKey>, Error> {
     provider.key_provider.load_private_key(rustls_key(&pair.key)).or_else(|error| {
-        let own = P521::load(&pair.key).map(|key| Arc::new(key) as Arc<dyn SigningKey>);
+        // A pair holds the keys of all curves in one form.
+        let own = match &pair.key {
+            KeyDer::Pkcs8(der) => p521(der),
+            KeyDer::Pkcs1(_) => None,
+        };
+        let own = own.map(|key| Arc::new(P521(Arc::new(key))) as Arc<dyn SigningKey>);
         own.ok_or_else(|| {
             let message = "the client certificate's key cannot be used to sign a handshake";
             Error::because(Kind::Credential, message, error)
@@ -55,14 +60,6 @@ fn rustls_key(key: &KeyDer) -> PrivateKeyDer<'static> {
 /// A key on P-521, which ring does not support. Wiped on drop.
 #[derive(Clone)]
 struct P521(Arc<Secret>);
-
-impl P521 {
-    /// `None` for keys of other kinds. A pair holds the keys of all curves in one form.
-    fn load(key: &KeyDer) -> Option<Self> {
-        let KeyDer::Pkcs8(whole) = key else { return None };
-        Some(Self(Arc::new(p521(whole)?)))
-    }
-}
 
 /// A key on P-521 from its PKCS#8 form.
 pub(super) fn p521(pkcs8: &[u8]) -> Option<Secret> {

@@ -86,29 +86,25 @@ fn kind(cause: &CertificateError) -> Rejection {
 fn reason(cause: &CertificateError, name: &ServerName<'_>) -> String {
     use CertificateError as Cause;
 
-    match cause {
-        Cause::UnknownIssuer => {
-            "the server's certificate is signed by none of the trusted authorities".into()
-        }
-        Cause::BadSignature => {
-            "the server's certificate names a trusted authority that did not sign it".into()
-        }
-        Cause::Expired | Cause::ExpiredContext { .. } => {
-            "the server's certificate has expired".into()
-        }
-        Cause::NotValidYet | Cause::NotValidYetContext { .. } => {
-            "the server's certificate is not valid yet".into()
-        }
-        Cause::NotValidForName | Cause::NotValidForNameContext { .. } => {
+    match (kind(cause), cause) {
+        (Rejection::Name, _) => {
             format!("the server's certificate is not for `{}`", name.to_str())
         }
+        (Rejection::Expired, _) => "the server's certificate has expired".into(),
+        (Rejection::NotYet, _) => "the server's certificate is not valid yet".into(),
+        (_, Cause::UnknownIssuer) => {
+            "the server's certificate is signed by none of the trusted authorities".into()
+        }
+        (_, Cause::BadSignature) => {
+            "the server's certificate names a trusted authority that did not sign it".into()
+        }
         // Most often a self-signed certificate that was made anew since the kubeconfig was written.
-        Cause::Other(OtherError(inner))
+        (_, Cause::Other(OtherError(inner)))
             if inner.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity) =>
         {
             "the server showed the certificate of an authority that is not a trusted one".into()
         }
-        other => TlsError::from(other.clone()).to_string(),
+        (_, other) => TlsError::from(other.clone()).to_string(),
     }
 }
 

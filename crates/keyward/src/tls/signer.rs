@@ -1,6 +1,6 @@
 //! A key that an external signer holds, for rustls.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use keyward_host::{KeyKind, SignerCertificate};
 use keyward_process::runner::Cancel;
@@ -36,7 +36,7 @@ pub(crate) fn failure(error: &std::io::Error) -> Option<&keyward_host::Error> {
 }
 
 /// A signature scheme: its name in TLS, the options for the signer, and how a signature is checked.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Scheme {
     tls: SignatureScheme,
     options: Options,
@@ -71,6 +71,7 @@ impl Scheme {
     }
 }
 
+#[derive(Debug)]
 struct SignerKey {
     certificate: Arc<SignerCertificate>,
     /// Best first.
@@ -91,6 +92,7 @@ impl SigningKey for SignerKey {
 }
 
 /// Signs one handshake. Without a scheme that the server offers, signing fails.
+#[derive(Debug)]
 struct HandshakeSigner {
     certificate: Arc<SignerCertificate>,
     scheme: Option<Scheme>,
@@ -176,24 +178,5 @@ const fn algorithm(key: KeyKind) -> SignatureAlgorithm {
         KeyKind::Rsa => SignatureAlgorithm::RSA,
         KeyKind::P256 | KeyKind::P384 | KeyKind::P521 => SignatureAlgorithm::ECDSA,
         KeyKind::Ed25519 => SignatureAlgorithm::ED25519,
-    }
-}
-
-impl fmt::Debug for Scheme {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Scheme").field(&self.tls).finish()
-    }
-}
-
-impl fmt::Debug for SignerKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SignerKey").field(&self.certificate).finish()
-    }
-}
-
-impl fmt::Debug for HandshakeSigner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = self.scheme.map(|scheme| scheme.tls);
-        f.debug_struct("HandshakeSigner").field("scheme", &scheme).finish_non_exhaustive()
     }
 }

@@ -4,16 +4,15 @@ mod logins;
 mod question;
 
 use std::{
-    io::{self, IsTerminal as _, Read as _},
+    io::{self, IsTerminal as _},
     process::ExitCode,
 };
 
 use jiff::Timestamp;
-use zeroize::Zeroizing;
 
 use crate::{
     Refusal,
-    serve::{end, program},
+    serve::{end, program, read_request},
     stdout::Stdout,
 };
 
@@ -55,9 +54,6 @@ pub fn serve_image(provider: impl ImageProvider) -> ExitCode {
     end(answer(&provider))
 }
 
-/// A request contains an image's name, a token and annotations: far less than this.
-const MOST: u64 = 1 << 20;
-
 #[expect(clippy::disallowed_methods, reason = "a plugin lives by the real clock")]
 fn answer(provider: &impl ImageProvider) -> Result<(), Refusal> {
     let mut stdout = Stdout::take()?;
@@ -65,14 +61,10 @@ fn answer(provider: &impl ImageProvider) -> Result<(), Refusal> {
     if stdin.is_terminal() {
         return Err(Refusal::BadConfig(by_hand()));
     }
-    // Room for most requests from the start: growing would leave copies of a token behind.
-    let mut bytes = Zeroizing::new(Vec::with_capacity(64 * 1024));
-    stdin.lock().take(MOST + 1).read_to_end(&mut bytes)?;
+    let bytes = read_request(stdin.lock())?
+        .ok_or_else(|| Refusal::bad_config("the request on stdin is too long"))?;
     if bytes.trim_ascii().is_empty() {
         return Err(Refusal::BadConfig(by_hand()));
-    }
-    if bytes.len() as u64 > MOST {
-        return Err(Refusal::bad_config("the request on stdin is too long"));
     }
     let question = ImageQuestion::from_bytes(&bytes)?;
     let logins = provider.logins(&question)?;

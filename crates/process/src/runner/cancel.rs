@@ -49,7 +49,7 @@ impl Cancel {
     pub(super) fn listen(&self) -> io::Result<Listener> {
         let wakeup = Arc::new(Wakeup::new()?);
         lock(&self.0.wakeups).push(Arc::clone(&wakeup));
-        let mut runs = lock(&RUNS.list);
+        let mut runs = lock(&RUNS);
         runs.cancels.push(Arc::downgrade(&self.0));
         if runs.shut {
             drop(runs);
@@ -64,16 +64,15 @@ impl Cancel {
 ///
 /// Returns whether all runs have ended within `limit`.
 pub fn shut_down(limit: Duration) -> bool {
-    let mut runs = lock(&RUNS.list);
+    let mut runs = lock(&RUNS);
     runs.shut = true;
     let cancels: Vec<_> = runs.cancels.iter().filter_map(Weak::upgrade).collect();
     drop(runs);
     for inner in cancels {
         Cancel(inner).cancel();
     }
-    let (runs, _) = RUNS
-        .ended
-        .wait_timeout_while(lock(&RUNS.list), limit, |runs| !runs.cancels.is_empty())
+    let (runs, _) = ENDED
+        .wait_timeout_while(lock(&RUNS), limit, |runs| !runs.cancels.is_empty())
         .unwrap_or_else(PoisonError::into_inner);
     runs.cancels.is_empty()
 }
@@ -113,27 +112,23 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         lock(&self.cancel.0.wakeups).retain(|wakeup| !Arc::ptr_eq(wakeup, &self.wakeup));
-        let mut runs = lock(&RUNS.list);
+        let mut runs = lock(&RUNS);
         let own = Arc::downgrade(&self.cancel.0);
         if let Some(at) = runs.cancels.iter().position(|cancel| cancel.ptr_eq(&own)) {
             runs.cancels.swap_remove(at);
         }
         if runs.cancels.is_empty() {
-            RUNS.ended.notify_all();
+            ENDED.notify_all();
         }
     }
 }
 
 /// All runs under way, for [`shut_down`].
-static RUNS: Runs =
-    Runs { list: Mutex::new(List { cancels: Vec::new(), shut: false }), ended: Condvar::new() };
+static RUNS: Mutex<Runs> = Mutex::new(Runs { cancels: Vec::new(), shut: false });
+/// Notified when the last of them has ended.
+static ENDED: Condvar = Condvar::new();
 
 struct Runs {
-    list: Mutex<List>,
-    ended: Condvar,
-}
-
-struct List {
     cancels: Vec<Weak<Inner>>,
     shut: bool,
 }

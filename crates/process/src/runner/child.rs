@@ -22,7 +22,8 @@ use super::{death_signal::DeathSignal, descendants::Descendants};
 /// which is why nothing is signalled after that. Dropped before, it is killed and reaped.
 pub(super) struct Child {
     pid: Pid,
-    group: bool,
+    /// Whether a signal goes to a whole group.
+    pub(super) group: bool,
     watch: Option<OwnedFd>,
     ended: Option<Status>,
     reaped: bool,
@@ -91,11 +92,6 @@ impl Child {
         self.ended.is_some()
     }
 
-    /// Whether a signal goes to a whole group.
-    pub(super) fn leads_group(&self) -> bool {
-        self.group
-    }
-
     /// Sends a signal to the process, or to its group, and to what it has started since, be it in a
     /// session of its own. A stopped process is woken to hear it.
     pub(super) fn signal(&mut self, signal: Signal) {
@@ -160,7 +156,8 @@ impl Child {
                     if !matches!(self.ended(), Ok(None)) {
                         break;
                     }
-                    pause(Duration::from_millis(1));
+                    // Waits by the clock: the end cannot be waited for here.
+                    let _ = poll(&mut [], Duration::from_millis(1).try_into().ok().as_ref());
                 }
             }
         }
@@ -172,13 +169,6 @@ impl Drop for Child {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// Waits by the clock, for systems where a process's end cannot be waited for together with
-/// anything else.
-pub(super) fn pause(duration: Duration) {
-    let timeout = duration.try_into().ok();
-    let _ = poll(&mut [], timeout.as_ref());
 }
 
 fn wait(pid: Pid, options: WaitIdOptions) -> rustix::io::Result<Option<WaitIdStatus>> {

@@ -223,7 +223,7 @@ impl<'a> IoLoop<'a> {
             self.output.keep_first(self.invocation.limits.stdout);
             let ended = !matches!(self.child.ended(), Ok(None));
             let silent = self.stdout.is_none() && self.stderr.is_over();
-            if ended && (silent || !self.child.leads_group()) {
+            if ended && (silent || !self.child.group) {
                 return;
             }
         }
@@ -249,11 +249,11 @@ impl Ready {
 
 /// The descriptors of one poll.
 #[derive(Default)]
-struct Fds<'fd>(Vec<PollFd<'fd>>);
+pub(super) struct Fds<'fd>(Vec<PollFd<'fd>>);
 
 impl<'fd> Fds<'fd> {
     /// Adds a descriptor if there is one; returns its place.
-    fn add(&mut self, fd: Option<BorrowedFd<'fd>>, flags: PollFlags) -> Option<usize> {
+    pub(super) fn add(&mut self, fd: Option<BorrowedFd<'fd>>, flags: PollFlags) -> Option<usize> {
         self.0.push(PollFd::from_borrowed_fd(fd?, flags));
         Some(self.0.len() - 1)
     }
@@ -262,7 +262,7 @@ impl<'fd> Fds<'fd> {
         place.is_some_and(|place| !self.0[place].revents().is_empty())
     }
 
-    fn poll(&mut self, timeout: Duration) -> io::Result<()> {
+    pub(super) fn poll(&mut self, timeout: Duration) -> io::Result<()> {
         // A timeout that does not fit is as good as none: the loop looks at the clock again.
         let timeout = timeout.try_into().ok();
         match poll(&mut self.0, timeout.as_ref()) {

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::{
     Cancel, Failure, Invocation, Left, buffer::Buffer, cancel::Listener, child::Child,
-    failure::End, launch, limits, stderr::StderrPipe, terminal,
+    failure::End, io_loop::Fds, launch, limits, stderr::StderrPipe, terminal,
 };
 use crate::clock::{Clock, SystemClock};
 
@@ -122,18 +122,12 @@ impl Resident {
     }
 
     fn wait(&self, writes: bool, limit: Duration, listener: &Listener) -> Result<(), End> {
-        let mut fds = vec![PollFd::from_borrowed_fd(listener.wakeup(), PollFlags::IN)];
-        let inputs = [self.stdout.as_ref().map(AsFd::as_fd), self.stderr.pipe()];
-        let inputs = inputs.into_iter().flatten();
-        fds.extend(inputs.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        if writes && let Some(stdin) = &self.stdin {
-            fds.push(PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::OUT));
-        }
-        let limit = limit.try_into().ok();
-        match poll(&mut fds, limit.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(End::System(errno.into())),
-        }
+        let mut fds = Fds::default();
+        fds.add(Some(listener.wakeup()), PollFlags::IN);
+        fds.add(self.stdout.as_ref().map(AsFd::as_fd), PollFlags::IN);
+        fds.add(self.stderr.pipe(), PollFlags::IN);
+        fds.add(self.stdin.as_ref().filter(|_| writes).map(AsFd::as_fd), PollFlags::OUT);
+        fds.poll(limit).map_err(End::System)
     }
 
     fn write(&mut self, request: &mut &[u8]) -> Result<(), End> {

@@ -17,18 +17,15 @@ const MASK: u16 = 0x10;
 
 /// Who may write to a file whose mode lets its group write.
 pub(super) fn writers(path: &Path) -> io::Result<Writers> {
-    let unlisted = Writers { group: true, users: Vec::new(), groups: Vec::new() };
     // The largest attribute that Linux has.
     let mut bytes = vec![0; 64 << 10];
     match lgetxattr(path, ATTRIBUTE, &mut bytes[..]) {
         Ok(length) => read(&bytes[..length]).ok_or_else(|| {
-            named(
-                path,
-                &io::Error::new(io::ErrorKind::InvalidData, "its access list is unreadable"),
-            )
+            let wrong = io::Error::new(io::ErrorKind::InvalidData, "its access list is unreadable");
+            named(path, &wrong)
         }),
         // No list, and a file system without lists.
-        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(unlisted),
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(Writers { group: true, ..Writers::default() }),
         Err(errno) => Err(named(path, &errno.into())),
     }
 }
@@ -44,7 +41,7 @@ fn read(bytes: &[u8]) -> Option<Writers> {
         (short(0), short(2), id)
     });
     let mask = entries.clone().find(|(tag, ..)| *tag == MASK).map_or(u16::MAX, |(_, perm, _)| perm);
-    let mut writers = Writers { group: false, users: Vec::new(), groups: Vec::new() };
+    let mut writers = Writers::default();
     for (tag, perm, id) in entries {
         if perm & mask & WRITE == 0 {
             continue;

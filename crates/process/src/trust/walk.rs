@@ -227,19 +227,18 @@ pub(super) fn named(path: &Path, error: &io::Error) -> io::Error {
 
 /// The parts of a path, last one first.
 fn parts(path: &Path) -> Vec<OsString> {
-    let mut parts: Vec<OsString> = path
-        .components()
+    path.components()
+        .rev()
         .filter_map(|component| match component {
             Component::Normal(part) => Some(part.to_owned()),
             Component::ParentDir => Some("..".into()),
             _ => None,
         })
-        .collect();
-    parts.reverse();
-    parts
+        .collect()
 }
 
 /// Who may write besides the owner and everybody.
+#[derive(Default)]
 pub(super) struct Writers {
     /// The file's own group.
     pub(super) group: bool,
@@ -270,7 +269,7 @@ mod elsewhere {
     use super::{Metadata, Path, Writers, io};
 
     pub(super) fn writers(_path: &Path) -> io::Result<Writers> {
-        Ok(Writers { group: true, users: Vec::new(), groups: Vec::new() })
+        Ok(Writers { group: true, ..Writers::default() })
     }
 
     pub(super) fn forged(

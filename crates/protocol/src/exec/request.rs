@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Node,
-    json::{Object, push_list, push_text},
+    json::{self, Object, push_list, push_text},
     node::Value,
     url,
 };
@@ -104,24 +104,21 @@ impl Request {
     pub fn to_json(&self) -> String {
         let alpha = self.version == Version::V1Alpha1;
         let info = alpha && self.form == Form::ExecInfo;
-        let mut out = String::new();
-        let mut message = Object::open(&mut out);
-        message.text("kind", if info { "ExecInfo" } else { "ExecCredential" });
-        message.text("apiVersion", self.version.api_version());
-        if !info {
-            let mut spec = message.object("spec");
-            if let Some(cluster) = &self.cluster {
-                cluster.write(spec.object("cluster"));
+        json::line(|message| {
+            message.text("kind", if info { "ExecInfo" } else { "ExecCredential" });
+            message.text("apiVersion", self.version.api_version());
+            if !info {
+                let mut spec = message.object("spec");
+                if let Some(cluster) = &self.cluster {
+                    cluster.write(spec.object("cluster"));
+                }
+                self.write_situation(&mut spec);
+                spec.close();
             }
-            self.write_situation(&mut spec);
-            spec.close();
-        }
-        if alpha {
-            self.write_situation(&mut message);
-        }
-        message.close();
-        out.push('\n');
-        out
+            if alpha {
+                self.write_situation(message);
+            }
+        })
     }
 
     /// What a plugin is told besides the cluster; only v1alpha1 has the response.
@@ -312,23 +309,14 @@ impl std::error::Error for RequestError {}
 /// Shows addresses without passwords, and certificates by their size.
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            server,
-            tls_server_name,
-            insecure_skip_tls_verify,
-            certificate_authority_data,
-            proxy_url,
-            disable_compression,
-            config,
-        } = self;
         f.debug_struct("Cluster")
-            .field("server", &url::mask(server))
-            .field("tls_server_name", tls_server_name)
-            .field("insecure_skip_tls_verify", insecure_skip_tls_verify)
-            .field("certificate_authority_data", &certificate_authority_data.len())
-            .field("proxy_url", &url::mask(proxy_url))
-            .field("disable_compression", disable_compression)
-            .field("config", config)
+            .field("server", &url::mask(&self.server))
+            .field("tls_server_name", &self.tls_server_name)
+            .field("insecure_skip_tls_verify", &self.insecure_skip_tls_verify)
+            .field("certificate_authority_data", &self.certificate_authority_data.len())
+            .field("proxy_url", &url::mask(&self.proxy_url))
+            .field("disable_compression", &self.disable_compression)
+            .field("config", &self.config)
             .finish()
     }
 }

@@ -33,6 +33,13 @@ impl Node {
         self.get(field).map_or(Ok(None), |value| value.text(field))
     }
 
+    /// The entries of a mapping that is a field of this one, under its own name; none if there is no such
+    /// field.
+    pub(crate) fn map_of(&self, field: &str) -> Result<&[Entry], DecodeError> {
+        let entries = self.get(field).map_or(Ok(None), |value| value.map(field))?;
+        Ok(entries.unwrap_or_default())
+    }
+
     /// The text, if it is one, for readers to whom everything else is as good as nothing.
     pub fn as_text(&self) -> Option<&str> {
         match &self.value {

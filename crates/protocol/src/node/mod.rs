@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 pub use decode::DecodeError;
 pub use layout::{Layout, Place};
 
-use crate::{Secret, text::sounds_secret};
+use crate::{Secret, json::push_list, text::sounds_secret};
 
 /// How deep lists and mappings may stand in each other. The reference stops at 10,000; nobody
 /// writes such a document, and every walk over the tree would need as many stack frames: 500 levels
@@ -242,16 +242,7 @@ impl Node {
             Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
             Value::Number(text) => out.push_str(text),
             Value::Text(text) => push_spelt(out, text, &self.spelling),
-            Value::List(items) => {
-                out.push('[');
-                for (index, item) in items.iter().enumerate() {
-                    if index > 0 {
-                        out.push(',');
-                    }
-                    item.push_json(out);
-                }
-                out.push(']');
-            }
+            Value::List(items) => push_list(out, items, |out, item| item.push_json(out)),
             Value::Map(entries) => {
                 out.push('{');
                 for (index, entry) in entries.iter().enumerate() {

@@ -53,8 +53,7 @@ impl Configuration {
 
     pub(super) fn read(message: &Node) -> Result<Self, MessageError> {
         let mut read = Self::default();
-        let Some(node) = message.get("configuration") else { return Ok(read) };
-        for entry in node.map("configuration")?.unwrap_or_default() {
+        for entry in message.map_of("configuration")? {
             let field = format!("configuration.{}", entry.key);
             let value = entry.value.text(&field)?.unwrap_or_default();
             read.set(&entry.key, Secret::new(value));

@@ -81,7 +81,10 @@ fn bytes(node: &Node, field: &str) -> Result<Vec<u8>, MessageError> {
             Err(MessageError::Unreadable(format!("`{field}` is empty")))
         }
         Ok(bytes) => Ok(bytes),
-        Err(_) => Err(node.mismatch_text(field, "standard Base64")),
+        Err(_) => Err(MessageError::Unreadable(format!(
+            "`{field}` must be standard Base64, which this text is not (line {}, column {})",
+            node.line, node.column
+        ))),
     }
 }
 
@@ -89,16 +92,6 @@ fn required_bytes(node: &Node, field: &str) -> Result<Vec<u8>, MessageError> {
     match node.get(field) {
         Some(value) if !value.is_null() => bytes(value, field),
         _ => Err(MessageError::Unreadable(format!("`{field}` is missing"))),
-    }
-}
-
-impl Node {
-    /// The error for a text that must be of some form and is not.
-    fn mismatch_text(&self, field: &str, form: &str) -> MessageError {
-        MessageError::Unreadable(format!(
-            "`{field}` must be {form}, which this text is not (line {}, column {})",
-            self.line, self.column
-        ))
     }
 }
 

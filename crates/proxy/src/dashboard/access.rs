@@ -12,7 +12,7 @@ use std::{
     fmt::Write as _,
     io,
     net::{SocketAddr, SocketAddrV4},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
     time::Duration,
 };
 
@@ -21,7 +21,10 @@ use http::{
     header::{COOKIE, ORIGIN},
     uri::Scheme,
 };
-use keyward_process::clock::{Clock as _, SystemClock};
+use keyward_process::{
+    clock::{Clock as _, SystemClock},
+    lock,
+};
 use keyward_protocol::Secret;
 use rustls::crypto::ring;
 
@@ -116,7 +119,7 @@ impl Access {
     pub(super) fn link(&self) -> io::Result<Secret> {
         let token = token()?;
         let link = Secret::new(format!("http://{}{OPEN}{}", self.own, token.expose()));
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         make_room(&mut known.links);
         known.links.push((token, SystemClock.elapsed() + LINK));
         Ok(link)
@@ -149,7 +152,7 @@ impl Access {
         }
         let (id, path) = path.trim_start_matches('/').split_once('/').ok_or(NO_SESSION)?;
         let now = SystemClock.elapsed();
-        let known = self.known();
+        let known = lock(&self.known);
         let session = known.sessions.iter().find(|one| one.id.expose() == id && now < one.until);
         match session {
             Some(session) if session.has_cookie(request.headers()) => {
@@ -173,7 +176,7 @@ impl Access {
 
     fn spend(&self, token: &str) -> Result<Session, Refusal> {
         let now = SystemClock.elapsed();
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         let place = known.links.iter().position(|(link, _)| link.expose() == token).ok_or(USED)?;
         let (_, until) = known.links.swap_remove(place);
         if now >= until {
@@ -186,10 +189,6 @@ impl Access {
         make_room(&mut known.sessions);
         known.sessions.push(session.clone());
         Ok(session)
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -283,7 +282,7 @@ mod tests {
         assert!(open(&access, &link).is_ok());
         assert!(open(&access, &link).is_err_and(|refusal| refusal == USED));
         let late = access.link().unwrap();
-        access.known().links[0].1 = SystemClock.elapsed();
+        lock(&access.known).links[0].1 = SystemClock.elapsed();
         assert!(open(&access, &late).is_err_and(|refusal| refusal == USED));
         let links: Vec<_> = (0..=MOST).map(|_| access.link().unwrap()).collect();
         assert!(open(&access, &links[0]).is_err(), "it had to make room");
@@ -298,7 +297,7 @@ mod tests {
         let cookie = format!("a=b; {}", cookie.split(';').next().unwrap());
         let page = || access.rights(&get(&session.path(), &cookie));
         assert!(matches!(page(), Ok(Rights::Inside(_, path)) if path.is_empty()));
-        access.known().sessions[0].until = SystemClock.elapsed();
+        lock(&access.known).sessions[0].until = SystemClock.elapsed();
         assert!(page().is_err_and(|refusal| refusal == NO_SESSION));
     }
 

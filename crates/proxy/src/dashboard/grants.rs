@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{
     html::Html,
     page::View,
-    sections::{Mood, badge, list},
+    sections::{badge, list, table},
     words,
 };
 
@@ -51,31 +51,32 @@ fn requests(html: &mut Html, name: &str, requests: &[Value], now: Timestamp) {
         html.raw("<p class=\"none\">No request yet.</p>\n");
         return;
     }
-    html.raw("<table aria-label=\"Recent requests of ").text(name).raw("\">\n<thead><tr>");
-    for label in ["When", "Verb", "Resource", "Namespace", "Answer"] {
-        html.raw("<th scope=\"col\">").raw(label).raw("</th>");
-    }
-    html.raw("</tr></thead>\n<tbody>\n");
-    for request in requests {
-        html.raw("<tr><td data-label=\"When\">");
-        words::time(html, &request["at"], now);
-        html.raw("</td><td data-label=\"Verb\">").text(words::text(&request["verb"]));
-        html.raw("</td><td data-label=\"Resource\"><code>").text(words::text(&request["resource"]));
-        if let Some(object) = request["name"].as_str().filter(|object| !object.is_empty()) {
-            html.raw(" ").text(object);
+    html.raw("<table aria-label=\"Recent requests of ").text(name).raw("\">");
+    table(html, &["When", "Verb", "Resource", "Namespace", "Answer"], |html| {
+        for request in requests {
+            row(html, request, now);
         }
-        let namespace = words::text(&request["namespace"]);
-        html.raw("</code></td><td data-label=\"Namespace\">");
-        html.text(if namespace.is_empty() { "–" } else { namespace });
-        html.raw("</td><td data-label=\"Answer\">");
-        if request["allowed"] == false {
-            badge(html, &Mood::Bad, "denied");
-        } else if let Some(code) = request["status"].as_u64() {
-            html.text(code);
-        } else {
-            html.raw("none");
-        }
-        html.raw("</td></tr>\n");
+    });
+}
+
+fn row(html: &mut Html, request: &Value, now: Timestamp) {
+    html.raw("<tr><td data-label=\"When\">");
+    words::time(html, &request["at"], now);
+    html.raw("</td><td data-label=\"Verb\">").text(words::text(&request["verb"]));
+    html.raw("</td><td data-label=\"Resource\"><code>").text(words::text(&request["resource"]));
+    if let Some(object) = request["name"].as_str().filter(|object| !object.is_empty()) {
+        html.raw(" ").text(object);
     }
-    html.raw("</tbody>\n</table>\n");
+    let namespace = words::text(&request["namespace"]);
+    html.raw("</code></td><td data-label=\"Namespace\">");
+    html.text(if namespace.is_empty() { "–" } else { namespace });
+    html.raw("</td><td data-label=\"Answer\">");
+    if request["allowed"] == false {
+        badge(html, "bad", "denied");
+    } else if let Some(code) = request["status"].as_u64() {
+        html.text(code);
+    } else {
+        html.raw("none");
+    }
+    html.raw("</td></tr>\n");
 }

@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -11,7 +11,10 @@ use http::StatusCode;
 use http_body_util::{BodyExt as _, Collected, Limited};
 use keyward::self_subject_reviews;
 use keyward_host::{Credential, redact::redact};
-use keyward_process::clock::{Clock as _, SystemClock};
+use keyward_process::{
+    clock::{Clock as _, SystemClock},
+    lock,
+};
 use keyward_protocol::text::with_causes;
 use serde_json::Value;
 use tokio::{task::JoinSet, time::timeout};
@@ -68,7 +71,7 @@ impl Identities {
                 }
             };
             let serial = credential.serial();
-            if let Some(known) = self.known().get(&name)
+            if let Some(known) = lock(&self.0).get(&name)
                 && known.serial == serial
                 && now < known.at + FRESH
             {
@@ -86,14 +89,10 @@ impl Identities {
         while let Some(asked) = asking.join_next().await {
             let Ok((name, serial, identity)) = asked else { continue };
             let answer = Answer { serial, at: now, identity: identity.clone() };
-            self.known().insert(name.clone(), answer);
+            lock(&self.0).insert(name.clone(), answer);
             all.insert(name, identity);
         }
         all
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<String, Answer>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -16,6 +16,15 @@ pub(super) struct View<'a> {
     pub(super) query: &'a str,
 }
 
+/// What every page begins with.
+const HEAD: &str = "<!DOCTYPE html>
+<html lang=\"en\">
+<head>
+<meta charset=\"utf-8\">
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
+<meta name=\"color-scheme\" content=\"light dark\">
+";
+
 /// How often a page that refreshes itself does so, in seconds.
 const REFRESH: &str = "10";
 
@@ -81,21 +90,16 @@ impl View<'_> {
     fn controls(&self, html: &mut Html, now: Timestamp, refreshes: bool) {
         html.raw("<p class=\"controls\"><span>As of <time datetime=\"").text(now).raw("\">");
         html.text(words::clock(now)).raw("</time></span> ");
-        let all = self.asks("all");
-        let here = match (all, refreshes) {
+        let page = |refreshes: bool| match (self.asks("all"), refreshes) {
             (false, false) => "./",
             (true, false) => "./?all",
             (false, true) => "./?refresh",
             (true, true) => "./?all&amp;refresh",
         };
-        html.raw("<a class=\"button\" href=\"").raw(here).raw("\">Refresh</a> ");
-        let (there, label) = match (all, refreshes) {
-            (false, true) => ("./", "Stop refreshing"),
-            (true, true) => ("./?all", "Stop refreshing"),
-            (false, false) => ("./?refresh", "Refresh every 10 s"),
-            (true, false) => ("./?all&amp;refresh", "Refresh every 10 s"),
-        };
-        html.raw("<a class=\"button\" href=\"").raw(there).raw("\">").raw(label).raw("</a></p>\n");
+        html.raw("<a class=\"button\" href=\"").raw(page(refreshes)).raw("\">Refresh</a> ");
+        let label = if refreshes { "Stop refreshing" } else { "Refresh every 10 s" };
+        html.raw("<a class=\"button\" href=\"").raw(page(!refreshes)).raw("\">").raw(label);
+        html.raw("</a></p>\n");
     }
 
     /// What is known of the proxy itself.
@@ -140,9 +144,7 @@ impl View<'_> {
 /// A page that says why there is no other.
 pub(super) fn refusal(message: &str) -> String {
     let mut html = Html::default();
-    html.raw("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
-    html.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
-    html.raw("<meta name=\"color-scheme\" content=\"light dark\">\n");
+    html.raw(HEAD);
     html.raw("<title>Keyward proxy</title>\n</head>\n<body>\n<main>\n<h1>Keyward proxy</h1>\n<p>");
     words::message(&mut html, message);
     html.raw("</p>\n</main>\n</body>\n</html>\n");
@@ -150,9 +152,7 @@ pub(super) fn refusal(message: &str) -> String {
 }
 
 fn head(html: &mut Html, title: &str, refreshes: bool) {
-    html.raw("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
-    html.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
-    html.raw("<meta name=\"color-scheme\" content=\"light dark\">\n");
+    html.raw(HEAD);
     if refreshes {
         html.raw("<meta http-equiv=\"refresh\" content=\"").raw(REFRESH).raw("\">\n");
     }

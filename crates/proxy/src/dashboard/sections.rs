@@ -1,5 +1,7 @@
 //! The sections of the page.
 
+use std::cmp::Reverse;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -12,13 +14,6 @@ const ROWS: usize = 50;
 /// How many groups of a user are shown.
 const GROUPS: usize = 6;
 
-/// What is good, bad or neither, in a word: colour only repeats it.
-pub(super) enum Mood {
-    Good,
-    Bad,
-    Neutral,
-}
-
 pub(super) fn contexts(html: &mut Html, view: &View<'_>, now: Timestamp) {
     let all = list(&view.status["contexts"]);
     let mut shown: Vec<&Value> = all.iter().collect();
@@ -28,7 +23,8 @@ pub(super) fn contexts(html: &mut Html, view: &View<'_>, now: Timestamp) {
         shown.truncate(CONTEXTS);
     }
     let labels = ["Context", "You are", "Credential", "Requests", "State"];
-    table(html, "contexts", &labels, |html| {
+    html.raw("<table aria-labelledby=\"contexts\">");
+    table(html, &labels, |html| {
         for context in &shown {
             row(html, view, context, now);
         }
@@ -52,8 +48,8 @@ fn row(html: &mut Html, view: &View<'_>, context: &Value, now: Timestamp) {
         html.raw(", ").text(&context["open"]).raw(" open");
     }
     html.raw("</td><td data-label=\"State\">");
-    let (mood, state, why) = state(context);
-    badge(html, &mood, state);
+    let (class, state, why) = state(context);
+    badge(html, class, state);
     if let Some(why) = why {
         html.raw("<small>");
         words::message(html, why);
@@ -62,24 +58,24 @@ fn row(html: &mut Html, view: &View<'_>, context: &Value, now: Timestamp) {
     html.raw("</td></tr>\n");
 }
 
-/// What is wrong with a context, if something is.
-fn state(context: &Value) -> (Mood, &'static str, Option<&str>) {
+/// The badge of a context, with what is wrong if something is.
+fn state(context: &Value) -> (&'static str, &'static str, Option<&str>) {
     if let Some(why) = context["closed"].as_str() {
-        return (Mood::Bad, "not served", Some(why));
+        return ("bad", "not served", Some(why));
     }
     if let Some(why) = context["fault"].as_str() {
-        return (Mood::Bad, "no listener", Some(why));
+        return ("bad", "no listener", Some(why));
     }
     if context["lastRun"]["succeeded"] == false {
-        return (Mood::Bad, "plugin fails", None);
+        return ("bad", "plugin fails", None);
     }
     if context["credential"]["expired"] == true {
-        return (Mood::Bad, "expired", None);
+        return ("bad", "expired", None);
     }
     if context["credential"].is_null() {
-        return (Mood::Neutral, "not used yet", None);
+        return ("neutral", "not used yet", None);
     }
-    (Mood::Good, "ready", None)
+    ("good", "ready", None)
 }
 
 fn identity(html: &mut Html, context: &Value, identity: Option<&Identity>) {
@@ -118,8 +114,7 @@ fn credential(html: &mut Html, credential: &Value, now: Timestamp) {
         html.raw("none yet");
         return;
     };
-    html.text(kind);
-    html.raw("<small>");
+    html.text(kind).raw("<small>");
     lifetime(html, credential, now);
     html.raw("</small>");
 }
@@ -130,11 +125,8 @@ fn lifetime(html: &mut Html, credential: &Value, now: Timestamp) {
     }
     if credential["expires"].is_null() {
         html.raw("no expiry");
-    } else if credential["expired"] == true {
-        html.raw("expired ");
-        words::time(html, &credential["expires"], now);
     } else {
-        html.raw("expires ");
+        html.raw(if credential["expired"] == true { "expired " } else { "expires " });
         words::time(html, &credential["expires"], now);
     }
 }
@@ -175,7 +167,8 @@ pub(super) fn runs(html: &mut Html, status: &Value, now: Timestamp) {
         html.raw("<p class=\"none\">No plugin has run since the proxy started.</p>\n");
         return;
     }
-    table(html, "runs", &["When", "Plugin", "For", "Took", "Result"], |html| {
+    html.raw("<table aria-labelledby=\"runs\">");
+    table(html, &["When", "Plugin", "For", "Took", "Result"], |html| {
         for run in runs {
             html.raw("<tr><td data-label=\"When\">");
             words::time(html, &run["at"], now);
@@ -192,12 +185,12 @@ pub(super) fn runs(html: &mut Html, status: &Value, now: Timestamp) {
             html.raw("</td><td data-label=\"Result\">");
             match run["error"].as_str() {
                 Some(error) => {
-                    badge(html, &Mood::Bad, "failed");
+                    badge(html, "bad", "failed");
                     html.raw("<small>");
                     words::message(html, error);
                     html.raw("</small>");
                 }
-                None => badge(html, &Mood::Good, "credential"),
+                None => badge(html, "good", "credential"),
             }
             html.raw("</td></tr>\n");
         }
@@ -205,17 +198,13 @@ pub(super) fn runs(html: &mut Html, status: &Value, now: Timestamp) {
 }
 
 pub(super) fn errors(html: &mut Html, status: &Value, now: Timestamp) {
-    let mut errors: Vec<(&str, &Value)> = Vec::new();
-    for context in list(&status["contexts"]) {
-        let name = words::text(&context["name"]);
-        errors.extend(list(&context["errors"]).iter().map(|error| (name, error)));
-    }
+    let errors = of_contexts(status, "errors", "at");
     if errors.is_empty() {
         html.raw("<p class=\"none\">Clients were told of no error.</p>\n");
         return;
     }
-    errors.sort_by_key(|(_, error)| std::cmp::Reverse(words::moment(&error["at"])));
-    table(html, "errors", &["When", "Context", "What clients were told"], |html| {
+    html.raw("<table aria-labelledby=\"errors\">");
+    table(html, &["When", "Context", "What clients were told"], |html| {
         for (name, error) in errors.iter().take(ROWS) {
             html.raw("<tr><td data-label=\"When\">");
             words::time(html, &error["at"], now);
@@ -232,17 +221,13 @@ pub(super) fn errors(html: &mut Html, status: &Value, now: Timestamp) {
 }
 
 pub(super) fn streams(html: &mut Html, status: &Value, now: Timestamp) {
-    let mut streams: Vec<(&str, &Value)> = Vec::new();
-    for context in list(&status["contexts"]) {
-        let name = words::text(&context["name"]);
-        streams.extend(list(&context["streams"]).iter().map(|stream| (name, stream)));
-    }
+    let streams = of_contexts(status, "streams", "since");
     if streams.is_empty() {
         html.raw("<p class=\"none\">No watch, log, exec or port-forward is open.</p>\n");
         return;
     }
-    streams.sort_by_key(|(_, stream)| std::cmp::Reverse(words::moment(&stream["since"])));
-    table(html, "streams", &["Opened", "Context", "Kind", "Path"], |html| {
+    html.raw("<table aria-labelledby=\"streams\">");
+    table(html, &["Opened", "Context", "Kind", "Path"], |html| {
         for (name, stream) in streams.iter().take(ROWS) {
             html.raw("<tr><td data-label=\"Opened\">");
             words::time(html, &stream["since"], now);
@@ -255,14 +240,20 @@ pub(super) fn streams(html: &mut Html, status: &Value, now: Timestamp) {
     left_out(html, streams.len(), ROWS);
 }
 
-/// A table with the heading of its section for its name.
-fn table(
-    html: &mut Html,
-    heading: &'static str,
-    labels: &[&'static str],
-    rows: impl FnOnce(&mut Html),
-) {
-    html.raw("<table aria-labelledby=\"").raw(heading).raw("\">\n<thead><tr>");
+/// What the contexts have under `key`, with their names, the newest first.
+fn of_contexts<'a>(status: &'a Value, key: &str, time: &str) -> Vec<(&'a str, &'a Value)> {
+    let of = |context: &'a Value| {
+        let name = words::text(&context["name"]);
+        list(&context[key]).iter().map(move |item| (name, item))
+    };
+    let mut all: Vec<_> = list(&status["contexts"]).iter().flat_map(of).collect();
+    all.sort_by_key(|(_, item)| Reverse(words::moment(&item[time])));
+    all
+}
+
+/// The columns and rows of a table, after its opening tag, which has its name.
+pub(super) fn table(html: &mut Html, labels: &[&'static str], rows: impl FnOnce(&mut Html)) {
+    html.raw("\n<thead><tr>");
     for label in labels {
         html.raw("<th scope=\"col\">").raw(label).raw("</th>");
     }
@@ -271,12 +262,8 @@ fn table(
     html.raw("</tbody>\n</table>\n");
 }
 
-pub(super) fn badge(html: &mut Html, mood: &Mood, word: &'static str) {
-    let class = match mood {
-        Mood::Good => "good",
-        Mood::Bad => "bad",
-        Mood::Neutral => "neutral",
-    };
+/// A word with a class, which is `good`, `bad` or `neutral`: colour only repeats what the word says.
+pub(super) fn badge(html: &mut Html, class: &'static str, word: &'static str) {
     html.raw("<span class=\"badge ").raw(class).raw("\">").raw(word).raw("</span>");
 }
 

@@ -4,8 +4,6 @@
 //! and a role with the same rules agree. The server looks at the decoded path. A path that two readers
 //! could take apart differently is refused instead.
 
-use std::borrow::Cow;
-
 use http::{Method, Uri};
 use keyward_protocol::url::percent_decode;
 
@@ -28,7 +26,7 @@ pub(crate) enum Attributes {
 /// The attributes of a request for objects. A field is empty if the request does not have it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Object {
-    pub(crate) verb: Cow<'static, str>,
+    pub(crate) verb: &'static str,
     pub(crate) group: String,
     pub(crate) namespace: String,
     pub(crate) resource: String,
@@ -66,18 +64,18 @@ impl Attributes {
         // After the version.
         let mut rest = &rest[1..];
         let mut verb = match method.as_str() {
-            "POST" => Cow::Borrowed("create"),
-            "GET" | "HEAD" => Cow::Borrowed("get"),
-            "PUT" => Cow::Borrowed("update"),
-            "PATCH" => Cow::Borrowed("patch"),
-            "DELETE" => Cow::Borrowed("delete"),
-            _ => Cow::Borrowed(""),
+            "POST" => "create",
+            "GET" | "HEAD" => "get",
+            "PUT" => "update",
+            "PATCH" => "patch",
+            "DELETE" => "delete",
+            _ => "",
         };
         if let Some(special) = VERBS.into_iter().find(|special| rest[0] == *special) {
             if rest.len() < 2 {
                 return Err(ODD_PATH);
             }
-            verb = Cow::Borrowed(special);
+            verb = special;
             rest = &rest[1..];
         }
         let mut namespace = "";
@@ -101,10 +99,10 @@ impl Attributes {
             object.subresource = part(2);
         }
         if object.name.is_empty() && object.verb == "get" {
-            object.verb = Cow::Borrowed(if query.watches()? { "watch" } else { "list" });
+            object.verb = if query.watches()? { "watch" } else { "list" };
             object.name = query.name().unwrap_or_default();
         } else if object.name.is_empty() && object.verb == "delete" {
-            object.verb = Cow::Borrowed("deletecollection");
+            object.verb = "deletecollection";
         }
         Ok(Self::Object(object))
     }

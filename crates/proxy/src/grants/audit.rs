@@ -5,8 +5,10 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
+
+use keyward_process::lock;
 
 /// A file of this size is put aside.
 const LARGEST: u64 = 16 << 20;
@@ -40,7 +42,7 @@ impl AuditLog {
     /// Opens the file, unless it is open, and writes what could not be written before: nothing is allowed
     /// that could not be recorded.
     pub(super) fn ready(&self) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if state.open.is_some() && state.unwritten.is_empty() {
             return Ok(());
         }
@@ -49,7 +51,7 @@ impl AuditLog {
 
     /// Writes a line. If that fails, [`ready`](Self::ready) tries again before the next request is allowed.
     pub(super) fn write(&self, line: &str, allowed: bool) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if allowed || state.unwritten.len() < MOST_UNWRITTEN {
             state.unwritten.extend_from_slice(line.as_bytes());
             state.unwritten.push(b'\n');

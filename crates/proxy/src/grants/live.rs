@@ -2,17 +2,19 @@
 
 use std::{
     collections::VecDeque,
+    future::pending,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
+use keyward_process::lock;
 use tokio::{sync::watch, task::AbortHandle};
 
-use super::{GrantStatus, StoredGrant, audit::AuditLog, relay, store::Places};
+use super::{StoredGrant, audit::AuditLog, relay, store::Places};
 use crate::context::ServedContexts;
 
 /// How many requests are remembered.
@@ -24,45 +26,40 @@ pub(super) const MOST_CONNECTIONS: u32 = 128;
 
 /// A grant in force.
 pub(crate) struct Grant {
-    pub(crate) name: String,
-    pub(crate) context: String,
-    pub(super) expires: Timestamp,
-    pub(super) stored: StoredGrant,
+    pub(crate) stored: StoredGrant,
+    pub(crate) expires: Timestamp,
     pub(super) log: AuditLog,
-    pub(super) requests: AtomicU64,
-    pub(super) denied: AtomicU64,
+    pub(crate) requests: AtomicU64,
+    pub(crate) denied: AtomicU64,
     /// Whom its requests act as.
     headers: Vec<(HeaderName, HeaderValue)>,
-    connections: AtomicU64,
-    recent: Mutex<VecDeque<RecentRequest>>,
+    /// How many connections and upgraded streams are open.
+    pub(crate) connections: AtomicU64,
+    /// The last requests, the newest last.
+    pub(crate) recent: Mutex<VecDeque<RecentRequest>>,
     ended: watch::Sender<bool>,
     listener: Mutex<Option<AbortHandle>>,
 }
 
 /// A request of a grant's consumer.
-#[derive(Debug, Clone)]
-pub struct RecentRequest {
-    /// When it came.
-    pub at: Timestamp,
+pub(crate) struct RecentRequest {
+    pub(crate) at: Timestamp,
     /// The API server's verb, or the method in lower case.
-    pub verb: String,
+    pub(crate) verb: String,
     /// The resource with its subresource and group, such as `pods/log`; or a path.
-    pub resource: String,
-    /// The namespace; empty if it has none.
-    pub namespace: String,
+    pub(crate) resource: String,
+    /// Empty if it has none.
+    pub(crate) namespace: String,
     /// The name of the object; empty if it has none.
-    pub name: String,
+    pub(crate) name: String,
     /// The answer's code; `None` if the consumer left before.
-    pub status: Option<u16>,
-    /// Whether the grant allows it.
-    pub allowed: bool,
+    pub(crate) status: Option<u16>,
+    pub(crate) allowed: bool,
 }
 
 impl Grant {
     pub(super) fn new(stored: StoredGrant, places: &Places) -> Self {
         Self {
-            name: stored.name.clone(),
-            context: stored.context.clone(),
             expires: stored.end().unwrap_or_default(),
             log: AuditLog::new(places.log(&stored.name)),
             requests: AtomicU64::new(0),
@@ -76,20 +73,6 @@ impl Grant {
         }
     }
 
-    pub(super) fn status(&self) -> GrantStatus {
-        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        GrantStatus {
-            name: self.name.clone(),
-            context: self.context.clone(),
-            rules: self.stored.rules.words(),
-            expires: self.expires,
-            requests: self.requests.load(Ordering::Relaxed),
-            denied: self.denied.load(Ordering::Relaxed),
-            connections: self.connections.load(Ordering::Relaxed),
-            recent: recent.iter().rev().cloned().collect(),
-        }
-    }
-
     /// Lets its requests act as the user of the rules. The consumer's own headers of this kind were
     /// refused.
     pub(crate) fn impersonate(&self, headers: &mut HeaderMap) {
@@ -99,22 +82,17 @@ impl Grant {
     }
 
     pub(super) fn remember(&self, request: RecentRequest) {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = lock(&self.recent);
         if recent.len() == RECENT {
             recent.pop_front();
         }
         recent.push_back(request);
     }
 
-    /// Returns when the grant has ended.
-    pub(crate) async fn ended(&self) {
-        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
-    }
-
     /// Ends all that goes on under it.
     pub(super) fn end(&self) {
         self.ended.send_replace(true);
-        let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listener = lock(&self.listener);
         if let Some(task) = listener.take() {
             task.abort();
         }
@@ -125,22 +103,23 @@ impl Grant {
         if self.is_listening() {
             return;
         }
-        let Some(context) = contexts.named(&self.context) else { return };
+        let Some(context) = contexts.named(&self.stored.context) else { return };
         let address = context.url.trim_start_matches("https://").to_owned();
-        let (private, socket) = (places.private_socket(&self.name), places.socket(&self.name));
+        let name = &self.stored.name;
+        let (private, socket) = (places.private_socket(name), places.socket(name));
         match relay::listen(&private, &socket, address) {
             Ok(task) => {
-                *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+                *lock(&self.listener) = Some(task);
             }
             Err(error) => {
-                tracing::debug!(%error, "grant `{}` has no socket", self.name);
+                tracing::debug!(%error, "grant `{}` has no socket", name);
             }
         }
     }
 
     /// Whether nothing is left to listen on.
     pub(super) fn is_listening(&self) -> bool {
-        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        let listener = lock(&self.listener);
         !self.stored.socket || listener.is_some()
     }
 
@@ -158,15 +137,16 @@ impl Grant {
     }
 }
 
-/// A connection of a grant's consumer.
-pub(crate) struct Connected(Arc<Grant>);
-
-impl Connected {
-    /// Returns when the grant has ended.
-    pub(crate) async fn ended(&self) {
-        self.0.ended().await;
+/// Returns when the grant that a client acts under has ended; never without a grant.
+pub(crate) async fn ended(grant: Option<&Arc<Grant>>) {
+    match grant {
+        Some(grant) => _ = grant.ended.subscribe().wait_for(|ended| *ended).await,
+        None => pending().await,
     }
 }
+
+/// A connection of a grant's consumer.
+pub(crate) struct Connected(pub(crate) Arc<Grant>);
 
 impl Drop for Connected {
     fn drop(&mut self) {

@@ -17,14 +17,14 @@ mod verifier;
 use std::{
     collections::HashMap,
     fs,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
 
 use arc_swap::ArcSwap;
-use jiff::Timestamp;
 use keyward_process::{
     clock::{Clock as _, SystemClock},
+    lock,
     surroundings::Surroundings,
 };
 use rustls::pki_types::CertificateDer;
@@ -32,15 +32,14 @@ use rustls::pki_types::CertificateDer;
 use crate::{Error, Service, context::ServedContexts};
 
 use self::store::Places;
-pub use self::{
-    live::RecentRequest,
-    rules::{Allow, Rules},
-    store::{NewGrant, StoredGrant, create, log_files, revoke},
-};
 pub(crate) use self::{
-    live::{Connected, Grant},
+    live::{Connected, Grant, RecentRequest, ended},
     record::Record,
     verifier::verifier,
+};
+pub use self::{
+    rules::{Allow, Rules},
+    store::{NewGrant, StoredGrant, create, log_files, revoke},
 };
 
 /// How often the files are looked at, for changes of which nobody told us.
@@ -64,27 +63,6 @@ struct Source {
     places: Places,
 }
 
-/// A grant in force.
-#[derive(Debug, Clone)]
-pub struct GrantStatus {
-    /// The name.
-    pub name: String,
-    /// The context that it gives access to.
-    pub context: String,
-    /// What it allows, in words, a line each.
-    pub rules: Vec<String>,
-    /// When it ends.
-    pub expires: Timestamp,
-    /// How many requests its consumer has made since the proxy started.
-    pub requests: u64,
-    /// How many of them were denied.
-    pub denied: u64,
-    /// How many connections and upgraded streams are open.
-    pub connections: u64,
-    /// The last requests, the newest first.
-    pub recent: Vec<RecentRequest>,
-}
-
 impl Grants {
     /// Those of a service.
     pub(crate) fn of(
@@ -100,21 +78,18 @@ impl Grants {
     }
 
     /// The grants in force, by name.
-    pub fn list(&self) -> Vec<GrantStatus> {
-        let mut all: Vec<_> = self.0.live.load().values().map(|grant| grant.status()).collect();
-        all.sort_by(|one, other| one.name.cmp(&other.name));
+    pub(crate) fn list(&self) -> Vec<Arc<Grant>> {
+        let mut all: Vec<_> = self.0.live.load().values().cloned().collect();
+        all.sort_by(|one, other| one.stored.name.cmp(&other.stored.name));
         all
     }
 
     /// Revokes a grant, and closes its connections. Returns whether there was one with this name.
-    pub fn revoke(&self, name: &str) -> Result<bool, Error> {
+    pub(crate) fn revoke(&self, name: &str) -> Result<bool, Error> {
         let Some(source) = &self.0.source else { return Ok(false) };
-        let known = self.0.live.load().values().any(|grant| grant.name == name);
+        let known = self.0.live.load().values().any(|grant| grant.stored.name == name);
         if known {
-            store::remove(&source.service, &source.places, name).map_err(|error| {
-                Error::failed(format!("the grant `{name}` cannot be removed"))
-                    .note("cause", error.to_string())
-            })?;
+            store::remove(&source.service, &source.places, name)?;
             self.reload();
         }
         Ok(known)
@@ -133,7 +108,7 @@ impl Grants {
     /// Puts in force what the files say now. Needs the proxy's runtime.
     pub(crate) fn reload(&self) {
         let Some(Source { service, places }) = &self.0.source else { return };
-        let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.0.seen);
         // Before it is read, so that a change in between is noticed.
         let changed = changed(service);
         let (found, complete) = StoredGrant::scan(service);
@@ -143,9 +118,9 @@ impl Grants {
         let mut now = HashMap::new();
         let unread = |grant: &Grant| {
             !complete
-                && found.iter().all(|one| one.name != grant.name)
+                && found.iter().all(|one| one.name != grant.stored.name)
                 && grant.expires > SystemClock.now()
-                && store::exists(service, &grant.name)
+                && store::exists(service, &grant.stored.name)
         };
         // They stay as they are: no consumer can end another's grant by using up what reading needs.
         for (certificate, grant) in before.iter().filter(|(_, grant)| unread(grant)) {
@@ -206,7 +181,7 @@ impl Grants {
     fn is_stale(&self) -> bool {
         let Some(source) = &self.0.source else { return false };
         let now = SystemClock.now();
-        let seen = *self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = *lock(&self.0.seen);
         changed(&source.service) != seen
             || self
                 .0

@@ -15,7 +15,7 @@ use super::{
     attributes::{Attributes, Object, Query},
 };
 use crate::refusal::{
-    ENDED, GRANT_AUTHORIZATION, GRANT_IMPERSONATION, IMPERSONATION, OWN_AUTHORIZATION, Refusal,
+    GRANT_AUTHORIZATION, GRANT_IMPERSONATION, IMPERSONATION, OWN_AUTHORIZATION, Refusal,
 };
 
 /// The parts of a query that are recorded. Others may be secret, as the words of a command.
@@ -66,10 +66,10 @@ impl Record {
         let decision = match &read {
             Err(refusal) => Err(refusal.clone()),
             Ok(attributes) if !grant.stored.rules.allows(attributes) => {
-                Err(Refusal::denied(denial(grant, attributes)))
+                Err(Refusal::closed("grant", denial(grant, attributes)))
             }
             Ok(_) => grant.log.ready().map_err(|error| {
-                let name = &grant.name;
+                let name = &grant.stored.name;
                 let message = format!("the log of grant `{name}` cannot be written: {error}");
                 Refusal::unrecorded(message)
             }),
@@ -110,19 +110,13 @@ impl Record {
         &self.grant
     }
 
-    /// Returns when the grant has ended.
-    pub(crate) async fn ended(&self) -> Refusal {
-        self.grant.ended().await;
-        ENDED
-    }
-
     /// A refusal as the consumer may read it: why the owner's credential or kubeconfig does not work is
     /// the owner's business.
     pub(crate) fn discreet(&self, refusal: Refusal) -> Refusal {
         if refusal.reason.is_some_and(|reason| !OF_OWNER.contains(&reason)) {
             return refusal;
         }
-        let context = inline(&self.grant.context);
+        let context = inline(&self.grant.stored.context);
         let message = format!(
             "context `{context}` cannot be used now; its owner sees why with `keyward proxy status`"
         );
@@ -152,8 +146,8 @@ impl Record {
         let took = SystemClock.elapsed().saturating_sub(self.begun);
         let mut line = json!({
             "time": self.at.to_string(),
-            "grant": self.grant.name,
-            "context": shortened(&self.grant.context, longest),
+            "grant": self.grant.stored.name,
+            "context": shortened(&self.grant.stored.context, longest),
             "allowed": self.decision.is_ok(),
             "status": self.status,
             "ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
@@ -166,7 +160,7 @@ impl Record {
                 line["path"] = shortened(path, longest).into();
             }
             Some(Attributes::Object(object)) => {
-                line["verb"] = (*object.verb).into();
+                line["verb"] = object.verb.into();
                 line["resource"] = shortened(&object.resource(), longest).into();
                 line["namespace"] = shortened(&object.namespace, longest).into();
                 line["name"] = shortened(&object.name, longest).into();
@@ -182,7 +176,7 @@ impl Record {
                 (self.method.clone(), shortened(path, LONGEST), String::new(), String::new())
             }
             Some(Attributes::Object(object)) => (
-                object.verb.to_string(),
+                object.verb.to_owned(),
                 shortened(&object.resource(), LONGEST),
                 shortened(&object.namespace, LONGEST),
                 shortened(&object.name, LONGEST),
@@ -205,7 +199,7 @@ impl Drop for Record {
 
 /// What the consumer reads.
 fn denial(grant: &Grant, attributes: &Attributes) -> String {
-    let name = &grant.name;
+    let name = &grant.stored.name;
     match attributes {
         Attributes::Path { verb, path } => {
             format!("grant `{name}` does not allow `{} {}`", inline(verb), inline(path))

@@ -6,6 +6,7 @@ use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
 use super::attributes::{Attributes, Object};
+use crate::gate::IMPERSONATE_USER;
 
 /// The verbs of requests for objects.
 const VERBS: [&str; 8] =
@@ -13,7 +14,6 @@ const VERBS: [&str; 8] =
 
 const READ: [&str; 3] = ["get", "list", "watch"];
 
-const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 const IMPERSONATE_GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 
 /// What a rule writes for everything.
@@ -92,7 +92,7 @@ impl Rules {
     fn allows_object(&self, object: &Object) -> bool {
         let all = self.as_user.is_some() && !self.read_only && self.allow.is_empty();
         let verbs: &[&str] = if all { &VERBS } else { &READ };
-        ((all || self.read_only) && !is_guarded(object) && verbs.contains(&&*object.verb))
+        ((all || self.read_only) && !is_guarded(object) && verbs.contains(&object.verb))
             || self.allow.iter().any(|rule| rule.allows(object))
     }
 
@@ -168,7 +168,7 @@ pub struct Allow {
 impl Allow {
     fn allows(&self, object: &Object) -> bool {
         let verb = match self.verbs.as_slice() {
-            [all] if all == ALL => VERBS.contains(&&*object.verb),
+            [all] if all == ALL => VERBS.contains(&object.verb),
             verbs => verbs.iter().any(|verb| *verb == object.verb),
         };
         verb && self.group.as_ref().is_none_or(|group| *group == object.group)

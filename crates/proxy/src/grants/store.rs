@@ -22,7 +22,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use keyward_host::{
     Kubeconfig,
-    kubeconfig::{Cluster, Context, Named, User},
+    kubeconfig::{Cluster, Context, Named},
 };
 use keyward_process::{
     clock::{Clock as _, SystemClock},
@@ -34,7 +34,7 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde::{Deserialize, Serialize};
 
 use super::rules::Rules;
-use crate::{Error, Service, certificates::Authority, ports, service::write_private};
+use crate::{Error, Service, certificates::Authority, kubeconfig, ports, service::write_private};
 
 /// The longest name of a grant.
 const LONGEST_NAME: usize = 64;
@@ -190,7 +190,7 @@ pub fn create(
     surroundings: &Surroundings,
     new: &NewGrant,
 ) -> Result<(StoredGrant, PathBuf), Error> {
-    let name = inline(&new.name);
+    let name = &inline(&new.name);
     if !is_name(&new.name) {
         return Err(Error::usage(format!("`{name}` cannot be the name of a grant"))
             .hint("use letters, digits, `-`, `_` and `.`, at most 64"));
@@ -222,10 +222,7 @@ pub fn create(
         .ok()
         .and_then(|ttl| SystemClock.now().checked_add(ttl).ok())
         .ok_or_else(|| Error::usage("a grant cannot last that long"))?;
-    let failed = |error: io::Error| {
-        Error::failed(format!("the grant `{name}` cannot be written"))
-            .note("cause", error.to_string())
-    };
+    let failed = |error: io::Error| unwritten(name, &error);
     let parent = directory.parent().unwrap_or(&directory);
     for path in [parent, &service.grants()] {
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
@@ -256,19 +253,11 @@ fn write(
     cluster: Cluster,
     expires: Timestamp,
 ) -> Result<(StoredGrant, PathBuf), Error> {
-    let failed = |error: &dyn std::error::Error| {
-        Error::failed(format!("the grant `{}` cannot be written", new.name))
-            .note("cause", error.to_string())
-    };
+    let failed = |error: io::Error| unwritten(&new.name, &error);
     let client = Authority::new()
         .and_then(|authority| authority.grant(&new.name))
-        .map_err(|error| failed(&error))?;
+        .map_err(|error| unwritten(&new.name, &error))?;
     let address = cluster.server.strip_prefix("https://").unwrap_or_default().to_owned();
-    let user = User {
-        client_certificate_data: client.certificate_pem.as_bytes().to_vec(),
-        client_key_data: client.key_pem.clone(),
-        ..User::default()
-    };
     let context = Context {
         cluster: new.context.clone(),
         user: new.name.clone(),
@@ -277,15 +266,13 @@ fn write(
     };
     let mut config = Kubeconfig { current_context: new.context.clone(), ..Kubeconfig::default() };
     config.clusters.push(Named::new(new.context.as_str(), cluster));
-    config.users.push(Named::new(new.name.as_str(), user));
+    config.users.push(Named::new(new.name.as_str(), client.user()));
     config.contexts.push(Named::new(new.context.as_str(), context));
     let directory = places.consumer(&new.name);
     let kubeconfig = directory.join("kubeconfig");
-    let done = write_private(&kubeconfig, config.to_json().expose().as_bytes());
-    done.map_err(|error| failed(&error))?;
+    write_private(&kubeconfig, config.to_json().expose().as_bytes()).map_err(failed)?;
     if new.socket {
-        let done = write_private(&directory.join("address"), address.as_bytes());
-        done.map_err(|error| failed(&error))?;
+        write_private(&directory.join("address"), address.as_bytes()).map_err(failed)?;
     }
     let grant = StoredGrant {
         name: new.name.clone(),
@@ -297,21 +284,26 @@ fn write(
         socket: new.socket,
         certificate: client.certificate_pem,
     };
-    let text = serde_json::to_vec_pretty(&grant).map_err(|error| failed(&error))?;
-    write_private(&rules_file(service, &new.name), &text).map_err(|error| failed(&error))?;
+    let text = serde_json::to_vec_pretty(&grant).map_err(|error| unwritten(&new.name, &error))?;
+    write_private(&rules_file(service, &new.name), &text).map_err(failed)?;
     Ok((grant, kubeconfig))
 }
 
-/// Removes the files of a grant but its log. Returns whether there was one.
-pub(crate) fn remove(service: &Service, places: &Places, name: &str) -> io::Result<bool> {
+fn unwritten(name: &str, error: &dyn std::error::Error) -> Error {
+    Error::caused(format!("the grant `{name}` cannot be written"), error)
+}
+
+/// Removes the files of a grant but its log. Those that are missing are no error.
+pub(super) fn remove(service: &Service, places: &Places, name: &str) -> Result<(), Error> {
     // First what counts.
-    let found = match fs::remove_file(rules_file(service, name)) {
-        Ok(()) => true,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-        Err(error) => return Err(error),
-    };
+    match fs::remove_file(rules_file(service, name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(Error::caused(format!("the grant `{name}` cannot be removed"), &error));
+        }
+        _ => {}
+    }
     let _ = fs::remove_dir_all(places.consumer(name));
-    Ok(found)
+    Ok(())
 }
 
 /// Revokes a grant of this user: its certificate is worth nothing as soon as the proxy has heard of it.
@@ -321,10 +313,7 @@ pub fn revoke(surroundings: &Surroundings, name: &str) -> Result<Option<StoredGr
     for service in Service::all(surroundings) {
         let known = StoredGrant::of_service(&service).into_iter().find(|one| one.name == name);
         if let Some(grant) = known {
-            remove(&service, &places, name).map_err(|error| {
-                Error::failed(format!("the grant `{name}` cannot be removed"))
-                    .note("cause", error.to_string())
-            })?;
+            remove(&service, &places, name)?;
             return Ok(Some(grant));
         }
     }
@@ -369,9 +358,7 @@ fn rules_file(service: &Service, name: &str) -> PathBuf {
 /// The address of a context, and the authority of its listener.
 fn cluster(service: &Service, context: &str) -> Result<Cluster, Error> {
     let path = service.kubeconfig();
-    let config = file::read(&path, &Limits::NAMED.regular())
-        .ok()
-        .and_then(|text| Kubeconfig::from_bytes(&text).ok())
+    let config = kubeconfig::read(&path)
         .ok_or_else(|| Error::failed(format!("`{}` cannot be read", path.display())))?;
     let found = config.clusters.iter().find(|cluster| cluster.name == context);
     let served =

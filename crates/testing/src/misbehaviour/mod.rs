@@ -21,6 +21,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use self::table::Arrange;
 pub use self::{
     pids::{children, descriptors},
     table::TABLE,
@@ -34,7 +35,7 @@ pub struct Misbehaviour {
     /// What is expected of the host.
     pub class: Class,
     /// Changes a call of the test plugin into this one.
-    arrange: table::Arrange,
+    arrange: Arrange,
 }
 
 /// What a host makes of a run. A layer that reads answers tells good ones from bad ones; the runner
@@ -147,7 +148,10 @@ impl Stage {
             leaves: false,
             hold: Vec::new(),
         };
-        case.arrange.apply(self, &mut call);
+        match case.arrange {
+            Arrange::Staged(arrange) => arrange(self, &mut call),
+            Arrange::Told(args) => call.say(args),
+        }
         call
     }
 

@@ -1,13 +1,10 @@
 //! What became of processes and descriptors, read from `/proc`.
 
-use std::{
-    fs,
-    path::Path,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, path::Path, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::wait;
 
 /// How long a killed process may take to vanish before the test fails. None comes near it.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -47,30 +44,14 @@ pub fn children() -> Vec<u32> {
 
 /// Waits until no process noted in the file is alive.
 pub(super) fn wait_until_gone(file: &Path, name: &str) {
-    #[expect(clippy::disallowed_methods, reason = "a guard against hanging")]
-    let started = Instant::now();
-    loop {
-        let alive = alive(file);
-        if alive.is_empty() {
-            return;
-        }
-        assert!(started.elapsed() < PATIENCE, "{name}: {alive:?} are left");
-        thread::yield_now();
-    }
+    let failure = || format!("{name}: {:?} are left", alive(file));
+    wait::until(PATIENCE, failure, || alive(file).is_empty().then_some(()));
 }
 
 /// Waits until a process has noted itself, and returns those that are alive.
 pub(super) fn wait_for_one(file: &Path) -> Vec<u32> {
-    #[expect(clippy::disallowed_methods, reason = "a guard against hanging")]
-    let started = Instant::now();
-    loop {
-        let alive = alive(file);
-        if !alive.is_empty() {
-            return alive;
-        }
-        assert!(started.elapsed() < PATIENCE, "no process is alive");
-        thread::yield_now();
-    }
+    let failure = || "no process is alive".to_owned();
+    wait::until(PATIENCE, failure, || Some(alive(file)).filter(|alive| !alive.is_empty()))
 }
 
 /// Ends the process that was left behind; it has to be alive.

@@ -65,48 +65,40 @@ pub const TABLE: &[Misbehaviour] = &[
         call.env.push(("BROKEN".into(), "a\0b".into()));
     }),
     // Ends badly.
-    mode("exits with 1", Class::Exit(1), |call| call.say(&["exit", "1"])),
-    mode("exits with 127", Class::Exit(127), |call| call.say(&["exit", "127"])),
-    mode("exits with 255", Class::Exit(255), |call| call.say(&["exit", "255"])),
-    mode("answers and fails", Class::Exit(1), |call| call.say(&["answer-and-exit", "1"])),
-    mode("fails with control characters on stderr", Class::Exit(2), |call| {
-        call.say(&["complain-and-exit", "2"]);
-    }),
-    mode("kills itself", Class::Signal(9), |call| call.say(&["kill-self", "9"])),
-    mode("crashes", Class::Signal(6), |call| call.say(&["kill-self", "6"])),
-    mode("is terminated by somebody", Class::Signal(15), |call| call.say(&["kill-self", "15"])),
+    mode("exits with 1", Class::Exit(1), &["exit", "1"]),
+    mode("exits with 127", Class::Exit(127), &["exit", "127"]),
+    mode("exits with 255", Class::Exit(255), &["exit", "255"]),
+    mode("answers and fails", Class::Exit(1), &["answer-and-exit", "1"]),
+    mode("fails with control characters on stderr", Class::Exit(2), &["complain-and-exit", "2"]),
+    mode("kills itself", Class::Signal(9), &["kill-self", "9"]),
+    mode("crashes", Class::Signal(6), &["kill-self", "6"]),
+    mode("is terminated by somebody", Class::Signal(15), &["kill-self", "15"]),
     case("breaks its own pipe", Class::Signal(13), |_, call| {
         // Fatal only for a program that was started with this signal as programs expect it.
         call.shell("kill -s PIPE $$");
     }),
     // Answers nonsense.
-    mode("prints nothing", Class::BadAnswer, |call| call.say(&["nothing"])),
-    mode("prints half an answer", Class::BadAnswer, |call| call.say(&["half"])),
-    mode("prints something before the answer", Class::BadAnswer, |call| {
-        call.say(&["noise-before"]);
-    }),
-    mode("prints what is not UTF-8", Class::BadAnswer, |call| call.say(&["not-utf8"])),
-    mode("prints NUL", Class::BadAnswer, |call| call.say(&["nul"])),
-    mode("prints a program", Class::BadAnswer, |call| call.say(&["binary"])),
-    mode("answers another question", Class::BadAnswer, |call| call.say(&["other-kind"])),
+    mode("prints nothing", Class::BadAnswer, &["nothing"]),
+    mode("prints half an answer", Class::BadAnswer, &["half"]),
+    mode("prints something before the answer", Class::BadAnswer, &["noise-before"]),
+    mode("prints what is not UTF-8", Class::BadAnswer, &["not-utf8"]),
+    mode("prints NUL", Class::BadAnswer, &["nul"]),
+    mode("prints a program", Class::BadAnswer, &["binary"]),
+    mode("answers another question", Class::BadAnswer, &["other-kind"]),
     case("closes stdout at once", Class::BadAnswer, |_, call| call.shell("exec >&-; exit 0")),
     // Never ends.
-    mode("hangs", Class::TimedOut, |call| call.say(&["hang"])),
-    mode("spins", Class::TimedOut, |call| call.say(&["spin"])),
-    mode("answers and hangs", Class::TimedOut, |call| call.say(&["answer-and-hang"])),
-    mode("answers, closes its pipes and hangs", Class::TimedOut, |call| {
-        call.say(&["answer-close-and-hang"]);
-    }),
-    mode("closes its pipes and hangs", Class::TimedOut, |call| call.say(&["close-and-hang"])),
-    mode("stops itself", Class::TimedOut, |call| call.say(&["stop-self"])),
-    mode("drips without end", Class::TimedOut, |call| call.say(&["endless-drip"])),
-    mode("complains without end", Class::TimedOut, |call| call.say(&["endless-stderr"])),
-    mode("hangs at a prompt", Class::TimedOut, |call| call.say(&["prompt-without-terminal"])),
-    mode("hangs with ten children", Class::TimedOut, |call| call.say(&["family-hangs"])),
-    mode("hangs with an orphan", Class::TimedOut, |call| call.say(&["orphan-hangs", "0"])),
-    mode("hangs with a child on no pipe", Class::TimedOut, |call| {
-        call.say(&["silent-family-hangs"]);
-    }),
+    mode("hangs", Class::TimedOut, &["hang"]),
+    mode("spins", Class::TimedOut, &["spin"]),
+    mode("answers and hangs", Class::TimedOut, &["answer-and-hang"]),
+    mode("answers, closes its pipes and hangs", Class::TimedOut, &["answer-close-and-hang"]),
+    mode("closes its pipes and hangs", Class::TimedOut, &["close-and-hang"]),
+    mode("stops itself", Class::TimedOut, &["stop-self"]),
+    mode("drips without end", Class::TimedOut, &["endless-drip"]),
+    mode("complains without end", Class::TimedOut, &["endless-stderr"]),
+    mode("hangs at a prompt", Class::TimedOut, &["prompt-without-terminal"]),
+    mode("hangs with ten children", Class::TimedOut, &["family-hangs"]),
+    mode("hangs with an orphan", Class::TimedOut, &["orphan-hangs", "0"]),
+    mode("hangs with a child on no pipe", Class::TimedOut, &["silent-family-hangs"]),
     case("ignores SIGTERM", Class::TimedOut, |_, call| {
         call.shell("trap '' TERM; exec \"$0\" hang");
     }),
@@ -119,44 +111,42 @@ pub const TABLE: &[Misbehaviour] = &[
     case("restarts itself when terminated", Class::TimedOut, |_, call| {
         call.shell("trap '\"$0\" hang & exit 0' TERM; \"$0\" hang & wait");
     }),
-    mode("is not waited for any more", Class::Stopped, |call| call.say(&["hang"])),
-    mode("is not waited for while it writes", Class::Stopped, |call| call.say(&["endless-drip"])),
+    mode("is not waited for any more", Class::Stopped, &["hang"]),
+    mode("is not waited for while it writes", Class::Stopped, &["endless-drip"]),
     // Prints too much.
-    mode("prints without end", Class::TooMuchOutput, |call| call.say(&["endless-stdout"])),
-    mode("prints and complains without end", Class::TooMuchOutput, |call| {
-        call.say(&["endless-both"]);
-    }),
-    mode("prints 32 MiB", Class::TooMuchOutput, |call| call.say(&["much-stdout"])),
+    mode("prints without end", Class::TooMuchOutput, &["endless-stdout"]),
+    mode("prints and complains without end", Class::TooMuchOutput, &["endless-both"]),
+    mode("prints 32 MiB", Class::TooMuchOutput, &["much-stdout"]),
     // Is odd, but answers.
-    mode("is fine", Class::Good, |call| call.say(&["token"])),
-    mode("drips", Class::Good, |call| call.say(&["drip"])),
-    mode("complains 1 MiB", Class::Good, |call| call.say(&["much-stderr"])),
-    mode("does not read 1 MiB of input", Class::Good, |call| {
+    mode("is fine", Class::Good, &["token"]),
+    mode("drips", Class::Good, &["drip"]),
+    mode("complains 1 MiB", Class::Good, &["much-stderr"]),
+    case("does not read 1 MiB of input", Class::Good, |_, call| {
         call.say(&["token"]);
         call.stdin = Some(vec![b'i'; 1 << 20]);
     }),
-    mode("closes stdin at once", Class::Good, |call| {
+    case("closes stdin at once", Class::Good, |_, call| {
         call.say(&["close-stdin"]);
         call.stdin = Some(vec![b'i'; 1 << 20]);
     }),
-    mode("answers before it reads", Class::Good, |call| {
+    case("answers before it reads", Class::Good, |_, call| {
         call.say(&["read-late"]);
         call.stdin = Some(vec![b'i'; 1 << 20]);
     }),
-    mode("leaves a child on stdout", Class::Good, |call| call.leave(&["hold-stdout"])),
-    mode("leaves a child on stderr", Class::Good, |call| call.leave(&["hold-stderr"])),
-    mode("leaves a child on both", Class::Good, |call| call.leave(&["hold-both"])),
-    mode("fails and leaves a child on both", Class::Exit(3), |call| {
+    case("leaves a child on stdout", Class::Good, |_, call| call.leave(&["hold-stdout"])),
+    case("leaves a child on stderr", Class::Good, |_, call| call.leave(&["hold-stderr"])),
+    case("leaves a child on both", Class::Good, |_, call| call.leave(&["hold-both"])),
+    case("fails and leaves a child on both", Class::Exit(3), |_, call| {
         call.leave(&["hold-and-exit", "3"]);
     }),
-    mode("leaves a daemon on both", Class::Good, |call| call.leave(&["daemon"])),
-    mode("lets a child answer after its end", Class::Good, |call| call.say(&["late-writer"])),
-    mode("looks for descriptors that are not its own", Class::Good, |call| {
+    case("leaves a daemon on both", Class::Good, |_, call| call.leave(&["daemon"])),
+    mode("lets a child answer after its end", Class::Good, &["late-writer"]),
+    case("looks for descriptors that are not its own", Class::Good, |_, call| {
         call.say(&["descriptors"]);
         call.args.extend(pids::inherited().into_iter().map(Into::into));
     }),
-    mode("looks for blocked signals", Class::Good, |call| call.say(&["signals"])),
-    mode("insists on a terminal", Class::Good, |call| call.say(&["open-terminal"])),
+    mode("looks for blocked signals", Class::Good, &["signals"]),
+    mode("insists on a terminal", Class::Good, &["open-terminal"]),
     case("deletes itself", Class::Good, |stage, call| {
         call.program = stage.copy_plugin("deleted", call);
         call.say(&["delete-self"]);
@@ -167,29 +157,20 @@ const fn case(name: &'static str, class: Class, arrange: fn(&Stage, &mut Call)) 
     Misbehaviour { name, class, arrange: Arrange::Staged(arrange) }
 }
 
-const fn mode(name: &'static str, class: Class, arrange: fn(&mut Call)) -> Misbehaviour {
-    Misbehaviour { name, class, arrange: Arrange::Told(arrange) }
+const fn mode(name: &'static str, class: Class, args: &'static [&'static str]) -> Misbehaviour {
+    Misbehaviour { name, class, arrange: Arrange::Told(args) }
 }
 
 /// How a call is changed into that of a case.
 pub(super) enum Arrange {
-    /// With files.
+    /// With files or input.
     Staged(fn(&Stage, &mut Call)),
-    /// By arguments and input alone.
-    Told(fn(&mut Call)),
-}
-
-impl Arrange {
-    pub(super) fn apply(&self, stage: &Stage, call: &mut Call) {
-        match self {
-            Self::Staged(arrange) => arrange(stage, call),
-            Self::Told(arrange) => arrange(call),
-        }
-    }
+    /// By these arguments alone.
+    Told(&'static [&'static str]),
 }
 
 impl Call {
-    fn say(&mut self, args: &[&str]) {
+    pub(super) fn say(&mut self, args: &[&str]) {
         self.args = args.iter().map(Into::into).collect();
     }
 

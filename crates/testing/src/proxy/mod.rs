@@ -124,12 +124,6 @@ impl Setup {
     }
 }
 
-impl fmt::Debug for Setup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Setup").field("kind", &self.kind).finish_non_exhaustive()
-    }
-}
-
 /// The handle of a running proxy. Dropping it stops the proxy and cuts its connections.
 pub struct Proxy {
     shared: Arc<Shared>,

@@ -43,7 +43,6 @@ impl Setup {
         tls(tls: Tls);
         forgetful();
         only_http1();
-        only_http2();
         streams(streams: u32);
         records(records: usize);
         workers(workers: usize);

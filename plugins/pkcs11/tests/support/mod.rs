@@ -35,7 +35,7 @@ pub struct Lab {
     /// The library that the plugin loads.
     pub module: PathBuf,
     /// What shows the token to a program.
-    variables: Vec<(&'static str, PathBuf)>,
+    pub variables: Vec<(&'static str, PathBuf)>,
     /// What plays the token.
     player: Option<Child>,
 }

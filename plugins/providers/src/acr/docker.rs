@@ -9,13 +9,12 @@ use super::{SCOPE, exchange, registry};
 use crate::{
     Call,
     azure::{Authority, Azure, Id, Proof, Token, authority_of_cloud, file_token},
-    explain::Explain,
 };
 
 /// Shows where the login for a registry comes from.
 pub(super) fn explain(call: &Call, image: &str) -> Result<ExitCode, Refusal> {
-    call.explain(|report| {
-        let login = find(call, report, image)?;
+    call.explain(|| {
+        let login = find(call, image)?;
         login.map(drop).ok_or_else(|| {
             Refusal::BadConfig(format!(
                 "`{}` is in no registry of Azure, so it gets no token",
@@ -27,13 +26,13 @@ pub(super) fn explain(call: &Call, image: &str) -> Result<ExitCode, Refusal> {
 
 /// The login for a server; `None` if it is no registry of Azure.
 pub(super) fn login(call: &Call, server: &str) -> Result<Option<DockerLogin>, Refusal> {
-    let login = find(call, &Explain::default(), server)?;
+    let login = find(call, server)?;
     Ok(login.map(|login| DockerLogin::new(login.username, login.password.expose())))
 }
 
-fn find(call: &Call, explain: &Explain, server: &str) -> Result<Option<Login>, Refusal> {
+fn find(call: &Call, server: &str) -> Result<Option<Login>, Refusal> {
     let Some(host) = registry::host(server, None) else { return Ok(None) };
-    let azure = Azure::new(call, explain);
+    let azure = Azure::new(call);
     exchange::login(&azure, host, &token(&azure)?).map(Some)
 }
 
@@ -51,7 +50,7 @@ fn token(azure: &Azure<'_>) -> Result<Token, Refusal> {
         (None, None) => None,
     };
     let Some((what, proof)) = proof else {
-        azure.explain.skipped(
+        azure.call.skipped(
             "environment",
             "neither `AZURE_CLIENT_SECRET` nor `AZURE_FEDERATED_TOKEN_FILE` is set",
         );

@@ -68,7 +68,7 @@ fn challenge(azure: &Azure<'_>, host: &str) -> Result<String, Refusal> {
             inline(realm)
         )));
     }
-    azure.explain.note("registry", format!("`{}`", inline(host)));
+    azure.call.note("registry", format!("`{}`", inline(host)));
     Ok(service.to_owned())
 }
 

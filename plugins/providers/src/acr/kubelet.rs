@@ -9,7 +9,6 @@ use super::{Config, Mirrors, SCOPE, exchange, registry};
 use crate::{
     Call,
     azure::{Authority, Azure, Proof},
-    explain::Explain,
 };
 
 /// The annotations of a service account that name its client and tenant.
@@ -25,8 +24,7 @@ const KEPT: Duration = Duration::from_hours(1);
 pub(super) fn run(call: &Call, mirrors: &Mirrors, config: &str) -> ExitCode {
     serve_image(|question: &ImageQuestion| {
         let config = Config::read(call, config)?;
-        let explain = Explain::default();
-        logins(&Azure::new(call, &explain), &config, mirrors, question)
+        logins(&Azure::new(call), &config, mirrors, question)
     })
 }
 
@@ -37,9 +35,9 @@ pub(super) fn explain(
     image: &str,
     config: &str,
 ) -> Result<ExitCode, Refusal> {
-    call.explain(|report| {
+    call.explain(|| {
         let config = Config::read(call, config)?;
-        let azure = Azure::new(call, report);
+        let azure = Azure::new(call);
         let place = place(&azure, &config, mirrors, image).ok_or_else(|| not_ours(image))?;
         node_login(&azure, &config, &place).map(drop)
     })
@@ -60,7 +58,7 @@ fn place(azure: &Azure<'_>, config: &Config, mirrors: &Mirrors, image: &str) -> 
     };
     let host = registry::host(&target, config.domain.as_deref())?.to_owned();
     if let Some(from) = &mirrored {
-        azure.explain.note("mirror", format!("`{}` for `{}`", inline(&host), inline(from)));
+        azure.call.note("mirror", format!("`{}` for `{}`", inline(&host), inline(from)));
     }
     Some(Place { host, mirrored })
 }
@@ -101,14 +99,14 @@ fn node_login(azure: &Azure<'_>, config: &Config, place: &Place) -> Result<Login
         let token = azure.identity_token(id, SCOPE)?;
         return exchange::login(azure, &place.host, &token);
     }
-    azure.explain.skipped("managed identity", "`useManagedIdentityExtension` is not true");
+    azure.call.skipped("managed identity", "`useManagedIdentityExtension` is not true");
     let (username, password) = config.principal.clone().ok_or_else(|| {
         Refusal::bad_config(
             "the node's file has neither `useManagedIdentityExtension` nor `aadClientId` with \
              `aadClientSecret`",
         )
     })?;
-    azure.explain.used("service principal", format!("the client `{}`", inline(&username)));
+    azure.call.used("service principal", format!("the client `{}`", inline(&username)));
     if place.mirrored.is_none() {
         return Ok(Login { username, password });
     }

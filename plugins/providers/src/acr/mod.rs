@@ -19,7 +19,7 @@ use self::{config::Config, registry::Mirrors};
 use crate::{
     Call,
     docker::{serve, verbs},
-    flags::{Flag, Flags, HELP, KLOG, Kind, LOG, flag, short},
+    flags::{Flag, HELP, KLOG, Kind, LOG, flag, short},
 };
 
 /// The name of the helper for docker, podman and others.
@@ -64,10 +64,7 @@ kubernetes.azure.com/acr-client-id and kubernetes.azure.com/acr-tenant-id.
 ";
 
 pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
-    let flags = Flags::read(&[FLAGS, KLOG], &call.args)?;
-    if flags.is_set("help") {
-        return call.print(USAGE);
-    }
+    let Some(flags) = call.flags(&[FLAGS, KLOG], USAGE)? else { return Ok(ExitCode::SUCCESS) };
     if flags.is_set("version") {
         return call.print(&format!("{}\n", call.version()));
     }

@@ -5,6 +5,7 @@ use keyward_plugin::Refusal;
 use keyward_protocol::text::inline;
 
 use super::{Aws, Keys, config::File};
+use crate::explain::first;
 
 /// The words by which `credential_source` names a source.
 const ENVIRONMENT: &str = "Environment";
@@ -14,38 +15,34 @@ const INSTANCE: &str = "Ec2InstanceMetadata";
 impl Aws<'_> {
     /// The credentials that the `aws` command would use.
     pub(crate) fn keys(&self) -> Result<Keys, Refusal> {
-        let profile = &self.config.profile;
-        if self.config.is_explicit {
-            self.explain.skipped("environment", "`--profile` was given");
-        } else if let Some(keys) = self.environment()? {
-            return Ok(keys);
-        }
-        if let Some(keys) = self.profile_role(profile, &mut vec![profile.clone()])? {
-            return Ok(keys);
-        }
-        if let Some(keys) = self.profile_keys(profile, !self.config.is_explicit)? {
-            return Ok(keys);
-        }
-        if let Some(keys) = self.container()? {
-            return Ok(keys);
-        }
-        if let Some(keys) = self.instance()? {
-            return Ok(keys);
-        }
-        Err(Refusal::BadConfig(format!(
-            "no AWS credentials are configured: not in the environment, not in the profile `{}`, and this machine \
-             has no container or instance credentials\n\n\
-             hint: `aws configure` or `aws sso login`; `--explain` shows every source",
-            inline(profile)
-        )))
+        let (profile, is_explicit) = (&self.config.profile, self.config.is_explicit);
+        let found = first(&[
+            &|| {
+                if is_explicit {
+                    return self.call.skip("environment", "`--profile` was given");
+                }
+                self.environment()
+            },
+            &|| self.profile_role(profile, &mut vec![profile.clone()]),
+            &|| self.profile_keys(profile, !is_explicit),
+            &|| self.container(),
+            &|| self.instance(),
+        ])?;
+        found.ok_or_else(|| {
+            Refusal::BadConfig(format!(
+                "no AWS credentials are configured: not in the environment, not in the profile `{}`, and this \
+                 machine has no container or instance credentials\n\n\
+                 hint: `aws configure` or `aws sso login`; `--explain` shows every source",
+                inline(profile)
+            ))
+        })
     }
 
     /// Keys in the environment.
     fn environment(&self) -> Result<Option<Keys>, Refusal> {
         let source = "environment";
         let Some(id) = self.call.var("AWS_ACCESS_KEY_ID") else {
-            self.explain.skipped(source, "`AWS_ACCESS_KEY_ID` is not set");
-            return Ok(None);
+            return self.call.skip(source, "`AWS_ACCESS_KEY_ID` is not set");
         };
         let secret = self.call.var("AWS_SECRET_ACCESS_KEY").ok_or_else(|| {
             Refusal::bad_config("`AWS_ACCESS_KEY_ID` is set, but not `AWS_SECRET_ACCESS_KEY`")
@@ -59,7 +56,7 @@ impl Aws<'_> {
                 .ok_or_else(|| Refusal::bad_config("`AWS_CREDENTIAL_EXPIRATION` is not a time"))?;
             keys.expires = Some(end);
         }
-        self.explain.used(source, format!("`AWS_ACCESS_KEY_ID` is `{}`", inline(&keys.id)));
+        self.call.used(source, format!("`AWS_ACCESS_KEY_ID` is `{}`", inline(&keys.id)));
         Ok(Some(keys))
     }
 
@@ -69,22 +66,14 @@ impl Aws<'_> {
         profile: &str,
         with_environment: bool,
     ) -> Result<Option<Keys>, Refusal> {
-        if let Some(keys) = self.web_identity(profile, with_environment)? {
-            return Ok(Some(keys));
-        }
-        if let Some(keys) = self.sso(profile)? {
-            return Ok(Some(keys));
-        }
-        if let Some(keys) = self.file(&self.config.credentials, profile)? {
-            return Ok(Some(keys));
-        }
-        if let Some(keys) = self.login(profile)? {
-            return Ok(Some(keys));
-        }
-        if let Some(keys) = self.process(profile)? {
-            return Ok(Some(keys));
-        }
-        self.file(&self.config.settings, profile)
+        first(&[
+            &|| self.web_identity(profile, with_environment),
+            &|| self.sso(profile),
+            &|| self.file(&self.config.credentials, profile),
+            &|| self.login(profile),
+            &|| self.process(profile),
+            &|| self.file(&self.config.settings, profile),
+        ])
     }
 
     /// The source that `credential_source` names.
@@ -114,8 +103,7 @@ impl Aws<'_> {
     fn file(&self, file: &File, profile: &str) -> Result<Option<Keys>, Refusal> {
         let source = format!("keys of the profile `{}` in `{file}`", inline(profile));
         let Some(id) = file.get(profile, "aws_access_key_id") else {
-            self.explain.skipped(source, "there are none");
-            return Ok(None);
+            return self.call.skip(source, "there are none");
         };
         let secret = file.get(profile, "aws_secret_access_key").ok_or_else(|| {
             Refusal::BadConfig(format!(
@@ -126,7 +114,7 @@ impl Aws<'_> {
         let session = file.get(profile, "aws_security_token");
         let session = session.or_else(|| file.get(profile, "aws_session_token"));
         let origin = format!("file {id}");
-        self.explain.used(source, format!("the access key is `{}`", inline(&id)));
+        self.call.used(source, format!("the access key is `{}`", inline(&id)));
         Ok(Some(Keys::new(id, secret, session, origin)))
     }
 }

@@ -1,9 +1,6 @@
 //! HTTP and the runtime that the SDK needs, opened only when something has to be asked over the network.
 
-use std::{
-    net::IpAddr,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use aws_config::provider_config::ProviderConfig;
 use aws_sdk_sts::config::{
@@ -36,7 +33,7 @@ use keyward_protocol::{
 use tokio::runtime::Runtime;
 
 use super::{Aws, Keys, config::Config};
-use crate::{Call, link::is_link_local};
+use crate::link;
 
 /// How long a connection may take to open, and a whole exchange with its retries.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -70,11 +67,11 @@ enum Route {
 }
 
 impl Network {
-    pub(super) fn open(call: &Call, config: &Config) -> Result<Self, Refusal> {
+    pub(super) fn open(config: &Config<'_>) -> Result<Self, Refusal> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Refusal::Failed(format!("no runtime: {error}")))?;
         let mut roots = TrustStore::default();
-        if let Some(path) = config.setting(call, "AWS_CA_BUNDLE", "ca_bundle") {
+        if let Some(path) = config.setting("AWS_CA_BUNDLE", "ca_bundle") {
             let bundle = file::read(path.as_ref(), &Limits::NAMED).map_err(|error| {
                 Refusal::BadConfig(format!(
                     "cannot read `{}`, which `AWS_CA_BUNDLE` or the profile's `ca_bundle` names: {error}",
@@ -131,13 +128,7 @@ impl Route {
 
 /// Whether an address is on this machine or its link, where no proxy can help.
 fn is_near(url: &str) -> bool {
-    let Ok(url) = Url::parse(url) else { return false };
-    let Some(host) = url.host() else { return false };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    match host.parse::<IpAddr>() {
-        Ok(address) => address.is_loopback() || is_link_local(address),
-        Err(_) => host == "localhost",
-    }
+    Url::parse(url).is_ok_and(|url| url.host().is_some_and(link::is_near))
 }
 
 impl Aws<'_> {
@@ -145,10 +136,9 @@ impl Aws<'_> {
     pub(super) fn sts_client(&self, keys: Option<&Keys>) -> Result<aws_sdk_sts::Client, Refusal> {
         let region = self.region().ok_or_else(no_region)?;
         let network = self.network()?;
-        let url = self.config.endpoint(self.call, "STS");
+        let url = self.config.endpoint("STS");
         // They choose among the public endpoints; the SDK refuses them together with another one.
-        let switch =
-            |variable, name| url.is_none() && self.config.switch(self.call, variable, name);
+        let switch = |variable, name| url.is_none() && self.config.switch(variable, name);
         let mut builder = aws_sdk_sts::Config::builder()
             .behavior_version(BehaviorVersion::latest())
             .region(Region::new(region))
@@ -168,7 +158,7 @@ impl Aws<'_> {
 
     /// The URL that the environment or the profile configures for a service, such as `STS`.
     pub(crate) fn endpoint(&self, service: &str) -> Option<String> {
-        self.config.endpoint(self.call, service)
+        self.config.endpoint(service)
     }
 
     /// Sends a request that the SDK has no client for here, once, and returns the answer whatever its status is.

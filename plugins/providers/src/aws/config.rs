@@ -36,7 +36,8 @@ const UNUSUAL: &AsciiSet = &NON_ALPHANUMERIC
 const LARGEST: u64 = 4 << 20;
 
 /// Both files, and the profile that counts.
-pub(super) struct Config {
+pub(super) struct Config<'a> {
+    call: &'a Call,
     /// The name of the profile.
     pub(super) profile: String,
     /// Whether `--profile` named it. Then the environment's keys do not count.
@@ -53,9 +54,9 @@ pub(super) struct File {
     sections: EnvConfigSections,
 }
 
-impl Config {
+impl<'a> Config<'a> {
     /// Reads the files. The named profile must exist.
-    pub(super) fn load(call: &Call, profile: Option<&str>) -> Result<Self, Refusal> {
+    pub(super) fn load(call: &'a Call, profile: Option<&str>) -> Result<Self, Refusal> {
         let home = call.surroundings.home();
         let path = |variable: &str, default: &str| {
             let named = call.var(variable).unwrap_or_else(|| default.to_owned());
@@ -73,6 +74,7 @@ impl Config {
             .or_else(|| Some((call.var("AWS_DEFAULT_PROFILE")?, "`AWS_DEFAULT_PROFILE`")))
             .or_else(|| Some((call.var("AWS_PROFILE")?, "`AWS_PROFILE`")));
         let loaded = Self {
+            call,
             profile: named.as_ref().map_or("default", |(name, _)| name).to_owned(),
             is_explicit: profile.is_some(),
             settings,
@@ -111,23 +113,24 @@ impl Config {
     }
 
     /// A setting that the environment or the profile has.
-    pub(super) fn setting(&self, call: &Call, variable: &str, name: &str) -> Option<String> {
-        call.var(variable).or_else(|| self.get(name))
+    pub(super) fn setting(&self, variable: &str, name: &str) -> Option<String> {
+        self.call.var(variable).or_else(|| self.get(name))
     }
 
     /// Whether a setting is `true`.
-    pub(super) fn switch(&self, call: &Call, variable: &str, name: &str) -> bool {
-        self.setting(call, variable, name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    pub(super) fn switch(&self, variable: &str, name: &str) -> bool {
+        self.setting(variable, name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
 
     /// The URL that replaces the endpoint of a service, such as `STS`.
-    pub(super) fn endpoint(&self, call: &Call, service: &str) -> Option<String> {
+    pub(super) fn endpoint(&self, service: &str) -> Option<String> {
         let ignored = "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS";
-        if self.switch(call, ignored, "ignore_configured_endpoint_urls") {
+        if self.switch(ignored, "ignore_configured_endpoint_urls") {
             return None;
         }
-        call.var(&format!("AWS_ENDPOINT_URL_{service}"))
-            .or_else(|| call.var("AWS_ENDPOINT_URL"))
+        self.call
+            .var(&format!("AWS_ENDPOINT_URL_{service}"))
+            .or_else(|| self.call.var("AWS_ENDPOINT_URL"))
             .or_else(|| self.service_endpoint(&service.to_lowercase()))
             .or_else(|| self.get("endpoint_url"))
     }

@@ -1,7 +1,6 @@
 //! Signed requests to services that the SDK has no client for here: each would bring a model of 50 more.
 
 use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings};
-use jiff::Timestamp;
 use keyward_plugin::Refusal;
 use keyward_protocol::{Secret, text::inline};
 use serde_json::Value;
@@ -31,7 +30,6 @@ impl Aws<'_> {
         operation: Operation<'_>,
         url: &str,
         keys: &Keys,
-        now: Timestamp,
         body: &str,
     ) -> Result<Secret, Refusal> {
         let url = format!("{}/", url.trim_end_matches('/'));
@@ -44,6 +42,7 @@ impl Aws<'_> {
             own.into_iter(),
             SignableBody::Bytes(body.as_bytes()),
         );
+        let now = self.call.clock.now();
         let place = (operation.service, operation.region);
         let settings = SigningSettings::default();
         let request = request.map_err(Refusal::failed)?;

@@ -30,14 +30,13 @@ use keyward_protocol::text::inline;
 
 use self::{client::Network, config::Config, sts::now_or_never};
 pub(crate) use self::{client::no_region, json::Operation, keys::Keys, role::Role, sts::Endpoint};
-use crate::{Call, explain::Explain, store::Store};
+use crate::{Call, store::Store};
 
 /// The settings of one call, and what is opened once for all of its sources.
 pub(crate) struct Aws<'a> {
     call: &'a Call,
     question: Question,
-    explain: &'a Explain,
-    config: Config,
+    config: Config<'a>,
     /// The region that `--region` names.
     region: Option<String>,
     network: OnceCell<Network>,
@@ -49,7 +48,6 @@ impl<'a> Aws<'a> {
     pub(crate) fn open(
         call: &'a Call,
         question: Question,
-        explain: &'a Explain,
         profile: Option<&str>,
         region: Option<&str>,
     ) -> Result<Self, Refusal> {
@@ -62,7 +60,6 @@ impl<'a> Aws<'a> {
         Ok(Self {
             call,
             question,
-            explain,
             config,
             region,
             network: OnceCell::new(),
@@ -79,7 +76,7 @@ impl<'a> Aws<'a> {
             (self.config.get("region"), "the profile"),
         ];
         let (region, from) = found.into_iter().find_map(|(region, from)| Some((region?, from)))?;
-        self.explain.note("region", format!("`{region}`, from {from}"));
+        self.call.note("region", format!("`{region}`, from {from}"));
         Some(region)
     }
 
@@ -87,15 +84,15 @@ impl<'a> Aws<'a> {
     pub(crate) fn instance_region(&self) -> Option<String> {
         let region = self.imds_region();
         match &region {
-            Some(region) => self.explain.note("region", format!("`{region}`, from the instance")),
-            None => self.explain.note("region", "the instance metadata service does not answer"),
+            Some(region) => self.call.note("region", format!("`{region}`, from the instance")),
+            None => self.call.note("region", "the instance metadata service does not answer"),
         }
         region
     }
 
     fn network(&self) -> Result<&Network, Refusal> {
         if self.network.get().is_none() {
-            let network = Network::open(self.call, &self.config)?;
+            let network = Network::open(&self.config)?;
             _ = self.network.set(network);
         }
         self.network.get().ok_or_else(|| Refusal::failed("the network cannot be used"))

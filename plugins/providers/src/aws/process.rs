@@ -18,18 +18,17 @@ impl Aws<'_> {
     pub(super) fn process(&self, profile: &str) -> Result<Option<Keys>, Refusal> {
         let source = format!("`credential_process` of the profile `{}`", inline(profile));
         let Some(command) = self.config.of(profile, "credential_process") else {
-            self.explain.skipped(source, "it is not set");
-            return Ok(None);
+            return self.call.skip(source, "it is not set");
         };
         let keys = self.ask_program(&command).map_err(|why| {
-            self.explain.failed(&source, &why);
+            self.call.failed(&source, &why);
             Refusal::Failed(format!(
                 "the `credential_process` of the profile `{}` in `{}` gives no credentials: {why}",
                 inline(profile),
                 self.config.settings
             ))
         })?;
-        self.explain.used(source, format!("the access key is `{}`", inline(&keys.id)));
+        self.call.used(source, format!("the access key is `{}`", inline(&keys.id)));
         Ok(Some(keys))
     }
 

@@ -22,12 +22,6 @@ const INSTANCE: Duration = Duration::from_secs(1);
 const RELATIVE: &str = "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI";
 const FULL: &str = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
 
-/// What is known of a token of IAM Identity Center without asking anybody.
-struct SsoToken {
-    fingerprint: String,
-    expires: Option<Timestamp>,
-}
-
 impl Aws<'_> {
     /// The role of a profile that uses IAM Identity Center.
     pub(super) fn sso(&self, profile: &str) -> Result<Option<Keys>, Refusal> {
@@ -35,8 +29,7 @@ impl Aws<'_> {
         let get = |name: &str| self.config.of(profile, name);
         let (role, account) = (get("sso_role_name"), get("sso_account_id"));
         if role.is_none() && account.is_none() {
-            self.explain.skipped(source, "`sso_role_name` and `sso_account_id` are not set");
-            return Ok(None);
+            return self.call.skip(source, "`sso_role_name` and `sso_account_id` are not set");
         }
         let bad =
             |why: String| Refusal::BadConfig(format!("the profile `{}` {why}", inline(profile)));
@@ -68,11 +61,10 @@ impl Aws<'_> {
         };
         // Whoever logs out or in as somebody else changes this file, so what is kept belongs to its content.
         let token = self.sso_token(session.as_deref().unwrap_or(&start));
-        let token = token.ok_or_else(|| again("you are not logged in to"))?;
-        if session.is_none() && token.expires.is_some_and(|end| end <= self.call.clock.now()) {
+        let (token, end) = token.ok_or_else(|| again("you are not logged in to"))?;
+        if session.is_none() && end.is_some_and(|end| end <= self.call.clock.now()) {
             return Err(again("the login has ended at"));
         }
-        let token = token.fingerprint;
         let origin = format!(
             "sso {start} account {account} role {role} session {} token {token}",
             session.clone().unwrap_or_default()
@@ -80,7 +72,7 @@ impl Aws<'_> {
         let key = self.key("sso", &origin);
         let name = format!("SSO role `{}` in account `{}`", inline(&role), inline(&account));
         self.kept(&name, &key, &origin, || {
-            let url = self.config.endpoint(self.call, "SSO");
+            let url = self.config.endpoint("SSO");
             let config = self.provider_config(url.as_deref(), Some(region.clone()))?;
             let mut builder = SsoCredentialsProvider::builder()
                 .configure(&config)
@@ -89,51 +81,44 @@ impl Aws<'_> {
                 .start_url(&start)
                 .region(Region::new(region.clone()));
             builder.set_session_name(session.clone());
-            let found = self.network()?.wait(builder.build().provide_credentials());
-            let found = found.map_err(|error| {
+            self.provided(&builder.build(), origin.clone()).map_err(|why| {
                 Refusal::Failed(format!(
-                    "{name} gives no credentials: {}\n\nhint: run `{login}`",
-                    reason(&error)
+                    "{name} gives no credentials: {why}\n\nhint: run `{login}`"
                 ))
-            })?;
-            Ok(Keys::from_sdk(&found, origin.clone()))
+            })
         })
         .map(Some)
     }
 
-    /// The token that `aws sso login` left for this session or start URL.
-    fn sso_token(&self, name: &str) -> Option<SsoToken> {
+    /// The fingerprint and the end of the token that `aws sso login` left for this session or start URL.
+    fn sso_token(&self, name: &str) -> Option<(String, Option<Timestamp>)> {
         let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, name.as_bytes());
         let hex =
             digest.as_ref().iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
         let path = self.call.surroundings.home()?.join(format!(".aws/sso/cache/{hex}.json"));
         let token = file::read(&path, &Limits::NAMED).ok()?;
         let read: Value = serde_json::from_slice(&token).unwrap_or_default();
-        let expires = read["expiresAt"].as_str().and_then(parse_time);
-        Some(SsoToken { fingerprint: fingerprint(&token), expires })
+        Some((fingerprint(&token), read["expiresAt"].as_str().and_then(parse_time)))
     }
 
     /// The session of `aws login` that a profile names.
     pub(super) fn login(&self, profile: &str) -> Result<Option<Keys>, Refusal> {
         let source = format!("`aws login` of the profile `{}`", inline(profile));
         let Some(session) = self.config.of(profile, "login_session") else {
-            self.explain.skipped(source, "`login_session` is not set");
-            return Ok(None);
+            return self.call.skip(source, "`login_session` is not set");
         };
-        let url = self.config.endpoint(self.call, "SIGNIN");
+        let url = self.config.endpoint("SIGNIN");
         let config = self.provider_config(url.as_deref(), self.region())?;
         let provider = LoginCredentialsProvider::builder(&session).configure(&config).build();
-        let found = self.network()?.wait(provider.provide_credentials());
-        let found = found.map_err(|error| {
+        let keys = self.provided(&provider, format!("login {session}")).map_err(|why| {
             Refusal::Failed(format!(
-                "the login of `{}` gives no credentials: {}\n\nhint: run `aws login --profile {}`",
+                "the login of `{}` gives no credentials: {why}\n\nhint: run `aws login --profile {}`",
                 inline(&session),
-                reason(&error),
                 inline(profile)
             ))
         })?;
-        self.explain.used(source, format!("the session `{}`", inline(&session)));
-        Ok(Some(Keys::from_sdk(&found, format!("login {session}"))))
+        self.call.used(source, format!("the session `{}`", inline(&session)));
+        Ok(Some(keys))
     }
 
     /// The credentials of a container: ECS, or EKS Pod Identity.
@@ -144,44 +129,45 @@ impl Aws<'_> {
             (Some(_), _) => (RELATIVE, "http://169.254.170.2".to_owned()),
             (None, Some(url)) => (FULL, url.to_string_lossy().into_owned()),
             (None, None) => {
-                self.explain.skipped(source, format!("`{RELATIVE}` and `{FULL}` are not set"));
-                return Ok(None);
+                return self.call.skip(source, format!("`{RELATIVE}` and `{FULL}` are not set"));
             }
         };
         let config = self.provider_config(Some(&url), None)?;
         let provider = EcsCredentialsProvider::builder().configure(&config).build();
-        let found = self.network()?.wait(provider.provide_credentials());
-        let found = found.map_err(|error| {
-            let why = format!("the container's endpoint gives no credentials: {}", reason(&error));
-            self.explain.failed(source, why.clone());
+        let keys = self.provided(&provider, format!("container {url}")).map_err(|why| {
+            let why = format!("the container's endpoint gives no credentials: {why}");
+            self.call.failed(source, why.clone());
             Refusal::Failed(format!("{why}\n\nhint: it is set by `{name}`"))
         })?;
-        self.explain.used(source, format!("`{name}`"));
-        Ok(Some(Keys::from_sdk(&found, format!("container {url}"))))
+        self.call.used(source, format!("`{name}`"));
+        Ok(Some(keys))
     }
 
     /// The credentials of an EC2 instance. Only version 2 of the service is used.
     pub(super) fn instance(&self) -> Result<Option<Keys>, Refusal> {
         let source = "instance";
         let Some((client, url)) = self.imds()? else {
-            self.explain.skipped(source, "`AWS_EC2_METADATA_DISABLED` is `true`");
-            return Ok(None);
+            return self.call.skip(source, "`AWS_EC2_METADATA_DISABLED` is `true`");
         };
         let provider = imds::credentials::ImdsCredentialsProvider::builder()
             .configure(&self.provider_config(Some(&url), None)?)
             .imds_client(client)
             .build();
-        match self.network()?.wait(provider.provide_credentials()) {
-            Ok(found) => {
-                self.explain
+        match self.provided(&provider, format!("instance {url}")) {
+            Ok(keys) => {
+                self.call
                     .used(source, format!("the role of the instance, from `{}`", inline(&url)));
-                Ok(Some(Keys::from_sdk(&found, format!("instance {url}"))))
+                Ok(Some(keys))
             }
-            Err(error) => {
-                self.explain.skipped(source, self.imds_trouble(&url, &error));
-                Ok(None)
-            }
+            Err(why) => self.call.skip(source, self.imds_trouble(&url, &why)),
         }
+    }
+
+    /// What a provider of the SDK gives, or why it gives nothing.
+    fn provided(&self, provider: &impl ProvideCredentials, origin: String) -> Result<Keys, String> {
+        let network = self.network().map_err(|refusal| refusal.to_string())?;
+        let found = network.wait(provider.provide_credentials()).map_err(|error| reason(&error))?;
+        Ok(Keys::from_sdk(&found, origin))
     }
 
     /// The region of the instance, if this is one.
@@ -203,7 +189,7 @@ impl Aws<'_> {
         {
             return Ok(None);
         }
-        let get = |variable, name| self.config.setting(self.call, variable, name);
+        let get = |variable, name| self.config.setting(variable, name);
         let mode =
             get("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE", "ec2_metadata_service_endpoint_mode");
         let usual = match mode {
@@ -235,8 +221,7 @@ impl Aws<'_> {
 
     /// Why the instance gave nothing. The answer to the first request must travel as far as the instance allows,
     /// which by default is not into a container.
-    fn imds_trouble(&self, url: &str, error: &CredentialsError) -> String {
-        let why = reason(error);
+    fn imds_trouble(&self, url: &str, why: &str) -> String {
         let in_container = std::path::Path::new("/.dockerenv").exists()
             || self.call.var("KUBERNETES_SERVICE_HOST").is_some();
         let hint = if in_container {

@@ -45,12 +45,10 @@ impl Aws<'_> {
         let get = |name: &str| self.config.of(profile, name);
         let source = format!("role of the profile `{}`", inline(profile));
         let Some(arn) = get("role_arn") else {
-            self.explain.skipped(source, "`role_arn` is not set");
-            return Ok(None);
+            return self.call.skip(source, "`role_arn` is not set");
         };
         if get("web_identity_token_file").is_some() {
-            self.explain.skipped(source, "the profile has `web_identity_token_file`");
-            return Ok(None);
+            return self.call.skip(source, "the profile has `web_identity_token_file`");
         }
         let role = Role {
             arn,
@@ -144,11 +142,10 @@ impl Aws<'_> {
         };
         let source = format!("web identity of the profile `{}`", inline(profile));
         let Some(path) = get("AWS_WEB_IDENTITY_TOKEN_FILE", "web_identity_token_file") else {
-            self.explain.skipped(
+            return self.call.skip(
                 source,
                 "`AWS_WEB_IDENTITY_TOKEN_FILE` and `web_identity_token_file` are not set",
             );
-            return Ok(None);
         };
         let arn = get("AWS_ROLE_ARN", "role_arn").ok_or_else(|| {
             Refusal::bad_config(
@@ -225,18 +222,18 @@ impl Aws<'_> {
             }
             let lease = store.lease(key, limit);
             let why = store.absence().map_or("running", |why| why).to_owned();
-            self.explain.note("agent", why);
+            self.call.note("agent", why);
             lease
         });
         if let Lease::Found(secret) = &lease
             && let Some(keys) = Keys::from_secret(secret, origin.to_owned())
             && keys.expires.is_none_or(|end| end > self.call.clock.now())
         {
-            self.explain.used(name, "its session, which the agent keeps");
+            self.call.used(name, "its session, which the agent keeps");
             return Ok(keys);
         }
-        let keys = bring().inspect_err(|refusal| self.explain.failed(name, refusal.to_string()))?;
-        self.explain.used(name, "a new session");
+        let keys = bring().inspect_err(|refusal| self.call.failed(name, refusal.to_string()))?;
+        self.call.used(name, "a new session");
         let until = keys.expires.map(|end| kept_until(end, self.call.clock.now()));
         self.with_store(|store| store.put(key, keys.to_secret(), until));
         Ok(keys)
@@ -244,7 +241,7 @@ impl Aws<'_> {
 
     /// The key of something derived from this origin.
     pub(super) fn key(&self, kind: &'static str, origin: &str) -> Key {
-        let endpoint = self.config.endpoint(self.call, "STS").unwrap_or_default();
+        let endpoint = self.config.endpoint("STS").unwrap_or_default();
         Key::new("aws").with("kind", kind).with("origin", origin).with("endpoint", endpoint)
     }
 

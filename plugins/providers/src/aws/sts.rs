@@ -25,9 +25,8 @@ impl Aws<'_> {
     /// The endpoint of STS in this region, as the servers that check EKS tokens know it. An endpoint that the
     /// environment or a profile configures does not count here: no server accepts a token for it.
     pub(crate) fn sts_endpoint(&self, region: &str) -> Result<Endpoint, Refusal> {
-        let switch = |variable, name| self.config.switch(self.call, variable, name);
-        let global =
-            self.config.setting(self.call, "AWS_STS_REGIONAL_ENDPOINTS", "sts_regional_endpoints");
+        let switch = |variable, name| self.config.switch(variable, name);
+        let global = self.config.setting("AWS_STS_REGIONAL_ENDPOINTS", "sts_regional_endpoints");
         let params = Params::builder()
             .region(region)
             .use_fips(switch("AWS_USE_FIPS_ENDPOINT", "use_fips_endpoint"))

@@ -3,7 +3,7 @@
 use keyward_plugin::Refusal;
 use keyward_protocol::text::inline;
 
-use crate::http::is_local;
+use crate::link::is_local;
 
 /// The clouds, with the names that `--environment` and `azure.json` have for them.
 const CLOUDS: [(&[&str], &str); 3] = [

@@ -26,7 +26,7 @@ impl Azure<'_> {
         proof: &Proof,
     ) -> Result<Token, Refusal> {
         let token = self.client_token(authority, client, scope, proof)?;
-        self.explain.used(what, format!("a token for the client `{}`", inline(client)));
+        self.call.used(what, format!("a token for the client `{}`", inline(client)));
         Ok(token)
     }
 

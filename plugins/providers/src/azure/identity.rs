@@ -11,7 +11,7 @@ use keyward_process::file::{self, Limits};
 use keyward_protocol::{Secret, text::inline};
 
 use super::{Azure, Token, no_address, post, reason, resource};
-use crate::http::{form, is_near, require_https};
+use crate::http::{form, require_https_or_near};
 
 /// The address of the metadata service of virtual machines.
 const IMDS: &str = "http://169.254.169.254";
@@ -58,8 +58,8 @@ impl Azure<'_> {
         let name = format!("managed identity of {}", source.name());
         let found = self.ask_machine(&source, id, resource(scope));
         match &found {
-            Ok(_) => self.explain.used(name, id.shown()),
-            Err(refusal) => self.explain.failed(name, refusal.to_string()),
+            Ok(_) => self.call.used(name, id.shown()),
+            Err(refusal) => self.call.failed(name, refusal.to_string()),
         }
         found
     }
@@ -68,10 +68,8 @@ impl Azure<'_> {
     fn source(&self) -> Result<Source, Refusal> {
         let var = |name: &str| self.call.var(name);
         for name in ["IDENTITY_ENDPOINT", "MSI_ENDPOINT"] {
-            if let Some(endpoint) = var(name)
-                && !is_near(&endpoint)
-            {
-                require_https(&endpoint, &format!("`{name}`"))?;
+            if let Some(endpoint) = var(name) {
+                require_https_or_near(&endpoint, &format!("`{name}`"))?;
             }
         }
         match (var("IDENTITY_ENDPOINT"), var("IDENTITY_HEADER")) {
@@ -82,7 +80,7 @@ impl Azure<'_> {
                 ));
             }
             (Some(endpoint), Some(header)) => return Ok(Source::AppService { endpoint, header }),
-            _ => self.explain.skipped(
+            _ => self.call.skipped(
                 "App Service",
                 "`IDENTITY_ENDPOINT` and `IDENTITY_HEADER` are not both set",
             ),
@@ -92,11 +90,11 @@ impl Azure<'_> {
                 return Ok(Source::MachineLearning { endpoint, secret });
             }
             (Some(endpoint), None) => return Ok(Source::CloudShell { endpoint }),
-            _ => self.explain.skipped("Cloud Shell", "`MSI_ENDPOINT` is not set"),
+            _ => self.call.skipped("Cloud Shell", "`MSI_ENDPOINT` is not set"),
         }
         match (var("IDENTITY_ENDPOINT"), var("IMDS_ENDPOINT")) {
             (Some(endpoint), Some(_)) => return Ok(Source::Arc { endpoint }),
-            _ => self.explain.skipped("Azure Arc", "`IMDS_ENDPOINT` is not set"),
+            _ => self.call.skipped("Azure Arc", "`IMDS_ENDPOINT` is not set"),
         }
         let host = var("AZURE_POD_IDENTITY_AUTHORITY_HOST").unwrap_or_else(|| IMDS.to_owned());
         Ok(Source::Machine { host: host.trim_end_matches('/').to_owned() })

@@ -26,7 +26,6 @@ pub(crate) use self::{
 };
 use crate::{
     Call,
-    explain::Explain,
     http::{Http, Trust, form, shown},
 };
 
@@ -39,7 +38,6 @@ const UNKNOWN: SignedDuration = SignedDuration::from_mins(5);
 /// Requests to Azure, for one call.
 pub(crate) struct Azure<'a> {
     pub(crate) call: &'a Call,
-    pub(crate) explain: &'a Explain,
     http: Http,
     /// For endpoints of this machine.
     near: Http,
@@ -53,9 +51,9 @@ pub(crate) struct Token {
 }
 
 impl<'a> Azure<'a> {
-    pub(crate) fn new(call: &'a Call, explain: &'a Explain) -> Self {
+    pub(crate) fn new(call: &'a Call) -> Self {
         let http = || Http::new(call, Trust::default());
-        Self { call, explain, http: http(), near: http().near(MACHINE) }
+        Self { call, http: http(), near: http().near(MACHINE) }
     }
 
     /// Sends a request. `what` is what cannot be done if nobody answers.

@@ -7,7 +7,10 @@ use keyward_protocol::{Secret, text::inline};
 use serde_json::Value;
 
 use super::registry::Registry;
-use crate::aws::{Aws, Keys, Operation};
+use crate::{
+    Call,
+    aws::{Aws, Keys, Operation},
+};
 
 /// A login for a registry.
 #[derive(Debug, Clone)]
@@ -17,29 +20,24 @@ pub(super) struct Login {
     pub(super) expires: Option<Timestamp>,
 }
 
-impl Aws<'_> {
-    /// The URL of the API for a registry: that of the environment or the profile, or the registry's own.
-    pub(super) fn ecr_url(&self, registry: &Registry) -> String {
-        let name = registry.service().replace('-', "_").to_uppercase();
-        self.endpoint(&name).unwrap_or_else(|| format!("https://{}", registry.api()))
-    }
-}
-
 /// A login for a registry.
 pub(super) fn token(
+    call: &Call,
     aws: &Aws<'_>,
     registry: &Registry,
     keys: &Keys,
-    now: Timestamp,
 ) -> Result<Login, Refusal> {
-    let url = aws.ecr_url(registry);
+    // The environment or the profile may name another endpoint than the registry's own.
+    let service = registry.service.replace('-', "_").to_uppercase();
+    let url = aws.endpoint(&service).unwrap_or_else(|| format!("https://{}", registry.host));
+    call.note("endpoint", &url);
     let operation = Operation {
-        service: registry.service(),
-        region: registry.region(),
-        target: registry.target(),
+        service: registry.service,
+        region: &registry.region,
+        target: registry.target,
         what: "a login",
     };
-    let answer = aws.call_json(operation, &url, keys, now, "{}")?;
+    let answer = aws.call_json(operation, &url, keys, "{}")?;
     read(answer.expose()).ok_or_else(|| {
         Refusal::Failed(format!("`{}` answered in a way that cannot be read", inline(&url)))
     })

@@ -7,7 +7,7 @@ use keyward_plugin::{ImageQuestion, Logins, Refusal};
 use keyward_protocol::text::inline;
 
 use super::{api, not_ours, registry::Registry};
-use crate::{Call, aws::Aws, explain::Explain};
+use crate::{Call, aws::Aws};
 
 /// The annotation of a service account that names its role.
 const ANNOTATION: &str = "eks.amazonaws.com/ecr-role-arn";
@@ -18,8 +18,7 @@ const SESSION: &str = "ecr-credential-provider";
 pub(super) fn logins(call: &Call, question: &ImageQuestion) -> Result<Logins, Refusal> {
     let host = question.registry();
     let registry = Registry::parse(host).ok_or_else(|| not_ours(host))?;
-    let explain = Explain::default();
-    let aws = Aws::open(call, call.question()?, &explain, None, Some(registry.region()))?;
+    let aws = Aws::open(call, call.question()?, None, Some(&registry.region))?;
     let role =
         question.annotation(ANNOTATION).map(str::to_owned).or_else(|| call.var("AWS_ECR_ROLE_ARN"));
     let keys = match (question.token(), role) {
@@ -37,7 +36,7 @@ pub(super) fn logins(call: &Call, question: &ImageQuestion) -> Result<Logins, Re
         (None, _) => aws.keys()?,
     };
     let now = call.clock.now();
-    let login = api::token(&aws, &registry, &keys, now)?;
+    let login = api::token(call, &aws, &registry, &keys)?;
     let logins = Logins::for_registry(login.user, login.password.expose());
     Ok(match login.expires {
         Some(end) if end > now => logins.expires_at(end),

@@ -13,7 +13,6 @@ use keyward_plugin::{DockerVerb, ImageQuestion, Refusal, serve_image};
 use self::registry::Registry;
 use crate::{
     Call,
-    aws::Aws,
     docker::{HELPER, no_verb, serve},
 };
 
@@ -77,14 +76,8 @@ fn explain(call: &Call, host: Option<&str>) -> Result<ExitCode, Refusal> {
             "give a registry, such as `123456789012.dkr.ecr.eu-west-1.amazonaws.com`",
         )
     })?;
-    let registry = Registry::parse(host).ok_or_else(|| not_ours(host))?;
-    let question = call.question()?;
-    call.explain(|report| {
-        let aws = Aws::open(call, question, report, None, Some(registry.region()))?;
-        let keys = aws.keys()?;
-        report.note("endpoint", aws.ecr_url(&registry));
-        api::token(&aws, &registry, &keys, call.clock.now()).map(drop)
-    })
+    Registry::parse(host).ok_or_else(|| not_ours(host))?;
+    call.explain(|| docker::login(call, host).map(drop))
 }
 
 fn not_ours(host: &str) -> Refusal {
@@ -96,5 +89,5 @@ fn not_ours(host: &str) -> Refusal {
 
 /// The host of the API that gives logins for a registry; `None` if the registry is not one of Amazon's.
 pub fn api_host(registry: &str) -> Option<String> {
-    Registry::parse(registry).map(|registry| registry.api())
+    Registry::parse(registry).map(|registry| registry.host)
 }

@@ -16,8 +16,11 @@ const DOMAINS: [(&str, &str, bool); 10] = [
     ("on.amazonwebservices.eu", "api.amazonwebservices.eu", true),
 ];
 
-/// The hosts of the public registry.
-const PUBLIC_HOSTS: [&str; 2] = ["public.ecr.aws", "ecr-public.aws.com"];
+/// The hosts of the public registry, with those of its API.
+const PUBLIC: [(&str, &str); 2] = [
+    ("public.ecr.aws", "api.ecr-public.us-east-1.amazonaws.com"),
+    ("ecr-public.aws.com", "ecr-public.us-east-1.api.aws"),
+];
 
 /// The patterns that match every registry of Amazon ECR, in all partitions, with FIPS and dual-stack.
 pub(super) fn patterns() -> Vec<String> {
@@ -25,41 +28,35 @@ pub(super) fn patterns() -> Vec<String> {
         let service = if *dual_stack { "dkr-ecr" } else { "dkr.ecr" };
         ["", "-fips"].map(|fips| format!("*.{service}{fips}.*.{domain}"))
     });
-    private.chain(PUBLIC_HOSTS.map(str::to_owned)).collect()
+    private.chain(PUBLIC.map(|(host, _)| host.to_owned())).collect()
 }
 
-/// The region of the public registry.
-const PUBLIC: &str = "us-east-1";
-
-/// A registry of Amazon ECR.
+/// The API that gives logins for a registry of Amazon ECR.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Registry {
-    /// `public.ecr.aws`, or its dual-stack name.
-    Public {
-        /// Whether it was named by the dual-stack name.
-        dual_stack: bool,
-    },
-    /// A private one.
-    Private {
-        region: String,
-        /// The domain of the API.
-        domain: &'static str,
-        fips: bool,
-        dual_stack: bool,
-    },
+pub(super) struct Registry {
+    pub(super) region: String,
+    /// The name of the service in signatures and in `AWS_ENDPOINT_URL_…`.
+    pub(super) service: &'static str,
+    /// The operation that gives a login.
+    pub(super) target: &'static str,
+    /// The host of the API.
+    pub(super) host: String,
 }
 
 impl Registry {
-    /// The registry of this host, which may have a scheme, a port or a path; `None` if it is not one of Amazon's:
-    /// no token may go there.
+    /// The API for this host, which may have a scheme, a port or a path; `None` if it is not one of Amazon's: no
+    /// token may go there.
     pub(super) fn parse(server: &str) -> Option<Self> {
         let host = server.strip_prefix("https://").unwrap_or(server);
         let host = host.split('/').next()?;
         let host = host.split_once(':').map_or(host, |(host, _)| host).to_ascii_lowercase();
-        match host.as_str() {
-            host if host == PUBLIC_HOSTS[0] => return Some(Self::Public { dual_stack: false }),
-            host if host == PUBLIC_HOSTS[1] => return Some(Self::Public { dual_stack: true }),
-            _ => {}
+        if let Some((_, api)) = PUBLIC.into_iter().find(|(known, _)| *known == host) {
+            return Some(Self {
+                region: "us-east-1".to_owned(),
+                service: "ecr-public",
+                target: "SpencerFrontendService.GetAuthorizationToken",
+                host: api.to_owned(),
+            });
         }
         let (account, rest) = host.split_once('.')?;
         if account.len() != 12 || !account.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -71,58 +68,26 @@ impl Registry {
             None => (false, rest.strip_prefix('.')?),
         };
         let (region, domain) = rest.split_once('.')?;
-        let (_, domain, dual_stack) = DOMAINS.iter().find(|(known, ..)| *known == domain)?;
-        is_region(region).then(|| Self::Private {
+        let (_, domain, dual_stack) = DOMAINS.into_iter().find(|(known, ..)| *known == domain)?;
+        is_region(region).then(|| Self {
             region: region.to_owned(),
-            domain,
-            fips,
-            dual_stack: *dual_stack,
+            service: "ecr",
+            target: "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken",
+            host: private_host(region, domain, fips, dual_stack),
         })
     }
+}
 
-    /// The region of the API.
-    pub(super) fn region(&self) -> &str {
-        match self {
-            Self::Public { .. } => PUBLIC,
-            Self::Private { region, .. } => region,
-        }
-    }
-
-    /// The name of the service in signatures and in `AWS_ENDPOINT_URL_…`.
-    pub(super) fn service(&self) -> &'static str {
-        match self {
-            Self::Public { .. } => "ecr-public",
-            Self::Private { .. } => "ecr",
-        }
-    }
-
-    /// The operation that gives a login.
-    pub(super) fn target(&self) -> &'static str {
-        match self {
-            Self::Public { .. } => "SpencerFrontendService.GetAuthorizationToken",
-            Self::Private { .. } => "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken",
-        }
-    }
-
-    /// The host of the API. Its names follow no rule; botocore's are the judge of this table.
-    pub(super) fn api(&self) -> String {
-        match self {
-            Self::Public { dual_stack: false } => "api.ecr-public.us-east-1.amazonaws.com".into(),
-            Self::Public { dual_stack: true } => "ecr-public.us-east-1.api.aws".into(),
-            Self::Private { region, domain, fips, dual_stack, .. } => {
-                let american = region.starts_with("us-")
-                    && *domain != "c2s.ic.gov"
-                    && *domain != "sc2s.sgov.gov";
-                let service = match (fips, dual_stack) {
-                    (false, false) => "api.ecr",
-                    (false, true) if *domain == "api.amazonwebservices.eu" => "api.ecr",
-                    (false, true) => "ecr",
-                    (true, false) if *domain == "amazonaws.com" => "ecr-fips",
-                    (true, true) if *domain == "api.aws" && american => "ecr-fips",
-                    (true, _) => "api.ecr-fips",
-                };
-                format!("{service}.{region}.{domain}")
-            }
-        }
-    }
+/// The host of the API for private registries. Its names follow no rule; botocore's are the judge of this table.
+fn private_host(region: &str, domain: &str, fips: bool, dual_stack: bool) -> String {
+    let american = region.starts_with("us-") && domain != "c2s.ic.gov" && domain != "sc2s.sgov.gov";
+    let service = match (fips, dual_stack) {
+        (false, false) => "api.ecr",
+        (false, true) if domain == "api.amazonwebservices.eu" => "api.ecr",
+        (false, true) => "ecr",
+        (true, false) if domain == "amazonaws.com" => "ecr-fips",
+        (true, true) if domain == "api.aws" && american => "ecr-fips",
+        (true, _) => "api.ecr-fips",
+    };
+    format!("{service}.{region}.{domain}")
 }

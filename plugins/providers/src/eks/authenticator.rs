@@ -5,10 +5,9 @@ use std::process::ExitCode;
 use keyward_plugin::Refusal;
 use keyward_protocol::text::inline;
 
-use super::{AUTHENTICATOR, Wanted, verify};
+use super::{AUTHENTICATOR, Wanted, role, verify};
 use crate::{
     Call,
-    aws::Role,
     flags::{Flag, Flags, HELP, Kind, flag, short},
 };
 
@@ -50,9 +49,8 @@ pub(super) const FLAGS: &[Flag] = &[
 ];
 
 pub(super) fn run(call: &Call) -> Result<ExitCode, Refusal> {
-    let flags = Flags::read(&[FLAGS], &call.args)?;
+    let Some(flags) = call.flags(&[FLAGS], USAGE)? else { return Ok(ExitCode::SUCCESS) };
     match flags.words().as_slice() {
-        _ if flags.is_set("help") => call.print(USAGE),
         ["help", ..] => call.print(USAGE),
         ["token"] => {
             let wanted = read(call, &flags)?;
@@ -74,10 +72,6 @@ pub(super) fn run(call: &Call) -> Result<ExitCode, Refusal> {
     }
 }
 
-pub(super) fn wanted(call: &Call) -> Result<Wanted, Refusal> {
-    read(call, &Flags::read(&[FLAGS], &call.args)?)
-}
-
 /// The cluster, by flag or by variable.
 pub(super) fn cluster(call: &Call, flags: &Flags) -> Result<String, Refusal> {
     let given = flags.filled("cluster-id").map(str::to_owned);
@@ -88,7 +82,7 @@ pub(super) fn cluster(call: &Call, flags: &Flags) -> Result<String, Refusal> {
     })
 }
 
-fn read(call: &Call, flags: &Flags) -> Result<Wanted, Refusal> {
+pub(super) fn read(call: &Call, flags: &Flags) -> Result<Wanted, Refusal> {
     let text = |name: &str| flags.filled(name).map(str::to_owned);
     let forward_session = flags.is_set("forward-session-name");
     if forward_session && text("session-name").is_some() {
@@ -96,12 +90,7 @@ fn read(call: &Call, flags: &Flags) -> Result<Wanted, Refusal> {
             "give `--session-name` or `--forward-session-name`, not both",
         ));
     }
-    let role = text("role").or_else(|| call.var("DEFAULT_ROLE")).map(|arn| Role {
-        arn,
-        session: text("session-name"),
-        external_id: text("external-id"),
-        ..Role::default()
-    });
+    let role = text("role").or_else(|| call.var("DEFAULT_ROLE")).map(|arn| role(arn, flags));
     Ok(Wanted {
         cluster: cluster(call, flags)?,
         region: text("region"),

@@ -5,10 +5,9 @@ use std::process::ExitCode;
 use keyward_plugin::Refusal;
 use keyward_protocol::text::inline;
 
-use super::Wanted;
+use super::{Wanted, role};
 use crate::{
     Call,
-    aws::Role,
     flags::{Flag, Flags, HELP, Kind, flag},
 };
 
@@ -68,10 +67,7 @@ pub(super) const FLAGS: &[Flag] = &[
 ];
 
 pub(super) fn run(call: &Call) -> Result<ExitCode, Refusal> {
-    let flags = Flags::read(&[FLAGS], &call.args)?;
-    if flags.is_set("help") {
-        return call.print(USAGE);
-    }
+    let Some(flags) = call.flags(&[FLAGS], USAGE)? else { return Ok(ExitCode::SUCCESS) };
     if flags.is_set("version") {
         return call.print(&format!("{} {}\n", call.name, env!("CARGO_PKG_VERSION")));
     }
@@ -79,11 +75,7 @@ pub(super) fn run(call: &Call) -> Result<ExitCode, Refusal> {
     if wants_raw(&flags)? && !call.explains { wanted.print(call) } else { wanted.serve(call) }
 }
 
-pub(super) fn wanted(call: &Call) -> Result<Wanted, Refusal> {
-    read(&Flags::read(&[FLAGS], &call.args)?)
-}
-
-fn read(flags: &Flags) -> Result<Wanted, Refusal> {
+pub(super) fn read(flags: &Flags) -> Result<Wanted, Refusal> {
     match flags.words().as_slice() {
         [] | ["get-token"] | ["eks", "get-token"] => {}
         words => {
@@ -105,13 +97,7 @@ fn read(flags: &Flags) -> Result<Wanted, Refusal> {
             ));
         }
     };
-    let arn = text("role-arn").or_else(|| text("role"));
-    let role = arn.map(|arn| Role {
-        arn,
-        session: text("session-name"),
-        external_id: text("external-id"),
-        ..Role::default()
-    });
+    let role = text("role-arn").or_else(|| text("role")).map(|arn| role(arn, flags));
     Ok(Wanted {
         cluster,
         region: text("region"),

@@ -13,7 +13,7 @@ pub use self::token::Token;
 use crate::{
     Call,
     aws::{Aws, Role},
-    explain::Explain,
+    flags::Flags,
 };
 
 /// The name of the tool whose command line differs from ours.
@@ -47,10 +47,10 @@ struct Wanted {
 
 impl Wanted {
     /// Finds credentials and signs the token.
-    fn token(&self, call: &Call, question: &Question, explain: &Explain) -> Result<Token, Refusal> {
+    fn token(&self, call: &Call, question: &Question) -> Result<Token, Refusal> {
         let mut region = self.region.clone();
         let open = |region: Option<&str>| {
-            Aws::open(call, question.clone(), explain, self.profile.as_deref(), region)
+            Aws::open(call, question.clone(), self.profile.as_deref(), region)
         };
         let mut aws = open(region.as_deref())?;
         if self.asks_instance_for_region && aws.region().is_none() {
@@ -68,31 +68,39 @@ impl Wanted {
             role.session.get_or_insert_with(|| SESSION.to_owned());
             keys = aws.assume(&role, &keys)?;
         }
-        explain.note("STS host in the token", format!("`{}`", endpoint.host));
+        call.note("STS host in the token", format!("`{}`", endpoint.host));
         Token::sign(&self.cluster, &endpoint, &keys, call.clock.now())
     }
 
     /// Answers the client.
     fn serve(&self, call: &Call) -> Result<ExitCode, Refusal> {
-        call.serve(|question, explain| {
-            let token = self.token(call, question, explain)?;
+        call.serve(|question| {
+            let token = self.token(call, question)?;
             Ok(Credential::token(token.text.expose()).expires_at(token.expires))
         })
     }
 
     /// Prints the token alone.
     fn print(&self, call: &Call) -> Result<ExitCode, Refusal> {
-        let token = self.token(call, &call.question()?, &Explain::default())?;
+        let token = self.token(call, &call.question()?)?;
         call.print(&format!("{}\n", token.text.expose()))
     }
 }
 
+/// The role that flags of both tools describe.
+fn role(arn: String, flags: &Flags) -> Role {
+    let text = |name| flags.filled(name).map(str::to_owned);
+    let (session, external_id) = (text("session-name"), text("external-id"));
+    Role { arn, session, external_id, ..Role::default() }
+}
+
 /// The token that this call would print, for programs that use the library.
 pub fn token(call: &Call) -> Result<Token, Refusal> {
+    let flags = |table| Flags::read(&[table], &call.args);
     let wanted = if is_authenticator(call) {
-        authenticator::wanted(call)?
+        authenticator::read(call, &flags(authenticator::FLAGS)?)?
     } else {
-        get_token::wanted(call)?
+        get_token::read(&flags(get_token::FLAGS)?)?
     };
-    wanted.token(call, &call.question()?, &Explain::default())
+    wanted.token(call, &call.question()?)
 }

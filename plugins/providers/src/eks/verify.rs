@@ -15,7 +15,6 @@ use super::{
 use crate::{
     Call,
     aws::{Aws, is_region},
-    explain::Explain,
     flags::Flags,
 };
 
@@ -62,8 +61,7 @@ pub(super) fn run(call: &Call, flags: &Flags) -> Result<ExitCode, Refusal> {
     })?;
     let partition = flags.text("partition").unwrap_or("aws");
     let url = check(token, partition, call.clock.now()).map_err(Refusal::NotAllowed)?;
-    let explain = Explain::default();
-    let aws = Aws::open(call, call.question()?, &explain, None, None)?;
+    let aws = Aws::open(call, call.question()?, None, None)?;
     // With an endpoint configured for STS, that is asked instead of the token's host.
     let query = url.split_once('?').map_or("", |(_, query)| query);
     let url = match aws.endpoint("STS") {

@@ -25,8 +25,7 @@ use self::{
 use crate::{
     Call, agent,
     azure::{Azure, Id, Proof, Token, file_token},
-    explain::Explain,
-    flags::Flags,
+    flags::{Flag, Flags},
     http::{NETWORK, Trust},
     oidc::{Kept, Session},
     store::{Key, Store, digest_of},
@@ -43,24 +42,24 @@ pub(crate) fn is_ours(args: &[OsString]) -> bool {
     let mut words = args.iter().map(|arg| arg.to_string_lossy());
     words.any(|word| {
         let name = word.split_once('=').map_or(&*word, |(name, _)| name);
-        OWN.contains(&name) || COMMANDS.contains(&&*word)
+        let is_named = |flag: &Flag| {
+            let short = flag.short.map(|letter| format!("-{letter}"));
+            name.strip_prefix("--") == Some(flag.name) || short.as_deref() == Some(name)
+        };
+        OWN.iter().any(is_named) || COMMANDS.contains(&&*word)
     })
 }
 
-/// Runs the family.
 pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
     let word = COMMANDS.into_iter().find(|command| call.args.iter().any(|arg| arg == command));
     if let Some(word) = word {
         return Err(Refusal::BadConfig(format!("there is no `{word}`: {}", instead(word))));
     }
-    let flags = Flags::read(&[FLAGS], &call.args)?;
-    if flags.is_set("help") {
-        return call.print(USAGE);
-    }
+    let Some(flags) = call.flags(&[OWN, FLAGS], USAGE)? else { return Ok(ExitCode::SUCCESS) };
     match flags.words().as_slice() {
         [] | ["get-token"] if call.checks => Login::new(call, &flags).map(|_| ExitCode::SUCCESS),
-        [] | ["get-token"] => call.serve(|question, explain| {
-            let token = obtain(call, &flags, question, explain)?;
+        [] | ["get-token"] => call.serve(|question| {
+            let token = obtain(call, &flags, question)?;
             Ok(Credential::token(token.text.expose()).expires_at(token.end))
         }),
         ["version"] => call.print(&format!("keyward-entra {}\n", env!("CARGO_PKG_VERSION"))),
@@ -75,22 +74,20 @@ pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
 fn instead(word: &str) -> &'static str {
     match word {
         "convert-kubeconfig" => "`keyward wrap --native` converts a kubeconfig",
-        _ => "tokens are not kept in files\n\nhint: `keyward logout` makes the agent forget them",
+        _ => {
+            "tokens are not kept in files\n\n\
+             hint: `keyward logout --all` makes the agent forget them"
+        }
     }
 }
 
-fn obtain(
-    call: &Call,
-    flags: &Flags,
-    question: &Question,
-    explain: &Explain,
-) -> Result<Token, Refusal> {
+fn obtain(call: &Call, flags: &Flags, question: &Question) -> Result<Token, Refusal> {
     let login = Login::new(call, flags)?;
-    explain.note("login", login.name);
-    let azure = Azure::new(call, explain);
+    call.note("login", login.name);
+    let azure = Azure::new(call);
     match login.method {
         Method::DeviceCode | Method::Interactive | Method::Password => {
-            person(call, flags, &login, question, explain)
+            person(call, flags, &login, question)
         }
         Method::ManagedIdentity => {
             let id = match (&login.client, &login.identity) {
@@ -142,7 +139,7 @@ fn workload(azure: &Azure<'_>, login: &Login, question: &Question) -> Result<Tok
         (Some(address), Some(token)) => {
             return exchange(azure.github_token(&address, &Secret::new(token))?, "GitHub Actions");
         }
-        _ => azure.explain.skipped(
+        _ => azure.call.skipped(
             "GitHub Actions",
             "`ACTIONS_ID_TOKEN_REQUEST_URL` and `ACTIONS_ID_TOKEN_REQUEST_TOKEN` are not both set",
         ),
@@ -188,10 +185,9 @@ fn person(
     flags: &Flags,
     login: &Login,
     question: &Question,
-    explain: &Explain,
 ) -> Result<Token, Refusal> {
     let settings = person::settings(call, flags, login)?;
-    let session = Session::new(call, (&settings, Trust::default()), question, explain);
+    let session = Session::new(call, (&settings, Trust::default()), question);
     let token = session.token()?;
     Ok(Token { text: token.text, end: token.end })
 }
@@ -209,9 +205,9 @@ fn kept(
     }
     let lease = store.lease(key, NETWORK + Duration::from_secs(5));
     let missing = "token for this identity";
-    let kept = agent::found(&lease, &mut store, key, azure.explain, missing, Kept::from_secret);
+    let kept = agent::found(&lease, &mut store, key, azure.call, missing, Kept::from_secret);
     if let Some(token) = kept {
-        azure.explain.used("agent", "a token for this identity");
+        azure.call.used("agent", "a token for this identity");
         return Ok(Token { text: token.text, end: token.end });
     }
     let token = bring()?;

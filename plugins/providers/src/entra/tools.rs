@@ -47,19 +47,19 @@ fn read(
 ) -> Result<Token, Refusal> {
     let text = answer.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
     let text = text.ok_or_else(|| Refusal::Failed(format!("`{program}` printed no token")))?;
-    azure.explain.used(format!("`{program}`"), "the login of that program");
+    azure.call.used(format!("`{program}`"), "the login of that program");
     Ok(Token::new(text, end, azure.call.clock.now()))
 }
 
 /// Runs the program and reads the JSON that it prints. No error contains any of that.
 fn run(azure: &Azure<'_>, login: &Login, program: &str, args: &[&str]) -> Result<Value, Refusal> {
     let failed = |why: String| {
-        azure.explain.failed(format!("`{program}`"), &why);
+        azure.call.failed(format!("`{program}`"), &why);
         Refusal::Failed(format!("`{program}` gives no token: {why}"))
     };
     let found = azure.call.find_program(program).ok_or_else(|| {
         let why = format!("`{program}` is not on `PATH`");
-        azure.explain.failed(format!("`{program}`"), &why);
+        azure.call.failed(format!("`{program}`"), &why);
         Refusal::BadConfig(format!(
             "{why}\n\nhint: install it, or log in in another way (`--login devicecode`)"
         ))

@@ -2,32 +2,17 @@
 
 use crate::flags::{Flag, HELP, Kind, flag};
 
-/// All of them, in the order of the help.
-pub(super) const FLAGS: &[Flag] = &[
+/// All of them.
+pub(super) const TABLES: [&[Flag]; 4] = [COMMON, OF_EXCHANGE, OF_LOGIN, OF_POST];
+
+/// Those that every method has.
+pub(super) const COMMON: &[Flag] = &[
     flag("token-file", Kind::Text),
     flag("token-variable", Kind::Text),
     flag("pass", Kind::Switch),
     flag("token-url", Kind::Text),
-    flag("audience", Kind::List),
-    flag("resource", Kind::List),
-    flag("scope", Kind::List),
-    flag("subject-token-type", Kind::Text),
-    flag("requested-token-type", Kind::Text),
-    flag("parameter", Kind::List),
-    flag("client-id", Kind::Text),
-    flag("client-secret-file", Kind::Text),
-    flag("client-key", Kind::Text),
-    flag("client-key-id", Kind::Text),
-    flag("client-assertion-file", Kind::Text),
     flag("jwt-login", Kind::Text),
-    flag("mount", Kind::Text),
-    flag("role", Kind::Text),
-    flag("namespace", Kind::Text),
-    flag("read", Kind::Text),
     flag("post", Kind::Text),
-    flag("body", Kind::Text),
-    flag("body-file", Kind::Text),
-    flag("header", Kind::List),
     flag("registry", Kind::List),
     flag("username", Kind::Text),
     flag("username-annotation", Kind::Text),
@@ -42,7 +27,33 @@ pub(super) const FLAGS: &[Flag] = &[
     HELP,
 ];
 
-/// What `--help` prints.
+/// Those of the token exchange.
+pub(super) const OF_EXCHANGE: &[Flag] = &[
+    flag("audience", Kind::List),
+    flag("resource", Kind::List),
+    flag("scope", Kind::List),
+    flag("subject-token-type", Kind::Text),
+    flag("requested-token-type", Kind::Text),
+    flag("parameter", Kind::List),
+    flag("client-id", Kind::Text),
+    flag("client-secret-file", Kind::Text),
+    flag("client-key", Kind::Text),
+    flag("client-key-id", Kind::Text),
+    flag("client-assertion-file", Kind::Text),
+];
+
+/// Those of the JWT login.
+pub(super) const OF_LOGIN: &[Flag] = &[
+    flag("mount", Kind::Text),
+    flag("role", Kind::Text),
+    flag("namespace", Kind::Text),
+    flag("read", Kind::Text),
+];
+
+/// Those of the POST request.
+pub(super) const OF_POST: &[Flag] =
+    &[flag("body", Kind::Text), flag("body-file", Kind::Text), flag("header", Kind::List)];
+
 pub(super) const USAGE: &str = "\
 Exchanges an identity token for the login of a registry or the token of a cluster.
 
@@ -112,7 +123,7 @@ mod tests {
     #[test]
     fn every_flag_is_in_the_help_and_each_name_is_there_once() {
         let mut seen = HashSet::new();
-        for flag in FLAGS {
+        for flag in TABLES.into_iter().flatten() {
             assert!(seen.insert(flag.name), "`--{}` is there twice", flag.name);
             let shown = flag.name == "help" || USAGE.contains(&format!("  --{} ", flag.name));
             assert!(shown || USAGE.contains(&format!("  --{}  ", flag.name)), "`--{}`", flag.name);

@@ -25,7 +25,7 @@ use keyward_protocol::{text::inline, time::format_rfc3339};
 
 use self::{
     answer::Login,
-    flags::{FLAGS, USAGE},
+    flags::{TABLES, USAGE},
     method::{Exchange, Method},
     settings::Settings,
     subject::Subject,
@@ -33,7 +33,6 @@ use self::{
 };
 use crate::{
     Call, agent,
-    explain::Explain,
     flags::Flags,
     http::{Http, Trust},
     store::Store,
@@ -48,45 +47,31 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// A token's stated expiry is this much earlier than its real one, at most.
 const MARGIN: SignedDuration = SignedDuration::from_secs(10);
 
-/// Runs the family.
 pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
-    let flags = Flags::read(&[FLAGS], &call.args)?;
-    if flags.is_set("help") {
-        return call.print(USAGE);
-    }
+    let Some(flags) = call.flags(&TABLES, USAGE)? else { return Ok(ExitCode::SUCCESS) };
     match flags.words().as_slice() {
         [image] if call.explains && *image != GET_TOKEN => explain_image(call, &flags, image),
-        [GET_TOKEN] => call.serve(|q, e| credential(call, &flags, q, e)),
-        [] if call.explains || call.var("KUBERNETES_EXEC_INFO").is_some() => {
-            call.serve(|question, explain| credential(call, &flags, question, explain))
+        [] if !call.explains && call.var("KUBERNETES_EXEC_INFO").is_none() => {
+            Ok(serve_image(|question: &ImageQuestion| logins(call, &flags, question)))
         }
-        [] => Ok(serve_image(|question: &ImageQuestion| {
-            logins(call, &flags, question, &Explain::default())
-        })),
+        [] | [GET_TOKEN] => call.serve(|question| credential(call, &flags, question)),
         [word, ..] => Err(call.no_command(word)),
     }
 }
 
 /// The login for an image, for the kubelet. On nodes, only the kubelet caches it.
-fn logins(
-    call: &Call,
-    flags: &Flags,
-    question: &ImageQuestion,
-    explain: &Explain,
-) -> Result<Logins, Refusal> {
+fn logins(call: &Call, flags: &Flags, question: &ImageQuestion) -> Result<Logins, Refusal> {
     let (settings, trust) = Settings::new(call, flags)?;
     settings.check_registry(question.registry())?;
     let subject = Subject::of_pod(call, flags, question)?;
-    subject.explain(explain);
+    subject.explain(call);
     let facts = Facts { token: &subject.token, image: Some(question) };
-    let login = obtain(call, &settings, trust, &facts, explain)?;
-    let user = match (&settings.username_annotation, &login.user) {
-        (_, Some(user)) => user.clone(),
-        (Some(key), None) => match question.annotation(key) {
-            Some(user) => user.to_owned(),
-            None => settings.username.fill(&facts)?,
-        },
-        (None, None) => settings.username.fill(&facts)?,
+    let login = obtain(call, &settings, trust, &facts)?;
+    let annotation = settings.username_annotation.as_deref();
+    let annotated = annotation.and_then(|key| question.annotation(key));
+    let user = match login.user.as_deref().or(annotated) {
+        Some(user) => user.to_owned(),
+        None => settings.username.fill(&facts)?,
     };
     let end = login.end(settings.lifetime, call.clock.now())?;
     let logins = if settings.names_image() {
@@ -98,19 +83,14 @@ fn logins(
 }
 
 /// The token for a cluster, kept by the agent if one is running.
-fn credential(
-    call: &Call,
-    flags: &Flags,
-    question: &Question,
-    explain: &Explain,
-) -> Result<Credential, Refusal> {
+fn credential(call: &Call, flags: &Flags, question: &Question) -> Result<Credential, Refusal> {
     let (settings, trust) = Settings::new(call, flags)?;
     let subject = Subject::of_process(call, flags)?;
-    subject.explain(explain);
+    subject.explain(call);
     let facts = Facts { token: &subject.token, image: None };
     let now = call.clock.now();
     if matches!(settings.method, Method::Pass) {
-        let login = obtain(call, &settings, trust, &facts, explain)?;
+        let login = obtain(call, &settings, trust, &facts)?;
         return printed(&login, &settings, now);
     }
     let key = settings.key(&trust, &subject);
@@ -119,12 +99,12 @@ fn credential(
         store.forget(&key);
     }
     let (lease, missing) = (store.lease(&key, PATIENCE), "result of this exchange");
-    let kept = agent::found(&lease, &mut store, &key, explain, missing, Login::from_secret);
+    let kept = agent::found(&lease, &mut store, &key, call, missing, Login::from_secret);
     if let Some(login) = kept {
-        explain.used("agent", "it keeps the result of this exchange");
+        call.used("agent", "it keeps the result of this exchange");
         return printed(&login, &settings, now);
     }
-    let login = obtain(call, &settings, trust, &facts, explain)?;
+    let login = obtain(call, &settings, trust, &facts)?;
     let end = login.end(settings.lifetime, now)?;
     store.put(&key, Login { ends: Some(end), ..login.clone() }.to_secret(), Some(end));
     printed(&login, &settings, now)
@@ -142,7 +122,6 @@ fn obtain(
     settings: &Settings,
     trust: Trust,
     facts: &Facts<'_>,
-    explain: &Explain,
 ) -> Result<Login, Refusal> {
     let http = Http::new(call, trust);
     let source = settings.method.name();
@@ -153,9 +132,9 @@ fn obtain(
             let user = login.user.as_deref().map_or("its own".to_owned(), inline);
             let end = login.end(settings.lifetime, call.clock.now());
             let end = end.map_or_else(|_| "already".to_owned(), format_rfc3339);
-            explain.used(source, format!("user name: {user}; ends: {end}"));
+            call.used(source, format!("user name: {user}; ends: {end}"));
         }
-        Err(refusal) => explain.failed(source, refusal.to_string()),
+        Err(refusal) => call.failed(source, refusal.to_string()),
     }
     outcome
 }
@@ -168,5 +147,5 @@ fn explain_image(call: &Call, flags: &Flags, image: &str) -> Result<ExitCode, Re
         "image": image,
     });
     let question = ImageQuestion::from_bytes(request.to_string().as_bytes())?;
-    call.explain(|explain| logins(call, flags, &question, explain).map(drop))
+    call.explain(|| logins(call, flags, &question).map(drop))
 }

@@ -7,6 +7,7 @@ use keyward_protocol::{duration, text::inline};
 
 use super::{
     answer::Places,
+    flags::{COMMON, OF_EXCHANGE, OF_LOGIN, OF_POST},
     method::{Method, Post},
     subject::Subject,
     template::{Document, Template},
@@ -16,7 +17,7 @@ use super::{
 use crate::{
     Call,
     client_auth::ClientAuth,
-    flags::{Flags, wrong_value},
+    flags::{Flag, Flags, wrong_value},
     http::{Trust, require_https},
     reader::Reader,
     store::{Key, digest_of},
@@ -120,23 +121,6 @@ fn is_matched(pattern: &str, registry: &str) -> bool {
             .zip(&of_host)
             .all(|(label, own)| label == own || (*label == "*" && !own.is_empty()))
 }
-
-/// Flags that only one method has.
-const OF_EXCHANGE: &[&str] = &[
-    "audience",
-    "resource",
-    "scope",
-    "subject-token-type",
-    "requested-token-type",
-    "parameter",
-    "client-id",
-    "client-secret-file",
-    "client-key",
-    "client-key-id",
-    "client-assertion-file",
-];
-const OF_LOGIN: &[&str] = &["mount", "role", "namespace", "read"];
-const OF_POST: &[&str] = &["body", "body-file", "header"];
 
 impl Reader<'_> {
     fn method(
@@ -284,20 +268,15 @@ impl Reader<'_> {
 
     /// Refuses flags of the other methods, which would have no effect.
     fn check_flags(&self, method: &Method) -> Result<(), Refusal> {
-        let (own, name): (&[&str], _) = match method {
+        let (own, name): (&[Flag], _) = match method {
             Method::Pass => (&[], "--pass"),
             Method::TokenExchange(_) => (OF_EXCHANGE, "--token-url"),
             Method::JwtLogin(_) => (OF_LOGIN, "--jwt-login"),
             Method::Post(_) => (OF_POST, "--post"),
         };
-        let others = [OF_EXCHANGE, OF_LOGIN, OF_POST].concat();
-        let stray = self
-            .flags
-            .given()
-            .map(|(flag, _)| flag)
-            .find(|flag| others.contains(flag) && !own.contains(flag));
-        match stray {
-            Some(flag) => {
+        let known = |name| COMMON.iter().chain(own).any(|flag| flag.name == name);
+        match self.flags.given().find(|(flag, _)| !known(*flag)) {
+            Some((flag, _)) => {
                 Err(Refusal::BadConfig(format!("`--{flag}` has no effect with `{name}`")))
             }
             None => Ok(()),

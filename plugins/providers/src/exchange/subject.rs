@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use keyward_plugin::{ImageQuestion, Refusal};
 use keyward_protocol::{Secret, jwt::Claims, text::inline, time::format_rfc3339};
 
-use crate::{Call, explain::Explain, flags::Flags, reader::Reader};
+use crate::{Call, flags::Flags, reader::Reader};
 
 /// A token that says who somebody is.
 pub(super) struct Subject {
@@ -75,7 +75,7 @@ impl Subject {
         }
     }
 
-    pub(super) fn explain(&self, explain: &Explain) {
+    pub(super) fn explain(&self, call: &Call) {
         let who = match Claims::read(self.token.expose()) {
             Some(claims) => format!(
                 "`{}` of `{}` for `{}`",
@@ -85,7 +85,7 @@ impl Subject {
             ),
             None => "not a JSON Web Token".to_owned(),
         };
-        explain.note("token", format!("{who}, from {}", self.source));
+        call.note("token", format!("{who}, from {}", self.source));
     }
 }
 

@@ -6,7 +6,7 @@ use super::{no_credentials, registry};
 use crate::{
     Call,
     docker::HELPER,
-    explain::Explain,
+    explain::first,
     google::{Gcloud, Google, Token},
 };
 
@@ -18,7 +18,7 @@ pub(super) fn login(call: &Call, server: &str) -> Result<Option<DockerLogin>, Re
     if registry::parse(server).is_none() {
         return Ok(None);
     }
-    let token = token(call, &Explain::default())?;
+    let token = token(call)?;
     Ok(Some(DockerLogin::new(Kind::of(call).user(), token.text.expose())))
 }
 
@@ -50,20 +50,14 @@ impl Kind {
 }
 
 /// A token from the sources of the tool that this program was started as.
-pub(super) fn token(call: &Call, explain: &Explain) -> Result<Token, Refusal> {
-    let mut google = Google::new(call, explain, &[SCOPE]);
+pub(super) fn token(call: &Call) -> Result<Token, Refusal> {
+    let mut google = Google::new(call, &[SCOPE]);
     google.self_signed = true;
     let login = Gcloud::Login(Vec::new());
     let found = match Kind::of(call) {
         Kind::Gcr => gcr(&google)?,
-        Kind::Gcloud => match google.gcloud(&login)? {
-            Some(token) => Some(token),
-            None => google.adc(true)?,
-        },
-        Kind::Own => match google.adc(false)? {
-            Some(token) => Some(token),
-            None => google.gcloud(&login)?,
-        },
+        Kind::Gcloud => first(&[&|| google.gcloud(&login), &|| google.adc(true)])?,
+        Kind::Own => first(&[&|| google.adc(false), &|| google.gcloud(&login)])?,
     };
     found.ok_or_else(no_credentials)
 }

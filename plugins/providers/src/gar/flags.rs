@@ -12,7 +12,6 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("token-url", Kind::Text),
 ];
 
-/// What `--help` prints.
 pub(super) const USAGE: &str = "\
 Prints logins for Google Artifact Registry and gcr.io, for the kubelet and for docker, podman and skopeo.
 

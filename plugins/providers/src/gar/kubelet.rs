@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use keyward_plugin::{ImageQuestion, Logins, Refusal};
-use keyward_protocol::{duration, text::inline};
+use keyward_protocol::text::inline;
 use serde_json::Value;
 
 use super::{PROVIDER, no_credentials, not_ours, registry};
 use crate::{
     Call,
-    explain::Explain,
-    flags::{Flags, wrong_value},
+    flags::{Flags, duration, wrong_value},
     google::{Google, Token},
 };
 
@@ -33,9 +32,8 @@ pub(super) fn logins(
     if provider.is_some() && flags.filled("project-id").is_none() {
         return Err(Refusal::bad_config("`--identity-provider` needs `--project-id`"));
     }
-    let explain = Explain::default();
     // The machine's token has the scopes that the machine has.
-    let google = |scopes: &[&str]| Google::new(call, &explain, scopes);
+    let google = |scopes: &[&str]| Google::new(call, scopes);
     match flags.text("authFlow").unwrap_or("gcr") {
         "gcr" => {}
         flow @ ("dockercfg" | "dockercfg-url") => {
@@ -86,7 +84,7 @@ fn answer(call: &Call, token: &Token) -> Result<Logins, Refusal> {
     };
     let wanted = match call.var("KUBE_SIDECAR_CACHE_DURATION") {
         None => None,
-        Some(text) => Some(parse(&text).ok_or_else(|| {
+        Some(text) => Some(duration(&text).ok_or_else(|| {
             Refusal::bad_config("`KUBE_SIDECAR_CACHE_DURATION` is no duration, such as `10m`")
         })?),
     };
@@ -97,10 +95,6 @@ fn answer(call: &Call, token: &Token) -> Result<Logins, Refusal> {
         (_, Some(end)) => logins.expires_at(end),
         (_, None) => logins.kept_for(Duration::ZERO),
     })
-}
-
-fn parse(text: &str) -> Option<Duration> {
-    u64::try_from(duration::parse(text)?).ok().map(Duration::from_nanos)
 }
 
 /// The login for the image's registry in a `.dockercfg` of the instance's metadata.

@@ -15,7 +15,7 @@ use self::flags::{FLAGS, USAGE};
 use crate::{
     Call,
     docker::{HELPER, no_verb, serve},
-    flags::{Flags, KLOG},
+    flags::KLOG,
 };
 
 /// The kubelet's provider, which uses the machine's account and nothing else.
@@ -56,10 +56,7 @@ pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
     if call.name.starts_with(HELPER) {
         return Err(no_verb(call));
     }
-    let flags = Flags::read(&[FLAGS, KLOG], &call.args)?;
-    if flags.is_set("help") {
-        return call.print(USAGE);
-    }
+    let Some(flags) = call.flags(&[FLAGS, KLOG], USAGE)? else { return Ok(ExitCode::SUCCESS) };
     match flags.words().as_slice() {
         [] | ["get-credentials"] => {
             Ok(serve_image(|question: &ImageQuestion| kubelet::logins(call, &flags, question)))
@@ -80,7 +77,7 @@ fn explain(call: &Call, host: Option<&str>) -> Result<ExitCode, Refusal> {
     let host = host
         .ok_or_else(|| Refusal::bad_config("give a registry, such as `europe-docker.pkg.dev`"))?;
     registry::parse(host).ok_or_else(|| not_ours(host))?;
-    call.explain(|report| docker::token(call, report).map(drop))
+    call.explain(|| docker::token(call).map(drop))
 }
 
 fn not_ours(host: &str) -> Refusal {

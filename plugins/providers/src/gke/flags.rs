@@ -17,7 +17,6 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("gdch-audience", Kind::Text),
 ];
 
-/// What `--help` prints.
 pub(super) const USAGE: &str = "\
 Prints a token for Google Kubernetes Engine as a Kubernetes ExecCredential.
 

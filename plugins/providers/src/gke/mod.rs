@@ -9,7 +9,7 @@ use keyward_plugin::{Credential, Question, Refusal};
 use self::flags::{FLAGS, USAGE};
 use crate::{
     Call,
-    explain::Explain,
+    explain::first,
     flags::{Flags, KLOG, wrong_value},
     google::{Gcloud, Google, Token},
 };
@@ -38,28 +38,20 @@ pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
     if call.args.iter().any(|arg| arg.to_str().is_some_and(version)) {
         return call.print(&format!("{}\n", call.version()));
     }
-    let flags = Flags::read(&[FLAGS, KLOG], &call.args)?;
-    if flags.is_set("help") {
-        return call.print(USAGE);
-    }
+    let Some(flags) = call.flags(&[FLAGS, KLOG], USAGE)? else { return Ok(ExitCode::SUCCESS) };
     if call.checks {
         return gcloud(source(call, &flags)?, &flags).map(|_| ExitCode::SUCCESS);
     }
-    call.serve(|question, explain| {
-        let token = obtain(call, &flags, question, explain)?;
+    call.serve(|question| {
+        let token = obtain(call, &flags, question)?;
         let end = token.stated_end(call.clock.now());
         Ok(Credential::token(token.text.expose()).expires_at(end))
     })
 }
 
-fn obtain(
-    call: &Call,
-    flags: &Flags,
-    question: &Question,
-    explain: &Explain,
-) -> Result<Token, Refusal> {
+fn obtain(call: &Call, flags: &Flags, question: &Question) -> Result<Token, Refusal> {
     let source = source(call, flags)?;
-    let mut google = Google::new(call, explain, &SCOPES);
+    let mut google = Google::new(call, &SCOPES);
     google.audience = flags.text("gdch-audience").map(str::to_owned);
     google.attended = question.interactive();
     google.rejected = question.rejected().is_some_and(|response| response.code == 401);
@@ -67,14 +59,8 @@ fn obtain(
     let found = match source {
         Source::Edge => google.gcloud(&ask)?,
         Source::Adc => google.adc(true)?,
-        Source::Gcloud => match google.gcloud(&ask)? {
-            Some(token) => Some(token),
-            None => google.adc(true)?,
-        },
-        Source::Auto => match google.adc(false)? {
-            Some(token) => Some(token),
-            None => google.gcloud(&ask)?,
-        },
+        Source::Gcloud => first(&[&|| google.gcloud(&ask), &|| google.adc(true)])?,
+        Source::Auto => first(&[&|| google.adc(false), &|| google.gcloud(&ask)])?,
     };
     found.ok_or_else(|| nothing(source))
 }

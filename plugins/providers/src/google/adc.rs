@@ -21,15 +21,15 @@ impl Google<'_> {
             let path = self.call.surroundings.absolute(Path::new(&path));
             return self.file(&path, &format!("`{VARIABLE}`")).map(Some);
         }
-        self.explain.skipped(format!("`{VARIABLE}`"), "it is not set");
+        self.call.skipped(format!("`{VARIABLE}`"), "it is not set");
         let source = "file of `gcloud auth application-default login`";
         match self.gcloud_directory().map(|directory| directory.join(FILE)) {
             Some(path) if path.is_file() => return self.file(&path, source).map(Some),
             Some(path) => {
                 let why = format!("`{}` does not exist", inline(&path.display().to_string()));
-                self.explain.skipped(source, why);
+                self.call.skipped(source, why);
             }
-            None => self.explain.skipped(source, "`HOME` is not set"),
+            None => self.call.skipped(source, "`HOME` is not set"),
         }
         self.metadata(thorough)
     }
@@ -66,7 +66,7 @@ impl Google<'_> {
                 ));
             }
         };
-        self.explain.note(source, format!("`{info}`, {kind}"));
+        self.call.note(source, format!("`{info}`, {kind}"));
         let key = Key::new("google").with("file", digest).with("scopes", self.scopes.join(" "));
         let key = key.with("audience", self.audience.clone().unwrap_or_default());
         let nested = info.object("source_credentials");
@@ -81,9 +81,8 @@ impl Google<'_> {
                 None => fetch(self, &info),
             },
         };
-        let token =
-            token.inspect_err(|refusal| self.explain.failed(source, refusal.to_string()))?;
-        self.explain.used(source, who(&info, &kind));
+        let token = token.inspect_err(|refusal| self.call.failed(source, refusal.to_string()))?;
+        self.call.used(source, who(&info, &kind));
         Ok(token)
     }
 }

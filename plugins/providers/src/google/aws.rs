@@ -100,7 +100,7 @@ impl Google<'_> {
         };
         let var = |name: &str| self.call.var(name);
         if let (Some(id), Some(secret)) = (var("AWS_ACCESS_KEY_ID"), var("AWS_SECRET_ACCESS_KEY")) {
-            self.explain.note("AWS", format!("`AWS_ACCESS_KEY_ID` is `{}`", inline(&id)));
+            self.call.note("AWS", format!("`AWS_ACCESS_KEY_ID` is `{}`", inline(&id)));
             return Ok(keys(&id, &secret, var("AWS_SESSION_TOKEN")));
         }
         let url = source.text("url").ok_or_else(|| {
@@ -111,7 +111,7 @@ impl Google<'_> {
         let answer = self.get(info, &format!("{url}/{}", role.trim()), session)?;
         let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
         let text = |name: &str| answer.get(name).and_then(Value::as_str);
-        self.explain.note("AWS", format!("the instance's role `{}`", inline(role.trim())));
+        self.call.note("AWS", format!("the instance's role `{}`", inline(role.trim())));
         match (text("AccessKeyId"), text("SecretAccessKey")) {
             (Some(id), Some(secret)) => Ok(keys(id, secret, text("Token").map(str::to_owned))),
             _ => Err(Refusal::Failed(format!("`{}` answered without keys", shown(url)))),

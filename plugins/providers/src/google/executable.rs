@@ -39,7 +39,7 @@ impl Google<'_> {
             let dated = written.get("expiration_time").is_some();
             match self.read_answer(info, &written) {
                 Ok(token) if dated => {
-                    self.explain.note("token to exchange", "in the program's `output_file`");
+                    self.call.note("token to exchange", "in the program's `output_file`");
                     return Ok(token);
                 }
                 Err(Bad::Form(why)) => return Err(info.bad(&why)),
@@ -48,7 +48,7 @@ impl Google<'_> {
         }
         let words = shlex::split(command).filter(|words| !words.is_empty());
         let words = words.ok_or_else(|| info.bad("`command` has a quote that is not closed"))?;
-        self.explain.note("token to exchange", format!("from the program `{}`", inline(&words[0])));
+        self.call.note("token to exchange", format!("from the program `{}`", inline(&words[0])));
         let budget = Duration::from_millis(limit.unsigned_abs());
         let printed = self.run_program(info, &words, budget, output_file)?;
         let answer = match serde_json::from_slice(&printed) {

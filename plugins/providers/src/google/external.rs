@@ -35,7 +35,7 @@ impl Google<'_> {
                 "`workforce_pool_user_project` is for workforce pools, and `audience` is none of them",
             ));
         }
-        self.explain.note("audience", inline(audience));
+        self.call.note("audience", inline(audience));
         let subject = self.subject(info)?;
         let scope = scopes.join(" ");
         let mut body = vec![

@@ -52,12 +52,11 @@ impl Google<'_> {
     /// The token of gcloud's login; `None` if there is no gcloud.
     pub(crate) fn gcloud(&self, ask: &Gcloud) -> Result<Option<Token>, Refusal> {
         if let (Gcloud::Login(_), Some(token)) = (ask, self.call.var(VARIABLE)) {
-            self.explain.used(format!("`{VARIABLE}`"), "its value, whose end is not known");
+            self.call.used(format!("`{VARIABLE}`"), "its value, whose end is not known");
             return Ok(Some(Token { text: Secret::new(token), end: None }));
         }
         let Some(program) = self.call.find_program("gcloud") else {
-            self.explain.skipped("gcloud", "it is not on `PATH`");
-            return Ok(None);
+            return self.call.skip("gcloud", "it is not on `PATH`");
         };
         let token = match self.gcloud_login() {
             Some(login) => {
@@ -71,9 +70,8 @@ impl Google<'_> {
             }
             None => self.run_gcloud(program, ask),
         };
-        let token =
-            token.inspect_err(|refusal| self.explain.failed("gcloud", refusal.to_string()))?;
-        self.explain.used("gcloud", "its login");
+        let token = token.inspect_err(|refusal| self.call.failed("gcloud", refusal.to_string()))?;
+        self.call.used("gcloud", "its login");
         Ok(Some(token))
     }
 

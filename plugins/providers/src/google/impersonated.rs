@@ -54,7 +54,7 @@ impl Google<'_> {
         let account = account(url).ok_or_else(|| {
             info.bad(&format!("`{URL}` does not end with `/ACCOUNT:generateAccessToken`"))
         })?;
-        self.explain.note("impersonated service account", account);
+        self.call.note("impersonated service account", account);
         let body =
             json!({ "delegates": delegates, "scope": scopes, "lifetime": format!("{lifetime}s") });
         let bearer = Secret::new(format!("Bearer {}", source.text.expose()));

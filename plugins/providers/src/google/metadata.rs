@@ -8,7 +8,7 @@ use keyward_protocol::text::inline;
 
 use super::{
     Google, Token,
-    oauth::{refused, shown},
+    oauth::{read_token, refused, shown},
 };
 use crate::http::{Http, HttpError, Trust, form};
 
@@ -32,13 +32,11 @@ impl Google<'_> {
     pub(super) fn metadata(&self, thorough: bool) -> Result<Option<Token>, Refusal> {
         let source = "metadata server";
         if self.call.var("NO_GCE_CHECK").as_deref() == Some("true") {
-            self.explain.skipped(source, "`NO_GCE_CHECK` is `true`");
-            return Ok(None);
+            return self.call.skip(source, "`NO_GCE_CHECK` is `true`");
         }
         if !self.has_metadata(thorough) {
             let why = "this machine is none of Google's, and `GCE_METADATA_HOST` is not set";
-            self.explain.skipped(source, why);
-            return Ok(None);
+            return self.call.skip(source, why);
         }
         let path = "/computeMetadata/v1/instance/service-accounts/default/token";
         let mut url = format!("http://{}{path}", self.metadata_host());
@@ -48,8 +46,8 @@ impl Google<'_> {
         let answer = self.ask_metadata(&url)?;
         let answer = serde_json::from_slice(&answer)
             .map_err(|_| Refusal::Failed(format!("what `{}` answered is no JSON", shown(&url))))?;
-        let token = self.read_token(&url, &answer)?;
-        self.explain.used(source, format!("`{}`, default account", inline(&self.metadata_host())));
+        let token = read_token(&url, &answer, self.call.clock.now())?;
+        self.call.used(source, format!("`{}`, default account", inline(&self.metadata_host())));
         Ok(Some(token))
     }
 

@@ -37,7 +37,6 @@ use keyward_plugin::Refusal;
 pub(crate) use self::{gcloud::Gcloud, token::Token};
 use crate::{
     Call, agent,
-    explain::Explain,
     http::{Http, Trust},
     store::{Key, Store},
 };
@@ -48,7 +47,6 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// One request for a token.
 pub(crate) struct Google<'a> {
     call: &'a Call,
-    explain: &'a Explain,
     http: Http,
     store: RefCell<Option<Store>>,
     /// What the token is for.
@@ -64,10 +62,9 @@ pub(crate) struct Google<'a> {
 }
 
 impl<'a> Google<'a> {
-    pub(crate) fn new(call: &'a Call, explain: &'a Explain, scopes: &[&str]) -> Self {
+    pub(crate) fn new(call: &'a Call, scopes: &[&str]) -> Self {
         Self {
             call,
-            explain,
             http: Http::new(call, Trust::default()),
             store: RefCell::new(None),
             scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
@@ -91,9 +88,9 @@ impl<'a> Google<'a> {
             store.forget(key);
         }
         let (lease, missing) = (store.lease(key, PATIENCE), "token of this identity");
-        let kept = agent::found(&lease, store, key, self.explain, missing, Token::from_secret);
+        let kept = agent::found(&lease, store, key, self.call, missing, Token::from_secret);
         if let Some(token) = kept {
-            self.explain.note("agent", "it keeps this token");
+            self.call.note("agent", "it keeps this token");
             return Ok(token);
         }
         let token = fetch()?;

@@ -9,7 +9,10 @@ use serde_json::Value;
 
 use super::{Google, Token, info::Info};
 pub(super) use crate::http::shown;
-use crate::http::{Http, form, is_local, require_https};
+use crate::{
+    http::{Http, form, require_https},
+    link::is_local,
+};
 
 const FORM: &str = "application/x-www-form-urlencoded";
 const JSON: &str = "application/json";
@@ -56,7 +59,8 @@ impl Google<'_> {
         authorization: Option<&str>,
         body: &Body<'_>,
     ) -> Result<Token, Refusal> {
-        self.read_token(url, &post(&self.http, url, authorization, body)?)
+        let answer = post(&self.http, url, authorization, body)?;
+        read_token(url, &answer, self.call.clock.now())
     }
 
     /// Sends a request for something else, and returns the body of the answer.
@@ -66,11 +70,6 @@ impl Google<'_> {
             200 => Ok(answer.into_body()),
             status => Err(refused(url, status, answer.body())),
         }
-    }
-
-    /// The token in an answer with `access_token` and `expires_in`.
-    pub(super) fn read_token(&self, url: &str, answer: &Value) -> Result<Token, Refusal> {
-        read_token(url, answer, self.call.clock.now())
     }
 }
 
@@ -116,7 +115,7 @@ pub(super) fn basic(client: &str, secret: &str) -> String {
 }
 
 /// The token in an answer with `access_token` and `expires_in`.
-fn read_token(url: &str, answer: &Value, now: Timestamp) -> Result<Token, Refusal> {
+pub(super) fn read_token(url: &str, answer: &Value, now: Timestamp) -> Result<Token, Refusal> {
     let failed = |why: &str| Refusal::Failed(format!("`{}` answered without {why}", shown(url)));
     let text = answer.get("access_token").and_then(Value::as_str);
     let text = text.filter(|text| !text.is_empty()).ok_or_else(|| failed("a token"))?;

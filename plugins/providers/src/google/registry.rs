@@ -89,12 +89,10 @@ impl Google<'_> {
         let source = "login of `docker-credential-gcr gcr-login`";
         let info = self.gcr_file("DOCKER_CREDENTIAL_GCR_STORE", "docker_credentials.json")?;
         let Some(info) = info else {
-            self.explain.skipped(source, "there is no file of it");
-            return Ok(None);
+            return self.call.skip(source, "there is no file of it");
         };
         let Some(login) = info.object("gcrCreds") else {
-            self.explain.skipped(source, format!("`{info}` has none"));
-            return Ok(None);
+            return self.call.skip(source, format!("`{info}` has none"));
         };
         let now = self.call.clock.now();
         let end = login.text("token_expiry").and_then(|end| end.parse().ok());
@@ -107,7 +105,7 @@ impl Google<'_> {
                 self.kept(&key, || self.gcr_refresh(refresh))?
             }
         };
-        self.explain.used(source, format!("`{info}`"));
+        self.call.used(source, format!("`{info}`"));
         Ok(Some(token))
     }
 

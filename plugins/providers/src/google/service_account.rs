@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{
     Google, Token,
     info::Info,
-    oauth::{Body, TOKEN, post},
+    oauth::{Body, TOKEN, post, read_token},
 };
 use crate::{
     client_auth::SigningKey,
@@ -81,7 +81,7 @@ impl Google<'_> {
         };
         let http = own.as_ref().unwrap_or(&self.http);
         let answer = post(http, url, None, &Body::Json(&body))?;
-        self.read_token(url, &answer)
+        read_token(url, &answer, self.call.clock.now())
     }
 
     /// A client that also trusts the authorities in a file.

@@ -3,11 +3,11 @@
 use http::Request;
 use keyward_plugin::Refusal;
 use keyward_process::file::{self, Limits};
-use keyward_protocol::{Secret, text::inline, url::Url};
+use keyward_protocol::{Secret, text::inline};
 use serde_json::Value;
 
 use super::{Google, info::Info, oauth::shown};
-use crate::{http::require_https, link::is_link_local, store::digest_of};
+use crate::{http::require_https_or_near, store::digest_of};
 
 const SOURCE: &str = "credential_source";
 
@@ -39,7 +39,7 @@ impl Google<'_> {
             (Some(path), None) => {
                 let found = self.read_subject(info, path)?;
                 let place = inline(path);
-                self.explain.note("token to exchange", format!("in the file `{place}`"));
+                self.call.note("token to exchange", format!("in the file `{place}`"));
                 pick(info, &source, found.as_slice(), &place)
             }
             (None, Some(url)) => self.subject_at(info, &source, url),
@@ -81,7 +81,7 @@ impl Google<'_> {
 
     fn subject_at(&self, info: &Info, source: &Info, url: &str) -> Result<Secret, Refusal> {
         check_source(info, "credential_source.url", url)?;
-        self.explain.note("token to exchange", format!("at `{}`", shown(url)));
+        self.call.note("token to exchange", format!("at `{}`", shown(url)));
         let answer = self.get(info, url, &source.pairs("headers"))?;
         pick(info, source, &answer, &shown(url))
     }
@@ -104,13 +104,7 @@ impl Google<'_> {
 
 /// Checks the address of a source: https, this machine, or its metadata service.
 pub(super) fn check_source(info: &Info, name: &str, url: &str) -> Result<(), Refusal> {
-    let parsed = Url::parse(url).ok();
-    let host = parsed.as_ref().and_then(Url::host).unwrap_or_default();
-    let ip = host.trim_start_matches('[').trim_end_matches(']').parse();
-    if ip.is_ok_and(is_link_local) && url.starts_with("http://") {
-        return Ok(());
-    }
-    require_https(url, &format!("`{name}` in `{info}`"))
+    require_https_or_near(url, &format!("`{name}` in `{info}`"))
 }
 
 /// The token in what a source gave: all of it, or a member.

@@ -9,13 +9,11 @@ use super::{Backend, scheme::Scheme};
 use crate::{
     Call,
     aws::{Aws, Keys, Operation, no_region},
-    explain::Explain,
     http::shown,
 };
 
 /// A key, and who asks for it.
 pub(super) struct Kms<'a> {
-    call: &'a Call,
     aws: Aws<'a>,
     keys: Keys,
     key: &'a str,
@@ -23,8 +21,8 @@ pub(super) struct Kms<'a> {
     url: String,
 }
 
-/// The host of the API in a region.
-pub(super) fn host(region: &str) -> String {
+/// The host of the API of AWS KMS in a region.
+pub fn api_host(region: &str) -> String {
     let domain = match region.split('-').next() {
         Some("cn") => "amazonaws.com.cn",
         Some("eusc") => "amazonaws.eu",
@@ -41,17 +39,16 @@ impl<'a> Kms<'a> {
     /// Opens AWS KMS for a key, with the credentials that the `aws` command would use.
     pub(super) fn open(
         call: &'a Call,
-        explain: &'a Explain,
         key: &'a str,
         region: Option<&str>,
         profile: Option<&str>,
     ) -> Result<Self, Refusal> {
-        let aws = Aws::open(call, call.question()?, explain, profile, region)?;
+        let aws = Aws::open(call, call.question()?, profile, region)?;
         let region = aws.region().ok_or_else(no_region)?;
         let keys = aws.keys()?;
-        let url = aws.endpoint("KMS").unwrap_or_else(|| format!("https://{}", host(&region)));
-        explain.note("endpoint", shown(&url));
-        Ok(Self { call, aws, keys, key, region, url })
+        let url = aws.endpoint("KMS").unwrap_or_else(|| format!("https://{}", api_host(&region)));
+        call.note("endpoint", shown(&url));
+        Ok(Self { aws, keys, key, region, url })
     }
 
     fn ask(&self, name: &str, body: &Value) -> Result<Value, Refusal> {
@@ -61,9 +58,8 @@ impl<'a> Kms<'a> {
             target: &format!("TrentService.{name}"),
             what: "the key",
         };
-        let now = self.call.clock.now();
         let answer: Secret =
-            self.aws.call_json(operation, &self.url, &self.keys, now, &body.to_string())?;
+            self.aws.call_json(operation, &self.url, &self.keys, &body.to_string())?;
         serde_json::from_str(answer.expose()).map_err(|_| self.unreadable())
     }
 

@@ -22,69 +22,46 @@ use super::{
     scheme::Scheme,
     target::Target,
 };
-use crate::{Call, explain::Explain, flags::Flags};
+use crate::{Call, flags::Flags};
 
 /// The longest certificate that is stored.
 const LONGEST: u64 = 1 << 20;
 
-/// A command.
-pub(super) enum Command {
-    /// Prints a certificate request.
-    Csr,
-    /// Stores a certificate from a file, or from stdin.
-    Import(String),
-    /// Shows the sources, and signs once.
-    Explain,
+/// Prints a certificate request.
+pub(super) fn print_csr(call: &Call, flags: &Flags) -> Result<ExitCode, Refusal> {
+    let target = target(call, flags)?;
+    let user = flags
+        .filled("user")
+        .ok_or_else(|| Refusal::bad_config("`--user` is missing: the user name in the cluster"))?;
+    let backend = target.backend(call)?;
+    call.print(&csr(&*backend, user, flags.list("group"))?)
 }
 
-impl Command {
-    /// The command that the words name; `None` is the signer itself.
-    pub(super) fn of(call: &Call, flags: &Flags) -> Result<Option<Self>, Refusal> {
-        match flags.words().as_slice() {
-            [] if call.explains => Ok(Some(Self::Explain)),
-            [] => Ok(None),
-            ["csr"] => Ok(Some(Self::Csr)),
-            ["import", file] => Ok(Some(Self::Import((*file).to_owned()))),
-            [word, ..] => Err(Refusal::BadConfig(format!(
-                "there is no command `{}`, or it has too few or too many words\n\nhint: `{} --help`",
-                inline(word),
-                call.name
-            ))),
-        }
-    }
+/// Stores a certificate from a file, or from stdin.
+pub(super) fn import(call: &Call, flags: &Flags, path: &str) -> Result<ExitCode, Refusal> {
+    let target = target(call, flags)?;
+    let pem = read(call, path)?;
+    let chain = Chain::of(&pem).ok_or_else(|| {
+        Refusal::BadConfig(format!("`{}` has no certificate in PEM", inline(path)))
+    })?;
+    belongs(&*target.backend(call)?, &chain)?;
+    store(&target, &pem).map(|()| ExitCode::SUCCESS)
+}
 
-    pub(super) fn run(&self, call: &Call, flags: &Flags) -> Result<ExitCode, Refusal> {
-        let target = target(call, flags)?;
-        let explain = Explain::default();
-        match self {
-            Self::Csr => {
-                let user = flags.filled("user").ok_or_else(|| {
-                    Refusal::bad_config("`--user` is missing: the user name in the cluster")
-                })?;
-                let backend = target.backend(call, &explain)?;
-                call.print(&csr(&*backend, user, flags.list("group"))?)
-            }
-            Self::Import(path) => {
-                let pem = read(call, path)?;
-                let chain = Chain::of(&pem).ok_or_else(|| {
-                    Refusal::BadConfig(format!("`{}` has no certificate in PEM", inline(path)))
-                })?;
-                belongs(&*target.backend(call, &explain)?, &chain)?;
-                store(&target, &pem).map(|()| ExitCode::SUCCESS)
-            }
-            Self::Explain => call.explain(|explain| {
-                let backend = target.backend(call, explain)?;
-                explain.note("key", backend.name());
-                csr(&*backend, "nobody", &[])?;
-                explain.used("key", "it has signed");
-                if target.certificate().is_ok() {
-                    belongs(&*backend, &Chain::read(&target)?)?;
-                    explain.note("certificate", "it is the key's");
-                }
-                Ok(())
-            }),
+/// Shows the sources, and signs once.
+pub(super) fn explain(call: &Call, flags: &Flags) -> Result<ExitCode, Refusal> {
+    let target = target(call, flags)?;
+    call.explain(|| {
+        let backend = target.backend(call)?;
+        call.note("key", backend.name());
+        csr(&*backend, "nobody", &[])?;
+        call.used("key", "it has signed");
+        if target.certificate().is_ok() {
+            belongs(&*backend, &Chain::read(&target)?)?;
+            call.note("certificate", "it is the key's");
         }
-    }
+        Ok(())
+    })
 }
 
 /// The key of the flags or, if a client started this program, of its request.
@@ -159,7 +136,10 @@ fn belongs(backend: &dyn Backend, chain: &Chain) -> Result<(), Refusal> {
 fn read(call: &Call, path: &str) -> Result<Vec<u8>, Refusal> {
     if path == "-" {
         let mut bytes = Vec::new();
-        std::io::stdin().lock().take(LONGEST).read_to_end(&mut bytes)?;
+        std::io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > LONGEST {
+            return Err(Refusal::bad_config("the certificate on stdin is longer than 1 MiB"));
+        }
         return Ok(bytes);
     }
     let full = call.surroundings.absolute(path.as_ref());

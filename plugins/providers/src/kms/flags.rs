@@ -16,7 +16,6 @@ pub(super) const FLAGS: &[Flag] = &[
     HELP,
 ];
 
-/// What `--help` prints.
 pub(super) const USAGE: &str = "\
 Signs TLS handshakes with a key in AWS KMS, or in the transit engine of OpenBao or Vault.
 

@@ -22,22 +22,18 @@ use std::process::ExitCode;
 use keyward_plugin::{
     CertificateResponse, Configuration, Refusal, SignRequest, Signer, serve_signer,
 };
+use keyward_protocol::text::inline;
 
+pub use self::aws::api_host;
 use self::{
     aws::Kms,
     certificate::Chain,
-    commands::Command,
     flags::{FLAGS, USAGE},
     scheme::Scheme,
     target::{Place, Target},
     transit::Transit,
 };
-use crate::{Call, explain::Explain, flags::Flags};
-
-/// The host of the API of AWS KMS in a region.
-pub fn api_host(region: &str) -> String {
-    aws::host(region)
-}
+use crate::Call;
 
 /// A service that holds keys.
 trait Backend {
@@ -51,15 +47,18 @@ trait Backend {
     fn sign(&self, scheme: Scheme, digest: &[u8]) -> Result<Vec<u8>, Refusal>;
 }
 
-/// Runs the family.
 pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
-    let flags = Flags::read(&[FLAGS], &call.args)?;
-    if flags.is_set("help") {
-        return call.print(USAGE);
-    }
-    match Command::of(call, &flags)? {
-        Some(command) => command.run(call, &flags),
-        None => Ok(serve_signer(KmsSigner { call })),
+    let Some(flags) = call.flags(&[FLAGS], USAGE)? else { return Ok(ExitCode::SUCCESS) };
+    match flags.words().as_slice() {
+        [] if call.explains => commands::explain(call, &flags),
+        [] => Ok(serve_signer(KmsSigner { call })),
+        ["csr"] => commands::print_csr(call, &flags),
+        ["import", file] => commands::import(call, &flags, file),
+        [word, ..] => Err(Refusal::BadConfig(format!(
+            "there is no command `{}`, or it has too few or too many words\n\nhint: `{} --help`",
+            inline(word),
+            call.name
+        ))),
     }
 }
 
@@ -80,23 +79,18 @@ impl Signer for KmsSigner<'_> {
     fn sign(&mut self, request: &SignRequest) -> Result<Vec<u8>, Refusal> {
         let target = Target::of_configuration(self.call, &request.configuration)?;
         let scheme = Scheme::of(&Chain::read(&target)?, request.options)?;
-        let explain = Explain::default();
-        target.backend(self.call, &explain)?.sign(scheme, &request.digest)
+        target.backend(self.call)?.sign(scheme, &request.digest)
     }
 }
 
 impl Target {
     /// Opens the service of the key.
-    fn backend<'a>(
-        &'a self,
-        call: &'a Call,
-        explain: &'a Explain,
-    ) -> Result<Box<dyn Backend + 'a>, Refusal> {
+    fn backend<'a>(&'a self, call: &'a Call) -> Result<Box<dyn Backend + 'a>, Refusal> {
         Ok(match &self.place {
             Place::Aws { key, region, profile } => {
-                Box::new(Kms::open(call, explain, key, region.as_deref(), profile.as_deref())?)
+                Box::new(Kms::open(call, key, region.as_deref(), profile.as_deref())?)
             }
-            Place::Transit(key) => Box::new(Transit::open(call, explain, key)?),
+            Place::Transit(key) => Box::new(Transit::open(call, key)?),
         })
     }
 }

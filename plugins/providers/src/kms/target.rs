@@ -69,7 +69,7 @@ impl Target {
                  `transit:NAME` for OpenBao and Vault",
             )
         })?;
-        let certificate = get("certificate").map(|path| expand(call, &path));
+        let certificate = get("certificate").map(|path| call.path(&path));
         let place = match key.strip_prefix("transit:") {
             Some(name) => Place::Transit(TransitKey::new(name, get)?),
             None => Place::aws(&key, get("region"), get("profile"))?,
@@ -123,24 +123,15 @@ impl TransitKey {
                 )));
             }
         }
-        let version = match get("version") {
-            None => None,
-            Some(text) => Some(
-                text.parse()
-                    .ok()
-                    .filter(|number| *number > 0)
-                    .ok_or_else(|| wrong_value("version", "a number", &text))?,
-            ),
-        };
-        Ok(Self { name: name.to_owned(), mount, namespace: get("namespace"), version })
+        let version = get("version").map(|text| {
+            let number = text.parse().ok().filter(|number| *number > 0);
+            number.ok_or_else(|| wrong_value("version", "a number", &text))
+        });
+        Ok(Self {
+            name: name.to_owned(),
+            mount,
+            namespace: get("namespace"),
+            version: version.transpose()?,
+        })
     }
-}
-
-/// The path; `~` is the home directory.
-fn expand(call: &Call, path: &str) -> PathBuf {
-    let home = match path.strip_prefix("~/") {
-        Some(rest) => call.surroundings.home().map(|home| home.join(rest)),
-        None => None,
-    };
-    home.unwrap_or_else(|| call.surroundings.absolute(Path::new(path)))
 }

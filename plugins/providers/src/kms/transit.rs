@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use super::{Backend, scheme::Scheme, target::TransitKey};
 use crate::{
     Call,
-    explain::Explain,
     http::{Http, Trust, require_https, shown},
 };
 
@@ -26,11 +25,7 @@ pub(super) struct Transit<'a> {
 
 impl<'a> Transit<'a> {
     /// Finds the server and the token as the servers' own tools do: OpenBao's variables first, then Vault's.
-    pub(super) fn open(
-        call: &Call,
-        explain: &Explain,
-        key: &'a TransitKey,
-    ) -> Result<Self, Refusal> {
+    pub(super) fn open(call: &Call, key: &'a TransitKey) -> Result<Self, Refusal> {
         let var = |name: &str| {
             ["BAO", "VAULT"].iter().find_map(|tool| call.var(&format!("{tool}_{name}")))
         };
@@ -38,15 +33,15 @@ impl<'a> Transit<'a> {
             Refusal::bad_config("`BAO_ADDR` or `VAULT_ADDR` has to name the server")
         })?;
         require_https(&url, "`BAO_ADDR` or `VAULT_ADDR`")?;
-        explain.note("endpoint", shown(&url));
+        call.note("endpoint", shown(&url));
         let token = match var("TOKEN") {
             Some(token) => {
-                explain.used("environment", "`BAO_TOKEN` or `VAULT_TOKEN`");
+                call.used("environment", "`BAO_TOKEN` or `VAULT_TOKEN`");
                 Secret::new(token.trim())
             }
             None => {
-                explain.skipped("environment", "neither `BAO_TOKEN` nor `VAULT_TOKEN` is set");
-                of_file(call, explain)?
+                call.skipped("environment", "neither `BAO_TOKEN` nor `VAULT_TOKEN` is set");
+                of_file(call)?
             }
         };
         let mut trust = Trust::default();
@@ -156,14 +151,14 @@ impl Backend for Transit<'_> {
 }
 
 /// The token that `bao login` or `vault login` left.
-fn of_file(call: &Call, explain: &Explain) -> Result<Secret, Refusal> {
+fn of_file(call: &Call) -> Result<Secret, Refusal> {
     let path = call.surroundings.home().map(|home| home.join(".vault-token"));
     let token =
         path.as_deref().and_then(|path| file::read(path, &Limits::NAMED.at_most(64 << 10)).ok());
     let token = token.map(|bytes| bytes.trim_ascii().to_vec()).filter(|token| !token.is_empty());
     match token {
         Some(token) => {
-            explain.used("file `~/.vault-token`", "a token");
+            call.used("file `~/.vault-token`", "a token");
             Ok(Secret::from_bytes(token))
         }
         None => Err(Refusal::bad_config(

@@ -26,8 +26,8 @@ use super::{
 };
 use crate::Call;
 
-/// A code flow.
-pub(super) struct CodeFlow<'a> {
+/// A login that a person does at a page of the provider: the code flow or, in `device.rs`, the device flow.
+pub(super) struct Flow<'a> {
     pub(super) call: &'a Call,
     pub(super) settings: &'a Settings,
     pub(super) provider: &'a Provider<'a>,
@@ -52,7 +52,7 @@ pub(super) enum Event {
     Pasted(Result<String, Refusal>),
 }
 
-impl CodeFlow<'_> {
+impl Flow<'_> {
     /// Opens the login page and waits until the browser returns to this machine.
     pub(super) fn with_listener(
         &self,

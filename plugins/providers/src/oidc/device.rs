@@ -12,21 +12,10 @@ use openidconnect::{
 };
 
 use super::{
-    gate::Gate,
-    provider::Provider,
-    settings::Settings,
+    code::Flow,
     verify::{Expect, Login},
 };
-use crate::{Call, http::require_https};
-
-/// A device flow.
-pub(super) struct DeviceFlow<'a> {
-    pub(super) call: &'a Call,
-    pub(super) settings: &'a Settings,
-    pub(super) provider: &'a Provider<'a>,
-    /// The right to show the page.
-    pub(super) gate: &'a Gate,
-}
+use crate::http::require_https;
 
 /// A code that the person has to confirm.
 pub(super) struct Started {
@@ -34,9 +23,9 @@ pub(super) struct Started {
     verifier: PkceCodeVerifier,
 }
 
-impl DeviceFlow<'_> {
+impl Flow<'_> {
     /// Asks for a code. `None` if the provider has no such flow.
-    pub(super) fn start(&self) -> Result<Option<Started>, Refusal> {
+    pub(super) fn start_device(&self) -> Result<Option<Started>, Refusal> {
         let Some(endpoint) = self.provider.device.clone() else { return Ok(None) };
         let client = self.provider.client.clone().set_device_authorization_url(endpoint.clone());
         let scopes = self.settings.scopes.iter().cloned().map(Scope::new);
@@ -63,7 +52,7 @@ impl DeviceFlow<'_> {
     }
 
     /// Shows the code, and asks the provider until the person has confirmed it.
-    pub(super) fn finish(
+    pub(super) fn finish_device(
         &self,
         started: &Started,
         browser: Result<Browser, &'static str>,

@@ -69,7 +69,6 @@ const STANDALONE: &str = "it belongs to the mode that writes tokens into the kub
 
 const AZURE: &str = "it is a flag of Azure/kubelogin, another program of that name; this one stands for int128/kubelogin";
 
-/// What `--help` prints.
 pub(super) const USAGE: &str = "\
 Prints a token of an OpenID provider as a Kubernetes ExecCredential.
 

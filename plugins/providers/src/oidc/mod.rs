@@ -42,7 +42,6 @@ pub(crate) use self::{
 pub(crate) use self::{session::Session, settings::Settings};
 use crate::{
     Call,
-    explain::Explain,
     flags::{Flags, KLOG},
 };
 
@@ -53,16 +52,12 @@ const NAME: &str = "keyward-oidc";
 #[cfg(feature = "entra")]
 const KUBELOGIN: &str = "kubelogin";
 
-/// Runs the family.
 pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
     #[cfg(feature = "entra")]
     if call.name == KUBELOGIN && crate::entra::is_ours(&call.args) {
         return crate::entra::run(call);
     }
-    let flags = Flags::read(&[FLAGS, KLOG], &call.args)?;
-    if flags.is_set("help") {
-        return call.print(USAGE);
-    }
+    let Some(flags) = call.flags(&[FLAGS, KLOG], USAGE)? else { return Ok(ExitCode::SUCCESS) };
     match flags.words().as_slice() {
         [] if call.name != NAME && flags.text("oidc-issuer-url").is_none() => {
             Err(Refusal::bad_config(
@@ -71,8 +66,8 @@ pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
             ))
         }
         // The words of `kubectl oidc-login get-token`, so that in a kubeconfig only `command` has to change.
-        [] | ["get-token"] | ["oidc-login", "get-token"] => call.serve(|question, explain| {
-            let token = obtain(call, &flags, question, explain)?;
+        [] | ["get-token"] | ["oidc-login", "get-token"] => call.serve(|question| {
+            let token = obtain(call, &flags, question)?;
             let end = stated_end(&token, call.clock.now());
             Ok(Credential::token(token.text.expose()).expires_at(end))
         }),
@@ -86,19 +81,14 @@ pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
     }
 }
 
-fn obtain(
-    call: &Call,
-    flags: &Flags,
-    question: &Question,
-    explain: &Explain,
-) -> Result<Token, Refusal> {
+fn obtain(call: &Call, flags: &Flags, question: &Question) -> Result<Token, Refusal> {
     let (settings, trust) = Settings::new(call, flags)?;
-    Session::new(call, (&settings, trust), question, explain).token()
+    Session::new(call, (&settings, trust), question).token()
 }
 
 /// Logs in and shows what the API server and the kubeconfig need.
 fn setup(call: &Call, flags: &Flags) -> Result<ExitCode, Refusal> {
-    let token = obtain(call, flags, &call.question()?, &Explain::default())?;
+    let token = obtain(call, flags, &call.question()?)?;
     let (settings, _) = Settings::new(call, flags)?;
     let subject = Claims::read(token.text.expose());
     let subject = subject.as_ref().and_then(|claims| claims.text("sub")).unwrap_or(&token.subject);
@@ -124,10 +114,10 @@ fn clean(call: &Call, flags: &Flags) -> Result<ExitCode, Refusal> {
     if flags.text("oidc-issuer-url").is_none() && flags.text("idp-issuer-url").is_none() {
         return Err(Refusal::bad_config(
             "`clean` needs the flags of the login that it should forget; there are no files to delete\n\n\
-             hint: `keyward logout` makes the agent forget everything",
+             hint: `keyward logout --all` makes the agent forget everything",
         ));
     }
     let (settings, trust) = Settings::new(call, flags)?;
-    Session::new(call, (&settings, trust), &call.question()?, &Explain::default()).forget();
+    Session::new(call, (&settings, trust), &call.question()?).forget();
     call.print("no token of this login is kept any more\n")
 }

@@ -12,8 +12,7 @@ use openidconnect::{
 
 use super::{
     browser,
-    code::{CodeFlow, patience, terminal},
-    device::DeviceFlow,
+    code::{Flow, patience, terminal},
     gate::Gate,
     kept::{Refresh, Token},
     provider::Provider,
@@ -22,7 +21,6 @@ use super::{
 };
 use crate::{
     Call, agent,
-    explain::Explain,
     http::{Http, Trust},
     keyring,
     store::Store,
@@ -32,7 +30,6 @@ use crate::{
 pub(crate) struct Session<'a> {
     call: &'a Call,
     settings: &'a Settings,
-    explain: &'a Explain,
     trust: Trust,
     store: Store,
     attended: bool,
@@ -44,7 +41,6 @@ impl<'a> Session<'a> {
         call: &'a Call,
         (settings, trust): (&'a Settings, Trust),
         question: &Question,
-        explain: &'a Explain,
     ) -> Self {
         let by_hand = call.var("KUBERNETES_EXEC_INFO").is_none();
         let store = match settings.keep {
@@ -54,7 +50,6 @@ impl<'a> Session<'a> {
         Self {
             call,
             settings,
-            explain,
             trust,
             store,
             attended: question.interactive() || (by_hand && call.surroundings.stdin_is_terminal()),
@@ -64,8 +59,8 @@ impl<'a> Session<'a> {
 
     /// The token to print.
     pub(crate) fn token(mut self) -> Result<Token, Refusal> {
-        self.explain.note("issuer", inline(&self.settings.issuer));
-        self.explain.note("client", inline(&self.settings.client));
+        self.call.note("issuer", inline(&self.settings.issuer));
+        self.call.note("client", inline(&self.settings.client));
         let key = self.settings.token_key();
         let mut old = None;
         if self.settings.force_refresh || self.rejected {
@@ -76,9 +71,9 @@ impl<'a> Session<'a> {
         let waits = || call.tell("waiting for the login that another process has begun");
         let lease = self.store.lease_or_tell(&key, patience(self.settings), waits);
         let (store, missing) = (&mut self.store, "token for this identity");
-        let kept = agent::found(&lease, store, &key, self.explain, missing, Token::from_secret);
+        let kept = agent::found(&lease, store, &key, self.call, missing, Token::from_secret);
         if let Some(token) = kept {
-            self.explain.used("agent", format!("a token for {}", inline(&token.who)));
+            self.call.used("agent", format!("a token for {}", inline(&token.who)));
             return Ok(token);
         }
         let http = Http::new(self.call, std::mem::take(&mut self.trust));
@@ -96,7 +91,7 @@ impl<'a> Session<'a> {
     /// Makes the agent forget the identity.
     pub(super) fn forget(mut self) {
         for kind in ["id token", "access token"] {
-            self.store.forget(&self.settings.key().with("kept", kind));
+            self.store.forget(&self.settings.key.clone().with("kept", kind));
         }
         self.forget_refresh();
     }
@@ -108,10 +103,7 @@ impl<'a> Session<'a> {
         old: Option<Token>,
     ) -> Result<Option<Token>, Refusal> {
         const SOURCE: &str = "refresh token";
-        let Some(kept) = self.kept() else {
-            self.explain.skipped(SOURCE, "none is kept");
-            return Ok(None);
-        };
+        let Some(kept) = self.kept() else { return self.call.skip(SOURCE, "none is kept") };
         let text = RefreshToken::new(kept.text.expose().to_owned());
         let send = |request: HttpRequest| provider.send(request);
         let mut request = provider.client.exchange_refresh_token(&text);
@@ -125,8 +117,7 @@ impl<'a> Session<'a> {
                 if *response.error() == CoreErrorResponseType::InvalidGrant =>
             {
                 self.forget_refresh();
-                self.explain.skipped(SOURCE, "the provider no longer accepts it");
-                return Ok(None);
+                return self.call.skip(SOURCE, "the provider no longer accepts it");
             }
             Err(error) => return Err(provider.refused("the refresh token", &error)),
         };
@@ -135,12 +126,12 @@ impl<'a> Session<'a> {
         let picked = provider.pick(&response, &Expect::Subject(&kept.subject));
         let picked = picked.inspect_err(|_| self.forget_refresh())?;
         if let Some(token) = picked {
-            self.explain.used(SOURCE, format!("a token for {}", inline(&token.who)));
+            self.call.used(SOURCE, format!("a token for {}", inline(&token.who)));
             return Ok(Some(token));
         }
         let now = self.call.clock.now();
         if let Some(old) = old.filter(|old| usable_until(old).is_some_and(|until| now < until)) {
-            self.explain.skipped(
+            self.call.skipped(
                 SOURCE,
                 "the provider gives no ID token for it; the old one is still valid",
             );
@@ -148,7 +139,7 @@ impl<'a> Session<'a> {
         }
         // The next time would end here, too.
         self.forget_refresh();
-        self.explain.skipped(SOURCE, "the provider gives no ID token for it");
+        self.call.skipped(SOURCE, "the provider gives no ID token for it");
         self.call.warn(&format!(
             "`{}` gives no ID token for a refresh token, so a new login is needed; \
              `--oidc-use-access-token` avoids that where the API server takes access tokens",
@@ -178,7 +169,7 @@ impl<'a> Session<'a> {
         let kept = self.store.get(&key).or_else(|| {
             let saved = (self.settings.keep == Keep::Keyring).then(|| keyring::get(&key))?;
             saved.unwrap_or_else(|why| {
-                self.explain.skipped("keyring", inline(&why));
+                self.call.skipped("keyring", inline(&why));
                 None
             })
         });
@@ -203,7 +194,7 @@ impl<'a> Session<'a> {
             _ => self.with_page(provider)?,
         };
         self.keep(&response, &token.subject);
-        self.explain.used(how, format!("a token for {}", inline(&token.who)));
+        self.call.used(how, format!("a token for {}", inline(&token.who)));
         Ok(token)
     }
 
@@ -242,10 +233,10 @@ impl<'a> Session<'a> {
     /// A login that a person does at a page of the provider. At most one is open for an identity.
     fn with_page(&self, provider: &Provider<'_>) -> Result<(Login, &'static str), Refusal> {
         let gate =
-            Gate::enter(self.call, &self.settings.key(), self.attended, patience(self.settings))?;
+            Gate::enter(self.call, &self.settings.key, self.attended, patience(self.settings))?;
         let browser = browser::find(self.call, self.settings);
         if let Err(why) = browser {
-            self.explain.skipped("browser", why);
+            self.call.skipped("browser", why);
             if !self.attended && !self.settings.skip_browser {
                 return Err(Refusal::NeedsTerminal(format!(
                     "somebody has to log in at `{}`, nobody is at a terminal, and no browser can be opened: {why}\n\n\
@@ -268,17 +259,16 @@ impl<'a> Session<'a> {
         gate: &Gate,
     ) -> Result<(Login, &'static str), Refusal> {
         let (call, settings, attended) = (self.call, self.settings, self.attended);
-        let device = DeviceFlow { call, settings, provider, gate };
-        let code = CodeFlow { call, settings, provider, attended, gate };
+        let flow = Flow { call, settings, provider, attended, gate };
         if settings.grant == Grant::PastedCode {
-            return Ok((code.with_pasted_code()?, "pasted code"));
+            return Ok((flow.with_pasted_code()?, "pasted code"));
         }
         let wants_device =
             settings.grant == Grant::Device || (settings.grant == Grant::Auto && browser.is_err());
         if wants_device {
-            match (device.start(), settings.grant) {
+            match (flow.start_device(), settings.grant) {
                 (Ok(Some(started)), _) => {
-                    return Ok((device.finish(&started, browser)?, "device code"));
+                    return Ok((flow.finish_device(&started, browser)?, "device code"));
                 }
                 (Ok(None), Grant::Device) => {
                     return Err(Refusal::Failed(format!(
@@ -289,12 +279,12 @@ impl<'a> Session<'a> {
                 (Err(refusal), Grant::Device) => return Err(refusal),
                 // The code flow may still work.
                 (Ok(None), _) => {
-                    self.explain.skipped("device code", "the provider has no device flow");
+                    self.call.skipped("device code", "the provider has no device flow");
                 }
-                (Err(refusal), _) => self.explain.skipped("device code", refusal.to_string()),
+                (Err(refusal), _) => self.call.skipped("device code", refusal.to_string()),
             }
         }
-        Ok((code.with_listener(browser)?, "authorization code"))
+        Ok((flow.with_listener(browser)?, "authorization code"))
     }
 
     fn scopes(&self) -> impl Iterator<Item = Scope> {

@@ -85,6 +85,7 @@ pub(crate) struct Settings {
     pub(crate) keep: Keep,
     /// Known for Entra ID alone; other providers say themselves where they are.
     pub(crate) endpoints: Option<Endpoints>,
+    /// The identity that logs in.
     pub(crate) key: Key,
 }
 
@@ -161,19 +162,14 @@ impl Settings {
         self.scopes.iter().cloned().chain(["openid".to_owned()]).collect()
     }
 
-    /// The identity that logs in.
-    pub(super) fn key(&self) -> Key {
-        self.key.clone()
-    }
-
     /// The key of the token that is printed.
     pub(super) fn token_key(&self) -> Key {
-        self.key().with("kept", if self.access_token { "access token" } else { "id token" })
+        self.key.clone().with("kept", if self.access_token { "access token" } else { "id token" })
     }
 
     /// The key of the refresh token.
     pub(super) fn refresh_key(&self) -> Key {
-        self.key().with("kept", "refresh token")
+        self.key.clone().with("kept", "refresh token")
     }
 }
 

@@ -18,7 +18,6 @@ use keyward_process::{
 use super::{flags::FLAGS, obtain};
 use crate::{
     Call,
-    explain::Explain,
     flags::{Flags, KLOG},
 };
 
@@ -82,11 +81,11 @@ fn pitfall_21_an_hour_of_requests_in_the_background_opens_one_page() {
     let flags = Flags::read(&[FLAGS, KLOG], &call.args).unwrap();
     let request = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"interactive":false}}"#;
     let question = Question::from_bytes(request.as_bytes()).unwrap();
-    let first = obtain(&call, &flags, &question, &Explain::default()).unwrap_err();
+    let first = obtain(&call, &flags, &question).unwrap_err();
     assert!(matches!(first, Refusal::Failed(_)), "{first}");
     for _ in 0..360 {
         clock.advance(Duration::from_secs(10));
-        let next = obtain(&call, &flags, &question, &Explain::default()).unwrap_err();
+        let next = obtain(&call, &flags, &question).unwrap_err();
         assert!(matches!(next, Refusal::NeedsTerminal(_)), "{next}");
         assert!(next.to_string().contains("2026-01-01T08:00:00Z"), "{next}");
     }

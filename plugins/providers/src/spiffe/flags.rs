@@ -12,7 +12,6 @@ pub(super) const FLAGS: &[Flag] = &[
     HELP,
 ];
 
-/// What `--help` prints.
 pub(super) const USAGE: &str = "\
 Prints the SPIFFE identity of this workload as a Kubernetes ExecCredential.
 

@@ -15,7 +15,7 @@ use tokio::{runtime, time::timeout};
 use zeroize::Zeroizing;
 
 use self::flags::{FLAGS, USAGE};
-use crate::{Call, explain::Explain, flags::Flags};
+use crate::{Call, flags::Flags};
 
 /// How long the Workload API may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -26,16 +26,12 @@ const MARGIN: SignedDuration = SignedDuration::from_secs(10);
 /// The variable that names the socket, for all programs.
 const SOCKET: &str = "SPIFFE_ENDPOINT_SOCKET";
 
-/// Runs the family.
 pub(crate) fn run(call: &Call) -> Result<ExitCode, Refusal> {
-    let flags = Flags::read(&[FLAGS], &call.args)?;
-    if flags.is_set("help") {
-        return call.print(USAGE);
-    }
+    let Some(flags) = call.flags(&[FLAGS], USAGE)? else { return Ok(ExitCode::SUCCESS) };
     if let Some(word) = flags.words().first() {
         return Err(call.no_command(word));
     }
-    call.serve(|_, explain| Request::new(call, &flags)?.credential(call.clock.now(), explain))
+    call.serve(|_| Request::new(call, &flags)?.credential(call))
 }
 
 /// What is asked of the Workload API.
@@ -74,8 +70,9 @@ impl Request {
         Ok(Self { endpoint, audiences, certificate, id: id.transpose()?, hint: text("hint") })
     }
 
-    fn credential(&self, now: Timestamp, explain: &Explain) -> Result<Credential, Refusal> {
-        explain.note("Workload API", inline(&self.endpoint));
+    fn credential(&self, call: &Call) -> Result<Credential, Refusal> {
+        let now = call.clock.now();
+        call.note("Workload API", inline(&self.endpoint));
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Refusal::Failed(format!("no runtime: {error}")))?;
         let (token, certificate) = runtime.block_on(async {
@@ -94,7 +91,7 @@ impl Request {
             let svid = self.choose(certificate, |svid| (svid.spiffe_id(), svid.hint()))?;
             let (made, end) = pair(&svid)?;
             let shown = format!("`{}` until {}", svid.spiffe_id(), format_rfc3339(end));
-            explain.used("X.509-SVID", shown);
+            call.used("X.509-SVID", shown);
             credential = Some(made);
             ends.push(end);
         }
@@ -104,7 +101,7 @@ impl Request {
             let end =
                 end.ok_or_else(|| Refusal::failed("the JWT-SVID does not say when it ends"))?;
             let shown = format!("`{}` until {}", svid.spiffe_id(), format_rfc3339(end));
-            explain.used("JWT-SVID", shown);
+            call.used("JWT-SVID", shown);
             credential = Some(match credential {
                 Some(pair) => pair.and_token(svid.token()),
                 None => Credential::token(svid.token()),

@@ -35,16 +35,14 @@ impl Whose {
     }
 }
 
-/// The agent's answer; `None` if no agent is running.
+/// The agent's answer, unless it refuses; `None` if no agent is running.
 pub(super) fn admin(
     whose: Whose,
     globals: &Globals,
     admin: &Admin,
 ) -> Result<Option<Served>, Failure> {
-    match connect_if_running(&address(whose, globals)?)? {
-        Some(mut client) => ask(&mut client, admin).map(Some),
-        None => Ok(None),
-    }
+    let client = connect_if_running(&address(whose, globals)?)?;
+    client.map(|mut client| ask(&mut client, admin)).transpose()
 }
 
 /// Stops the agent at `address`, if one is running, and waits until it has ended.
@@ -56,9 +54,7 @@ pub(crate) fn stop(address: &Address) -> Result<(), Failure> {
         Err(Unreachable::Gone) => return Ok(()),
         Err(error) => return Err(failed(error)),
     };
-    if let Served::Not(why) = ask(&mut client, &Admin::Stop)? {
-        return Err(Failure::failed(why));
-    }
+    ask(&mut client, &Admin::Stop)?;
     if process.has_ended(END).map_err(failed)? {
         return Ok(());
     }
@@ -77,6 +73,7 @@ fn connect_if_running(address: &Address) -> Result<Option<Client>, Failure> {
 
 fn ask(client: &mut Client, admin: &Admin) -> Result<Served, Failure> {
     match exchange(client, &Message::Admin(admin.clone()), SOON)? {
+        Message::Served(Served::Not(why)) => Err(Failure::failed(why)),
         Message::Served(served) => Ok(served),
         _ => Err(Failure::failed("the agent sent an unexpected answer")),
     }
@@ -88,10 +85,8 @@ pub(crate) fn ask_if_running(
     request: &Message,
     limit: Duration,
 ) -> Result<Option<Message>, Failure> {
-    match connect_if_running(&address(Whose::User, globals)?)? {
-        Some(mut client) => exchange(&mut client, request, limit).map(Some),
-        None => Ok(None),
-    }
+    let client = connect_if_running(&address(Whose::User, globals)?)?;
+    client.map(|mut client| exchange(&mut client, request, limit)).transpose()
 }
 
 /// The agent's answer to a request. Starts the agent if none is running.

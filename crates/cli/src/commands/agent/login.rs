@@ -51,7 +51,6 @@ pub(crate) struct LogoutArgs {
     all: bool,
 }
 
-/// Logs in.
 pub(crate) fn log_in(globals: &Globals) -> Result<(), Failure> {
     let target = globals.target()?;
     let plan = globals.plan(target)?;
@@ -109,7 +108,6 @@ pub(crate) fn question(globals: &Globals, exec: &Exec, request: Request) -> Ask 
     }
 }
 
-/// Logs out.
 pub(crate) fn log_out(args: &LogoutArgs, globals: &Globals) -> Result<(), Failure> {
     let name = if args.all { None } else { Some(context(globals)?) };
     match client::admin(Whose::User, globals, &Admin::Forget(name.clone()))? {
@@ -127,13 +125,12 @@ pub(crate) fn log_out(args: &LogoutArgs, globals: &Globals) -> Result<(), Failur
             output::inline(&name.unwrap_or_default())
         ))
         .hint("`keyward agent status` shows what it keeps; `--all` forgets everything")),
-        Some(Served::Not(why)) => Err(Failure::failed(why)),
         Some(_) => Err(Failure::failed("the agent sent an unexpected answer")),
     }
 }
 
 fn context(globals: &Globals) -> Result<String, Failure> {
-    match globals.flags.context.first().or(globals.flags.user.as_ref()) {
+    match globals.flags.context.last().or(globals.flags.user.as_ref()) {
         Some(name) => Ok(name.clone()),
         None => Ok(globals.target()?.context),
     }

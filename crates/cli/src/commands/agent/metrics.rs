@@ -45,7 +45,6 @@ fn metrics(whose: Whose, globals: &Globals) -> Result<String, Failure> {
     match served {
         None => Ok(text),
         Some(Served::Done(metrics)) => Ok(text + metrics.expose()),
-        Some(Served::Not(why)) => Err(Failure::failed(why)),
         Some(_) => Err(Failure::failed("the agent sent an unexpected answer")),
     }
 }

@@ -13,7 +13,7 @@ use std::{os::unix::process::CommandExt as _, path::Path};
 use clap::Subcommand;
 use keyward_agent::ServeOptions;
 use keyward_process::harden;
-use keyward_protocol::agent::{Admin, Served};
+use keyward_protocol::agent::Admin;
 
 use self::client::Whose;
 pub(crate) use self::{
@@ -81,7 +81,6 @@ enum Command {
     InstallUnit(unit::Args),
 }
 
-/// Runs the subcommand.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let whose = if args.system { Whose::Node } else { Whose::User };
     match &args.command {
@@ -115,11 +114,7 @@ fn end_proxies(whose: Whose, globals: &Globals) -> Result<(), Failure> {
 }
 
 fn tell(whose: Whose, globals: &Globals, admin: &Admin) -> Result<(), Failure> {
-    match client::admin(whose, globals, admin)? {
-        None => Err(whose.not_running()),
-        Some(Served::Not(why)) => Err(Failure::failed(why)),
-        Some(_) => Ok(()),
-    }
+    client::admin(whose, globals, admin)?.map(drop).ok_or_else(|| whose.not_running())
 }
 
 /// Runs the agent until it ends: as `keyward-agent` next to this program, which needs less memory; or

@@ -32,11 +32,9 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     };
     harden::restore(std::process::id());
     let error = become_program(&program, command, rest);
-    let message = format!("cannot run `{}`: {error}", program.display());
-    Err(Failure::new(
-        if error.kind() == io::ErrorKind::NotFound { Code::NotFound } else { Code::NotRun },
-        message,
-    ))
+    let is_missing = error.kind() == io::ErrorKind::NotFound;
+    let code = if is_missing { Code::NotFound } else { Code::NotRun };
+    Err(Failure::new(code, format!("cannot run `{}`: {error}", program.display())))
 }
 
 #[expect(

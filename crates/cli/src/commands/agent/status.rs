@@ -51,13 +51,12 @@ struct Credential {
 }
 
 pub(super) fn run(args: &Args, whose: Whose, globals: &Globals) -> Result<(), Failure> {
-    let Some(status) = status_of(whose, globals)? else { return Err(whose.not_running()) };
+    let Some(mut status) = status_of(whose, globals)? else { return Err(whose.not_running()) };
     let overwritten = match whose {
         Whose::User => overwritten(globals),
         Whose::Node => Vec::new(),
     };
     if args.output == Format::Json {
-        let mut status = status;
         status["overwritten"] = overwritten
             .iter()
             .map(|(file, users)| serde_json::json!({ "kubeconfig": file, "users": users }))

@@ -5,16 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use keyward_protocol::text::escape_html;
-
 use super::client::{Whose, own_program};
 use crate::{failure::Failure, globals::Globals, output, trusted};
 
 /// Write a unit for the session manager, so that the agent outlives the terminal that started it
 ///
 /// Without one, the first client that needs the agent starts it. The unit is a systemd user
-/// service, or a launchd agent on macOS; it is written but not enabled. With `--system`, two units of the
-/// node's systemd are written: the socket, and the agent that the first connection starts.
+/// service; it is written but not enabled. With `--system`, two units of the node's systemd are
+/// written: the socket, and the agent that the first connection starts.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Print the unit instead of writing it
@@ -36,20 +34,15 @@ pub(super) fn run(args: &Args, whose: Whose, globals: &Globals) -> Result<(), Fa
         return node(args, program);
     }
     let home = globals.surroundings.home().ok_or_else(|| Failure::failed("set `HOME`"))?;
-    let (path, text, next) = if cfg!(target_os = "macos") {
-        let path = home.join("Library/LaunchAgents/keyward.agent.plist");
-        let next = format!("launchctl load {}", path.display());
-        (path, launchd(program), next)
-    } else {
-        let config = globals.surroundings.var("XDG_CONFIG_HOME").map(PathBuf::from);
-        let config = config.filter(|path| path.is_absolute()).unwrap_or(home.join(".config"));
-        let path = config.join("systemd/user/keyward-agent.service");
-        (path, systemd(program), "systemctl --user enable --now keyward-agent".to_owned())
-    };
+    let config = globals.surroundings.var("XDG_CONFIG_HOME").map(PathBuf::from);
+    let config = config.filter(|path| path.is_absolute()).unwrap_or(home.join(".config"));
+    let path = config.join("systemd/user/keyward-agent.service");
+    let text = systemd(program);
     if args.dry_run {
         return output::print(&text);
     }
     write(&path, &text)?;
+    let next = "systemctl --user enable --now keyward-agent";
     output::tell(&format!("wrote `{}`\nnext: `{next}`\n", path.display()));
     Ok(())
 }
@@ -143,20 +136,6 @@ fn systemd(program: &str) -> String {
     )
 }
 
-fn launchd(program: &str) -> String {
-    let program = escape_html(program);
-    format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-         <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \
-         \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n\
-         <plist version=\"1.0\"><dict>\n\
-         <key>Label</key><string>keyward.agent</string>\n\
-         <key>ProgramArguments</key><array><string>{program}</string><string>agent</string></array>\n\
-         <key>RunAtLoad</key><true/>\n\
-         </dict></plist>\n"
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,6 +146,5 @@ mod tests {
         assert!(
             node_service("/a b/k%y\"").contains("ExecStart=\"/a b/k%%y\\\"\" agent --system\n")
         );
-        assert!(launchd("/a&b/<k>").contains("<string>/a&amp;b/&lt;k&gt;</string>"));
     }
 }

@@ -30,7 +30,6 @@ pub(crate) struct Args {
     registered_server: String,
 }
 
-/// Asks.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let mut text = Zeroizing::new(Vec::with_capacity(64 << 10));
     io::stdin().lock().take(MOST).read_to_end(&mut text)?;
@@ -50,10 +49,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
 fn is_accepted(mut target: Target, answer: &Answer) -> Option<bool> {
     target.user.value = User::default();
     let token = answer.token.clone();
-    let pair = match &answer.pair {
-        Some(pem) => Some(Arc::new(Pair::parse(&pem.certificate, &pem.key).ok()?)),
-        None => None,
-    };
+    let pair = answer.pair.as_ref().map(|pem| Pair::parse(&pem.certificate, &pem.key));
+    let pair = pair.transpose().ok()?.map(Arc::new);
     let fetch = move |_: &Occasion| {
         let value = Credential::of(token.clone(), pair.clone(), None)?;
         Ok(Fetched { value, expires: None })

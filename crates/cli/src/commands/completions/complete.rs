@@ -26,7 +26,6 @@ pub(crate) struct Args {
 /// The name under which kubectl asks a plugin for completions.
 pub(crate) const KUBECTL: &str = "kubectl_complete-keyward";
 
-/// Prints the candidates.
 pub(crate) fn run(mut args: Args, globals: &Globals) -> Result<(), Failure> {
     if let Some(index) = args.index {
         args.words.truncate(index.saturating_add(1));

@@ -51,7 +51,6 @@ impl Shell {
     }
 }
 
-/// Writes the script to stdout.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     output::print(args.shell.script())
 }

@@ -19,19 +19,16 @@ pub(super) fn remember(words: &[OsString]) {
     let _ = WORDS.set(words.to_vec());
 }
 
-/// The contexts of the kubeconfig.
 pub(crate) fn contexts() -> Vec<CompletionCandidate> {
-    kubeconfig().map(|config| all(&config.contexts)).unwrap_or_default()
+    names(|config| &config.contexts)
 }
 
-/// The clusters of the kubeconfig.
 pub(crate) fn clusters() -> Vec<CompletionCandidate> {
-    kubeconfig().map(|config| all(&config.clusters)).unwrap_or_default()
+    names(|config| &config.clusters)
 }
 
-/// The users of the kubeconfig.
 pub(crate) fn users() -> Vec<CompletionCandidate> {
-    kubeconfig().map(|config| all(&config.users)).unwrap_or_default()
+    names(|config| &config.users)
 }
 
 /// The grants in force.
@@ -41,16 +38,13 @@ pub(crate) fn grants() -> Vec<CompletionCandidate> {
     all.into_iter().map(|grant| CompletionCandidate::new(grant.name)).collect()
 }
 
-fn all<T>(list: &[Named<T>]) -> Vec<CompletionCandidate> {
-    list.iter().map(|named| CompletionCandidate::new(&named.name)).collect()
-}
-
-/// The kubeconfig of the command line, if it can be read. Nobody can be told if not.
-fn kubeconfig() -> Option<Kubeconfig> {
+/// The names in a list of the command line's kubeconfig, if it can be read. Nobody can be told if not.
+fn names<T>(list: impl Fn(&Kubeconfig) -> &Vec<Named<T>>) -> Vec<CompletionCandidate> {
     let surroundings = Surroundings::process();
     let explicit = explicit(WORDS.get().map(Vec::as_slice).unwrap_or_default());
     let explicit = explicit.map(|path| expand(path, &surroundings));
-    Kubeconfig::load(&surroundings, explicit.as_deref()).ok()
+    let config = Kubeconfig::load(&surroundings, explicit.as_deref()).unwrap_or_default();
+    list(&config).iter().map(|named| CompletionCandidate::new(&named.name)).collect()
 }
 
 /// The value of `--kubeconfig`.

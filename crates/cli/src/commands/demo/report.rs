@@ -44,7 +44,7 @@ impl Report {
 
     /// Says on a terminal which promises are shown next.
     pub(super) fn announce(&self, promises: &[Promise]) {
-        let names: Vec<_> = promises.iter().map(|promise| promise.name()).collect();
+        let names: Vec<_> = promises.iter().map(ToString::to_string).collect();
         self.progress.say(&names.join(", "));
     }
 
@@ -79,7 +79,7 @@ impl Report {
 
     /// Records a promise that cannot be shown on this machine, and why.
     pub(super) fn leave_out(&mut self, promise: Promise, why: &str) -> Result<(), Failure> {
-        self.say(&format!("{:17}{:<8}  not shown: {why}\n", "", promise.name()))?;
+        self.say(&format!("{:17}{promise:<8}  not shown: {why}\n", ""))?;
         self.left_out.push((promise, why.to_owned()));
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Report {
         let (count, all) = (broken.len(), self.lines.len());
         let message = format!("{count} of {all} promises were not kept");
         Err(broken.iter().fold(Failure::failed(message), |failure, line| {
-            failure.note(line.promise.name(), line.promise.words())
+            failure.note(line.promise.to_string(), line.promise.words())
         }))
     }
 
@@ -144,20 +144,20 @@ impl Report {
 
 impl Line {
     fn text(&self, style: Style) -> String {
-        let (at, name) = (self.at.as_secs_f64(), self.promise.name());
+        let (at, promise) = (self.at.as_secs_f64(), self.promise);
         let mark = if self.kept { "kept  ".to_owned() } else { style.error("BROKEN") };
-        let seen = format!("{at:5.2} s  {mark}  {name:<8}  {}\n", self.seen);
+        let seen = format!("{at:5.2} s  {mark}  {promise:<8}  {}\n", self.seen);
         if self.kept {
             return seen;
         }
         // Aligned with the text above.
-        format!("{seen}{:27}promised: {}\n", "", self.promise.words())
+        format!("{seen}{:27}promised: {}\n", "", promise.words())
     }
 
     fn json(&self) -> Value {
         json!({
             "at": rounded(self.at.as_secs_f64()),
-            "promise": self.promise.name(),
+            "promise": self.promise,
             "words": self.promise.words(),
             "kept": self.kept,
             "seen": self.seen,
@@ -167,7 +167,7 @@ impl Line {
 }
 
 fn absent((promise, why): &(Promise, String)) -> Value {
-    json!({ "promise": promise.name(), "words": promise.words(), "why": why })
+    json!({ "promise": promise, "words": promise.words(), "why": why })
 }
 
 /// Seconds, rounded to milliseconds.

@@ -1,5 +1,6 @@
 use std::{
     fs::{self, Permissions},
+    io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -263,6 +264,12 @@ pub(super) async fn told(response: Response<Incoming>) -> Result<Value, Failure>
     serde_json::from_slice(&body).map_err(|_| Failure::failed("the server's answer is not JSON"))
 }
 
+/// Writes a file with this mode.
+pub(super) fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    fs::write(path, text)?;
+    fs::set_permissions(path, Permissions::from_mode(mode))
+}
+
 fn signer_file(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{SIGNER}-{name}"))
 }
@@ -282,9 +289,7 @@ fn signer(server: &Server, program: &Path, folder: &Path) -> Result<Value, Failu
         ("program", script.as_str(), 0o700),
     ];
     for (name, text, mode) in files {
-        fs::write(file(name), text).map_err(Failure::of(BAD))?;
-        let mode = Permissions::from_mode(mode);
-        fs::set_permissions(file(name), mode).map_err(Failure::of(BAD))?;
+        write(&file(name), text, mode).map_err(Failure::of(BAD))?;
     }
     Ok(json!({ "name": SIGNER, "user": { "auth-provider": {
         "name": "externalSigner",

@@ -2,8 +2,7 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, Permissions},
-    os::unix::fs::PermissionsExt,
+    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -17,7 +16,7 @@ use keyward_process::{
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::scene::{LONG, SOFTHSM, printed};
+use super::scene::{LONG, SOFTHSM, printed, write};
 use crate::{failure::Failure, output};
 
 /// The token's PIN. It protects, for ten seconds, a key that only the demo's server accepts.
@@ -107,8 +106,7 @@ impl Softhsm {
         let files =
             [("conf", conf.as_str(), 0o600), ("pin", PIN, 0o600), ("program", &script, 0o700)];
         for (name, text, mode) in files {
-            fs::write(self.folder.join(name), text)?;
-            fs::set_permissions(self.folder.join(name), Permissions::from_mode(mode))?;
+            write(&self.folder.join(name), text, mode)?;
         }
         Ok(())
     }

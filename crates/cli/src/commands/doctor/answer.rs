@@ -15,6 +15,7 @@ use keyward_protocol::{
 use super::{
     credential::Got,
     fix,
+    names::Names,
     step::{Check, Report, State, Step},
 };
 use crate::{globals::Globals, output::inline};
@@ -32,10 +33,8 @@ pub(super) fn check(
 ) {
     let step = match (&got.credential, &got.bad_answer) {
         (Some(credential), _) => {
-            for name in names(credential) {
-                report.names.add("name", &name);
-            }
-            describe(credential, got, offset.unwrap_or_default()).at(&target.user.place)
+            let offset = offset.unwrap_or_default();
+            describe(credential, got, offset, &mut report.names).at(&target.user.place)
         }
         (None, Some(error)) => unread(globals, target, error),
         (None, None) => Step::skipped(Check::Answer, Check::Run),
@@ -48,15 +47,14 @@ fn unread(globals: &Globals, target: &Target, error: &Error) -> Step {
     let Some(wrong) = error.source().and_then(|cause| cause.downcast_ref::<AnswerError>()) else {
         return step;
     };
-    let user = &target.user.name;
     match wrong {
         AnswerError::VersionMismatch { found: Some(found), .. } => {
             let version = format!("--exec-api-version={}", found.api_version());
-            let mut words = vec!["set-credentials", user, &version];
+            let mut flags = vec![version.as_str()];
             if *found == Version::V1 {
-                words.push("--exec-interactive-mode=IfAvailable");
+                flags.push("--exec-interactive-mode=IfAvailable");
             }
-            step.fix_alone(fix::kubectl_config(globals, &words))
+            step.fix_alone(fix::set_user(globals, &target.user.name, &flags))
         }
         AnswerError::Decode { .. } => step.advice(
             "the plugin must print only the `ExecCredential` to stdout, and all else to stderr; \
@@ -66,7 +64,8 @@ fn unread(globals: &Globals, target: &Target, error: &Error) -> Step {
     }
 }
 
-fn describe(credential: &Credential, got: &Got, offset: SignedDuration) -> Step {
+/// Describes the credential, and learns the names that `--redact` hides.
+fn describe(credential: &Credential, got: &Got, offset: SignedDuration, names: &mut Names) -> Step {
     let now = SystemClock.now();
     let mut kinds = Vec::new();
     let mut step = Step::ok(Check::Answer, "");
@@ -75,7 +74,7 @@ fn describe(credential: &Credential, got: &Got, offset: SignedDuration) -> Step 
     let claims = credential.token().and_then(|token| Claims::read(token.expose()));
     if let Some(claims) = &claims {
         kinds.push("a token (JWT)");
-        step = of_claims(step, claims);
+        step = of_claims(step, claims, names);
         ends.extend(claims.time("exp").map(|time| ("token", time)));
         begins.extend(claims.time("nbf").map(|time| ("token", time)));
     } else if credential.token().is_some() {
@@ -83,17 +82,18 @@ fn describe(credential: &Credential, got: &Got, offset: SignedDuration) -> Step 
     } else if credential.authorization().is_some() {
         kinds.push("a user name with password");
     }
-    if let Some(pair) = credential.pair() {
-        kinds.push("a client certificate");
-        step = of_certificate(step, pair.chain.first().map(Vec::as_slice));
-        ends.push(("certificate", pair.not_after));
-        begins.push(("certificate", pair.not_before));
-    }
-    if let Some(signer) = credential.signer() {
-        kinds.push("a client certificate whose key a signer holds");
-        step = of_certificate(step, signer.chain.first().map(Vec::as_slice));
-        ends.push(("certificate", signer.not_after));
-        begins.push(("certificate", signer.not_before));
+    let pair = credential
+        .pair()
+        .map(|pair| ("a client certificate", pair.chain.first(), pair.not_before, pair.not_after));
+    let signer = credential.signer().map(|signer| {
+        let kind = "a client certificate whose key a signer holds";
+        (kind, signer.chain.first(), signer.not_before, signer.not_after)
+    });
+    for (kind, der, not_before, not_after) in pair.into_iter().chain(signer) {
+        kinds.push(kind);
+        step = of_certificate(step, der, names);
+        ends.push(("certificate", not_after));
+        begins.push(("certificate", not_before));
     }
     let version = got.opened.as_ref().and_then(|(plan, _)| plan.plugin().map(ExecPlugin::version));
     let version = version.map(|version| format!(" in {}", version.name())).unwrap_or_default();
@@ -141,13 +141,17 @@ fn judge(
     }
 }
 
-fn of_claims(mut step: Step, claims: &Claims) -> Step {
+fn of_claims(mut step: Step, claims: &Claims, names: &mut Names) -> Step {
     for (label, name) in [("issuer", "iss"), ("subject", "sub")] {
         if let Some(text) = claims.text(name) {
+            names.add("name", text);
             step = step.detail(label, inline(text));
         }
     }
     let audience = claims.audience();
+    for name in &audience {
+        names.add("name", name);
+    }
     if !audience.is_empty() {
         step = step.detail("audience", inline(&audience.join(", ")));
     }
@@ -157,31 +161,14 @@ fn of_claims(mut step: Step, claims: &Claims) -> Step {
     }
 }
 
-fn of_certificate(step: Step, der: Option<&[u8]>) -> Step {
-    match der.and_then(Certificate::parse) {
-        Some(certificate) => step
-            .detail("subject", certificate.subject.to_string())
-            .detail("issuer", certificate.issuer.to_string()),
-        None => step,
+fn of_certificate(mut step: Step, der: Option<&Vec<u8>>, names: &mut Names) -> Step {
+    let Some(certificate) = der.and_then(|der| Certificate::parse(der)) else { return step };
+    for (label, name) in [("subject", certificate.subject), ("issuer", certificate.issuer)] {
+        let name = name.to_string();
+        names.add("name", &name);
+        step = step.detail(label, name);
     }
-}
-
-/// Names that a report should not show with `--redact`.
-fn names(credential: &Credential) -> Vec<String> {
-    let mut names = Vec::new();
-    if let Some(claims) = credential.token().and_then(|token| Claims::read(token.expose())) {
-        names.extend(["iss", "sub"].iter().filter_map(|name| claims.text(name)).map(str::to_owned));
-        names.extend(claims.audience().into_iter().map(str::to_owned));
-    }
-    let pair = credential.pair().and_then(|pair| pair.chain.first());
-    let signed = credential.signer().and_then(|signer| signer.chain.first());
-    for certificate in
-        [pair, signed].into_iter().flatten().filter_map(|der| Certificate::parse(der))
-    {
-        names.push(certificate.subject.to_string());
-        names.push(certificate.issuer.to_string());
-    }
-    names
+    step
 }
 
 /// A time, and how far away it is.

@@ -164,31 +164,27 @@ fn fault(check: Check, globals: &Globals, target: &Target, reached: &Reached) ->
         return Step::fault(check, "the connection failed");
     };
     let mut step = Step::failed(check, failure).at(&target.cluster.place);
+    let host = looked_up(reached);
+    if check == Check::Dns {
+        step.message = format!("the name `{}` cannot be resolved", inline(&host));
+    }
     // Each error of the chain describes only its own part; the first two make the cause.
     if let Some(first) = step.details.iter().position(|detail| detail.label == Error::CAUSE) {
         let cause = step.details.remove(first);
         step.message = format!("{}: {}", step.message, cause.text);
     }
-    let host = looked_up(reached);
-    let cluster = &target.cluster.name;
-    let set = |field: &str| fix::kubectl_config(globals, &["set-cluster", cluster, field]);
+    let correction =
+        fix::set_cluster(globals, &target.cluster.name, &["--server=https://HOST:PORT"]);
     match check {
-        Check::Dns => {
-            step.message = format!("the name `{}` cannot be resolved", inline(&host));
-            if let Some(cause) = failure.notes().find(|(label, _)| *label == Error::CAUSE) {
-                step.message = format!("{}: {}", step.message, cause.1);
-            }
-            step.advice(format!(
-                "check the name, the VPN and DNS (`getent hosts {}`); to correct the address: `{}`",
-                quoted(&host),
-                set("--server=https://HOST:PORT")
-            ))
-        }
+        Check::Dns => step.advice(format!(
+            "check the name, the VPN and DNS (`getent hosts {}`); to correct the address: \
+             `{correction}`",
+            quoted(&host)
+        )),
         Check::Proxy => through_proxy(step, globals, target, reached),
         Check::Tcp => step.advice(format!(
             "check that the cluster runs and that no VPN or firewall is in the way; to correct the \
-             address: `{}`",
-            set("--server=https://HOST:PORT")
+             address: `{correction}`"
         )),
         _ => unsecured(step, globals, target, reached),
     }
@@ -201,10 +197,7 @@ fn through_proxy(step: Step, globals: &Globals, target: &Target, reached: &Reach
         if login {
             return step.advice(format!(
                 "correct the login in `proxy-url`: `{}`",
-                fix::kubectl_config(
-                    globals,
-                    &["set-cluster", cluster, "--proxy-url=http://USER:PASSWORD@HOST:PORT"]
-                )
+                fix::set_cluster(globals, cluster, &["--proxy-url=http://USER:PASSWORD@HOST:PORT"])
             ));
         }
         let field = format!("clusters.{cluster}.proxy-url");
@@ -229,7 +222,7 @@ fn unsecured(step: Step, globals: &Globals, target: &Target, reached: &Reached) 
             match name {
                 Some(name) => {
                     let flag = format!("--tls-server-name={name}");
-                    step.fix(fix::kubectl_config(globals, &["set-cluster", cluster, &flag]))
+                    step.fix(fix::set_cluster(globals, cluster, &[&flag]))
                 }
                 None => step.advice("use an address that the certificate is for"),
             }
@@ -248,10 +241,7 @@ fn unsecured(step: Step, globals: &Globals, target: &Target, reached: &Reached) 
         _ => step.advice(format!(
             "the cluster was rebuilt, or somebody is in between: get its authority from the \
              administrator or your cloud's command line, then run `{}`",
-            fix::kubectl_config(
-                globals,
-                &["set-cluster", cluster, "--embed-certs", "--certificate-authority=FILE"]
-            )
+            fix::set_cluster(globals, cluster, &["--embed-certs", "--certificate-authority=FILE"])
         )),
     }
 }

@@ -102,8 +102,7 @@ fn planned(report: &Report, globals: &Globals, draft: Draft) -> Result<Plan, Box
     let place = draft.target().user.place.clone();
     let user = draft.target().user.name.clone();
     if let Some(fault) = alone {
-        let mode = "--exec-interactive-mode=IfAvailable";
-        let command = fix::kubectl_config(globals, &["set-credentials", &user, mode]);
+        let command = fix::set_user(globals, &user, &["--exec-interactive-mode=IfAvailable"]);
         let step = Step::failed(Check::Run, &fault.into()).at(&place);
         return Err(Box::new(step.advice(format!(
             "run this in a terminal; if the plugin can do without a person, run `{command}`"
@@ -171,9 +170,8 @@ fn done(plan: &Plan, witness: &Witness) -> String {
 fn advised(step: Step, error: &Error, plan: &Plan, globals: &Globals) -> Step {
     let largest = error.notes().iter().any(|(label, _)| *label == "largest field");
     if largest {
-        let words =
-            ["set-credentials", &plan.target().user.name, "--exec-provide-cluster-info=false"];
-        return step.fix(fix::kubectl_config(globals, &words));
+        let user = &plan.target().user.name;
+        return step.fix(fix::set_user(globals, user, &["--exec-provide-cluster-info=false"]));
     }
     match error.kind() {
         Kind::TimedOut => step.usual_advice(

@@ -16,35 +16,7 @@ use keyward_process::{
 };
 
 use super::step::Step;
-use crate::{globals::Globals, output::quoted};
-
-/// The names that flags and context choose, whether or not their entries exist.
-#[derive(Debug, Default)]
-pub(super) struct Chosen {
-    pub(super) context: String,
-    pub(super) cluster: String,
-    pub(super) user: String,
-}
-
-impl Chosen {
-    pub(super) fn new(globals: &Globals, config: &Kubeconfig) -> Self {
-        let overrides = globals.overrides();
-        let context = overrides.context.unwrap_or_else(|| config.current_context.clone());
-        let entry = config.contexts.iter().find(|entry| entry.name == context);
-        let entry = entry.map(|entry| &entry.value);
-        Self {
-            cluster: overrides
-                .cluster
-                .or_else(|| entry.map(|entry| entry.cluster.clone()))
-                .unwrap_or_default(),
-            user: overrides
-                .user
-                .or_else(|| entry.map(|entry| entry.user.clone()))
-                .unwrap_or_default(),
-            context,
-        }
-    }
-}
+use crate::{commands::plan::explain::Chosen, globals::Globals, output::quoted};
 
 /// A `kubectl config` command for the kubeconfig that is in use.
 pub(super) fn kubectl_config(globals: &Globals, words: &[&str]) -> String {
@@ -57,6 +29,16 @@ pub(super) fn kubectl_config(globals: &Globals, words: &[&str]) -> String {
         command += &quoted(word);
     }
     command
+}
+
+/// A `kubectl config` command that changes a cluster.
+pub(super) fn set_cluster(globals: &Globals, cluster: &str, flags: &[&str]) -> String {
+    kubectl_config(globals, &[&["set-cluster", cluster], flags].concat())
+}
+
+/// A `kubectl config` command that changes a user.
+pub(super) fn set_user(globals: &Globals, user: &str, flags: &[&str]) -> String {
+    kubectl_config(globals, &[&["set-credentials", user], flags].concat())
 }
 
 /// Adds how to fix a problem of the kubeconfig.
@@ -118,8 +100,7 @@ fn of_cluster(
     config: &Kubeconfig,
     cluster: &str,
 ) -> Step {
-    let set =
-        |flags: &[&str]| kubectl_config(globals, &[&["set-cluster", cluster], flags].concat());
+    let set = |flags: &[&str]| set_cluster(globals, cluster, flags);
     let unset = |field| kubectl_config(globals, &["unset", &format!("clusters.{cluster}.{field}")]);
     match class {
         Class::NotHttps => match server(config, cluster) {
@@ -146,8 +127,7 @@ fn of_cluster(
 }
 
 fn of_user(step: Step, class: Class, globals: &Globals, user: &str) -> Step {
-    let set =
-        |flags: &[&str]| kubectl_config(globals, &[&["set-credentials", user], flags].concat());
+    let set = |flags: &[&str]| set_user(globals, user, flags);
     let unset = |field| kubectl_config(globals, &["unset", &format!("users.{user}.{field}")]);
     match class {
         Class::ExecModeMissing | Class::ExecModeInvalid => {

@@ -13,6 +13,7 @@ use super::{
     step::{Check, Report, Step},
 };
 use crate::{
+    commands::plan::explain::Chosen,
     failure::Failure,
     globals::Globals,
     output::{inline, quoted},
@@ -34,9 +35,11 @@ pub(super) fn files(report: &mut Report, globals: &Globals) -> Option<Kubeconfig
 
 fn describe(globals: &Globals, config: &Kubeconfig) -> Step {
     let show = |path: &Path| format!("`{}`", path.display());
-    let found: Vec<_> = config.files.iter().filter(|(_, found)| *found).collect();
-    let missing = config.files.iter().filter(|(_, found)| !*found);
-    let missing: Vec<_> = missing.map(|(path, _)| show(path)).collect();
+    let names = |exists: bool| -> Vec<String> {
+        let files = config.files.iter().filter(|(_, found)| *found == exists);
+        files.map(|(path, _)| show(path)).collect()
+    };
+    let (found, missing) = (names(true), names(false));
     let from = if globals.flags.kubeconfig.is_some() {
         "`--kubeconfig`"
     } else if globals.surroundings.var("KUBECONFIG").is_some_and(|list| !list.is_empty()) {
@@ -44,15 +47,14 @@ fn describe(globals: &Globals, config: &Kubeconfig) -> Step {
     } else {
         "the default"
     };
-    let names: Vec<_> = found.iter().map(|(path, _)| show(path)).collect();
-    let mut step = match names.as_slice() {
+    let mut step = match found.as_slice() {
         [] => Step::note(Check::Kubeconfig, format!("there is no kubeconfig, by {from}")),
         names => Step::ok(Check::Kubeconfig, format!("{}, by {from}", names.join(", "))),
     };
     if !missing.is_empty() {
         step = step.detail("missing", missing.join(", "));
     }
-    if let ([_, _, ..], Some(file)) = (names.as_slice(), &config.current_context_place.file) {
+    if let ([_, _, ..], Some(file)) = (found.as_slice(), &config.current_context_place.file) {
         step = step.detail("current-context", format!("from {}", show(file)));
     }
     step
@@ -60,7 +62,7 @@ fn describe(globals: &Globals, config: &Kubeconfig) -> Step {
 
 /// Chooses context, cluster and user. `None` if they cannot be used.
 pub(super) fn entry(report: &mut Report, globals: &Globals, config: &Kubeconfig) -> Option<Target> {
-    let chosen = fix::Chosen::new(globals, config);
+    let chosen = Chosen::new(globals, config);
     report.names.add("context", &chosen.context);
     report.names.add("cluster", &chosen.cluster);
     report.names.add("user", &chosen.user);
@@ -87,13 +89,7 @@ pub(super) fn entry(report: &mut Report, globals: &Globals, config: &Kubeconfig)
     if let Some(step) = exposed(&target, globals) {
         report.add(step);
     }
-    for (kind, name, file) in shadowed(config, &target, globals) {
-        report.add(
-            Step::note(Check::Entry, format!("another {kind} `{}` is ignored", inline(&name)))
-                .file(&file)
-                .detail("because", "the first file that has the name wins"),
-        );
-    }
+    shadowed(report, config, &target, globals);
     Some(target)
 }
 
@@ -140,28 +136,26 @@ fn exposed(target: &Target, globals: &Globals) -> Option<Step> {
     })
 }
 
-/// Entries of other files under the same names: kind, name and file.
-fn shadowed(
-    config: &Kubeconfig,
-    target: &Target,
-    globals: &Globals,
-) -> Vec<(&'static str, String, std::path::PathBuf)> {
+/// Notes entries of other files under the same names.
+fn shadowed(report: &mut Report, config: &Kubeconfig, target: &Target, globals: &Globals) {
     let found: Vec<_> = config.files.iter().filter(|(_, found)| *found).collect();
     if found.len() < 2 {
-        return Vec::new();
+        return;
     }
-    let mut shadowed = Vec::new();
+    let (cluster, user) = (&target.cluster, &target.user);
     for (file, _) in found {
         let Ok(one) = Kubeconfig::load(&globals.surroundings, Some(file)) else { continue };
-        let other = |place: &Place| place.file.as_deref().is_some_and(|winner| winner != file);
-        if other(&target.cluster.place) && has(&one.clusters, &target.cluster.name) {
-            shadowed.push(("cluster", target.cluster.name.clone(), file.clone()));
-        }
-        if other(&target.user.place) && has(&one.users, &target.user.name) {
-            shadowed.push(("user", target.user.name.clone(), file.clone()));
+        for (kind, name, place, exists) in [
+            ("cluster", &cluster.name, &cluster.place, has(&one.clusters, &cluster.name)),
+            ("user", &user.name, &user.place, has(&one.users, &user.name)),
+        ] {
+            if exists && place.file.as_deref().is_some_and(|winner| winner != file) {
+                let message = format!("another {kind} `{}` is ignored", inline(name));
+                let step = Step::note(Check::Entry, message).file(file);
+                report.add(step.detail("because", "the first file that has the name wins"));
+            }
         }
     }
-    shadowed
 }
 
 fn has<T>(entries: &[Named<T>], name: &str) -> bool {

@@ -77,7 +77,7 @@ mod agent {
             doctor::step::{Check, Step},
         },
         globals::Globals,
-        output::inline,
+        output::{self, inline},
     };
 
     /// What the agent keeps, if it runs.
@@ -105,10 +105,7 @@ mod agent {
             return make(Check::Agent, "the agent is locked and gives out nothing".to_owned())
                 .fix("keyward agent unlock");
         }
-        let keeps = match count {
-            1 => "1 credential".to_owned(),
-            count => format!("{count} credentials"),
-        };
+        let keeps = output::count(count, "credential");
         let message = format!("version {version} (pid {pid}) keeps {keeps}");
         if version == env!("CARGO_PKG_VERSION") {
             Step::ok(Check::Agent, message)

@@ -1,6 +1,6 @@
 //! Placeholders for names and addresses: the same name gets the same placeholder everywhere.
 
-use std::{borrow::Cow, net::IpAddr};
+use std::net::IpAddr;
 
 /// The names of a report, each with its placeholder.
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ impl Names {
     }
 
     /// The text with every name replaced, where it is a whole word.
-    pub(super) fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub(super) fn hide(&self, text: &str) -> String {
         let mut names: Vec<&(String, String)> = self.0.iter().collect();
         names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
         let mut out = String::new();
@@ -79,7 +79,7 @@ impl Names {
             before = rest[..taken].chars().next_back();
             rest = &rest[taken..];
         }
-        if out == text { Cow::Borrowed(text) } else { Cow::Owned(out) }
+        out
     }
 }
 

@@ -74,14 +74,11 @@ pub(super) fn reach(globals: &Globals, target: &Target, got: &Got) -> Reached {
         Some(limit) => builder.response_timeout(limit),
         None => builder,
     };
-    let (client, runtime) = match (builder.build(target, source.clone()), server::runtime()) {
-        (Ok(client), Ok(runtime)) => (client, runtime),
-        (Err(error), _) => {
-            reached.review = Err(error.into());
-            return reached;
-        }
-        (_, Err(error)) => {
-            reached.review = Err(error.into());
+    let open = || Ok((builder.build(target, source.clone())?, server::runtime()?));
+    let (client, runtime) = match open() {
+        Ok(opened) => opened,
+        Err(failure) => {
+            reached.review = Err(failure);
             return reached;
         }
     };

@@ -3,13 +3,14 @@
 //! `docs/doctor.md` documents the JSON; fields that do not apply are left out.
 
 use std::{
+    fmt,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use keyward_host::{Error, kubeconfig::Place};
 use keyward_process::surroundings::Surroundings;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::names::Names;
 use crate::{
@@ -24,7 +25,8 @@ const MOST_SAID: usize = 10;
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// The things that are checked. The names are part of the JSON.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Check {
     Kubeconfig,
     Entry,
@@ -94,37 +96,10 @@ pub(super) struct Report {
     pub(super) names: Names,
 }
 
-impl Check {
-    /// The name in text and JSON.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Kubeconfig => "kubeconfig",
-            Self::Entry => "entry",
-            Self::Policy => "policy",
-            Self::Program => "program",
-            Self::Run => "run",
-            Self::Answer => "answer",
-            Self::Proxy => "proxy",
-            Self::Dns => "dns",
-            Self::Tcp => "tcp",
-            Self::Tls => "tls",
-            Self::Response => "response",
-            Self::Clock => "clock",
-            Self::Identity => "identity",
-            Self::Wrap => "wrap",
-            Self::Agent => "agent",
-            Self::KeywardProxy => "keyward-proxy",
-            Self::Traps => "traps",
-            Self::Providers => "providers",
-            Self::Match => "match",
-            Self::Login => "login",
-        }
-    }
-}
-
-impl Serialize for Check {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
+/// The name in JSON, for text too.
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 
@@ -143,7 +118,7 @@ impl Step {
 
     /// A step that could not be made.
     pub(super) fn skipped(check: Check, needs: Check) -> Self {
-        Self::new(check, State::Skipped, format!("needs {}", needs.name()))
+        Self::new(check, State::Skipped, format!("needs {needs}"))
     }
 
     /// The fault that a failure is, with its facts and what a plugin wrote.
@@ -271,10 +246,10 @@ impl Report {
         }
         for step in &mut self.steps {
             for text in step.texts() {
-                *text = self.names.hide(text).into_owned();
+                *text = self.names.hide(text);
             }
-            let file = step.file.take().map(|file| file.to_string_lossy().into_owned());
-            step.file = file.map(|file| self.names.hide(&file).into_owned().into());
+            step.file =
+                step.file.take().map(|file| self.names.hide(&file.to_string_lossy()).into());
         }
     }
 

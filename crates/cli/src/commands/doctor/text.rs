@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::step::{Check, Report, State, Step};
-use crate::output::{Style, block, inline};
+use super::step::{Report, State, Step};
+use crate::output::{self, Style, block, inline};
 
 /// The width of the column with the step's name.
 const WIDTH: usize = 13;
@@ -14,11 +14,10 @@ pub(super) fn layout(report: &Report, style: Style) -> String {
         line(&mut text, step, style);
     }
     let count = |state| report.steps.iter().filter(|step| step.state == state).count();
-    let faults: Vec<&str> = report.faults().into_iter().map(Check::name).collect();
+    let faults: Vec<String> = report.faults().iter().map(ToString::to_string).collect();
     let notes = match count(State::Note) {
         0 => String::new(),
-        1 => ", 1 note".to_owned(),
-        many => format!(", {many} notes"),
+        some => format!(", {}", output::count(some, "note")),
     };
     let _ = match faults.as_slice() {
         [] => writeln!(text, "\nno faults{notes}"),
@@ -36,8 +35,7 @@ fn line(text: &mut String, step: &Step, style: Style) {
         State::Skipped => "skipped".to_owned(),
     };
     let took = step.took.as_ref().map(|took| format!(" ({took})")).unwrap_or_default();
-    let name = step.check.name();
-    let _ = writeln!(text, "{word}  {name:<WIDTH$}  {}{took}", inline(&step.message));
+    let _ = writeln!(text, "{word}  {:<WIDTH$}  {}{took}", step.check, inline(&step.message));
     let mut more = |label: &str, value: &str| {
         let value = block(value).replace('\n', "\n             ");
         let _ = writeln!(text, "           {} {value}", style.label(&format!("{label}:")));

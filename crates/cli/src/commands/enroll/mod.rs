@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap_complete::ArgValueCandidates;
 
-use self::{plugin::Enroller, request::Wish};
+use self::plugin::Enroller;
 use crate::{
     commands::completions::names,
     duration,
@@ -106,13 +106,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     } else {
         let user = args.name.as_deref().unwrap_or_default();
         let request = enroller.request(user, &args.groups)?;
-        let wish = Wish {
-            user,
-            request: &request,
-            signer: &args.signer_name,
-            expiration: args.expiration,
-        };
-        wish.send(&server)?
+        request::send(&server, user, &request, args)?
     };
     let shown = output::inline(&name);
     output::tell(&format!(
@@ -122,7 +116,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     ));
     let certificate = request::wait(&server, &name, args.wait, args.request.is_none())?;
     enroller.import(&certificate).map_err(|failure| request::later(failure, &name))?;
-    let user = output::inline(enroller.user());
+    let user = output::inline(&enroller.user);
     output::tell(&format!("the certificate is in the token; user `{user}` is ready to use\n"));
     Ok(())
 }

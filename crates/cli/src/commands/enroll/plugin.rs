@@ -13,6 +13,7 @@ use crate::{
     commands::plugin_test::environment,
     failure::{Code, Failure},
     globals::Globals,
+    output::inline,
 };
 
 /// The first line of a certificate request in PEM.
@@ -23,7 +24,8 @@ pub(super) struct Enroller {
     /// Everything but arguments and stdin.
     invocation: Invocation,
     command: String,
-    user: String,
+    /// The kubeconfig user of the signer.
+    pub(super) user: String,
 }
 
 impl Enroller {
@@ -32,11 +34,7 @@ impl Enroller {
         let plan = globals.plan(globals.target()?)?;
         let user = plan.target().user.name.clone();
         let plugin = plan.signer().ok_or_else(|| {
-            Failure::usage(format!(
-                "user `{}` has no external signer",
-                crate::output::inline(&user)
-            ))
-            .hint(
+            Failure::usage(format!("user `{}` has no external signer", inline(&user))).hint(
                 "name a user whose auth-provider is `externalSigner`, with `--context` or `--user`",
             )
         })?;
@@ -58,16 +56,11 @@ impl Enroller {
         Ok(Self { invocation, command: plugin.command().to_owned(), user })
     }
 
-    /// The kubeconfig user of the signer.
-    pub(super) fn user(&self) -> &str {
-        &self.user
-    }
-
     /// A certificate request in PEM, signed by the key.
     pub(super) fn request(&self, user: &str, groups: &[String]) -> Result<String, Failure> {
-        let mut args: Vec<OsString> = vec!["csr".into(), "--user".into(), user.into()];
+        let mut args: Vec<OsString> = vec!["--user".into(), user.into()];
         args.extend(groups.iter().flat_map(|group| ["--group".into(), group.into()]));
-        let output = self.run(args, Stdin::Closed)?;
+        let output = self.run("csr", args, Stdin::Closed)?;
         match String::from_utf8(output.to_vec()) {
             Ok(pem) if pem.trim_start().starts_with(BEGINNING) => Ok(pem),
             _ => {
@@ -80,25 +73,27 @@ impl Enroller {
     /// Stores the certificate next to the key.
     pub(super) fn import(&self, certificate: &str) -> Result<(), Failure> {
         let stdin = Stdin::Request(Zeroizing::new(certificate.as_bytes().to_vec()));
-        self.run(vec!["import".into(), "-".into()], stdin).map(drop)
+        self.run("import", vec!["-".into()], stdin).map(drop)
     }
 
-    fn run(&self, args: Vec<OsString>, stdin: Stdin) -> Result<Zeroizing<Vec<u8>>, Failure> {
-        let doing = args.first().map(|word| word.to_string_lossy().into_owned());
-        let doing = doing.unwrap_or_default();
+    fn run(
+        &self,
+        verb: &str,
+        mut args: Vec<OsString>,
+        stdin: Stdin,
+    ) -> Result<Zeroizing<Vec<u8>>, Failure> {
+        args.insert(0, verb.into());
         let invocation = Invocation { args, stdin, ..self.invocation.clone() };
         let name = self.name();
-        let output = runner::run(&invocation, &Cancel::default()).map_err(|failure| {
-            let what = format!("signer `{name}` did not finish");
-            Failure::failed(what).note("cause", failure.to_string())
-        })?;
+        let output = runner::run(&invocation, &Cancel::default())
+            .map_err(Failure::of(format!("signer `{name}` did not finish")))?;
         let code = match output.status {
             Status::Code(0) => return Ok(output.stdout),
             Status::Code(3) => Code::NeedsTerminal,
             Status::Code(4 | 5) => Code::NotAllowed,
             _ => Code::Failed,
         };
-        let failure = Failure::new(code, format!("signer `{name}` failed to run `{doing}`"));
+        let failure = Failure::new(code, format!("signer `{name}` failed to run `{verb}`"));
         Err(self.incapable(failure.quoting(&output.stderr)))
     }
 
@@ -111,6 +106,6 @@ impl Enroller {
     }
 
     fn name(&self) -> String {
-        crate::output::inline(&self.command)
+        inline(&self.command)
     }
 }

@@ -8,6 +8,7 @@ use keyward::Body;
 use keyward_process::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 
+use super::Args;
 use crate::{
     duration,
     failure::Failure,
@@ -21,43 +22,37 @@ const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 /// often read that one, but not watch them all.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
 
-/// The certificate to request.
-pub(super) struct Wish<'a> {
-    pub(super) user: &'a str,
-    /// The certificate request, in PEM.
-    pub(super) request: &'a str,
-    pub(super) signer: &'a str,
-    pub(super) expiration: Option<Duration>,
-}
-
-impl Wish<'_> {
-    /// Sends the request. Returns the name that the cluster gave it.
-    pub(super) fn send(&self, server: &Server) -> Result<String, Failure> {
-        let mut object = json!({
-            "apiVersion": "certificates.k8s.io/v1",
-            "kind": "CertificateSigningRequest",
-            "metadata": { "generateName": prefix(self.user) },
-            "spec": {
-                "request": STANDARD.encode(self.request),
-                "signerName": self.signer,
-                "usages": ["digital signature", "client auth"],
-            },
-        });
-        if let Some(expiration) = self.expiration {
-            object["spec"]["expirationSeconds"] = expiration.as_secs().into();
+/// Sends a certificate request, in PEM, for this user. Returns the name that the cluster gave it.
+pub(super) fn send(
+    server: &Server,
+    user: &str,
+    request: &str,
+    args: &Args,
+) -> Result<String, Failure> {
+    let mut object = json!({
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": { "generateName": prefix(user) },
+        "spec": {
+            "request": STANDARD.encode(request),
+            "signerName": args.signer_name,
+            "usages": ["digital signature", "client auth"],
+        },
+    });
+    if let Some(expiration) = args.expiration {
+        object["spec"]["expirationSeconds"] = expiration.as_secs().into();
+    }
+    let request = Request::post(PATH)
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from(object.to_string()));
+    let made = ask(server, request)?;
+    match made["metadata"]["name"].as_str().filter(|name| !name.is_empty()) {
+        None => Err(Failure::failed("the server gave the certificate request no name")),
+        Some(name) if !is_name(name) => {
+            let what = "the server gave the certificate request an invalid name";
+            Err(Failure::failed(what).note("name", format!("`{}`", inline(name))))
         }
-        let request = Request::post(PATH)
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Body::from(object.to_string()));
-        let made = ask(server, request)?;
-        match made["metadata"]["name"].as_str().filter(|name| !name.is_empty()) {
-            None => Err(Failure::failed("the server gave the certificate request no name")),
-            Some(name) if !is_name(name) => {
-                let what = "the server gave the certificate request an invalid name";
-                Err(Failure::failed(what).note("name", format!("`{}`", inline(name))))
-            }
-            Some(name) => Ok(name.to_owned()),
-        }
+        Some(name) => Ok(name.to_owned()),
     }
 }
 
@@ -94,22 +89,16 @@ pub(super) fn wait(
                 let status = object["status"].take();
                 if let Some(packed) = status["certificate"].as_str().filter(|text| !text.is_empty())
                 {
-                    let pem = STANDARD
-                        .decode(packed)
-                        .ok()
-                        .and_then(|bytes| String::from_utf8(bytes).ok());
-                    return pem
-                        .ok_or_else(|| Failure::failed("the server's certificate is malformed"));
+                    let malformed = || Failure::failed("the server's certificate is malformed");
+                    return unpack(packed).ok_or_else(malformed);
                 }
                 if let Some(refusal) = refusal(name, &status) {
                     return Err(refusal);
                 }
                 if over {
-                    let limit = duration::show(limit);
-                    let name_shown = inline(name);
-                    let what = format!(
-                        "nobody approved certificate request `{name_shown}` within {limit}"
-                    );
+                    let (shown, limit) = (inline(name), duration::show(limit));
+                    let what =
+                        format!("nobody approved certificate request `{shown}` within {limit}");
                     return Err(later(Failure::failed(what), name));
                 }
             }
@@ -126,6 +115,11 @@ pub(super) fn wait(
         server.rest(pause);
         pause = (pause * 2).min(PAUSE.1);
     }
+}
+
+/// A text in Base64.
+fn unpack(packed: &str) -> Option<String> {
+    String::from_utf8(STANDARD.decode(packed).ok()?).ok()
 }
 
 /// Adds how to continue after a failure: the request still exists.

@@ -37,7 +37,7 @@ pub(super) struct Args {
     namespaces: Vec<String>,
 
     /// Allow this; can be repeated
-    #[arg(long, value_name = "VERB:RESOURCE", value_parser = rule)]
+    #[arg(long, value_name = "VERB:RESOURCE")]
     allow: Vec<Allow>,
 
     /// Act as this user, and let the server decide; with `--as-group` as a member of groups
@@ -54,10 +54,6 @@ pub(super) struct Args {
 
     #[command(flatten)]
     output: Output,
-}
-
-fn rule(text: &str) -> Result<Allow, String> {
-    text.parse()
 }
 
 /// Creates the grant, and waits until the proxy enforces it.

@@ -47,12 +47,9 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     }
     let mut out = std::io::stdout().lock();
     for file in files {
-        let failed = |error: std::io::Error| {
-            Failure::failed(format!("`{}` cannot be read", file.display()))
-                .note("cause", error.to_string())
-        };
-        for line in BufReader::new(File::open(&file).map_err(failed)?).split(b'\n') {
-            let line = line.map_err(failed)?;
+        let failed = Failure::of(format!("`{}` cannot be read", file.display()));
+        for line in BufReader::new(File::open(&file).map_err(&failed)?).split(b'\n') {
+            let line = line.map_err(&failed)?;
             if line.is_empty() {
                 continue;
             }

@@ -23,14 +23,14 @@ use crate::{commands::completions::names, failure::Failure, flags, globals::Glob
     after_long_help = "\
 Examples:
   # Let an AI agent read, but not secrets, for a working day.
-  export KUBECONFIG=\"$(keyward grant create claude --context prod --read-only --ttl 8h)\"
+  export KUBECONFIG=\"$(keyward grant create assistant --context prod --read-only --ttl 8h)\"
 
   # Let a script restart deployments in one namespace.
   keyward grant create ci --context dev --namespace shop --allow get,patch:deployments.apps
 
   # See what it did, and end it.
-  keyward grant log claude
-  keyward grant revoke claude"
+  keyward grant log assistant
+  keyward grant revoke assistant"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -56,7 +56,6 @@ struct Revoke {
     name: String,
 }
 
-/// Runs the subcommand.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     match &args.action {
         Action::Create(args) => create::run(args, globals),

@@ -10,15 +10,14 @@ use zeroize::Zeroizing;
 
 use crate::failure::{Description, Failure};
 
-/// The answers for all images of a command line.
+/// What a command prints of all images of its command line.
 #[derive(Serialize)]
-pub(super) struct Answers<'a> {
-    pub(super) images: Vec<Answer<'a>>,
+pub(super) struct OfImages<T> {
+    pub(super) images: T,
 }
 
 /// The answer for one image.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(super) struct Answer<'a> {
     /// The image as given.
     image: &'a str,
@@ -51,7 +50,6 @@ struct LoginView<'a> {
 
 /// An error, in the parts that every message of the program has.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(super) struct Trouble {
     /// The provider, if the error concerns one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,13 +87,15 @@ impl<'a> Answer<'a> {
 impl<'a> LoginView<'a> {
     fn new(found: &'a FoundLogin) -> Self {
         let account = found.account.as_ref();
+        let (namespace, service_account) =
+            account.map(|(namespace, name)| (namespace.as_str(), name.as_str())).unzip();
         Self {
             registry: &found.key,
             username: &found.login.username,
             password: found.login.password.expose(),
             provider: &found.provider.name,
-            namespace: account.map(|(namespace, _)| namespace.as_str()),
-            service_account: account.map(|(_, name)| name.as_str()),
+            namespace,
+            service_account,
         }
     }
 }

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use keyward_image::{Lookup, Outcome};
 
 use super::{
-    answer::{Answer, Answers, basic},
+    answer::{Answer, OfImages, basic},
     docker,
     pod::PodArgs,
     setup::{Place, Setup},
@@ -50,7 +50,6 @@ pub(crate) struct Args {
     output: Form,
 }
 
-/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
     /// All logins, with their providers; docs/cli.md has the schema
@@ -78,8 +77,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     match args.output {
         Form::Json => {
             let pairs = args.images.iter().zip(&found);
-            let images = pairs.map(|(image, found)| Answer::found(image, found)).collect();
-            output::print_secret(&Answers { images }, Width::Indented)?;
+            let images: Vec<_> = pairs.map(|(image, found)| Answer::found(image, found)).collect();
+            output::print_secret(&OfImages { images }, Width::Indented)?;
         }
         Form::Docker => output::print_secret(&docker::config(&found), Width::Indented)?,
         Form::Basic => {
@@ -118,15 +117,11 @@ fn speakable(found: &Lookup) -> Result<(), Failure> {
 /// Looks up all images at the same time.
 fn all(setup: &Setup, images: &[String]) -> Result<Vec<Arc<Lookup>>, Failure> {
     let config = setup.config()?;
-    let begin = |image: &String| setup.images().begin(&config, image.clone(), setup.pod().cloned());
+    let begin = |image: &String| setup.images().begin(&config, image.clone(), setup.pod.clone());
     let looking: Vec<_> = images.iter().map(begin).collect();
     let _waiting = Setup::waiting(images);
-    let mut found = Vec::new();
-    for looking in looking {
-        let one = looking.wait(None).ok_or_else(|| Failure::failed("a lookup was lost"))??;
-        found.push(one);
-    }
-    Ok(found)
+    let lost = || Failure::failed("a lookup was lost");
+    looking.into_iter().map(|looking| Ok(looking.wait(None).ok_or_else(lost)??)).collect()
 }
 
 /// Why an image has no login: the message of the only provider asked, or a line for each.

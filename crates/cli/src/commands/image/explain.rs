@@ -5,8 +5,9 @@ mod text;
 
 use std::process::ExitCode;
 
-use self::explanation::{Explanation, Explanations};
+use self::explanation::Explanation;
 use super::{
+    answer::OfImages,
     pod::PodArgs,
     setup::{Place, Setup},
 };
@@ -61,13 +62,13 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     for image in &args.images {
         let config = setup.config()?;
         let _waiting = Setup::waiting(std::slice::from_ref(image));
-        let found = setup.images().lookup(&config, image, setup.pod());
+        let found = setup.images().lookup(&config, image, setup.pod.as_ref());
         explanations.push(match &found {
             Ok(found) => Explanation::of(image, &config, found, &setup),
             Err(error) => Explanation::refused(image, &config, error),
         });
     }
-    args.output.print_redacted(&Explanations { images: &explanations }, || {
+    args.output.print_redacted(&OfImages { images: &explanations }, || {
         let style = Style::of_stdout(globals);
         let texts: Vec<_> = explanations.iter().map(|e| text::layout(e, style)).collect();
         texts.join("\n")

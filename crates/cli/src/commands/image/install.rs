@@ -4,6 +4,7 @@ use std::{
     env,
     fmt::Write as _,
     fs, io,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
 
@@ -13,7 +14,7 @@ use crate::{
     bridge::{self, Bridge},
     failure::Failure,
     flags,
-    output::{Output, inline},
+    output::{self, Output},
 };
 
 /// Create the bridges in a directory, as symlinks
@@ -58,35 +59,28 @@ struct Link {
     made: bool,
 }
 
-/// Creates the links and reports them.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let program = bridge::program()?;
     if !args.folder.is_dir() {
-        let shown = inline(&args.folder.display().to_string());
+        let shown = output::path(&args.folder);
         return Err(Failure::failed(format!("`{shown}` is not a directory")));
     }
     let mut links = Vec::new();
     for bridge in Bridge::ALL {
         let path = args.folder.join(format!("{}{}", bridge.name(), env::consts::EXE_SUFFIX));
-        let shown = inline(&path.display().to_string());
+        let shown = output::path(&path);
         let target = bridge.beside(&program).unwrap_or_else(|| program.clone());
-        let made = match look(&path, &target) {
-            Found::Ours => false,
+        let leads_to = |target: &Path| fs::canonicalize(&path).is_ok_and(|found| found == target);
+        let made = !leads_to(&target);
+        if made {
             // Older versions made a link to this program.
-            Found::Other if !args.force && !matches!(look(&path, &program), Found::Ours) => {
-                return Err(Failure::failed(format!(
-                    "`{shown}` exists and is not a link to this program"
-                ))
-                .hint("`--force` replaces it"));
+            let is_other = fs::symlink_metadata(&path).is_ok() && !leads_to(&program);
+            if is_other && !args.force {
+                let what = format!("`{shown}` exists and is not a link to this program");
+                return Err(Failure::failed(what).hint("`--force` replaces it"));
             }
-            Found::Other | Found::Nothing => {
-                link(&target, &path).map_err(|error| {
-                    Failure::failed(format!("`{shown}` cannot be created"))
-                        .note("cause", error.to_string())
-                })?;
-                true
-            }
-        };
+            link(&target, &path).map_err(Failure::of(format!("`{shown}` cannot be created")))?;
+        }
         links.push(Link { path, made });
     }
     let report = Report { program, links };
@@ -96,36 +90,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn layout(links: &[Link]) -> String {
     let mut out = String::new();
     for link in links {
-        let shown = inline(&link.path.display().to_string());
+        let shown = output::path(&link.path);
         let done = if link.made { "made" } else { "exists already" };
         _ = writeln!(out, "{shown}: {done}");
     }
     out
 }
 
-enum Found {
-    Nothing,
-    Ours,
-    Other,
-}
-
-fn look(path: &Path, program: &Path) -> Found {
-    match (fs::symlink_metadata(path), fs::canonicalize(path)) {
-        (Err(_), _) => Found::Nothing,
-        (_, Ok(target)) if target == program => Found::Ours,
-        _ => Found::Other,
-    }
-}
-
 /// Creates a temporary link and renames it, so that the name always leads to the old or the new
 /// one.
-fn link(program: &Path, path: &Path) -> io::Result<()> {
+pub(crate) fn link(program: &Path, path: &Path) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}", std::process::id()));
     let beside = PathBuf::from(beside);
-    #[cfg(unix)]
-    std::os::unix::fs::symlink(program, &beside)?;
-    #[cfg(not(unix))]
-    fs::copy(program, &beside).map(drop)?;
+    // Left behind by a run that was killed: in containers, process numbers repeat.
+    _ = fs::remove_file(&beside);
+    symlink(program, &beside)?;
     fs::rename(&beside, path).inspect_err(|_| _ = fs::remove_file(&beside))
 }

@@ -55,7 +55,6 @@ pub(crate) struct Args {
     output: Form,
 }
 
-/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
     /// For people
@@ -68,7 +67,6 @@ enum Form {
 
 /// The findings.
 #[derive(Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Report {
     findings: Vec<Finding>,
     /// The oldest kubelet that supports everything, as `1.N`; left out if none does.
@@ -81,7 +79,6 @@ struct Report {
 }
 
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Finding {
     #[serde(serialize_with = "output::as_shown")]
     severity: Severity,
@@ -100,7 +97,6 @@ struct Finding {
 }
 
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Need {
     provider: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,7 +111,6 @@ pub(crate) fn check(place: Configured, globals: &Globals) -> Result<ExitCode, Fa
     run(&Args { place, kubelet: None, ask_cluster: false, output: Form::Text }, globals)
 }
 
-/// Checks and reports.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let path = args.place.config(&globals.surroundings).map_err(|error| usage(&error))?;
     let mut report = Report::default();
@@ -124,9 +119,12 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         Ok(files) => {
             let (config, problems) = Config::review(&files, reading);
             report.findings = problems.iter().map(Finding::problem).collect();
-            report.look(args, &path, &config, globals);
+            // As far as a configuration with problems can be read.
+            let odd = config.lint(path.is_dir(), args.kubelet);
+            report.findings.extend(odd.iter().map(Finding::odd));
+            report.programs(args, &config, globals);
             if problems.is_empty() {
-                report.fill(args, &path, &config, globals)?;
+                report.needs(args, path.is_dir(), &config, globals)?;
             }
         }
         Err(faults) => report.findings = faults.problems.iter().map(Finding::problem).collect(),
@@ -149,22 +147,14 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
 }
 
 impl Report {
-    /// Adds oddities and missing parts, as far as a configuration with problems can be read.
-    fn look(&mut self, args: &Args, path: &Path, config: &Config, globals: &Globals) {
-        let odd = config.lint(path.is_dir(), args.kubelet);
-        self.findings.extend(odd.iter().map(Finding::odd));
-        self.programs(args, config, globals);
-    }
-
     /// Adds what a valid configuration needs.
-    fn fill(
+    fn needs(
         &mut self,
         args: &Args,
-        path: &Path,
+        from_folder: bool,
         config: &Config,
         globals: &Globals,
     ) -> Result<(), Failure> {
-        let from_folder = path.is_dir();
         let needs = config.requirements(from_folder);
         // `None` sorts below any number, but means more than any here.
         if needs.iter().all(|need| need.since.is_some()) {
@@ -190,8 +180,7 @@ impl Report {
         {
             let place = Place { file: Some(folder.into()), line: 0 };
             let message = "names a directory that does not exist".to_owned();
-            let finding = Finding::new(Severity::Error, &place, "--bin-dir", message);
-            self.findings.push(finding);
+            self.findings.push(Finding::new(Severity::Error, &place, "--bin-dir", message));
             return;
         }
         for provider in &config.providers {

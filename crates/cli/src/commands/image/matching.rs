@@ -67,20 +67,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         (_, true) => Reading::Proposal,
         _ => Reading::Kubelet,
     };
-    let pattern = Pattern::parse(&args.pattern).map_err(|wrong| {
-        Failure::failed(format!("`{}` is not a pattern", inline(&args.pattern)))
-            .note("cause", wrong.to_string())
-    })?;
-    let unusable = || format!("`{}` is not an image", inline(&args.image));
+    let no_pattern = format!("`{}` is not a pattern", inline(&args.pattern));
+    let pattern = Pattern::parse(&args.pattern).map_err(Failure::of(no_pattern))?;
+    let no_image = || format!("`{}` is not an image", inline(&args.image));
     let name = if args.literal {
         args.image.clone()
     } else {
-        normalise(&args.image)
-            .map_err(|wrong| Failure::failed(unusable()).note("cause", wrong.to_string()))?
+        normalise(&args.image).map_err(Failure::of(no_image()))?
     };
-    let parsed = Name::parse(&name).ok_or_else(|| {
-        Failure::failed(unusable()).note("cause", "use the form `host[:port][/path]`")
-    })?;
+    let parsed = Name::parse(&name)
+        .ok_or("use the form `host[:port][/path]`")
+        .map_err(Failure::of(no_image()))?;
     let because = pattern.mismatch(&parsed, reading);
     let matches = because.is_none();
     match (args.output.format, because) {

@@ -1,15 +1,15 @@
 //! `keyward image`: credentials for pulling images, outside the kubelet.
 //!
 //! ```text
-//! Place ──► Setup: Follow + Images ──► Found ──► credentials, explain
-//!     open                     lookup
+//! Place ──► Setup: ReloadingConfig + Images ──► Lookup ──► credentials, explain
+//!     open                                lookup
 //! ```
 
 mod answer;
 mod credentials;
 mod docker;
 pub(crate) mod explain;
-mod install;
+pub(crate) mod install;
 pub(crate) mod lint;
 mod matching;
 mod migrate;
@@ -45,7 +45,6 @@ enum Action {
     Migrate(migrate::Args),
 }
 
-/// Runs the subcommand.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     match &args.action {
         Action::Match(args) => matching::run(args),
@@ -60,9 +59,6 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
 impl Args {
     /// Whether providers may run, so that a signal has to stop them.
     pub(crate) fn runs_plugins(&self) -> bool {
-        !matches!(
-            self.action,
-            Action::Match(_) | Action::Lint(_) | Action::Install(_) | Action::Migrate(_)
-        )
+        matches!(self.action, Action::Credentials(_) | Action::Explain(_))
     }
 }

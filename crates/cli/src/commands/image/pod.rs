@@ -42,21 +42,17 @@ pub(crate) struct PodArgs {
 
 const HEADING: &str = "Pod (for providers with tokenAttributes)";
 
-/// A pod, and the source of its service account's data and tokens.
-pub(super) struct Puller {
-    pub(super) pod: Pod,
-    pub(super) accounts: Arc<dyn Accounts>,
-}
-
 impl PodArgs {
-    /// The given pod, if any. Reads what was not given from the cluster.
-    pub(super) fn find(&self, globals: &Globals) -> Result<Option<Puller>, Failure> {
+    /// The given pod, if any, and the source of its service account's data and tokens. Reads what was
+    /// not given from the cluster.
+    pub(super) fn find(&self, globals: &Globals) -> Result<Option<(Pod, Arc<Cluster>)>, Failure> {
         let said = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let (name, account) = (said(&self.pod), said(&self.service_account));
         if name.is_none() && account.is_none() {
             return Ok(None);
         }
-        let cluster = Cluster::open(globals)?;
+        let server = Server::open(&server::Args::default(), globals)?;
+        let cluster = Cluster { server, known: Mutex::default() };
         let mut pod = Pod {
             namespace: globals.target()?.namespace,
             name: name.unwrap_or_default(),
@@ -66,7 +62,7 @@ impl PodArgs {
         if !pod.name.is_empty() && (pod.uid.is_empty() || pod.service_account.is_empty()) {
             cluster.complete(&mut pod)?;
         }
-        Ok(Some(Puller { pod, accounts: Arc::new(cluster) }))
+        Ok(Some((pod, Arc::new(cluster))))
     }
 }
 
@@ -74,18 +70,13 @@ impl PodArgs {
 const BELIEVED: Duration = Duration::from_secs(10);
 
 /// The cluster of the current context.
-struct Cluster {
+pub(super) struct Cluster {
     server: Server,
     /// By namespace and name, with the time of reading.
     known: Mutex<HashMap<(String, String), (Duration, Account)>>,
 }
 
 impl Cluster {
-    fn open(globals: &Globals) -> Result<Self, Failure> {
-        let server = Server::open(&server::Args::default(), globals)?;
-        Ok(Self { server, known: Mutex::default() })
-    }
-
     /// Fills in what was not given of a pod.
     fn complete(&self, pod: &mut Pod) -> Result<(), Failure> {
         let path = path(&pod.namespace, "pods", &pod.name)?;

@@ -36,7 +36,8 @@ pub(crate) fn usage(error: &Error) -> Failure {
 pub(crate) struct Setup {
     follow: ReloadingConfig,
     images: Arc<Images>,
-    pod: Option<Pod>,
+    /// The pod that pulls, if given.
+    pub(super) pod: Option<Pod>,
 }
 
 impl Setup {
@@ -53,14 +54,13 @@ impl Setup {
     ) -> Result<Self, Failure> {
         let path = place.config(&globals.surroundings).map_err(|error| usage(&error))?;
         let mut images = images(place, globals);
-        let puller = pod.find(globals)?;
-        if let Some(puller) = &puller {
-            images = images.with_accounts(Arc::clone(&puller.accounts));
+        let (pod, accounts) = pod.find(globals)?.unzip();
+        if let Some(accounts) = accounts {
+            images = images.with_accounts(accounts);
         }
         let reading = place.reading(&globals.surroundings).map_err(|error| usage(&error))?;
         let (clock, observer) = (Arc::new(SystemClock), Arc::new(NoopObserver));
         let follow = ReloadingConfig::new(reading, path, ReloadPace::default(), clock, observer);
-        let pod = puller.map(|puller| puller.pod);
         let setup = Self { follow, images: Arc::new(images), pod };
         setup.config()?;
         Ok(setup)
@@ -77,7 +77,7 @@ impl Setup {
 
     /// The logins for an image under the configuration in force.
     pub(crate) fn lookup(&self, image: &str) -> Result<Lookup, Failure> {
-        Ok(self.images.lookup(&*self.config()?, image, self.pod())?)
+        Ok(self.images.lookup(&*self.config()?, image, self.pod.as_ref())?)
     }
 
     /// Tells a person at the terminal that providers are asked about these images, if it takes long.
@@ -86,11 +86,6 @@ impl Setup {
             [image] => format!("the image credential providers, for `{}`", inline(image)),
             many => format!("the image credential providers, for {} images", many.len()),
         })
-    }
-
-    /// The pod that pulls, if given.
-    pub(crate) fn pod(&self) -> Option<&Pod> {
-        self.pod.as_ref()
     }
 
     /// The [`Images`] that asks the providers.

@@ -22,12 +22,8 @@ use crate::{
 /// How many images are looked up at the same time; further lines wait. Each has a thread.
 const AT_ONCE: usize = 1000;
 
-/// An event for the thread that prints.
-enum Event {
-    Answer(String, Result<Lookup, Failure>),
-    /// Stdin cannot be read any further.
-    Broken(io::Error),
-}
+/// An image with its answer, or why stdin cannot be read any further: for the thread that prints.
+type Event = io::Result<(String, Result<Lookup, Failure>)>;
 
 /// Answers every line until stdin ends, in the order in which the answers arrive. The configuration
 /// may change meanwhile.
@@ -41,8 +37,8 @@ pub(super) fn run(setup: Setup) -> Result<ExitCode, Failure> {
     let mut broken = None;
     for event in events {
         let (image, result) = match event {
-            Event::Answer(image, result) => (image, result),
-            Event::Broken(error) => {
+            Ok(answer) => answer,
+            Err(error) => {
                 broken = Some(error);
                 continue;
             }
@@ -66,7 +62,7 @@ fn read(setup: &Arc<Setup>, tell: &Sender<Event>, take: &SyncSender<()>) {
         let line = match line {
             Ok(line) => String::from_utf8_lossy(&line).trim().to_owned(),
             Err(error) => {
-                _ = tell.send(Event::Broken(error));
+                _ = tell.send(Err(error));
                 return;
             }
         };
@@ -96,7 +92,7 @@ impl Reply {
     fn send(&mut self, result: Result<Lookup, Failure>) {
         self.given = true;
         // If stdout was closed, the answer has nowhere to go.
-        _ = self.tell.send(Event::Answer(std::mem::take(&mut self.image), result));
+        _ = self.tell.send(Ok((std::mem::take(&mut self.image), result)));
     }
 }
 

@@ -4,13 +4,13 @@ use std::{
     ffi::OsStr,
     fs::{self, DirBuilder, File, OpenOptions},
     io,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, symlink},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
 use rustix::fs::OFlags;
 
-use crate::{failure::Failure, output::inline, trusted};
+use crate::{commands::image::install, failure::Failure, output, trusted};
 
 /// Where it is unless told otherwise.
 pub(super) const DEFAULT: &str = "/opt/keyward";
@@ -34,14 +34,10 @@ const LOCK: &str = ".lock";
 pub(super) struct NodeDir {
     /// The directory on the node; the kubelet must see it under the same path
     #[arg(long = "dir", value_name = "DIR", default_value = DEFAULT)]
-    path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 impl NodeDir {
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The link to the version in use.
     pub(super) fn current(&self) -> PathBuf {
         self.path.join(CURRENT)
@@ -72,7 +68,7 @@ impl NodeDir {
         loop {
             // A removal may be faster than each of these steps.
             let is_other = || fs::symlink_metadata(&self.path).is_ok_and(|found| !found.is_dir());
-            match DirBuilder::new().recursive(true).mode(0o755).create(&self.path) {
+            match create_dir(&self.path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !is_other() => {
                     continue;
                 }
@@ -99,7 +95,7 @@ impl NodeDir {
     /// Makes this version the one in use. `current` always leads to the old or the new one.
     pub(super) fn switch_to(&self, name: &str) -> Result<(), Failure> {
         let link = self.current();
-        replace_link(&Path::new(VERSIONS).join(name), &link).map_err(failed("replace", &link))
+        install::link(&Path::new(VERSIONS).join(name), &link).map_err(failed("replace", &link))
     }
 
     /// Removes every version but these, and what an interrupted installation left behind.
@@ -167,12 +163,9 @@ fn remove(path: &Path) -> io::Result<()> {
     unless_missing(if is_dir { fs::remove_dir_all(path) } else { fs::remove_file(path) })
 }
 
-/// Creates a link beside `path` and renames it, so that the name always leads somewhere.
-fn replace_link(target: &Path, path: &Path) -> io::Result<()> {
-    let beside = path.with_extension(format!("{}.new", std::process::id()));
-    let _ = fs::remove_file(&beside);
-    symlink(target, &beside)?;
-    fs::rename(&beside, path).inspect_err(|_| _ = fs::remove_file(&beside))
+/// Creates a directory that everybody can read, with those above it.
+pub(super) fn create_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o755).create(path)
 }
 
 /// Whether this open file is the one at `path`.
@@ -194,11 +187,8 @@ pub(super) fn unless_missing(result: io::Result<()>) -> io::Result<()> {
 }
 
 /// What could not be done with a path.
-pub(super) fn failed<'a>(what: &'a str, path: &'a Path) -> impl Fn(io::Error) -> Failure + 'a {
-    move |error| {
-        Failure::failed(format!("cannot {what} `{}`", inline(&path.display().to_string())))
-            .note("cause", error.to_string())
-    }
+pub(super) fn failed(what: &str, path: &Path) -> impl Fn(io::Error) -> Failure + use<> {
+    Failure::of(format!("cannot {what} `{}`", output::path(path)))
 }
 
 #[cfg(test)]
@@ -229,6 +219,6 @@ mod tests {
                 scope.spawn(change);
             }
         });
-        assert!(!dir.path().exists());
+        assert!(!dir.path.exists());
     }
 }

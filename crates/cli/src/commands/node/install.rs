@@ -1,9 +1,9 @@
 //! `keyward node install`: a new version beside the old one, tested, then switched to in one step.
 
 use std::{
-    fs::{self, DirBuilder, OpenOptions},
+    fs::{self, OpenOptions},
     io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, symlink},
+    os::unix::fs::{OpenOptionsExt as _, symlink},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -12,7 +12,7 @@ use keyward_agent::store::digest_of;
 use keyward_process::file::{self, Limits};
 
 use super::{
-    dir::{BIN, KUBELET, NodeDir, PROVIDERS, failed, unless_missing},
+    dir::{BIN, KUBELET, NodeDir, PROVIDERS, create_dir, failed, unless_missing},
     program::Program,
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
     failure::Failure,
     flags,
     globals::Globals,
-    output::{self, inline},
+    output,
 };
 
 /// Install this program, the providers and their configuration on this node
@@ -71,11 +71,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let version = Version::collect(args, globals)?;
     let before = dir.version();
     let versions = dir.versions();
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(&versions)
-        .map_err(failed("create", &versions))?;
+    create_dir(&versions).map_err(failed("create", &versions))?;
     let kept: Vec<&str> = before.as_deref().into_iter().collect();
     dir.remove_versions_but(&kept)?;
     let path = versions.join(&version.name);
@@ -84,8 +80,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     } else {
         let new = versions.join(format!(".{}.new", version.name));
         version.write(&new)?;
-        let checked = check(args, &new, globals);
-        checked
+        check(args, &new, globals)
             .and_then(|()| fs::rename(&new, &path).map_err(failed("create", &path)))
             .inspect_err(|_| _ = fs::remove_dir_all(&new))?;
         dir.switch_to(&version.name)?;
@@ -93,7 +88,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     if args.request_restart {
         request_restart(dir, &version)?;
     }
-    let shown = inline(&dir.path().display().to_string());
+    let shown = output::path(&dir.path);
     output::tell(&match before {
         Some(before) if before == version.name => format!("`{before}` is installed in `{shown}`\n"),
         Some(before) => format!("installed `{}` in `{shown}`, was `{before}`\n", version.name),
@@ -151,9 +146,7 @@ impl Version {
     /// Writes all files to this directory, which must not exist.
     fn write(&self, dir: &Path) -> Result<(), Failure> {
         let _ = fs::remove_dir_all(dir);
-        let mut builder = DirBuilder::new();
-        let made = builder.recursive(true).mode(0o755).create(dir.join(BIN));
-        made.map_err(failed("create", dir))?;
+        create_dir(&dir.join(BIN)).map_err(failed("create", dir))?;
         for (name, content) in &self.files {
             let path = dir.join(name);
             write(&path, content).map_err(failed("write", &path))?;

@@ -35,7 +35,6 @@ enum Action {
     Withdraw(withdraw::Args),
 }
 
-/// Runs the subcommand.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     match &args.action {
         Action::Install(args) => install::run(args, globals),

@@ -6,11 +6,7 @@ use super::{
     dir::{NodeDir, failed, unless_missing},
     kubelet::{self, Use},
 };
-use crate::{
-    failure::Failure,
-    flags,
-    output::{self, inline},
-};
+use crate::{failure::Failure, flags, output};
 
 /// Remove everything that `install` created on this node
 ///
@@ -30,14 +26,13 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let dir = &args.dir;
-    let shown = inline(&dir.path().display().to_string());
-    if dir.path().exists() {
-        let lock = dir.lock()?;
+    let shown = output::path(&dir.path);
+    if dir.path.exists() {
+        let _lock = dir.lock()?;
         let request = dir.request();
         unless_missing(fs::remove_file(&request)).map_err(failed("remove", &request))?;
         unused(args, &shown)?;
         dir.remove_all()?;
-        drop(lock);
     }
     output::tell(&format!("removed everything from `{shown}`\n"));
     Ok(())
@@ -45,7 +40,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 /// Fails unless no kubelet uses the directory.
 fn unused(args: &Args, shown: &str) -> Result<(), Failure> {
-    let why = match kubelet::use_of(args.dir.path()) {
+    let why = match kubelet::use_of(&args.dir.path) {
         Ok(Use::Unused) => return Ok(()),
         Ok(Use::Used(pid)) => {
             return Err(Failure::failed(format!("the kubelet, process {pid}, still uses `{shown}`"))

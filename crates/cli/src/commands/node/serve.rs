@@ -97,7 +97,7 @@ impl Page {
         match *last {
             Some((when, is_used)) if now < when + KEPT => is_used,
             _ => {
-                let is_used = matches!(kubelet::use_of(self.dir.path()), Ok(Use::Used(_)));
+                let is_used = matches!(kubelet::use_of(&self.dir.path), Ok(Use::Used(_)));
                 *last = Some((now, is_used));
                 is_used
             }

@@ -1,6 +1,6 @@
 //! `keyward node withdraw`: lets a `DaemonSet` remove Keyward from its nodes before it is deleted.
 
-use std::time::Duration;
+use std::{str::FromStr as _, time::Duration};
 
 use http::{Request, header};
 use serde_json::Value;
@@ -26,7 +26,8 @@ pub(super) struct Args {
     name: String,
 
     /// The change to the `DaemonSet`, as a JSON merge patch
-    #[arg(long, value_name = "JSON", value_parser = json)]
+    // Without a parser of its own, clap would take any text for a JSON string.
+    #[arg(long, value_name = "JSON", value_parser = Value::from_str)]
     patch: Value,
 }
 
@@ -37,7 +38,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let patch = Request::patch(&url).header(header::CONTENT_TYPE, "application/merge-patch+json");
     let mut object = server.ask_json(patch, Some(&args.patch))?;
     let mut told = String::new();
-    while let Some(left) = Progress::of(&object).left() {
+    while let Some(left) = left(&object) {
         if left != told {
             output::tell(&format!("waiting for `{}`: {left}\n", inline(&args.name)));
             told = left;
@@ -49,45 +50,35 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     Ok(())
 }
 
-fn json(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| error.to_string())
-}
-
-/// How far a rollout is, by the numbers that `kubectl rollout status` compares.
-struct Progress {
-    is_observed: bool,
-    wanted: u64,
-    updated: u64,
-    available: u64,
-}
-
-impl Progress {
-    fn of(object: &Value) -> Self {
-        let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
-        Self {
-            is_observed: number("/status/observedGeneration") >= number("/metadata/generation"),
-            wanted: number("/status/desiredNumberScheduled"),
-            updated: number("/status/updatedNumberScheduled"),
-            available: number("/status/numberAvailable"),
-        }
+/// What has to happen before a rollout is complete, by the numbers that `kubectl rollout status` compares.
+fn left(object: &Value) -> Option<String> {
+    let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+    if number("/status/observedGeneration") < number("/metadata/generation") {
+        return Some("the change has not been noticed yet".to_owned());
     }
-
-    /// What has to happen before the rollout is complete.
-    fn left(&self) -> Option<String> {
-        let Self { wanted, updated, available, .. } = self;
-        if !self.is_observed {
-            return Some("the change has not been noticed yet".to_owned());
-        }
-        let done = (*updated).min(*available);
-        (done < *wanted).then(|| format!("{done} of {wanted} nodes are done"))
-    }
+    let wanted = number("/status/desiredNumberScheduled");
+    let done = number("/status/updatedNumberScheduled").min(number("/status/numberAvailable"));
+    (done < wanted).then(|| format!("{done} of {wanted} nodes are done"))
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::{Args as _, FromArgMatches as _};
     use serde_json::json;
 
-    use super::*;
+    use super::Args;
+
+    #[test]
+    fn a_patch_is_json() {
+        let command = Args::augment_args(clap::Command::new("withdraw"));
+        let parse = |patch| {
+            let found =
+                command.clone().try_get_matches_from(["withdraw", "x", "--patch", patch])?;
+            Args::from_arg_matches(&found)
+        };
+        assert_eq!(parse(r#"{"spec":{}}"#).unwrap().patch, json!({ "spec": {} }));
+        assert!(parse("{oops").is_err());
+    }
 
     #[test]
     fn a_rollout_is_complete_when_every_new_pod_is_available() {
@@ -102,13 +93,12 @@ mod tests {
                 },
             })
         };
-        let left = |observed, updated, available| {
-            Progress::of(&object(observed, updated, available)).left()
-        };
+        let left =
+            |observed, updated, available| super::left(&object(observed, updated, available));
         assert_eq!(left(1, 3, 3).unwrap(), "the change has not been noticed yet");
         assert_eq!(left(2, 1, 3).unwrap(), "1 of 3 nodes are done");
         assert_eq!(left(2, 3, 2).unwrap(), "2 of 3 nodes are done");
         assert_eq!(left(2, 3, 3), None);
-        assert!(Progress::of(&json!({"metadata": {"generation": 1}})).left().is_some());
+        assert!(super::left(&json!({"metadata": {"generation": 1}})).is_some());
     }
 }

@@ -65,20 +65,39 @@ fn fill(into: &mut Explanation, globals: &Globals, show_args: bool) -> Result<()
 
 /// After a failed resolution: the entries that flags and context name, if they exist.
 fn guess(into: &mut Explanation, globals: &Globals, config: &Kubeconfig) {
-    into.context = into.context.take().filter(|name| !name.is_empty());
-    let context = config.contexts.iter().find(|c| Some(&c.name) == into.context.as_ref());
-    let overrides = globals.overrides();
-    let name = overrides.cluster.or_else(|| context.map(|c| c.value.cluster.clone()));
-    let named = config.clusters.iter().find(|c| Some(&c.name) == name.as_ref());
+    let chosen = Chosen::new(globals, config);
+    into.context = Some(chosen.context).filter(|name| !name.is_empty());
+    let named = config.clusters.iter().find(|named| named.name == chosen.cluster);
     into.cluster = named.map(|named| Cluster {
         // Its file has not been read.
         own_certificate_authority: !named.value.certificate_authority.is_empty()
             || !named.value.certificate_authority_data.is_empty(),
         ..cluster(named)
     });
-    let name = overrides.user.or_else(|| context.map(|c| c.value.user.clone()));
-    let named = config.users.iter().find(|u| Some(&u.name) == name.as_ref());
-    into.user = named.map(user);
+    into.user = config.users.iter().find(|named| named.name == chosen.user).map(user);
+}
+
+/// The names that flags and context choose, whether or not their entries exist.
+pub(in crate::commands) struct Chosen {
+    pub(in crate::commands) context: String,
+    pub(in crate::commands) cluster: String,
+    pub(in crate::commands) user: String,
+}
+
+impl Chosen {
+    pub(in crate::commands) fn new(globals: &Globals, config: &Kubeconfig) -> Self {
+        let overrides = globals.overrides();
+        let context = overrides.context.unwrap_or_else(|| config.current_context.clone());
+        let entry = config.contexts.iter().find(|entry| entry.name == context);
+        let (cluster, user) = entry
+            .map(|entry| (entry.value.cluster.clone(), entry.value.user.clone()))
+            .unwrap_or_default();
+        Self {
+            context,
+            cluster: overrides.cluster.unwrap_or(cluster),
+            user: overrides.user.unwrap_or(user),
+        }
+    }
 }
 
 fn cluster(named: &Named<kubeconfig::Cluster>) -> Cluster {

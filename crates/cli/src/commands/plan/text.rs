@@ -75,18 +75,11 @@ fn overview(explanation: &Explanation) -> Vec<(&'static str, String)> {
     if !files.is_empty() {
         rows.push(("files", files.join("\n")));
     }
-    if let Some(context) = &explanation.context {
-        rows.push(("context", inline(context)));
-    }
-    if let Some(cluster) = &explanation.cluster {
-        rows.push(("cluster", cluster_text(cluster)));
-    }
-    if let Some(user) = &explanation.user {
-        rows.push(("user", user_text(user)));
-    }
-    if let Some(namespace) = &explanation.namespace {
-        rows.push(("namespace", inline(namespace)));
-    }
+    let Explanation { context, cluster, user, namespace, .. } = explanation;
+    rows.extend(context.as_deref().map(|context| ("context", inline(context))));
+    rows.extend(cluster.as_ref().map(|cluster| ("cluster", cluster_text(cluster))));
+    rows.extend(user.as_ref().map(|user| ("user", user_text(user))));
+    rows.extend(namespace.as_deref().map(|namespace| ("namespace", inline(namespace))));
     rows
 }
 
@@ -149,21 +142,15 @@ fn credential(source: &Source) -> String {
 fn plugin_rows(plugin: &Plugin) -> Vec<(&'static str, String)> {
     let mut rows = program_rows(&plugin.resolved);
     if !plugin.args.is_empty() {
-        rows.push((
-            "arguments",
-            plugin.args.iter().map(|arg| quote(arg)).collect::<Vec<_>>().join(" "),
-        ));
+        let args: Vec<_> = plugin.args.iter().map(|arg| quote(arg)).collect();
+        rows.push(("arguments", args.join(" ")));
     }
-    if let Some(found) = &plugin.environment {
-        rows.push(("environment", environment(found)));
-    }
+    rows.extend(plugin.environment.as_ref().map(|found| ("environment", environment(found))));
     rows.push(("policy", policy(&plugin.policy)));
     rows.push(("version", plugin.api_version.clone()));
     rows.push(("interactive", interactive_text(&plugin.interactive)));
     rows.extend(time_limit(plugin.time_limit.as_ref(), plugin.attended));
-    if let Some(agent) = &plugin.agent {
-        rows.push(("agent", agent_text(agent)));
-    }
+    rows.extend(plugin.agent.as_ref().map(|agent| ("agent", agent_text(agent))));
     if !plugin.install_hint.is_empty() {
         rows.push(("install hint", plugin.install_hint.trim_end().to_owned()));
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keyward_process::clock::Clock;
+use keyward_process::clock::{Clock as _, SystemClock};
 use keyward_protocol::exec::{Form, Version};
 
 use super::{
@@ -11,12 +11,29 @@ use super::{
     judge,
     question::Question,
     report::{Check, Report},
-    run::{self, Plugin, crowd},
-    terminal::{Person, Seat, Visit},
+    run::{self, Plugin},
+    terminal::{self, Person, Visit},
 };
 
 /// One run and its result.
 type Run = run::Run<Given>;
+
+/// The checks that apply to exec plugins.
+const CHECKS: [Check; 13] = [
+    Check::Start,
+    Check::Versions,
+    Check::Stdout,
+    Check::Credential,
+    Check::Expiry,
+    Check::Certificate,
+    Check::Secrets,
+    Check::Failure,
+    Check::Requests,
+    Check::Stdin,
+    Check::Terminal,
+    Check::Concurrency,
+    Check::Timing,
+];
 
 /// Long enough for a person to notice with every command.
 const SLOW: Duration = Duration::from_secs(5);
@@ -27,15 +44,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// An examination of a plugin.
 pub(super) struct ExecExam<'a> {
     plugin: &'a Plugin,
-    at_once: usize,
-    clock: &'a dyn Clock,
     report: Report,
 }
 
 impl<'a> ExecExam<'a> {
     /// Prepares an examination.
-    pub(super) fn new(plugin: &'a Plugin, at_once: usize, clock: &'a dyn Clock) -> Self {
-        Self { plugin, at_once, clock, report: Report::new(&plugin.name) }
+    pub(super) fn new(plugin: &'a Plugin) -> Self {
+        Self { plugin, report: Report::new(&plugin.name, &CHECKS) }
     }
 
     /// Asks everything, unless the plugin hangs or does not start.
@@ -124,7 +139,7 @@ impl<'a> ExecExam<'a> {
     /// There is a terminal, but the request says not to prompt.
     fn ask_unasked_at_terminal(&mut self, version: Version, base: &Run, budget: Duration) {
         let question = Question::plain(version, self.plugin.form).named("told not to ask anybody");
-        let Some(visit) = self.visit(&question, budget, None) else {
+        let Some(visit) = self.visit(&question, budget, Person::NOBODY) else {
             return;
         };
         if matches!(visit.run.outcome, Outcome::Hung) {
@@ -144,7 +159,7 @@ impl<'a> ExecExam<'a> {
             lines: &self.plugin.answers,
             patience: base.took.saturating_mul(5).max(PATIENCE),
         };
-        let Some(visit) = self.visit(&question, self.plugin.budget, Some(person)) else {
+        let Some(visit) = self.visit(&question, self.plugin.budget, person) else {
             return;
         };
         match (&visit.run.outcome, &base.outcome) {
@@ -175,7 +190,7 @@ impl<'a> ExecExam<'a> {
     /// Clients do not wait for each other.
     fn ask_crowd(&mut self, version: Version, base: &Run) {
         let question = Question::plain(version, self.plugin.form).named("asked many times at once");
-        let runs = crowd(self.at_once, || self.plugin.alone(&question));
+        let runs = self.plugin.crowd(|| self.plugin.alone(&question));
         self.report.compare_crowd(&runs, base);
         for run in &runs {
             self.report.keep(run);
@@ -187,11 +202,10 @@ impl<'a> ExecExam<'a> {
         &mut self,
         question: &Question,
         budget: Duration,
-        person: Option<Person<'_>>,
+        person: Person<'_>,
     ) -> Option<Visit> {
         self.plugin.progress.say(&question.name);
-        let visit = Seat::take().and_then(|seat| seat.ask(self.plugin, question, budget, person));
-        match visit {
+        match terminal::visit(self.plugin, question, budget, person) {
             Ok(visit) => {
                 self.report.keep(&visit.run);
                 if !visit.restored {
@@ -215,8 +229,11 @@ impl<'a> ExecExam<'a> {
         self.report.take_in(run, self.plugin.budget, ", without a terminal")?;
         match &run.outcome {
             // Faults of the plain questions are not reported again for the others.
-            Outcome::Wrong { check, what, .. } if !versioned => {
+            Outcome::Wrong { check, what, also, .. } if !versioned => {
                 self.report.fail_once(*check, run, what);
+                if let Some((check, what)) = also {
+                    self.report.fail_once(*check, run, what);
+                }
             }
             outcome => self.judge(outcome),
         }
@@ -241,7 +258,7 @@ impl<'a> ExecExam<'a> {
             _ => {}
         }
         if let Some(given) = outcome.answer() {
-            judge::answer(&given.answer, self.clock.now(), &mut self.report);
+            judge::answer(&given.answer, SystemClock.now(), &mut self.report);
         }
     }
 }

@@ -21,15 +21,19 @@ use std::{
 };
 
 use clap::Subcommand;
-use keyward_host::{Environment, redact::redact};
-use keyward_process::clock::SystemClock;
+use keyward_host::Environment;
 use keyward_process::file::{self, Limits};
 use keyward_protocol::Secret;
 use zeroize::Zeroizing;
 
 use self::{exam::ExecExam, run::Plugin};
 use crate::{
-    failure::Failure, flags, globals::Globals, output, output::Output, progress::Progress, signals,
+    failure::Failure,
+    flags,
+    globals::Globals,
+    output::{Output, Style},
+    progress::Progress,
+    signals,
 };
 
 /// For authors of plugins
@@ -122,29 +126,23 @@ fn test(args: &TestArgs, globals: &Globals) -> Result<ExitCode, Failure> {
     }
     signals::watch();
     let plugin = plugin(args, globals)?;
-    let at_once = usize::from(args.at_once);
     let report = match &args.image {
         Some(image) => {
             let proposal = globals.flags.proposal_form;
-            image::ImageExam::new(&plugin, image, at_once, proposal)?.run()
+            image::ImageExam::new(&plugin, image, proposal)?.run()
         }
         None if args.signer => {
             if !plugin.args.is_empty() {
                 return Err(Failure::usage("a signer is started without arguments")
                     .hint("configure it with `--config NAME=VALUE`"));
             }
-            let rules = globals.rules()?;
-            signer::SignerExam::new(&plugin, at_once, &args.config, rules, &globals.surroundings)
-                .run()
+            signer::SignerExam::new(&plugin, &args.config, globals)?.run()
         }
-        None => ExecExam::new(&plugin, at_once, &SystemClock).run(),
+        None => ExecExam::new(&plugin).run(),
     };
     plugin.progress.clear();
-    let text = match args.output.format {
-        output::Format::Json => report.json(),
-        output::Format::Text => report.text(output::Style::of_stdout(globals)),
-    };
-    output::print(&redact(&text))?;
+    let style = Style::of_stdout(globals);
+    args.output.print_redacted(&report.document(), || report.text(style))?;
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -174,6 +172,7 @@ fn plugin(args: &TestArgs, globals: &Globals) -> Result<Plugin, Failure> {
         args: rest.to_vec(),
         env: environment(globals),
         budget: globals.flags.plugin_timeout.unwrap_or(PATIENCE),
+        at_once: usize::from(args.at_once),
         form: globals.flags.form(),
         progress: Progress::new("testing"),
         answers,

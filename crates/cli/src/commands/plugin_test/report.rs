@@ -1,6 +1,6 @@
 //! The findings, and their layout.
 
-use std::{collections::BTreeMap, ffi::OsStr, time::Duration};
+use std::{collections::BTreeMap, ffi::OsStr, fmt, time::Duration};
 
 use keyward_protocol::Secret;
 use serde::Serialize;
@@ -44,41 +44,10 @@ pub(super) enum Check {
     Timing,
 }
 
-impl Check {
-    const ALL: [Self; 13] = [
-        Self::Start,
-        Self::Versions,
-        Self::Stdout,
-        Self::Credential,
-        Self::Expiry,
-        Self::Certificate,
-        Self::Secrets,
-        Self::Failure,
-        Self::Requests,
-        Self::Stdin,
-        Self::Terminal,
-        Self::Concurrency,
-        Self::Timing,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Versions => "versions",
-            Self::Stdout => "stdout",
-            Self::Credential => "credential",
-            Self::Expiry => "expiry",
-            Self::Certificate => "certificate",
-            Self::Signatures => "signatures",
-            Self::Resident => "resident",
-            Self::Secrets => "secrets",
-            Self::Failure => "failure",
-            Self::Requests => "requests",
-            Self::Stdin => "stdin",
-            Self::Terminal => "terminal",
-            Self::Concurrency => "concurrency",
-            Self::Timing => "timing",
-        }
+/// The name in JSON, for text too.
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 
@@ -96,18 +65,8 @@ enum Verdict {
     Fail,
 }
 
-impl Verdict {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Skip => "skip",
-            Self::Pass => "pass",
-            Self::Warn => "warn",
-            Self::Fail => "FAIL",
-        }
-    }
-}
-
 /// All findings about a plugin.
+#[derive(Default)]
 pub(super) struct Report {
     plugin: String,
     checks: &'static [Check],
@@ -121,22 +80,10 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// An empty report.
-    pub(super) fn new(plugin: &OsStr) -> Self {
-        Self::of(plugin, &Check::ALL)
-    }
-
-    /// An empty report with some of the checks, in order.
-    pub(super) fn of(plugin: &OsStr, checks: &'static [Check]) -> Self {
+    /// An empty report with these checks, in order.
+    pub(super) fn new(plugin: &OsStr, checks: &'static [Check]) -> Self {
         let plugin = plugin.to_string_lossy().into_owned();
-        Self {
-            plugin,
-            checks,
-            findings: BTreeMap::new(),
-            secrets: Vec::new(),
-            shown: Vec::new(),
-            times: Vec::new(),
-        }
+        Self { plugin, checks, ..Self::default() }
     }
 
     /// Records that a check passed, unless it has a worse result.
@@ -214,13 +161,14 @@ impl Report {
             let verdict = self.verdict(check);
             counts[verdict as usize] += 1;
             let word = match verdict {
-                Verdict::Fail => style.error(verdict.word()),
-                Verdict::Warn => style.warning(verdict.word()),
-                _ => verdict.word().to_owned(),
+                Verdict::Fail => style.error("FAIL"),
+                Verdict::Warn => style.warning("warn"),
+                Verdict::Pass => "pass".to_owned(),
+                Verdict::Skip => "skip".to_owned(),
             };
             let messages = self.messages(check);
             let first = messages.first().copied().unwrap_or("not reached");
-            lines.push(format!("  {word}  {:<12} {first}", check.name()));
+            lines.push(format!("  {word}  {check:<12} {first}"));
             for message in messages.iter().skip(1) {
                 lines.push(format!("  {:<4}  {:<12} {message}", "", ""));
             }
@@ -233,8 +181,8 @@ impl Report {
         lines.join("\n")
     }
 
-    /// The report as JSON; docs/plugin-authors.md has the schema.
-    pub(super) fn json(&self) -> String {
+    /// The report for JSON; docs/plugin-authors.md has the schema.
+    pub(super) fn document(&self) -> impl Serialize {
         #[derive(Serialize)]
         struct Whole<'a> {
             plugin: &'a str,
@@ -252,10 +200,6 @@ impl Report {
             verdict: self.verdict(check),
             messages: self.messages(check),
         });
-        let whole = Whole { plugin: &self.plugin, passed: self.passed(), checks: checks.collect() };
-        // Strings and lists always have a JSON form.
-        let mut text = serde_json::to_string_pretty(&whole).unwrap_or_default();
-        text.push('\n');
-        text
+        Whole { plugin: &self.plugin, passed: self.passed(), checks: checks.collect() }
     }
 }

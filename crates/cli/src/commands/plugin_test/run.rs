@@ -22,6 +22,8 @@ pub(super) struct Plugin {
     pub(super) env: Vec<(OsString, OsString)>,
     /// How long one run may take.
     pub(super) budget: Duration,
+    /// How many runs to start at the same time.
+    pub(super) at_once: usize,
     /// The form of the requests.
     pub(super) form: Form,
     /// Shown while the questions are asked.
@@ -57,6 +59,14 @@ impl Plugin {
         let invocation = Invocation { stdin, ..self.invocation(REQUEST_VARIABLE, text) };
         let result = runner::run(&invocation, &Cancel::default());
         Run::new(question, result)
+    }
+
+    /// Asks many times at once.
+    pub(super) fn crowd<T: Send>(&self, ask: impl Fn() -> T + Sync) -> Vec<T> {
+        thread::scope(|scope| {
+            let runs: Vec<_> = (0..self.at_once).map(|_| scope.spawn(&ask)).collect();
+            runs.into_iter().filter_map(|run| run.join().ok()).collect()
+        })
     }
 
     /// An unattended run with this request in this variable.
@@ -119,14 +129,6 @@ impl Run<Given> {
         let result = result.map(|output| runner::Output { stderr: screen.clone(), ..output });
         Self { shown: screen, ..Self::new(question, result) }
     }
-}
-
-/// Asks many times at once.
-pub(super) fn crowd<T: Send>(count: usize, ask: impl Fn() -> T + Sync) -> Vec<T> {
-    thread::scope(|scope| {
-        let runs: Vec<_> = (0..count).map(|_| scope.spawn(&ask)).collect();
-        runs.into_iter().filter_map(|run| run.join().ok()).collect()
-    })
 }
 
 /// The last line that was shown, made safe to print.

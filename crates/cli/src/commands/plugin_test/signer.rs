@@ -23,8 +23,10 @@ use zeroize::Zeroizing;
 
 use super::{
     report::{Check, Report},
-    run::{Plugin, crowd},
+    run::Plugin,
 };
+use crate::{failure::Failure, globals::Globals};
+
 /// Long enough for a person to notice with every connection.
 const SLOW: Duration = Duration::from_secs(5);
 
@@ -49,7 +51,6 @@ const TEXT: &[u8] = b"keyward plugin test: of no use to anybody";
 /// An examination of a signer.
 pub(super) struct SignerExam<'a> {
     plugin: &'a Plugin,
-    at_once: usize,
     configuration: Configuration,
     rules: Rules,
     surroundings: &'a Surroundings,
@@ -70,26 +71,23 @@ enum Outcome {
 impl<'a> SignerExam<'a> {
     pub(super) fn new(
         plugin: &'a Plugin,
-        at_once: usize,
         entries: &[(String, Secret)],
-        rules: Rules,
-        surroundings: &'a Surroundings,
-    ) -> Self {
+        globals: &'a Globals,
+    ) -> Result<Self, Failure> {
         let mut configuration = Configuration::default();
         for (name, value) in entries {
             configuration.set(name, value.clone());
         }
         let path = plugin.program.display().to_string();
         configuration.set("pathExec", Secret::new(path));
-        Self {
+        Ok(Self {
             plugin,
-            at_once,
             configuration,
-            rules,
-            surroundings,
-            report: Report::of(&plugin.name, &CHECKS),
+            rules: globals.rules()?,
+            surroundings: &globals.surroundings,
+            report: Report::new(&plugin.name, &CHECKS),
             shown: Vec::new(),
-        }
+        })
     }
 
     /// Asks everything, unless there is no certificate to start with.
@@ -230,16 +228,8 @@ impl<'a> SignerExam<'a> {
             ("asked something unreadable", "{\"kind\":"),
             ("asked in an unknown kind", other.as_str()),
         ] {
-            match self.ask(text, Stdin::Closed) {
-                Outcome::Refused => {}
-                Outcome::Answered(_) => self.report.fail(
-                    Check::Requests,
-                    format!("{what}, it answers as if it were something else"),
-                ),
-                Outcome::Wrong(wrong) => {
-                    self.report.fail(Check::Requests, format!("{what}, it {wrong}"));
-                }
-            }
+            let answered = format!("{what}, it answers as if it were something else");
+            self.expect_refusal(Check::Requests, what, text, answered);
         }
         self.report.pass(Check::Requests, "accepts unknown fields, declines what it cannot read");
         let junk = Stdin::Request(Zeroizing::new(b"kind: ConfigMap\n".to_vec()));
@@ -267,6 +257,15 @@ impl<'a> SignerExam<'a> {
         }
     }
 
+    /// Sends a request that must be refused; `answered` says what is wrong with an answer.
+    fn expect_refusal(&mut self, check: Check, what: &str, text: &str, answered: String) {
+        match self.ask(text, Stdin::Closed) {
+            Outcome::Refused => {}
+            Outcome::Answered(_) => self.report.fail(check, answered),
+            Outcome::Wrong(wrong) => self.report.fail(check, format!("{what}, it {wrong}")),
+        }
+    }
+
     /// Asks for what a key of this kind cannot do.
     fn ask_impossible(&mut self, certificate: &SignerCertificate) {
         let (options, digest) = match certificate.key {
@@ -276,33 +275,26 @@ impl<'a> SignerExam<'a> {
         };
         let configuration = self.configuration.clone();
         let request = Request::Sign(SignRequest { configuration, digest, options }).to_json();
-        match self.ask(request.expose(), Stdin::Closed) {
-            Outcome::Refused => {}
-            Outcome::Answered(_) => self.report.fail(
-                Check::Failure,
-                format!(
-                    "signs as {} {}, which a key of kind {} cannot",
-                    options.kind(),
-                    options.value(),
-                    certificate.key.name()
-                ),
-            ),
-            Outcome::Wrong(what) => {
-                self.report.fail(Check::Failure, format!("asked for the impossible, it {what}"));
-            }
-        }
+        let answered = format!(
+            "signs as {} {}, which a key of kind {} cannot",
+            options.kind(),
+            options.value(),
+            certificate.key.name()
+        );
+        let what = "asked for the impossible";
+        self.expect_refusal(Check::Failure, what, request.expose(), answered);
         self.report.pass(Check::Failure, "every failure has an exit code and a reason");
     }
 
     /// Clients do not wait for each other.
     fn ask_crowd(&mut self, certificate: &SignerCertificate) {
         let request = Request::Certificate(self.configuration.clone()).to_json();
-        let outputs = crowd(self.at_once, || self.run_once(request.expose(), Stdin::Closed));
+        let outputs = self.plugin.crowd(|| self.run_once(request.expose(), Stdin::Closed));
         let good = outputs.iter().flatten().filter(|output| {
             matches!(Response::read(&output.stdout), Ok(Response::Certificate(answer))
                 if answer.certificate == certificate.chain[0])
         });
-        let (good, all) = (good.count(), self.at_once);
+        let (good, all) = (good.count(), self.plugin.at_once);
         if good < all {
             let what = format!("of {all} at once, {good} returned the certificate");
             self.report.fail(Check::Concurrency, what);
@@ -397,16 +389,13 @@ impl<'a> SignerExam<'a> {
 
 /// An error and its causes, in one line.
 fn describe(error: &Error) -> String {
+    let noted = error.notes().iter().filter(|(label, _)| *label == "it says");
+    let noted = noted.map(|(_, note)| note.as_str());
+    let last = error.stderr().and_then(|said| said.trim().lines().last());
     let mut text = error.to_string();
-    for (label, note) in error.notes() {
-        if *label == "it says" {
-            text.push_str("; it says: ");
-            text.push_str(note);
-        }
-    }
-    if let Some(line) = error.stderr().and_then(|said| said.trim().lines().last()) {
+    for said in noted.chain(last) {
         text.push_str("; it says: ");
-        text.push_str(&keyward_protocol::text::clean(line));
+        text.push_str(said);
     }
     keyward_protocol::text::clean(&text)
 }

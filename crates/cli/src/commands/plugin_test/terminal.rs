@@ -5,9 +5,9 @@ use std::{ffi::OsString, path::Path, time::Duration};
 use zeroize::Zeroizing;
 
 #[cfg(not(unix))]
-pub(super) use self::other::{Seat, become_on};
+pub(super) use self::other::{become_on, visit};
 #[cfg(unix)]
-pub(super) use self::unix::{Seat, become_on};
+pub(super) use self::unix::{become_on, visit};
 
 use super::{answer::Given, run::Run};
 use crate::failure::Failure;
@@ -23,8 +23,7 @@ pub(super) struct Person<'a> {
 
 impl Person<'_> {
     /// Never presses a key.
-    #[cfg(unix)]
-    const NOBODY: Self = Person { lines: &[], patience: Duration::MAX };
+    pub(super) const NOBODY: Self = Person { lines: &[], patience: Duration::MAX };
 }
 
 /// A run at a terminal.
@@ -74,8 +73,29 @@ mod unix {
     const TICK: Duration = Duration::from_millis(20);
     const CTRL_C: &[u8] = &[3];
 
+    /// Asks the plugin at a terminal of its own, with a person or without.
+    pub(in super::super) fn visit(
+        plugin: &Plugin,
+        question: &Question,
+        budget: Duration,
+        person: Person<'_>,
+    ) -> io::Result<Visit> {
+        let mut seat = Seat::take()?;
+        let invocation = seat.invocation(plugin, question, budget)?;
+        let before = tcgetattr(&seat.terminal)?;
+        let stop = Cancel::default();
+        let (sender, ended) = mpsc::channel();
+        let (result, screen, waited) = thread::scope(|scope| {
+            scope.spawn(|| sender.send(runner::run(&invocation, &stop)));
+            seat.attend(&ended, person)
+        })?;
+        let after = tcgetattr(&seat.terminal)?;
+        let run = Run::on_terminal(question, result, screen);
+        Ok(Visit { run, waited, restored: same(&before, &after) })
+    }
+
     /// A free terminal.
-    pub(in super::super) struct Seat {
+    struct Seat {
         /// The person's side.
         master: File,
         /// Our own descriptor of the plugin's side, to read its modes at the end.
@@ -84,7 +104,7 @@ mod unix {
     }
 
     impl Seat {
-        pub(in super::super) fn take() -> io::Result<Self> {
+        fn take() -> io::Result<Self> {
             let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
             grantpt(&master)?;
             unlockpt(&master)?;
@@ -93,27 +113,6 @@ mod unix {
             let terminal = rustix::fs::open(&name, flags, Mode::empty())?;
             let path = name.to_string_lossy().into_owned().into();
             Ok(Self { master: master.into(), terminal: terminal.into(), path })
-        }
-
-        /// Asks the plugin at this terminal, with a person or without.
-        pub(in super::super) fn ask(
-            mut self,
-            plugin: &Plugin,
-            question: &Question,
-            budget: Duration,
-            person: Option<Person<'_>>,
-        ) -> io::Result<Visit> {
-            let invocation = self.invocation(plugin, question, budget)?;
-            let before = tcgetattr(&self.terminal)?;
-            let stop = Cancel::default();
-            let (sender, ended) = mpsc::channel();
-            let (result, screen, waited) = thread::scope(|scope| {
-                scope.spawn(|| sender.send(runner::run(&invocation, &stop)));
-                self.attend(&ended, person)
-            })?;
-            let after = tcgetattr(&self.terminal)?;
-            let run = Run::on_terminal(question, result, screen);
-            Ok(Visit { run, waited, restored: same(&before, &after) })
         }
 
         /// Giving the plugin a terminal directly would need unsafe code between fork and exec, so a
@@ -140,10 +139,9 @@ mod unix {
         fn attend(
             &mut self,
             ended: &mpsc::Receiver<Result<runner::Output, runner::Failure>>,
-            person: Option<Person<'_>>,
+            person: Person<'_>,
         ) -> io::Result<Attended> {
-            let Person { lines, patience } = person.unwrap_or(Person::NOBODY);
-            let mut lines = lines.iter();
+            let mut lines = person.lines.iter();
             let mut screen = Zeroizing::new(Vec::new());
             let mut waited = false;
             let mut quiet = Duration::ZERO;
@@ -165,7 +163,7 @@ mod unix {
                 {
                     self.master.write_all(line.as_bytes())?;
                     self.master.write_all(b"\r")?;
-                } else if quiet >= patience && prompt && !waited {
+                } else if quiet >= person.patience && prompt && !waited {
                     waited = true;
                     self.master.write_all(CTRL_C)?;
                 } else {
@@ -223,28 +221,18 @@ mod unix {
 
 #[cfg(not(unix))]
 mod other {
-    use std::{convert::Infallible, io, time::Duration};
+    use std::{io, time::Duration};
 
     use super::{Failure, OsString, Path, Person, Visit};
     use crate::commands::plugin_test::{question::Question, run::Plugin};
 
-    /// Cannot exist: this system has no pseudo-terminals that safe code can use.
-    pub(in super::super) struct Seat(Infallible);
-
-    impl Seat {
-        pub(in super::super) fn take() -> io::Result<Self> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        pub(in super::super) fn ask(
-            self,
-            _plugin: &Plugin,
-            _question: &Question,
-            _budget: Duration,
-            _person: Option<Person<'_>>,
-        ) -> io::Result<Visit> {
-            match self.0 {}
-        }
+    pub(in super::super) fn visit(
+        _plugin: &Plugin,
+        _question: &Question,
+        _budget: Duration,
+        _person: Person<'_>,
+    ) -> io::Result<Visit> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     pub(in super::super) fn become_on(_path: &Path, _command: &[OsString]) -> Failure {

@@ -1,7 +1,7 @@
 //! Runs a command with the proxy's kubeconfig, in the foreground as if the proxy were not there.
 
 use std::{
-    ffi::{CString, NulError, OsString},
+    ffi::{CString, OsString},
     io,
     os::unix::ffi::OsStringExt,
     path::Path,
@@ -63,18 +63,12 @@ pub(crate) async fn run(
 )]
 fn spawn(words: &[OsString], kubeconfig: &Path, from: &Surroundings) -> io::Result<Pid> {
     let text = |word: OsString| CString::new(word.into_vec());
-    let args = words.iter().cloned().map(text).collect::<Result<Vec<_>, NulError>>();
-    let args = args?;
+    let args = words.iter().cloned().map(text).collect::<Result<Vec<_>, _>>()?;
     let program = args.first().ok_or_else(|| io::Error::other("there is no command"))?;
-    let mut env = Vec::new();
-    for (name, value) in from.vars() {
-        if name != "KUBECONFIG" {
-            env.push(text([name, OsString::from("="), value].into_iter().collect()));
-        }
-    }
-    let own: OsString = ["KUBECONFIG=".as_ref(), kubeconfig.as_os_str()].into_iter().collect();
-    env.push(text(own));
-    let env = env.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let others = from.vars().into_iter().filter(|(name, _)| name != "KUBECONFIG");
+    let own = ("KUBECONFIG".into(), kubeconfig.into());
+    let line = |(name, value)| OsString::from_iter([name, "=".into(), value]);
+    let env = others.chain([own]).map(line).map(text).collect::<Result<Vec<_>, _>>()?;
     let start = || -> nix::Result<Pid> {
         let mut attributes = PosixSpawnAttr::init()?;
         attributes.set_flags(

@@ -16,7 +16,7 @@ use super::{
 use crate::{duration, failure::Failure, globals::Globals, output};
 
 /// How long plugins may take to die.
-pub(super) const LAST_BREATH: Duration = Duration::from_secs(5);
+const LAST_BREATH: Duration = Duration::from_secs(5);
 
 /// When a proxy stops.
 pub(crate) struct Until {
@@ -28,30 +28,13 @@ pub(crate) struct Until {
     pub(crate) grace: Duration,
 }
 
-/// Serves until the end, then stops the plugins.
+/// Serves until the end.
 pub(crate) fn run(
     options: &Options,
     until: &Until,
     globals: &Globals,
 ) -> Result<ExitCode, Failure> {
-    harden::raise_descriptors();
-    let signals = signals::listen();
-    #[cfg(target_os = "linux")]
-    crate::allocator::return_memory();
-    let done = start(options, until, globals, signals);
-    // Plugins that are running, resident ones too, end with us.
-    runner::shut_down(LAST_BREATH);
-    done
-}
-
-fn start(
-    options: &Options,
-    until: &Until,
-    globals: &Globals,
-    signals: UnboundedReceiver<Received>,
-) -> Result<ExitCode, Failure> {
-    let runtime = runtime()?;
-    let code = runtime.block_on(async {
+    to_the_end(async |signals| {
         let proxy = Proxy::start(options, Arc::new(globals.clone())).await?;
         if let Some(url) = proxy.metrics_url() {
             output::tell(&format!("metrics {url}\n"));
@@ -61,11 +44,27 @@ fn start(
         } else {
             serve_command(&proxy, &until.command, globals, signals).await
         }
+    })
+}
+
+/// Does the work of a proxy, which hears the signals, then stops the plugins.
+pub(super) fn to_the_end(
+    work: impl AsyncFnOnce(UnboundedReceiver<Received>) -> Result<ExitCode, Failure>,
+) -> Result<ExitCode, Failure> {
+    harden::raise_descriptors();
+    let signals = signals::listen();
+    #[cfg(target_os = "linux")]
+    crate::allocator::return_memory();
+    let done = runtime().and_then(|runtime| {
+        let done = runtime.block_on(work(signals));
+        // A resolver or a file may keep a thread busy; do not wait for it. Connections are dropped here, and the last one of
+        // a signer waits a moment for its end.
+        runtime.shutdown_background();
+        done
     });
-    // A resolver or a file may keep a thread busy; do not wait for it. Connections are dropped here, and the last one of
-    // a signer waits a moment for its end.
-    runtime.shutdown_background();
-    code
+    // Plugins that are running, resident ones too, end with us.
+    runner::shut_down(LAST_BREATH);
+    done
 }
 
 async fn serve_command(
@@ -125,7 +124,7 @@ async fn serve(
 /// Half of the machine's cores, at most four: the clients need the rest. With more threads, handing
 /// requests between them costs more than it gains (measured on two cores: one thread needs a
 /// quarter less time per request than two).
-pub(super) fn runtime() -> Result<Runtime, Failure> {
+fn runtime() -> Result<Runtime, Failure> {
     let threads =
         std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4));
     let mut builder = match threads {

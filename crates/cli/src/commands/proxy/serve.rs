@@ -8,7 +8,7 @@ use std::{
 use keyward::client::{Builder, Opened};
 use keyward_host::{Kubeconfig, Sources, Target};
 use keyward_process::{
-    FileId, harden, runner,
+    FileId,
     surroundings::{Fixed, Surroundings},
 };
 use keyward_proxy::{Allowed, Config, Error, Options, Proxy, Service};
@@ -16,8 +16,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
     link::{self, Link},
-    run::{LAST_BREATH, runtime},
-    signals::{self, Received},
+    run::to_the_end,
+    signals::Received,
 };
 use crate::{failure::Failure, flags::Flags, globals::Globals, output};
 
@@ -63,12 +63,8 @@ pub(super) struct Args {
 
 /// Serves until the agent, a signal or idleness ends it.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
-    harden::raise_descriptors();
-    let signals = signals::listen();
-    crate::allocator::return_memory();
     output::never_wait();
-    let done = start(args, globals, signals);
-    runner::shut_down(LAST_BREATH);
+    let done = to_the_end(async |signals| serve(args, globals, signals).await);
     if let Err(failure) = &done {
         link::failed(globals, &args.service, &line(failure));
     }
@@ -87,35 +83,23 @@ fn line(failure: &Failure) -> String {
     output::inline(&text)
 }
 
-fn start(
+async fn serve(
     args: &Args,
     globals: &Globals,
-    signals: UnboundedReceiver<Received>,
+    mut signals: UnboundedReceiver<Received>,
 ) -> Result<ExitCode, Failure> {
-    let name = &args.service;
+    let Args { service: name, attended } = args;
     let service = Service::named(&globals.surroundings, name).ok_or_else(|| {
         Failure::failed(format!("there is no background proxy `{}`", output::inline(name)))
             .hint("`keyward proxy start` makes one; then use the kubeconfig that it names")
     })?;
-    let runtime = runtime()?;
-    let done = runtime.block_on(serve(&service, args.attended, globals, signals));
-    runtime.shutdown_background();
-    done
-}
-
-async fn serve(
-    service: &Service,
-    attended: bool,
-    globals: &Globals,
-    mut signals: UnboundedReceiver<Received>,
-) -> Result<ExitCode, Failure> {
-    let Some(lock) = lock(service).await? else {
+    let Some(lock) = lock(&service).await? else {
         // It serves, and the agent has heard from it by now.
         return Ok(ExitCode::SUCCESS);
     };
     let program = env::current_exe().ok();
     let before = program.as_deref().and_then(|path| FileId::read(path).ok());
-    let config = ServiceConfig::new(service, attended, globals);
+    let config = ServiceConfig::new(&service, *attended, globals);
     let settings = service.settings();
     let options = Options {
         allowed: Allowed {
@@ -129,7 +113,7 @@ async fn serve(
     let mut proxy = Proxy::start(&options, Arc::new(config)).await?;
     let mut link = Link::open(globals, service.name(), proxy.clients());
     let mut limit = service.idle();
-    if attended {
+    if *attended {
         tokio::select! {
             () = proxy.unlock_signers() => {}
             _ = signals.recv() => return Ok(ExitCode::FAILURE),
@@ -141,7 +125,7 @@ async fn serve(
     }
     let replaced = async {
         // A new program would have to ask for the PINs again.
-        if attended {
+        if *attended {
             std::future::pending::<()>().await;
         }
         loop {

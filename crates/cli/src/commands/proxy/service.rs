@@ -57,7 +57,7 @@ pub(super) struct Start {
 
     /// Exit after this time without a request; the next client starts the proxy again
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::budget)]
-    idle_timeout: Option<Duration>,
+    idle_timeout: Duration,
 
     /// Forward requests that carry their own `Authorization`, unchanged
     #[arg(long)]
@@ -98,6 +98,11 @@ enum Shell {
 }
 
 impl Shell {
+    /// Prints the line that makes the shell use a service.
+    fn print(self, service: &Service) -> Result<(), Failure> {
+        output::print(&self.line(&service.kubeconfig().display().to_string()))
+    }
+
     fn line(self, path: &str) -> String {
         match self {
             Self::Sh => format!("export KUBECONFIG={}\n", output::quoted(path)),
@@ -118,14 +123,13 @@ pub(super) fn start(args: &Start, globals: &Globals) -> Result<(), Failure> {
     } else {
         run(&service, globals)?;
     }
-    let path = service.kubeconfig().display().to_string();
     if std::io::stdout().is_terminal() {
         output::tell(&format!(
             "serving `{}`; put the next line into your shell's profile to use it always\n",
             sources(&service)
         ));
     }
-    output::print(&Shell::Sh.line(&path))
+    Shell::Sh.print(&service)
 }
 
 pub(super) fn env(args: &Env, globals: &Globals) -> Result<(), Failure> {
@@ -135,7 +139,7 @@ pub(super) fn env(args: &Env, globals: &Globals) -> Result<(), Failure> {
         }
         _ => ensure(globals)?,
     };
-    output::print(&args.shell.line(&service.kubeconfig().display().to_string()))
+    args.shell.print(&service)
 }
 
 /// The service of the selected kubeconfig, which runs when this returns.
@@ -153,12 +157,12 @@ pub(crate) fn ensure(globals: &Globals) -> Result<Service, Failure> {
 pub(super) fn substitute(globals: &Globals) -> Result<(), Failure> {
     let service = ensure(globals)?;
     output::tell("the proxy runs in the background; `keyward proxy stop` ends it\n");
-    output::print(&Shell::Sh.line(&service.kubeconfig().display().to_string()))
+    Shell::Sh.print(&service)
 }
 
 impl Start {
     fn usual() -> Self {
-        Self { idle_timeout: Some(IDLE), ..Self::default() }
+        Self { idle_timeout: IDLE, ..Self::default() }
     }
 }
 
@@ -225,7 +229,7 @@ fn register(args: &Start, globals: &Globals) -> Result<Service, Failure> {
         environment: environment(globals),
         client,
         static_keys: args.static_keys,
-        idle_seconds: args.idle_timeout.unwrap_or(IDLE).as_secs().max(1),
+        idle_seconds: args.idle_timeout.as_secs().max(1),
         allow_authorization: args.allow_authorization,
         allow_impersonation: args.allow_impersonation,
         refresh_on_403: args.refresh_on_403,

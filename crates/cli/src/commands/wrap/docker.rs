@@ -42,7 +42,8 @@ pub(super) fn wrap(globals: &Globals, dry: bool) -> Result<(), Failure> {
             absent.push(*provider);
         }
     }
-    let journals = journals(globals)?;
+    let journals = Journal::directory(&globals.surroundings).ok_or_else(no_home)?;
+    let journals = Journal::docker_directory(&journals);
     let outcome = wrap_docker(&path, &journals, |provider| !absent.contains(&provider), dry)
         .map_err(|error| failed(&path, &error))?;
     for edit in outcome.edits.iter().filter(|edit| outcome.changed.contains(&edit.user)) {
@@ -90,11 +91,6 @@ pub(in crate::commands) fn unwrap(
         told.extend(servers.map(line));
     }
     Ok(told)
-}
-
-fn journals(globals: &Globals) -> Result<PathBuf, Failure> {
-    let journals = Journal::directory(&globals.surroundings).ok_or_else(no_home)?;
-    Ok(Journal::docker_directory(&journals))
 }
 
 /// The file that docker reads.

@@ -9,10 +9,11 @@ use keyward_host::{
     rules::Program,
 };
 use keyward_process::runner::{self, Cancel, Invocation};
+use keyward_protocol::Secret;
 
 use crate::{
     commands::image::setup::trusted_by_environment,
-    failure::{Code, Failure},
+    failure::Failure,
     globals::Globals,
     output::{self, inline},
 };
@@ -35,7 +36,7 @@ pub(super) struct Plan {
 struct Wanted {
     provider: &'static str,
     args: Vec<String>,
-    env: Vec<(String, String)>,
+    env: Vec<(String, Secret)>,
     /// Whether the tokens of the replaced plugin are lost.
     logs_in: bool,
 }
@@ -45,12 +46,9 @@ pub(super) fn plan(users: &[&Named<User>], globals: &Globals) -> Result<Plan, Fa
     let mut plan = Plan::default();
     let mut ours = 0;
     for user in users {
-        let found = wanted(&user.value).and_then(|wanted| match wanted {
-            None => Ok(None),
-            Some(wanted) => {
-                let command = accepted(&wanted, globals)?;
-                Ok(Some((command, wanted.logs_in)))
-            }
+        let found = wanted(&user.value).and_then(|wanted| {
+            let accept = |wanted: Wanted| Ok((accepted(&wanted, globals)?, wanted.logs_in));
+            wanted.map(accept).transpose()
         });
         match found {
             Ok(None) => ours += 1,
@@ -64,7 +62,7 @@ pub(super) fn plan(users: &[&Named<User>], globals: &Globals) -> Result<Plan, Fa
         }
     }
     if plan.natives.is_empty() && ours == 0 {
-        let mut failure = Failure::new(Code::Failed, "no plugin can be replaced");
+        let mut failure = Failure::failed("no plugin can be replaced");
         for (user, why) in plan.kept {
             failure = failure.note(format!("user `{}`", inline(&user)), why);
         }
@@ -104,13 +102,12 @@ impl Plan {
 fn wanted(user: &User) -> Result<Option<Wanted>, String> {
     if let Some(exec) = user.exec.clone().map(Exec::without_wrapper) {
         let Some(provider) = of_exec(&exec.command, &exec.args)? else { return Ok(None) };
-        let env = exec.env.iter().map(|(name, value)| (name.clone(), value.expose().to_owned()));
         let logs_in = provider == "keyward-oidc" || provider == "keyward-entra";
-        return Ok(Some(Wanted { provider, args: exec.args, env: env.collect(), logs_in }));
+        return Ok(Some(Wanted { provider, args: exec.args, env: exec.env, logs_in }));
     }
     let Some(old) = &user.auth_provider else { return Err("it has no plugin".to_owned()) };
     let new = of_auth_provider(&old.name, &old.config)?;
-    let env = new.env.iter().map(|(name, value)| ((*name).to_owned(), value.expose().to_owned()));
+    let env = new.env.into_iter().map(|(name, value)| (name.to_owned(), value));
     let logs_in = new.provider != "keyward-gke";
     Ok(Some(Wanted { provider: new.provider, args: new.args, env: env.collect(), logs_in }))
 }
@@ -138,7 +135,7 @@ fn accepted(wanted: &Wanted, globals: &Globals) -> Result<String, String> {
     invocation.env = globals.surroundings.vars();
     // The check needs no others, and a stranger's kubeconfig must not get a library loaded by one.
     let own = wanted.env.iter().filter(|(name, _)| PREFIXES.iter().any(|p| name.starts_with(p)));
-    invocation.env.extend(own.map(|(name, value)| (name.into(), value.into())));
+    invocation.env.extend(own.map(|(name, value)| (name.into(), value.expose().into())));
     invocation.budget = LIMIT;
     let output = runner::run(&invocation, &Cancel::default())
         .map_err(|failure| format!("`{}`: {failure}", wanted.provider))?;

@@ -8,8 +8,11 @@ use std::{
     sync::Arc,
 };
 
-use keyward_agent::entry::{Entries, Entry, Stanza};
-use keyward_host::Metrics;
+use keyward_agent::entry::{Entries, Entry};
+use keyward_host::{
+    Metrics,
+    kubeconfig::{ApiVersion, Exec, InteractiveMode},
+};
 use keyward_image::{Config, Images, Settings};
 use keyward_process::{
     clock::SystemClock,
@@ -149,15 +152,14 @@ fn plugin_user(dir: &TempDir, name: &str, script: &str) {
     fs::write(&kubeconfig, config.to_string()).unwrap();
     let vars = vars(dir).map(|(name, value)| (name.into(), value.into())).to_vec();
     let surroundings = Surroundings::fixed(Fixed { vars, cwd: "/".into(), ..Fixed::default() });
-    let stanza = Stanza {
-        command,
-        args: &args,
-        env: &[],
-        api_version,
-        interactive_mode: "Never",
-        provide_cluster_info: false,
+    let exec = Exec {
+        command: command.to_owned(),
+        args: args.to_vec(),
+        api_version: ApiVersion::parse(api_version),
+        interactive_mode: InteractiveMode::Never,
+        ..Exec::default()
     };
-    let entry = Entry::new(&stanza, &kubeconfig, name, &surroundings).unwrap();
+    let entry = Entry::new(&exec, &kubeconfig, name, &surroundings).unwrap();
     Entries::new(Entries::directory(&surroundings).unwrap()).add(&entry).unwrap();
 }
 

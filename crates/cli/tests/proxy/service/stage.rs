@@ -64,10 +64,7 @@ impl Stage {
         for from in [keyward_testing::plugin::exec(), keyward_testing::plugin::agent(), keyward] {
             let name = from.file_name().unwrap();
             let new = bin.join("new");
-            // By another process: a test that starts a program meanwhile would inherit the file open for
-            // writing, and then it could not be run.
-            let copied = Command::new("cp").arg(from).arg(&new).status();
-            assert!(copied.unwrap().success());
+            keyward_testing::plugin::copy(from, &new);
             fs::rename(new, bin.join(name)).unwrap();
         }
     }
@@ -204,18 +201,21 @@ impl Drop for Stage {
         for process in self.processes() {
             kill(process);
         }
-        eventually("its processes are gone", || {
-            self.processes().into_iter().all(|process| {
-                let stat = fs::read_to_string(format!("/proc/{process}/stat"));
-                stat.map_or(true, |stat| stat.contains(") Z "))
-            })
-        });
+        eventually("its processes are gone", || self.processes().into_iter().all(gone));
     }
 }
 
+/// Kills a process and waits for its end: until then its socket still accepts connections.
 pub(super) fn kill(process: i32) {
     let pid = rustix::process::Pid::from_raw(process).unwrap();
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    eventually("a killed process is gone", || gone(process));
+}
+
+/// Whether a process has ended; another one may not have reaped it yet.
+fn gone(process: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"));
+    stat.map_or(true, |stat| stat.contains(") Z "))
 }
 
 /// Runs a command, which must end well, and returns its output.

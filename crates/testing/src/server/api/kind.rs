@@ -2,11 +2,13 @@
 
 use serde_json::{Value, json};
 
+/// The version of every group.
+pub(crate) const VERSION: &str = "v1";
+
 /// A kind of object.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) group: &'static str,
-    pub(crate) version: &'static str,
     pub(crate) name: &'static str,
     pub(crate) plural: &'static str,
     short: &'static [&'static str],
@@ -17,7 +19,7 @@ pub(crate) struct Kind {
 impl Kind {
     /// `v1` or `apps/v1`.
     pub(crate) fn api_version(&self) -> String {
-        join(self.group, self.version)
+        join(self.group)
     }
 
     /// `pods` or `deployments.apps`, as in messages.
@@ -31,7 +33,7 @@ impl Kind {
 
     /// The path of all objects of this kind.
     pub(crate) fn path(&self) -> String {
-        let root = root(self.group, self.version);
+        let root = root(self.group);
         if self.namespaced {
             format!("{root}/namespaces/{{namespace}}/{}", self.plural)
         } else {
@@ -67,55 +69,37 @@ impl Kind {
 
 /// Everything the server keeps.
 pub(crate) static KINDS: &[Kind] = &[
-    kind("", "v1", "Namespace", "namespaces", &["ns"], &["status"], false),
-    kind(
-        "",
-        "v1",
-        "Pod",
-        "pods",
-        &["po"],
-        &["attach", "exec", "log", "portforward", "status"],
-        true,
-    ),
-    kind("", "v1", "ConfigMap", "configmaps", &["cm"], &[], true),
-    kind("", "v1", "Secret", "secrets", &[], &[], true),
-    kind("", "v1", "Service", "services", &["svc"], &["status"], true),
-    kind("", "v1", "ServiceAccount", "serviceaccounts", &["sa"], &["token"], true),
-    kind("", "v1", "Event", "events", &["ev"], &[], true),
-    kind("", "v1", "Node", "nodes", &["no"], &["status"], false),
-    kind("apps", "v1", "Deployment", "deployments", &["deploy"], &["status"], true),
-    kind("coordination.k8s.io", "v1", "Lease", "leases", &[], &[], true),
+    kind("", "Namespace", "namespaces", &["ns"], &["status"], false),
+    kind("", "Pod", "pods", &["po"], &["attach", "exec", "log", "portforward", "status"], true),
+    kind("", "ConfigMap", "configmaps", &["cm"], &[], true),
+    kind("", "Secret", "secrets", &[], &[], true),
+    kind("", "Service", "services", &["svc"], &["status"], true),
+    kind("", "ServiceAccount", "serviceaccounts", &["sa"], &["token"], true),
+    kind("", "Event", "events", &["ev"], &[], true),
+    kind("", "Node", "nodes", &["no"], &["status"], false),
+    kind("apps", "Deployment", "deployments", &["deploy"], &["status"], true),
+    kind("coordination.k8s.io", "Lease", "leases", &[], &[], true),
     kind(
         "certificates.k8s.io",
-        "v1",
         "CertificateSigningRequest",
         "certificatesigningrequests",
         &["csr"],
         &["approval", "status"],
         false,
     ),
-    kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", &[], &[], false),
-    kind(
-        "rbac.authorization.k8s.io",
-        "v1",
-        "ClusterRoleBinding",
-        "clusterrolebindings",
-        &[],
-        &[],
-        false,
-    ),
+    kind("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", &[], &[], false),
+    kind("rbac.authorization.k8s.io", "ClusterRoleBinding", "clusterrolebindings", &[], &[], false),
 ];
 
 const fn kind(
     group: &'static str,
-    version: &'static str,
     name: &'static str,
     plural: &'static str,
     short: &'static [&'static str],
     subresources: &'static [&'static str],
     namespaced: bool,
 ) -> Kind {
-    Kind { group, version, name, plural, short, namespaced, subresources }
+    Kind { group, name, plural, short, namespaced, subresources }
 }
 
 /// The kind with this plural name. `resource` may carry its group: `deployments.apps`.
@@ -124,9 +108,13 @@ pub(crate) fn by_resource(resource: &str) -> Option<&'static Kind> {
 }
 
 pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
-    KINDS
-        .iter()
-        .find(|kind| kind.group == group && kind.version == version && kind.plural == plural)
+    of_group(group, version).find(|kind| kind.plural == plural)
+}
+
+/// The kinds of a group in this version.
+pub(crate) fn of_group(group: &str, version: &str) -> impl Iterator<Item = &'static Kind> {
+    let known = version == VERSION;
+    KINDS.iter().filter(move |kind| known && kind.group == group)
 }
 
 /// The kind an object says it is.
@@ -146,7 +134,7 @@ const REVIEWS: &[(&str, &str, &str)] = &[
 
 /// The answer to `/api`.
 pub(crate) fn core_versions() -> Value {
-    json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] })
+    json!({ "kind": "APIVersions", "versions": [VERSION], "serverAddressByClientCIDRs": [] })
 }
 
 /// The answer to `/apis`.
@@ -168,13 +156,9 @@ pub(crate) fn group(name: &str) -> Option<Value> {
 
 /// The answer to `/api/v1` and `/apis/GROUP/VERSION`.
 pub(crate) fn resources(group: &str, version: &str) -> Option<Value> {
-    let mut resources: Vec<Value> = KINDS
-        .iter()
-        .filter(|kind| kind.group == group && kind.version == version)
-        .flat_map(Kind::describe)
-        .collect();
+    let mut resources: Vec<Value> = of_group(group, version).flat_map(Kind::describe).collect();
     for (of, kind, plural) in REVIEWS {
-        if *of == group && version == "v1" {
+        if *of == group && version == VERSION {
             resources.push(json!({
                 "name": plural,
                 "singularName": "",
@@ -188,22 +172,20 @@ pub(crate) fn resources(group: &str, version: &str) -> Option<Value> {
         json!({
             "kind": "APIResourceList",
             "apiVersion": "v1",
-            "groupVersion": join(group, version),
+            "groupVersion": join(group),
             "resources": resources,
         })
     })
 }
 
-/// Every group and version there is, the core one as an empty group.
-pub(crate) fn versions() -> Vec<(&'static str, &'static str)> {
-    let mut all = vec![("", "v1")];
-    all.extend(group_names().into_iter().map(|group| (group, "v1")));
-    all
+/// Every group there is, the core one as an empty group.
+pub(crate) fn all_groups() -> Vec<&'static str> {
+    [vec![""], group_names()].concat()
 }
 
 /// `/api/v1` or `/apis/apps/v1`.
-pub(crate) fn root(group: &str, version: &str) -> String {
-    if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
+pub(crate) fn root(group: &str) -> String {
+    if group.is_empty() { format!("/api/{VERSION}") } else { format!("/apis/{group}/{VERSION}") }
 }
 
 fn group_names() -> Vec<&'static str> {
@@ -216,10 +198,11 @@ fn group_names() -> Vec<&'static str> {
 }
 
 fn group_value(name: &str) -> Value {
-    let version = json!({ "groupVersion": join(name, "v1"), "version": "v1" });
+    let version = json!({ "groupVersion": join(name), "version": VERSION });
     json!({ "name": name, "versions": [version.clone()], "preferredVersion": version })
 }
 
-fn join(group: &str, version: &str) -> String {
-    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+/// `v1` or `apps/v1`.
+fn join(group: &str) -> String {
+    if group.is_empty() { VERSION.to_owned() } else { format!("{group}/{VERSION}") }
 }

@@ -151,13 +151,16 @@ fn many(shared: &Arc<Shared>, target: Target, query: &Query) -> Answer {
     let (objects, version) = shared.store.list(target.kind, &target.namespace);
     let items: Vec<&Value> =
         objects.iter().map(AsRef::as_ref).filter(|object| selector.matches(object)).collect();
-    let list = json!({
-        "kind": format!("{}List", target.kind.name),
-        "apiVersion": target.kind.api_version(),
+    json_answer(StatusCode::OK, &list(target.kind, version, &json!(items)))
+}
+
+fn list(kind: &Kind, version: u64, items: &Value) -> Value {
+    json!({
+        "kind": format!("{}List", kind.name),
+        "apiVersion": kind.api_version(),
         "metadata": { "resourceVersion": version.to_string() },
         "items": items,
-    });
-    json_answer(StatusCode::OK, &list)
+    })
 }
 
 type Done = Result<(StatusCode, Value), Refusal>;
@@ -191,13 +194,7 @@ fn delete_many(shared: &Shared, target: &Target, query: &Query) -> Done {
         // Somebody else may have been faster.
         items.extend(last.ok());
     }
-    let list = json!({
-        "kind": format!("{}List", target.kind.name),
-        "apiVersion": target.kind.api_version(),
-        "metadata": { "resourceVersion": version.to_string() },
-        "items": items,
-    });
-    Ok((StatusCode::OK, list))
+    Ok((StatusCode::OK, list(target.kind, version, &items.into())))
 }
 
 async fn write(
@@ -223,7 +220,7 @@ async fn write(
     } else {
         parse(&bytes)?
     };
-    let Target { kind, namespace, name, part } = target;
+    let Target { kind, namespace, name, .. } = target;
     let dry = dry(query);
     if method == Method::POST {
         check(kind, namespace, &body)?;
@@ -235,23 +232,15 @@ async fn write(
     }
     if method == Method::PUT {
         check(kind, namespace, &body)?;
-        let done = shared.store.change(kind, namespace, name, dry, |before| {
-            finish(
-                shared,
-                target,
-                if part.is_empty() { body } else { only_part(part, before, &body) },
-            )
-        })?;
+        let done = shared
+            .store
+            .change(kind, namespace, name, dry, |before| finish(shared, target, before, body))?;
         return Ok((StatusCode::OK, done));
     }
     let patched = shared.store.change(kind, namespace, name, dry, |before| {
         let mut after = before.clone();
         patch::apply(&mut after, &media, &body).map_err(Refusal::bad)?;
-        finish(
-            shared,
-            target,
-            if part.is_empty() { after } else { only_part(part, before, &after) },
-        )
+        finish(shared, target, before, after)
     });
     match patched {
         // A server-side apply makes what is not there yet.
@@ -272,23 +261,24 @@ async fn write(
     }
 }
 
-/// What a change leads to at once.
-fn finish(shared: &Shared, target: &Target, mut object: Value) -> Result<Value, Refusal> {
-    if target.kind.name == csr::KIND && target.part == "approval" {
+/// What a change leads to at once. A subresource changes the status and nothing else.
+fn finish(
+    shared: &Shared,
+    target: &Target,
+    before: &Value,
+    after: Value,
+) -> Result<Value, Refusal> {
+    if target.part.is_empty() {
+        return Ok(after);
+    }
+    let approval = target.part == "approval";
+    let field = if approval { "status" } else { &target.part };
+    let mut object = before.clone();
+    object[field] = after[field].clone();
+    if approval && target.kind.name == csr::KIND {
         csr::sign(&mut object, &shared.authority)?;
     }
     Ok(object)
-}
-
-/// A subresource changes the status and nothing else.
-fn only_part(part: &str, before: &Value, after: &Value) -> Value {
-    let field = match part {
-        "approval" => "status",
-        other => other,
-    };
-    let mut object = before.clone();
-    object[field] = after[field].clone();
-    object
 }
 
 async fn read(request: Request<Incoming>) -> Result<Value, Refusal> {

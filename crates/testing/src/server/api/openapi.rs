@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::kind::{self, KINDS, Kind};
+use super::kind::{self, Kind, VERSION};
 
 /// `/openapi/v2` in protocol buffers, the only form old clients read: a document that says nothing
 /// but its own version (field 1, `swagger: "2.0"`), so that they skip what they cannot look up.
@@ -24,8 +24,8 @@ pub(crate) fn v2() -> Value {
 /// `/openapi/v3`: where the documents are.
 pub(crate) fn v3() -> Value {
     let mut paths = json!({});
-    for (group, version) in kind::versions() {
-        let root = kind::root(group, version);
+    for group in kind::all_groups() {
+        let root = kind::root(group);
         let place = json!({ "serverRelativeURL": format!("/openapi/v3{root}?hash=1") });
         paths[root.trim_start_matches('/')] = place;
     }
@@ -34,12 +34,11 @@ pub(crate) fn v3() -> Value {
 
 /// `/openapi/v3/…`: what can be done to the kinds of one group and version.
 pub(crate) fn v3_of(group: &str, version: &str) -> Option<Value> {
-    if !kind::versions().contains(&(group, version)) {
+    if version != VERSION || !kind::all_groups().contains(&group) {
         return None;
     }
     let mut paths = json!({});
-    let kinds = KINDS.iter().filter(|kind| kind.group == group && kind.version == version);
-    for kind in kinds {
+    for kind in kind::of_group(group, version) {
         paths[format!("{}/{{name}}", kind.path())] = json!({
             "patch": operation(kind),
             "put": operation(kind),
@@ -64,7 +63,7 @@ fn operation(kind: &Kind) -> Value {
         "parameters": [parameter("dryRun"), parameter("fieldManager"), parameter("fieldValidation")],
         "responses": { "200": { "description": "OK" } },
         "x-kubernetes-group-version-kind": {
-            "group": kind.group, "version": kind.version, "kind": kind.name,
+            "group": kind.group, "version": VERSION, "kind": kind.name,
         },
     })
 }

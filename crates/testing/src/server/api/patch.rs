@@ -29,7 +29,10 @@ fn merge_by_name(target: &mut Value, patch: &Value) {
                 *target = Value::Object(without_directives(changes));
                 return;
             }
-            let fields = fields(target);
+            if !target.is_object() {
+                *target = Value::Object(Map::new());
+            }
+            let Some(fields) = target.as_object_mut() else { return };
             for (key, change) in changes {
                 if key.starts_with('$') {
                     continue;
@@ -76,16 +79,6 @@ fn without_directives(changes: &Map<String, Value>) -> Map<String, Value> {
         .filter(|(key, _)| !key.starts_with('$'))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
-}
-
-fn fields(target: &mut Value) -> &mut Map<String, Value> {
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    match target {
-        Value::Object(fields) => fields,
-        _ => unreachable!("it was made an object above"),
-    }
 }
 
 #[cfg(test)]

@@ -48,10 +48,7 @@ impl Selector {
 
 impl Term {
     fn matches(&self, object: &Value) -> bool {
-        let mut value = Some(object);
-        for key in &self.path {
-            value = value.and_then(|value| value.get(key));
-        }
+        let value = self.path.iter().try_fold(object, |value, key| value.get(key));
         let text = value.map(|value| match value {
             Value::String(text) => text.clone(),
             other => other.to_string(),

@@ -182,14 +182,11 @@ impl Store {
         dry: bool,
     ) -> Result<Value, Refusal> {
         let mut state = self.state();
-        if kind.namespaced {
-            let home = kind::find("", "v1", "namespaces");
-            let known =
-                home.is_some_and(|home| state.objects.contains_key(&Key::new(home, "", namespace)));
-            if !known {
-                let message = format!("namespaces {namespace:?} not found");
-                return Err(Refusal::new(StatusCode::NOT_FOUND, "NotFound", message));
-            }
+        if kind.namespaced
+            && let Some(home) = kind::by_resource("namespaces")
+            && !state.objects.contains_key(&Key::new(home, "", namespace))
+        {
+            return Err(Refusal::missing(home, namespace));
         }
         state.made += 1;
         let made = state.made;

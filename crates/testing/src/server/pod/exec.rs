@@ -6,13 +6,14 @@ use bytes::Bytes;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     process::{Child, Command},
     sync::mpsc,
 };
 
 use super::{
     super::{Shared, api::query::Query},
+    next_piece,
     terminal::Terminal,
 };
 
@@ -22,9 +23,6 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("HOME", "/"),
     ("TERM", "xterm"),
 ];
-
-/// How much is read from a command at once.
-const PIECE: usize = 32 * 1024;
 
 /// What a client wants to be run.
 #[expect(clippy::struct_excessive_bools, reason = "the switches of the request, one by one")]
@@ -251,12 +249,9 @@ async fn copy(
     to: mpsc::Sender<(Output, Bytes)>,
 ) {
     let Some(mut from) = from else { return };
-    loop {
-        let mut piece = bytes::BytesMut::with_capacity(PIECE);
-        match from.read_buf(&mut piece).await {
-            Ok(0) | Err(_) => return,
-            Ok(_) if to.send((output, piece.freeze())).await.is_err() => return,
-            Ok(_) => {}
+    while let Some(piece) = next_piece(&mut from).await {
+        if to.send((output, piece)).await.is_err() {
+            return;
         }
     }
 }

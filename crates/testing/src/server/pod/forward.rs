@@ -7,18 +7,12 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{
-        TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
+    io::AsyncWriteExt,
+    net::{TcpStream, tcp::OwnedWriteHalf},
     sync::mpsc,
 };
-
-/// How much is read from a port at once.
-const PIECE: usize = 32 * 1024;
 
 /// Maps ports of the pods to addresses.
 #[derive(Debug, Default)]
@@ -43,15 +37,6 @@ impl Ports {
 
     fn table(&self) -> MutexGuard<'_, HashMap<u16, SocketAddr>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The next piece of what the other side sends, or `None` at its end.
-pub(crate) async fn next(from: &mut OwnedReadHalf) -> Option<Bytes> {
-    let mut piece = BytesMut::with_capacity(PIECE);
-    match from.read_buf(&mut piece).await {
-        Ok(0) | Err(_) => None,
-        Ok(_) => Some(piece.freeze()),
     }
 }
 

@@ -2,14 +2,11 @@
 
 use std::{io, os::fd::OwnedFd};
 
-use rustix::{
-    fs::{Mode, OFlags},
-    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-    termios::{Winsize, tcsetwinsize},
-};
+use rustix::termios::{Winsize, tcsetwinsize};
 use tokio::net::unix::pipe;
 
 use super::exec::Size;
+use crate::terminal;
 
 /// The outer side of a terminal.
 pub(crate) struct Terminal {
@@ -23,12 +20,7 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Opens a terminal: the outer side, and the inner one for the program.
     pub(crate) fn open() -> io::Result<(Self, OwnedFd)> {
-        let outer = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
-        grantpt(&outer)?;
-        unlockpt(&outer)?;
-        let name = ptsname(&outer, Vec::new())?;
-        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let inner = rustix::fs::open(name, flags, Mode::empty())?;
+        let (outer, inner) = terminal::open()?;
         rustix::io::ioctl_fionbio(&outer, true)?;
         // A terminal is no pipe, but is waited for in the same way.
         let terminal = Self {

@@ -14,7 +14,7 @@ use super::{
         Shared,
         pod::{
             exec::{self, Ends, Order, Output, Size},
-            forward,
+            forward, next_piece,
         },
     },
     Done, Job,
@@ -68,7 +68,7 @@ async fn command(
         let stream = streams.recv().await?;
         present.insert(stream.header("streamtype").to_owned(), stream);
     }
-    let sink = |kind: &str| present.get(kind).map(Stream::sink);
+    let sink = |kind: &str| present.get(kind).map(|stream| stream.sink.clone());
     let (stdout, stderr, error) = (sink("stdout"), sink("stderr"), sink("error")?);
     let stdin = present.remove("stdin").map_or_else(closed, |stream| stream.input);
     let sizes = present.remove("resize").map_or_else(closed, |stream| stream.input);
@@ -139,12 +139,12 @@ async fn forward(shared: &Shared, mut streams: mpsc::Receiver<Stream>) -> Option
             Err(_) => Err(std::io::Error::other("no such port")),
         };
         links.spawn(async move {
-            let failed = error.sink();
+            let failed = error.sink;
             match connected {
                 Ok(tcp) => {
-                    let (sink, (mut reader, writer)) = (data.sink(), tcp.into_split());
+                    let (sink, (mut reader, writer)) = (data.sink, tcp.into_split());
                     let outward = async {
-                        while let Some(piece) = forward::next(&mut reader).await {
+                        while let Some(piece) = next_piece(&mut reader).await {
                             if !sink.send(piece).await {
                                 return;
                             }
@@ -156,7 +156,7 @@ async fn forward(shared: &Shared, mut streams: mpsc::Receiver<Stream>) -> Option
                 Err(reason) => {
                     let message = format!("error forwarding port {port}: {reason}");
                     failed.send(message.into()).await;
-                    data.sink().end().await;
+                    data.sink.end().await;
                 }
             }
             failed.end().await;

@@ -5,7 +5,7 @@ use std::io;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream},
     sync::mpsc,
 };
 use tokio_tungstenite::{
@@ -21,7 +21,7 @@ use super::{
         Shared,
         pod::{
             exec::{self, Ends, Order, Output, Size},
-            forward,
+            forward, next_piece,
         },
     },
     Done,
@@ -118,7 +118,7 @@ where
                 Ok(stream) => {
                     let (mut reader, writer) = stream.into_split();
                     let outward = async {
-                        while let Some(piece) = forward::next(&mut reader).await {
+                        while let Some(piece) = next_piece(&mut reader).await {
                             if words.send((data, piece)).await.is_err() {
                                 return;
                             }
@@ -186,12 +186,9 @@ where
             let _ = to.shutdown().await;
         };
         let outward = async {
-            loop {
-                let mut piece = BytesMut::with_capacity(TUNNEL);
-                match from.read_buf(&mut piece).await {
-                    Ok(0) | Err(_) => break,
-                    Ok(_) if out.send(Message::Binary(piece.freeze())).await.is_err() => break,
-                    Ok(_) => {}
+            while let Some(piece) = next_piece(&mut from).await {
+                if out.send(Message::Binary(piece)).await.is_err() {
+                    break;
                 }
             }
             // The client may be gone.

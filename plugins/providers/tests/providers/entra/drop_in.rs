@@ -131,8 +131,8 @@ fn kubelogin_is_told_apart_by_its_flags() {
     assert!(why.contains("--oidc-issuer-url") && why.contains("--server-id"), "{why}");
     for (command, hint) in [
         ("convert-kubeconfig", "keyward wrap --native"),
-        ("remove-cache-dir", "keyward logout"),
-        ("remove-tokens", "keyward logout"),
+        ("remove-cache-dir", "keyward logout --all"),
+        ("remove-tokens", "keyward logout --all"),
     ] {
         assert!(stage.run(&[command]).refusal(2).contains(hint), "{command}");
     }

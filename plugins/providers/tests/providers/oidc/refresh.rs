@@ -83,7 +83,7 @@ fn clean_makes_the_agent_forget_the_login() {
     stage.run(&args).token();
     assert_eq!(judge.events().last().unwrap(), "grant authorization_code");
     let unclear = stage.run(&["clean"]);
-    assert!(unclear.refusal(2).contains("`keyward logout`"), "{unclear:?}");
+    assert!(unclear.refusal(2).contains("`keyward logout --all`"), "{unclear:?}");
 }
 
 #[test]

@@ -24,8 +24,9 @@ mod linux {
 
     use keyward_agent::{
         Address,
-        entry::{Entries, Entry, Stanza},
+        entry::{Entries, Entry},
     };
+    use keyward_host::kubeconfig::{ApiVersion, Exec, InteractiveMode};
     use keyward_process::{
         runner::Invocation,
         surroundings::{Fixed, Surroundings},
@@ -53,10 +54,10 @@ mod linux {
 
     pub(in super::super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failure> {
         let home = Home::new(scene)?;
-        let alone = home.each(scene, Client::Plugin)?;
+        let alone = home.each(scene, None)?;
         // An agent that is switched off shares nothing.
         let agent = if scene.breaks(Promise::Agent) { "off" } else { "on" };
-        let shared = home.each(scene, Client::Exec(agent))?;
+        let shared = home.each(scene, Some(agent))?;
         let who = match shared.tokens.first() {
             Some(token) => whoami_with(scene, token).await?,
             None => "nobody".to_owned(),
@@ -69,7 +70,7 @@ mod linux {
                 "{PROCESSES} processes that ran the plugin took {} ms; through the agent {} ms, its start included, and {good} got the credential of {} (by {})",
                 alone.milliseconds,
                 shared.milliseconds,
-                count(runs, "plugin run", "plugin runs"),
+                count(runs, "plugin run"),
                 home.words,
             ),
             json!({
@@ -89,15 +90,6 @@ mod linux {
         vars: Vec<(OsString, OsString)>,
         /// What is started as `keyward-exec`.
         words: &'static str,
-    }
-
-    /// What a process does.
-    #[derive(Clone, Copy)]
-    enum Client {
-        /// Runs the plugin.
-        Plugin,
-        /// Asks the agent, if `KEYWARD_AGENT` has this value.
-        Exec(&'static str),
     }
 
     /// What ten processes did.
@@ -152,41 +144,41 @@ mod linux {
                 cwd: "/".into(),
                 ..Fixed::default()
             });
-            let stanza = Stanza {
-                command: "sh",
-                args: &[self.plugin()],
-                env: &[],
-                api_version: Version::V1.api_version(),
-                interactive_mode: "Never",
-                provide_cluster_info: false,
+            let exec = Exec {
+                command: "sh".to_owned(),
+                args: vec![self.plugin()],
+                api_version: ApiVersion::Known(Version::V1),
+                interactive_mode: InteractiveMode::Never,
+                ..Exec::default()
             };
-            let entry = Entry::new(&stanza, &scene.kubeconfig, AGENT, &surroundings)
+            let entry = Entry::new(&exec, &scene.kubeconfig, AGENT, &surroundings)
                 .map_err(Failure::failed)?;
             let directory = Entries::directory(&surroundings)
                 .ok_or_else(|| Failure::failed("the agent of the demo has no home"))?;
             Ok(Entries::new(directory).add(&entry)?)
         }
 
-        /// Starts ten, each by a shell of its own as each kubectl is a process of its own.
-        fn each(&self, scene: &Scene, client: Client) -> Result<Seen, Failure> {
+        /// Starts ten, each by a shell of its own as each kubectl is a process of its own. They run
+        /// the plugin, or the client of the agent with this `KEYWARD_AGENT`.
+        fn each(&self, scene: &Scene, agent: Option<&str>) -> Result<Seen, Failure> {
             let before = scene.issuer.runs(AGENT);
             let watch = Watch::start();
             let mut tokens = Vec::new();
             for _ in 0..PROCESSES {
-                tokens.push(self.token(client)?);
+                tokens.push(self.token(agent)?);
             }
             let milliseconds = watch.millis();
             let runs = scene.issuer.runs(AGENT) - before;
-            if let (Client::Exec(_), Some(first)) = (client, tokens.first().cloned()) {
+            if let (Some(_), Some(first)) = (agent, tokens.first().cloned()) {
                 tokens.retain(|token| *token == first);
             }
             Ok(Seen { tokens, runs, milliseconds })
         }
 
-        fn token(&self, client: Client) -> Result<String, Failure> {
-            let (words, agent) = match client {
-                Client::Plugin => (vec![], "off"),
-                Client::Exec(agent) => (vec![keyward_exec::NAME, "--"], agent),
+        fn token(&self, agent: Option<&str>) -> Result<String, Failure> {
+            let (words, agent) = match agent {
+                None => (vec![], "off"),
+                Some(agent) => (vec![keyward_exec::NAME, "--"], agent),
             };
             let mut args: Vec<OsString> =
                 ["-c", "\"$@\"; exit $?", "client"].map(Into::into).into();

@@ -24,7 +24,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         good == REQUESTS && runs == 1,
         format!(
             "{good} of {REQUESTS} requests at once got a 200 within {took} ms, with {} on {connections} connections",
-            count(runs, "plugin run", "plugin runs"),
+            count(runs, "plugin run"),
         ),
         json!({
             "requests": REQUESTS,

@@ -41,7 +41,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         format!(
             "tokens of {} s at most: the server saw {tokens} in {seconds:.1} s from {}; {requests} requests, {bad} not answered 200",
             LIFETIME.as_secs(),
-            count(runs, "plugin run", "plugin runs"),
+            count(runs, "plugin run"),
         ),
         json!({
             "tokens": tokens,

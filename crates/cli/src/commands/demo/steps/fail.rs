@@ -26,7 +26,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         failed == REQUESTS && runs == 1,
         format!(
             "the plugin fails: {failed} of {REQUESTS} requests got its error, after {}",
-            count(runs, "plugin run", "plugin runs"),
+            count(runs, "plugin run"),
         ),
         json!({ "requests": REQUESTS, "failed": failed, "pluginRuns": runs }),
     )?;
@@ -47,7 +47,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         recovered && more == 1,
         format!(
             "fixed, it ran again after {seconds:.2} s: {tries} more requests, {}, {}",
-            count(more, "more plugin run", "more plugin runs"),
+            count(more, "more plugin run"),
             if recovered { "then a 200" } else { "and no 200" },
         ),
         json!({

@@ -33,7 +33,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         name == TOKEN && who["proof"] == "token" && runs == 1,
         format!(
             "the first request was authenticated as `{name}` after {took} ms, {} included",
-            count(runs, "plugin run", "plugin runs"),
+            count(runs, "plugin run"),
         ),
         json!({ "user": name, "milliseconds": took, "pluginRuns": runs }),
     )

@@ -45,7 +45,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         good == CROWD && runs == 1 && who == IMAGES,
         format!(
             "{good} of {CROWD} images at once got a login within {took} ms, with {}; the server authenticates it as `{who}`",
-            count(runs, "provider run", "provider runs"),
+            count(runs, "provider run"),
         ),
         json!({ "images": CROWD, "logins": good, "milliseconds": took, "providerRuns": runs, "user": who }),
     )?;
@@ -79,7 +79,7 @@ async fn switch(
             word(off, "off", "on"),
             word(broken && still_off, "ignored", "not ignored"),
             word(on, "on", "off"),
-            count(more, "more run", "more runs"),
+            count(more, "more run"),
         ),
         json!({ "off": off, "brokenIgnored": broken && still_off, "on": on, "providerRuns": more }),
     )

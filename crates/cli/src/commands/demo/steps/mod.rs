@@ -23,7 +23,7 @@ use super::{
     report::{Report, rounded},
     scene::Scene,
 };
-use crate::failure::Failure;
+use crate::{failure::Failure, output::count};
 
 /// A part of the demo, independent of the other steps.
 pub(super) struct Step {
@@ -95,9 +95,4 @@ async fn seen_within(
         pause().await;
     }
     Ok(false)
-}
-
-/// `3 runs`, `1 run`.
-fn count(number: usize, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
 }

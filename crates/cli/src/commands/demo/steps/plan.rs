@@ -21,7 +21,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         plan.plugin().is_some() && !program.is_empty() && runs == 0 && connections == 0,
         format!(
             "context `{TOKEN}` needs plugin `{program}`; {} and {connections} connections so far",
-            count(runs, "plugin run", "plugin runs"),
+            count(runs, "plugin run"),
         ),
         json!({ "methods": methods, "pluginRuns": runs, "connections": connections }),
     )

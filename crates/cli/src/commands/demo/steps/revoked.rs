@@ -23,7 +23,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
         first == 200 && revoked > 0 && seen == 200 && refusals == 1 && runs == 1,
         format!(
             "the server revoked the token and rejected it {refusals} time: after {} the caller got a {seen}, in {took} ms",
-            count(runs, "more plugin run", "more plugin runs"),
+            count(runs, "more plugin run"),
         ),
         json!({
             "refusals": refusals,

@@ -44,7 +44,7 @@ pub(super) async fn run(scene: &Scene, report: &mut Report) -> Result<(), Failur
             && elsewhere,
         format!(
             "{good} of {CROWD} requests at once were authenticated as `{name}` after {took} ms, with {} made in another process",
-            count(signatures, "signature", "signatures"),
+            count(signatures, "signature"),
         ),
         json!({ "user": name, "requests": good, "signatures": signatures, "milliseconds": took }),
     )

@@ -17,14 +17,8 @@ use crate::{
     output::inline,
 };
 
-/// The explanations of all images of a command line.
-#[derive(Debug, Serialize)]
-pub(super) struct Explanations<'a> {
-    pub(super) images: &'a [Explanation],
-}
-
 /// The explanation of one image.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Explanation {
     /// The image as given.
@@ -65,7 +59,6 @@ pub(super) struct Provider {
 }
 
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(super) struct Pattern {
     #[serde(rename = "pattern")]
     pub(super) text: String,
@@ -115,31 +108,27 @@ pub(super) struct Login {
 impl Explanation {
     /// Explains the result of asking the providers.
     pub(super) fn of(image: &str, config: &Config, found: &Lookup, setup: &Setup) -> Self {
-        let login = |(number, found): (usize, &keyward_image::FoundLogin)| Login {
-            registry: found.key.clone(),
-            username: found.login.username.clone(),
-            provider: found.provider.name.clone(),
-            namespace: found.account.as_ref().map(|(namespace, _)| namespace.clone()),
-            service_account: found.account.as_ref().map(|(_, name)| name.clone()),
-            wins: number == 0,
+        let login = |(number, found): (usize, &keyward_image::FoundLogin)| {
+            let (namespace, service_account) = found.account.clone().unzip();
+            Login {
+                registry: found.key.clone(),
+                username: found.login.username.clone(),
+                provider: found.provider.name.clone(),
+                namespace,
+                service_account,
+                wins: number == 0,
+            }
         };
-        let because =
-            found.results.iter().filter_map(|asked| difference(asked, &found.image)).collect();
+        let results = &found.results;
+        let would_give = |provider: &str| results.iter().any(|asked| gives(asked, provider));
         Self {
             image: image.to_owned(),
             name: Some(found.image.clone()),
             config_hash: config.hash.clone(),
-            providers: found
-                .results
-                .iter()
-                .map(|asked| Provider::of(asked, found, setup))
-                .collect(),
+            providers: results.iter().map(|asked| Provider::of(asked, found, setup)).collect(),
             logins: found.logins.iter().enumerate().map(login).collect(),
-            kubelet_pulls_anonymously: !found
-                .logins
-                .iter()
-                .any(|login| found.results.iter().any(|a| gives(a, &login.provider.name))),
-            because,
+            kubelet_pulls_anonymously: !found.logins.iter().any(|l| would_give(&l.provider.name)),
+            because: results.iter().filter_map(|asked| difference(asked, &found.image)).collect(),
             error: None,
         }
     }
@@ -148,13 +137,9 @@ impl Explanation {
     pub(super) fn refused(image: &str, config: &Config, error: &Error) -> Self {
         Self {
             image: image.to_owned(),
-            name: None,
             config_hash: config.hash.clone(),
-            providers: Vec::new(),
-            logins: Vec::new(),
-            kubelet_pulls_anonymously: false,
-            because: Vec::new(),
             error: Some(Trouble::of(&Failure::from(error.clone()), None)),
+            ..Self::default()
         }
     }
 }
@@ -218,7 +203,6 @@ impl Provider {
             _ => ("failed", None),
         };
         let located = asked.pattern.and_then(|_| setup.images().locate(provider).ok());
-        let located = located.map(|program| program.path);
         Self {
             name: provider.name.clone(),
             place: provider.place.to_string(),
@@ -226,7 +210,7 @@ impl Provider {
                 Protocol::Kubelet(version) => version.api_version(),
                 Protocol::Proposal => "v1alpha1",
             },
-            program: located,
+            program: located.map(|program| program.path),
             patterns: provider.patterns.iter().map(pattern).collect(),
             outcome,
             because,

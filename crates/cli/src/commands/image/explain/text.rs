@@ -58,17 +58,16 @@ impl Lines {
         if let Some(program) = &provider.program {
             self.item("program", &program.display().to_string());
         }
-        match provider.outcome {
-            "noMatch" => self.item("result", "not asked"),
-            "skipped" => {
-                let because = provider.because.as_deref().unwrap_or_default();
-                self.item("result", &format!("skipped: {because}"));
-            }
-            "kept" => self.item("result", "a cached answer"),
-            "answered" => self.item("result", "answered"),
-            "lastGood" => self.item("result", "failed; its last answer has not expired"),
-            _ => self.item("result", "failed"),
-        }
+        let because = provider.because.as_deref().unwrap_or_default();
+        let result = match provider.outcome {
+            "noMatch" => "not asked",
+            "skipped" => &format!("skipped: {because}"),
+            "kept" => "a cached answer",
+            "answered" => "answered",
+            "lastGood" => "failed; its last answer has not expired",
+            _ => "failed",
+        };
+        self.item("result", result);
         if let Some(answer) = &provider.answer {
             self.answer(answer);
         }

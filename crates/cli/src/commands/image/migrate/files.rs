@@ -9,7 +9,7 @@ use super::{kubelet::Kubelet, plan::Plan, root::Root};
 use crate::{
     bridge::{Bridge, DockerConfig, Registries},
     failure::Failure,
-    output::inline,
+    output::{self, inline},
 };
 
 /// The settings of container runtimes, with the file that they are made from, which counts instead.
@@ -51,11 +51,8 @@ fn docker(plan: &mut Plan, root: &Root, kubelet: &Kubelet) -> Result<(), Failure
     let read = places.into_iter().flatten().find(|path| root.exists(path));
     let of_docker = PathBuf::from("/root/.docker/config.json");
     let has_docker = read.as_ref() != Some(&of_docker) && root.exists(&of_docker);
-    let used = match read {
-        Some(path) => Some(path),
-        None if has_docker && kubelet.files.is_empty() => Some(of_docker.clone()),
-        None => None,
-    };
+    let instead = has_docker && kubelet.files.is_empty();
+    let used = read.or_else(|| instead.then(|| of_docker.clone()));
     if has_docker && used.as_ref() != Some(&of_docker) {
         let message = format!(
             "`{}` is docker's own: this kubelet does not read it, so it is left out",
@@ -68,15 +65,15 @@ fn docker(plan: &mut Plan, root: &Root, kubelet: &Kubelet) -> Result<(), Failure
         let message = format!(
             "`{}` has docker's old format: move its content below `auths` in `config.json` beside it, and run this \
              again",
-            inline(&old.display().to_string())
+            output::path(&old)
         );
         plan.note(Severity::Warning, message);
     }
     let Some(path) = used else { return Ok(()) };
     let Some(bytes) = root.read(&path)? else { return Ok(()) };
-    let config = DockerConfig::from_bytes(&path, &bytes).map_err(|refusal| failed(&refusal))?;
-    let mut registries = config.registries().map_err(|refusal| failed(&refusal))?;
-    let shown = inline(&path.display().to_string());
+    let config = DockerConfig::from_bytes(&path, &bytes)?;
+    let mut registries = config.registries()?;
+    let shown = output::path(&path);
     for (registry, helper) in config.helpers() {
         if format!("docker-credential-{helper}") == Bridge::Helper.name() {
             let message = format!(
@@ -113,20 +110,17 @@ fn runtime(plan: &mut Plan, root: &Root, path: &Path) -> Result<(), Failure> {
     if !root.exists(path) {
         return Ok(());
     }
-    let read = |path: &Path| {
-        Registries::read_at(path, |path| root.locate(path)).map_err(|refusal| failed(&refusal))
-    };
+    let read = |path: &Path| Registries::read_at(path, |path| root.locate(path));
     let registries = read(path)?;
-    let directories = registries.directories.clone();
     take(plan, &registries, path);
-    for directory in directories.iter().filter(|directory| root.is_dir(directory)) {
+    for directory in registries.directories.iter().filter(|directory| root.is_dir(directory)) {
         take(plan, &read(directory)?, directory);
     }
     Ok(())
 }
 
 fn take(plan: &mut Plan, registries: &Registries, path: &Path) {
-    let shown = inline(&path.display().to_string());
+    let shown = output::path(path);
     for registry in &registries.unusable {
         let message = format!(
             "the credential for `{}` in `{shown}` is not a user name with a password: the container runtime goes on \
@@ -156,9 +150,8 @@ fn take(plan: &mut Plan, registries: &Registries, path: &Path) {
 
 /// Lets `keyward-provider-docker` answer for these registries from a file.
 fn offer(plan: &mut Plan, registries: &[String], flag: &str, path: &Path) -> bool {
-    let usable = registries.iter().filter(|registry| Pattern::parse(registry).is_ok());
-    let usable: Vec<String> = usable.cloned().collect();
-    if usable.is_empty() {
+    let mut usable = registries.iter().filter(|name| Pattern::parse(name).is_ok()).peekable();
+    if usable.peek().is_none() {
         return false;
     }
     let replaces = "logins in files of the node";
@@ -173,6 +166,8 @@ fn offer(plan: &mut Plan, registries: &[String], flag: &str, path: &Path) -> boo
 }
 
 /// A file that cannot be used, in the words of the provider that would read it.
-fn failed(refusal: &Refusal) -> Failure {
-    Failure::failed(refusal.to_string())
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::failed(refusal.to_string())
+    }
 }

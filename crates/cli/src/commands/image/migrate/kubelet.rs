@@ -5,16 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use keyward_protocol::node::Value;
+use keyward_protocol::{Node, node::Value};
 
 use super::{
     root::Root,
     unit::{Unit, split, variables},
 };
-use crate::{
-    bridge::{text, texts},
-    failure::Failure,
-};
+use crate::{bridge::texts, failure::Failure};
 
 /// The flag that names the configuration of the providers.
 pub(super) const CONFIG: &str = "image-credential-provider-config";
@@ -34,19 +31,13 @@ const LOOSE: [&str; 4] = [
     "/var/snap/microk8s/current/args/kubelet",
 ];
 
-/// A service that runs a kubelet, and the file that its flags belong in.
-struct Service {
-    unit: &'static str,
-    /// The distribution's directory below `/etc/rancher`.
-    rancher: Option<&'static str>,
-}
-
-const SERVICES: [Service; 5] = [
-    Service { unit: "kubelet.service", rancher: None },
-    Service { unit: "k3s.service", rancher: Some("k3s") },
-    Service { unit: "k3s-agent.service", rancher: Some("k3s") },
-    Service { unit: "rke2-server.service", rancher: Some("rke2") },
-    Service { unit: "rke2-agent.service", rancher: Some("rke2") },
+/// The services that run a kubelet, with the distribution's directory below `/etc/rancher`.
+const SERVICES: [(&str, Option<&str>); 5] = [
+    ("kubelet.service", None),
+    ("k3s.service", Some("k3s")),
+    ("k3s-agent.service", Some("k3s")),
+    ("rke2-server.service", Some("rke2")),
+    ("rke2-agent.service", Some("rke2")),
 ];
 
 /// A flag's value and the file that sets it.
@@ -75,14 +66,16 @@ impl Kubelet {
     /// Reads what the node says about its kubelet.
     pub(super) fn read(root: &Root) -> Result<Self, Failure> {
         let mut kubelet = Self::default();
-        for Service { unit: name, rancher } in SERVICES {
+        for (name, rancher) in SERVICES {
             let Some(unit) = Unit::read(root, name)? else { continue };
             kubelet.service = name.strip_suffix(".service");
             kubelet.home = unit.variables.get("HOME").cloned();
             let file = unit.files.first().cloned().unwrap_or_default();
             kubelet.take(&unit.words, &file);
             kubelet.files.extend(unit.files);
-            kubelet.rancher(root, rancher)?;
+            if let Some(name) = rancher {
+                kubelet.rancher(root, name)?;
+            }
             break;
         }
         if kubelet.service.is_none() {
@@ -142,15 +135,14 @@ impl Kubelet {
     }
 
     /// Reads the settings of k3s and RKE2, and adds their defaults.
-    fn rancher(&mut self, root: &Root, name: Option<&str>) -> Result<(), Failure> {
-        let Some(name) = name else { return Ok(()) };
+    fn rancher(&mut self, root: &Root, name: &str) -> Result<(), Failure> {
         let directory = Path::new("/etc/rancher").join(name);
         let main = directory.join("config.yaml");
         let drop_ins = root.files(&directory.join("config.yaml.d"), ".yaml");
         for file in std::iter::once(main.clone()).chain(drop_ins) {
             let Some(node) = root.node(&file)? else { continue };
             for flag in [CONFIG, BIN_DIR] {
-                if let Some(value) = node.get(flag).and_then(text) {
+                if let Some(value) = node.get(flag).and_then(Node::as_text) {
                     self.set(flag, value.to_owned(), &file);
                 }
             }
@@ -199,12 +191,10 @@ impl Kubelet {
         }
         for file in files {
             let Some(node) = root.node(&file)? else { continue };
-            if let Some(Value::Map(gates)) = node.get("featureGates").map(|node| &node.value) {
-                for gate in gates {
-                    if let Value::Bool(on) = gate.value.value {
-                        // Flags count more than files.
-                        self.gates.entry(gate.key.clone()).or_insert(on);
-                    }
+            for gate in node.get("featureGates").into_iter().flat_map(Node::entries) {
+                if let Value::Bool(on) = gate.value.value {
+                    // Flags count more than files.
+                    self.gates.entry(gate.key.clone()).or_insert(on);
                 }
             }
             self.files.push(file);

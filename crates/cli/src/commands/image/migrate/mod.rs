@@ -85,14 +85,11 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
         plan.bin_dir.clone_from(bin_dir);
     }
     if plan.entries.is_empty() && plan.notes.iter().all(|note| note.severity != Severity::Error) {
-        let failure = Failure::failed(format!(
-            "nothing below `{}` logs in to a registry",
-            inline(&args.root.display().to_string())
-        ));
-        let failure = plan
-            .notes
-            .iter()
-            .fold(failure, |failure, note| failure.note("note", note.message.clone()));
+        let shown = output::path(&args.root);
+        let mut failure = Failure::failed(format!("nothing below `{shown}` logs in to a registry"));
+        for note in plan.notes {
+            failure = failure.note("note", note.message);
+        }
         return Err(failure.hint(
             "`--kubelet 1.N` also considers what kubelets of that version do by themselves",
         ));
@@ -104,7 +101,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<ExitCode, Failure> {
     let text = entry::config(plan.form, &plan.entries);
     check(&mut plan, &text, args.kubelet)?;
     let blocked = plan.notes.iter().any(|note| note.severity == Severity::Error);
-    let mut report = Report::new(&args.root, &kubelet, plan, text, &directory);
+    let mut report = Report::new(&args.root, kubelet, plan, text, &directory);
     if let Some(directory) = &args.write {
         if blocked {
             output::tell(&redact(&report.notes_text(Style::of_stderr(globals))));

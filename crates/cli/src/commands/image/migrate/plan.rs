@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use keyward_host::redact;
-use keyward_image::{Config, Files, Protocol, Provider, Reading, Severity};
-use keyward_protocol::{image::Version, node::Value};
+use keyward_image::{Config, Files, Pattern, Protocol, Provider, Reading, Severity};
+use keyward_protocol::{Node, image::Version, node::Value};
 use serde::Serialize;
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
     root::Root,
 };
 use crate::{
-    bridge::{Bridge, text},
+    bridge::Bridge,
     failure::Failure,
     output::{self, inline},
 };
@@ -25,10 +25,8 @@ const PROGRAMS: &str = "/etc/kubernetes/image-credential-provider";
 /// The gate that switches the kubelet's own providers off.
 const NO_IN_TREE: &str = "DisableKubeletCloudCredentialProviders";
 
-/// What the kubelet's own providers match, and those of the clouds after them.
-const ECR_PATTERNS: [&str; 2] = ["*.dkr.ecr.*.amazonaws.com", "*.dkr.ecr.*.amazonaws.com.cn"];
+/// What the kubelet's own provider for Azure matches.
 const ACR_PATTERNS: [&str; 4] = ["*.azurecr.io", "*.azurecr.cn", "*.azurecr.de", "*.azurecr.us"];
-const GAR_PATTERNS: [&str; 4] = ["container.cloud.google.com", "gcr.io", "*.gcr.io", "*.pkg.dev"];
 
 /// Something that the node logs in with today.
 #[derive(Debug, Serialize)]
@@ -67,10 +65,9 @@ impl Plan {
         };
         let bin_dir = kubelet.path(BIN_DIR).unwrap_or_else(|| PROGRAMS.into());
         if bin_dir.as_os_str().as_encoded_bytes().iter().any(u8::is_ascii_control) {
-            let shown = inline(&bin_dir.display().to_string());
-            return Err(Failure::failed(format!(
-                "the kubelet's `--{BIN_DIR}` is no path: `{shown}`"
-            )));
+            let shown = output::path(&bin_dir);
+            let what = format!("the kubelet's `--{BIN_DIR}` is no path: `{shown}`");
+            return Err(Failure::failed(what));
         }
         let mut plan =
             Self { found: Vec::new(), entries: Vec::new(), notes: Vec::new(), form, bin_dir };
@@ -102,7 +99,7 @@ impl Plan {
     /// Takes over the providers of today's configuration.
     fn providers(&mut self, root: &Root, kubelet: &Kubelet) -> Result<(), Failure> {
         let Some(path) = kubelet.path(CONFIG) else { return Ok(()) };
-        let shown = inline(&path.display().to_string());
+        let shown = output::path(&path);
         if !root.exists(&path) {
             let message = format!("`--{CONFIG}` names `{shown}`, which does not exist");
             self.note(Severity::Warning, message);
@@ -180,14 +177,14 @@ impl Plan {
             Protocol::Kubelet(version) => version,
             Protocol::Proposal => self.form,
         };
+        let env = provider.env.iter();
+        let env = env.map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
         let entry = self.entry(new, &provider.name, "0");
-        entry.match_also(provider.patterns.iter().map(|pattern| pattern.text().to_owned()));
+        entry.match_also(provider.patterns.iter().map(Pattern::text));
         entry.version = version;
         entry.cache = provider.default_duration;
         entry.args.clone_from(&provider.args);
-        let env =
-            provider.env.iter().map(|(name, value)| (name.clone(), value.expose().to_owned()));
-        entry.env = env.collect();
+        entry.env = env;
         entry.tokens.clone_from(&provider.tokens);
     }
 
@@ -200,7 +197,7 @@ impl Plan {
         let replaces = "the configuration in the original proposal's form";
         let entry = self.entry(Bridge::Node.name(), replaces, "0s");
         for provider in &config.providers {
-            entry.match_also(provider.patterns.iter().map(|pattern| pattern.text().to_owned()));
+            entry.match_also(provider.patterns.iter().map(Pattern::text));
         }
         entry.args = args;
         let message = "in the original proposal's form, a pattern without a port matches every port; for the kubelet, \
@@ -215,10 +212,11 @@ impl Plan {
         kubelet: &Kubelet,
         minor: Option<u32>,
     ) -> Result<(), Failure> {
-        let off = kubelet.gate(NO_IN_TREE) == Some(true);
+        if kubelet.gate(NO_IN_TREE) == Some(true) {
+            return Ok(());
+        }
         let cloud = kubelet.flag("cloud-provider");
-        let named = |name: &str| cloud.filter(|flag| flag.value == name);
-        if let Some(flag) = kubelet.flag(AZURE).filter(|_| !off) {
+        if let Some(flag) = kubelet.flag(AZURE) {
             let file = Path::new("/").join(&flag.value);
             self.found("the kubelet's own provider for Azure Container Registry", &flag.file);
             let entry = self.entry(ACR, "the kubelet's own provider for Azure", "10m");
@@ -228,21 +226,20 @@ impl Plan {
             }
         }
         for machine in MACHINES {
-            let flag = named(machine.cloud);
+            let flag = cloud.filter(|flag| flag.value == machine.cloud);
             let here = root.text(Path::new(machine.file))?;
             let here = here.is_some_and(|text| machine.names.contains(&text.trim()));
             let is_on = kubelet.gate(NO_IN_TREE) == Some(false);
             let old = minor
                 .is_some_and(|minor| minor < machine.until || (is_on && minor < machine.removed));
-            if !off && (flag.is_some() || (here && old)) {
-                let file = flag.map_or(Path::new(machine.file), |flag| &flag.file).to_owned();
-                self.found(format!("the kubelet's own provider for {}", machine.registry), &file);
-                let replaces = format!("the kubelet's own provider for {}", machine.registry);
-                let entry = self.entry(machine.provider, &replaces, machine.cache);
+            if flag.is_some() || (here && old) {
+                let file = flag.map_or(Path::new(machine.file), |flag| &flag.file);
+                let own = format!("the kubelet's own provider for {}", machine.registry);
+                self.found(own.as_str(), file);
+                let entry = self.entry(machine.provider, &own, machine.cache);
                 entry.match_also(machine.patterns.iter().copied());
             } else if here
                 && minor.is_none()
-                && !off
                 && !self.entries.iter().any(|e| e.name == machine.provider)
             {
                 let message = format!(
@@ -269,7 +266,7 @@ impl Plan {
             self.found
                 .push(Found { what: "Azure's settings of the node".into(), file: path.into() });
             let managed = node.get("useManagedIdentityExtension").map(|node| &node.value);
-            let field = |name: &str| node.get(name).and_then(text);
+            let field = |name: &str| node.get(name).and_then(Node::as_text);
             let named = field("userAssignedIdentityID").filter(|id| !id.is_empty());
             entry.identity = Some(match (managed, named) {
                 (Some(Value::Bool(true)), Some(id)) => {
@@ -299,6 +296,7 @@ struct Machine {
     /// The first minor version whose kubelet cannot do it.
     removed: u32,
     provider: &'static str,
+    /// What the kubelet's own provider matches.
     patterns: &'static [&'static str],
     cache: &'static str,
 }
@@ -312,7 +310,7 @@ const MACHINES: [Machine; 2] = [
         until: 27,
         removed: 27,
         provider: ECR,
-        patterns: &ECR_PATTERNS,
+        patterns: &["*.dkr.ecr.*.amazonaws.com", "*.dkr.ecr.*.amazonaws.com.cn"],
         cache: "12h",
     },
     Machine {
@@ -323,7 +321,7 @@ const MACHINES: [Machine; 2] = [
         until: 29,
         removed: 31,
         provider: GAR,
-        patterns: &GAR_PATTERNS,
+        patterns: &["container.cloud.google.com", "gcr.io", "*.gcr.io", "*.pkg.dev"],
         cache: "1m",
     },
 ];

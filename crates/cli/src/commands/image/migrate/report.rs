@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     bridge::Bridge,
-    output::{Style, inline, list, quoted},
+    output::{self, Style, inline, list, quoted},
 };
 
 /// The name of the new configuration.
@@ -59,7 +59,7 @@ impl Report {
     /// Reports a plan whose files are in `directory` on the node.
     pub(super) fn new(
         root: &Path,
-        kubelet: &Kubelet,
+        kubelet: Kubelet,
         plan: Plan,
         config: String,
         directory: &Path,
@@ -76,13 +76,10 @@ impl Report {
             found: plan.found,
             providers: plan.entries,
             config,
-            roll_back: roll_back(kubelet, &set, &remove, directory),
+            roll_back: roll_back(&kubelet, &set, &remove, directory),
             kubelet: Flags {
                 service: kubelet.service,
-                files: kubelet
-                    .settings
-                    .clone()
-                    .map_or_else(|| kubelet.files.clone(), |file| vec![file]),
+                files: kubelet.settings.map_or(kubelet.files, |file| vec![file]),
                 set,
                 remove,
             },
@@ -106,7 +103,7 @@ impl Report {
             [] => out.push_str("\nnothing was written; `--write DIR` writes these files\n"),
             written => {
                 for path in written {
-                    _ = writeln!(out, "\nwrote `{}`", inline(&path.display().to_string()));
+                    _ = writeln!(out, "\nwrote `{}`", output::path(path));
                 }
             }
         }
@@ -115,67 +112,49 @@ impl Report {
 
     /// What changes, without the configuration itself.
     fn summary(&self, style: Style) -> String {
-        let mut out = String::new();
-        let heading = |out: &mut String, text: &str| {
-            if !out.is_empty() {
-                out.push('\n');
-            }
-            _ = writeln!(out, "{}", style.label(text));
-        };
-        heading(&mut out, "today");
-        for found in &self.found {
-            _ = writeln!(out, "  {} (`{}`)", found.what, inline(&found.file.display().to_string()));
-        }
-        heading(&mut out, "new providers");
-        for provider in &self.providers {
-            push_provider(&mut out, provider);
-        }
-        heading(&mut out, "kubelet");
-        for flag in &self.kubelet.remove {
-            _ = writeln!(out, "  - {}", inline(flag));
-        }
-        for flag in &self.kubelet.set {
-            _ = writeln!(out, "  + {}", inline(flag));
-        }
-        for file in &self.kubelet.files {
-            _ = writeln!(out, "  read from `{}`", inline(&file.display().to_string()));
-        }
+        let section = |heading: &str, lines: &str| format!("{}\n{lines}", style.label(heading));
+        let Flags { set, remove, files, .. } = &self.kubelet;
+        let removed = remove.iter().map(|flag| format!("  - {}\n", inline(flag)));
+        let added = set.iter().map(|flag| format!("  + {}\n", inline(flag)));
+        let read = files.iter().map(|file| format!("  read from `{}`\n", output::path(file)));
+        let step = |step: &String| format!("  {}\n", inline(step));
+        let steps = |steps: &[String]| steps.iter().map(step).collect::<String>();
+        let mut sections = vec![
+            section("today", &self.found.iter().map(found_text).collect::<String>()),
+            section("new providers", &self.providers.iter().map(provider_text).collect::<String>()),
+            section("kubelet", &removed.chain(added).chain(read).collect::<String>()),
+        ];
         if !self.install.is_empty() {
-            heading(&mut out, "install the programs");
+            sections.push(section("install the programs", &steps(&self.install)));
         }
-        for command in &self.install {
-            _ = writeln!(out, "  {}", inline(command));
-        }
-        heading(&mut out, "roll back");
-        for step in &self.roll_back {
-            _ = writeln!(out, "  {}", inline(step));
-        }
+        sections.push(section("roll back", &steps(&self.roll_back)));
         if !self.notes.is_empty() {
-            heading(&mut out, "notes");
-            out.push_str(&self.notes_text(style));
+            sections.push(section("notes", &self.notes_text(style)));
         }
-        out
+        sections.join("\n")
     }
 
     /// The notes, one on each line.
     pub(super) fn notes_text(&self, style: Style) -> String {
-        let mut out = String::new();
-        for note in &self.notes {
-            let severity = style.severity(note.severity);
-            _ = writeln!(out, "  {severity} {}", inline(&note.message));
-        }
-        out
+        let text = |note: &Note| {
+            format!("  {} {}\n", style.severity(note.severity), inline(&note.message))
+        };
+        self.notes.iter().map(text).collect()
     }
 }
 
-fn push_provider(out: &mut String, entry: &Entry) {
+fn found_text(found: &Found) -> String {
+    format!("  {} (`{}`)\n", found.what, output::path(&found.file))
+}
+
+fn provider_text(entry: &Entry) -> String {
     let (name, old) = (inline(&entry.name), inline(&entry.replaces));
-    _ = if name == old {
-        writeln!(out, "  `{name}` (as today)")
+    let mut out = if name == old {
+        format!("  `{name}` (as today)\n")
     } else if old.contains(' ') {
-        writeln!(out, "  `{name}` (today: {old})")
+        format!("  `{name}` (today: {old})\n")
     } else {
-        writeln!(out, "  `{name}` (today: `{old}`)")
+        format!("  `{name}` (today: `{old}`)\n")
     };
     _ = writeln!(out, "    for {}", list(&entry.patterns));
     if !entry.added.is_empty() {
@@ -184,6 +163,7 @@ fn push_provider(out: &mut String, entry: &Entry) {
     if let Some(identity) = &entry.identity {
         _ = writeln!(out, "    as {identity}");
     }
+    out
 }
 
 /// The commands that put Keyward's programs where the kubelet looks.
@@ -222,7 +202,7 @@ fn roll_back(
     }
     let service = kubelet.service.unwrap_or("kubelet");
     steps.push(format!("systemctl daemon-reload && systemctl restart {service}"));
-    let shown = inline(&directory.display().to_string());
+    let shown = output::path(directory);
     steps.push(format!("then `{shown}` can be deleted; no other file was changed"));
     steps
 }

@@ -3,7 +3,8 @@
 use std::{
     collections::VecDeque,
     ffi::OsString,
-    fs, io,
+    fs,
+    io::ErrorKind,
     path::{Component, Path, PathBuf},
 };
 
@@ -11,7 +12,7 @@ use keyward_process::file::{self, Limits};
 use keyward_protocol::Node;
 use zeroize::Zeroizing;
 
-use crate::{failure::Failure, output::inline};
+use crate::{failure::Failure, output};
 
 /// The most symlinks that are followed in one path, as in Linux.
 const MOST_LINKS: usize = 40;
@@ -23,7 +24,7 @@ pub(super) struct Root(PathBuf);
 impl Root {
     pub(super) fn new(directory: &Path) -> Result<Self, Failure> {
         if !directory.is_dir() {
-            let shown = inline(&directory.display().to_string());
+            let shown = output::path(directory);
             return Err(Failure::failed(format!("`{shown}` is not a directory")));
         }
         Ok(Self(directory.to_owned()))
@@ -81,26 +82,15 @@ impl Root {
 
     /// A file's bytes; `None` if it does not exist.
     pub(super) fn read(&self, path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, Failure> {
-        match file::read(&self.locate(path), &Limits::NAMED.regular()) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-                ) =>
-            {
-                Ok(None)
+        file::read(&self.locate(path), &Limits::NAMED.regular()).map(Some).or_else(|error| {
+            let (shown, why) = (output::path(path), file::reason(&error));
+            let failure = Failure::failed(format!("`{shown}` cannot be read: {why}"));
+            match error.kind() {
+                ErrorKind::NotFound | ErrorKind::NotADirectory => Ok(None),
+                ErrorKind::PermissionDenied => Err(failure.hint("run this as root")),
+                _ => Err(failure),
             }
-            Err(error) => {
-                let shown = inline(&path.display().to_string());
-                let failure =
-                    Failure::failed(format!("`{shown}` cannot be read: {}", file::reason(&error)));
-                Err(match error.kind() {
-                    io::ErrorKind::PermissionDenied => failure.hint("run this as root"),
-                    _ => failure,
-                })
-            }
-        }
+        })
     }
 
     /// A file's text; `None` if it does not exist.
@@ -113,7 +103,7 @@ impl Root {
     pub(super) fn node(&self, path: &Path) -> Result<Option<Node>, Failure> {
         let Some(bytes) = self.read(path)? else { return Ok(None) };
         Node::from_json_or_yaml(&bytes).map(Some).map_err(|error| {
-            let shown = inline(&path.display().to_string());
+            let shown = output::path(path);
             Failure::failed(format!("`{shown}`, line {}: {}", error.line, error.what))
         })
     }

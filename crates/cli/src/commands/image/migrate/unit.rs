@@ -1,7 +1,9 @@
 //! The command line of a systemd service, from its unit, drop-ins and environment files.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
+    ffi::OsStr,
+    iter,
     path::{Path, PathBuf},
 };
 
@@ -34,28 +36,28 @@ impl Unit {
     pub(super) fn read(root: &Root, name: &str) -> Result<Option<Self>, Failure> {
         let paths = DIRECTORIES.map(|directory| Path::new(directory).join(name));
         let Some(main) = paths.into_iter().find(|path| root.exists(path)) else { return Ok(None) };
-        let mut files = vec![main];
-        let mut drop_ins: Vec<PathBuf> = Vec::new();
+        let mut drop_ins = BTreeMap::new();
         for directory in DIRECTORIES {
             let directory = Path::new(directory).join(format!("{name}.d"));
-            // A drop-in hides those of the same name in less important directories.
-            let hidden =
-                |path: &PathBuf| drop_ins.iter().any(|d| d.file_name() == path.file_name());
-            let new: Vec<_> =
-                root.files(&directory, ".conf").into_iter().filter(|p| !hidden(p)).collect();
-            drop_ins.extend(new);
+            for file in root.files(&directory, ".conf") {
+                // A drop-in hides those of the same name in less important directories.
+                drop_ins.entry(file.file_name().map(OsStr::to_owned)).or_insert(file);
+            }
         }
-        drop_ins.sort_by(|a, b| a.file_name().cmp(&b.file_name()));
-        files.extend(drop_ins);
         let mut unit = Self::default();
         let mut start = String::new();
-        for file in files {
+        for file in iter::once(main).chain(drop_ins.into_values()) {
             let Some(text) = root.text(&file)? else { continue };
             for (key, value) in settings(&text) {
-                match key {
+                match key.as_str() {
                     // An empty one takes back those before it.
                     "ExecStart" => start = value,
-                    "Environment" => unit.set(split(&value)),
+                    "Environment" => {
+                        let words = split(&value);
+                        let set = words.iter().filter_map(|word| word.split_once('='));
+                        let set = set.map(|(name, value)| (name.to_owned(), value.to_owned()));
+                        unit.variables.extend(set);
+                    }
                     "EnvironmentFile" => unit.load(root, &value)?,
                     _ => {}
                 }
@@ -67,14 +69,6 @@ impl Unit {
             Failure::failed(format!("the command line of `{name}` is longer than {most} MiB"))
         })?;
         Ok(Some(unit))
-    }
-
-    fn set(&mut self, words: Vec<String>) {
-        for word in words {
-            if let Some((name, value)) = word.split_once('=') {
-                self.variables.insert(name.to_owned(), value.to_owned());
-            }
-        }
     }
 
     /// Reads an environment file. One that begins with `-` may be missing.
@@ -120,16 +114,14 @@ pub(super) fn variables(text: &str) -> Vec<(String, String)> {
 }
 
 /// The settings of the section `[Service]`.
-fn settings(text: &str) -> Vec<(&'static str, String)> {
-    const KEYS: [&str; 3] = ["ExecStart", "Environment", "EnvironmentFile"];
+fn settings(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut inside = false;
     for line in joined(text) {
         if line.starts_with('[') {
             inside = line == "[Service]";
         } else if inside && let Some((key, value)) = line.split_once('=') {
-            let known = KEYS.into_iter().find(|known| *known == key.trim());
-            found.extend(known.map(|key| (key, value.trim().to_owned())));
+            found.push((key.trim().to_owned(), value.trim().to_owned()));
         }
     }
     found
@@ -144,10 +136,8 @@ fn joined(text: &str) -> Vec<String> {
         if line.starts_with(['#', ';']) || (line.is_empty() && !open) {
             continue;
         }
-        let (part, continues) = match line.strip_suffix('\\') {
-            Some(part) => (part, true),
-            None => (line, false),
-        };
+        let continued = line.strip_suffix('\\');
+        let part = continued.unwrap_or(line);
         match lines.last_mut().filter(|_| open) {
             Some(last) => {
                 last.push(' ');
@@ -155,7 +145,7 @@ fn joined(text: &str) -> Vec<String> {
             }
             None => lines.push(part.to_owned()),
         }
-        open = continues;
+        open = continued.is_some();
     }
     lines
 }

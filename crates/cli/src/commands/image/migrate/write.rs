@@ -9,7 +9,7 @@ use std::{
 
 use keyward_process::file::{self, Limits};
 
-use crate::{failure::Failure, output::inline};
+use crate::{failure::Failure, output};
 
 /// Writes files into a directory, which is created if need be, and returns the paths of those that are new. A file
 /// with another content is kept, and nothing is written, unless `force`: then it keeps its name with `.old`.
@@ -18,14 +18,14 @@ pub(super) fn all(
     files: &[(&str, String)],
     force: bool,
 ) -> Result<Vec<PathBuf>, Failure> {
-    fs::create_dir_all(directory).map_err(|error| failed(directory, &error))?;
+    fs::create_dir_all(directory).map_err(failed(directory))?;
     let mut changed = Vec::new();
     for (name, text) in files {
         let path = directory.join(name);
         match file::read(&path, &Limits::NAMED.regular()) {
             Ok(bytes) if *bytes == text.as_bytes() => {}
             Ok(_) if !force => {
-                let shown = inline(&path.display().to_string());
+                let shown = output::path(&path);
                 return Err(Failure::failed(format!(
                     "`{shown}` exists with another content; nothing was written"
                 ))
@@ -35,11 +35,11 @@ pub(super) fn all(
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 changed.push((path, text, false));
             }
-            Err(error) => return Err(failed(&path, &error)),
+            Err(error) => return Err(failed(&path)(error)),
         }
     }
     for (path, text, replaces) in &changed {
-        replace(path, text, *replaces).map_err(|error| failed(path, &error))?;
+        replace(path, text, *replaces).map_err(failed(path))?;
     }
     Ok(changed.into_iter().map(|(path, ..)| path).collect())
 }
@@ -73,7 +73,6 @@ fn with_end(path: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-fn failed(path: &Path, error: &io::Error) -> Failure {
-    let shown = inline(&path.display().to_string());
-    Failure::failed(format!("`{shown}` cannot be written")).note("cause", error.to_string())
+fn failed(path: &Path) -> impl Fn(io::Error) -> Failure {
+    Failure::of(format!("`{}` cannot be written", output::path(path)))
 }

@@ -7,7 +7,10 @@ use keyward_protocol::{
     image::{CacheKey, Login, Response, token_expiry},
 };
 
-use crate::commands::plugin_test::report::{Check, Report};
+use crate::{
+    commands::plugin_test::report::{Check, Report},
+    output::count,
+};
 
 const SECOND: i64 = 1_000_000_000;
 /// More must be a mistake in the unit.
@@ -92,13 +95,8 @@ fn logins(response: &Response, image: &str, report: &mut Report) {
         let what = format!("has logins, but none of their patterns matches `{image}`");
         report.fail(Check::Credential, what);
     }
-    let count = real.count();
-    let what = format!(
-        "{count} {} under `{}`",
-        if count == 1 { "login" } else { "logins" },
-        response.key.name()
-    );
-    report.pass(Check::Credential, what);
+    let count = count(real.count(), "login");
+    report.pass(Check::Credential, format!("{count} under `{}`", response.key.name()));
 }
 
 /// Judges how long an answer is kept; `field` says so in it.

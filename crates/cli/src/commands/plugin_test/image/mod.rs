@@ -21,7 +21,7 @@ use self::answer::{Outcome, read, read_proposal};
 use super::{
     findings::{Hopeless, Versions},
     report::{Check, Report},
-    run::{self, Plugin, crowd},
+    run::{self, Plugin},
 };
 use crate::failure::Failure;
 
@@ -55,7 +55,6 @@ const TOKEN: &str = "e30.eyJzdWIiOiJrZXl3YXJkIn0.a2V5d2FyZC1wbHVnaW4tdGVzdA";
 pub(super) struct ImageExam<'a> {
     plugin: &'a Plugin,
     image: String,
-    at_once: usize,
     /// Asked in the form of the original proposal, whose requests have no version.
     proposal: bool,
     report: Report,
@@ -63,17 +62,12 @@ pub(super) struct ImageExam<'a> {
 
 impl<'a> ImageExam<'a> {
     /// Prepares an examination with an image that the provider knows.
-    pub(super) fn new(
-        plugin: &'a Plugin,
-        image: &str,
-        at_once: usize,
-        proposal: bool,
-    ) -> Result<Self, Failure> {
+    pub(super) fn new(plugin: &'a Plugin, image: &str, proposal: bool) -> Result<Self, Failure> {
         let image = normalise(image).map_err(|wrong| {
             Failure::usage("`--image` names no image").note("because", wrong.to_string())
         })?;
-        let report = Report::of(&plugin.name, &CHECKS);
-        Ok(Self { plugin, image, at_once, proposal, report })
+        let report = Report::new(&plugin.name, &CHECKS);
+        Ok(Self { plugin, image, proposal, report })
     }
 
     /// Asks everything, unless the provider hangs or does not start.
@@ -106,7 +100,8 @@ impl<'a> ImageExam<'a> {
         };
         let mut versions = Versions::new();
         for (version, name) in asked {
-            let run = self.run_with(&format!("asked in {name}"), &self.request(version), version);
+            let run =
+                self.run_with(&format!("asked in {name}"), &request(&self.image, version), version);
             self.take_in(&run)?;
             versions.add(version, name, run);
         }
@@ -116,25 +111,19 @@ impl<'a> ImageExam<'a> {
 
     /// Sends requests with missing or unknown fields.
     fn ask_variants(&mut self, version: Option<Version>, base: &Run) -> Result<(), Hopeless> {
-        let more = self.request(version).replacen('{', "{\"x-unknown\":[{\"deep\":1.5}],", 1);
+        let more =
+            request(&self.image, version).replacen('{', "{\"x-unknown\":[{\"deep\":1.5}],", 1);
         let run = self.run_with("asked with unknown fields", &more, version);
         self.take_in(&run)?;
         self.report.compare(Check::Requests, &run, base);
         if !self.proposal {
             self.ask_with_token()?;
         }
-        let stranger = Request {
-            version,
-            image: "registry.invalid/nobody/knows".to_owned(),
-            token: None,
-            annotations: Vec::new(),
-        };
-        let stranger = stranger.to_json();
-        let run =
-            self.run_with("asked for an image of an unknown registry", stranger.expose(), version);
+        let stranger = request("registry.invalid/nobody/knows", version);
+        let run = self.run_with("asked for an image of an unknown registry", &stranger, version);
         self.take_in_quietly(&run)?;
         let known = version.unwrap_or(Version::V1).api_version();
-        let odd = self.request(version).replace(known, "example.invalid/v9");
+        let odd = request(&self.image, version).replace(known, "example.invalid/v9");
         let mut unreadable =
             vec![("asked nothing", ""), ("asked something unreadable", "{\"kind\":")];
         if version.is_some() {
@@ -181,19 +170,13 @@ impl<'a> ImageExam<'a> {
 
     /// A node pulls many images at once.
     fn ask_crowd(&mut self, version: Option<Version>, base: &Run) {
-        let text = self.request(version);
+        let text = request(&self.image, version);
         let name = "asked many times at once";
-        let runs = crowd(self.at_once, || self.run_with(name, &text, version));
+        let runs = self.plugin.crowd(|| self.run_with(name, &text, version));
         self.report.compare_crowd(&runs, base);
         for run in &runs {
             self.report.keep(run);
         }
-    }
-
-    fn request(&self, version: Option<Version>) -> String {
-        let image = self.image.clone();
-        let request = Request { version, image, token: None, annotations: Vec::new() };
-        request.to_json().expose().to_owned()
     }
 
     fn run_with(&self, name: &str, text: &str, version: Option<Version>) -> Run {
@@ -237,4 +220,11 @@ impl<'a> ImageExam<'a> {
         }
         Ok(())
     }
+}
+
+/// A request without a token.
+fn request(image: &str, version: Option<Version>) -> String {
+    let image = image.to_owned();
+    let request = Request { version, image, token: None, annotations: Vec::new() };
+    request.to_json().expose().to_owned()
 }

@@ -26,11 +26,11 @@ const LINGER: Duration = Duration::from_secs(2);
 /// A stream that the client opened.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    id: u32,
     headers: Headers,
     /// What the client sends; closed at its end.
     pub(crate) input: mpsc::Receiver<Bytes>,
-    writer: mpsc::Sender<Word>,
+    /// The end to write with.
+    pub(crate) sink: Sink,
 }
 
 impl Stream {
@@ -38,11 +38,6 @@ impl Stream {
     pub(crate) fn header(&self, name: &str) -> &str {
         let found = self.headers.iter().find(|header| header.0 == name);
         found.map_or("", |header| &header.1)
-    }
-
-    /// The end to write with.
-    pub(crate) fn sink(&self) -> Sink {
-        Sink { id: self.id, writer: self.writer.clone() }
     }
 }
 
@@ -85,10 +80,13 @@ where
     let writing = write(&mut writer, spoken);
     let reading = read(&mut reader, words, opened);
     let (read, written) = tokio::join!(reading, writing);
-    // A socket closed with something unread is reset, and what was written last may be lost.
+    // The client closes first: kubectl drops frames that it has not handled when it reads a GOAWAY or the end. And a
+    // socket closed with something unread is reset, so that what was written last may be lost.
     let rest = &mut tokio::io::sink();
     let _ = tokio::time::timeout(LINGER, tokio::io::copy(&mut reader, rest)).await;
-    read.and(written)
+    writer.write_all(&frame::go_away(written?)).await?;
+    writer.shutdown().await?;
+    read
 }
 
 async fn read(
@@ -112,12 +110,12 @@ async fn read(
                 if !end {
                     inputs.insert(stream, sender);
                 }
-                let writer = words.clone();
+                let sink = Sink { id: stream, writer: words.clone() };
                 if words.send(Word::Reply(stream)).await.is_err() {
                     return Ok(());
                 }
                 // Without a taker the loop ends above.
-                let _ = opened.send(Stream { id: stream, headers, input, writer }).await;
+                let _ = opened.send(Stream { headers, input, sink }).await;
             }
             Frame::Data { stream, end, bytes } => {
                 if let Some(input) = inputs.get(&stream)
@@ -149,7 +147,11 @@ async fn read(
     }
 }
 
-async fn write(mut to: impl AsyncWrite + Unpin, mut words: mpsc::Receiver<Word>) -> io::Result<()> {
+/// Writes until nobody has anything to say, and returns the last stream that was accepted.
+async fn write(
+    mut to: impl AsyncWrite + Unpin,
+    mut words: mpsc::Receiver<Word>,
+) -> io::Result<u32> {
     let mut packer = Packer::new();
     let mut last = 0;
     while let Some(word) = words.recv().await {
@@ -170,6 +172,5 @@ async fn write(mut to: impl AsyncWrite + Unpin, mut words: mpsc::Receiver<Word>)
             to.flush().await?;
         }
     }
-    to.write_all(&frame::go_away(last)).await?;
-    to.shutdown().await
+    Ok(last)
 }
