@@ -58,7 +58,7 @@ const SEND_BUFFER: usize = 64 * 1024;
 
 /// The read buffer of an HTTP/1.1 connection, which must hold a request's head, and the buffer for
 /// an unread response.
-const BUFFER: usize = 256 * 1024;
+const BUFFER: usize = 128 * 1024;
 
 /// How long an idle connection is kept: the limit for the head of an HTTP/1.1 request, including
 /// the wait for its first byte, and for the next HTTP/2 request when none is open.

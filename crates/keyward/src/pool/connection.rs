@@ -44,7 +44,7 @@ const CONNECTION_WINDOW: u32 = 1 << 30;
 const STREAM_WINDOW: u32 = 1 << 20;
 const HEADERS: u32 = 256 * 1024;
 /// The read buffer of an HTTP/1.1 connection, which must also hold a response's head.
-const READ_BUFFER: usize = 128 * 1024;
+const READ_BUFFER: usize = 64 * 1024;
 
 /// Interim responses before the real one. Servers send one or two; one that never stops would keep the
 /// caller waiting and us busy.
