@@ -160,6 +160,8 @@ impl Transport<Body> for Generations {
         credential: Option<&Arc<Credential>>,
     ) -> Self::Future {
         let pool = self.prepare(&mut request, credential);
+        // Boxed, because each stage of sending would have room for it.
+        let request = Box::new(request);
         let connector = Arc::clone(&self.0.connector);
         Box::pin(async move {
             let pool = pool.map_err(|error| SendError { error, retryable: false })?;

@@ -18,7 +18,8 @@ use crate::{bearer::BoxError, pool::StreamSlot};
 pub struct Incoming {
     inner: hyper::body::Incoming,
     slot: Option<StreamSlot>,
-    gzip: Option<Decompressor>,
+    /// Boxed, because few responses need it and every response is moved.
+    gzip: Option<Box<Decompressor>>,
 }
 
 /// Decompresses gzip. `None` after the end.
@@ -35,7 +36,8 @@ impl Incoming {
         if self.inner.is_end_stream() {
             return self;
         }
-        Self { gzip: Some(Decompressor(Some(MultiGzDecoder::new(Vec::new())))), ..self }
+        let gzip = Box::new(Decompressor(Some(MultiGzDecoder::new(Vec::new()))));
+        Self { gzip: Some(gzip), ..self }
     }
 
     /// Reads the whole body.

@@ -86,7 +86,7 @@ impl Https {
         let request = request(call, &origin, url)?;
         let connector = Connector::new(origin, trust, "", &self.surroundings, LIMIT)?;
         let pool = Pool::new(Dialer::new(Arc::new(connector), tls, None), Settings::default());
-        pool.send(request).await.map_err(|failure| failure.error)
+        pool.send(Box::new(request)).await.map_err(|failure| failure.error)
     }
 }
 

@@ -21,7 +21,6 @@ use crate::{
 };
 
 /// The body of a response to a client.
-#[expect(clippy::large_enum_variant, reason = "the large one is the usual one")]
 pub(crate) enum Answer {
     /// The proxy's own; `None` once it has been sent.
     Own(Option<Bytes>),

@@ -7,8 +7,8 @@ use http::{
     header::{CONNECTION, CONTENT_LENGTH, HOST, ORIGIN, TE, TRANSFER_ENCODING, UPGRADE},
 };
 use http_body::Body as _;
-use hyper::body::Incoming;
-use keyward::{Body, Kind};
+use hyper::{body::Incoming, upgrade::OnUpgrade};
+use keyward::{Body, Kind, client::Sending};
 use keyward_host::redact::redact;
 use keyward_process::clock::{Clock, SystemClock};
 use keyward_protocol::text::{inline, with_causes};
@@ -43,7 +43,6 @@ static HOP_BY_HOP: [HeaderName; 6] = [
 ];
 
 /// Decides which requests of a client are forwarded.
-#[derive(Clone)]
 pub(crate) enum Access {
     /// Forwards requests that pass the gate of the port.
     Checked(Arc<Gate>),
@@ -61,23 +60,25 @@ impl Access {
         }
     }
 
-    /// The record of a request under a grant.
-    fn record<B>(&self, request: &Request<B>) -> Option<Record> {
+    /// The record of a request under a grant. Boxed, because few requests have one and the future of every request is moved.
+    fn record<B>(&self, request: &Request<B>) -> Option<Box<Record>> {
         match self {
-            Self::Granted(_, grant) => Some(Record::begin(grant, request)),
+            Self::Granted(_, grant) => Some(Box::new(Record::begin(grant, request))),
             _ => None,
         }
     }
 }
 
 /// Forwards a request to the server of a context. Every failure is a response.
-pub(crate) async fn forward(
+///
+/// Prepared outside of the future, which would have room for each stage of the request, and is moved.
+pub(crate) fn forward(
     context: Arc<ServedContext>,
-    access: Access,
-    connection: Arc<Activity>,
+    access: &Access,
+    connection: &Arc<Activity>,
     mut request: Request<Incoming>,
-) -> Result<Response<Answer>, Infallible> {
-    let open = OpenRequest::begin(&context.stats, &connection);
+) -> impl Future<Output = Result<Response<Answer>, Infallible>> + Send + use<> {
+    let mut open = OpenRequest::begin(&context.stats, connection);
     let begun = SystemClock.elapsed();
     let told = tracing::enabled!(tracing::Level::INFO)
         .then(|| (request.method().clone(), request.uri().path().to_owned()));
@@ -92,69 +93,85 @@ pub(crate) async fn forward(
         checked = record.decide(checked);
         record.grant().impersonate(request.headers_mut());
     }
-    let passed = match (checked, &*state) {
+    // `None` if the proxy answers itself.
+    let mut sent = match (checked, &*state) {
         (Err(refusal), _) => Err(refusal),
-        (Ok(_), _) if audience == Audience::Placeholder => Ok(kube_status::no_resources()),
+        (Ok(_), _) if audience == Audience::Placeholder => Ok(None),
         (Ok(_), State::Closed(refusal)) => Err(refusal.clone()),
         (Ok(connection), State::Open(route)) => {
-            let grant = record.as_ref().map(Record::grant);
-            // Pinned, because `select` would move the large future of every request.
-            let passing = pin!(pass(&context, route, request, &connection, &progress, open, grant));
-            // Awaited in one place: in each of two, this future, which every request has, would have room for it.
-            tokio::select! {
-                biased;
-                () = grants::ended(grant) => Err(ENDED),
-                passed = passing => passed,
-            }
+            send(route, request, &connection, &progress, &mut open).map(Some)
         }
     };
-    let passed = passed.and_then(|response| match &*state {
-        State::Open(route) if audience.is_discovery() => explained(&context, route, response),
-        _ => Ok(response),
-    });
-    let mut response = passed.unwrap_or_else(|refusal| {
-        let refusal = match &record {
-            Some(record) => record.discreet(refusal),
-            None => refusal,
+    async move {
+        let passed = match (&mut sent, &*state) {
+            (Err(refusal), _) => Err(refusal.clone()),
+            (Ok(Some(sent)), State::Open(route)) => {
+                let grant = record.as_deref().map(Record::grant);
+                // Pinned, because `select` would move the large future of every request.
+                let receiving = pin!(receive(&context, route, sent, &progress, open, grant));
+                // Awaited in one place: in each of two, this future, which every request has, would have room for it.
+                tokio::select! {
+                    biased;
+                    () = grants::ended(grant) => Err(ENDED),
+                    received = receiving => received,
+                }
+            }
+            (Ok(_), _) => Ok(kube_status::no_resources()),
         };
-        if let Some(reason) = refusal.reason {
-            context.stats.refused(reason);
-            tracing::warn!(context = context.name, reason, "refused a request");
+        let passed = passed.and_then(|response| match &*state {
+            State::Open(route) if audience.is_discovery() => explained(&context, route, response),
+            _ => Ok(response),
+        });
+        let mut response = passed.unwrap_or_else(|refusal| {
+            let refusal = match &record {
+                Some(record) => record.discreet(refusal),
+                None => refusal,
+            };
+            if let Some(reason) = refusal.reason {
+                context.stats.refused(reason);
+                tracing::warn!(context = context.name, reason, "refused a request");
+            }
+            audience.answer(refusal.code, &refusal.message)
+        });
+        // What is left of a body could be taken for the next request.
+        if !http2 && !progress.is_over() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        audience.answer(refusal.code, &refusal.message)
-    });
-    // What is left of a body could be taken for the next request.
-    if !http2 && !progress.is_over() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        if let Some(record) = &mut record {
+            record.answered(&response);
+        }
+        let took = SystemClock.elapsed().saturating_sub(begun);
+        context.stats.answered(response.status(), took);
+        if let Some((method, path)) = told {
+            // Without its query, which contains the words of commands.
+            tracing::info!(
+                context = context.name,
+                %method,
+                path,
+                status = response.status().as_u16(),
+                seconds = took.as_secs_f64(),
+                "request"
+            );
+        }
+        Ok(response)
     }
-    if let Some(record) = &mut record {
-        record.answered(&response);
-    }
-    let took = SystemClock.elapsed().saturating_sub(begun);
-    context.stats.answered(response.status(), took);
-    if let Some((method, path)) = told {
-        // Without its query, which contains the words of commands.
-        tracing::info!(
-            context = context.name,
-            %method,
-            path,
-            status = response.status().as_u16(),
-            seconds = took.as_secs_f64(),
-            "request"
-        );
-    }
-    Ok(response)
 }
 
-async fn pass(
-    context: &ServedContext,
+/// A request on its way to the server.
+struct Sent {
+    response: Sending,
+    /// The protocol that the client wants to switch to, and its side of the connection.
+    upgrade: Option<(&'static str, OnUpgrade)>,
+}
+
+/// Makes a checked request one for the server, which is sent as soon as its response is waited for.
+fn send(
     route: &Route,
     mut request: Request<Incoming>,
     connection: &Connection,
     progress: &Progress,
-    mut open: OpenRequest,
-    grant: Option<&Arc<Grant>>,
-) -> Result<Response<Answer>, Refusal> {
+    open: &mut OpenRequest,
+) -> Result<Sent, Refusal> {
     let upgrade = wanted_upgrade(request.headers());
     if let Some(kind) = upgrade.or_else(|| lasting(request.uri().query()?)) {
         open.list(kind, request.uri().path());
@@ -162,7 +179,7 @@ async fn pass(
     if upgrade.is_some() && !request.body().is_end_stream() {
         return Err(UPGRADE_WITH_BODY);
     }
-    let client = upgrade.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
+    let upgrade = upgrade.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
     let (mut head, body) = request.into_parts();
     let target = gate::target(&head.method, &head.uri)?;
     strip(&mut head.headers, connection);
@@ -174,7 +191,7 @@ async fn pass(
         // It was the proxy's address: some servers compare it with the host.
         head.headers.insert(ORIGIN, origin);
     }
-    if let Some((protocol, _)) = &client {
+    if let Some((protocol, _)) = &upgrade {
         head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
         head.headers.insert(UPGRADE, HeaderValue::from_static(protocol));
     }
@@ -190,10 +207,21 @@ async fn pass(
     *passed.method_mut() = head.method;
     *passed.uri_mut() = target;
     *passed.headers_mut() = head.headers;
+    Ok(Sent { response: route.client.send(passed), upgrade })
+}
 
+/// Waits for the server's response to a request.
+async fn receive(
+    context: &ServedContext,
+    route: &Route,
+    sent: &mut Sent,
+    progress: &Progress,
+    open: OpenRequest,
+    grant: Option<&Arc<Grant>>,
+) -> Result<Response<Answer>, Refusal> {
     let mut closed = route.closed.subscribe();
-    let sent = tokio::select! {
-        sent = route.client.send(passed) => sent,
+    let received = tokio::select! {
+        received = &mut sent.response => received,
         Ok(_) = closed.wait_for(|closed| *closed) => {
             return Err(match &*context.state() {
                 State::Closed(refusal) => refusal.clone(),
@@ -202,14 +230,16 @@ async fn pass(
         }
     };
     let mut response =
-        sent.map_err(|error| progress.fault().unwrap_or_else(|| lost(context, &error)))?;
+        received.map_err(|error| progress.fault().unwrap_or_else(|| lost(context, &error)))?;
     if is_ambiguous(response.headers()) {
         return Err(failed(context, StatusCode::BAD_GATEWAY, AMBIGUOUS, AMBIGUOUS));
     }
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         // Any other protocol could carry unchecked requests.
-        let agreed =
-            client.filter(|(wanted, _)| wanted_upgrade(response.headers()) == Some(wanted));
+        let agreed = sent
+            .upgrade
+            .take()
+            .filter(|(wanted, _)| wanted_upgrade(response.headers()) == Some(wanted));
         let (protocol, client) = agreed.ok_or_else(|| {
             failed(context, StatusCode::BAD_GATEWAY, UNASKED_CHANGE, UNASKED_CHANGE)
         })?;

@@ -337,9 +337,8 @@ async fn talk(
     let activity = Activity::new();
     let streams = activity.clone();
     // Boxed, because hyper moves the future, and a connection has room for one as long as it is open.
-    let service = service_fn(move |request| {
-        Box::pin(forward(context.clone(), access.clone(), streams.clone(), request))
-    });
+    let service =
+        service_fn(move |request| Box::pin(forward(context.clone(), &access, &streams, request)));
     let io = TokioIo::new(stream);
     let mut draining = pin!(begun(shutdown));
     let ended = if h2 {

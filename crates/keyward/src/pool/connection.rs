@@ -164,27 +164,31 @@ pub(super) fn ended_at_once() -> Error {
     Error::new(Kind::Lost, "the server ended the connection at once")
 }
 
-pub(super) async fn send_h2(
+/// Sends at once. The future only waits: the future of every request is moved.
+pub(super) fn send_h2(
     mut sender: http2::SendRequest<Body>,
-    mut request: Request<Body>,
+    mut request: Box<Request<Body>>,
     slot: StreamSlot,
     used: bool,
-) -> Result<Response<Incoming>, Failure> {
+) -> impl Future<Output = Result<Response<Incoming>, Failure>> {
     // The URI's authority replaces it.
     request.headers_mut().remove(HOST);
     request.headers_mut().remove(TRANSFER_ENCODING);
     *request.version_mut() = Version::HTTP_2;
     let method = request.method().clone();
-    match sender.try_send_request(request).await {
-        Ok(response) => Ok(response.map(|body| Incoming::new(body, Some(slot)))),
-        Err(error) => Err(failed(error, &method, used)),
+    let sent = sender.try_send_request(*request);
+    async move {
+        match sent.await {
+            Ok(response) => Ok(response.map(|body| Incoming::new(body, Some(slot)))),
+            Err(error) => Err(failed(error, &method, used)),
+        }
     }
 }
 
 /// Returns the sender beside the response: it can be used again once the body was read.
 pub(super) async fn send_h1(
     mut sender: http1::SendRequest<Body>,
-    mut request: Request<Body>,
+    mut request: Box<Request<Body>>,
     used: bool,
 ) -> Result<(Response<Incoming>, http1::SendRequest<Body>), Failure> {
     let whole = request.uri().clone();
@@ -209,7 +213,7 @@ pub(super) async fn send_h1(
     let flood = Flood::watch(&mut request);
     let sent = tokio::select! {
         biased;
-        sent = sender.try_send_request(request) => sent,
+        sent = sender.try_send_request(*request) => sent,
         // Whoever stops waiting ends the connection.
         () = flood.too_many.notified() => {
             let message = format!("the server sent more than {INTERIM} interim responses");
@@ -283,7 +287,9 @@ where
     F::Output: Send + 'static,
 {
     fn execute(&self, future: F) {
-        let task = tokio::spawn(future);
+        // Boxed: hyper spawns one for every request, of a type with room for a whole connection, and
+        // tokio would move it ten times.
+        let task = tokio::spawn(Box::pin(future));
         if self.0.get().is_none() {
             let _ = self.0.set(task.abort_handle());
         }

@@ -134,7 +134,7 @@ impl Pool {
     /// Sends a request with a whole URI on a connection of this pool.
     pub(crate) async fn send(
         &self,
-        mut request: Request<Body>,
+        mut request: Box<Request<Body>>,
     ) -> Result<Response<Incoming>, Failure> {
         // Boxed, because few requests need it and the future of every request is moved.
         if request.headers().contains_key(UPGRADE) {
@@ -152,7 +152,7 @@ impl Pool {
             };
             match self.0.explain(sent, &diagnosis) {
                 Err(Failure { unsent: Some(back), .. }) if attempt < self.0.dialer.attempts() => {
-                    request = *back;
+                    request = back;
                 }
                 other => return other,
             }
@@ -163,7 +163,7 @@ impl Pool {
     async fn send_h1(
         &self,
         sender: http1::SendRequest<Body>,
-        request: Request<Body>,
+        request: Box<Request<Body>>,
         used: bool,
         diagnosis: &Arc<Diagnosis>,
     ) -> Result<Response<Incoming>, Failure> {
@@ -182,7 +182,7 @@ impl Pool {
     }
 
     /// A connection of its own for a request that wants to leave HTTP.
-    async fn upgrade(&self, request: Request<Body>) -> Result<Response<Incoming>, Failure> {
+    async fn upgrade(&self, request: Box<Request<Body>>) -> Result<Response<Incoming>, Failure> {
         let (connection, diagnosis) = self.0.dial(true).await?;
         let Connection::Http1 { sender, cut } = connection else {
             let message = "the server speaks HTTP/2 to a client that offered none";

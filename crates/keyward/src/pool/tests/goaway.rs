@@ -65,8 +65,10 @@ async fn answered(bytes: &'static [u8]) -> Failure {
     });
     let pool = super::pool_of(&url, authority.pem(), Settings::default());
     let request = Request::post(format!("{url}/")).body(Body::empty()).unwrap();
-    let failure =
-        tokio::time::timeout(super::GUARD, pool.send(request)).await.unwrap().unwrap_err();
+    let failure = tokio::time::timeout(super::GUARD, pool.send(Box::new(request)))
+        .await
+        .unwrap()
+        .unwrap_err();
     drop(pool);
     server.await.unwrap().unwrap();
     failure

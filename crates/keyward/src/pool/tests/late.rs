@@ -113,7 +113,7 @@ impl Scene {
         let dialer = Dialer::new(Arc::new(connector), tls, Some(certificate)).slow_after(BLAME);
         let pool = Pool::new(dialer, Settings::default());
         let request = Request::get(format!("{url}/version")).body(Body::empty()).unwrap();
-        tokio::time::timeout(GUARD, pool.send(request)).await.unwrap()
+        tokio::time::timeout(GUARD, pool.send(Box::new(request))).await.unwrap()
     }
 
     fn connections(&self) -> usize {

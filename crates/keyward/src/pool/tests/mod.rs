@@ -64,7 +64,7 @@ impl Bench {
 
     async fn get(&self, path: &str) -> Result<Response<Incoming>, Failure> {
         let request = self.request(Method::GET, path, Body::empty());
-        tokio::time::timeout(GUARD, self.pool.send(request)).await.unwrap()
+        tokio::time::timeout(GUARD, self.pool.send(Box::new(request))).await.unwrap()
     }
 
     async fn ok(&self, path: &str) {
@@ -83,7 +83,8 @@ impl Bench {
             });
         let body = Body::stream(StreamBody::new(Box::pin(frames)));
         let request = self.request(Method::POST, "/echo", body);
-        let response = tokio::time::timeout(GUARD, self.pool.send(request)).await.unwrap().unwrap();
+        let response =
+            tokio::time::timeout(GUARD, self.pool.send(Box::new(request))).await.unwrap().unwrap();
         assert_eq!(response.status(), StatusCode::OK);
         (sender, response)
     }
@@ -248,7 +249,7 @@ async fn everybody_who_waits_hears_of_a_failed_attempt() {
     server.stop();
     let failures = join_all((0..50).map(|_| {
         let request = Request::get(format!("{url}/healthz")).body(Body::empty()).unwrap();
-        pool.send(request)
+        pool.send(Box::new(request))
     }))
     .await;
     for failure in failures {
