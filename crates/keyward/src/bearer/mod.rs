@@ -21,10 +21,9 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, Waker, ready},
 };
 
-use futures_util::{TryFutureExt as _, future::MapErr};
 use http::{Request, Response, StatusCode};
 use keyward_host::{Credential, Source, ThreadCopies};
 use pin_project_lite::pin_project;
@@ -205,11 +204,51 @@ where
 {
     type Body = R;
     type Error = BoxError;
-    type Future = MapErr<Oneshot<S, Request<B>>, fn(S::Error) -> SendError<BoxError>>;
+    type Future = Sent<S, B>;
 
-    fn send(&self, request: Request<B>, _credential: Option<&Arc<Credential>>) -> Self::Future {
-        Oneshot::new(self.0.clone(), request)
-            .map_err(|error| SendError { error: error.into(), retryable: false })
+    fn send(&self, request: Request<B>, _credential: Option<&Arc<Credential>>) -> Sent<S, B> {
+        let mut service = self.0.clone();
+        // Nearly every service is ready at once, and takes the request without its being moved again.
+        // One that is not is polled with the waker of the request's future from then on.
+        match service.poll_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(())) => Sent::Called { response: service.call(request) },
+            Poll::Ready(Err(error)) => Sent::Failed { error: Some(error) },
+            Poll::Pending => Sent::Waiting { service: Box::pin(Oneshot::new(service, request)) },
+        }
+    }
+}
+
+pin_project! {
+    /// A request that was handed to a service.
+    #[project = ProjectedSent]
+    enum Sent<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        Called { #[pin] response: S::Future },
+        Failed { error: Option<S::Error> },
+        Waiting { service: Pin<Box<Oneshot<S, Request<B>>>> },
+    }
+}
+
+impl<S, B> Future for Sent<S, B>
+where
+    S: Service<Request<B>>,
+    S::Error: Into<BoxError>,
+{
+    type Output = Result<S::Response, SendError<BoxError>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let response = match self.project() {
+            ProjectedSent::Called { response } => ready!(response.poll(cx)),
+            ProjectedSent::Failed { error } => match error.take() {
+                Some(error) => Err(error),
+                None => unreachable!("a future is not polled again after its result"),
+            },
+            ProjectedSent::Waiting { service } => ready!(service.as_mut().poll(cx)),
+        };
+        let failed = |error: S::Error| SendError { error: error.into(), retryable: false };
+        Poll::Ready(response.map_err(failed))
     }
 }
 
