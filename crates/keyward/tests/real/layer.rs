@@ -4,7 +4,7 @@ use std::{
     future::{Ready, ready},
     io,
     sync::{Arc, Mutex},
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
 };
 
 use bytes::Bytes;
@@ -26,6 +26,8 @@ struct State {
     accepts: String,
     seen: Vec<(String, String)>,
     broken: bool,
+    busy: bool,
+    waiting: Option<Waker>,
 }
 
 impl Service<Request<Full<Bytes>>> for Picky {
@@ -33,9 +35,13 @@ impl Service<Request<Full<Bytes>>> for Picky {
     type Error = io::Error;
     type Future = Ready<io::Result<Response<()>>>;
 
-    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let broken = self.0.lock().unwrap().broken;
-        Poll::Ready(if broken { Err(io::Error::other("broken")) } else { Ok(()) })
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut state = self.0.lock().unwrap();
+        if state.busy {
+            state.waiting = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(if state.broken { Err(io::Error::other("broken")) } else { Ok(()) })
     }
 
     fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
@@ -99,6 +105,30 @@ async fn the_layer_is_ready_although_the_service_is_broken_and_the_plugin_hangs(
     let error = within(call).await.unwrap_err();
     assert_eq!(error.to_string(), "broken");
     assert!(service.ready().now_or_never().unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn a_request_waits_for_a_busy_service_and_is_woken() {
+    let plugin = Plugin::new();
+    plugin.answer(Some("good"), None);
+    let picky = Picky::default();
+    picky.0.lock().unwrap().accepts = "Bearer good".into();
+    let service = layer(&plugin).layer(picky.clone());
+    // The next request finds a credential, so that nothing but the service is waited for.
+    within(service.clone().oneshot(request())).await.unwrap();
+
+    picky.0.lock().unwrap().busy = true;
+    let call = tokio::spawn(service.oneshot(request()));
+    while picky.0.lock().unwrap().waiting.is_none() {
+        tokio::task::yield_now().await;
+    }
+    let waiting = {
+        let mut state = picky.0.lock().unwrap();
+        state.busy = false;
+        state.waiting.take().unwrap()
+    };
+    waiting.wake();
+    assert_eq!(within(call).await.unwrap().unwrap().status(), StatusCode::OK);
 }
 
 #[tokio::test]
