@@ -152,11 +152,18 @@ fn scrapes_do_not_keep_an_agent_running() {
     let mut agent = Agent::under(&clock);
     let mut scrapes = 0;
     while let Ok(mut client) = Client::connect(&agent.address.socket) {
-        // Which the agent may not read any more if it ends just now.
-        let _ = client.ask(&Message::Admin(Admin::Metrics)).and_then(|()| client.receive(PATIENCE));
+        let scrape = Message::Admin(Admin::Metrics);
+        match client.ask(&scrape).and_then(|()| client.receive(PATIENCE)) {
+            Ok(answer) => assert!(matches!(answer, Message::Served(Served::Done(_)))),
+            // The agent ended after this client had connected.
+            Err(_) => break,
+        }
         clock.advance(Duration::from_secs(60));
         scrapes += 1;
-        assert!(scrapes < 30, "it ends after ten minutes");
+        assert!(scrapes <= 10, "it ends after ten minutes");
+        // A second question ends the connection, and from then on the agent may end.
+        client.send(&scrape).unwrap();
+        assert!(matches!(client.receive(PATIENCE), Err(Unreachable::Gone)));
     }
     assert_eq!(agent.end(), End::Idle);
 }

@@ -438,14 +438,18 @@ impl Server {
         for id in late {
             self.close(id);
         }
+        let housekeeping = now >= self.looked + self.pace();
+        if housekeeping {
+            self.looked = now;
+            // Before the proxies' turn, or the loop would wake up again for them alone.
+            self.proxies.check_at(now);
+        }
         self.tell_waiting(now);
         self.late_proxies(now);
         self.consider_upgrade(now);
-        if now < self.looked + self.pace() {
+        if !housekeeping {
             return;
         }
-        self.looked = now;
-        self.proxies.check_at(now);
         self.peers.forget();
         self.secrets.sweep(self.settings.clock.wall_millis());
         for slot in self.slots.values().filter(|slot| slot.is_kept_warm(now)) {
