@@ -52,7 +52,7 @@ pub fn run(args: &[String]) -> Result<bool, String> {
     }
     let binary: PathBuf =
         sh::target().join(if release { "release" } else { "debug" }).join("keyward");
-    let mut attack = std::process::Command::new(sh::target().join("debug/attack"));
+    let mut attack = sh::program(sh::target().join("debug/attack"));
     attack.args(rest);
     if !named {
         attack.arg("--binary").arg(binary);

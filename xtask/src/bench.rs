@@ -28,7 +28,7 @@ pub fn run(args: &[String]) -> Result<bool, String> {
         return Ok(false);
     }
     // Not by `cargo run`: of this package alone it would build much again, with fewer features.
-    let mut bench = Command::new(sh::target().join("release/keyward-bench"));
+    let mut bench = sh::program(sh::target().join("release/keyward-bench"));
     bench.current_dir(crate::root()).args(args);
     if let Some(kubectl) = kubectl::choose(0)? {
         bench.env(VARIABLE, kubectl);

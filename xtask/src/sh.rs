@@ -1,6 +1,7 @@
 //! Runs a command of ours and says what it is.
 
 use std::{
+    ffi::OsStr,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -40,9 +41,26 @@ pub fn has(program: &str) -> bool {
         .is_ok()
 }
 
+/// A program in which the signals that end programs have their default action. `nohup`, or a script
+/// that puts us into the background, makes us ignore some; what the tests start would inherit that,
+/// and the tests send these signals.
+pub fn program(path: impl AsRef<OsStr>) -> Command {
+    /// SIGHUP, SIGINT, SIGQUIT, SIGTERM, as bits counted from 1.
+    const ENDING: u64 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    if ignored.is_none_or(|mask| mask & ENDING == 0) {
+        return Command::new(path);
+    }
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,QUIT,TERM", "--"]).arg(path);
+    command
+}
+
 /// `cargo` as the one that runs us.
 pub fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = program(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(crate::root());
     // Cargo describes xtask in the environment. Some build scripts, such as ring's, look at these variables, so
     // everything above them would be built again whenever people switch between `cargo` and `cargo xtask`.

@@ -13,7 +13,7 @@ pub fn run(filter: &[String]) -> Result<bool, String> {
     packages::install()?;
     let mut total = Count::default();
     // No `--all-targets`: it would build the examples as tests, and tests start them as programs.
-    let mut command = hearing(sh::cargo());
+    let mut command = sh::cargo();
     // No crate of the workspace enables the adapter to `metrics`, but it has tests.
     let features = ["--features", "keyward-host/metrics"];
     command.args(["test", "--workspace", "--no-fail-fast"]).args(features).args(filter);
@@ -29,24 +29,6 @@ pub fn run(filter: &[String]) -> Result<bool, String> {
     }
     println!("{} passed, {} failed", total.passed, total.failed);
     Ok(total.failed == 0 && total.passed > 0)
-}
-
-/// Restores the default action of the signals that end programs. `nohup`, or a script that puts us
-/// into the background, makes us ignore some; the tests send them to the programs they start, which
-/// would inherit that.
-fn hearing(command: Command) -> Command {
-    /// SIGHUP, SIGINT, SIGQUIT, SIGTERM, as bits counted from 1.
-    const ENDING: u64 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    if ignored.is_none_or(|mask| mask & ENDING == 0) {
-        return command;
-    }
-    let mut outer = Command::new("env");
-    outer.args(["--default-signal=HUP,INT,QUIT,TERM", "--"]).arg(command.get_program());
-    outer.current_dir(crate::root());
-    outer
 }
 
 /// Tests that ran.

@@ -7,7 +7,6 @@ use std::{
     env, fs,
     fs::File,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use crate::{chart, dist, sh};
@@ -71,7 +70,7 @@ pub fn run(args: &[String]) -> Result<bool, String> {
     }
     // Started by itself: `cargo run` would build it once more, for itself alone and so with fewer features.
     let program = sh::target().join("debug/e2e");
-    let ok = sh::run(Command::new(program).arg("--cache").arg(&cache).args(rest))?;
+    let ok = sh::run(sh::program(program).arg("--cache").arg(&cache).args(rest))?;
     if has("--if-cached") {
         println!("e2e: ran, {}", if ok { "all of it passed" } else { "and failed" });
     }
