@@ -3,7 +3,7 @@
 use std::{
     error::Error,
     fs,
-    os::unix::net::UnixListener,
+    os::unix::net::{UnixListener, UnixStream},
     process::Child,
     time::{Duration, Instant},
 };
@@ -94,6 +94,9 @@ fn killed(scene: &Scene, own: Duration) -> Result<Verdict, Box<dyn Error + Send 
             late.wait(child, begun, own)?;
         }
     }
+    // One that is still ending would answer, and the last client would have no reason to start another.
+    scene.signal("keyward-agent", Signal::KILL);
+    until("the agent has ended", || UnixStream::connect(scene.socket()).is_err())?;
     // Nothing that is left behind stops the next start.
     let begun = Instant::now();
     late.wait(scene.client().spawn()?, begun, own)?;
@@ -118,7 +121,7 @@ fn stale(scene: &Scene, own: Duration) -> Result<Verdict, Box<dyn Error + Send +
     let mut late = Late::default();
     for _ in 0..5 {
         scene.begin_anew()?;
-        let socket = scene.path("run/keyward/agent.sock");
+        let socket = scene.socket();
         // An agent that was killed earlier may have left its own.
         if !fs::exists(&socket)? {
             drop(UnixListener::bind(socket)?);

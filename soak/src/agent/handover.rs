@@ -27,7 +27,7 @@ pub(super) fn soak() -> Result<Verdict, Box<dyn Error + Send + Sync>> {
     let scene = Scene::new(PLUGIN)?;
     scene.register("", Vec::new())?;
     scene.client().output()?;
-    let socket = scene.path("run/keyward/agent.sock");
+    let socket = scene.socket();
     let inode = fs::metadata(&socket)?.ino();
     let question = Message::Ask(question(&scene));
     let (over, asked, failed) = (AtomicBool::new(false), AtomicUsize::new(0), Mutex::new(vec![]));

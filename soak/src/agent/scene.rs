@@ -139,6 +139,11 @@ impl Scene {
         .collect()
     }
 
+    /// The agent's socket.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.path("run/keyward/agent.sock")
+    }
+
     pub(super) fn agents(&self) -> Vec<Pid> {
         self.processes("keyward-agent")
     }
