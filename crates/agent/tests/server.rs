@@ -2,7 +2,13 @@
 #![cfg(all(feature = "server", target_os = "linux"))]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{fs, os::unix::fs::DirBuilderExt as _, sync::Arc, thread::JoinHandle, time::Duration};
+use std::{
+    fs,
+    os::unix::fs::DirBuilderExt as _,
+    sync::Arc,
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
 
 use keyward_agent::{
     Address, CannotStart, Client, End, Obtained, Server, Settings, Stopper, Unreachable,
@@ -16,7 +22,7 @@ use keyward_process::{
 };
 use keyward_protocol::{
     Secret,
-    agent::{Admin, Ask, Message, SecretRequest, Served},
+    agent::{Admin, Ask, Message, ProxyRequest, SecretRequest, Served},
 };
 use tempfile::TempDir;
 
@@ -117,6 +123,16 @@ fn served(client: &mut Client) -> Served {
     }
 }
 
+/// Waits until nothing listens. The agent closes its copy of the socket right after it has sent one,
+/// which no event tells.
+fn eventually_absent(address: &Address) {
+    let begun = Instant::now();
+    while !matches!(Client::connect(&address.socket), Err(Unreachable::Absent)) {
+        assert!(begun.elapsed() < PATIENCE, "something still listens");
+        std::thread::yield_now();
+    }
+}
+
 fn secret(text: &str) -> Served {
     Served::Done(Secret::new(text))
 }
@@ -160,10 +176,11 @@ fn scrapes_do_not_keep_an_agent_running() {
         }
         clock.advance(Duration::from_secs(60));
         scrapes += 1;
-        assert!(scrapes <= 10, "it ends after ten minutes");
-        // A second question ends the connection, and from then on the agent may end.
-        client.send(&scrape).unwrap();
-        assert!(matches!(client.receive(PATIENCE), Err(Unreachable::Gone)));
+        // Not just ten: while it accepts clients, it does nothing else.
+        assert!(scrapes < 100, "it ends after ten minutes");
+        // A second question ends the connection, if its age has not, and from then on the agent may end.
+        let again = client.send(&scrape).and_then(|()| client.receive(PATIENCE));
+        assert!(matches!(again, Err(Unreachable::Gone)), "{again:?}");
     }
     assert_eq!(agent.end(), End::Idle);
 }
@@ -227,6 +244,38 @@ fn a_locked_agent_has_no_secrets() {
     assert_eq!(admin(Admin::Unlock), secret(""));
     client.send(&Message::Secret(SecretRequest::Get("a".into()))).unwrap();
     assert_eq!(served(&mut client), Served::Absent);
+}
+
+/// Each connects before the handover and asks after it. What the old agent did for them would be lost.
+#[test]
+fn who_has_not_asked_before_a_handover_asks_the_next_agent() {
+    let mut agent = Agent::new(PATIENCE);
+    let questions = [
+        Message::Proxy(ProxyRequest::Start("config".into())),
+        Message::Secret(SecretRequest::Put("a".into(), Secret::new("t"), 0)),
+        Message::Admin(Admin::Status),
+    ];
+    let clients: Vec<_> = questions.iter().map(|_| agent.client()).collect();
+    let next = Server::take_over(settings(&agent.address, &agent.dir, PATIENCE)).unwrap();
+    for (mut client, question) in clients.into_iter().zip(&questions) {
+        let asked = client.ask(question).and_then(|()| client.receive(PATIENCE));
+        assert!(matches!(asked, Err(Unreachable::Gone)), "{question:?}: {asked:?}");
+    }
+    assert_eq!(agent.end(), End::HandedOver);
+    drop(next);
+}
+
+#[test]
+fn an_agent_that_dies_after_a_handover_leaves_no_one_waiting() {
+    let agent = Agent::new(PATIENCE);
+    // An answer that is not read keeps the old agent running.
+    let mut reader = agent.client();
+    reader.ask(&Message::Admin(Admin::Status)).unwrap();
+    assert!(matches!(served(&mut reader), Served::Done(_)));
+    drop(Server::take_over(settings(&agent.address, &agent.dir, PATIENCE)).unwrap());
+    eventually_absent(&agent.address);
+    let third = Server::bind(settings(&agent.address, &agent.dir, PATIENCE)).unwrap();
+    drop((third, reader));
 }
 
 #[test]

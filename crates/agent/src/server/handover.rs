@@ -19,7 +19,11 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags,
 };
 
-use super::{CannotStart, End, Place, Server, Settings, connection::Id, service_manager};
+use super::{
+    CannotStart, End, Place, Server, Settings,
+    connection::{Id, State},
+    service_manager,
+};
 
 /// How often the agent checks whether its program file was replaced.
 const COMPARE: Duration = Duration::from_secs(5);
@@ -100,9 +104,12 @@ impl Server {
         if self.is_busy() || self.handed_over.is_some() {
             return self.end_with(id, &Message::Direct("the agent is busy or locked".into()));
         }
-        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let (Some(connection), Some(held)) = (self.connections.get_mut(&id), &self.place.held)
+        else {
+            return;
+        };
         connection.flush();
-        let fds = [self.place.listener.as_fd(), self.place.lock.as_fd()];
+        let fds = [held.listener.as_fd(), held.lock.as_fd()];
         let sent = send(&connection.stream, fds);
         let successor = connection.peer();
         self.close(id);
@@ -112,10 +119,19 @@ impl Server {
             {
                 tracing::warn!(%error, "cannot tell the service manager of the new agent");
             }
-            // Connected clients are still served to the end.
+            self.place.held = None;
             self.handed_over = Some(self.settings.clock.elapsed());
-            self.dismiss_proxies();
+            self.dismiss();
         }
+    }
+
+    /// Closes the connections of all who would ask more of an agent that ends: they connect to the
+    /// one that has taken over.
+    fn dismiss(&mut self) {
+        self.connections.retain(|_, connection| {
+            matches!(connection.state, State::Waiting { .. } | State::Leased { .. } | State::Ending)
+        });
+        self.proxies.dismiss();
     }
 }
 

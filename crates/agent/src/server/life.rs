@@ -17,15 +17,22 @@ use crate::{Address, Unusable, record};
 /// How many clients may wait to be accepted.
 const BACKLOG: i32 = 512;
 
-/// The socket that the agent listens on, and the lock that only the listening agent holds.
+/// Where clients find the agent.
 pub(super) struct Place {
     pub(super) address: Address,
-    pub(super) listener: UnixListener,
-    pub(super) lock: File,
+    /// Until a newer agent takes over. A copy that stayed open here would keep clients waiting if the
+    /// newer one died, and would keep the next one from starting.
+    pub(super) held: Option<Held>,
     /// Device and inode of the socket, to notice when it is replaced.
     file: (u64, u64),
     /// The service manager created the socket, keeps it open and starts the next agent.
     pub(super) activated: bool,
+}
+
+/// The socket that the agent listens on, and the lock that only the listening agent holds.
+pub(super) struct Held {
+    pub(super) listener: UnixListener,
+    pub(super) lock: File,
 }
 
 /// Why the agent cannot start.
@@ -95,7 +102,7 @@ impl Place {
         rustix::net::listen(&listener, BACKLOG).map_err(io::Error::from)?;
         let found = fs::symlink_metadata(&address.socket)?;
         let file = (found.dev(), found.ino());
-        Ok(Self { address, listener, lock, file, activated: false })
+        Ok(Self { address, held: Some(Held { listener, lock }), file, activated: false })
     }
 
     /// Whether clients still find us: the socket exists and is ours.
@@ -106,7 +113,7 @@ impl Place {
 
     /// Removes the socket, unless others keep it. The lock ends with the process.
     pub(super) fn leave(&self) {
-        if self.is_ours() && !self.activated {
+        if self.held.is_some() && self.is_ours() && !self.activated {
             let _ = fs::remove_file(&self.address.socket);
         }
     }

@@ -64,6 +64,8 @@ const QUESTION: Duration = Duration::from_secs(2);
 const TELL: Duration = Duration::from_secs(3);
 /// How often the agent does its housekeeping when nothing happens.
 const LOOK: Duration = Duration::from_secs(60);
+/// How many clients are accepted before others have their turn.
+const BATCH: usize = 64;
 /// How long clients that are connected at a handover are still served.
 const DRAIN: Duration = Duration::from_secs(60);
 /// How much is read from a connection at once: most questions, whole.
@@ -248,9 +250,7 @@ impl Server {
                 }
             }
             if let Some(end) = self.end {
-                if end != End::HandedOver {
-                    self.place.leave();
-                }
+                self.place.leave();
                 if end == End::Stopped {
                     self.stop_proxies();
                 }
@@ -264,31 +264,28 @@ impl Server {
     /// has something to tell.
     fn wait(&mut self) -> io::Result<bool> {
         let mut ids = Vec::with_capacity(self.connections.len());
-        let listening = if self.handed_over.is_none() { PollFlags::IN } else { PollFlags::empty() };
-        let mut fds = vec![PollFd::new(&self.place.listener, listening)];
-        let bell = self.desk.bell();
-        fds.push(PollFd::from_borrowed_fd(bell, PollFlags::IN));
+        let mut fds = vec![PollFd::from_borrowed_fd(self.desk.bell(), PollFlags::IN)];
         for (id, connection) in &self.connections {
             let out = if connection.wants_to_send() { PollFlags::OUT } else { PollFlags::empty() };
             fds.push(PollFd::new(&connection.stream, PollFlags::IN | out));
             ids.push(*id);
         }
+        if let Some(held) = &self.place.held {
+            fds.push(PollFd::new(&held.listener, PollFlags::IN));
+        }
         match poll(&mut fds, Some(&timespec(self.patience()))) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let [new, rung] = [0, 1].map(|index| !fds[index].revents().is_empty());
-        let ready: Vec<_> = ids
-            .into_iter()
-            .zip(&fds[2..])
-            .filter(|(_, fd)| !fd.revents().is_empty())
-            .map(|(id, _)| id)
-            .collect();
+        let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
+        let rung = ready.next().unwrap_or(false);
+        ids.retain(|_| ready.next().unwrap_or(false));
+        let new = ready.next().unwrap_or(false);
         drop(fds);
-        for id in ready {
+        for id in ids {
             self.serve(id);
         }
-        if new && self.handed_over.is_none() {
+        if new {
             self.accept();
         }
         Ok(rung)
@@ -309,9 +306,11 @@ impl Server {
     }
 
     fn accept(&mut self) {
-        loop {
+        for _ in 0..BATCH {
+            // The client that was accepted last may have taken it over.
+            let Some(held) = &self.place.held else { return };
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let stream = match rustix::net::accept_with(&self.place.listener, flags) {
+            let stream = match rustix::net::accept_with(&held.listener, flags) {
                 Ok(stream) => stream,
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
                 // Out of descriptors: connected clients will free some.
@@ -441,8 +440,11 @@ impl Server {
         let housekeeping = now >= self.looked + self.pace();
         if housekeeping {
             self.looked = now;
-            // Before the proxies' turn, or the loop would wake up again for them alone.
-            self.proxies.check_at(now);
+            // Before the proxies' turn, or the loop would wake up again for them alone. An agent that
+            // has handed over starts none.
+            if self.handed_over.is_none() {
+                self.proxies.check_at(now);
+            }
         }
         self.tell_waiting(now);
         self.late_proxies(now);
@@ -457,15 +459,12 @@ impl Server {
             let _ = slot.source.current();
         }
         self.slots.retain(|_, slot| !slot.is_idle() || now < slot.last_ask + UNUSED);
-        if self.end.is_some() {
+        if self.end.is_some() || self.handed_over.is_some() {
             return;
         }
         if !self.place.is_ours() {
             self.end = Some(End::Displaced);
-        } else if self.handed_over.is_none()
-            && self.is_idle()
-            && now.saturating_sub(self.active) >= self.settings.idle
-        {
+        } else if self.is_idle() && now.saturating_sub(self.active) >= self.settings.idle {
             self.end = Some(End::Idle);
         }
     }

@@ -123,6 +123,12 @@ impl Proxies {
         self.all.values().filter_map(due).chain(self.check).min()
     }
 
+    /// Forgets all of them: another agent has taken over.
+    pub(super) fn dismiss(&mut self) {
+        self.all.clear();
+        self.check = None;
+    }
+
     /// The names of the proxies that serve, in order.
     pub(super) fn serving(&self) -> Vec<&str> {
         let serving = self

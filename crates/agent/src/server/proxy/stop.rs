@@ -82,15 +82,4 @@ impl Server {
             self.fail(client, why);
         }
     }
-
-    /// Closes the connections of proxies and of those who wait for one: they then connect to the agent
-    /// that has taken over.
-    pub(in crate::server) fn dismiss_proxies(&mut self) {
-        self.connections.retain(|_, connection| {
-            let state = &connection.state;
-            !matches!(state, State::Proxy { .. } | State::Proxied { .. } | State::Draining { .. })
-        });
-        self.proxies.all.clear();
-        self.proxies.check = None;
-    }
 }
