@@ -184,13 +184,18 @@ async fn read_answer(
     Ok(())
 }
 
+/// Without a copy of the head: the load shares two processors with those it measures.
 fn length(head: &[u8]) -> io::Result<usize> {
-    let text = String::from_utf8_lossy(head).to_ascii_lowercase();
-    if !text.starts_with("http/1.1 200") {
-        return Err(io::Error::other(text));
+    const NAME: &[u8] = b"content-length:";
+    if !head.starts_with(b"HTTP/1.1 200") {
+        return Err(io::Error::other(String::from_utf8_lossy(head)));
     }
-    text.lines()
-        .find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok())
+    head.split(|byte| *byte == b'\n')
+        .find_map(|line| {
+            let (name, value) = line.split_at_checked(NAME.len())?;
+            let value = name.eq_ignore_ascii_case(NAME).then_some(value)?;
+            str::from_utf8(value).ok()?.trim().parse().ok()
+        })
         .ok_or_else(|| io::Error::other("the response has no length"))
 }
 
