@@ -1,7 +1,10 @@
-//! One login page per identity, whoever asks.
+//! One login page per identity, whoever asks, with and without an agent.
 //!
 //! A file in the runtime directory is locked while a page is open. While it has content, a page was shown and
-//! no login came of it: then only a person at a terminal opens another one. It holds no secret.
+//! no login came of it: then only a person at a terminal opens another one. It holds no secret. Where the file
+//! cannot be made, nothing keeps two processes from opening a page each.
+//!
+//! With an agent, processes wait earlier, for the lease of the token ([`Session::token`](super::session::Session)).
 
 use std::{
     fs::{DirBuilder, File, OpenOptions},
@@ -24,7 +27,11 @@ use crate::{Call, store::Key};
 const QUIET: SignedDuration = SignedDuration::from_hours(12);
 
 /// The right to open a login page. It ends when this is dropped.
-pub(super) struct Gate(Option<File>);
+pub(super) struct Gate {
+    file: Option<File>,
+    /// Another process had a page open first, and may have logged in there.
+    pub(super) waited: bool,
+}
 
 impl Gate {
     /// Waits for the page of another process, up to `limit`. Refuses if nobody is here to log in and no
@@ -36,8 +43,10 @@ impl Gate {
         limit: Duration,
     ) -> Result<Self, Refusal> {
         // Where no file can be made, there is nothing to hold on to; the login itself may still work.
-        let Ok(file) = open(&path(call, key)) else { return Ok(Self(None)) };
-        let mut file = lock(call, file, attended, limit)?;
+        let Ok(file) = open(&path(call, key)) else {
+            return Ok(Self { file: None, waited: false });
+        };
+        let (mut file, waited) = lock(call, file, attended, limit)?;
         let mut text = String::new();
         let _ = file.read_to_string(&mut text);
         let opened = text.trim().parse().ok().and_then(|time| Timestamp::from_second(time).ok());
@@ -51,7 +60,7 @@ impl Gate {
                     keyward_protocol::time::format_rfc3339(opened)
                 )))
             }
-            _ => Ok(Self(Some(file))),
+            _ => Ok(Self { file: Some(file), waited }),
         }
     }
 
@@ -66,7 +75,7 @@ impl Gate {
     }
 
     fn write(&self, text: &str) {
-        if let Some(mut file) = self.0.as_ref() {
+        if let Some(mut file) = self.file.as_ref() {
             let written = file.set_len(0).and_then(|()| file.rewind());
             let _ = written.and_then(|()| file.write_all(text.as_bytes()));
         }
@@ -95,10 +104,10 @@ fn open(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Locks the file. While another process holds it, a login page is open.
-fn lock(call: &Call, file: File, attended: bool, limit: Duration) -> Result<File, Refusal> {
+/// Locks the file, and returns whether that took a wait. While another process holds it, a login page is open.
+fn lock(call: &Call, file: File, attended: bool, limit: Duration) -> Result<(File, bool), Refusal> {
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => return Ok(file),
+        Ok(()) => return Ok((file, false)),
         Err(rustix::io::Errno::WOULDBLOCK) => {}
         Err(error) => return Err(io::Error::from(error).into()),
     }
@@ -109,7 +118,7 @@ fn lock(call: &Call, file: File, attended: bool, limit: Duration) -> Result<File
                 .into(),
         ));
     }
-    call.tell("waiting for the login that another process has begun");
+    call.tell("waiting for the login page that another process has open");
     let (sender, receiver) = mpsc::channel();
     // A lock cannot be waited for with a limit; a thread that waits too long ends with the process.
     std::thread::Builder::new().name("lock".into()).spawn(move || {
@@ -117,7 +126,7 @@ fn lock(call: &Call, file: File, attended: bool, limit: Duration) -> Result<File
             let _ = sender.send(file);
         }
     })?;
-    receiver.recv_timeout(limit).map_err(|_| {
+    receiver.recv_timeout(limit).map(|file| (file, true)).map_err(|_| {
         Refusal::failed(
             "another process has had a login page open for too long; end it and try again",
         )

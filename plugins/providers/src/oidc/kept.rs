@@ -1,4 +1,5 @@
-//! What outlives a login: the token that is printed, and the refresh token. In memory, or in the agent.
+//! What outlives a login: the token that is printed, and the refresh token. They are kept in memory or in the
+//! agent, the refresh token also in the keyring if the user asks for it.
 
 use jiff::Timestamp;
 use keyward_protocol::Secret;

@@ -188,10 +188,21 @@ impl<'a> Session<'a> {
 
     /// A token by a login.
     fn logged_in(&mut self, provider: &Provider<'_>) -> Result<Token, Refusal> {
+        // Held until the refresh token is kept: a process that waits here looks for it then.
+        let gate;
         let ((token, response), how) = match self.settings.grant {
             Grant::ClientCredentials => (self.client_credentials(provider)?, "client credentials"),
             Grant::Password => (self.password(provider)?, "password"),
-            _ => self.with_page(provider)?,
+            _ => {
+                let (key, limit) = (&self.settings.key, patience(self.settings));
+                gate = Gate::enter(self.call, key, self.attended, limit)?;
+                if gate.waited
+                    && let Some(token) = self.refreshed(provider, None)?
+                {
+                    return Ok(token);
+                }
+                self.with_page(provider, &gate)?
+            }
         };
         self.keep(&response, &token.subject);
         self.call.used(how, format!("a token for {}", inline(&token.who)));
@@ -231,9 +242,11 @@ impl<'a> Session<'a> {
     }
 
     /// A login that a person does at a page of the provider. At most one is open for an identity.
-    fn with_page(&self, provider: &Provider<'_>) -> Result<(Login, &'static str), Refusal> {
-        let gate =
-            Gate::enter(self.call, &self.settings.key, self.attended, patience(self.settings))?;
+    fn with_page(
+        &self,
+        provider: &Provider<'_>,
+        gate: &Gate,
+    ) -> Result<(Login, &'static str), Refusal> {
         let browser = browser::find(self.call, self.settings);
         if let Err(why) = browser {
             self.call.skipped("browser", why);
@@ -245,7 +258,7 @@ impl<'a> Session<'a> {
                 )));
             }
         }
-        let done = self.at_page(provider, browser, &gate);
+        let done = self.at_page(provider, browser, gate);
         if done.is_ok() {
             gate.used();
         }

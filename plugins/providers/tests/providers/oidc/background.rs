@@ -14,7 +14,7 @@ use super::{
 };
 
 /// A browser that counts its pages and opens them once the file `go` exists, which is a pipe to wait for.
-fn slow_browser(stage: &Stage) -> String {
+pub(super) fn slow_browser(stage: &Stage) -> String {
     let script = stage.write(
         "slow",
         "#!/bin/sh\nhere=$(dirname \"$0\")\necho page >>\"$here/pages\"\ncat \"$here/go\" >/dev/null\n\
@@ -27,8 +27,24 @@ fn slow_browser(stage: &Stage) -> String {
     format!("--browser-command={script}")
 }
 
-fn pages(stage: &Stage) -> usize {
+pub(super) fn pages(stage: &Stage) -> usize {
     fs::read_to_string(stage.path("pages")).unwrap_or_default().lines().count()
+}
+
+/// Starts a second login while the page of the first is open, then lets the person log in.
+pub(super) fn two_at_once(stage: &Stage, args: &[&str]) -> [Outcome; 2] {
+    let started = ["open this page to log in", "waiting for the login"].map(|expected| {
+        let mut child = stage.start(args);
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        assert!(line.contains(expected), "{line}");
+        child.stderr = Some(lines.into_inner());
+        child
+    });
+    // Now the person comes.
+    fs::write(stage.path("go"), "").unwrap();
+    started.map(Outcome::of)
 }
 
 #[test]
@@ -38,23 +54,8 @@ fn pitfall_21_two_logins_at_once_open_one_page() {
     let issuer = format!("--oidc-issuer-url={}", judge.issuer);
     let browser = slow_browser(&stage);
     let args = [&issuer, "--oidc-client-id=public", "--listen-address=127.0.0.1:0", &browser];
-    let mut first = stage.start(&args);
-    let mut lines = BufReader::new(first.stderr.take().unwrap());
-    let mut line = String::new();
-    lines.read_line(&mut line).unwrap();
-    assert!(line.contains("open this page to log in"), "{line}");
-    let mut second = stage.start(&args);
-    let mut waiting = BufReader::new(second.stderr.take().unwrap());
-    line.clear();
-    waiting.read_line(&mut line).unwrap();
-    assert!(line.contains("waiting for the login"), "{line}");
-    // Now the person comes.
-    fs::write(stage.path("go"), "").unwrap();
-    let outcome = |mut child: std::process::Child, rest: BufReader<std::process::ChildStderr>| {
-        child.stderr = Some(rest.into_inner());
-        Outcome::of(child).token()
-    };
-    assert_eq!(outcome(first, lines), outcome(second, waiting));
+    let [first, second] = two_at_once(&stage, &args);
+    assert_eq!(first.token(), second.token());
     assert_eq!(pages(&stage), 1);
     assert_eq!(judge.events(), ["page", "grant authorization_code"]);
 }

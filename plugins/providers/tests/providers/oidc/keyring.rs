@@ -10,6 +10,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{
+    background::{pages, slow_browser, two_at_once},
     judge::{Judge, PATIENCE},
     stage::Stage,
 };
@@ -102,6 +103,27 @@ fn a_login_in_the_keyring_survives_a_reboot_until_it_is_cleaned() {
     let clean = ["clean", &issuer, "--oidc-client-id=public", "--store=keyring"];
     assert_eq!(desktop.boot().run(&clean).code, Some(0));
     assert_eq!(login(&desktop.boot(), &["--store=keyring"]), by_page);
+}
+
+#[test]
+fn pitfall_21_two_people_at_terminals_open_one_page_without_an_agent() {
+    let desktop = Desktop::start();
+    let judge = Judge::start(&json!({}));
+    let stage = desktop.boot().interactive();
+    let issuer = format!("--oidc-issuer-url={}", judge.issuer);
+    let browser = slow_browser(&stage);
+    let args = [
+        &issuer,
+        "--oidc-client-id=public",
+        "--listen-address=127.0.0.1:0",
+        "--store=keyring",
+        &browser,
+    ];
+    for outcome in two_at_once(&stage, &args) {
+        outcome.token();
+    }
+    assert_eq!(pages(&stage), 1);
+    assert_eq!(judge.events(), ["page", "grant authorization_code", "grant refresh_token"]);
 }
 
 #[test]
