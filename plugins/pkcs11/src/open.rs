@@ -2,7 +2,7 @@
 
 use cryptoki::{
     error::RvError,
-    session::{Session, SessionState, UserType},
+    session::{Session, UserType},
     types::AuthPin,
 };
 use keyward_plugin::{Options, Refusal, Secret};
@@ -71,15 +71,14 @@ impl Open {
         act(&self.session)
     }
 
-    /// Whether the session can still be used, with its login. A card that is taken out, or a daemon that restarts,
-    /// ends both.
+    /// Whether the session still exists. A card that is taken out, or a daemon that restarts, ends it.
+    ///
+    /// The session's state does not count: some modules ask the card, which another process may have logged out,
+    /// and log in again by themselves at the next signature. One that does not fails it, and the token is opened
+    /// again then.
     pub(crate) fn is_alive(&self) -> bool {
         let Ok(_held) = self.module.lock.hold() else { return false };
-        let state = self.session.get_session_info().map(|info| info.session_state());
-        state.is_ok_and(|state| {
-            let public = matches!(state, SessionState::RoPublic | SessionState::RwPublic);
-            !(self.logged_in && public)
-        })
+        self.session.get_session_info().is_ok()
     }
 
     /// Whether a login would show keys that are hidden now.
@@ -92,7 +91,7 @@ impl Open {
         if !self.needs_login() {
             return Ok(());
         }
-        let pin = self.pin(wrong_pins)?;
+        let pin = self.obtain_pin(wrong_pins)?;
         self.try_pin("log in", UserType::User, &pin, wrong_pins)?;
         self.logged_in = true;
         if pin.source == PinSource::Typed {
@@ -109,7 +108,7 @@ impl Open {
             && self.target.stored.is_none()
             && !self.token.pin.keypad
         {
-            self.typed = self.pin(wrong_pins)?.value;
+            self.typed = self.obtain_pin(wrong_pins)?.value;
         }
         Ok(())
     }
@@ -127,6 +126,7 @@ impl Open {
         })?;
         if !key.always_authenticate {
             let _held = self.module.lock.hold()?;
+            // Only a key that wants it for each signature needs it after the login.
             self.typed = None;
             return sign::sign(kind, options, digest, |step| {
                 self.session.sign(&step.mechanism, key.handle, &step.data).map_err(Failure::Module)
@@ -134,7 +134,7 @@ impl Open {
         }
         let pin = match self.typed.take() {
             Some(pin) => Pin { value: Some(pin), source: PinSource::Typed },
-            None => self.pin(wrong_pins)?,
+            None => self.obtain_pin(wrong_pins)?,
         };
         let outcome = sign::sign(kind, options, digest, |step| {
             self.sign_with_login(key, step, &pin, wrong_pins)
@@ -163,7 +163,7 @@ impl Open {
     }
 
     /// Finds a PIN that may be tried, and prompts for one if needed.
-    fn pin(&self, wrong_pins: &[Secret]) -> Result<Pin, Refusal> {
+    fn obtain_pin(&self, wrong_pins: &[Secret]) -> Result<Pin, Refusal> {
         let state = {
             let _held = self.module.lock.hold()?;
             self.module.token(self.token.slot)?.pin

@@ -40,7 +40,7 @@ pub(crate) enum PinSource {
 const CORRECT: &str = "correct the stored PIN, then log in once by typing it at a terminal";
 
 impl PinState {
-    /// Whether a PIN may be tried in this source. The refusal says why not, and what to do.
+    /// Whether a PIN from this source may be tried. The refusal says why not, and what to do.
     pub(crate) fn permit(self, source: PinSource, token: &str) -> Result<(), Refusal> {
         let why = if self.locked {
             format!(
