@@ -111,7 +111,7 @@ impl Place {
             .is_ok_and(|found| (found.dev(), found.ino()) == self.file)
     }
 
-    /// Removes the socket, unless others keep it. The lock ends with the process.
+    /// Removes the socket, unless others keep it. The lock ends with the process, or at a handover.
     pub(super) fn leave(&self) {
         if self.held.is_some() && self.is_ours() && !self.activated {
             let _ = fs::remove_file(&self.address.socket);

@@ -66,7 +66,7 @@ const TELL: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_secs(60);
 /// How many clients are accepted before others have their turn.
 const BATCH: usize = 64;
-/// How long clients that are connected at a handover are still served.
+/// How long clients that wait for an answer at a handover are still served.
 const DRAIN: Duration = Duration::from_secs(60);
 /// How much is read from a connection at once: most questions, whole.
 const SPACE: usize = 16 << 10;

@@ -108,7 +108,7 @@ impl Proxies {
         self.check = Some(self.check.map_or(when, |check| check.min(when)));
     }
 
-    /// Whether a proxy is about to register.
+    /// Whether no proxy is starting, serving or stopping.
     pub(super) fn is_idle(&self) -> bool {
         self.all.values().all(|service| matches!(service.state, Progress::Absent))
     }

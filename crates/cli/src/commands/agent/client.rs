@@ -14,6 +14,9 @@ const SOON: Duration = Duration::from_secs(5);
 /// How long the agent may take to end. It kills its plugins, so only the system can be slow.
 const END: Duration = Duration::from_secs(15);
 
+/// How often a request is sent, in case agents hand over to the next one before they have answered.
+const ATTEMPTS: u8 = 4;
+
 /// The agent that a command is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
@@ -41,42 +44,75 @@ pub(super) fn admin(
     globals: &Globals,
     admin: &Admin,
 ) -> Result<Option<Served>, Failure> {
-    let client = connect_if_running(&address(whose, globals)?)?;
-    client.map(|mut client| ask(&mut client, admin)).transpose()
+    let address = address(whose, globals)?;
+    until_answered(|| ask(connect_if_running(&address)?, admin))
 }
 
 /// Stops the agent at `address`, if one is running, and waits until it has ended.
 pub(crate) fn stop(address: &Address) -> Result<(), Failure> {
-    let Some(mut client) = connect_if_running(address)? else { return Ok(()) };
-    let failed = |error: Unreachable| Failure::failed(error.to_string());
-    let process = match client.agent_process() {
-        Ok(process) => process,
-        Err(Unreachable::Gone) => return Ok(()),
-        Err(error) => return Err(failed(error)),
-    };
-    ask(&mut client, &Admin::Stop)?;
-    if process.has_ended(END).map_err(failed)? {
-        return Ok(());
+    until_answered(|| {
+        let Some(client) = connect_if_running(address)? else { return Ok(Ok(())) };
+        let process = match client.agent_process() {
+            Ok(process) => process,
+            Err(error) => return Ok(Err(error)),
+        };
+        let pid = client.process();
+        if let Err(error) = ask(Some(client), &Admin::Stop)? {
+            return Ok(Err(error));
+        }
+        if process.has_ended(END).map_err(|error| failure(&error))? {
+            return Ok(Ok(()));
+        }
+        let seconds = END.as_secs();
+        Err(Failure::failed(format!("the agent (pid {pid}) did not end within {seconds} s"))
+            .hint(format!("end it with `kill -9 {pid}`")))
+    })
+}
+
+/// Makes an attempt again if the agent went away before it had answered: one that is replaced leaves its clients
+/// to the next one.
+pub(super) fn until_answered<T>(
+    mut attempt: impl FnMut() -> Result<Result<T, Unreachable>, Failure>,
+) -> Result<T, Failure> {
+    let mut left = ATTEMPTS;
+    loop {
+        left -= 1;
+        match attempt()? {
+            Err(Unreachable::Gone) if left > 0 => {}
+            answer => return answer.map_err(|error| failure(&error)),
+        }
     }
-    let pid = client.process();
-    Err(Failure::failed(format!("the agent (pid {pid}) did not end within {} s", END.as_secs()))
-        .hint(format!("end it with `kill -9 {pid}`")))
+}
+
+fn failure(error: &Unreachable) -> Failure {
+    let failure = Failure::failed(error.to_string());
+    match error {
+        Unreachable::Stuck | Unreachable::Late | Unreachable::Version => {
+            failure.hint("`kill` the process that listens on its socket")
+        }
+        _ => failure,
+    }
 }
 
 fn connect_if_running(address: &Address) -> Result<Option<Client>, Failure> {
     match connect(address) {
         Ok(client) => Ok(Some(client)),
         Err(Unreachable::Absent) => Ok(None),
-        Err(error) => Err(Failure::failed(error.to_string())),
+        Err(error) => Err(failure(&error)),
     }
 }
 
-fn ask(client: &mut Client, admin: &Admin) -> Result<Served, Failure> {
-    match exchange(client, &Message::Admin(admin.clone()), SOON)? {
-        Message::Served(Served::Not(why)) => Err(Failure::failed(why)),
-        Message::Served(served) => Ok(served),
-        _ => Err(Failure::failed("the agent sent an unexpected answer")),
-    }
+fn ask(
+    client: Option<Client>,
+    admin: &Admin,
+) -> Result<Result<Option<Served>, Unreachable>, Failure> {
+    Ok(match exchange(client, &Message::Admin(admin.clone()), SOON)? {
+        Ok(Some(Message::Served(Served::Not(why)))) => return Err(Failure::failed(why)),
+        Ok(Some(Message::Served(served))) => Ok(Some(served)),
+        Ok(Some(_)) => return Err(Failure::failed("the agent sent an unexpected answer")),
+        Ok(None) => Ok(None),
+        Err(error) => Err(error),
+    })
 }
 
 /// The agent's answer to a request, which may take as long as `limit`; `None` if no agent is running.
@@ -85,8 +121,8 @@ pub(crate) fn ask_if_running(
     request: &Message,
     limit: Duration,
 ) -> Result<Option<Message>, Failure> {
-    let client = connect_if_running(&address(Whose::User, globals)?)?;
-    client.map(|mut client| exchange(&mut client, request, limit)).transpose()
+    let address = address(Whose::User, globals)?;
+    until_answered(|| exchange(connect_if_running(&address)?, request, limit))
 }
 
 /// The agent's answer to a request. Starts the agent if none is running.
@@ -95,7 +131,8 @@ pub(crate) fn ask_or_start(
     request: &Message,
     limit: Duration,
 ) -> Result<Message, Failure> {
-    exchange(&mut connect_or_start(globals)?, request, limit)
+    let answer = until_answered(|| exchange(Some(connect_or_start(globals)?), request, limit))?;
+    answer.ok_or_else(|| Whose::User.not_running())
 }
 
 /// Connects to the user's agent, and starts it if none is running. After success, the caller makes our
@@ -118,16 +155,20 @@ pub(super) fn own_program() -> Result<PathBuf, Failure> {
         .map_err(|error| Failure::failed(format!("cannot find the path of this program: {error}")))
 }
 
-fn exchange(client: &mut Client, request: &Message, limit: Duration) -> Result<Message, Failure> {
+/// The answer to a request, if there is an agent to answer it.
+fn exchange(
+    client: Option<Client>,
+    request: &Message,
+    limit: Duration,
+) -> Result<Result<Option<Message>, Unreachable>, Failure> {
+    let Some(mut client) = client else { return Ok(Ok(None)) };
     let asked = client.ask(request).and_then(|()| client.receive(limit));
     harden::keep_memory_private();
     match asked {
         Ok(Message::Direct(why)) => {
             Err(Failure::failed(format!("the agent does not serve this process: {why}")))
         }
-        Ok(answer) => Ok(answer),
-        Err(error) => Err(Failure::failed(error.to_string())
-            .hint("`kill` the process that listens on its socket")),
+        asked => Ok(asked.map(Some)),
     }
 }
 
@@ -145,4 +186,23 @@ pub(super) fn address(whose: Whose, globals: &Globals) -> Result<Address, Failur
 pub(super) fn connect(address: &Address) -> Result<Client, Unreachable> {
     harden::allow_inspection();
     Client::connect(&address.socket).map(|client| client.with_patience(SOON))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn an_agent_that_hands_over_is_followed_by_the_next_one() {
+        let mut attempts = 0;
+        let answer = until_answered(|| {
+            attempts += 1;
+            Ok(if attempts < 3 { Err(Unreachable::Gone) } else { Ok(attempts) })
+        });
+        assert_eq!(answer.unwrap(), 3);
+        let failure = until_answered(|| Ok::<Result<(), _>, _>(Err(Unreachable::Gone)));
+        assert_eq!(failure.unwrap_err().message(), "the agent went away");
+    }
 }

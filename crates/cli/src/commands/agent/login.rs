@@ -64,10 +64,13 @@ pub(crate) fn log_in(globals: &Globals) -> Result<(), Failure> {
     }
     let request = plugin.request.clone().unwrap_or(Request::new(plugin.version()));
     let question = Message::Ask(question(globals, plugin.exec(), request));
-    let mut agent = client::connect_or_start(globals)?;
-    let obtained = obtain(&mut agent, &question, |note| output::tell(&format!("{note}\n")));
-    harden::keep_memory_private();
-    match obtained.map_err(|error| Failure::failed(error.to_string()))? {
+    let obtained = client::until_answered(|| {
+        let mut agent = client::connect_or_start(globals)?;
+        let obtained = obtain(&mut agent, &question, |note| output::tell(&format!("{note}\n")));
+        harden::keep_memory_private();
+        Ok(obtained)
+    })?;
+    match obtained {
         Obtained::Answer(_) => Ok(()),
         Obtained::Failure(failure) if failure.code == Code::NeedsTerminal as u8 => {
             Err(Failure::new(Code::NeedsTerminal, failure.text))
