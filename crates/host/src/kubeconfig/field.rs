@@ -30,21 +30,21 @@ impl<'a> Reader<'a> {
 
     /// The fields of a mapping; none for `null`.
     pub(super) fn fields(&mut self, node: Node) -> Vec<Entry> {
-        self.mapping("", node)
+        self.mapping(node.line, "", node)
     }
 
     /// The fields of the mapping that a field holds.
     pub(super) fn inner(&mut self, entry: Entry) -> Vec<Entry> {
-        let Entry { key, value, .. } = entry;
-        self.mapping(&key, value)
+        let Entry { key, line, value, .. } = entry;
+        self.mapping(line, &key, value)
     }
 
-    fn mapping(&mut self, field: &str, node: Node) -> Vec<Entry> {
+    fn mapping(&mut self, line: u32, field: &str, node: Node) -> Vec<Entry> {
         match node.value {
             Value::Map(entries) => entries,
             Value::Null => Vec::new(),
             value => {
-                self.mismatch(node.line, field, "a mapping", &value);
+                self.mismatch(line, field, "a mapping", &value);
                 Vec::new()
             }
         }
@@ -63,16 +63,16 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn text(&mut self, entry: Entry) -> String {
-        self.text_of(entry.value, &entry.key)
+        self.text_of(entry.line, &entry.key, entry.value)
     }
 
-    fn text_of(&mut self, node: Node, field: &str) -> String {
+    fn text_of(&mut self, line: u32, field: &str, node: Node) -> String {
         match node.value {
             // Taken out, not copied, so that a secret stays in one place.
             Value::Text(mut text) => mem::take(&mut *text),
             Value::Null => String::new(),
             value => {
-                self.mismatch(node.line, field, "a text", &value);
+                self.mismatch(line, field, "a text", &value);
                 String::new()
             }
         }
@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
     pub(super) fn texts(&mut self, entry: Entry) -> Vec<String> {
         let key = entry.key.clone();
         let items = self.items(entry);
-        items.into_iter().map(|item| self.text_of(item, &key)).collect()
+        items.into_iter().map(|item| self.text_of(item.line, &key, item)).collect()
     }
 
     pub(super) fn secret(&mut self, entry: Entry) -> Secret {

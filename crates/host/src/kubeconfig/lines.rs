@@ -5,11 +5,12 @@ use super::{Class, Place, Problem, Subject};
 /// The lines of one entry's fields, and which of them a flag has said instead.
 ///
 /// A kubeconfig may have ten thousand entries, and hardly any has a problem: nothing is allocated
-/// here, and kinds of entries that have nothing in common share their slots.
+/// here. Each field has its own slot, or a `server` among the fields of a user would move the line of
+/// another field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Lines([u32; SLOTS]);
 
-const SLOTS: usize = 15;
+const SLOTS: usize = 21;
 
 /// In the place of a line: a flag said it.
 const FLAG: u32 = u32::MAX;
@@ -81,30 +82,36 @@ impl Lines {
     }
 }
 
-/// An entry is a cluster, a user or a context.
+/// The fields of clusters, then of contexts, then of users.
 fn slot(field: &str) -> Option<usize> {
     Some(match field {
-        "server" | "token" | "cluster" => 0,
-        "certificate-authority" | "client-certificate" | "user" => 1,
-        "certificate-authority-data" | "client-certificate-data" => 2,
-        "proxy-url" | "client-key" => 3,
-        "client-key-data" => 4,
-        "tokenFile" => 5,
-        "username" => 6,
-        "password" => 7,
-        "as" => 8,
-        "as-uid" => 9,
-        "as-groups" => 10,
-        "as-user-extra" => 11,
+        "server" => 0,
+        "certificate-authority" => 1,
+        "certificate-authority-data" => 2,
+        "proxy-url" => 3,
+        "cluster" => 4,
+        "user" => 5,
+        "token" => 6,
+        "tokenFile" => 7,
+        "username" => 8,
+        "password" => 9,
+        "client-certificate" => 10,
+        "client-certificate-data" => 11,
+        "client-key" => 12,
+        "client-key-data" => 13,
+        "as" => 14,
+        "as-uid" => 15,
+        "as-groups" => 16,
+        "as-user-extra" => 17,
         _ => return None,
     })
 }
 
 fn slot_of_exec(field: &str) -> Option<usize> {
     Some(match field {
-        "apiVersion" => 12,
-        "command" => 13,
-        "interactiveMode" => 14,
+        "apiVersion" => 18,
+        "command" => 19,
+        "interactiveMode" => 20,
         _ => return None,
     })
 }
@@ -122,6 +129,27 @@ mod tests {
         assert_eq!(lines.place("token", &entry).line, 5);
         assert_eq!(lines.place("exec.command", &entry).line, 7);
         assert_eq!(lines.place("exec.apiVersion", &entry).line, 3);
+    }
+
+    #[test]
+    fn a_field_of_another_kind_of_entry_moves_no_line() {
+        let entry = Place { file: None, line: 3 };
+        let fields = [
+            ["server", "certificate-authority", "certificate-authority-data", "proxy-url"]
+                .as_slice(),
+            &["cluster", "user"],
+            &["token", "tokenFile", "username", "password", "client-certificate"],
+            &["client-certificate-data", "client-key", "client-key-data"],
+            &["as", "as-uid", "as-groups", "as-user-extra"],
+        ]
+        .concat();
+        let mut lines = Lines::default();
+        for (line, field) in (10..).zip(&fields) {
+            lines.note(field, line);
+        }
+        for (line, field) in (10..).zip(&fields) {
+            assert_eq!(lines.place(field, &entry).line, line, "{field}");
+        }
     }
 
     #[test]
