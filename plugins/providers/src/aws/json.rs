@@ -33,8 +33,10 @@ impl Aws<'_> {
         body: &str,
     ) -> Result<Secret, Refusal> {
         let url = format!("{}/", url.trim_end_matches('/'));
-        let host =
+        let authority =
             url.split("://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_default();
+        // Without a user and password.
+        let host = authority.rsplit('@').next().unwrap_or_default();
         let own = [("host", host), ("content-type", CONTENT), ("x-amz-target", operation.target)];
         let request = SignableRequest::new(
             "POST",

@@ -208,7 +208,7 @@ impl Aws<'_> {
             .connect_timeout(limit)
             .read_timeout(limit)
             .operation_attempt_timeout(limit)
-            .operation_timeout(limit * attempts)
+            .operation_timeout(limit.saturating_mul(attempts))
             .max_attempts(attempts);
         let builder = builder.endpoint(&url).map_err(|error| {
             Refusal::BadConfig(format!(

@@ -3,7 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use keyward_plugin::Refusal;
-use keyward_protocol::{Secret, text::inline};
+use keyward_protocol::{Secret, text::inline, url::mask};
 use serde_json::Value;
 
 use super::registry::Registry;
@@ -30,7 +30,7 @@ pub(super) fn token(
     // The environment or the profile may name another endpoint than the registry's own.
     let service = registry.service.replace('-', "_").to_uppercase();
     let url = aws.endpoint(&service).unwrap_or_else(|| format!("https://{}", registry.host));
-    call.note("endpoint", &url);
+    call.note("endpoint", mask(&url));
     let operation = Operation {
         service: registry.service,
         region: &registry.region,
@@ -39,7 +39,7 @@ pub(super) fn token(
     };
     let answer = aws.call_json(operation, &url, keys, "{}")?;
     read(answer.expose()).ok_or_else(|| {
-        Refusal::Failed(format!("`{}` answered in a way that cannot be read", inline(&url)))
+        Refusal::Failed(format!("`{}` answered in a way that cannot be read", inline(&mask(&url))))
     })
 }
 

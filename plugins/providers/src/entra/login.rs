@@ -228,6 +228,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_variable_that_is_no_time_is_ignored() {
+        for variable in [None, Some("0s"), Some("soon"), Some("")] {
+            assert_eq!(timeout(&Flags::default(), variable).unwrap(), PROGRAM, "{variable:?}");
+        }
+        let seconds = timeout(&Flags::default(), Some("5s")).unwrap();
+        assert_eq!(seconds, Duration::from_secs(5));
+    }
+
+    #[test]
     fn the_scope_asks_for_everything_that_was_granted() {
         for server in ["6dae", "6dae/", "6dae/.default"] {
             assert_eq!(scope(server), "6dae/.default");

@@ -68,6 +68,16 @@ fn the_kubelet_gets_a_login_for_the_registry() {
 }
 
 #[test]
+fn the_password_of_an_endpoint_is_shown_nowhere() {
+    let mut stage = stage();
+    // Nothing listens there.
+    stage.env("AWS_ENDPOINT_URL_ECR", "http://u:m4rk3d@127.0.0.1:1");
+    let ended = run(&stage, "keyward-ecr", &["--explain", HOST], "");
+    let shown = format!("{}{}", ended.stdout, ended.stderr);
+    assert!(shown.contains("127.0.0.1:1") && !shown.contains("m4rk3d"), "{shown}");
+}
+
+#[test]
 fn pitfall_39_public_registries_answer_with_an_object() {
     let alice = &judge::prepared().users["alice"].0;
     let answer = kubelet(&stage(), "public.ecr.aws/team/app", &json!({}));

@@ -237,6 +237,9 @@ fn what_cannot_sign_is_refused_with_the_reason_and_no_secret() {
         let secret = &lab.environment["AWS_SECRET_ACCESS_KEY"];
         assert!(!ended.stderr.contains(secret.as_str()) && !ended.stderr.contains("s.marked"));
     }
+    let ended =
+        lab.run(&["import", "-", &key[0], "--certificate=new.pem"], &"x".repeat((1 << 20) + 1));
+    assert!(ended.code == Some(2) && ended.stderr.contains("longer than 1 MiB"), "{ended:?}");
     assert!(!lab.path("new.pem").exists());
     assert_eq!(fs::metadata(lab.path("long")).unwrap().len(), 2 << 20);
     assert_eq!(fs::read_to_string(lab.path("taken.pem.new")).unwrap(), "of somebody else");
