@@ -44,7 +44,7 @@ pub struct BrokerQuestion<'a> {
     pub budget: Duration,
     /// The credential that a server rejected with a 401, if the broker gave it to us.
     pub rejected: Option<BrokerHandle>,
-    /// The server had accepted the rejected credential before.
+    /// The server had accepted the rejected credential before, or another since the last rejection.
     pub was_accepted: bool,
     /// Is told what a person should know while it takes long.
     pub note: &'a dyn Fn(&str),

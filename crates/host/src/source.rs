@@ -23,7 +23,7 @@ use crate::{
     observer::{Ends, NoopObserver, Observer},
     oidc::Renewer,
     plan::{Choice, PlanKey},
-    signer::{Certificates, Pins, Signer},
+    signer::{Certificates, Signer, WrongPins},
     static_credential::StaticFetch,
 };
 
@@ -48,7 +48,7 @@ enum Holder {
 pub struct Sources {
     clock: SharedClock,
     ends: Arc<Ends>,
-    pins: Arc<Pins>,
+    wrong_pins: Arc<WrongPins>,
     known: Mutex<HashMap<PlanKey, Weak<Inner>>>,
 }
 
@@ -74,7 +74,7 @@ impl Sources {
         Self {
             clock,
             ends: Arc::new(Ends::new(observer)),
-            pins: Arc::default(),
+            wrong_pins: Arc::default(),
             known: Mutex::default(),
         }
     }
@@ -125,8 +125,8 @@ impl Sources {
                 Holder::Cell(Cell::new(renewer, clock(), true))
             }
             Choice::Signer(plugin, fixed) => {
-                let (plugin, pins) = (Arc::clone(plugin), Arc::clone(&self.pins));
-                let signer = Signer::new(plugin, plan.clone(), observer(), pins);
+                let (plugin, wrong_pins) = (Arc::clone(plugin), Arc::clone(&self.wrong_pins));
+                let signer = Signer::new(plugin, plan.clone(), observer(), wrong_pins);
                 let header = fixed.header(&plan.target().user.value);
                 let certificates = Certificates::new(signer, header, clock());
                 // Until its end and not renewed ahead: some tokens ask a person for anything.
@@ -181,7 +181,8 @@ impl Source {
     }
 
     /// A server answered 401 (or 403 where that is opted in) to this credential. With `was_accepted`, the
-    /// same server had taken it before: it was revoked, and the next caller gets a new one at once.
+    /// same server had accepted it before, or another since its last rejection: it was revoked, and the next
+    /// caller gets a new one at once.
     pub fn rejected(&self, seen: &Credential, was_accepted: bool, response: Option<Arc<Response>>) {
         if let Holder::Cell(cell) = &self.0.holder {
             self.0.observer.rejected();

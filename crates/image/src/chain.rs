@@ -27,7 +27,7 @@ impl<T> Chain<T> {
     }
 
     /// Calls `found` for every stored text that is a prefix of `text`, the longest first.
-    pub(super) fn each<'t, I>(&self, text: &I, mut found: impl FnMut(&[u8], &T))
+    pub(super) fn each_prefix<'t, I>(&self, text: &I, mut found: impl FnMut(&[u8], &T))
     where
         I: Iterator<Item = &'t u8> + Clone,
     {
@@ -59,7 +59,7 @@ mod tests {
         let chain = Chain::new(texts.map(|t| (t.as_bytes().to_vec(), ())));
         let begin = |text: &str| {
             let mut found = Vec::new();
-            chain.each(&text.as_bytes().iter(), |t, ()| {
+            chain.each_prefix(&text.as_bytes().iter(), |t, ()| {
                 found.push(String::from_utf8_lossy(t).into_owned());
             });
             found

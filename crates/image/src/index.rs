@@ -115,7 +115,7 @@ impl Index {
     }
 
     /// Calls `found` with the number of every pattern that matches this image, in no order.
-    pub fn each(&self, name: &Name<'_>, mut found: impl FnMut(usize)) {
+    pub fn each_match(&self, name: &Name<'_>, mut found: impl FnMut(usize)) {
         self.each_of_port(name.port(), name, &mut found);
         if self.reading == Reading::Proposal && !name.port().is_empty() {
             self.each_of_port(b"", name, &mut found);
@@ -130,7 +130,9 @@ impl Index {
     /// The lowest number of a pattern that matches this image.
     pub fn first(&self, name: &Name<'_>) -> Option<usize> {
         let mut first = None;
-        self.each(name, |number| first = Some(first.map_or(number, |f: usize| f.min(number))));
+        self.each_match(name, |number| {
+            first = Some(first.map_or(number, |f: usize| f.min(number)));
+        });
         first
     }
 
@@ -146,9 +148,9 @@ impl Index {
     fn walk(&self, level: usize, host: &[u8], path: &[u8], found: &mut impl FnMut(usize)) {
         let dot = last_dot(host);
         let label = &host[dot.map_or(0, |dot| dot + 1)..];
-        self.levels[level].each(label, |child| match dot {
+        self.levels[level].each_child(label, |child| match dot {
             Some(dot) => self.walk(child, &host[..dot], path, found),
-            None => self.leaves[child].each(&path.iter(), |prefix, numbers| {
+            None => self.leaves[child].each_prefix(&path.iter(), |prefix, numbers| {
                 if self.reading.path_fits(prefix, path) {
                     for number in numbers {
                         found(*number);
@@ -198,17 +200,17 @@ impl Index {
 
 impl Level {
     /// Calls `found` with every child that matches this label.
-    fn each(&self, label: &[u8], mut found: impl FnMut(usize)) {
+    fn each_child(&self, label: &[u8], mut found: impl FnMut(usize)) {
         if let Some(child) = self.exact.get(label) {
             found(*child);
         }
         if let Some(child) = self.any {
             found(child);
         }
-        self.gaps.each(&label.iter(), |prefix, suffixes| {
+        self.gaps.each_prefix(&label.iter(), |prefix, suffixes| {
             let rest = &label[prefix.len()..];
-            suffixes.each(&rest.iter().rev(), |suffix, middles| {
-                middles.each(&rest[..rest.len() - suffix.len()], &mut found);
+            suffixes.each_prefix(&rest.iter().rev(), |suffix, middles| {
+                middles.each_child(&rest[..rest.len() - suffix.len()], &mut found);
             });
         });
         for (pattern, child) in &self.odd {
@@ -232,7 +234,7 @@ impl Middles {
     }
 
     /// Calls `found` with every child whose literals stand in `text` in their order.
-    fn each(&self, text: &[u8], found: &mut impl FnMut(usize)) {
+    fn each_child(&self, text: &[u8], found: &mut impl FnMut(usize)) {
         if let Some(child) = self.none {
             found(child);
         }
@@ -289,7 +291,7 @@ mod tests {
     fn numbers(index: &Index, image: &str) -> Vec<usize> {
         let mut numbers = Vec::new();
         if let Some(name) = Name::parse(image) {
-            index.each(&name, |number| numbers.push(number));
+            index.each_match(&name, |number| numbers.push(number));
         }
         numbers.sort_unstable();
         numbers

@@ -77,7 +77,7 @@ impl<L> Keyring<L> {
     pub fn lookup(&self, image: &str) -> Vec<(&str, &L)> {
         let mut places = Vec::new();
         if let Some(name) = Name::parse(image) {
-            self.index.each(&name, |number| places.push(self.places[number]));
+            self.index.each_match(&name, |number| places.push(self.places[number]));
         }
         places.sort_unstable();
         let mut keys: Vec<&str> = places.iter().map(|place| self.order[*place].as_str()).collect();

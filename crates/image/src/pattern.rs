@@ -59,7 +59,8 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether the pattern matches this image.
+    /// Whether the pattern matches this image. Lookups of many patterns use [`Index`](crate::Index), which
+    /// must agree.
     #[inline]
     pub fn matches(&self, name: &Name<'_>, reading: Reading) -> bool {
         reading.port_fits(&self.port, name.port())

@@ -202,8 +202,9 @@ impl Status {
 /// Blocks: it is meant for a thread that Keyward keeps ([`spawn`]).
 ///
 /// Every descriptor it opens is closed, and the program's own process is reaped, when it returns.
-/// Having given up on an unattended program, nothing is left of its process group. What a program
-/// that ended by itself has left behind is left alone.
+/// Having given up on an unattended program, nothing is left of its process group, nor, on Linux, of its
+/// descendants elsewhere, except those whose parent has already exited. What a program that ended by itself
+/// has left behind is left alone.
 pub fn run(invocation: &Invocation, cancel: &Cancel) -> Result<Output, Failure> {
     limits::check(invocation)?;
     let listener = cancel.listen().map_err(Failure::System)?;

@@ -18,10 +18,8 @@ use keyward_protocol::agent::ProxyContext;
 use rustls::pki_types::CertificateDer;
 
 use crate::{
-    certificates::ClientCertificate,
-    refusal::Refusal,
-    request_stats::{Activity, RequestStats},
-    route::Route,
+    activity::Activity, certificates::ClientCertificate, refusal::Refusal,
+    request_stats::RequestStats, route::Route,
 };
 
 /// A context and its counters.

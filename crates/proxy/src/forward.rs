@@ -14,6 +14,7 @@ use keyward_process::clock::{Clock, SystemClock};
 use keyward_protocol::text::{inline, with_causes};
 
 use crate::{
+    activity::Activity,
     audience::Audience,
     body::{Answer, Progress, Upload},
     context::{ServedContext, State},
@@ -21,7 +22,7 @@ use crate::{
     grants::{self, Grant, Record},
     kube_status,
     refusal::{BROKEN_BODY, CHANGED, ENDED, MIXED, Refusal, UPGRADE_WITH_BODY},
-    request_stats::{Activity, OpenRequest},
+    request_stats::OpenRequest,
     route::Route,
     tunnel,
 };
@@ -90,7 +91,7 @@ pub(crate) fn forward(
     let mut record = access.record(&request);
     let mut checked = access.check(&request);
     if let Some(record) = &mut record {
-        checked = record.decide(checked);
+        checked = record.combine_with_gate(checked);
         record.grant().impersonate(request.headers_mut());
     }
     // `None` if the proxy answers itself.

@@ -12,6 +12,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
     Allowed, Error, Kind, Service,
+    activity::Activity,
     certificates::Authority,
     context::{Opening, REMOVED, ServedContext, ServedContexts, State, UNUSABLE},
     forward::next_step,
@@ -19,7 +20,6 @@ use crate::{
     ports::Ports,
     refusal::Refusal,
     reload,
-    request_stats::Activity,
     route::Routes,
     server::Listener,
     service_kubeconfig,

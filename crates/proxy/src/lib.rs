@@ -22,7 +22,7 @@ use keyward_proxy::{Config, Options, Proxy};
 # async fn example(config: Arc<dyn Config>) -> Result<(), keyward_proxy::Error> {
 let mut proxy = Proxy::start(&Options::default(), config).await?;
 println!("export KUBECONFIG={}", proxy.kubeconfig().display());
-proxy.idle(std::time::Duration::from_secs(3600)).await;
+proxy.wait_until_idle(std::time::Duration::from_secs(3600)).await;
 proxy.drain();
 proxy.finished().await;
 # Ok(())
@@ -32,6 +32,7 @@ proxy.finished().await;
 )]
 #![cfg(unix)]
 
+mod activity;
 mod admin;
 mod audience;
 mod body;

@@ -15,6 +15,7 @@ use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
     Allowed, Config, Error, Service,
+    activity::Activity,
     admin::Admin,
     context::{ServedContext, ServedContexts},
     dashboard::Dashboard,
@@ -25,7 +26,6 @@ use crate::{
     names,
     reload::{self, ReloadStats, Reloader},
     report::Report,
-    request_stats::Activity,
     route::{Route, Routes},
     server::{self, Acceptor},
     site::{Site, broken, service_site, site},
@@ -266,7 +266,7 @@ impl Proxy {
     }
 
     /// Returns when no request has been open for this long.
-    pub async fn idle(&self, limit: Duration) {
+    pub async fn wait_until_idle(&self, limit: Duration) {
         self.activity.idle_for(limit).await;
     }
 

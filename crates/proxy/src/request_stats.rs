@@ -1,4 +1,4 @@
-//! Counters of requests: latencies, upgrades, refusals, whether any is open, and which streams are.
+//! Counters of requests: latencies, upgrades, refusals, and which streams are open.
 
 use std::{
     collections::BTreeMap,
@@ -17,8 +17,7 @@ use keyward_process::{
 };
 use keyward_protocol::prometheus::Histogram;
 
-/// How often idleness is checked, at most.
-const LOOK: Duration = Duration::from_millis(100);
+use crate::activity::Activity;
 
 /// The counters of one context.
 #[derive(Debug)]
@@ -89,55 +88,6 @@ struct Streams {
     last: u64,
 }
 
-/// Whether requests are open in the whole proxy or on one connection, and since when none is.
-#[derive(Debug, Default)]
-pub(crate) struct Activity {
-    open_requests: AtomicU64,
-    /// When the last open request ended, in milliseconds of the monotonic clock.
-    left: AtomicU64,
-}
-
-impl Activity {
-    pub(crate) fn new() -> Arc<Self> {
-        let activity = Self::default();
-        activity.left.store(now(), Ordering::Relaxed);
-        Arc::new(activity)
-    }
-
-    pub(crate) fn open_requests(&self) -> u64 {
-        self.open_requests.load(Ordering::Acquire)
-    }
-
-    /// How long no request has been open.
-    pub(crate) fn idle(&self) -> Duration {
-        if self.open_requests() > 0 {
-            return Duration::ZERO;
-        }
-        Duration::from_millis(now().saturating_sub(self.left.load(Ordering::Relaxed)))
-    }
-
-    /// Returns when no request has been open for this long.
-    pub(crate) async fn idle_for(&self, limit: Duration) {
-        loop {
-            let left = limit.saturating_sub(self.idle());
-            if left.is_zero() {
-                return;
-            }
-            tokio::time::sleep(left.max(LOOK)).await;
-        }
-    }
-
-    fn enter(&self) {
-        self.open_requests.fetch_add(1, Ordering::AcqRel);
-    }
-
-    fn leave(&self) {
-        if self.open_requests.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.left.store(now(), Ordering::Relaxed);
-        }
-    }
-}
-
 /// A request from its head to the end of its response, or a tunnel.
 #[derive(Debug)]
 pub(crate) struct OpenRequest {
@@ -176,10 +126,6 @@ impl Drop for OpenRequest {
         self.stats.activity.leave();
         self.connection.leave();
     }
-}
-
-fn now() -> u64 {
-    u64::try_from(SystemClock.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

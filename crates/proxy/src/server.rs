@@ -24,13 +24,13 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::{
+    activity::Activity,
     connection_limit::ConnectionLimit,
     context::{ServedContext, ServedContexts},
     forward::{Access, forward},
     gate::{Allowed, Gate},
     grants::{self, Grant, Grants},
     metrics::Metrics,
-    request_stats::Activity,
     socket::Socket,
 };
 

@@ -146,7 +146,7 @@ impl Service {
     }
 
     /// After how long without a request the proxy ends.
-    pub fn idle(&self) -> Duration {
+    pub fn idle_limit(&self) -> Duration {
         Duration::from_secs(self.settings.idle_seconds)
     }
 

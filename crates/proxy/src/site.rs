@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     Contexts, Error, Options, Service,
+    activity::Activity,
     certificates::{Authority, ListenerIdentity},
     context::{Opening, ServedContext, ServedContexts, State},
     directory::Directory,
@@ -23,7 +24,6 @@ use crate::{
     kubeconfig::{self, Written},
     names::Names,
     ports::Ports,
-    request_stats::Activity,
     route::Routes,
     server::Listener,
     service::write_private,

@@ -77,7 +77,7 @@ fn compare(group: &Group, reading: Reading, tally: &mut Tally) {
         let mut found = vec![false; group.patterns.len()];
         let name = Name::parse(image);
         if let Some(name) = &name {
-            index.each(name, |number| found[places[number]] = true);
+            index.each_match(name, |number| found[places[number]] = true);
         }
         let image_plain = Plain::parse(image);
         for (number, pattern) in plain.iter().enumerate() {

@@ -96,7 +96,7 @@ pub enum Occasion {
     Rejected {
         /// What the server said, where that is known.
         response: Option<Arc<Response>>,
-        /// Whether the server had accepted that one before.
+        /// Whether the server had accepted that one before, or another since the last rejection.
         was_accepted: bool,
     },
 }

@@ -39,7 +39,7 @@ impl Signer {
                 "it is not tried again by this process, because tokens lock themselves: correct \
                  the PIN, then start again",
             );
-            self.pins.remember(self.plugin.configuration(), error.clone());
+            self.wrong_pins.remember(self.plugin.configuration(), error.clone());
         }
         error
     }

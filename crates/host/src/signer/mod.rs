@@ -11,9 +11,9 @@
 
 mod failure;
 mod fetch;
-mod pins;
 mod plugin;
 mod session;
+mod wrong_pins;
 
 use std::{
     fmt,
@@ -29,7 +29,7 @@ use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
 pub use self::plugin::SignerPlugin;
 use self::session::Session;
-pub(crate) use self::{fetch::Certificates, pins::Pins, plugin::Config};
+pub(crate) use self::{fetch::Certificates, plugin::Config, wrong_pins::WrongPins};
 use keyward_process::{
     clock::{Clock, SystemClock},
     lock,
@@ -78,7 +78,7 @@ pub(crate) struct Signer {
     plugin: Arc<SignerPlugin>,
     plan: Plan,
     observer: Arc<dyn Observer>,
-    pins: Arc<Pins>,
+    wrong_pins: Arc<WrongPins>,
     /// A session that panicked half-way has dropped its plugin, so the next one starts afresh.
     session: Mutex<Session>,
 }
@@ -117,7 +117,7 @@ impl SignerCertificate {
     /// Has a resident plugin open and unlock the token, so that a person has all the time there is:
     /// a server waits for a signature for half a minute. To be called before each connection that
     /// will sign: the plugin may be another one by now, or its key one that wants a PIN for every
-    /// signature; a token that is open is no work. Does nothing for a plugin that is run per
+    /// signature. If the token is open already, that is quickly seen. Does nothing for a plugin that is run per
     /// request, and for one that cannot be unlocked. Blocks as [`SignerCertificate::sign`] does.
     pub fn unlock(&self, cancel: &Cancel) -> Result<(), Error> {
         let signer = &self.signer;
@@ -165,9 +165,9 @@ impl Signer {
         plugin: Arc<SignerPlugin>,
         plan: Plan,
         observer: Arc<dyn Observer>,
-        pins: Arc<Pins>,
+        wrong_pins: Arc<WrongPins>,
     ) -> Self {
-        Self { plugin, plan, observer, pins, session: Mutex::default() }
+        Self { plugin, plan, observer, wrong_pins, session: Mutex::default() }
     }
 
     /// A text of the plugin's, safe to show: a signer may tell its own PIN.
@@ -189,7 +189,7 @@ impl Signer {
             let error = format!("signer `{}` {what}", inline(self.plugin.command()));
             return Err(Error::new(Kind::Failed, error));
         }
-        if let Some(error) = self.pins.wrong(self.plugin.configuration()) {
+        if let Some(error) = self.wrong_pins.wrong(self.plugin.configuration()) {
             return Err(error);
         }
         let answered = session.ask(self, request, waited_for, cancel);

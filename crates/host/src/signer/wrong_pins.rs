@@ -1,3 +1,5 @@
+//! PINs that were wrong, so that none is tried twice.
+
 use std::{collections::HashMap, sync::Mutex};
 
 use keyward_process::lock;
@@ -9,12 +11,12 @@ use crate::Error;
 /// The configurations whose PIN was wrong, for the life of a registry: a token locks itself after a
 /// few tries, so none is wasted on a PIN that is known to be wrong.
 #[derive(Default)]
-pub(crate) struct Pins(Mutex<HashMap<Print, Error>>);
+pub(crate) struct WrongPins(Mutex<HashMap<Print, Error>>);
 
 /// A configuration without its text: it may hold the PIN itself.
 type Print = [u8; 32];
 
-impl Pins {
+impl WrongPins {
     /// The error of the first try, if there was one.
     pub(super) fn wrong(&self, configuration: &Configuration) -> Option<Error> {
         let known = lock(&self.0);

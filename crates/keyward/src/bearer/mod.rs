@@ -10,7 +10,7 @@
 //! - On a 401 (and, if enabled, a 403) the credential is renewed, once for all requests that were
 //!   rejected. A request is retried if its body can be sent again and the new credential differs from
 //!   the old one; otherwise the caller gets the rejection. If the new credential is revoked too, after
-//!   the server had accepted it from another request, the request is retried once more.
+//!   the server had accepted it from another request, the request is retried again, three times at most.
 
 mod retry;
 
@@ -121,7 +121,7 @@ impl Layer {
 }
 
 impl Config {
-    pub(crate) fn is_refusal(&self, status: StatusCode) -> bool {
+    pub(crate) fn is_rejection(&self, status: StatusCode) -> bool {
         status == StatusCode::UNAUTHORIZED
             || (self.refresh_on_403 && status == StatusCode::FORBIDDEN)
     }
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_are_in_a_row_unless_a_credential_was_accepted_in_between() {
+    fn rejections_are_in_a_row_unless_a_credential_was_accepted_in_between() {
         let outcomes = Outcomes::default();
         assert!(!outcomes.reject_number(1), "nothing was ever accepted");
         assert!(!outcomes.reject_number(2));

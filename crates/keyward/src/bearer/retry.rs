@@ -20,7 +20,8 @@ use crate::{Replay, generation::same_certificate};
 
 /// How often a request is sent again because its connection ended.
 const RESENDS: u8 = 3;
-/// How often a request is sent with a new credential because the one before was revoked.
+/// How often a request is sent with a new credential, because the one before was rejected. From the second
+/// time on, the server must have accepted that one first: it was revoked.
 const RENEWALS: u8 = 3;
 
 /// Sends a request, on a connection that fits the credential where it has connections.
@@ -144,7 +145,7 @@ impl<C: Transport<B>, B: Replay> Future for Retry<C, B> {
                             return Poll::Ready(Ok(response));
                         };
                         let status = response.status();
-                        if !this.config.is_refusal(status) {
+                        if !this.config.is_rejection(status) {
                             // An overloaded server, or a proxy before it, may not have looked.
                             if !status.is_server_error() {
                                 this.config.outcomes.accept(used);
@@ -153,9 +154,10 @@ impl<C: Transport<B>, B: Replay> Future for Retry<C, B> {
                         }
                         let revoked = this.config.outcomes.has_accepted(used);
                         let seen = Arc::new(plugin_response(status, response.headers()));
-                        let recovered = this.config.outcomes.reject(used);
-                        this.config.source.rejected(used, recovered, Some(seen));
-                        let may_retry = *this.renewals == 0 || revoked && *this.renewals < RENEWALS;
+                        let was_accepted = this.config.outcomes.reject(used);
+                        this.config.source.rejected(used, was_accepted, Some(seen));
+                        let renewals = *this.renewals;
+                        let may_retry = renewals == 0 || (revoked && renewals < RENEWALS);
                         if !may_retry || this.saved.as_mut().is_none_or(|saved| !saved.body.claim())
                         {
                             return Poll::Ready(Ok(response));

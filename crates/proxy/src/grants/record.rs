@@ -1,4 +1,4 @@
-//! One request of a grant's consumer: decided once, recorded once.
+//! One request of a grant's consumer: the rules decide about it once, and the log records it once.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -88,8 +88,8 @@ impl Record {
         }
     }
 
-    /// Takes in what the listener's gate says of the request, and returns it unless the grant says no.
-    pub(crate) fn decide<T>(&mut self, gate: Result<T, Refusal>) -> Result<T, Refusal> {
+    /// Combines the decision with what the listener's gate says of the request.
+    pub(crate) fn combine_with_gate<T>(&mut self, gate: Result<T, Refusal>) -> Result<T, Refusal> {
         match (gate, &self.decision) {
             (Ok(passed), Ok(())) => Ok(passed),
             (Ok(_), Err(refusal)) => Err(refusal.clone()),

@@ -95,7 +95,7 @@ async fn serve(
     output::never_wait();
     let idle = async {
         match until.idle {
-            Some(limit) => proxy.idle(limit).await,
+            Some(limit) => proxy.wait_until_idle(limit).await,
             None => std::future::pending().await,
         }
     };

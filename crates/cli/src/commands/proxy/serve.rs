@@ -35,7 +35,7 @@ const GRACE: Duration = Duration::from_secs(10);
 const LONG_GRACE: Duration = Duration::from_secs(3600);
 
 /// How long a proxy stays for which a person has typed a PIN.
-const DAY: Duration = Duration::from_secs(12 * 3600);
+const WORKING_DAY: Duration = Duration::from_secs(12 * 3600);
 
 /// Variables of this process that count, whatever the settings say.
 pub(super) const OWN: [&str; 8] = [
@@ -112,7 +112,7 @@ async fn serve(
     };
     let mut proxy = Proxy::start(&options, Arc::new(config)).await?;
     let mut link = Link::open(globals, service.name(), proxy.clients());
-    let mut limit = service.idle();
+    let mut limit = service.idle_limit();
     if *attended {
         tokio::select! {
             () = proxy.unlock_signers() => {}
@@ -121,7 +121,7 @@ async fn serve(
         // Without the terminal no signal of it comes here. What was typed lasts a working day.
         let _ = rustix::process::setsid();
         keyward_agent::ready()?;
-        limit = limit.max(DAY);
+        limit = limit.max(WORKING_DAY);
     }
     let replaced = async {
         // A new program would have to ask for the PINs again.
@@ -138,7 +138,7 @@ async fn serve(
     };
     let idle = async {
         loop {
-            proxy.idle(limit).await;
+            proxy.wait_until_idle(limit).await;
             // Their consumers cannot start the proxy.
             if !proxy.grants().is_empty() {
                 tokio::time::sleep(GRANTS).await;
