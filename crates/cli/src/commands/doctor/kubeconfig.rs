@@ -41,15 +41,15 @@ fn describe(globals: &Globals, config: &Kubeconfig) -> Step {
     };
     let (found, missing) = (names(true), names(false));
     let from = if globals.flags.kubeconfig.is_some() {
-        "`--kubeconfig`"
+        "from `--kubeconfig`"
     } else if globals.surroundings.var("KUBECONFIG").is_some_and(|list| !list.is_empty()) {
-        "`KUBECONFIG`"
+        "from `KUBECONFIG`"
     } else {
-        "the default"
+        "default"
     };
     let mut step = match found.as_slice() {
-        [] => Step::note(Check::Kubeconfig, format!("there is no kubeconfig, by {from}")),
-        names => Step::ok(Check::Kubeconfig, format!("{}, by {from}", names.join(", "))),
+        [] => Step::note(Check::Kubeconfig, format!("there is no kubeconfig ({from})")),
+        names => Step::ok(Check::Kubeconfig, format!("{} ({from})", names.join(", "))),
     };
     if !missing.is_empty() {
         step = step.detail("missing", missing.join(", "));

@@ -118,7 +118,7 @@ impl Step {
 
     /// A step that could not be made.
     pub(super) fn skipped(check: Check, needs: Check) -> Self {
-        Self::new(check, State::Skipped, format!("needs {needs}"))
+        Self::new(check, State::Skipped, format!("because `{needs}` did not succeed"))
     }
 
     /// The fault that a failure is, with its facts and what a plugin wrote.

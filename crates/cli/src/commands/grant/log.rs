@@ -20,7 +20,7 @@ use crate::{
 
 /// Show every request of a grant, also after it has ended
 ///
-/// The log has neither bodies nor secrets, and is rotated: the last five files of 16 MB are kept. The JSON
+/// The log has neither bodies nor secrets, and is rotated: the last five files of 16 MiB are kept. The JSON
 /// output is one object per line.
 #[derive(Debug, clap::Args)]
 #[command(args = flags::only_general())]
@@ -75,8 +75,9 @@ fn text(entry: &Value) -> String {
     }
     let word = |name: &str| entry[name].as_str().map(inline).unwrap_or_default();
     let status = entry["status"].as_u64().map_or("-".to_owned(), |status| status.to_string());
-    let mut line =
-        format!("{} {status:>3} {:>5} ms {:<6}", word("time"), entry["ms"], word("verb"));
+    // Not the value itself, which ignores a width.
+    let ms = entry["ms"].to_string();
+    let mut line = format!("{} {status:>3} {ms:>5} ms {:<6}", word("time"), word("verb"));
     let object = [word("resource"), word("path")].concat();
     let place = [word("namespace"), word("name")].into_iter().filter(|part| !part.is_empty());
     for part in [object].into_iter().filter(|part| !part.is_empty()).chain(place) {

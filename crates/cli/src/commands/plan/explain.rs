@@ -366,7 +366,7 @@ pub(in crate::commands) fn policy(rules: &Rules, preview: &Preview) -> Policy {
         Verdict::Allowed if rules.origin.is_some() => "every plugin may run".to_owned(),
         Verdict::Allowed => match rules.switched_off {
             Some(variable) => format!("`{variable}` switches kuberc off"),
-            None => "there is no kuberc with a policy".to_owned(),
+            None => "no kuberc sets a plugin policy".to_owned(),
         },
         Verdict::Listed(entry) => format!("the allowlist contains `{}`", clean(entry)),
         Verdict::DeniedAll => "nothing may run".to_owned(),
