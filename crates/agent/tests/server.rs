@@ -197,6 +197,28 @@ fn there_is_one_agent_at_a_time() {
 }
 
 #[test]
+fn an_agent_waits_for_the_lock_of_one_that_no_longer_listens() {
+    let mut agent = Agent::new(PATIENCE);
+    agent.stopper.stop();
+    assert_eq!(agent.end(), End::Stopped);
+    // As of an agent that was killed: its socket is closed, and its lock not yet.
+    let lock = fs::File::open(agent.address.beside("agent.lock")).unwrap();
+    lock.lock().unwrap();
+    let next = std::thread::scope(|scope| {
+        let starting =
+            scope.spawn(|| Server::bind(settings(&agent.address, &agent.dir, PATIENCE)).map(drop));
+        // Long enough for one that does not wait to give up.
+        let begun = Instant::now();
+        while !starting.is_finished() && begun.elapsed() < Duration::from_millis(200) {
+            std::thread::yield_now();
+        }
+        lock.unlock().unwrap();
+        starting.join().unwrap()
+    });
+    next.unwrap();
+}
+
+#[test]
 fn an_agent_whose_socket_is_gone_ends() {
     let mut agent = Agent::new(Duration::from_millis(50));
     let mut client = agent.client();

@@ -8,14 +8,19 @@ use std::{
         net::{UnixListener, UnixStream},
     },
     path::PathBuf,
+    time::Duration,
 };
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::{Address, Unusable, record};
+use crate::{Address, Unusable, client::pause, record};
 
 /// How many clients may wait to be accepted.
 const BACKLOG: i32 = 512;
+
+/// How long an agent that no longer listens may hold its lock. One that was killed closes its files in an order of
+/// the kernel's, and one that ends removes its socket first.
+const ENDING: Duration = Duration::from_secs(2);
 
 /// Where clients find the agent.
 pub(super) struct Place {
@@ -52,7 +57,7 @@ pub enum CannotStart {
 impl Place {
     /// Takes the lock, removes a socket that a dead agent left, and listens.
     pub(super) fn take(address: Address) -> Result<Self, CannotStart> {
-        let lock = Self::lock(&address)?;
+        let lock = Self::lock(&address, || UnixStream::connect(&address.socket).is_ok())?;
         // Only the holder of the lock may do this: otherwise the socket could be a rival's.
         record::remove(&address.socket)?;
         let listener = UnixListener::bind(&address.socket)?;
@@ -64,7 +69,8 @@ impl Place {
     pub(super) fn take_system(address: Address) -> Result<Self, CannotStart> {
         let stdin = rustix::stdio::stdin();
         if rustix::net::sockopt::socket_acceptconn(stdin).is_ok_and(|listens| listens) {
-            let lock = Self::lock(&address)?;
+            // The service manager listens all the time.
+            let lock = Self::lock(&address, || false)?;
             let listener: UnixListener = rustix::io::fcntl_dupfd_cloexec(stdin, 3)
                 .map_err(|error| CannotStart::Io(error.into()))?
                 .into();
@@ -81,13 +87,20 @@ impl Place {
         Self::take(address)
     }
 
-    fn lock(address: &Address) -> Result<File, CannotStart> {
+    /// Takes the lock. Waits for an agent that is about to end, but not for one that `listens`.
+    fn lock(address: &Address, listens: impl Fn() -> bool) -> Result<File, CannotStart> {
         address.prepare().map_err(CannotStart::Unusable)?;
         let lock = address.open_lock("agent.lock")?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(lock),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(CannotStart::Running),
-            Err(error) => Err(CannotStart::Io(error.into())),
+        let mut waited = Duration::ZERO;
+        loop {
+            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(lock),
+                Err(rustix::io::Errno::WOULDBLOCK) if waited < ENDING && !listens() => {
+                    waited += pause(4);
+                }
+                Err(rustix::io::Errno::WOULDBLOCK) => return Err(CannotStart::Running),
+                Err(error) => return Err(CannotStart::Io(error.into())),
+            }
         }
     }
 
