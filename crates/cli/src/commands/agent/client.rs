@@ -87,7 +87,8 @@ pub(super) fn until_answered<T>(
 fn failure(error: &Unreachable) -> Failure {
     let failure = Failure::failed(error.to_string());
     match error {
-        Unreachable::Stuck | Unreachable::Late | Unreachable::Version => {
+        // Not of one that is late: a login may take long.
+        Unreachable::Stuck | Unreachable::Version => {
             failure.hint("`kill` the process that listens on its socket")
         }
         _ => failure,
