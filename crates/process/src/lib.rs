@@ -10,7 +10,7 @@
 //! - [`proxy`]: which proxy the environment names for a server.
 //! - [`runtime`]: finds the directory for sockets and locks.
 //! - `signals`, on Unix: which signals ask a process to end.
-//! - `sockets`, on Linux: who is at the other end of a connection on this machine.
+//! - `sockets`, on Linux: who is at the other end of a connection on this machine, and how fast it may send.
 //! - [`trust`]: tells who but root and us could change a program or a library.
 //!
 //! Kubernetes is unknown here, so that the host, the program and the plugins share one of each.

@@ -1,8 +1,9 @@
-//! Who is at the other end of a TCP connection on this machine, and who listens.
+//! TCP connections on this machine: who is at the other end, who listens, and how fast they may send.
 
 use std::{
     fs, io,
     net::{Ipv4Addr, SocketAddrV4},
+    os::fd::AsFd,
     path::PathBuf,
 };
 
@@ -17,6 +18,15 @@ struct Line<'a> {
     state: &'a str,
     user: u32,
     inode: u64,
+}
+
+/// Lets a TCP socket send without pacing. For a listener, this applies to the connections that it accepts.
+///
+/// Some systems use BBR for all connections. BBR spreads packets over time, to keep the queues of routers
+/// short. Over loopback there is no router, and pacing only delays the reader.
+pub fn send_unpaced(socket: impl AsFd) {
+    // Every Linux has Reno, for every user. An emulated one may not, and nothing depends on it.
+    let _ = rustix::net::sockopt::set_tcp_congestion(socket, "reno");
 }
 
 /// The user whose process is at the other end of a connection over loopback: `own` is our address of
@@ -99,6 +109,15 @@ mod tests {
                 SocketAddrV4::new(address.ip().to_ipv4_mapped().unwrap(), address.port())
             }
         }
+    }
+
+    #[test]
+    fn a_listener_passes_the_lack_of_pacing_on_to_its_connections() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        send_unpaced(&listener);
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        assert_eq!(rustix::net::sockopt::tcp_congestion(&server).unwrap(), "reno");
     }
 
     #[test]

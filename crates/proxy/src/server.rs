@@ -101,6 +101,10 @@ impl Listener {
         context: Arc<ServedContext>,
     ) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
+        #[cfg(target_os = "linux")]
+        if socket.local_addr()?.ip().is_loopback() {
+            keyward_process::sockets::send_unpaced(&socket);
+        }
         let gate = Arc::new(Gate { names, scheme: Scheme::HTTPS, allowed });
         Ok(Self { socket: TcpListener::from_std(socket)?, gate, context })
     }

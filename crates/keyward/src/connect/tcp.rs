@@ -24,10 +24,15 @@ pub(super) async fn dial(host: &str, port: u16, tracer: &Tracer) -> io::Result<T
     let addresses = resolve(host, port).await?;
     tracer.resolved(&addresses);
     let stream = race(addresses).await?;
-    tracer.connected(stream.peer_addr());
+    let peer = stream.peer_addr();
     // Small requests must not wait for acknowledgements of earlier ones.
     stream.set_nodelay(true)?;
     keep_alive(&stream)?;
+    #[cfg(target_os = "linux")]
+    if peer.as_ref().is_ok_and(|peer| peer.ip().is_loopback()) {
+        keyward_process::sockets::send_unpaced(&stream);
+    }
+    tracer.connected(peer);
     Ok(stream)
 }
 
