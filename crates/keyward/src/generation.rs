@@ -30,7 +30,7 @@ pub(crate) struct Generations(Arc<Shared>);
 
 struct Shared {
     connector: Arc<Connector>,
-    settings: pool::Settings,
+    lifetimes: pool::Lifetimes,
     current: ArcSwapOption<Generation>,
     building: Mutex<()>,
     /// For requests with a credential of their own: without our certificate.
@@ -47,10 +47,10 @@ struct Generation {
 type Found = (Pool, Option<Arc<Credential>>);
 
 impl Generations {
-    pub(crate) fn new(connector: Arc<Connector>, settings: pool::Settings) -> Self {
+    pub(crate) fn new(connector: Arc<Connector>, lifetimes: pool::Lifetimes) -> Self {
         Self(Arc::new(Shared {
             connector,
-            settings,
+            lifetimes,
             current: ArcSwapOption::empty(),
             building: Mutex::new(()),
             without_certificate: OnceLock::new(),
@@ -138,7 +138,7 @@ impl Shared {
             }
         };
         let dialer = Dialer::new(self.connector.clone(), tls, signer.cloned());
-        Ok(Pool::new(dialer, self.settings.clone()))
+        Ok(Pool::new(dialer, self.lifetimes.clone()))
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
     Body, Error, Incoming, Origin,
     connect::{Connector, Dialer},
     error::Kind,
-    pool::{Pool, Settings},
+    pool::{Lifetimes, Pool},
     tls::{Trust, provider_or_default},
 };
 
@@ -85,7 +85,7 @@ impl Https {
         let origin = Origin::parse(&url.text())?;
         let request = request(call, &origin, url)?;
         let connector = Connector::new(origin, trust, "", &self.surroundings, LIMIT)?;
-        let pool = Pool::new(Dialer::new(Arc::new(connector), tls, None), Settings::default());
+        let pool = Pool::new(Dialer::new(Arc::new(connector), tls, None), Lifetimes::default());
         pool.send(Box::new(request)).await.map_err(|failure| failure.error)
     }
 }

@@ -50,9 +50,10 @@ const READ_BUFFER: usize = 64 * 1024;
 /// caller waiting and us busy.
 const INTERIM: u32 = 100;
 
-/// hyper's number of streams before the peer has sent one, chosen so that it can be told from the
-/// peer's. Never reached: until then the pool gives out one slot.
-const UNKNOWN: usize = 97;
+/// hyper's limit of streams until it has read the peer's first SETTINGS frame. No peer's limit is as
+/// large: one has 32 bits, and none at all is `usize::MAX`. Never reached: until then the pool gives out
+/// one slot.
+const LIMIT_BEFORE_SETTINGS: usize = usize::MAX - 1;
 
 /// A connection after its handshake.
 pub(super) enum Connection {
@@ -114,9 +115,9 @@ async fn open_h2(
         .timer(TokioTimer::new())
         .initial_connection_window_size(CONNECTION_WINDOW)
         .initial_stream_window_size(STREAM_WINDOW)
-        .initial_max_send_streams(UNKNOWN)
+        .initial_max_send_streams(LIMIT_BEFORE_SETTINGS)
         .max_header_list_size(HEADERS);
-    if let Some((interval, answer)) = shared.settings.ping {
+    if let Some((interval, answer)) = shared.lifetimes.ping {
         builder.keep_alive_interval(interval).keep_alive_timeout(answer);
     }
     // Boxed: hyper spawns a task of this type for every request, and its size would include the stream.
@@ -128,7 +129,7 @@ async fn open_h2(
             let end = Pin::new(&mut connection).poll(cx);
             // The peer may change the limit in a later frame.
             match connection.current_max_send_streams() {
-                UNKNOWN => {}
+                LIMIT_BEFORE_SETTINGS => {}
                 streams if watched.is_known() => watched.allow(streams),
                 _ => {}
             }

@@ -23,7 +23,7 @@ impl Shared {
 
     /// Remembers how to abort a connection, if draining has a limit.
     pub(super) fn track(&self, cut: AbortHandle) {
-        if self.settings.drain.is_some() {
+        if self.lifetimes.drain.is_some() {
             let mut state = self.lock();
             state.cuts.retain(|(_, cut)| !cut.is_finished());
             state.cuts.push((Handle::current(), cut));
@@ -36,7 +36,7 @@ impl Shared {
             return;
         }
         let sweeper = Sweeper(Arc::downgrade(self));
-        let idle = self.settings.idle;
+        let idle = self.lifetimes.idle;
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(idle / 2).await;
@@ -74,7 +74,7 @@ impl Drop for Sweeper {
 /// draining is over are aborted.
 impl Drop for Shared {
     fn drop(&mut self) {
-        let Some(limit) = self.settings.drain else {
+        let Some(limit) = self.lifetimes.drain else {
             return;
         };
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);

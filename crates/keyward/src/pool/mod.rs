@@ -37,9 +37,10 @@ use crate::{
     error::Kind,
 };
 
-/// How long connections live. The times are client-go's.
+/// How long connections live: unused, after their identity was replaced, and when the peer is silent. The
+/// times are client-go's.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct Lifetimes {
     /// A connection that was idle for this long is closed.
     pub(crate) idle: Duration,
     /// A connection of a replaced identity is cut after this long; `None` never.
@@ -48,7 +49,7 @@ pub(crate) struct Settings {
     pub(crate) ping: Option<(Duration, Duration)>,
 }
 
-impl Default for Settings {
+impl Default for Lifetimes {
     fn default() -> Self {
         Self {
             idle: Duration::from_secs(90),
@@ -64,7 +65,7 @@ pub(crate) struct Pool(Arc<Shared>);
 
 struct Shared {
     dialer: Dialer,
-    settings: Settings,
+    lifetimes: Lifetimes,
     state: Mutex<State>,
     /// Notified when a connection learnt its stream limit, was put back, or ended.
     changed: Notify,
@@ -127,8 +128,9 @@ enum Next {
 }
 
 impl Pool {
-    pub(crate) fn new(dialer: Dialer, settings: Settings) -> Self {
-        Self(Arc::new(Shared { dialer, settings, state: Mutex::default(), changed: Notify::new() }))
+    pub(crate) fn new(dialer: Dialer, lifetimes: Lifetimes) -> Self {
+        let (state, changed) = (Mutex::default(), Notify::new());
+        Self(Arc::new(Shared { dialer, lifetimes, state, changed }))
     }
 
     /// Sends a request with a whole URI on a connection of this pool.
@@ -270,7 +272,7 @@ impl Pool {
             return Next::Send(Lease::Http2 { sender, slot, used, diagnosis });
         }
         while let Some(http1) = state.idle.pop() {
-            if http1.sender.is_ready() && http1.since.elapsed() < self.0.settings.idle {
+            if http1.sender.is_ready() && http1.since.elapsed() < self.0.lifetimes.idle {
                 return Next::Send(Lease::Http1(http1));
             }
             if !http1.used && http1.diagnosis.is_signed() {

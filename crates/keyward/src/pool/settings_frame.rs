@@ -1,7 +1,8 @@
 //! Reads the peer's first SETTINGS frame as it passes, to learn how many streams the peer allows.
 //!
 //! hyper reports the number only after a stream was opened, and by then a burst of requests has queued
-//! up on a connection that may never have room for them.
+//! up on a connection that may never have room for them. What later frames say is taken from hyper, in
+//! `open_h2` of `connection`.
 
 use tokio::io::AsyncRead;
 use tokio_util::io::InspectReader;

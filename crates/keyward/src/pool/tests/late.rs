@@ -32,7 +32,7 @@ use super::GUARD;
 use crate::{
     Body, Incoming, Origin,
     connect::{Connector, Dialer},
-    pool::{Failure, Pool, Settings},
+    pool::{Failure, Lifetimes, Pool},
     tls::Trust,
 };
 
@@ -111,7 +111,7 @@ impl Scene {
         let origin = Origin::parse(url).unwrap();
         let connector = Connector::new(origin, trust, "", &nowhere, GUARD).unwrap();
         let dialer = Dialer::new(Arc::new(connector), tls, Some(certificate)).slow_after(BLAME);
-        let pool = Pool::new(dialer, Settings::default());
+        let pool = Pool::new(dialer, Lifetimes::default());
         let request = Request::get(format!("{url}/version")).body(Body::empty()).unwrap();
         tokio::time::timeout(GUARD, pool.send(Box::new(request))).await.unwrap()
     }

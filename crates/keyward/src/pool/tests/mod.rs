@@ -1,7 +1,9 @@
 #![allow(clippy::unwrap_used)]
 
+mod frames;
 mod goaway;
 mod late;
+mod limit;
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +16,7 @@ use keyward_process::surroundings::{Fixed, Surroundings};
 use keyward_testing::server::{Deed, Fault, Server, Setup, User};
 use tokio::sync::mpsc;
 
-use super::{Failure, Pool, Settings};
+use super::{Failure, Lifetimes, Pool};
 use crate::{
     Body, Incoming, Kind, Origin,
     connect::{Connector, Dialer},
@@ -31,25 +33,25 @@ struct Bench {
     pool: Pool,
 }
 
-fn bench(setup: Setup, settings: Settings) -> Bench {
+fn bench(setup: Setup, lifetimes: Lifetimes) -> Bench {
     let server = setup.start().unwrap();
     server.users().token(TOKEN, User::new("anna"));
-    let pool = pool(&server, settings);
+    let pool = pool(&server, lifetimes);
     Bench { server, pool }
 }
 
-fn pool(server: &Server, settings: Settings) -> Pool {
-    pool_of(&server.url(), server.authority().pem(), settings)
+fn pool(server: &Server, lifetimes: Lifetimes) -> Pool {
+    pool_of(&server.url(), server.authority().pem(), lifetimes)
 }
 
-fn pool_of(url: &str, authority: &str, settings: Settings) -> Pool {
+fn pool_of(url: &str, authority: &str, lifetimes: Lifetimes) -> Pool {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let trust = Trust::authorities(provider, authority.as_bytes()).unwrap();
     let tls = trust.client_config(None).unwrap();
     let nowhere = Surroundings::fixed(Fixed::default());
     let origin = Origin::parse(url).unwrap();
     let connector = Connector::new(origin, trust, "", &nowhere, GUARD).unwrap();
-    Pool::new(Dialer::new(Arc::new(connector), tls, None), settings)
+    Pool::new(Dialer::new(Arc::new(connector), tls, None), lifetimes)
 }
 
 impl Bench {
@@ -102,14 +104,14 @@ async fn until(what: &str, mut seen: impl FnMut() -> bool) {
 
 #[tokio::test]
 async fn a_thousand_requests_at_once_share_one_connection() {
-    let bench = bench(Server::setup().streams(2_000), Settings::default());
+    let bench = bench(Server::setup().streams(2_000), Lifetimes::default());
     join_all((0..1000).map(|_| bench.ok("/healthz"))).await;
     assert_eq!(bench.server.counts().connections, 1);
 }
 
 #[tokio::test]
 async fn open_watches_beyond_the_stream_limit_do_not_stop_other_requests() {
-    let bench = bench(Server::setup().streams(100), Settings::default());
+    let bench = bench(Server::setup().streams(100), Lifetimes::default());
     let watches = join_all((0..300).map(|_| bench.watch())).await;
     bench.ok("/healthz").await;
     assert_eq!(watches.len(), 300);
@@ -119,7 +121,7 @@ async fn open_watches_beyond_the_stream_limit_do_not_stop_other_requests() {
 
 #[tokio::test]
 async fn a_limit_below_the_usual_is_kept_from_the_first_burst_on() {
-    let bench = bench(Server::setup().streams(3), Settings::default());
+    let bench = bench(Server::setup().streams(3), Lifetimes::default());
     let watches = join_all((0..10).map(|_| bench.watch())).await;
     bench.ok("/healthz").await;
     assert_eq!(watches.len(), 10);
@@ -128,7 +130,7 @@ async fn a_limit_below_the_usual_is_kept_from_the_first_burst_on() {
 
 #[tokio::test]
 async fn streams_that_have_ended_make_room_again() {
-    let bench = bench(Server::setup().streams(1), Settings::default());
+    let bench = bench(Server::setup().streams(1), Lifetimes::default());
     for _ in 0..5 {
         bench.ok("/healthz").await;
     }
@@ -137,7 +139,7 @@ async fn streams_that_have_ended_make_room_again() {
 
 #[tokio::test]
 async fn an_http1_server_gets_a_connection_for_each_request_in_flight_and_keeps_them() {
-    let bench = bench(Server::setup().only_http1(), Settings::default());
+    let bench = bench(Server::setup().only_http1(), Lifetimes::default());
     join_all((0..8).map(|_| bench.ok("/healthz"))).await;
     let connections = bench.server.counts().connections;
     assert!((1..=8).contains(&connections), "{connections} connections");
@@ -150,7 +152,7 @@ async fn an_http1_server_gets_a_connection_for_each_request_in_flight_and_keeps_
 
 #[tokio::test]
 async fn three_readers_that_pause_stall_nobody() {
-    let bench = bench(Server::setup(), Settings::default());
+    let bench = bench(Server::setup(), Lifetimes::default());
     let mut paused = Vec::new();
     for _ in 0..3 {
         let mut response = bench.get("/big/8000000").await.unwrap();
@@ -166,7 +168,7 @@ async fn three_readers_that_pause_stall_nobody() {
 
 #[tokio::test]
 async fn dropping_the_pool_closes_what_is_idle_and_lets_bodies_finish() {
-    let Bench { server, pool } = bench(Server::setup(), Settings::default());
+    let Bench { server, pool } = bench(Server::setup(), Lifetimes::default());
     let bench = Bench { server, pool };
     bench.ok("/healthz").await;
     let (feed, mut watch) = bench.watch().await;
@@ -183,8 +185,8 @@ async fn dropping_the_pool_closes_what_is_idle_and_lets_bodies_finish() {
 
 #[tokio::test]
 async fn what_is_open_longer_than_the_drain_limit_is_cut() {
-    let settings = Settings { drain: Some(Duration::from_millis(20)), ..Settings::default() };
-    let bench = bench(Server::setup(), settings);
+    let lifetimes = Lifetimes { drain: Some(Duration::from_millis(20)), ..Lifetimes::default() };
+    let bench = bench(Server::setup(), lifetimes);
     let (_feed, watch) = bench.watch().await;
     let Bench { server, pool } = bench;
     drop(pool);
@@ -196,8 +198,8 @@ async fn what_is_open_longer_than_the_drain_limit_is_cut() {
 #[tokio::test]
 async fn idle_connections_are_closed_after_their_time() {
     for setup in [Server::setup(), Server::setup().only_http1()] {
-        let settings = Settings { idle: Duration::from_millis(40), ..Settings::default() };
-        let bench = bench(setup, settings);
+        let lifetimes = Lifetimes { idle: Duration::from_millis(40), ..Lifetimes::default() };
+        let bench = bench(setup, lifetimes);
         bench.ok("/healthz").await;
         until("the connection closed", || bench.server.counts().open == 0).await;
         bench.ok("/healthz").await;
@@ -208,7 +210,7 @@ async fn idle_connections_are_closed_after_their_time() {
 #[tokio::test]
 async fn a_request_that_runs_into_the_end_of_an_idle_connection_may_be_sent_again() {
     for setup in [Server::setup(), Server::setup().only_http1()] {
-        let bench = bench(setup, Settings::default());
+        let bench = bench(setup, Lifetimes::default());
         for _ in 0..20 {
             match bench.get("/healthz").await {
                 Ok(response) => drop(response.into_body().bytes().await.unwrap()),
@@ -224,7 +226,7 @@ async fn a_request_that_runs_into_the_end_of_an_idle_connection_may_be_sent_agai
 #[tokio::test]
 async fn a_request_cut_on_a_fresh_connection_is_lost_and_not_sent_again() {
     for setup in [Server::setup(), Server::setup().only_http1()] {
-        let bench = bench(setup, Settings::default());
+        let bench = bench(setup, Lifetimes::default());
         bench.server.faults().add(Fault::always(Deed::Cut).times(1));
         let failure = bench.get("/healthz").await.unwrap_err();
         assert_eq!(failure.error.kind(), Kind::Lost, "{failure:?}");
@@ -234,7 +236,7 @@ async fn a_request_cut_on_a_fresh_connection_is_lost_and_not_sent_again() {
 
 #[tokio::test]
 async fn a_goaway_between_requests_costs_no_request() {
-    let bench = bench(Server::setup(), Settings::default());
+    let bench = bench(Server::setup(), Lifetimes::default());
     for _ in 0..20 {
         bench.ok("/healthz").await;
         bench.server.go_away();
@@ -244,7 +246,7 @@ async fn a_goaway_between_requests_costs_no_request() {
 #[tokio::test]
 async fn everybody_who_waits_hears_of_a_failed_attempt() {
     let server = Server::setup().start().unwrap();
-    let pool = pool(&server, Settings::default());
+    let pool = pool(&server, Lifetimes::default());
     let url = server.url();
     server.stop();
     let failures = join_all((0..50).map(|_| {
@@ -259,7 +261,7 @@ async fn everybody_who_waits_hears_of_a_failed_attempt() {
 
 #[tokio::test]
 async fn a_connection_outlives_the_caller_who_opened_it_and_gave_up() {
-    let bench = bench(Server::setup(), Settings::default());
+    let bench = bench(Server::setup(), Lifetimes::default());
     bench.server.pause();
     let gave_up = tokio::time::timeout(Duration::from_millis(20), bench.pool.lease()).await;
     assert!(gave_up.is_err());
