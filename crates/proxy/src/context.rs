@@ -119,6 +119,11 @@ impl ServedContext {
         }
     }
 
+    /// The port of its address, which clients know.
+    pub(crate) fn port(&self) -> Option<u16> {
+        self.url.rsplit(':').next()?.parse().ok()
+    }
+
     /// The state in force.
     pub(crate) fn state(&self) -> Arc<State> {
         self.state.load_full()

@@ -125,10 +125,27 @@ impl Growth {
     /// Does what could not be done before: listens at addresses that were in use, and writes the
     /// clients' kubeconfig.
     pub(crate) fn settle(&mut self) {
-        for context in self.contexts.all().iter().filter(|context| lock(&context.fault).is_some()) {
-            let mut ports = Ports::open(&self.surroundings);
-            let bound = ports.bind_only(self.ip, self.service.name(), &context.name);
-            if let Ok((_, Some(socket))) = bound
+        self.listen_again();
+        if self.dirty && (self.contexts.is_told() || self.waited >= UNTOLD) {
+            self.write();
+            self.waited = 0;
+        } else if self.dirty {
+            self.waited += 1;
+        }
+    }
+
+    /// Listens for contexts whose ports were in use. Each keeps its port, which is in the clients' kubeconfig.
+    fn listen_again(&self) {
+        let all = self.contexts.all();
+        let unheard: Vec<_> = all.iter().filter(|one| lock(&one.fault).is_some()).collect();
+        if unheard.is_empty() {
+            return;
+        }
+        let mut ports = Ports::open(&self.surroundings);
+        for context in unheard {
+            let Some(port) = context.port() else { continue };
+            let bound = ports.bind_known(self.ip, self.service.name(), &context.name, port);
+            if let Ok(Some(socket)) = bound
                 && let Ok(listener) = self.listener(socket, context)
             {
                 *lock(&context.fault) = None;
@@ -136,12 +153,7 @@ impl Growth {
                 self.contexts.changed();
             }
         }
-        if self.dirty && (self.contexts.is_told() || self.waited >= UNTOLD) {
-            self.write();
-            self.waited = 0;
-        } else if self.dirty {
-            self.waited += 1;
-        }
+        ports.keep();
     }
 
     /// Writes the clients' kubeconfig, now or with the next [`settle`](Self::settle).

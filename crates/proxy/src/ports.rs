@@ -24,7 +24,7 @@ use crate::service::{lock_file, write_private};
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 10_000;
 
-/// How many ports are tried for a context that has none.
+/// How many ports are tried for a context that has none. For one of a service all are: its address stays.
 const TRIES: u16 = 256;
 
 /// How many ports of one context are stored: that many proxies can serve it at once and find their
@@ -78,13 +78,24 @@ impl Ports {
             }
         }
         let first = start(&key);
-        self.bind_new(ip, key, first)
+        match self.bind_new(ip, key, first, TRIES)? {
+            Some(listener) => Ok(listener),
+            // Any port, and another one at the next start: clients only lose their cache.
+            None => TcpListener::bind((ip, 0)),
+        }
     }
 
-    /// Listens on a port that no context has, the next one after `first`, and remembers it.
-    fn bind_new(&mut self, ip: IpAddr, key: String, first: u16) -> io::Result<TcpListener> {
+    /// Listens on a port that no context has, the next one after `first`, and remembers it. `None` if the
+    /// first `tries` are taken.
+    fn bind_new(
+        &mut self,
+        ip: IpAddr,
+        key: String,
+        first: u16,
+        tries: u16,
+    ) -> io::Result<Option<TcpListener>> {
         let taken: HashSet<u16> = self.kept.ports.values().flatten().copied().collect();
-        for step in 0..TRIES {
+        for step in 0..tries {
             let port = FIRST + (first + step) % COUNT;
             if taken.contains(&port) {
                 continue;
@@ -95,10 +106,10 @@ impl Ports {
                     own.push(port);
                     self.changed = true;
                 }
-                return Ok(listener);
+                return Ok(Some(listener));
             }
         }
-        TcpListener::bind((ip, 0))
+        Ok(None)
     }
 
     /// Listens on the port of a context of a service, which has only one: clients that have read its
@@ -109,15 +120,41 @@ impl Ports {
         service: &str,
         context: &str,
     ) -> io::Result<(u16, Option<TcpListener>)> {
-        let key = format!("{context} of the service {service}");
+        let key = service_key(service, context);
         if let Some(port) = self.kept.ports.get(&key).and_then(|ports| ports.first()) {
             return Ok((*port, free(ip, *port)?));
         }
-        // Another home of this user has a service of the same name, which must not have its ports.
-        let home = self.place.as_ref().map(|(path, _)| path.display().to_string());
-        let first = start(&format!("{key} in {}", home.unwrap_or_default()));
-        let listener = self.bind_new(ip, key, first)?;
+        let first = self.service_start(&key);
+        let listener = self.bind_new(ip, key, first, COUNT)?.ok_or_else(|| {
+            let last = FIRST + COUNT - 1;
+            let message = format!("no port from {FIRST} to {last} is free");
+            io::Error::new(io::ErrorKind::AddrInUse, message)
+        })?;
         Ok((listener.local_addr()?.port(), Some(listener)))
+    }
+
+    /// Listens on the port that clients know for a context of a service; `None` if another process uses it.
+    /// Stores the port again if the list has lost it.
+    pub(crate) fn bind_known(
+        &mut self,
+        ip: IpAddr,
+        service: &str,
+        context: &str,
+        port: u16,
+    ) -> io::Result<Option<TcpListener>> {
+        let own = self.kept.ports.entry(service_key(service, context)).or_default();
+        if own.first() != Some(&port) {
+            *own = vec![port];
+            self.changed = true;
+        }
+        free(ip, port)
+    }
+
+    /// Where the search for a context of a service starts. Another home of this user may have a service of
+    /// the same name, which must not have its ports.
+    fn service_start(&self, key: &str) -> u16 {
+        let home = self.place.as_ref().map(|(path, _)| path.display().to_string());
+        start(&format!("{key} in {}", home.unwrap_or_default()))
     }
 
     /// Stores new ports.
@@ -128,6 +165,11 @@ impl Ports {
             tracing::warn!(%error, "cannot store the ports of contexts in `{}`", path.display());
         }
     }
+}
+
+/// Under what the port of a context of a service is stored.
+fn service_key(service: &str, context: &str) -> String {
+    format!("{context} of the service {service}")
 }
 
 /// A listener, or `None` if another process uses the port.
@@ -191,10 +233,14 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
+    fn surroundings(home: &Path) -> Surroundings {
+        let vars = vec![("HOME".into(), home.into())];
+        Surroundings::fixed(Fixed { vars, ..Fixed::default() })
+    }
+
     /// Binds each of these contexts, and returns their ports. Tests run at once, so each has contexts of its own.
     fn ports(home: &Path, contexts: &[&str]) -> (Vec<u16>, Vec<TcpListener>) {
-        let vars = vec![("HOME".into(), home.into())];
-        let mut ports = Ports::open(&Surroundings::fixed(Fixed { vars, ..Fixed::default() }));
+        let mut ports = Ports::open(&surroundings(home));
         let bind = |context: &&str| ports.bind(HERE, context, "https://one").unwrap();
         let listeners: Vec<TcpListener> = contexts.iter().map(bind).collect();
         ports.keep();
@@ -224,8 +270,7 @@ mod tests {
     #[test]
     fn a_context_of_a_service_has_one_port_even_while_another_process_uses_it() {
         let home = tempfile::tempdir().unwrap();
-        let vars = vec![("HOME".into(), home.path().into())];
-        let here = Surroundings::fixed(Fixed { vars, ..Fixed::default() });
+        let here = surroundings(home.path());
         let bind = |service: &str| {
             let mut ports = Ports::open(&here);
             let bound = ports.bind_only(HERE, service, "a").unwrap();
@@ -238,6 +283,36 @@ mod tests {
         assert_ne!(bind("two").0, port);
         drop(listener);
         assert!(matches!(bind("one"), (same, Some(_)) if same == port));
+    }
+
+    #[test]
+    fn a_context_of_a_service_has_a_port_that_stays_however_many_are_taken() {
+        let home = tempfile::tempdir().unwrap();
+        let here = surroundings(home.path());
+        let mut ports = Ports::open(&here);
+        let first = ports.service_start(&service_key("crowded", "a"));
+        let taken: Vec<_> = (0..=TRIES).map(|step| FIRST + (first + step) % COUNT).collect();
+        ports.kept.ports.insert("others".to_owned(), taken.clone());
+        let (port, listener) = ports.bind_only(HERE, "crowded", "a").unwrap();
+        ports.keep();
+        assert!((FIRST..FIRST + COUNT).contains(&port) && !taken.contains(&port), "{port}");
+        drop(listener);
+        assert_eq!(Ports::open(&here).bind_only(HERE, "crowded", "a").unwrap().0, port);
+    }
+
+    #[test]
+    fn a_port_that_clients_know_is_stored_again_when_the_list_is_lost() {
+        let home = tempfile::tempdir().unwrap();
+        let here = surroundings(home.path());
+        let mut ports = Ports::open(&here);
+        let (port, open) = ports.bind_only(HERE, "lost", "a").unwrap();
+        ports.keep();
+        fs::remove_file(home.path().join(".local/state/keyward/proxy-ports.json")).unwrap();
+        let mut ports = Ports::open(&here);
+        assert!(ports.bind_known(HERE, "lost", "a", port).unwrap().is_none(), "it is in use");
+        ports.keep();
+        assert_eq!(Ports::open(&here).bind_only(HERE, "lost", "a").unwrap().0, port);
+        drop(open);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use keyward_agent::entry::{Entries, Entry};
+use keyward_agent::registration::{Registration, Registrations};
 use keyward_host::{
     Metrics,
     kubeconfig::{ApiVersion, Exec, InteractiveMode},
@@ -159,8 +159,9 @@ fn plugin_user(dir: &TempDir, name: &str, script: &str) {
         interactive_mode: InteractiveMode::Never,
         ..Exec::default()
     };
-    let entry = Entry::new(&exec, &kubeconfig, name, &surroundings).unwrap();
-    Entries::new(Entries::directory(&surroundings).unwrap()).add(&entry).unwrap();
+    let registration = Registration::new(&exec, &kubeconfig, name, &surroundings).unwrap();
+    let directory = Registrations::directory(&surroundings).unwrap();
+    Registrations::new(directory).add(&registration).unwrap();
 }
 
 /// An image credential provider, used by a program with metrics.

@@ -128,6 +128,32 @@ fn a_port_that_another_program_took_is_explained_and_used_when_it_is_free() {
 }
 
 #[test]
+fn a_port_that_clients_know_stays_when_the_list_of_ports_is_lost() {
+    let stage = Stage::new(&["east", "west"]);
+    let kubeconfig = stage.start(&[]);
+    let first = addresses(&kubeconfig);
+    stage.keyward_prints(&["proxy", "stop"]);
+    let address = first[0].1.strip_prefix("https://").unwrap().to_owned();
+    let port = address.rsplit(':').next().unwrap();
+    let taken = TcpListener::bind(&address).unwrap();
+    assert_eq!(stage.whoami(&kubeconfig, "west"), "west", "others are served");
+    let list = stage.path(".local/state/keyward/proxy-ports.json");
+    fs::remove_file(&list).unwrap();
+    eventually("the port is stored again", || {
+        fs::read_to_string(&list).is_ok_and(|text| text.contains(port))
+    });
+    let output = stage.kubectl(&kubeconfig, &["get", "--raw", "/healthz"]).output().unwrap();
+    let named = format!("port {port}, which belongs to context `east` of the proxy, is used by");
+    assert!(said(&output).contains(&named), "no other port is used: {}", said(&output));
+    drop(taken);
+    eventually("the port is used", || {
+        let output = stage.kubectl(&kubeconfig, &["get", "--raw", "/healthz"]).output().unwrap();
+        output.status.success()
+    });
+    assert_eq!(addresses(&kubeconfig), first);
+}
+
+#[test]
 fn a_proxy_that_nobody_uses_ends_and_so_does_not_one_that_is_used() {
     let stage = Stage::new(&["east"]);
     let kubeconfig = stage.start(&["--idle-timeout", "1s"]);
