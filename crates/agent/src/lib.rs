@@ -1,7 +1,7 @@
 //! The agent: one login shared by all processes of a user.
 //!
 //! `keyward wrap` puts `keyward-exec --` in front of the plugin commands of a kubeconfig and
-//! registers each of them as an `Entry`. The agent keeps the credentials of registered commands in
+//! registers each of them (`Registration`). The agent keeps the credentials of registered commands in
 //! memory, each under the key of its identity (`Selected`), and returns them to every process that
 //! asks for the same identity.
 //!
@@ -19,13 +19,13 @@ mod address;
 #[cfg(target_os = "linux")]
 mod client;
 #[cfg(all(feature = "server", unix))]
-pub mod entry;
-#[cfg(all(feature = "server", unix))]
 pub mod identity;
 #[cfg(target_os = "linux")]
 mod obtain;
 #[cfg(all(feature = "server", unix))]
 mod record;
+#[cfg(all(feature = "server", unix))]
+pub mod registration;
 #[cfg(all(feature = "server", target_os = "linux"))]
 mod server;
 #[cfg(target_os = "linux")]

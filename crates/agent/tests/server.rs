@@ -11,9 +11,8 @@ use std::{
 };
 
 use keyward_agent::{
-    Address, CannotStart, Client, End, Obtained, Server, Settings, Stopper, Unreachable,
-    entry::{Entries, Entry},
-    obtain,
+    Address, CannotStart, Client, End, Obtained, Server, Settings, Stopper, Unreachable, obtain,
+    registration::{Registration, Registrations},
 };
 use keyward_host::kubeconfig::{ApiVersion, Exec, InteractiveMode};
 use keyward_process::{
@@ -84,8 +83,8 @@ impl Agent {
             ..Exec::default()
         };
         let kubeconfig = self.dir.path().join("config");
-        let entry = Entry::new(&exec, &kubeconfig, "ann", &surroundings).unwrap();
-        Entries::new(self.dir.path().join("entries")).add(&entry).unwrap();
+        let registration = Registration::new(&exec, &kubeconfig, "ann", &surroundings).unwrap();
+        Registrations::new(self.dir.path().join("entries")).add(&registration).unwrap();
         let spec = r#""spec":{"interactive":false}"#;
         let info = format!(r#"{{"kind":"ExecCredential","apiVersion":"{VERSION}",{spec}}}"#);
         let vars = vars.into_iter().chain([("KUBERNETES_EXEC_INFO", info.as_str())]);

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use keyward_agent::entry::{Entries, Entry};
+use keyward_agent::registration::{Registration, Registrations};
 use keyward_host::kubeconfig::{ApiVersion, Exec, InteractiveMode};
 use keyward_process::surroundings::{Fixed, Surroundings};
 use rustix::process::{Pid, Signal, kill_process};
@@ -75,12 +75,12 @@ impl Scene {
             interactive_mode: InteractiveMode::Never,
             ..Exec::default()
         };
-        let mut entry = Entry::new(&exec, &self.kubeconfig(), "ann", &surroundings)?;
-        entry.identity_files = files;
-        entry.server = server.into();
-        entry.contexts = vec!["test".into()];
-        let directory = Entries::directory(&surroundings).ok_or("there is no home")?;
-        Ok(Entries::new(directory).add(&entry)?)
+        let mut registration = Registration::new(&exec, &self.kubeconfig(), "ann", &surroundings)?;
+        registration.identity_files = files;
+        registration.server = server.into();
+        registration.contexts = vec!["test".into()];
+        let directory = Registrations::directory(&surroundings).ok_or("there is no home")?;
+        Ok(Registrations::new(directory).add(&registration)?)
     }
 
     pub(super) fn kubeconfig(&self) -> PathBuf {

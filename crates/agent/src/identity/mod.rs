@@ -28,7 +28,7 @@ pub use files::Files;
 pub use harmless::{HARMLESS, is_harmless};
 pub use profile::Profile;
 
-use crate::entry::Entry;
+use crate::registration::Registration;
 use files::State;
 use harmless::is_in;
 pub(crate) use harmless::is_steering;
@@ -107,9 +107,9 @@ impl Asker<'_> {
 }
 
 impl Selected {
-    /// Computes the key of an asker. `entry` is the registration of the command, if there is one.
-    pub fn of(entry: Option<&Entry>, asker: &Asker<'_>, files: &mut Files) -> Self {
-        let mut look = Look { asker, entry, lease_only: None };
+    /// Computes the key of an asker, and what follows from the registration of its command, if there is one.
+    pub fn of(registration: Option<&Registration>, asker: &Asker<'_>, files: &mut Files) -> Self {
+        let mut look = Look { asker, registration, lease_only: None };
         let Keyed { key, profile, program, selecting, narrow } = look.key(files);
         let variables = look.run_variables(&selecting, narrow);
         look.compare_steering();
@@ -117,8 +117,12 @@ impl Selected {
     }
 
     /// The key alone: all that is needed to find a credential that the agent has.
-    pub(crate) fn key_of(entry: Option<&Entry>, asker: &Asker<'_>, files: &mut Files) -> [u8; 32] {
-        Look { asker, entry, lease_only: None }.key(files).key
+    pub(crate) fn key_of(
+        registration: Option<&Registration>,
+        asker: &Asker<'_>,
+        files: &mut Files,
+    ) -> [u8; 32] {
+        Look { asker, registration, lease_only: None }.key(files).key
     }
 }
 
@@ -135,7 +139,7 @@ struct Keyed<'a> {
 /// The computation of one asker's key.
 struct Look<'a> {
     asker: &'a Asker<'a>,
-    entry: Option<&'a Entry>,
+    registration: Option<&'a Registration>,
     lease_only: Option<&'static str>,
 }
 
@@ -145,12 +149,12 @@ impl<'a> Look<'a> {
     }
 
     fn key(&mut self, files: &mut Files) -> Keyed<'a> {
-        let (asker, entry) = (self.asker, self.entry);
+        let (asker, registration) = (self.asker, self.registration);
         let program = self.program();
         let found = program.as_deref().and_then(|p| Some((p, FileId::read(p).ok()?)));
         let profile = Profile::of_program(asker, found, files);
         // An unregistered command may have been configured by hand: the profile cannot know.
-        let narrow = profile != Profile::Unknown && entry.is_some();
+        let narrow = profile != Profile::Unknown && registration.is_some();
 
         let mut key = Row::new();
         key.put(asker.command);
@@ -162,7 +166,7 @@ impl<'a> Look<'a> {
         self.put_helpers(&mut key, profile);
 
         let mut paths = profile.files(asker);
-        paths.extend(entry.iter().flat_map(|entry| entry.identity_files.iter().cloned()));
+        paths.extend(registration.iter().flat_map(|one| one.identity_files.iter().cloned()));
         let runs = put_files(&mut key, &paths, files);
 
         let selecting = self.selecting(narrow.then_some(profile), runs);
@@ -179,18 +183,14 @@ impl<'a> Look<'a> {
     fn program(&mut self) -> Option<PathBuf> {
         let own = self.asker.variable("PATH").unwrap_or_default();
         let found = find(self.asker.command, own, self.asker.directory);
-        let Some(entry) = self.entry else { return found };
+        let Some(Registration { program, path, .. }) = self.registration else { return found };
         match found {
-            Some(found) if found == entry.program || is_same(&found, &entry.program) => Some(found),
+            Some(found) if found == *program || is_same(&found, program) => Some(found),
             Some(found) => {
                 self.only_by_lease("the caller's `PATH` leads to another program");
                 Some(found)
             }
-            None => find(
-                entry.program.as_os_str().as_bytes(),
-                entry.path.as_bytes(),
-                self.asker.directory,
-            ),
+            None => find(program.as_os_str().as_bytes(), path.as_bytes(), self.asker.directory),
         }
     }
 
@@ -218,8 +218,8 @@ impl<'a> Look<'a> {
         for name in profile.helpers(self.asker) {
             let own = self.asker.variable("PATH").unwrap_or_default();
             let own = find(name.as_bytes(), own, self.asker.directory);
-            if let Some(entry) = self.entry {
-                let path = entry.path.as_bytes();
+            if let Some(registration) = self.registration {
+                let path = registration.path.as_bytes();
                 if own != find(name.as_bytes(), path, self.asker.directory) {
                     self.only_by_lease("the caller's `PATH` leads to another helper program");
                 }
@@ -237,7 +237,7 @@ impl<'a> Look<'a> {
             if name == b"KUBERNETES_EXEC_INFO" {
                 return false;
             }
-            let configured = self.entry.is_some_and(|entry| entry.names(name));
+            let configured = self.registration.is_some_and(|registration| registration.names(name));
             configured
                 || match profile {
                     // Programs named in a configuration are looked up in `PATH`.
@@ -248,9 +248,10 @@ impl<'a> Look<'a> {
         let environment = self.asker.environment.iter();
         let pairs = environment.map(|(name, value)| (name.as_slice(), value.as_slice()));
         let selecting: BTreeMap<_, _> = pairs.filter(|(name, _)| selects(name)).collect();
-        if let (Some(entry), Some(path)) = (self.entry, selecting.get(b"PATH".as_slice()))
-            && *path != entry.path.as_bytes()
-            && !entry.names(b"PATH")
+        if let (Some(registration), Some(path)) =
+            (self.registration, selecting.get(b"PATH".as_slice()))
+            && *path != registration.path.as_bytes()
+            && !registration.names(b"PATH")
         {
             self.only_by_lease("the caller's `PATH` differs from the registered one");
         }
@@ -270,10 +271,10 @@ impl<'a> Look<'a> {
                 all.insert(name, value);
             }
         }
-        if let Some(entry) = self.entry
-            && !entry.names(b"PATH")
+        if let Some(registration) = self.registration
+            && !registration.names(b"PATH")
         {
-            all.insert(b"PATH", entry.path.as_bytes());
+            all.insert(b"PATH", registration.path.as_bytes());
         }
         let text = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
         all.into_iter().map(|(name, value)| (text(name), text(value))).collect()
@@ -281,8 +282,8 @@ impl<'a> Look<'a> {
 
     /// Checks that variables that can make the plugin run other code have their registered values.
     fn compare_steering(&mut self) {
-        let Some(entry) = self.entry else { return };
-        if !entry.steering_matches(self.asker.environment) {
+        let Some(registration) = self.registration else { return };
+        if !registration.steering_matches(self.asker.environment) {
             self.only_by_lease("a variable that can load code has changed since registration");
         }
     }

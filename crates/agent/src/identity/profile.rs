@@ -1,7 +1,8 @@
 //! The inputs by which known plugins choose an identity.
 //!
-//! Each profile was checked against the source of its plugin; `docs/agent.md` lists the files that
-//! were read. A profile is complete: the plugin does not choose by anything else.
+//! A *profile* is what the agent knows of a plugin; profiles in files of AWS are something else. Each was
+//! checked against the source of its plugin; `docs/agent.md` lists the files that were read. A profile is
+//! complete: the plugin does not choose by anything else.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ use super::{
 };
 use keyward_process::FileId;
 
-/// The credential plugins that the agent knows.
+/// A credential plugin that the agent knows, or [`Profile::Unknown`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Profile {
     /// `aws eks get-token`.

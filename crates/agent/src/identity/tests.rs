@@ -14,7 +14,7 @@ struct Shell {
     args: Vec<String>,
     vars: BTreeMap<String, String>,
     files: Files,
-    entry: Option<Entry>,
+    registration: Option<Registration>,
 }
 
 impl Shell {
@@ -28,7 +28,7 @@ impl Shell {
             args: args.iter().map(|arg| (*arg).to_owned()).collect(),
             vars: BTreeMap::new(),
             files: Files::default(),
-            entry: None,
+            registration: None,
         };
         shell.set("HOME", &home);
         shell.set("PATH", &format!("{home}/bin:/usr/bin:/bin"));
@@ -72,7 +72,8 @@ impl Shell {
             ..Exec::default()
         };
         let place = Path::new("/k/config");
-        self.entry = Some(Entry::new(&exec, place, "ann", &self.surroundings()).unwrap());
+        self.registration =
+            Some(Registration::new(&exec, place, "ann", &self.surroundings()).unwrap());
     }
 
     fn look(&mut self) -> Selected {
@@ -87,7 +88,7 @@ impl Shell {
             api_version: "client.authentication.k8s.io/v1",
             cluster: None,
         };
-        Selected::of(self.entry.as_ref(), &asker, &mut self.files)
+        Selected::of(self.registration.as_ref(), &asker, &mut self.files)
     }
 
     fn key(&mut self) -> [u8; 32] {
@@ -175,8 +176,8 @@ fn no_key_stands_for_two_identities_of_an_unknown_plugin() {
     }
     shell.register(&[]);
     let root = shell.root.path().to_owned();
-    if let Some(entry) = &mut shell.entry {
-        entry.identity_files = files.iter().map(|file| root.join(file)).collect();
+    if let Some(registration) = &mut shell.registration {
+        registration.identity_files = files.iter().map(|file| root.join(file)).collect();
     }
     let variables = ["USER", "CORP", "A", "B", "C", "KUBECONFIG", "HTTPS_PROXY", "TEAM"];
     random_switches(shell, &variables, &files, 4000);
@@ -308,7 +309,7 @@ fn the_agent_runs_nothing_that_was_not_registered_so() {
     assert!(found, "another program is another identity");
     assert!(shell.look().lease_only.is_some());
     let run = shell.look().variables;
-    let registered = shell.entry.as_ref().unwrap().path.clone();
+    let registered = shell.registration.as_ref().unwrap().path.clone();
     assert!(run.contains(&("PATH".into(), registered.into())), "the run has the caller's PATH");
 }
 

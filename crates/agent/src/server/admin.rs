@@ -61,8 +61,8 @@ impl Server {
                 continue;
             }
             found = true;
-            if let Some(entry) = &slot.setup.entry {
-                self.signed_out.insert(entry.digest());
+            if let Some(registration) = &slot.setup.registration {
+                self.signed_out.insert(registration.digest());
             }
             let Some(credential) = slot.source.last() else { continue };
             let until = match credential.expires() {
@@ -87,10 +87,10 @@ impl Server {
             }
         }
         // A registration without a credential can be signed out too.
-        for entry in self.entries.list() {
-            if name.is_none_or(|name| entry.is_called(name)) {
+        for registration in self.registrations.list() {
+            if name.is_none_or(|name| registration.is_called(name)) {
                 found = true;
-                self.signed_out.insert(entry.digest());
+                self.signed_out.insert(registration.digest());
             }
         }
         if found || name.is_none() { Served::Done(Secret::new(said)) } else { Served::Absent }

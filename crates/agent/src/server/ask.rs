@@ -30,8 +30,8 @@ use super::{
     slot::{Policy, Setup, Slot},
 };
 use crate::{
-    entry::Entry,
     identity::{Asker, Files, Selected},
+    registration::Registration,
 };
 
 /// Requests of one process for one credential within this time belong to the program's start; they
@@ -112,8 +112,8 @@ impl Server {
         &mut self,
         ask: &Ask,
         request: &Request,
-        compute: impl FnOnce(Option<&Entry>, &Asker<'_>, &mut Files) -> T,
-    ) -> (Option<Arc<Entry>>, T) {
+        compute: impl FnOnce(Option<&Registration>, &Asker<'_>, &mut Files) -> T,
+    ) -> (Option<Arc<Registration>>, T) {
         let told = cluster(request);
         let asker = Asker {
             command: &ask.command,
@@ -123,9 +123,9 @@ impl Server {
             api_version: request.version.api_version(),
             cluster: told.as_deref().map(str::as_bytes),
         };
-        let entry = self.entries.find(&asker);
-        let selected = compute(entry.as_deref(), &asker, &mut self.files);
-        (entry, selected)
+        let registration = self.registrations.find(&asker);
+        let selected = compute(registration.as_deref(), &asker, &mut self.files);
+        (registration, selected)
     }
 
     /// Collects what a slot needs; fails if the plugin may not run or does not exist.
@@ -133,7 +133,7 @@ impl Server {
         &self,
         ask: Ask,
         request: &Request,
-        (entry, selected): (Option<Arc<Entry>>, Selected),
+        (registration, selected): (Option<Arc<Registration>>, Selected),
         policy: Policy,
     ) -> Result<(PluginRunner, Setup), Refusal> {
         let not_text = |_| Refusal::Direct("the command or an argument is not UTF-8");
@@ -148,9 +148,9 @@ impl Server {
             ..Exec::default()
         };
         let mut target = Target::default();
-        if let Some(entry) = &entry {
-            target.user.name.clone_from(&entry.user);
-            target.user.place = Place { file: Some(entry.kubeconfig.as_path().into()), line: 0 };
+        if let Some(known) = &registration {
+            target.user.name.clone_from(&known.user);
+            target.user.place = Place { file: Some(known.kubeconfig.as_path().into()), line: 0 };
         }
         target.user.value.exec = Some(exec);
         if let Some(told) = &request.cluster {
@@ -165,7 +165,7 @@ impl Server {
             };
             target.exec_config.clone_from(&told.config);
         }
-        let runs_here = entry.is_some() && selected.lease_only.is_none();
+        let runs_here = registration.is_some() && selected.lease_only.is_none();
         let theirs = surroundings(&ask, pairs(&ask.environment));
         let surroundings =
             if runs_here { surroundings(&ask, selected.variables) } else { theirs.clone() };
@@ -188,7 +188,7 @@ impl Server {
         let runner = self.sources.plugin_runner(plan.clone());
         let runner = runner.ok_or(Refusal::Direct("the command is not a plugin"))?;
         let (profile, version, form) = (selected.profile, request.version, request.form);
-        let setup = Setup { plan, ask, entry, profile, runs_here, policy, version, form };
+        let setup = Setup { plan, ask, registration, profile, runs_here, policy, version, form };
         Ok((runner, setup))
     }
 
@@ -246,8 +246,8 @@ impl Server {
             Some(State::Waiting { terminal, .. }) => !terminal.is_empty(),
             _ => return,
         };
-        let entry = slot.setup.entry.as_ref().map(|entry| entry.digest());
-        let signed_out = entry.is_some_and(|entry| self.signed_out.contains(&entry));
+        let digest = slot.setup.registration.as_ref().map(|known| known.digest());
+        let signed_out = digest.is_some_and(|digest| self.signed_out.contains(&digest));
         if let Some(why) = slot.login_needed.clone().or(signed_out.then(|| signed_out_text(slot))) {
             if !attended {
                 self.metrics.count(Outcome::LoginNeeded, 1);
@@ -256,7 +256,7 @@ impl Server {
             }
             slot.login_needed = None;
             slot.source.reset();
-            self.signed_out.retain(|known| Some(*known) != entry);
+            self.signed_out.retain(|known| Some(*known) != digest);
         }
         let idle = slot.pending.is_none();
         if idle && self.slots.values().filter(|slot| slot.pending.is_some()).count() >= RUNS {
@@ -492,7 +492,7 @@ fn signed_out_text(slot: &Slot) -> String {
 }
 
 fn how(slot: &Slot) -> String {
-    match slot.setup.entry.as_ref().and_then(|entry| entry.contexts.first()) {
+    match slot.setup.registration.as_ref().and_then(|known| known.contexts.first()) {
         Some(context) => format!("run `keyward login --context {}`", text::inline(context)),
         None => "run the command in a terminal".to_owned(),
     }

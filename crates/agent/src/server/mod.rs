@@ -53,7 +53,7 @@ pub use self::{
     life::CannotStart,
     serve::{ServeOptions, ready, serve},
 };
-use crate::{Address, client::timespec, entry::Entries, identity::Files};
+use crate::{Address, client::timespec, identity::Files, registration::Registrations};
 
 /// The key of a slot: the digest of an identity.
 pub(crate) type Key = [u8; 32];
@@ -81,7 +81,7 @@ pub struct Settings {
     /// Where the agent listens.
     pub address: Address,
     /// The directory of the registrations.
-    pub entries: PathBuf,
+    pub registrations: PathBuf,
     /// The clock.
     pub clock: SharedClock,
     /// How long the agent stays without anything to keep.
@@ -106,11 +106,11 @@ pub struct Settings {
 
 impl Settings {
     /// The default settings.
-    pub fn new(address: Address, entries: PathBuf, clock: SharedClock) -> Self {
+    pub fn new(address: Address, registrations: PathBuf, clock: SharedClock) -> Self {
         let idle = Duration::from_secs(600);
         Self {
             address,
-            entries,
+            registrations,
             clock,
             idle,
             browser: None,
@@ -153,7 +153,7 @@ pub struct Server {
     /// Runs plugins; the metrics count what happens.
     sources: Sources,
     metrics: Metrics,
-    entries: Entries,
+    registrations: Registrations,
     files: Files,
     secrets: Secrets,
     proxies: Proxies,
@@ -201,7 +201,7 @@ impl Server {
             slots: HashMap::new(),
             sources: Sources::new(Arc::clone(&settings.clock), metrics.host.clone()),
             metrics,
-            entries: Entries::new(settings.entries.clone()),
+            registrations: Registrations::new(settings.registrations.clone()),
             files: Files::default(),
             secrets: Secrets::new(settings.system),
             proxies: Proxies::new(now),

@@ -10,7 +10,7 @@ use std::{
 use keyward_process::{clock::SystemClock, harden, signals, surroundings::Surroundings};
 
 use super::{End, Server, Settings};
-use crate::{Address, entry::Entries, wrap::Journal};
+use crate::{Address, registration::Registrations, wrap::Journal};
 
 /// How the agent is started.
 #[derive(Debug, Clone, Copy, Default)]
@@ -66,9 +66,9 @@ pub fn serve(
 fn user_settings(options: ServeOptions, surroundings: &Surroundings) -> Result<Settings, String> {
     let address =
         Address::find(|name| surroundings.var(name)).map_err(|error| error.to_string())?;
-    let entries = Entries::directory(surroundings)
+    let registrations = Registrations::directory(surroundings)
         .ok_or_else(|| "cannot locate the registrations: set `HOME`".to_owned())?;
-    let mut settings = Settings::new(address, entries, Arc::new(SystemClock));
+    let mut settings = Settings::new(address, registrations, Arc::new(SystemClock));
     let own = std::env::current_exe().ok();
     settings.browser = own.as_deref().and_then(no_browser);
     let off = surroundings.var("KEYWARD_AGENT_VERIFY").is_some_and(|value| value == "off");
@@ -87,8 +87,8 @@ fn user_settings(options: ServeOptions, surroundings: &Surroundings) -> Result<S
 fn system_settings(surroundings: &Surroundings) -> Result<Settings, String> {
     let address =
         Address::system(|name| surroundings.var(name)).map_err(|error| error.to_string())?;
-    let entries = address.beside("entries");
-    let mut settings = Settings::new(address, entries, Arc::new(SystemClock));
+    let registrations = address.beside("entries");
+    let mut settings = Settings::new(address, registrations, Arc::new(SystemClock));
     settings.system = true;
     settings.idle = Duration::MAX;
     settings.program = std::env::current_exe().ok();

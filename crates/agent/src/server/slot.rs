@@ -27,7 +27,7 @@ use super::{
     peer, subject,
     verify::Acceptance,
 };
-use crate::{entry::Entry, identity::Profile};
+use crate::{identity::Profile, registration::Registration};
 
 /// No credential is kept longer than this, whatever its expiry.
 pub(super) const LONGEST: Duration = Duration::from_secs(12 * 3600);
@@ -81,7 +81,7 @@ pub(super) struct Setup {
     pub(super) plan: Plan,
     /// The first question, to check after a run whether the identity is still the same.
     pub(super) ask: Ask,
-    pub(super) entry: Option<Arc<Entry>>,
+    pub(super) registration: Option<Arc<Registration>>,
     pub(super) profile: Profile,
     /// Whether the agent may run the plugin itself.
     pub(super) runs_here: bool,
@@ -141,15 +141,15 @@ impl Slot {
 
     /// The slot's name for people: the user of the kubeconfig, or the command.
     pub(super) fn name(&self) -> String {
-        match &self.setup.entry {
-            Some(entry) => entry.user.clone(),
+        match &self.setup.registration {
+            Some(registration) => registration.user.clone(),
             None => String::from_utf8_lossy(&self.setup.ask.command).into_owned(),
         }
     }
 
     /// Whether a context or user name refers to this slot.
     pub(super) fn is_called(&self, name: &str) -> bool {
-        self.setup.entry.as_ref().is_some_and(|entry| entry.is_called(name))
+        self.setup.registration.as_ref().is_some_and(|known| known.is_called(name))
     }
 
     /// The frame of the answer, encoded once for each credential. `None` if the credential cannot

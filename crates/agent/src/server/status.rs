@@ -33,8 +33,9 @@ impl Server {
     /// The state of an identity, one of [`STATES`].
     pub(super) fn state(&self, slot: &Slot) -> &'static str {
         let history = slot.source.history();
-        let entry = slot.setup.entry.as_ref();
-        let signed_out = entry.is_some_and(|entry| self.signed_out.contains(&entry.digest()));
+        let registration = slot.setup.registration.as_ref();
+        let signed_out =
+            registration.is_some_and(|known| self.signed_out.contains(&known.digest()));
         if history.came.is_some() {
             "good"
         } else if slot.lease.as_ref().is_some_and(|lease| lease.attended) {
@@ -71,9 +72,9 @@ impl Server {
         text("lastRun", stamp(history.ran).as_deref());
         text("lastError", history.error.map(|error| error.to_string()).as_deref());
         text("remark", slot.remark.as_deref().or(slot.login_needed.as_deref()));
-        if let Some(entry) = &slot.setup.entry {
-            text("kubeconfig", Some(&entry.kubeconfig.to_string_lossy()));
-            text("contexts", Some(&entry.contexts.join(" ")));
+        if let Some(registration) = &slot.setup.registration {
+            text("kubeconfig", Some(&registration.kubeconfig.to_string_lossy()));
+            text("contexts", Some(&registration.contexts.join(" ")));
         }
         text("clients", Some(&slot.clients.join(" ")));
         if let Some(came) = history.came {
@@ -82,7 +83,7 @@ impl Server {
         }
         fields.push(format!(
             "\"registered\":{},\"requests\":{},\"hits\":{},\"runs\":{}",
-            slot.setup.entry.is_some(),
+            slot.setup.registration.is_some(),
             slot.asks,
             slot.hits,
             slot.runs

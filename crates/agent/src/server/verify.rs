@@ -11,7 +11,7 @@ use keyward_protocol::exec::{Answer, Form, Version};
 use zeroize::Zeroizing;
 
 use super::{Key, Server, connection::Id, desk::Event};
-use crate::entry::Entry;
+use crate::registration::Registration;
 
 /// How long the server's acceptance of a credential counts.
 const ACCEPTED: Duration = Duration::from_secs(30);
@@ -39,7 +39,8 @@ impl Server {
     pub(super) fn verify(&mut self, id: Id, key: Key, credential: &Arc<Credential>) -> bool {
         let Some(verifier) = self.settings.verifier.clone() else { return false };
         let Some(slot) = self.slots.get_mut(&key) else { return false };
-        let Some(entry) = slot.setup.entry.clone().filter(|entry| !entry.server.is_empty()) else {
+        let registration = slot.setup.registration.clone();
+        let Some(registration) = registration.filter(|known| !known.server.is_empty()) else {
             return false;
         };
         let serial = credential.serial();
@@ -50,7 +51,7 @@ impl Server {
                 slot.acceptance.asking = Some((serial, vec![id]));
                 let (desk, credential) = (Arc::clone(&self.desk), Arc::clone(credential));
                 runner::spawn(move || {
-                    let accepted = is_accepted(&verifier, &entry, &credential);
+                    let accepted = is_accepted(&verifier, &registration, &credential);
                     desk.put(Event::Verified(key, credential, accepted));
                 });
             }
@@ -90,7 +91,11 @@ impl Server {
 /// Lets `keyward` ask the server that the kubeconfig named at registration; `None` if it cannot be
 /// asked. The agent has no TLS of its own: it would double its memory. The credential goes through a
 /// pipe, because arguments and environment can be read by others.
-fn is_accepted(program: &Path, entry: &Entry, credential: &Credential) -> Option<bool> {
+fn is_accepted(
+    program: &Path,
+    registration: &Registration,
+    credential: &Credential,
+) -> Option<bool> {
     let answer = Answer {
         version: Version::V1,
         token: credential.token().cloned(),
@@ -99,14 +104,14 @@ fn is_accepted(program: &Path, entry: &Entry, credential: &Credential) -> Option
     };
     let answer = answer.to_json(Form::ExecCredential);
     let mut invocation = Invocation::new(program);
-    let context = entry.contexts.first()?;
+    let context = registration.contexts.first()?;
     invocation.args = vec![
         "verify-credential".into(),
         "--kubeconfig".into(),
-        entry.kubeconfig.clone().into_os_string(),
+        registration.kubeconfig.clone().into_os_string(),
         // In one word, because the kubeconfig may call it anything.
         format!("--context={context}").into(),
-        format!("--registered-server={}", entry.server).into(),
+        format!("--registered-server={}", registration.server).into(),
     ];
     invocation.env = Surroundings::process().vars();
     invocation.stdin = Stdin::Request(Zeroizing::new(answer.expose_bytes().to_vec()));

@@ -1,10 +1,11 @@
 //! Puts `keyward-exec --` in front of the plugin commands of a kubeconfig, and removes it again. On request, it
 //! replaces plugins and auth-providers of others with Keyward's own.
 //!
-//! Only the bytes of a command, its arguments and its hint change; comments, order, anchors and
-//! line endings stay. Edits that would have to change more are refused. Every result is parsed and
-//! compared with the original before it is returned, so an edit that changes the meaning is refused
-//! too.
+//! An edit changes as few bytes as it can ([`Part`]): those of a command, its arguments and its hint; of
+//! `env`, if variables are pinned; keys are added where a stanza has none of these; and a whole
+//! `auth-provider` makes room for a stanza. Comments, order, anchors and line endings of everything else
+//! stay. Edits that would have to change more are refused. Every result is parsed and compared with the
+//! original before it is returned, so an edit that changes the meaning is refused too.
 
 mod check;
 pub mod docker;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use keyward_agent::{
-    entry::Entries,
+    registration::Registrations,
     wrap::{Journal, file as wrapped},
 };
 use keyward_host::Kubeconfig;
@@ -104,12 +104,13 @@ fn wanted(
 
 /// Removes the registrations of unwrapped users.
 fn forget(globals: &Globals, outcome: &wrapped::Outcome) -> Result<(), Failure> {
-    let directory = Entries::directory(&globals.surroundings).ok_or_else(no_home)?;
-    let mut entries = Entries::new(directory);
-    for entry in entries.list() {
-        let gone = outcome.changed.iter().chain(&outcome.overwritten).any(|u| *u == entry.user);
-        if gone && entry.kubeconfig == outcome.file {
-            entries.remove(&entry).map_err(|error| {
+    let directory = Registrations::directory(&globals.surroundings).ok_or_else(no_home)?;
+    let mut registrations = Registrations::new(directory);
+    for registration in registrations.list() {
+        let gone =
+            outcome.changed.iter().chain(&outcome.overwritten).any(|u| *u == registration.user);
+        if gone && registration.kubeconfig == outcome.file {
+            registrations.remove(&registration).map_err(|error| {
                 Failure::failed(format!("a registration cannot be removed: {error}"))
             })?;
         }

@@ -12,8 +12,8 @@ use std::{
 };
 
 use keyward_agent::{
-    entry::{Entries, Entry},
     identity::Profile,
+    registration::{Registration, Registrations},
     wrap::{
         Edit, Journal, Part, Pin, Wrapping,
         file::{self as wrapped, Outcome},
@@ -254,8 +254,8 @@ fn register<'a>(
     users: impl Iterator<Item = &'a Named<User>>,
     overlay: Option<&Path>,
 ) -> Result<(), Failure> {
-    let directory = Entries::directory(&globals.surroundings).ok_or_else(no_home)?;
-    let mut entries = Entries::new(directory);
+    let directory = Registrations::directory(&globals.surroundings).ok_or_else(no_home)?;
+    let mut registrations = Registrations::new(directory);
     for user in users {
         let Some(exec) = user.value.exec.clone().filter(|exec| exec.wrapped().is_some()) else {
             continue;
@@ -265,8 +265,9 @@ fn register<'a>(
         let file = globals.surroundings.absolute(named);
         let file = file.canonicalize().unwrap_or(file);
         let name = output::inline(&user.name);
-        let mut entry = match Entry::new(&exec, &file, &user.name, &globals.surroundings) {
-            Ok(entry) => entry,
+        let made = Registration::new(&exec, &file, &user.name, &globals.surroundings);
+        let mut registration = match made {
+            Ok(registration) => registration,
             Err(why) => {
                 output::tell(&format!(
                     "warning: the agent will not run the plugin of user `{name}`: {why}\n   \
@@ -276,14 +277,15 @@ fn register<'a>(
             }
         };
         let contexts = config.contexts.iter().filter(|context| context.value.user == user.name);
-        entry.contexts = contexts.clone().map(|context| context.name.clone()).collect();
+        registration.contexts = contexts.clone().map(|context| context.name.clone()).collect();
         let cluster = contexts.map(|context| &context.value.cluster).next();
         let cluster = config.clusters.iter().find(|known| Some(&known.name) == cluster);
-        entry.server = cluster.map(|cluster| cluster.value.server.clone()).unwrap_or_default();
-        entry.identity_env.clone_from(&args.identity_env);
+        registration.server =
+            cluster.map(|cluster| cluster.value.server.clone()).unwrap_or_default();
+        registration.identity_env.clone_from(&args.identity_env);
         let files = args.identity_file.iter().map(|file| globals.surroundings.absolute(file));
-        entry.identity_files = files.collect();
-        entries.add(&entry).map_err(|error| {
+        registration.identity_files = files.collect();
+        registrations.add(&registration).map_err(|error| {
             Failure::failed(format!("the plugin of user `{name}` cannot be registered: {error}"))
         })?;
     }

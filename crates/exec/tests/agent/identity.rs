@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use keyward_agent::entry::Entries;
+use keyward_agent::registration::Registrations;
 
 use crate::stage::{Stage, token};
 
@@ -24,11 +24,12 @@ printf '{{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1"
 
 /// A registration that names the files, as `keyward wrap --identity-file` makes it.
 fn name_files(stage: &Stage) {
-    let mut entries = Entries::new(Entries::directory(&stage.surroundings()).unwrap());
-    for entry in entries.list() {
-        let mut entry = (*entry).clone();
-        entry.identity_files = FILES.iter().map(|name| stage.plugin(name)).collect();
-        entries.add(&entry).unwrap();
+    let directory = Registrations::directory(&stage.surroundings()).unwrap();
+    let mut registrations = Registrations::new(directory);
+    for registration in registrations.list() {
+        let mut registration = (*registration).clone();
+        registration.identity_files = FILES.iter().map(|name| stage.plugin(name)).collect();
+        registrations.add(&registration).unwrap();
     }
 }
 

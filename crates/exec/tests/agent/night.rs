@@ -2,7 +2,9 @@
 
 use std::{fs, sync::Arc, time::Duration};
 
-use keyward_agent::{Address, Client, End, Obtained, Server, Settings, entry::Entries, obtain};
+use keyward_agent::{
+    Address, Client, End, Obtained, Server, Settings, obtain, registration::Registrations,
+};
 use keyward_process::clock::{Clock as _, ManualClock, SystemClock};
 use keyward_protocol::agent::Message;
 
@@ -39,8 +41,8 @@ fn night(registered: bool) -> (usize, usize) {
 
     let address = Address::find(|name| stage.var(name)).unwrap();
     let socket = address.socket.clone();
-    let entries = Entries::directory(&stage.surroundings()).unwrap();
-    let mut settings = Settings::new(address, entries, clock.clone());
+    let registrations = Registrations::directory(&stage.surroundings()).unwrap();
+    let mut settings = Settings::new(address, registrations, clock.clone());
     settings.browser = Some(format!("{} --no-browser", exec().display()));
     let server = Server::bind(settings).unwrap();
     let stopper = server.stopper();

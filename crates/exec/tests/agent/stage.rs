@@ -11,7 +11,7 @@ use std::{
 
 use keyward_agent::{
     Address, connect_or_start,
-    entry::{Entries, Entry},
+    registration::{Registration, Registrations},
 };
 use keyward_host::kubeconfig::{ApiVersion, Exec, InteractiveMode};
 use keyward_process::surroundings::{Fixed, Surroundings};
@@ -132,7 +132,7 @@ impl Stage {
         }
     }
 
-    fn entry(&self) -> (Entry, Surroundings) {
+    fn registration(&self) -> (Registration, Surroundings) {
         let surroundings = self.surroundings();
         let [command, script] = self.words();
         let exec = Exec {
@@ -143,25 +143,26 @@ impl Stage {
             ..Exec::default()
         };
         let kubeconfig = self.dir.path().join("home/.kube/config");
-        (Entry::new(&exec, &kubeconfig, "ann", &surroundings).unwrap(), surroundings)
+        (Registration::new(&exec, &kubeconfig, "ann", &surroundings).unwrap(), surroundings)
     }
 
     pub(crate) fn register(&self) {
-        let (mut entry, surroundings) = self.entry();
-        entry.contexts = vec!["prod".into()];
-        Self::register_as(&entry, &surroundings);
+        let (mut registration, surroundings) = self.registration();
+        registration.contexts = vec!["prod".into()];
+        Self::register_as(&registration, &surroundings);
     }
 
     /// Registers the plugin for the server of this kubeconfig, which has one context `test`.
     pub(crate) fn register_for(&self, server: &str) {
-        let (mut entry, surroundings) = self.entry();
-        entry.contexts = vec!["test".into()];
-        entry.server = server.into();
-        Self::register_as(&entry, &surroundings);
+        let (mut registration, surroundings) = self.registration();
+        registration.contexts = vec!["test".into()];
+        registration.server = server.into();
+        Self::register_as(&registration, &surroundings);
     }
 
-    fn register_as(entry: &Entry, surroundings: &Surroundings) {
-        Entries::new(Entries::directory(surroundings).unwrap()).add(entry).unwrap();
+    fn register_as(registration: &Registration, surroundings: &Surroundings) {
+        let directory = Registrations::directory(surroundings).unwrap();
+        Registrations::new(directory).add(registration).unwrap();
     }
 
     /// A command in this stage.

@@ -197,9 +197,9 @@ fn plugin(
 #[cfg(target_os = "linux")]
 fn agent(globals: &Globals, plugin: &ExecPlugin, wrapper: &str) -> Agent {
     use keyward_agent::{
-        entry::Entries,
         identity::{Asker, Files, Selected},
         is_off,
+        registration::Registrations,
     };
     let request = Request::new(plugin.version());
     let ask = crate::commands::agent::question(globals, plugin.exec(), request);
@@ -212,13 +212,13 @@ fn agent(globals: &Globals, plugin: &ExecPlugin, wrapper: &str) -> Agent {
         api_version: plugin.version().api_version(),
         cluster: None,
     };
-    let entries = Entries::directory(&globals.surroundings);
-    let entry = entries.and_then(|directory| Entries::new(directory).find(&asker));
-    let selected = Selected::of(entry.as_deref(), &asker, &mut Files::default());
+    let place = Registrations::directory(&globals.surroundings);
+    let registration = place.and_then(|place| Registrations::new(place).find(&asker));
+    let selected = Selected::of(registration.as_deref(), &asker, &mut Files::default());
     Agent {
         wrapper: clean(wrapper),
         asked: !is_off(|name| globals.surroundings.var(name)),
-        registered: entry.is_some(),
+        registered: registration.is_some(),
         profile: selected.profile.name(),
     }
 }

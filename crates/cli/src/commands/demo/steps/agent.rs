@@ -24,7 +24,7 @@ mod linux {
 
     use keyward_agent::{
         Address,
-        entry::{Entries, Entry},
+        registration::{Registration, Registrations},
     };
     use keyward_host::kubeconfig::{ApiVersion, Exec, InteractiveMode};
     use keyward_process::{
@@ -151,11 +151,11 @@ mod linux {
                 interactive_mode: InteractiveMode::Never,
                 ..Exec::default()
             };
-            let entry = Entry::new(&exec, &scene.kubeconfig, AGENT, &surroundings)
+            let registration = Registration::new(&exec, &scene.kubeconfig, AGENT, &surroundings)
                 .map_err(Failure::failed)?;
-            let directory = Entries::directory(&surroundings)
+            let directory = Registrations::directory(&surroundings)
                 .ok_or_else(|| Failure::failed("the agent of the demo has no home"))?;
-            Ok(Entries::new(directory).add(&entry)?)
+            Ok(Registrations::new(directory).add(&registration)?)
         }
 
         /// Starts ten, each by a shell of its own as each kubectl is a process of its own. They run

@@ -29,9 +29,9 @@ use crate::{
     store::hex,
 };
 
-/// One registration.
+/// A plugin's command that the agent may run.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct Registration {
     /// The command, as written in the kubeconfig.
     pub command: String,
     /// A digest of command and arguments.
@@ -66,7 +66,7 @@ pub struct Entry {
     pub provide_cluster_info: bool,
 }
 
-impl Entry {
+impl Registration {
     /// A registration of an `exec` stanza, without the wrapper, for a user of a kubeconfig. Fails if the
     /// command resolves to no program.
     pub fn new(
@@ -164,14 +164,14 @@ fn has(environment: &[(Vec<u8>, Vec<u8>)], name: &str, digest: &[u8; 32]) -> boo
 }
 
 /// The registrations of a directory.
-pub struct Entries {
+pub struct Registrations {
     directory: PathBuf,
     /// The directory's state when it was read, if a later change would be visible in it.
     read: Option<FileId>,
-    by_arguments: HashMap<[u8; 32], Vec<Arc<Entry>>>,
+    by_arguments: HashMap<[u8; 32], Vec<Arc<Registration>>>,
 }
 
-impl Entries {
+impl Registrations {
     /// The registrations in `directory`, which may not exist yet.
     pub fn new(directory: PathBuf) -> Self {
         Self { directory, read: None, by_arguments: HashMap::new() }
@@ -187,14 +187,14 @@ impl Entries {
 
     /// The registration that matches `asker`: the same command and arguments, and every configured
     /// variable with its value.
-    pub fn find(&mut self, asker: &Asker<'_>) -> Option<Arc<Entry>> {
+    pub fn find(&mut self, asker: &Asker<'_>) -> Option<Arc<Registration>> {
         self.reload();
         let found = self.by_arguments.get(&arguments(asker.command, asker.args))?;
-        let fits = |entry: &&Arc<Entry>| entry.is_configured(asker.environment);
+        let fits = |known: &&Arc<Registration>| known.is_configured(asker.environment);
         let own = asker.variable("PATH").unwrap_or_default();
         // Prefer one that the agent may run itself over one made for another shell.
-        let best = |entry: &&Arc<Entry>| {
-            (entry.steering_matches(asker.environment), entry.path.as_bytes() == own)
+        let best = |known: &&Arc<Registration>| {
+            (known.steering_matches(asker.environment), known.path.as_bytes() == own)
         };
         match found.as_slice() {
             [only] => Some(only).filter(fits).cloned(),
@@ -203,7 +203,7 @@ impl Entries {
     }
 
     /// All registrations.
-    pub fn list(&mut self) -> Vec<Arc<Entry>> {
+    pub fn list(&mut self) -> Vec<Arc<Registration>> {
         self.reload();
         let mut all: Vec<_> = self.by_arguments.values().flatten().cloned().collect();
         all.sort_by(|a, b| (&a.kubeconfig, &a.user).cmp(&(&b.kubeconfig, &b.user)));
@@ -211,20 +211,20 @@ impl Entries {
     }
 
     /// Adds a registration, or replaces an equal one.
-    pub fn add(&mut self, entry: &Entry) -> io::Result<()> {
-        record::write(&self.path(entry), &format::write(entry))?;
+    pub fn add(&mut self, registration: &Registration) -> io::Result<()> {
+        record::write(&self.path(registration), &format::write(registration))?;
         self.read = None;
         Ok(())
     }
 
     /// Removes a registration. A missing one is no error.
-    pub fn remove(&mut self, entry: &Entry) -> io::Result<()> {
+    pub fn remove(&mut self, registration: &Registration) -> io::Result<()> {
         self.read = None;
-        record::remove(&self.path(entry))
+        record::remove(&self.path(registration))
     }
 
-    fn path(&self, entry: &Entry) -> PathBuf {
-        self.directory.join(hex(&entry.digest()))
+    fn path(&self, registration: &Registration) -> PathBuf {
+        self.directory.join(hex(&registration.digest()))
     }
 
     /// Reads the directory again if it changed.
@@ -237,15 +237,15 @@ impl Entries {
         let names = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let mut paths: Vec<_> = names.map(|entry| entry.path()).collect();
         paths.sort_unstable();
-        for entry in paths.iter().filter_map(|path| read(path)) {
-            self.by_arguments.entry(entry.arguments).or_default().push(Arc::new(entry));
+        for known in paths.iter().filter_map(|path| read(path)) {
+            self.by_arguments.entry(known.arguments).or_default().push(Arc::new(known));
         }
         self.read = now.filter(|now| now.is_settled(SystemClock.now().as_second()));
     }
 }
 
 /// Reads one file, if it is ours alone and its content matches its name.
-fn read(path: &Path) -> Option<Entry> {
+fn read(path: &Path) -> Option<Registration> {
     const MOST: u64 = 1 << 20;
     let name = path.file_name()?.to_str().filter(|name| name.len() == 64)?;
     let file = file::open(path).ok()?;
@@ -253,7 +253,7 @@ fn read(path: &Path) -> Option<Entry> {
         return None;
     }
     let bytes = file::read_open(&file, &Limits::NAMED.at_most(MOST).regular()).ok()?;
-    format::read(&bytes).filter(|entry| hex(&entry.digest()) == name)
+    format::read(&bytes).filter(|known| hex(&known.digest()) == name)
 }
 
 fn is_ours(file: &File) -> bool {

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, path::PathBuf};
 
 use keyward_protocol::{Node, node::Value};
 
-use super::Entry;
+use super::Registration;
 use crate::{
     identity::Profile,
     record::{list, quoted, text},
@@ -13,8 +13,8 @@ use crate::{
 
 const VERSION: &str = "keyward registration 1";
 
-pub(super) fn write(entry: &Entry) -> String {
-    let Entry {
+pub(super) fn write(registration: &Registration) -> String {
+    let Registration {
         command,
         arguments,
         environment,
@@ -31,7 +31,7 @@ pub(super) fn write(entry: &Entry) -> String {
         api_version,
         interactive_mode,
         provide_cluster_info,
-    } = entry;
+    } = registration;
     let mut out = String::from("{\n");
     for (key, value) in [
         ("version", VERSION),
@@ -66,13 +66,13 @@ pub(super) fn write(entry: &Entry) -> String {
 }
 
 /// Reads a registration; `None` if it has another version or is damaged.
-pub(super) fn read(bytes: &[u8]) -> Option<Entry> {
+pub(super) fn read(bytes: &[u8]) -> Option<Registration> {
     let node = Node::from_json(bytes).ok()?;
     let field = |key: &str| text(node.get(key)?);
     if field("version")? != VERSION {
         return None;
     }
-    Some(Entry {
+    Some(Registration {
         command: field("command")?,
         arguments: from_hex(&field("arguments")?)?,
         environment: pairs(node.get("environment")?)?,
