@@ -16,10 +16,10 @@
 //!   they get a short grace and nothing is killed after a normal exit.
 //! - A process is signalled only before it is reaped, so never by a process id that was used again.
 
+mod argument_sizes;
 mod buffer;
 mod cancel;
 mod failure;
-mod limits;
 mod lines;
 mod threads;
 
@@ -206,7 +206,7 @@ impl Status {
 /// descendants elsewhere, except those whose parent has already exited. What a program that ended by itself
 /// has left behind is left alone.
 pub fn run(invocation: &Invocation, cancel: &Cancel) -> Result<Output, Failure> {
-    limits::check(invocation)?;
+    argument_sizes::check(invocation)?;
     let listener = cancel.listen().map_err(Failure::System)?;
     if listener.is_cancelled() {
         return Err(Failure::Cancelled(Left::default()));

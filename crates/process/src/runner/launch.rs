@@ -26,7 +26,9 @@ use rustix::{
 };
 use zeroize::Zeroizing;
 
-use super::{Failure, Invocation, Left, Stderr, Stdin, cancel::Listener, child::Child, limits};
+use super::{
+    Failure, Invocation, Left, Stderr, Stdin, argument_sizes, cancel::Listener, child::Child,
+};
 use crate::{FileId, harden, surroundings::merge, trust};
 
 /// Our ends of the pipes, none of them blocking.
@@ -238,7 +240,7 @@ fn environment(invocation: &Invocation) -> Result<Vec<Zeroizing<CString>>, Failu
     variables.into_iter().map(text).collect()
 }
 
-/// The limits were checked before, so there is no NUL inside.
+/// Text with its NUL at the end. None is inside: `argument_sizes::check` refuses that.
 fn terminated(text: impl Into<Vec<u8>>) -> Result<CString, Failure> {
     CString::new(text).map_err(|error| Failure::Start(error.into()))
 }
@@ -257,7 +259,7 @@ fn explain(errno: Errno, invocation: &Invocation) -> Failure {
         Errno::ACCESS | Errno::ISDIR if program.is_dir() => Failure::Directory,
         Errno::ACCESS | Errno::PERM => Failure::Denied,
         Errno::NOEXEC => Failure::Format,
-        Errno::TOOBIG => limits::too_big(invocation),
+        Errno::TOOBIG => argument_sizes::too_big(invocation),
         Errno::NOMEM | Errno::AGAIN | Errno::MFILE | Errno::NFILE => Failure::System(errno.into()),
         _ => Failure::Start(errno.into()),
     }

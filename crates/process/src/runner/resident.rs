@@ -13,8 +13,8 @@ use rustix::{
 use zeroize::Zeroizing;
 
 use super::{
-    Cancel, Failure, Invocation, Left, buffer::Buffer, cancel::Listener, child::Child,
-    failure::End, io_loop::Fds, launch, limits, stderr::StderrPipe, terminal,
+    Cancel, Failure, Invocation, Left, argument_sizes, buffer::Buffer, cancel::Listener,
+    child::Child, failure::End, io_loop::Fds, launch, stderr::StderrPipe, terminal,
 };
 use crate::clock::{Clock, SystemClock};
 
@@ -40,7 +40,7 @@ pub struct Resident {
 pub fn stay(mut invocation: Invocation, cancel: &Cancel) -> Result<Resident, Failure> {
     // Nothing to say yet, but a pipe to say it by.
     invocation.stdin = super::Stdin::Request(Zeroizing::default());
-    limits::check(&invocation)?;
+    argument_sizes::check(&invocation)?;
     let listener = cancel.listen().map_err(Failure::System)?;
     if listener.is_cancelled() {
         return Err(Failure::Cancelled(Left::default()));

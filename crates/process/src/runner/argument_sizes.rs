@@ -1,4 +1,4 @@
-//! What the system takes as arguments and environment, checked before it is asked.
+//! How large arguments and environment may be, checked before the system is asked to start a program.
 
 use std::ffi::OsStr;
 
