@@ -155,7 +155,8 @@ impl Service {
         self.directory.join("grants")
     }
 
-    pub(crate) fn listener(&self) -> PathBuf {
+    /// The file of the listener's certificate and key, and of who signed it.
+    pub(crate) fn listener_path(&self) -> PathBuf {
         self.directory.join("listener.pem")
     }
 

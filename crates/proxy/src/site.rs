@@ -151,7 +151,7 @@ pub(crate) async fn service_site(
 /// The listener's certificate of a service: made once, because clients may have read the kubeconfig
 /// before a restart.
 fn listener_identity(service: &Service, options: &Options) -> Result<ListenerIdentity, Error> {
-    let path = service.listener();
+    let path = service.listener_path();
     let kept = std::fs::read(&path).map(zeroize::Zeroizing::new);
     if let Some(identity) = kept.ok().and_then(|text| ListenerIdentity::parse(&text)) {
         return Ok(identity);

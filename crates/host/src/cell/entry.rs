@@ -1,3 +1,15 @@
+//! One value of a cell: until when it is good, and when it is renewed.
+//!
+//! A renewal is due
+//!
+//! - after 80 % of the lifetime, give or take 5 %, and at the latest 10 s before the end (`MARGIN`);
+//! - after half of a lifetime under 20 s, which has no room for that margin;
+//! - after half of the rest, if the value ends no later than the one before it;
+//! - after half of the rest, and at the latest after ten minutes (`RETRY`), if a renewal has failed;
+//! - not at all, if less than 2 s are left (`SHORTEST`): the call after the end waits then.
+//!
+//! Values without an end are not renewed, nor are those that had expired when they came.
+
 use std::{
     sync::{
         Arc,

@@ -36,8 +36,8 @@ pub(crate) struct Object {
     pub(crate) upgrade: bool,
 }
 
-/// Prefixes of a path that name the verb; the server still takes them apart.
-const VERBS: [&str; 2] = ["proxy", "watch"];
+/// Old paths have one of these after the version. It is the verb, and the server still takes it off.
+const VERB_PREFIXES: [&str; 2] = ["proxy", "watch"];
 
 /// What follows the name of a namespace and is not a kind of objects in it.
 const OF_NAMESPACES: [&str; 2] = ["status", "finalize"];
@@ -71,11 +71,11 @@ impl Attributes {
             "DELETE" => "delete",
             _ => "",
         };
-        if let Some(special) = VERBS.into_iter().find(|special| rest[0] == *special) {
+        if let Some(prefix) = VERB_PREFIXES.into_iter().find(|prefix| rest[0] == *prefix) {
             if rest.len() < 2 {
                 return Err(ODD_PATH);
             }
-            verb = special;
+            verb = prefix;
             rest = &rest[1..];
         }
         let mut namespace = "";
@@ -235,6 +235,7 @@ mod tests {
             ("POST", "/api/v1/namespaces/a/pods", "create pods in `a` named ``"),
             ("POST", "/api/v1/namespaces/a/pods/b/exec", "create pods/exec in `a` named `b`"),
             ("GET", "/api/v1/namespaces/a/pods/b/exec?command=x", "get pods/exec in `a` named `b`"),
+            ("GET", "/api/v1/namespaces/a/pods/b/log?follow=true", "get pods/log in `a` named `b`"),
             ("GET", "/api/v1/namespaces/a/pods/b/proxy/x/y", "get pods/proxy in `a` named `b`"),
             ("GET", "/api/v1/nodes/n/proxy/run", "get nodes/proxy in `` named `n`"),
             ("PUT", "/api/v1/namespaces/a/pods/b/status", "update pods/status in `a` named `b`"),

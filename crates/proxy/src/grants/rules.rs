@@ -125,7 +125,7 @@ impl Rules {
     pub fn words(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.read_only {
-            lines.push("read everything but secrets".to_owned());
+            lines.push("read everything except sensitive resources".to_owned());
         }
         lines.extend(self.allow.iter().map(ToString::to_string));
         if !self.namespaces.is_empty() {

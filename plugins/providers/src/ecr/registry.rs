@@ -2,7 +2,8 @@
 
 use crate::aws::is_region;
 
-/// The domains of private registries, with the API's domain and whether that is dual-stack.
+/// The domains of private registries, with the API's domain and whether that is dual-stack. There is one
+/// entry for each kind in each partition of AWS; GovCloud has the domains of the first.
 const DOMAINS: [(&str, &str, bool); 10] = [
     ("amazonaws.com", "amazonaws.com", false),
     ("amazonaws.com.cn", "amazonaws.com.cn", false),
@@ -67,6 +68,8 @@ impl Registry {
             Some(rest) => (true, rest),
             None => (false, rest.strip_prefix('.')?),
         };
+        // Region, domain and `dkr.ecr` or `dkr-ecr` are not compared with each other, nor do the tools that
+        // this replaces compare them: whatever the combination, the host is Amazon's, and so is the API's.
         let (region, domain) = rest.split_once('.')?;
         let (_, domain, dual_stack) = DOMAINS.into_iter().find(|(known, ..)| *known == domain)?;
         is_region(region).then(|| Self {

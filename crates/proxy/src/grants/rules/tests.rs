@@ -144,7 +144,7 @@ fn with_a_user_alone_the_server_decides_but_not_on_what_has_to_be_named() {
     assert!(!judge(&rules, "GET /api/v1/secrets"));
     let both = Rules { read_only: true, ..rules };
     assert!(!judge(&both, "DELETE /api/v1/namespaces/a/pods/b"));
-    assert_eq!(both.words(), ["read everything but secrets", "as viewer"]);
+    assert_eq!(both.words(), ["read everything except sensitive resources", "as viewer"]);
 }
 
 #[test]
