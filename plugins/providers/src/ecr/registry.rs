@@ -3,7 +3,7 @@
 use crate::aws::is_region;
 
 /// The domains of private registries, with the API's domain and whether that is dual-stack. There is one
-/// entry for each kind in each partition of AWS; GovCloud has the domains of the first.
+/// entry for each kind in each partition of AWS; government regions have the domains of the first.
 const DOMAINS: [(&str, &str, bool); 10] = [
     ("amazonaws.com", "amazonaws.com", false),
     ("amazonaws.com.cn", "amazonaws.com.cn", false),
