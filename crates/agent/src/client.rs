@@ -25,6 +25,23 @@ pub const PATIENCE: Duration = Duration::from_millis(500);
 /// How long an agent that gets no processor time may take to send its first frame.
 const CROWDED: Duration = Duration::from_secs(10);
 
+/// How often a client asks, if agents go away before they have answered.
+const ATTEMPTS: usize = 4;
+
+/// Makes an attempt again if the agent went away before it had answered: one that ends or is replaced leaves its
+/// clients to the next one.
+pub fn until_answered<T>(
+    mut attempt: impl FnMut() -> Result<T, Unreachable>,
+) -> Result<T, Unreachable> {
+    for _ in 1..ATTEMPTS {
+        match attempt() {
+            Err(Unreachable::Gone) => {}
+            answer => return answer,
+        }
+    }
+    attempt()
+}
+
 /// Why the agent cannot be asked.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -289,6 +306,18 @@ impl std::error::Error for Unreachable {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_agent_that_hands_over_is_followed_by_the_next_one() {
+        let mut attempts = 0;
+        let answer = until_answered(|| {
+            attempts += 1;
+            if attempts < ATTEMPTS { Err(Unreachable::Gone) } else { Ok(attempts) }
+        });
+        assert!(matches!(answer, Ok(ATTEMPTS)), "{answer:?}");
+        let failure = until_answered(|| Err::<(), _>(Unreachable::Gone));
+        assert!(matches!(failure, Err(Unreachable::Gone)), "{failure:?}");
+    }
 
     #[test]
     fn an_agent_that_waits_for_a_processor_is_waited_for_without_spinning() {

@@ -41,7 +41,7 @@ pub use self::address::{Address, Unusable, is_off};
 pub use self::server::{CannotStart, End, ServeOptions, Server, Settings, Stopper, ready, serve};
 #[cfg(target_os = "linux")]
 pub use self::{
-    client::{AgentProcess, Client, PATIENCE, Unreachable},
+    client::{AgentProcess, Client, PATIENCE, Unreachable, until_answered},
     obtain::{Obtained, Ran, obtain, obtain_by, run_here, terminal},
     start::connect_or_start,
 };

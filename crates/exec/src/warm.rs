@@ -7,13 +7,12 @@ use std::{
     process::ExitCode,
 };
 
-use keyward_agent::{Address, Client, Obtained, Unreachable, connect_or_start, obtain, terminal};
+use keyward_agent::{
+    Address, Client, Obtained, Unreachable, connect_or_start, obtain, terminal, until_answered,
+};
 use keyward_protocol::agent::{Ask, Message};
 
 use crate::{direct, print, tell, var};
-
-/// How often to look for another agent after one went away.
-const ATTEMPTS: usize = 4;
 
 /// The exit code for the agent's answer; `None` if the plugin has to run without the agent.
 pub(crate) fn ask(command: &OsStr, args: &[OsString]) -> Option<ExitCode> {
@@ -26,24 +25,21 @@ pub(crate) fn with_agent<T>(
     mut talk: impl FnMut(&mut Client) -> Result<T, Unreachable>,
 ) -> Result<T, String> {
     let address = Address::find(var).map_err(|error| error.to_string())?;
-    for _ in 0..ATTEMPTS {
-        let connected = match Client::connect(&address.socket) {
-            Err(Unreachable::Absent) => {
-                let keyward = direct::keyward().ok_or(
-                    "no agent is running, and `keyward` is neither next to this program nor on `PATH`",
-                )?;
-                connect_or_start(&address, &keyward, var)
-            }
-            connected => connected,
+    let answer = until_answered(|| {
+        let mut client = match Client::connect(&address.socket) {
+            Err(Unreachable::Absent) => match direct::keyward() {
+                Some(keyward) => connect_or_start(&address, &keyward, var)?,
+                None => return Ok(None),
+            },
+            connected => connected?,
         };
-        match connected.and_then(|mut client| talk(&mut client)) {
-            // The agent died or was replaced; one of its clients starts the next one, whose cache is empty.
-            Err(Unreachable::Gone) => {}
-            Err(error) => return Err(format!("{error}; see `keyward agent status`")),
-            Ok(answer) => return Ok(answer),
-        }
-    }
-    Err("the agent went away; try again".to_owned())
+        talk(&mut client).map(Some)
+    });
+    let answer = answer.map_err(|error| format!("{error}; see `keyward agent status`"))?;
+    answer.ok_or_else(|| {
+        "no agent is running, and `keyward` is neither next to this program nor on `PATH`"
+            .to_owned()
+    })
 }
 
 fn talk(client: &mut Client, question: &Message) -> Result<Option<ExitCode>, Unreachable> {

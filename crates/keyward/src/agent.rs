@@ -84,6 +84,7 @@ mod linux {
 
     use keyward_agent::{
         Address, Client, Obtained, Ran, Unreachable, connect_or_start, is_off, obtain_by, terminal,
+        until_answered,
     };
     use keyward_host::{BrokerHandle, BrokerQuestion, Brokered, Error, Kind};
     use keyward_process::{
@@ -94,8 +95,6 @@ mod linux {
 
     use super::Agent;
 
-    /// How often another agent is looked for after one went away.
-    const ATTEMPTS: usize = 4;
     /// What the agent's exit codes mean.
     const LOGIN: u8 = 3;
     const NOT_ALLOWED: u8 = 4;
@@ -110,26 +109,21 @@ mod linux {
         if is_off(var) {
             return Brokered::Direct;
         }
-        for _ in 0..ATTEMPTS {
-            match talk(agent, &address, question, run) {
-                // It died; the next one knows nothing.
-                Err(Unreachable::Gone) => {}
-                Err(Unreachable::Late) => {
-                    let what = format!(
-                        "plugin `{}`, which another process runs, did not end within {} s",
-                        question.command,
-                        question.budget.as_secs()
-                    );
-                    return Brokered::Failed(Error::new(Kind::TimedOut, what));
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "no agent is asked");
-                    return Brokered::Direct;
-                }
-                Ok(brokered) => return brokered,
+        match until_answered(|| talk(agent, &address, question, run)) {
+            Ok(brokered) => brokered,
+            Err(Unreachable::Late) => {
+                let what = format!(
+                    "plugin `{}`, which another process runs, did not end within {} s",
+                    question.command,
+                    question.budget.as_secs()
+                );
+                Brokered::Failed(Error::new(Kind::TimedOut, what))
+            }
+            Err(error) => {
+                tracing::debug!(%error, "no agent is asked");
+                Brokered::Direct
             }
         }
-        Brokered::Direct
     }
 
     fn talk(

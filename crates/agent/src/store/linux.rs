@@ -12,13 +12,10 @@ use keyward_protocol::{
 };
 
 use super::{Failure, Lease};
-use crate::{Address, Client, PATIENCE, Unreachable, connect_or_start, is_off};
+use crate::{Address, Client, PATIENCE, Unreachable, connect_or_start, is_off, until_answered};
 
 /// How long a wait is too short to tell people about.
 const SOON: Duration = Duration::from_secs(1);
-
-/// How often the next agent is asked after one went away.
-const ATTEMPTS: usize = 4;
 
 /// How long the node's agent may take to greet: systemd starts it when the first client connects.
 const STARTING: Duration = Duration::from_secs(5);
@@ -137,16 +134,16 @@ impl Agent {
         messages: &[Message],
         mut receive: impl FnMut(&mut Client) -> Result<T, Unreachable>,
     ) -> Result<T, Failure> {
-        let mut attempts = 1;
-        loop {
-            match self.send(messages).and_then(|()| receive(&mut self.client)) {
-                Err(Unreachable::Gone) if attempts < ATTEMPTS => {
-                    attempts += 1;
-                    *self = Self::at(self.socket.clone(), self.patience)?;
-                }
-                served => return Ok(served?),
+        let mut is_gone = false;
+        let served = until_answered(|| {
+            if is_gone {
+                *self = Self::at(self.socket.clone(), self.patience)?;
             }
-        }
+            is_gone = true;
+            self.send(messages)?;
+            receive(&mut self.client)
+        });
+        Ok(served?)
     }
 
     fn send(&mut self, messages: &[Message]) -> Result<(), Unreachable> {

@@ -2,7 +2,7 @@
 
 use std::{io::IsTerminal as _, os::unix::ffi::OsStrExt as _};
 
-use keyward_agent::{Obtained, obtain, terminal};
+use keyward_agent::{Obtained, obtain, terminal, until_answered};
 use keyward_host::kubeconfig::Exec;
 use keyward_process::harden;
 use keyward_protocol::{
@@ -64,13 +64,14 @@ pub(crate) fn log_in(globals: &Globals) -> Result<(), Failure> {
     }
     let request = plugin.request.clone().unwrap_or(Request::new(plugin.version()));
     let question = Message::Ask(question(globals, plugin.exec(), request));
-    let obtained = client::until_answered(|| {
-        let mut agent = client::connect_or_start(globals)?;
+    let start = client::starter(globals)?;
+    let obtained = until_answered(|| {
+        let mut agent = start()?;
         let obtained = obtain(&mut agent, &question, |note| output::tell(&format!("{note}\n")));
         harden::keep_memory_private();
-        Ok(obtained)
-    })?;
-    match obtained {
+        obtained
+    });
+    match obtained? {
         Obtained::Answer(_) => Ok(()),
         Obtained::Failure(failure) if failure.code == Code::NeedsTerminal as u8 => {
             Err(Failure::new(Code::NeedsTerminal, failure.text))
