@@ -24,7 +24,7 @@ use crate::{
     kubeconfig::Written,
     metrics::Metrics,
     names,
-    reload::{self, ReloadStats, Reloader},
+    reload::{ReloadStats, Reloader, WatchedFiles},
     report::Report,
     route::{Route, Routes},
     server::{self, Acceptor},
@@ -137,7 +137,7 @@ impl Proxy {
         let remote = options.danger_listen_remote.as_deref();
         names::check([Some(options.listen), options.admin].into_iter().flatten(), remote)?;
         // Before they are read, so that a change in between is noticed.
-        let files = reload::files(&*config);
+        let files = WatchedFiles::new(&*config);
         let metrics = Arc::new(Metrics::default());
         let routes = Routes {
             config: config.clone(),

@@ -1,4 +1,4 @@
-//! Watches the kubeconfig and the kuberc while the proxy runs.
+//! Watches the kubeconfig, the kuberc and the CA certificates of the clusters while the proxy runs.
 //!
 //! A valid new version is in force at once, for every later request; responses that have begun
 //! continue. An invalid version is reported, and the previous one stays in force; if only some contexts
@@ -6,6 +6,7 @@
 //! it has a credential.
 
 use std::{
+    path::PathBuf,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -58,14 +59,57 @@ impl ReloadStats {
     }
 }
 
-/// The files to watch. Their current state counts as known, so call this before they are read.
-pub(crate) fn files(config: &dyn Config) -> Reload {
-    Reload::new(config.files(), PACE.confirm, Arc::new(SystemClock))
+/// The files whose changes count.
+pub(crate) struct WatchedFiles {
+    /// The kubeconfig and the kuberc.
+    config: Reload,
+    /// The CA certificates that the clusters of the kubeconfig name.
+    authorities: Reload,
+}
+
+impl WatchedFiles {
+    /// Their current state counts as known, so call this before they are read.
+    pub(crate) fn new(config: &dyn Config) -> Self {
+        let files = watch(config.files());
+        let authorities =
+            config.kubeconfig().map_or_else(|_| Vec::new(), |read| authorities(&read));
+        Self { config: files, authorities: watch(authorities) }
+    }
+
+    /// The new kubeconfig, if a file has changed.
+    fn look(&mut self, config: &dyn Config) -> Option<Result<Kubeconfig, Error>> {
+        let read = || config.kubeconfig();
+        let read = self.config.look(read).or_else(|| self.authorities.look(read))?;
+        if let Ok(kubeconfig) = &read {
+            // Before the contexts read them, so that a change in between is noticed.
+            self.authorities = watch(authorities(kubeconfig));
+        }
+        Some(read)
+    }
+
+    /// Whether a change is not complete yet, so that the next look should come soon.
+    fn is_pending(&self) -> bool {
+        self.config.is_pending() || self.authorities.is_pending()
+    }
+}
+
+fn watch(files: Vec<PathBuf>) -> Reload {
+    Reload::new(files, PACE.confirm, Arc::new(SystemClock))
+}
+
+/// The files with CA certificates that the clusters of a kubeconfig name.
+fn authorities(kubeconfig: &Kubeconfig) -> Vec<PathBuf> {
+    let clusters = kubeconfig.clusters.iter();
+    let names = clusters.map(|cluster| cluster.value.certificate_authority.as_str());
+    let mut files: Vec<_> = names.filter(|name| !name.is_empty()).map(PathBuf::from).collect();
+    files.sort_unstable();
+    files.dedup();
+    files
 }
 
 /// Gives contexts new routes when the files change.
 pub(crate) struct Reloader {
-    pub(crate) files: Reload,
+    pub(crate) files: WatchedFiles,
     pub(crate) routes: Routes,
     pub(crate) contexts: Arc<ServedContexts>,
     pub(crate) reloads: Arc<ReloadStats>,
@@ -91,7 +135,7 @@ impl Reloader {
 
     fn look(&mut self) {
         let routes = &self.routes;
-        let read = self.files.look(|| routes.config.kubeconfig());
+        let read = self.files.look(&*routes.config);
         let done = if let Some(growth) = &mut self.growth {
             let done = read.map(|read| read.map(|kubeconfig| growth.apply(&kubeconfig, routes)));
             growth.settle();
@@ -106,13 +150,15 @@ impl Reloader {
             Some(Ok(())) => {
                 self.reloads.taken.fetch_add(1, Ordering::Relaxed);
                 *lock(&self.reloads.last) = Last { since: now, fault: None };
-                tracing::info!("the kubeconfig or the kuberc has changed and was reloaded");
+                tracing::info!(
+                    "the kubeconfig, the kuberc or a CA file has changed and was reloaded"
+                );
             }
             Some(Err(error)) => {
                 self.reloads.broken.fetch_add(1, Ordering::Relaxed);
                 let message = redact(&error.line()).into_owned();
                 tracing::warn!(
-                    "the kubeconfig or the kuberc has changed but is not valid, so the old version stays in force: {message}"
+                    "the kubeconfig, the kuberc or a CA file has changed but is not valid, so the old version stays in force: {message}"
                 );
                 lock(&self.reloads.last).fault = Some((now, message));
             }

@@ -113,6 +113,31 @@ fn the_next_request_goes_by_the_new_kubeconfig_and_an_open_watch_goes_on() {
 }
 
 #[test]
+fn a_ca_file_that_changes_is_reloaded_with_the_kubeconfig_as_it_was() {
+    let (stage, script) = with_plugin();
+    let mut config: Value = serde_json::from_str(&stage.server.kubeconfig(&script.user())).unwrap();
+    let cluster = config["clusters"][0]["cluster"].as_object_mut().unwrap();
+    cluster.remove("certificate-authority-data").unwrap();
+    cluster.insert("certificate-authority".to_owned(), json!("ca.pem"));
+    let authority = stage.path("ca.pem");
+    let other = Server::setup().start().unwrap();
+    fs::write(&authority, other.authority().pem()).unwrap();
+    replace(&stage.path("config"), &config.to_string());
+    let proxy = stage.proxy(&[]);
+    let card = Card::read(&proxy.kubeconfig, 0);
+    let answer = card.get("/version", "");
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    change(&proxy, || replace(&authority, stage.server.authority().pem()));
+    assert!(card.get("/version", "").starts_with("HTTP/1.1 200 "));
+    change(&proxy, || replace(&authority, "no certificate"));
+    let fault = status(&proxy)["config"]["fault"]["message"].as_str().unwrap().to_owned();
+    assert!(fault.contains("ca.pem"), "{fault}");
+    assert!(card.get("/version", "").starts_with("HTTP/1.1 200 "));
+    change(&proxy, || replace(&authority, other.authority().pem()));
+    assert!(card.get("/version", "").starts_with("HTTP/1.1 502 "));
+}
+
+#[test]
 fn a_policy_that_denies_a_plugin_stops_what_it_gave_already() {
     let (stage, script) = with_plugin();
     let proxy = stage.proxy(&[]);
