@@ -131,7 +131,7 @@ fn a_ca_file_that_changes_is_reloaded_with_the_kubeconfig_as_it_was() {
     assert!(card.get("/version", "").starts_with("HTTP/1.1 200 "));
     change(&proxy, || replace(&authority, "no certificate"));
     let fault = status(&proxy)["config"]["fault"]["message"].as_str().unwrap().to_owned();
-    assert!(fault.contains("ca.pem"), "{fault}");
+    assert!(fault.contains("`certificate-authority` holds no certificate"), "{fault}");
     assert!(card.get("/version", "").starts_with("HTTP/1.1 200 "));
     change(&proxy, || replace(&authority, other.authority().pem()));
     assert!(card.get("/version", "").starts_with("HTTP/1.1 502 "));
