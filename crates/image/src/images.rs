@@ -144,8 +144,8 @@ impl Images {
     ) -> Lookup {
         let parsed = Name::parse(&name);
         // If providers are matched by whole segments, so are their answers.
-        let strict = config.providers.iter().any(|p| p.reading() == Reading::Strict);
-        let mut keyring = Keyring::new(if strict { Reading::Strict } else { Reading::Kubelet });
+        let strict = config.providers.iter().any(|p| p.reading() == Reading::Segments);
+        let mut keyring = Keyring::new(if strict { Reading::Segments } else { Reading::Kubelet });
         let mut results = Vec::new();
         for provider in &config.providers {
             let pattern = parsed.as_ref().and_then(|parsed| provider.index().first(parsed));

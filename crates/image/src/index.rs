@@ -25,7 +25,7 @@ pub enum Reading {
     #[default]
     Kubelet,
     /// As the kubelet does, but a path matches whole segments only.
-    Strict,
+    Segments,
     /// As in the original proposal: a port counts only if the pattern has one.
     Proposal,
 }
@@ -39,7 +39,7 @@ impl Reading {
     #[inline]
     pub(super) fn path_fits(self, pattern: &[u8], image: &[u8]) -> bool {
         after(pattern, image).is_some_and(|rest| {
-            self != Self::Strict
+            self != Self::Segments
                 || pattern.is_empty()
                 || pattern.ends_with(b"/")
                 || rest.first().is_none_or(|b| matches!(b, b'/' | b':' | b'@'))
@@ -282,7 +282,7 @@ mod tests {
 
     use super::*;
 
-    const READINGS: [Reading; 3] = [Reading::Kubelet, Reading::Strict, Reading::Proposal];
+    const READINGS: [Reading; 3] = [Reading::Kubelet, Reading::Segments, Reading::Proposal];
 
     fn patterns(texts: &[&str]) -> Vec<Pattern> {
         texts.iter().filter_map(|text| Pattern::parse(text).ok()).collect()
@@ -312,8 +312,8 @@ mod tests {
     fn a_strict_path_ends_with_a_segment() {
         let list = patterns(&["r.io/foo"]);
         assert_eq!(numbers(&Index::new(&list, Reading::Kubelet), "r.io/foobar"), [0]);
-        assert!(numbers(&Index::new(&list, Reading::Strict), "r.io/foobar").is_empty());
-        assert_eq!(numbers(&Index::new(&list, Reading::Strict), "r.io/foo/bar"), [0]);
+        assert!(numbers(&Index::new(&list, Reading::Segments), "r.io/foobar").is_empty());
+        assert_eq!(numbers(&Index::new(&list, Reading::Segments), "r.io/foo/bar"), [0]);
     }
 
     #[test]

@@ -135,7 +135,7 @@ struct Linter<'a> {
 impl Linter<'_> {
     fn pattern(&mut self, pattern: &Pattern, line: u32) {
         let shown = text::clean(pattern.text());
-        let strict = self.provider.reading() == Reading::Strict;
+        let strict = self.provider.reading() == Reading::Segments;
         for (severity, what) in oddities(pattern) {
             if strict && what == BY_TEXT {
                 continue;

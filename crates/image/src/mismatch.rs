@@ -76,7 +76,7 @@ mod tests {
             ("[::1]", "[::1]/x", Reading::Kubelet, Some("IPv6 address without a port")),
             ("a.io/y", "a.io/x", Reading::Kubelet, Some("does not begin with `/y`")),
             ("a.io/x", "a.io/xy", Reading::Kubelet, None),
-            ("a.io/x", "a.io/xy", Reading::Strict, Some("`/x` ends inside a segment")),
+            ("a.io/x", "a.io/xy", Reading::Segments, Some("`/x` ends inside a segment")),
         ] {
             let parsed = Pattern::parse(pattern).expect("a pattern");
             let name = Name::parse(image).expect("a name");

@@ -26,7 +26,7 @@ pub struct Pattern {
     /// The host's labels, from the right.
     pub(super) labels: Vec<Glob>,
     /// The labels that are not literals, from the right, each with the literal after it.
-    gaps: Vec<Gap>,
+    wilds: Vec<Wild>,
     /// The literal left of them all: the whole host if there are none.
     first: Vec<u8>,
     pub(super) port: Vec<u8>,
@@ -43,11 +43,11 @@ impl Pattern {
         let url = Url::parse(&format!("https://{text}")).map_err(|_| PatternError(()))?;
         let (host, port) = split_port(url.authority());
         let labels: Vec<_> = host.rsplit(|b| *b == b'.').map(Glob::compile).collect();
-        let (gaps, first) = gaps(&labels);
+        let (wilds, first) = wilds(&labels);
         Ok(Self {
             text: text.to_owned(),
             labels,
-            gaps,
+            wilds,
             first,
             port: port.to_vec(),
             path: url.decoded_path(),
@@ -72,11 +72,11 @@ impl Pattern {
     /// and so on.
     #[inline]
     fn host_fits(&self, mut host: &[u8]) -> bool {
-        for gap in &self.gaps {
-            let Some(rest) = before(&gap.after, host) else { return false };
+        for wild in &self.wilds {
+            let Some(rest) = before(&wild.after, host) else { return false };
             // Its dot stays: the literal on the left, if there is one, ends with it.
             let start = last_dot(rest).map_or(0, |dot| dot + 1);
-            if !gap.any && !self.labels[gap.label].matches(&rest[start..]) {
+            if !wild.any && !self.labels[wild.label].matches(&rest[start..]) {
                 return false;
             }
             host = &rest[..start];
@@ -87,18 +87,18 @@ impl Pattern {
 
 /// A label that is not a literal.
 #[derive(Debug, Clone)]
-struct Gap {
+struct Wild {
     /// The label's position.
     label: usize,
     /// A bare `*`, which need not be looked up.
     any: bool,
-    /// The literal up to the next gap on the right, with the dots.
+    /// The literal up to the next such label on the right, with the dots.
     after: Vec<u8>,
 }
 
-/// The gaps of a host from the right, and the literal before the first.
-fn gaps(labels: &[Glob]) -> (Vec<Gap>, Vec<u8>) {
-    let mut gaps = Vec::new();
+/// The labels of a host with wildcards from the right, and the literal before the first.
+fn wilds(labels: &[Glob]) -> (Vec<Wild>, Vec<u8>) {
+    let mut wilds = Vec::new();
     let mut literal = Vec::new();
     for (label, glob) in labels.iter().enumerate() {
         // Backwards, as the labels are.
@@ -110,12 +110,12 @@ fn gaps(labels: &[Glob]) -> (Vec<Gap>, Vec<u8>) {
             Glob::Any | Glob::Gaps(_) | Glob::Odd(_) => {
                 literal.reverse();
                 let any = matches!(glob, Glob::Any);
-                gaps.push(Gap { label, any, after: std::mem::take(&mut literal) });
+                wilds.push(Wild { label, any, after: std::mem::take(&mut literal) });
             }
         }
     }
     literal.reverse();
-    (gaps, literal)
+    (wilds, literal)
 }
 
 impl fmt::Display for PatternError {

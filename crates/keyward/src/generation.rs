@@ -142,7 +142,8 @@ impl Shared {
     }
 }
 
-/// Whether both show the same certificate, whether the key is local or with a signer.
+/// Whether both show the same certificate, whether the key is local or with a signer. Compares pointers: `keep_known`
+/// of `host` keeps the pair while the plugin returns the same one.
 pub(crate) fn same_certificate(one: &Credential, other: &Credential) -> bool {
     one.pair().map(Arc::as_ptr) == other.pair().map(Arc::as_ptr)
         && one.signer().map(Arc::as_ptr) == other.signer().map(Arc::as_ptr)

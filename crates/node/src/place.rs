@@ -47,8 +47,8 @@ impl Place {
     pub fn reading(&self, surroundings: &Surroundings) -> Result<Reading, Error> {
         let said = surroundings.var(SEGMENTS).unwrap_or_default();
         match said.to_str() {
-            _ if self.segments => Ok(Reading::Strict),
-            Some("1" | "true") => Ok(Reading::Strict),
+            _ if self.segments => Ok(Reading::Segments),
+            Some("1" | "true") => Ok(Reading::Segments),
             Some("" | "0" | "false") => Ok(Reading::Kubelet),
             _ => {
                 let wrong = format!("`{SEGMENTS}` must be `true` or `false`");

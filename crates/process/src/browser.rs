@@ -67,7 +67,7 @@ impl Browser {
     /// without it the address comes last.
     #[expect(
         clippy::disallowed_methods,
-        reason = "a browser outlives whoever opens a page, which the runner of plugins never lets happen"
+        reason = "a browser is no run: nobody waits for its end or reads its output, and it may outlive us"
     )]
     pub fn open(&self, address: &str) -> io::Result<()> {
         let mut command = Command::new(&self.program);

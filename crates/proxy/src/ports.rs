@@ -29,7 +29,7 @@ const TRIES: u16 = 256;
 
 /// How many ports of one context are stored: that many proxies can serve it at once and find their
 /// cache.
-const PLACES: usize = 16;
+const MOST_PORTS: usize = 16;
 
 /// Larger than anybody's list. A larger file is not ours, and is replaced.
 const LARGEST: u64 = 1 << 20;
@@ -38,7 +38,7 @@ const LARGEST: u64 = 1 << 20;
 pub(crate) struct Ports {
     kept: Kept,
     /// Where they are stored, if that is possible.
-    place: Option<(PathBuf, File)>,
+    store: Option<(PathBuf, File)>,
     changed: bool,
 }
 
@@ -52,7 +52,7 @@ impl Ports {
     /// Reads the stored ports. If none can be stored, ports are still chosen: the same ones as long
     /// as nobody else uses them.
     pub(crate) fn open(surroundings: &Surroundings) -> Self {
-        let place = directory(surroundings).and_then(|directory| match lock(&directory) {
+        let store = directory(surroundings).and_then(|directory| match lock(&directory) {
             Ok(lock) => Some((directory.join("proxy-ports.json"), lock)),
             Err(error) => {
                 let directory = directory.display();
@@ -60,8 +60,8 @@ impl Ports {
                 None
             }
         });
-        let kept = place.as_ref().map(|(path, _)| read(path)).unwrap_or_default();
-        Self { kept, place, changed: false }
+        let kept = store.as_ref().map(|(path, _)| read(path)).unwrap_or_default();
+        Self { kept, store, changed: false }
     }
 
     /// Listens on a port of a context: one it had before, or one that no other context has.
@@ -73,36 +73,36 @@ impl Ports {
     ) -> io::Result<TcpListener> {
         let key = format!("{context} at {server}");
         for port in self.kept.ports.get(&key).into_iter().flatten() {
-            if let Some(listener) = free(ip, *port)? {
+            if let Some(listener) = listen_if_free(ip, *port)? {
                 return Ok(listener);
             }
         }
-        let first = start(&key);
-        match self.bind_new(ip, key, first, TRIES)? {
+        let offset = first_offset(&key);
+        match self.bind_new(ip, key, offset, TRIES)? {
             Some(listener) => Ok(listener),
             // Any port, and another one at the next start: clients only lose their cache.
             None => TcpListener::bind((ip, 0)),
         }
     }
 
-    /// Listens on a port that no context has, the next one after `first`, and remembers it. `None` if the
-    /// first `tries` are taken.
+    /// Listens on a port that no context has, the first free one from `FIRST` + `offset` on, and remembers it.
+    /// `None` if the first `tries` are taken.
     fn bind_new(
         &mut self,
         ip: IpAddr,
         key: String,
-        first: u16,
+        offset: u16,
         tries: u16,
     ) -> io::Result<Option<TcpListener>> {
         let taken: HashSet<u16> = self.kept.ports.values().flatten().copied().collect();
         for step in 0..tries {
-            let port = FIRST + (first + step) % COUNT;
+            let port = FIRST + (offset + step) % COUNT;
             if taken.contains(&port) {
                 continue;
             }
-            if let Some(listener) = free(ip, port)? {
+            if let Some(listener) = listen_if_free(ip, port)? {
                 let own = self.kept.ports.entry(key).or_default();
-                if own.len() < PLACES {
+                if own.len() < MOST_PORTS {
                     own.push(port);
                     self.changed = true;
                 }
@@ -122,10 +122,10 @@ impl Ports {
     ) -> io::Result<(u16, Option<TcpListener>)> {
         let key = service_key(service, context);
         if let Some(port) = self.kept.ports.get(&key).and_then(|ports| ports.first()) {
-            return Ok((*port, free(ip, *port)?));
+            return Ok((*port, listen_if_free(ip, *port)?));
         }
-        let first = self.service_start(&key);
-        let listener = self.bind_new(ip, key, first, COUNT)?.ok_or_else(|| {
+        let offset = self.service_offset(&key);
+        let listener = self.bind_new(ip, key, offset, COUNT)?.ok_or_else(|| {
             let last = FIRST + COUNT - 1;
             let message = format!("no port from {FIRST} to {last} is free");
             io::Error::new(io::ErrorKind::AddrInUse, message)
@@ -147,19 +147,19 @@ impl Ports {
             *own = vec![port];
             self.changed = true;
         }
-        free(ip, port)
+        listen_if_free(ip, port)
     }
 
     /// Where the search for a context of a service starts. Another home of this user may have a service of
     /// the same name, which must not have its ports.
-    fn service_start(&self, key: &str) -> u16 {
-        let home = self.place.as_ref().map(|(path, _)| path.display().to_string());
-        start(&format!("{key} in {}", home.unwrap_or_default()))
+    fn service_offset(&self, key: &str) -> u16 {
+        let home = self.store.as_ref().map(|(path, _)| path.display().to_string());
+        first_offset(&format!("{key} in {}", home.unwrap_or_default()))
     }
 
     /// Stores new ports.
     pub(crate) fn keep(self) {
-        let Some((path, _lock)) = self.place.filter(|_| self.changed) else { return };
+        let Some((path, _lock)) = self.store.filter(|_| self.changed) else { return };
         let text = serde_json::to_vec_pretty(&self.kept).map_err(io::Error::from);
         if let Err(error) = text.and_then(|text| write_private(&path, &text)) {
             tracing::warn!(%error, "cannot store the ports of contexts in `{}`", path.display());
@@ -173,7 +173,7 @@ fn service_key(service: &str, context: &str) -> String {
 }
 
 /// A listener, or `None` if another process uses the port.
-fn free(ip: IpAddr, port: u16) -> io::Result<Option<TcpListener>> {
+fn listen_if_free(ip: IpAddr, port: u16) -> io::Result<Option<TcpListener>> {
     match TcpListener::bind((ip, port)) {
         Ok(listener) => Ok(Some(listener)),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
@@ -183,7 +183,7 @@ fn free(ip: IpAddr, port: u16) -> io::Result<Option<TcpListener>> {
 
 /// Where the search starts: different for each user and context but the same each time, so that
 /// most get their port even if nothing can be stored.
-fn start(key: &str) -> u16 {
+fn first_offset(key: &str) -> u16 {
     let mut hasher = DefaultHasher::new();
     (rustix::process::geteuid().as_raw(), key).hash(&mut hasher);
     u16::try_from(hasher.finish() % u64::from(COUNT)).unwrap_or_default()
@@ -290,8 +290,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let here = surroundings(home.path());
         let mut ports = Ports::open(&here);
-        let first = ports.service_start(&service_key("crowded", "a"));
-        let taken: Vec<_> = (0..=TRIES).map(|step| FIRST + (first + step) % COUNT).collect();
+        let offset = ports.service_offset(&service_key("crowded", "a"));
+        let taken: Vec<_> = (0..=TRIES).map(|step| FIRST + (offset + step) % COUNT).collect();
         ports.kept.ports.insert("others".to_owned(), taken.clone());
         let (port, listener) = ports.bind_only(HERE, "crowded", "a").unwrap();
         ports.keep();

@@ -26,7 +26,7 @@ use crate::{
     ports::Ports,
     route::Routes,
     server::Listener,
-    service::write_private,
+    service::write_temporary,
     service_kubeconfig,
 };
 
@@ -158,7 +158,7 @@ fn listener_identity(service: &Service, options: &Options) -> Result<ListenerIde
     }
     let names = Names::new(SocketAddr::new(options.listen.ip(), 0), None);
     let (identity, text) = ListenerIdentity::make(names.certificate()).map_err(unsigned)?;
-    write_private(&path, text.expose().as_bytes()).map_err(|error| {
+    write_temporary(&path, text.expose().as_bytes()).map_err(|error| {
         Error::caused(format!("`{}` cannot be written", path.display()), &error)
     })?;
     Ok(identity)

@@ -51,7 +51,7 @@ impl Plain {
         if self.labels.len() != image.labels.len() || !image.path.starts_with(&self.path) {
             return false;
         }
-        if reading == Reading::Strict && !ends_a_segment(&self.path, &image.path) {
+        if reading == Reading::Segments && !ends_a_segment(&self.path, &image.path) {
             return false;
         }
         self.labels

@@ -1,4 +1,5 @@
-//! Decides who runs a plugin: a client with a terminal, the agent, or any client.
+//! Decides who runs a plugin: a client with a terminal, the agent, or any client. Runs that prompt at one terminal wait
+//! for each other.
 
 use std::{sync::mpsc::Sender, time::Duration};
 

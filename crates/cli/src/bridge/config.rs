@@ -99,7 +99,7 @@ impl DockerConfig {
     fn keyring(&self) -> Result<Keyring, Refusal> {
         // Docker itself knows only hosts. Tools that write paths, podman and skopeo, match whole
         // segments.
-        let mut keyring = Keyring::new(Reading::Strict);
+        let mut keyring = Keyring::new(Reading::Segments);
         if let Some(auths) = self.root.as_ref().and_then(|root| root.get("auths")) {
             let place = |error: DecodeError| wrong(&self.path, &error.to_string());
             let logins = Keyring::read_auths(auths).map_err(place)?.into_iter();

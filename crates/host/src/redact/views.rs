@@ -39,7 +39,7 @@ pub(super) fn hide<'a>(text: &'a str, sets: &[&Known]) -> Cow<'a, str> {
     let mut search = Search { sets, found: Vec::new() };
     search.scan(text.as_bytes(), 0, |range| range);
     let view = View::of(text);
-    search.text(&view, DEEPEST);
+    search.search_decoded(&view, DEEPEST);
     search.replace(text)
 }
 
@@ -57,21 +57,21 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Looks for secrets in a view of the text, and in all that can be decoded from it.
-    fn text(&mut self, view: &View, deeper: usize) {
+    fn search_decoded(&mut self, view: &View, deeper: usize) {
         for decoded in [view.unescaped(), view.percent_decoded()].into_iter().flatten() {
-            self.view(&decoded, 0);
+            self.search_view(&decoded, 0);
         }
         let squeezed = view.squeezed();
-        self.view(&squeezed, LEAST_SQUEEZED);
+        self.search_view(&squeezed, LEAST_SQUEEZED);
         for decoded in squeezed.base64().chain(squeezed.hex()) {
-            self.view(&decoded, 0);
+            self.search_view(&decoded, 0);
             if deeper > 0 {
-                decoded.printable().for_each(|part| self.text(&part, deeper - 1));
+                decoded.printable().for_each(|part| self.search_decoded(&part, deeper - 1));
             }
         }
     }
 
-    fn view(&mut self, view: &View, least: usize) {
+    fn search_view(&mut self, view: &View, least: usize) {
         self.scan(&view.bytes, least, |range| view.place(&range));
     }
 

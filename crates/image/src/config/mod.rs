@@ -121,7 +121,7 @@ impl Config {
     }
 
     /// Like [`from_files`](Self::from_files), but matches the kubelet's patterns in another way,
-    /// such as [`Reading::Strict`]. Patterns in the original proposal's form are matched as always.
+    /// such as [`Reading::Segments`]. Patterns in the original proposal's form are matched as always.
     pub fn from_files_by(files: &Files, reading: Reading) -> Result<Self, Faults> {
         let (drafts, problems) = decode::all(files);
         problem::settle(Stage::Read, problems)?;

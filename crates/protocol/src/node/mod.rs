@@ -124,7 +124,7 @@ impl Node {
     }
 
     /// Reads JSON when the first character that is not blank is `{`, else YAML: what the
-    /// reference does with an answer or a kubeconfig.
+    /// reference does with a plugin's answer or a kuberc.
     pub fn from_json_or_yaml(bytes: &[u8]) -> Result<Self, SyntaxError> {
         if looks_like_json(bytes) { Self::from_json(bytes) } else { Self::from_yaml(bytes) }
     }

@@ -139,7 +139,7 @@ impl Access {
     }
 
     /// Checks a request of a process of this user, and spends the link in it, if there is one.
-    pub(super) fn rights<B>(&self, request: &Request<B>) -> Result<Rights, Refusal> {
+    pub(super) fn admit<B>(&self, request: &Request<B>) -> Result<Rights, Refusal> {
         self.gate.check_host(request.uri(), request.headers()).map_err(|_| OTHER_HOST)?;
         self.check_site(request)?;
         let path = request.uri().path();
@@ -269,7 +269,7 @@ mod tests {
 
     fn open(access: &Access, link: &Secret) -> Result<Session, Refusal> {
         let path = link.expose().strip_prefix(&format!("http://{HOST}")).unwrap();
-        match access.rights(&get(path, ""))? {
+        match access.admit(&get(path, ""))? {
             Rights::Opened(session) => Ok(session),
             Rights::Inside(..) => panic!("it is no session yet"),
         }
@@ -295,7 +295,7 @@ mod tests {
         let session = open(&access, &access.link().unwrap()).unwrap();
         let cookie = session.set_cookie();
         let cookie = format!("a=b; {}", cookie.split(';').next().unwrap());
-        let page = || access.rights(&get(&session.path(), &cookie));
+        let page = || access.admit(&get(&session.path(), &cookie));
         assert!(matches!(page(), Ok(Rights::Inside(_, path)) if path.is_empty()));
         lock(&access.known).sessions[0].until = SystemClock.elapsed();
         assert!(page().is_err_and(|refusal| refusal == NO_SESSION));

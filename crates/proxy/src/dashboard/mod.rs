@@ -145,7 +145,7 @@ impl Dashboard {
         if let Err(refusal) = access.check_peer(peer).await {
             return refused(&refusal);
         }
-        match access.rights(&request) {
+        match access.admit(&request) {
             Err(refusal) => refused(&refusal),
             Ok(Rights::Opened(session)) => opened(&session),
             Ok(Rights::Inside(session, path)) => self.inside(&session, &path, request).await,

@@ -110,7 +110,7 @@ impl Attributes {
 
 impl Object {
     /// The resource as rules write it: `pods`, `pods/exec`, `deployments/scale.apps`.
-    pub(crate) fn resource(&self) -> String {
+    pub(crate) fn in_rule_form(&self) -> String {
         let mut text = self.resource.clone();
         for (mark, part) in [('/', &self.subresource), ('.', &self.group)] {
             if !part.is_empty() {
@@ -205,7 +205,7 @@ mod tests {
         Some(match attributes.ok()? {
             Attributes::Path { verb, path } => format!("{verb} {path}"),
             Attributes::Object(object) => {
-                let resource = object.resource();
+                let resource = object.in_rule_form();
                 let Object { verb, namespace, name, .. } = object;
                 format!("{verb} {resource} in `{namespace}` named `{name}`")
             }

@@ -161,7 +161,7 @@ impl Record {
             }
             Some(Attributes::Object(object)) => {
                 line["verb"] = object.verb.into();
-                line["resource"] = shortened(&object.resource(), longest).into();
+                line["resource"] = shortened(&object.in_rule_form(), longest).into();
                 line["namespace"] = shortened(&object.namespace, longest).into();
                 line["name"] = shortened(&object.name, longest).into();
             }
@@ -177,7 +177,7 @@ impl Record {
             }
             Some(Attributes::Object(object)) => (
                 object.verb.to_owned(),
-                shortened(&object.resource(), LONGEST),
+                shortened(&object.in_rule_form(), LONGEST),
                 shortened(&object.namespace, LONGEST),
                 shortened(&object.name, LONGEST),
             ),
@@ -206,7 +206,7 @@ fn denial(grant: &Grant, attributes: &Attributes) -> String {
         }
         Attributes::Object(object) => {
             let Object { verb, namespace, .. } = object;
-            let (verb, resource) = (inline(verb), inline(&object.resource()));
+            let (verb, resource) = (inline(verb), inline(&object.in_rule_form()));
             let rules = &grant.stored.rules;
             let next = if rules.reaches(object) {
                 format!("`--allow {verb}:{resource}` would")

@@ -42,7 +42,7 @@ const SELF_REVIEWS: [(&str, &str); 3] = [
 ];
 
 /// Subresources that run programs in a container, or lead past the API server.
-const GUARDED_SUBRESOURCES: [&str; 4] = ["exec", "attach", "portforward", "proxy"];
+const SENSITIVE_SUBRESOURCES: [&str; 4] = ["exec", "attach", "portforward", "proxy"];
 
 /// Built-in resources of other groups, which are easily taken for the core group's.
 const GROUPS: [(&str, &[&str]); 6] = [
@@ -61,14 +61,14 @@ const GROUPS: [(&str, &[&str]); 6] = [
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rules {
-    /// Allows reading everything but what has to be named.
+    /// Allows reading everything but sensitive resources.
     pub read_only: bool,
     /// Allows what these name.
     pub allow: Vec<Allow>,
     /// Allows objects only in these namespaces; all, and those in none, if it is empty.
     pub namespaces: Vec<String>,
     /// Acts as this user. Unless the rules above allow less, the server alone decides what that user
-    /// may do, except what has to be named.
+    /// may do, except with sensitive resources.
     pub as_user: Option<String>,
     /// Acts as a member of these groups; only with a user.
     pub as_groups: Vec<String>,
@@ -92,7 +92,7 @@ impl Rules {
     fn allows_object(&self, object: &Object) -> bool {
         let all = self.as_user.is_some() && !self.read_only && self.allow.is_empty();
         let verbs: &[&str] = if all { &VERBS } else { &READ };
-        ((all || self.read_only) && !is_guarded(object) && verbs.contains(&object.verb))
+        ((all || self.read_only) && !is_sensitive(object) && verbs.contains(&object.verb))
             || self.allow.iter().any(|rule| rule.allows(object))
     }
 
@@ -144,8 +144,8 @@ impl Rules {
 
 /// One rule: `VERB[,VERB…]:RESOURCE[/SUBRESOURCE][.GROUP]`.
 ///
-/// `*` stands for every verb, every resource with its subresources, or every group. What is denied by
-/// default has to be named: `*` does not stand for it.
+/// `*` stands for every verb, every resource with its subresources, or every group. Sensitive
+/// resources have to be named: `*` does not stand for them.
 ///
 /// ```
 /// use keyward_proxy::grants::Allow;
@@ -173,7 +173,7 @@ impl Allow {
         };
         verb && self.group.as_ref().is_none_or(|group| *group == object.group)
             && self.covers(object)
-            && (!is_guarded(object) || self.names(object))
+            && (!is_sensitive(object) || self.names_explicitly(object))
     }
 
     /// As the server's roles do: `*` covers subresources, and a plain name does not.
@@ -183,10 +183,10 @@ impl Allow {
         resource && (whole || self.subresource == object.subresource)
     }
 
-    /// Whether the rule names what is denied by default.
-    fn names(&self, object: &Object) -> bool {
-        (!is_guarded_subresource(object) || self.subresource == object.subresource)
-            && (!is_guarded_resource(object) || self.resource == object.resource)
+    /// Whether the rule names what makes the object sensitive.
+    fn names_explicitly(&self, object: &Object) -> bool {
+        (!is_sensitive_subresource(object) || self.subresource == object.subresource)
+            && (!is_sensitive_resource(object) || self.resource == object.resource)
     }
 }
 
@@ -277,21 +277,21 @@ fn is_self_review(object: &Object) -> bool {
 }
 
 /// Whether only a rule that names it allows this: it gives out credentials, or gives access that no
-/// rule describes.
-fn is_guarded(object: &Object) -> bool {
-    is_guarded_subresource(object) || is_guarded_resource(object)
+/// rule describes. `docs/grants.md` lists these resources.
+fn is_sensitive(object: &Object) -> bool {
+    is_sensitive_subresource(object) || is_sensitive_resource(object)
 }
 
-fn is_guarded_resource(object: &Object) -> bool {
+fn is_sensitive_resource(object: &Object) -> bool {
     matches!(
         (object.group.as_str(), object.resource.as_str()),
         ("", "secrets") | ("certificates.k8s.io", "certificatesigningrequests")
     )
 }
 
-fn is_guarded_subresource(object: &Object) -> bool {
+fn is_sensitive_subresource(object: &Object) -> bool {
     let part = object.subresource.as_str();
-    GUARDED_SUBRESOURCES.contains(&part)
+    SENSITIVE_SUBRESOURCES.contains(&part)
         || (object.resource == "serviceaccounts" && part == "token")
         // Other APIs have streams too, such as the consoles of virtual machines.
         || (object.upgrade && !["", "log"].contains(&part))

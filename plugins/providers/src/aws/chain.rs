@@ -15,16 +15,16 @@ const INSTANCE: &str = "Ec2InstanceMetadata";
 impl Aws<'_> {
     /// The credentials that the `aws` command would use.
     pub(crate) fn keys(&self) -> Result<Keys, Refusal> {
-        let (profile, is_explicit) = (&self.config.profile, self.config.is_explicit);
+        let (profile, is_from_flag) = (&self.config.profile, self.config.is_from_flag);
         let found = first(&[
             &|| {
-                if is_explicit {
+                if is_from_flag {
                     return self.call.skip("environment", "`--profile` was given");
                 }
                 self.environment()
             },
             &|| self.profile_role(profile, &mut vec![profile.clone()]),
-            &|| self.profile_keys(profile, !is_explicit),
+            &|| self.profile_keys(profile, !is_from_flag),
             &|| self.container(),
             &|| self.instance(),
         ])?;

@@ -41,7 +41,7 @@ pub(super) struct Config<'a> {
     /// The name of the profile.
     pub(super) profile: String,
     /// Whether `--profile` named it. Then the environment's keys do not count.
-    pub(super) is_explicit: bool,
+    pub(super) is_from_flag: bool,
     /// `~/.aws/config`.
     pub(super) settings: File,
     /// `~/.aws/credentials`.
@@ -76,7 +76,7 @@ impl<'a> Config<'a> {
         let loaded = Self {
             call,
             profile: named.as_ref().map_or("default", |(name, _)| name).to_owned(),
-            is_explicit: profile.is_some(),
+            is_from_flag: profile.is_some(),
             settings,
             credentials,
         };

@@ -1,6 +1,7 @@
 //! What the families for AWS share: where its credentials come from.
 //!
-//! The order of the sources is botocore's, so that a person gets the identity that the `aws` command would use:
+//! `chain.rs` has the order of the sources, which is botocore's: a person gets the identity that the `aws` command
+//! would use. This table only says where each source is:
 //!
 //! | source | file | by |
 //! |---|---|---|

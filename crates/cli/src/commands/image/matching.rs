@@ -63,7 +63,7 @@ struct Verdict<'a> {
 /// Matches; the result is the exit code, and JSON on stdout if requested.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let reading = match (args.segments, args.proposal) {
-        (true, _) => Reading::Strict,
+        (true, _) => Reading::Segments,
         (_, true) => Reading::Proposal,
         _ => Reading::Kubelet,
     };

@@ -190,7 +190,8 @@ impl Decoder {
         Ok((Value::List(items), first))
     }
 
-    /// Puts the pairs of a mapping into `map`; merge keys in the place where they stand.
+    /// Puts the pairs of a mapping into `map`; merge keys in the place where they stand. As in go-yaml v2, a merge also
+    /// replaces keys before it.
     fn fill(&mut self, map: &mut Map, children: &[u32]) -> Result<(), SyntaxError> {
         for pair in children.chunks_exact(2) {
             let (key, value) = (pair[0], pair[1]);

@@ -176,7 +176,7 @@ fn difference(asked: &ProviderResult, image: &str) -> Option<String> {
 
 /// Whether only the rule about whole segments excluded the provider.
 fn by_text(asked: &ProviderResult, image: &str) -> bool {
-    let name = Name::parse(image).filter(|_| asked.provider.reading() == Reading::Strict);
+    let name = Name::parse(image).filter(|_| asked.provider.reading() == Reading::Segments);
     let means = |name: &Name<'_>| {
         asked.provider.patterns.iter().any(|pattern| pattern.matches(name, Reading::Kubelet))
     };
