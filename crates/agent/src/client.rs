@@ -50,6 +50,8 @@ pub enum Unreachable {
     Absent,
     /// The process that listens has another user id than ours.
     Foreign,
+    /// Another process has been starting the agent for seconds.
+    Starting,
     /// The agent listens but does not answer.
     Stuck,
     /// The agent answers, but what was asked for did not come in time.
@@ -292,6 +294,9 @@ impl fmt::Display for Unreachable {
         match self {
             Self::Absent => f.write_str("no agent is running"),
             Self::Foreign => f.write_str("the agent's socket belongs to another user"),
+            Self::Starting => {
+                f.write_str("another process is starting the agent and does not finish")
+            }
             Self::Stuck => f.write_str("the agent does not answer"),
             Self::Late => f.write_str("the plugin took too long"),
             Self::Gone => f.write_str("the agent went away"),

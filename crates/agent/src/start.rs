@@ -79,7 +79,7 @@ pub fn connect_or_start(
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return start(address, program, file, var),
             Err(rustix::io::Errno::WOULDBLOCK) if waited < OTHERS => waited += pause(4),
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(Unreachable::Stuck),
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(Unreachable::Starting),
             Err(error) => return Err(error.into()),
         }
     }

@@ -136,8 +136,8 @@ impl Proxy {
     pub async fn start(options: &Options, config: Arc<dyn Config>) -> Result<Self, Error> {
         let remote = options.danger_listen_remote.as_deref();
         names::check([Some(options.listen), options.admin].into_iter().flatten(), remote)?;
-        // Before they are read, so that a change in between is noticed.
-        let files = WatchedFiles::new(&*config);
+        let served = options.service.as_ref().map_or(&options.contexts, |_| &Contexts::All);
+        let (files, kubeconfig) = WatchedFiles::read(&*config, served);
         let metrics = Arc::new(Metrics::default());
         let routes = Routes {
             config: config.clone(),
@@ -147,10 +147,10 @@ impl Proxy {
         let activity = Activity::new();
         let (site, directory) = match &options.service {
             Some(service) => {
-                let site = service_site(service, options, &routes, &activity).await?;
+                let site = service_site(service, options, kubeconfig, &routes, &activity).await?;
                 (site, Directory::make(config.surroundings())?)
             }
-            None => site(options, &routes, &activity)?,
+            None => site(options, &kubeconfig?, &routes, &activity)?,
         };
         let Site { contexts, current, listeners, more, identity, clients, .. } = site;
         let service = options.service.as_ref();

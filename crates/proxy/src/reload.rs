@@ -6,6 +6,7 @@
 //! it has a credential.
 
 use std::{
+    fs,
     path::PathBuf,
     sync::{
         Arc, Mutex,
@@ -22,7 +23,7 @@ use keyward_process::{
 };
 
 use crate::{
-    Config, Error, Kind,
+    Config, Contexts, Error, Kind,
     context::{REMOVED, ServedContext, ServedContexts, State, UNUSABLE},
     growth::{self, Growth},
     refusal::Refusal,
@@ -65,26 +66,55 @@ pub(crate) struct WatchedFiles {
     config: Reload,
     /// The CA certificates that the clusters of the kubeconfig name.
     authorities: Reload,
+    /// The contexts whose clusters count; all without a list.
+    contexts: Option<Vec<String>>,
+    /// The kubeconfig, if it came from a pipe, which can be read only once.
+    piped: Option<Kubeconfig>,
 }
 
 impl WatchedFiles {
-    /// Their current state counts as known, so call this before they are read.
-    pub(crate) fn new(config: &dyn Config) -> Self {
-        let files = watch(config.files());
-        let authorities =
-            config.kubeconfig().map_or_else(|_| Vec::new(), |read| authorities(&read));
-        Self { config: files, authorities: watch(authorities) }
+    /// Reads the kubeconfig. A later change of the files counts, even one before the contexts read them.
+    pub(crate) fn read(
+        config: &dyn Config,
+        contexts: &Contexts,
+    ) -> (Self, Result<Kubeconfig, Error>) {
+        let (files, authorities) = (watch(config.files()), watch(Vec::new()));
+        let kubeconfig = config.kubeconfig();
+        let mut watched = Self { config: files, authorities, contexts: None, piped: None };
+        if let Ok(kubeconfig) = &kubeconfig {
+            watched.contexts = match contexts {
+                Contexts::Current => Some(vec![kubeconfig.current_context.clone()]),
+                Contexts::Named(names) => Some(names.clone()),
+                Contexts::All | Contexts::Every => None,
+            };
+            watched.watch_authorities(config, kubeconfig);
+            let is_pipe = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| !found.is_file());
+            if config.files().iter().any(is_pipe) {
+                watched.piped = Some(kubeconfig.clone());
+            }
+        }
+        (watched, kubeconfig)
     }
 
-    /// The new kubeconfig, if a file has changed.
+    /// The kubeconfig, if a file has changed.
     fn look(&mut self, config: &dyn Config) -> Option<Result<Kubeconfig, Error>> {
-        let read = || config.kubeconfig();
-        let read = self.config.look(read).or_else(|| self.authorities.look(read))?;
-        if let Ok(kubeconfig) = &read {
-            // Before the contexts read them, so that a change in between is noticed.
-            self.authorities = watch(authorities(kubeconfig));
+        let piped = &self.piped;
+        let read = || piped.clone().map_or_else(|| config.kubeconfig(), Ok);
+        let mut changed = self.config.look(read);
+        // While the kubeconfig is being written, half of it would be read.
+        if changed.is_none() && !self.config.is_pending() {
+            changed = self.authorities.look(read);
         }
-        Some(read)
+        if let Some(Ok(kubeconfig)) = &changed {
+            // Before the contexts read them, so that a change in between is noticed.
+            self.watch_authorities(config, kubeconfig);
+        }
+        changed
+    }
+
+    fn watch_authorities(&mut self, config: &dyn Config, kubeconfig: &Kubeconfig) {
+        let contexts = self.contexts.as_deref();
+        self.authorities = watch(kubeconfig.authority_files(contexts, config.surroundings()));
     }
 
     /// Whether a change is not complete yet, so that the next look should come soon.
@@ -95,16 +125,6 @@ impl WatchedFiles {
 
 fn watch(files: Vec<PathBuf>) -> Reload {
     Reload::new(files, PACE.confirm, Arc::new(SystemClock))
-}
-
-/// The files with CA certificates that the clusters of a kubeconfig name.
-fn authorities(kubeconfig: &Kubeconfig) -> Vec<PathBuf> {
-    let clusters = kubeconfig.clusters.iter();
-    let names = clusters.map(|cluster| cluster.value.certificate_authority.as_str());
-    let mut files: Vec<_> = names.filter(|name| !name.is_empty()).map(PathBuf::from).collect();
-    files.sort_unstable();
-    files.dedup();
-    files
 }
 
 /// Gives contexts new routes when the files change.

@@ -212,15 +212,6 @@ pub(crate) fn lock_file(path: &Path) -> io::Result<File> {
 /// Writes a file that only this user can read. If the program or the machine crashes, the file is the old one or the
 /// whole new one.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    replace(path, bytes, File::sync_all)
-}
-
-/// Writes a file that only this user can read, and that is of no use once the program has ended.
-pub(crate) fn write_temporary(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    replace(path, bytes, |_| Ok(()))
-}
-
-fn replace(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> io::Result<()>) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = PathBuf::from(beside);
@@ -228,7 +219,7 @@ fn replace(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> io::Result<()>) ->
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
     file.set_permissions(Permissions::from_mode(0o600))?;
     file.write_all(bytes)?;
-    sync(&file)?;
+    file.sync_all()?;
     fs::rename(beside, path)
 }
 

@@ -26,7 +26,7 @@ use crate::{
     ports::Ports,
     route::Routes,
     server::Listener,
-    service::write_temporary,
+    service::write_private,
     service_kubeconfig,
 };
 
@@ -54,12 +54,12 @@ pub(crate) struct Site {
 /// The chosen contexts of the kubeconfig, with a private directory.
 pub(crate) fn site(
     options: &Options,
+    kubeconfig: &Kubeconfig,
     routes: &Routes,
     activity: &Arc<Activity>,
 ) -> Result<(Site, Directory), Error> {
-    let kubeconfig = routes.config.kubeconfig()?;
     let surroundings = routes.config.surroundings();
-    let (opened, current) = open_contexts(&options.contexts, &kubeconfig, routes)?;
+    let (opened, current) = open_contexts(&options.contexts, kubeconfig, routes)?;
     let directory = Directory::make(surroundings)?;
     let authority = Authority::new().map_err(unsigned)?;
     let (listeners, names) = listen(options, opened, &current, &authority, activity, surroundings)?;
@@ -67,7 +67,7 @@ pub(crate) fn site(
     let identity = authority.listener(names.certificate()).map_err(unsigned)?;
     let text = kubeconfig::compose(&authority.pem, &all, &current);
     let path = options.kubeconfig.clone().unwrap_or_else(|| directory.kubeconfig());
-    let written = directory.alone(|| kubeconfig::write(&path, &text, &kubeconfig, surroundings))?;
+    let written = directory.alone(|| kubeconfig::write(&path, &text, kubeconfig, surroundings))?;
     let current = all.iter().find(|context| context.name == current).cloned();
     let site = Site {
         current: current.ok_or_else(no_context)?,
@@ -88,6 +88,7 @@ pub(crate) fn site(
 pub(crate) async fn service_site(
     service: &Service,
     options: &Options,
+    kubeconfig: Result<Kubeconfig, Error>,
     routes: &Routes,
     activity: &Arc<Activity>,
 ) -> Result<Site, Error> {
@@ -107,7 +108,7 @@ pub(crate) async fn service_site(
         dirty: true,
         waited: 0,
     };
-    match routes.config.kubeconfig() {
+    match kubeconfig {
         Ok(kubeconfig) => growth.apply(&kubeconfig, routes),
         // Clients of the contexts that were served before are told why they are not now.
         Err(error) => {
@@ -158,7 +159,7 @@ fn listener_identity(service: &Service, options: &Options) -> Result<ListenerIde
     }
     let names = Names::new(SocketAddr::new(options.listen.ip(), 0), None);
     let (identity, text) = ListenerIdentity::make(names.certificate()).map_err(unsigned)?;
-    write_temporary(&path, text.expose().as_bytes()).map_err(|error| {
+    write_private(&path, text.expose().as_bytes()).map_err(|error| {
         Error::caused(format!("`{}` cannot be written", path.display()), &error)
     })?;
     Ok(identity)

@@ -5,6 +5,7 @@ use std::{
     io::{Read, Write},
     os::unix::net::UnixStream,
     path::Path,
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -123,7 +124,10 @@ fn a_ca_file_that_changes_is_reloaded_with_the_kubeconfig_as_it_was() {
     let other = Server::setup().start().unwrap();
     fs::write(&authority, other.authority().pem()).unwrap();
     replace(&stage.path("config"), &config.to_string());
-    let proxy = stage.proxy(&[]);
+    // The path is relative to the kubeconfig, wherever the proxy runs.
+    let mut command = stage.keyward(&["proxy"]);
+    command.current_dir("/");
+    let proxy = stage.proxy_of(command);
     let card = Card::read(&proxy.kubeconfig, 0);
     let answer = card.get("/version", "");
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
@@ -135,6 +139,36 @@ fn a_ca_file_that_changes_is_reloaded_with_the_kubeconfig_as_it_was() {
     assert!(card.get("/version", "").starts_with("HTTP/1.1 200 "));
     change(&proxy, || replace(&authority, other.authority().pem()));
     assert!(card.get("/version", "").starts_with("HTTP/1.1 502 "));
+}
+
+#[test]
+fn a_kubeconfig_from_a_pipe_is_read_once_and_stays_when_other_files_change() {
+    let (stage, script) = with_plugin();
+    let mut config: Value = serde_json::from_str(&stage.server.kubeconfig(&script.user())).unwrap();
+    let cluster = config["clusters"][0]["cluster"].as_object_mut().unwrap();
+    cluster.remove("certificate-authority-data").unwrap();
+    let authority = stage.write("ca.pem", stage.server.authority().pem());
+    cluster.insert("certificate-authority".to_owned(), json!(authority));
+    let written = stage.write("piped", &config.to_string());
+    fs::remove_file(stage.path("config")).unwrap();
+    // The shell's environment is the proxy's.
+    let inner = stage.keyward(&[]);
+    let mut command = Command::new("bash");
+    command.args(["-c", "exec \"$0\" proxy --kubeconfig <(cat \"$1\")"]);
+    command.arg(inner.get_program()).arg(written).env_clear();
+    command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let proxy = stage.proxy_of(command);
+    let card = Card::read(&proxy.kubeconfig, 0);
+    assert!(card.get("/version", "").starts_with("HTTP/1.1 200 "));
+    let other = Server::setup().start().unwrap();
+    change(&proxy, || replace(&authority, other.authority().pem()));
+    let answer = card.get("/version", "");
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    change(&proxy, || replace(&authority, stage.server.authority().pem()));
+    assert!(card.get("/version", "").starts_with("HTTP/1.1 200 "));
+    change(&proxy, || fs::write(stage.path(".kube/kuberc"), kuberc("DenyAll")).unwrap());
+    let answer = card.get("/version", "");
+    assert!(answer.contains("DenyAll"), "{answer}");
 }
 
 #[test]

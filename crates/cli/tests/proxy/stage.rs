@@ -74,9 +74,13 @@ impl Stage {
         command
     }
 
-    #[expect(clippy::zombie_processes, reason = "the proxy that is returned waits for it")]
     pub(crate) fn proxy(&self, args: &[&str]) -> Proxy {
-        let mut command = self.keyward(&[&["proxy"], args].concat());
+        self.proxy_of(self.keyward(&[&["proxy"], args].concat()))
+    }
+
+    /// The proxy that a command starts.
+    #[expect(clippy::zombie_processes, reason = "the proxy that is returned waits for it")]
+    pub(crate) fn proxy_of(&self, mut command: Command) -> Proxy {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();

@@ -1,11 +1,39 @@
 //! Paths in a kubeconfig are relative to the file they stand in (KC-17, KC-18).
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
-use super::{Class, Cluster, Place, Problem, User};
+use super::{Class, Cluster, Kubeconfig, Place, Problem, User};
 use keyward_process::surroundings::Surroundings;
 
 use crate::rules::clean;
+
+impl Kubeconfig {
+    /// The absolute paths of the files that clusters name as their certificate authorities, each once:
+    /// of the clusters of these contexts, or of all.
+    pub fn authority_files(
+        &self,
+        contexts: Option<&[String]>,
+        surroundings: &Surroundings,
+    ) -> Vec<PathBuf> {
+        let is_chosen = |cluster: &str| match contexts {
+            None => true,
+            Some(names) => self
+                .contexts
+                .iter()
+                .any(|context| context.value.cluster == cluster && names.contains(&context.name)),
+        };
+        let named = self.clusters.iter().filter(|cluster| is_chosen(&cluster.name));
+        let files = named.filter_map(|cluster| {
+            let path =
+                Some(&cluster.value.certificate_authority).filter(|path| !path.is_empty())?;
+            Some(join(path, &base(&cluster.place, surroundings)?))
+        });
+        files.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
 
 /// Makes the paths of a cluster absolute; those from memory (KC-22) stay as they are.
 pub(super) fn settle_cluster(
@@ -84,7 +112,39 @@ fn settle(path: &mut String, base: &Path, place: &Place) -> Result<(), Problem> 
 
 #[cfg(all(test, unix))]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use keyward_process::surroundings::Fixed;
+
     use super::*;
+
+    #[test]
+    fn authority_files_are_relative_to_their_kubeconfig_and_named_once() {
+        let here = Surroundings::fixed(Fixed { cwd: "/elsewhere".into(), ..Fixed::default() });
+        let text = "clusters:
+- {name: a, cluster: {certificate-authority: ca.crt}}
+- {name: b, cluster: {certificate-authority: ./ca.crt}}
+- {name: c, cluster: {certificate-authority: /abs.crt}}
+- {name: d, cluster: {certificate-authority-data: eA==}}
+contexts:
+- {name: one, context: {cluster: c}}
+- {name: two, context: {cluster: d}}
+";
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config");
+        std::fs::write(&path, text).unwrap();
+        let config = Kubeconfig::load(&here, Some(&path)).unwrap();
+        let own = folder.path().join("ca.crt");
+        let mut all = vec![PathBuf::from("/abs.crt"), own];
+        all.sort();
+        assert_eq!(config.authority_files(None, &here), all);
+        let of = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            config.authority_files(Some(&names), &here)
+        };
+        assert_eq!(of(&["one", "two"]), [PathBuf::from("/abs.crt")]);
+        assert!(of(&["two"]).is_empty());
+    }
 
     #[test]
     fn dots_are_cleaned_away_without_a_look_at_the_disk() {
