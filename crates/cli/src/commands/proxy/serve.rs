@@ -29,6 +29,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const GRANTS: Duration = Duration::from_secs(1);
 /// How often the program file is compared.
 const COMPARE: Duration = Duration::from_secs(2);
+/// How long whoever stops a proxy waits for its open requests.
+const SOON: Duration = Duration::from_millis(500);
 /// How long open requests may take to finish at the end.
 const GRACE: Duration = Duration::from_secs(10);
 /// How long streams may go on after the program was replaced.
@@ -173,6 +175,12 @@ async fn serve(
             () = link.stopped() => {}
             _ = signals.recv() => {}
         }
+    }
+    // With nothing open, it is gone before whoever stopped it hears so.
+    if tokio::time::timeout(SOON, proxy.finished()).await.is_ok() {
+        drop(proxy);
+        link.close().await;
+        return Ok(ExitCode::SUCCESS);
     }
     link.close().await;
     tokio::select! {
