@@ -7,6 +7,7 @@
 
 use std::{
     fs,
+    os::unix::fs::FileTypeExt as _,
     path::PathBuf,
     sync::{
         Arc, Mutex,
@@ -88,7 +89,8 @@ impl WatchedFiles {
                 Contexts::All | Contexts::Every => None,
             };
             watched.watch_authorities(config, kubeconfig);
-            let is_pipe = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| !found.is_file());
+            let is_pipe =
+                |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
             if config.files().iter().any(is_pipe) {
                 watched.piped = Some(kubeconfig.clone());
             }
